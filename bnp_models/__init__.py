@@ -1,0 +1,1 @@
+"""Bayesian non-parametric models for categorical microdata, on JAX."""
