@@ -1,0 +1,186 @@
+"""Bundled real populations, from which samples with a known disclosure risk are drawn.
+
+``census_income()`` holds ten grouped variables of the 299,285 persons of the Census-Income (KDD)
+data (UCI Machine Learning Repository, DOI 10.24432/C5N30T, CC BY 4.0), an extract of the public
+domain US Current Population Survey of 1994 and 1995.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bnp_models.microdata import Microdata, MicrodataError, group_cells
+
+__all__ = ["Population", "Truth", "census_income"]
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The disclosure risk of a sample of a population that is known.
+
+    Attributes
+    ----------
+    sample_uniques : int
+        Number of sample records alone in their cell, S.
+    tau1 : int
+        How many of them are alone in the population too.
+    tau2 : float
+        Sum over the sample uniques of 1 / F.
+    rows : (S,) int64 array
+        0-based rows of the sample uniques, ascending.
+    population_counts : (S,) int64 array
+        F, the number of persons of the population in the cell of each of ``rows``.
+    """
+
+    sample_uniques: int
+    tau1: int
+    tau2: float
+    rows: np.ndarray
+    population_counts: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """A population of persons described by categorical variables.
+
+    Attributes
+    ----------
+    frame : DataFrame, (N, J)
+        One person a row, categorical columns without missing values.
+    source : str
+        Where the data come from.
+    licence : str
+        The terms they are under.
+    """
+
+    frame: pd.DataFrame
+    source: str
+    licence: str
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the J variables."""
+        return tuple(self.frame.columns)
+
+    @cached_property
+    def _microdata(self) -> Microdata:
+        return Microdata.from_frame(self.frame)
+
+    @property
+    def levels(self) -> dict[str, tuple]:
+        """The levels of each variable, in order: the code book, as ``levels`` arguments take it."""
+        schema = self._microdata.schema
+        return dict(zip(schema.variables, schema.levels, strict=True))
+
+    def sample(self, n: int, seed: int) -> pd.DataFrame:
+        """Draw a simple random sample without replacement.
+
+        The columns stay categorical with all the levels of the population, seen or not: an agency
+        knows its own code book.
+
+        Parameters
+        ----------
+        n : int
+            Sample size, from 2 to the size of the population.
+        seed : int
+            Seed of the PCG64 generator.
+
+        Returns
+        -------
+        sample : DataFrame, (n, J)
+            In random order, indexed from 0.
+
+        Raises
+        ------
+        ValueError
+            If n is out of range.
+        """
+        if not 2 <= n <= len(self):
+            raise ValueError(f"sample size {n} is not between 2 and {len(self)}")
+        generator = np.random.Generator(np.random.PCG64(seed))
+        rows = generator.choice(len(self), size=n, replace=False)
+        return self.frame.iloc[rows].reset_index(drop=True)
+
+    def truth(self, sample: pd.DataFrame) -> Truth:
+        """Compute the true risk of a sample of this population.
+
+        Parameters
+        ----------
+        sample : DataFrame, (n, at least one of the variables)
+            Records with the labels of the population. The key variables are those of the
+            population that are among the columns.
+
+        Raises
+        ------
+        MicrodataError
+            If no column is a variable of the population, a value is missing or unknown, or the
+            sample has a cell with more records than the population.
+        """
+        keys = [variable for variable in self.variables if variable in sample.columns]
+        records = Microdata.from_frame(sample, keys, levels=self._microdata.schema)
+        records.require_complete("the true risk")
+        columns = [self.variables.index(variable) for variable in keys]
+        codes = np.concatenate([records.codes, self._microdata.codes[:, columns]])
+        cells = group_cells(codes, records.schema.num_levels)
+        sample_cell, population_cell = np.split(cells.record_cell, [records.n])
+        f = np.bincount(sample_cell, minlength=len(cells.counts))
+        F = np.bincount(population_cell, minlength=len(cells.counts))
+        excess = f[sample_cell] > F[sample_cell]
+        if excess.any():
+            raise MicrodataError(
+                "the sample has more such records than the population; draw it from the population",
+                row=int(np.argmax(excess)),
+            )
+        rows = np.flatnonzero(f[sample_cell] == 1)
+        counts = F[sample_cell[rows]]
+        return Truth(
+            sample_uniques=len(rows),
+            tau1=int((counts == 1).sum()),
+            tau2=float((1 / counts).sum()),
+            rows=rows,
+            population_counts=counts,
+        )
+
+    def write_sample(self, directory: str | PathLike, n: int, seed: int) -> Truth:
+        """Write ``sample.csv`` and ``levels.csv`` into a directory, made if it does not exist.
+
+        Returns
+        -------
+        truth : Truth
+            The true risk of the sample written.
+        """
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        sample = self.sample(n, seed)
+        sample.to_csv(directory / "sample.csv", index=False)
+        pd.DataFrame(
+            [(variable, label) for variable, labels in self.levels.items() for label in labels],
+            columns=["variable", "level"],
+        ).to_csv(directory / "levels.csv", index=False)
+        return self.truth(sample)
+
+
+def census_income() -> Population:
+    """Return the bundled census population: 299,285 persons, 10 variables, 460,800 cells.
+
+    The rows are sorted. ``bnp_models/datasets/README.md`` describes the variables.
+    """
+    with resources.files(__name__).joinpath("census_income.parquet").open("rb") as file:
+        frame = pd.read_parquet(file)
+    return Population(
+        frame=frame,
+        source=(
+            "Census-Income (KDD), UCI Machine Learning Repository, DOI 10.24432/C5N30T: an extract "
+            "of the US Current Population Survey, 1994 and 1995 (US Census Bureau). Ten variables, "
+            "grouped."
+        ),
+        licence="CC BY 4.0; the survey's microdata are in the US public domain",
+    )
