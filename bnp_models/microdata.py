@@ -587,7 +587,10 @@ def _encode_column(
                 "values that are not plain labels (lists or the like); use text or numbers",
                 column=variable,
             ) from None
-    seen = {_text(label): label for label in map(_label, values) if label != ""}
+    seen: dict[str, Label] = {}
+    for label in map(_label, values):
+        if label != "":
+            seen.setdefault(_text(label), label)
     if declared is None:
         labels = list(seen.values()) if categorical else _sorted_labels(list(seen.values()))
     else:

@@ -1,0 +1,120 @@
+"""The bundled population and the true risk of its samples."""
+
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bnp_models.datasets import Population, census_income
+from bnp_models.microdata import MicrodataError, read_microdata
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+NUM_LEVELS = {
+    "age": 8,
+    "sex": 2,
+    "race": 4,
+    "hispanic_origin": 3,
+    "citizenship": 2,
+    "marital_status": 4,
+    "education": 5,
+    "class_of_worker": 3,
+    "household_relationship": 4,
+    "parents_at_home": 5,
+}
+
+
+@pytest.fixture(scope="module")
+def population():
+    return census_income()
+
+
+@pytest.fixture
+def tiny():
+    frame = pd.DataFrame({"x": list("aaabbc"), "y": list("ppqppq")}).astype("category")
+    return Population(frame=frame, source="made up", licence="none")
+
+
+def test_census_income(population):
+    assert len(population) == 299_285
+    assert {name: len(labels) for name, labels in population.levels.items()} == NUM_LEVELS
+    assert population.variables == tuple(NUM_LEVELS)
+    assert population.levels["age"][:2] == ("0-14", "15-24")
+    assert not population.frame.isna().any(axis=None)
+    labels = [label for labels in population.levels.values() for label in labels]
+    assert labels == [label.strip() for label in labels]
+    # Known totals of the source: women, and children without an education.
+    assert (population.frame["sex"] == "Female").sum() == 155_775
+    assert (population.frame["education"] == "Under 15 years old").sum() == 70_864
+
+
+def test_sample_is_reproducible_and_keeps_the_code_book(population):
+    sample = population.sample(500, seed=3)
+    pd.testing.assert_frame_equal(sample, population.sample(500, seed=3))
+    assert not sample.equals(population.sample(500, seed=4))
+    pd.testing.assert_index_equal(sample.index, pd.RangeIndex(500))
+    assert (sample.dtypes == population.frame.dtypes).all()
+    everyone = population.sample(len(population), seed=0)
+    ordered = everyone.sort_values(list(population.variables), ignore_index=True)
+    pd.testing.assert_frame_equal(ordered, population.frame)
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_sample_size_out_of_range(tiny, n):
+    with pytest.raises(ValueError, match=f"{n} is not between 2 and 6"):
+        tiny.sample(n, seed=0)
+
+
+def test_truth_of_a_tiny_population(tiny):
+    truth = tiny.truth(pd.DataFrame({"y": list("qppp"), "x": list("cabb")}))
+    assert (truth.sample_uniques, truth.tau1, truth.tau2) == (2, 1, 1.5)
+    np.testing.assert_array_equal(truth.rows, [0, 1])
+    np.testing.assert_array_equal(truth.population_counts, [1, 2])
+
+
+def test_truth_on_some_of_the_variables(tiny):
+    truth = tiny.truth(pd.DataFrame({"x": list("abc")}))
+    np.testing.assert_array_equal(truth.population_counts, [3, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("sample", "part"),
+    [
+        ({"x": list("cc"), "y": list("qq")}, "row 0: the sample has more"),
+        ({"x": list("ca"), "y": list("pp")}, "row 0: the sample has more"),
+        ({"x": list("az"), "y": list("pp")}, "row 1, column 'x'"),
+        ({"x": ["a", None], "y": list("pp")}, "row 1, column 'x': the value is missing"),
+        ({"z": list("ab")}, "no variable"),
+    ],
+)
+def test_truth_refuses_records_of_no_one(tiny, sample, part):
+    with pytest.raises(MicrodataError, match=part):
+        tiny.truth(pd.DataFrame(sample))
+
+
+def test_truth_agrees_with_group_by(population):
+    sample = population.sample(1_000, seed=1)
+    start = time.perf_counter()
+    truth = population.truth(sample)
+    assert time.perf_counter() - start < 1
+    keys = list(population.variables)
+    sizes = population.frame.groupby(keys, observed=True).size().rename("F").reset_index()
+    counts = sample.merge(sizes, on=keys, how="left")["F"].to_numpy()
+    alone = ~sample.duplicated(keep=False).to_numpy()
+    np.testing.assert_array_equal(truth.rows, np.flatnonzero(alone))
+    np.testing.assert_array_equal(truth.population_counts, counts[alone])
+    assert truth.sample_uniques == alone.sum()
+    assert truth.tau1 == (counts[alone] == 1).sum()
+    assert truth.tau2 == pytest.approx((1 / counts[alone]).sum(), rel=1e-12)
+    assert 300 <= truth.sample_uniques <= 450 and 5 <= truth.tau1 <= 25
+
+
+def test_write_sample(population, tmp_path):
+    truth = population.write_sample(tmp_path / "new", 300, seed=2)
+    table = read_microdata(tmp_path / "new/sample.csv", levels=tmp_path / "new/levels.csv")
+    assert dict(zip(table.schema.variables, table.schema.levels, strict=True)) == population.levels
+    np.testing.assert_array_equal(table.cells().sample_uniques, truth.rows)
+    pd.testing.assert_frame_equal(
+        table.to_frame(), population.sample(300, seed=2).astype("str"), check_dtype=False
+    )
