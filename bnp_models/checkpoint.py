@@ -1,0 +1,144 @@
+"""Checkpoints that survive kill -9: written aside, checksummed, synced, renamed.
+
+A checkpoint is a folder. ``manifest.json`` names the other files with their SHA-256 and is
+replaced last, in one rename, so that at any moment it describes a complete set: one file with the
+chains' state, and one file for each stretch of kept draws, written once and never again.
+"""
+
+import hashlib
+import io
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+_MANIFEST = "manifest.json"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is missing, damaged, or of another run."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds."""
+
+    progress: dict
+    """Where the run stands: JSON values, the driver's own."""
+    state: list[np.ndarray]
+    """Leaves of the chains' state."""
+    segments: list[dict[str, np.ndarray]]
+    """Kept draws, in order."""
+
+
+class Checkpoint:
+    """A run's checkpoint folder.
+
+    Parameters
+    ----------
+    directory
+        The folder; made at the first `save`.
+    fingerprint
+        Identifies the run (data, model, settings, key); a folder of another run is refused.
+    """
+
+    def __init__(self, directory: str | os.PathLike, fingerprint: str):
+        self.directory = Path(directory)
+        self.fingerprint = fingerprint
+        self._segments: list[dict[str, str]] = []
+        self._generation = 0
+
+    def save(self, progress: dict, state: list[np.ndarray], draws: dict[str, np.ndarray] | None):
+        """Write the state and, where given, one more stretch of draws."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if draws is not None:
+            name = f"draws-{len(self._segments):06d}.npz"
+            self._segments.append(self._write_arrays(name, draws))
+        self._generation += 1
+        leaves = {f"leaf{i:03d}": leaf for i, leaf in enumerate(state)}
+        body = {
+            "fingerprint": self.fingerprint,
+            "generation": self._generation,
+            "progress": progress,
+            "state": self._write_arrays(f"state-{self._generation:06d}.npz", leaves),
+            "segments": self._segments,
+        }
+        text = json.dumps(body, sort_keys=True)
+        document = {"sha256": hashlib.sha256(text.encode()).hexdigest(), "body": text}
+        self._write(_MANIFEST, json.dumps(document).encode())
+        (self.directory / f"state-{self._generation - 1:06d}.npz").unlink(missing_ok=True)
+
+    def load(self) -> Saved | None:
+        """The last complete checkpoint; None where the folder holds none.
+
+        Raises
+        ------
+        CheckpointError
+            If a file is damaged or the checkpoint is of another run.
+        """
+        path = self.directory / _MANIFEST
+        if not path.exists():
+            return None
+        try:
+            document = json.loads(path.read_bytes())
+            text = document["body"]
+            intact = hashlib.sha256(text.encode()).hexdigest() == document["sha256"]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            intact = False
+        if not intact:
+            raise CheckpointError(f"{path}: damaged; delete {self.directory} and run again")
+        body = json.loads(text)
+        if body["fingerprint"] != self.fingerprint:
+            raise CheckpointError(
+                f"{path}: made with other data, settings or versions; run with the same ones, or "
+                "without --resume to start again"
+            )
+        state = self._read_arrays(body["state"])
+        segments = [self._read_arrays(entry) for entry in body["segments"]]
+        self._segments, self._generation = body["segments"], body["generation"]
+        return Saved(body["progress"], [state[name] for name in sorted(state)], segments)
+
+    def clear(self):
+        """Remove the checkpoint's files, and the folder where nothing else is in it."""
+        if not self.directory.is_dir():
+            return
+        (self.directory / _MANIFEST).unlink(missing_ok=True)
+        for pattern in ("state-*.npz", "draws-*.npz", "*.partial"):
+            for path in self.directory.glob(pattern):
+                path.unlink()
+        if not any(self.directory.iterdir()):
+            self.directory.rmdir()
+
+    def _write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> dict[str, str]:
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        return {"file": name, "sha256": self._write(name, buffer.getvalue())}
+
+    def _write(self, name: str, content: bytes) -> str:
+        partial = self.directory / f"{name}.partial"
+        with open(partial, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, self.directory / name)
+        folder = os.open(self.directory, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return hashlib.sha256(content).hexdigest()
+
+    def _read_arrays(self, entry: dict[str, str]) -> dict[str, np.ndarray]:
+        path = self.directory / entry["file"]
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            content = b""
+        if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+            raise CheckpointError(
+                f"{path}: damaged or missing; delete {self.directory} and run again"
+            )
+        with np.load(io.BytesIO(content)) as arrays:
+            return {name: arrays[name] for name in arrays.files}

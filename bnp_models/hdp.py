@@ -1,0 +1,353 @@
+"""HDP mixed membership (Battiston & Rimella 2024): prior, state, conditionals, sweep, summaries.
+
+    G_0 ~ DP(alpha_0, H),  H = prod_j Dir(1_{L_j}),  alpha_0 ~ Ga(a_0, b_0)
+    alpha_i ~ Ga(a, b),    G_i ~ DP(alpha_i, G_0)
+    z_ij ~ G_i,            x_ij ~ theta_j^{(z_ij)}
+
+with alpha_i one per record, or one shared by all records, or one per record with b ~ Ga(a_1, b_1).
+A larger alpha_i means records that differ *less* from G_0. The functions are pure: they jit, and
+vmap over chains.
+"""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.assignment import assign_items
+from bnp_models.kernels.concentration import (
+    dp_concentration,
+    gamma_rate,
+    record_concentrations,
+    shared_concentration,
+)
+from bnp_models.kernels.counting import count_components, count_rows_by_component, order_free_sum
+from bnp_models.kernels.logspace import gamma_variate, log_dirichlet, loggamma
+from bnp_models.kernels.rng import uniform, word_pair
+from bnp_models.kernels.sticks import retrospective_sticks
+from bnp_models.kernels.tables import redraw_dishes, table_indicators
+
+CONCENTRATIONS = ("shared", "record", "hierarchical")
+
+# The mass beyond the last stick above which the capacity grows.
+LEFT_OVER_TOLERANCE = 1e-6
+
+# Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
+# 4, .. 128 parts and the stride of the dish move.
+RECORD_MULTIPLE = 128
+
+
+class HDPData(eqx.Module):
+    """The coded sample, records contiguous and padded."""
+
+    rows: Int[Array, "J n"]
+    """Row of theta that holds each item's observed level."""
+    weight: Int[Array, " n"]
+    """1 for a record, 0 for padding."""
+    num_records: Int[Array, ""]
+    """Records, padding excluded."""
+    variable: Int[Array, " R"]
+    """Variable of each row of theta."""
+
+
+class HDPState(eqx.Module):
+    """All that a chain needs to go on."""
+
+    z: Int[Array, "J n"]
+    """Component of each item."""
+    g0: Float[Array, " K"]
+    """Component weights; free slots hold the broken remainder."""
+    theta: Float[Array, "R K"]
+    """Level probabilities by row and component; from the prior in free slots."""
+    alpha: Float[Array, "*n"]
+    """Concentration of the records: one each, or a scalar where it is shared."""
+    rate: Float[Array, ""]
+    """b of alpha_i ~ Ga(a, b); constant unless hierarchical."""
+    alpha0: Float[Array, ""]
+    """Concentration of G_0."""
+
+
+class HDPInfo(eqx.Module):
+    """What one sweep says of itself."""
+
+    components: Int[Array, ""]
+    """Components with at least one item."""
+    tables: Int[Array, ""]
+    """Tables over all records."""
+    alpha: Float[Array, ""]
+    """The shared alpha, or the mean over records."""
+    log_likelihood_items: Float[Array, ""]
+    """sum_ij log theta_{z_ij, j}(x_ij), given the labels."""
+    left_over: Float[Array, ""]
+    """Mass of G_0 beyond the last stick, the only approximation."""
+    overflow: Bool[Array, ""]
+    """Whether the capacity should grow before the next sweep."""
+
+
+class HDPMixedMembership(eqx.Module):
+    """The model and its hyperparameters.
+
+    Parameters
+    ----------
+    concentration
+        "shared": one alpha for all records; "record": alpha_i ~ Ga(a, b) (the paper);
+        "hierarchical": the same with b ~ Ga(a1, b1).
+    a, b
+        Shape and rate of alpha's prior.
+    a0, b0
+        Shape and rate of alpha_0's prior.
+    a1, b1
+        Shape and rate of b's prior, where it has one.
+    capacity
+        Slots for components at the start; it grows by itself.
+    dish_stride
+        The dish move takes every `dish_stride`-th record of a sweep, in rotation; 0 turns it off.
+
+    References
+    ----------
+    Battiston, M. & Rimella, L. (2024). Disclosure risk assessment with Bayesian non-parametric
+    hierarchical modelling. Teh, Y. W. et al. (2006), doi:10.1198/016214506000000302.
+    """
+
+    a: float = 2.0
+    b: float = 1.0
+    a0: float = 2.0
+    b0: float = 1.0
+    a1: float = 1.0
+    b1: float = 1.0
+    concentration: str = eqx.field(static=True, default="shared")
+    capacity: int = eqx.field(static=True, default=64)
+    dish_stride: int = eqx.field(static=True, default=16)
+
+    name: ClassVar[str] = "hdp"
+    scalars: ClassVar[tuple[str, ...]] = (
+        "components", "alpha", "alpha0", "tables", "log_likelihood_items", "left_over",
+    )  # fmt: skip
+    parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_shape", "alpha_rate")
+
+    def __check_init__(self):
+        if self.concentration not in CONCENTRATIONS:
+            raise ValueError(
+                f"concentration is one of {', '.join(CONCENTRATIONS)}, not {self.concentration!r}"
+            )
+        for name in ("a", "b", "a0", "b0", "a1", "b1"):
+            value = getattr(self, name)
+            if isinstance(value, (int, float)) and not value > 0:
+                raise ValueError(f"{name} must be positive, not {value}")
+        if self.capacity < 2:
+            raise ValueError(f"capacity must be at least 2, not {self.capacity}")
+        if self.dish_stride and RECORD_MULTIPLE % self.dish_stride:
+            raise ValueError(f"dish_stride is 0 or divides {RECORD_MULTIPLE}")
+
+    @property
+    def shared(self) -> bool:
+        """Whether all records have one concentration."""
+        return self.concentration == "shared"
+
+    def prepare(self, codes: np.ndarray, num_levels: tuple[int, ...]) -> HDPData:
+        """Arrays of a complete coded sample.
+
+        Parameters
+        ----------
+        codes
+            (n, J) 0-based level codes, none missing.
+        num_levels
+            Levels of each variable.
+        """
+        num_records, _ = codes.shape
+        padding = -num_records % RECORD_MULTIPLE
+        first_row = np.concatenate([[0], np.cumsum(num_levels)[:-1]])
+        rows = np.pad(codes, ((0, padding), (0, 0))) + first_row
+        return HDPData(
+            rows=jnp.asarray(rows.T, jnp.int32),
+            weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
+            num_records=jnp.asarray(num_records, jnp.int32),
+            variable=jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32),
+        )
+
+    def record_axes(self, tree: HDPData | HDPState) -> list[int | None]:
+        """The axis of each leaf of `tree` that runs over records (None: none), for sharding."""
+        axes = {"rows": 1, "weight": 0, "z": 1, "alpha": None if self.shared else 0}
+        leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+        return [axes.get(path[-1].name) for path, _ in leaves]
+
+    def init(
+        self, key: Key[Array, ""], data: HDPData, capacity: int, num_components: Int[Array, ""]
+    ) -> HDPState:
+        """A start with every record in one of `num_components` components, at random.
+
+        Start from many: chains that begin with one component stay in worse modes for thousands
+        of sweeps.
+        """
+        key_z, key_alpha, key_rest = jax.random.split(key, 3)
+        num_items, num_padded = data.rows.shape
+        u = uniform(word_pair(key_z, (num_padded,))[0], jnp.result_type(float).type)
+        limit = jnp.minimum(num_components, capacity // 2)
+        label = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
+        shape = () if self.shared else (num_padded,)
+        dtype = u.dtype
+        alpha = gamma_variate(key_alpha, jnp.full(shape, self.a, dtype), self.b)
+        state = HDPState(
+            z=jnp.broadcast_to(label, (num_items, num_padded)),
+            g0=jnp.full(capacity, 1 / capacity, dtype),
+            theta=jnp.full((data.variable.size, capacity), 1.0, dtype),
+            alpha=alpha,
+            rate=jnp.asarray(self.b, dtype),
+            alpha0=jnp.asarray(self.a0 / self.b0, dtype),
+        )
+        return update_parameters(self, key_rest, state, data)[0]
+
+    def sweep(
+        self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
+    ) -> tuple[HDPState, HDPInfo]:
+        """One sweep, in the order that leaves the posterior invariant."""
+        key_z, key_dish, key_parameters = jax.random.split(key, 3)
+        state = update_labels(key_z, state, data)
+        if self.dish_stride:
+            state = update_dishes(key_dish, state, data, iteration, self.dish_stride)
+        return update_parameters(self, key_parameters, state, data)
+
+    def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:
+        """The state with more slots, the remainder broken anew over all the free ones."""
+        added = capacity - state.g0.size
+        counts = count_rows_by_component(
+            data.rows, state.z, data.weight, (data.variable.size, state.g0.size)
+        )
+        active = jnp.pad(jnp.any(counts > 0, axis=0), (0, added))
+        g0 = jnp.pad(state.g0, (0, added))
+        log_remainder = jnp.log1p(-jnp.sum(jnp.where(active, g0, 0)))
+        key_sticks, key_theta = jax.random.split(key)
+        log_free, _ = retrospective_sticks(key_sticks, active, log_remainder, state.alpha0)
+        prior = draw_theta(key_theta, jnp.zeros((data.variable.size, capacity), jnp.int32), data)
+        theta = jnp.where(active, jnp.pad(state.theta, ((0, 0), (0, added))), prior)
+        return eqx.tree_at(
+            lambda s: (s.g0, s.theta), state, (jnp.where(active, g0, jnp.exp(log_free)), theta)
+        )
+
+    def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
+        """Everything of one sweep that a user may choose to keep."""
+        return {
+            "components": info.components,
+            "alpha": info.alpha,
+            "alpha0": state.alpha0,
+            "tables": info.tables,
+            "log_likelihood_items": info.log_likelihood_items,
+            "left_over": info.left_over,
+            "g0": state.g0,
+            "theta": state.theta,
+            # The concentration of a new record: Ga(shape, rate), or the shared alpha (shape inf).
+            "alpha_shape": jnp.asarray(jnp.inf if self.shared else self.a, state.g0.dtype),
+            "alpha_rate": jnp.asarray(state.rate, state.g0.dtype),
+            "z": state.z,
+        }
+
+
+def update_labels(key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
+    """Step 1: every item's label, the record weights integrated out."""
+    z = assign_items(key, state.z, data.rows, state.alpha, state.g0, state.theta)
+    return eqx.tree_at(lambda s: s.z, state, z)
+
+
+def update_dishes(
+    key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""], stride: int
+) -> HDPState:
+    """The table-dish block move on every `stride`-th record, in rotation."""
+    num_items, num_padded = state.z.shape
+    turn = iteration % stride
+
+    def take(x):
+        folded = x.reshape(*x.shape[:-1], num_padded // stride, stride)
+        return lax.dynamic_index_in_dim(folded, turn, axis=-1, keepdims=False)
+
+    alpha = take(state.alpha) if state.alpha.ndim else state.alpha
+    moved = redraw_dishes(key, take(state.z), take(data.rows), alpha, state.g0, state.theta)
+    folded = state.z.reshape(num_items, num_padded // stride, stride)
+    folded = lax.dynamic_update_index_in_dim(folded, moved, turn, axis=-1)
+    return eqx.tree_at(lambda s: s.z, state, folded.reshape(state.z.shape))
+
+
+def update_parameters(
+    model: HDPMixedMembership, key: Key[Array, ""], state: HDPState, data: HDPData
+) -> tuple[HDPState, HDPInfo]:
+    """Steps 2 to 6: tables, concentrations, then g_0, theta and the free sticks.
+
+    alpha_0 is drawn with g_0 integrated out, so that g_0 is redrawn at once after it; any other
+    order has a wrong stationary distribution.
+    """
+    key_m, key_alpha, key_alpha0, key_g0, key_theta = jax.random.split(key, 5)
+    num_rows, capacity = state.theta.shape
+    indicators = draw_tables(key_m, state)
+    tables_of_component = count_components(state.z, indicators * data.weight, capacity)
+    num_tables = jnp.sum(tables_of_component)
+    alpha, rate, alpha_summary = draw_alpha(model, key_alpha, state, data, indicators, num_tables)
+    alpha0 = dp_concentration(
+        key_alpha0, state.alpha0, jnp.sum(tables_of_component > 0), num_tables, model.a0, model.b0
+    )
+    g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
+    counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
+    theta = draw_theta(key_theta, counts, data)
+    state = HDPState(z=state.z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0)
+    info = HDPInfo(
+        components=jnp.sum(tables_of_component > 0, dtype=jnp.int32),
+        tables=num_tables,
+        alpha=alpha_summary,
+        log_likelihood_items=jnp.sum(counts * jnp.log(theta)),
+        left_over=left_over,
+        overflow=left_over > LEFT_OVER_TOLERANCE,
+    )
+    return state, info
+
+
+def draw_tables(key: Key[Array, ""], state: HDPState) -> Bool[Array, "J n"]:
+    """Step 2: which items open a table, with concentration alpha_i g_0k."""
+    return table_indicators(key, state.z, state.alpha * state.g0[state.z])
+
+
+def draw_alpha(model, key, state, data, indicators, num_tables):
+    """Step 3: alpha, the rate of its prior, and the summary that is recorded."""
+    num_items = state.z.shape[0]
+    if model.shared:
+        alpha = shared_concentration(
+            key, state.alpha, num_tables, data.num_records, num_items, model.a, model.b
+        )
+        return alpha, state.rate, alpha
+    key_alpha, key_rate = jax.random.split(key)
+    of_record = jnp.sum(indicators, axis=0, dtype=jnp.int32)
+    alpha = record_concentrations(
+        key_alpha, state.alpha, of_record, num_items, model.a, state.rate
+    )
+    sum_alpha = order_free_sum(alpha * data.weight)
+    rate = state.rate
+    if model.concentration == "hierarchical":
+        rate = gamma_rate(key_rate, sum_alpha, data.num_records, model.a, model.a1, model.b1)
+    return alpha, rate, sum_alpha / data.num_records
+
+
+def draw_g0(
+    key: Key[Array, ""], tables_of_component: Int[Array, " K"], alpha0: Float[Array, ""]
+) -> tuple[Float[Array, " K"], Float[Array, ""]]:
+    """Steps 4 and 6: (g_01..g_0K, remainder) ~ Dir(m_.1..m_.K, alpha_0), the remainder broken."""
+    key_dirichlet, key_sticks = jax.random.split(key)
+    active = tables_of_component > 0
+    shape = jnp.append(tables_of_component.astype(alpha0.dtype), alpha0)
+    log_g = log_dirichlet(key_dirichlet, shape)
+    log_free, log_left_over = retrospective_sticks(key_sticks, active, log_g[-1], alpha0)
+    return jnp.exp(jnp.where(active, log_g[:-1], log_free)), jnp.exp(log_left_over)
+
+
+def draw_theta(
+    key: Key[Array, ""], counts: Int[Array, "R K"], data: HDPData
+) -> Float[Array, "R K"]:
+    """Step 5: theta_jk ~ Dir(1 + counts), from the prior where a component has none."""
+    dtype = jnp.result_type(float)
+    log_g = loggamma(key, 1 + counts.astype(dtype))
+    num_rows = data.variable.size
+    largest = jax.ops.segment_max(log_g, data.variable, num_segments=num_rows)[data.variable]
+    weight = jnp.exp(log_g - largest)
+    total = jax.ops.segment_sum(weight, data.variable, num_segments=num_rows)[data.variable]
+    return weight / total
+

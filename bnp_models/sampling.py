@@ -1,0 +1,416 @@
+"""The sampling driver: any model's chains, compiled inside, a Python loop outside.
+
+A model gives ``prepare``, ``init``, ``sweep``, ``keep``, ``grow`` and ``record_axes`` (see
+`bnp_models.hdp.HDPMixedMembership`); the driver gives several chains by vmap, sharding over the
+devices there are, capacity that grows, kept draws on the host, checkpoints and exact resume. The
+key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on the
+devices nor on where the run was cut into chunks.
+"""
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from tqdm import tqdm
+
+from bnp_models.checkpoint import Checkpoint
+from bnp_models.microdata import Microdata
+from bnp_models.version import __version__
+
+# Components of the initial states, cycled over chains: scattered, and never one.
+START_COMPONENTS = (10, 50, 25, 100)
+
+# Aimed at: the bytes of one chunk's kept draws on the device, and its seconds.
+_BUFFER_BYTES = 32 * 2**20
+_MAX_SLOTS = 64
+_CHUNK_SECONDS = 0.5
+_CHECKPOINT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked of the chains."""
+
+    num_chains: int
+    num_warmup: int
+    num_samples: int
+    thin: int
+    keep: tuple[str, ...]
+    start_components: tuple[int, ...]
+
+    def __post_init__(self):
+        for name, least in (("num_chains", 1), ("num_warmup", 0), ("num_samples", 1), ("thin", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+        if self.num_warmup + self.num_samples * self.thin >= 2**31:
+            raise ValueError("more than 2**31 sweeps: lower num_samples or thin")
+        if not self.start_components or min(self.start_components) < 1:
+            raise ValueError("start_components needs positive numbers of components")
+
+    @property
+    def num_sweeps(self) -> int:
+        """Sweeps of one chain, warm-up included."""
+        return self.num_warmup + self.num_samples * self.thin
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The chains of one model on one sample."""
+
+    model: object
+    table: Microdata
+    settings: Settings
+    draws: dict[str, np.ndarray]
+    """Kept quantities, each (chains, draws, ...)."""
+    state: object
+    """State of the chains after the last sweep; the leading axis is the chain."""
+    capacity: int
+    """Slots for components at the end."""
+    growth: tuple[tuple[int, int], ...]
+    """(sweep, new capacity) of each growth."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall-clock seconds: compile, warmup, draws."""
+    device: str = ""
+
+    @property
+    def sweeps_per_second(self) -> float:
+        """Sweeps of all chains over the seconds after compilation."""
+        elapsed = self.seconds["warmup"] + self.seconds["draws"]
+        return self.settings.num_chains * self.settings.num_sweeps / max(elapsed, 1e-9)
+
+    def to_inference_data(self):
+        """The draws for ArviZ: InferenceData on 0.2x, an xarray DataTree on 1.x.
+
+        See `bnp_models.export.to_inference_data`.
+        """
+        from bnp_models.export import to_inference_data
+
+        return to_inference_data(self)
+
+
+def sample(
+    model,
+    table: Microdata,
+    *,
+    key: jax.Array,
+    num_chains: int = 4,
+    num_warmup: int = 1000,
+    num_samples: int = 1000,
+    thin: int = 1,
+    keep: Sequence[str] | None = None,
+    start_components: Sequence[int] = START_COMPONENTS,
+    devices: Sequence[jax.Device] | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    resume: bool = False,
+    chunk_sweeps: int | None = None,
+    progress: bool = False,
+    monitor: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None,
+) -> Run:
+    """Run a model's Gibbs chains.
+
+    Parameters
+    ----------
+    model
+        For example `bnp_models.HDPMixedMembership()`.
+    table
+        The coded sample, without missing values.
+    key
+        A `jax.random.key`; the same key gives the same draws on one device or eight, resumed or
+        not, whatever the chunks.
+    num_chains, num_warmup, num_samples, thin
+        Chains; sweeps before the first draw; draws kept per chain; sweeps per kept draw.
+    keep
+        Names of what is kept of each draw, from the model's ``scalars`` and ``parameters`` or
+        any other name that its ``keep`` offers (such as "z"). Default: scalars and parameters,
+        which `population_risk` needs.
+    start_components
+        Components of the chains' initial states, cycled over the chains. Scattered starts are
+        what R-hat needs to see a second mode.
+    devices
+        Devices to use; default all of `jax.devices()`. Chains are sharded first, then records.
+    checkpoint
+        Folder for checkpoints. With `resume`, the run continues from the last one there.
+    chunk_sweeps
+        Sweeps between returns to Python; default as many as take about half a second.
+    progress
+        Show a progress bar on stderr.
+    monitor
+        Called with the latest kept quantities, each (chains, ...), while the bar is shown;
+        returns more figures for it.
+
+    Raises
+    ------
+    ValueError
+        On settings out of range, an unknown name in `keep`, missing values, or a checkpoint of
+        another run.
+    """
+    keep = tuple(keep) if keep is not None else model.scalars + model.parameters
+    settings = Settings(
+        num_chains, num_warmup, num_samples, thin, keep, tuple(int(c) for c in start_components)
+    )
+    if chunk_sweeps is not None and chunk_sweeps < 1:
+        raise ValueError(f"chunk_sweeps must be positive, not {chunk_sweeps}")
+    table.require_complete("sampling")
+    num_levels = table.schema.num_levels
+    data = model.prepare(table.codes, num_levels)
+    devices = list(devices) if devices is not None else jax.devices()
+    place = _Placement(model, num_chains, data, devices)
+    key_init, key_sweeps, key_grow = jax.random.split(key, 3)
+    chain_keys = jax.vmap(partial(jax.random.fold_in, key_sweeps))(jnp.arange(num_chains))
+    starts = jnp.asarray([settings.start_components[c % len(settings.start_components)]
+                          for c in range(num_chains)], jnp.int32)  # fmt: skip
+
+    clock = {"compile": 0.0, "warmup": 0.0, "draws": 0.0}
+    began = time.perf_counter()
+    capacity, growth, iteration = model.capacity, [], 0
+    states = _init_chains(model, data, _chain_keys(key_init, num_chains), capacity, starts)
+    available = jax.eval_shape(_one_draw, model, data, chain_keys, states)
+    unknown = [name for name in keep if name not in available]
+    if unknown:
+        raise ValueError(f"keep: no {unknown[0]!r}; there are {', '.join(sorted(available))}")
+
+    store, segments = None, []
+    if checkpoint is not None:
+        store = Checkpoint(checkpoint, _fingerprint(model, table, settings, key, num_chains))
+        saved = store.load() if resume else store.clear()
+        if saved is not None:
+            segments = saved.segments
+            iteration, capacity = saved.progress["iteration"], saved.progress["capacity"]
+            growth = [tuple(pair) for pair in saved.progress["growth"]]
+            clock = saved.progress["seconds"]
+            states = jax.tree.unflatten(
+                jax.tree.structure(states), [jnp.asarray(leaf) for leaf in saved.state]
+            )
+    data, states = place.data(data), place.state(states)
+
+    slots = _num_slots({name: available[name] for name in keep}, num_chains)
+    advance = partial(_advance, warmup=num_warmup, thin=thin, keep=keep, slots=slots)
+    # No sweep at all: this call traces and compiles, so that the clock of the others is clean.
+    states = advance(model, data, chain_keys, states, iteration, iteration)[1]
+    jax.block_until_ready(states)
+    clock["compile"] += time.perf_counter() - began
+
+    rate = None
+    pending: list[dict[str, np.ndarray]] = []
+    last_save = time.perf_counter()
+    bar = tqdm(
+        total=settings.num_sweeps, initial=iteration, unit="sweep", disable=not progress,
+        smoothing=0.1, dynamic_ncols=True, desc="warm-up",
+    )  # fmt: skip
+    with bar:
+        while iteration < settings.num_sweeps:
+            began = time.perf_counter()
+            stop = _chunk_end(iteration, settings, slots, chunk_sweeps, rate)
+            reached, states, overflow, buffers, slot = advance(
+                model, data, chain_keys, states, iteration, stop
+            )
+            reached, overflow = int(reached), bool(overflow)
+            kept = _num_kept(reached, settings) - _num_kept(iteration, settings)
+            host = jax.device_get(jax.tree.map(lambda x: x[:kept], buffers))
+            elapsed = time.perf_counter() - began
+            clock["warmup" if iteration < num_warmup else "draws"] += elapsed
+            rate = (reached - iteration) / elapsed
+            bar.set_description("warm-up" if reached <= num_warmup else "draws", refresh=False)
+            bar.update(reached - iteration)
+            iteration = reached
+            if kept:
+                pending.append(host)
+            if progress:
+                latest = jax.tree.map(lambda x, i=int(slot): np.asarray(x[i]), buffers)
+                bar.set_postfix(_postfix(latest, monitor))
+            if overflow:
+                began = time.perf_counter()
+                capacity *= 2
+                growth.append((iteration, capacity))
+                grow_keys = _chain_keys(jax.random.fold_in(key_grow, iteration), num_chains)
+                states = place.state(_grow_chains(model, grow_keys, states, data, capacity))
+                states = advance(model, data, chain_keys, states, iteration, iteration)[1]
+                jax.block_until_ready(states)
+                clock["compile"] += time.perf_counter() - began
+            due = time.perf_counter() - last_save > _CHECKPOINT_SECONDS
+            if store is not None and (due or iteration == settings.num_sweeps):
+                merged = _concatenate(pending) if pending else None
+                store.save(
+                    {"iteration": iteration, "capacity": capacity, "growth": growth,
+                     "seconds": clock},
+                    [np.asarray(leaf) for leaf in jax.tree.leaves(states)],
+                    merged,
+                )  # fmt: skip
+                if merged is not None:
+                    segments.append(merged)
+                pending, last_save = [], time.perf_counter()
+    draws = _concatenate(segments + pending)
+    return Run(
+        model=model, table=table, settings=settings,
+        draws={name: np.moveaxis(value, 0, 1) for name, value in draws.items()},
+        state=states, capacity=capacity, growth=tuple(growth), seconds=clock,
+        device=_describe(devices),
+    )  # fmt: skip
+
+
+def _chain_keys(key, num_chains):
+    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(num_chains))
+
+
+@partial(jax.jit, static_argnames="capacity")
+def _init_chains(model, data, keys, capacity, starts):
+    return jax.vmap(lambda key, start: model.init(key, data, capacity, start))(keys, starts)
+
+
+@partial(jax.jit, static_argnames="capacity")
+def _grow_chains(model, keys, states, data, capacity):
+    return jax.vmap(lambda key, state: model.grow(key, state, data, capacity))(keys, states)
+
+
+def _sweep_chains(model, data, chain_keys, states, iteration, keep):
+    """One sweep of every chain: the states, whether any overflowed, and what is kept."""
+
+    def one(key, state):
+        state, info = model.sweep(jax.random.fold_in(key, iteration), state, data, iteration)
+        kept = model.keep(state, info)
+        return state, info.overflow, {name: kept[name] for name in (keep or kept)}
+
+    states, overflow, kept = jax.vmap(one)(chain_keys, states)
+    return states, jnp.any(overflow), kept
+
+
+def _one_draw(model, data, chain_keys, states):
+    return _sweep_chains(model, data, chain_keys, states, jnp.int32(0), None)[2]
+
+
+@partial(jax.jit, static_argnames=("keep", "slots"))
+def _advance(model, data, chain_keys, states, start, stop, warmup, thin, keep, slots):
+    """Sweeps start..stop-1, or fewer where a chain outgrows its capacity.
+
+    Start and stop are traced: chunks of any length share one compiled program. A sweep that is not
+    kept writes to a spare slot behind the buffer.
+    """
+    shapes = jax.eval_shape(
+        lambda: _sweep_chains(model, data, chain_keys, states, jnp.int32(0), keep)[2]
+    )
+    buffers = jax.tree.map(lambda s: jnp.zeros((slots + 1, *s.shape), s.dtype), shapes)
+    first = jnp.maximum(start - warmup, 0) // thin
+
+    def unfinished(carry):
+        iteration, _, overflow, _, _ = carry
+        return (iteration < stop) & ~overflow
+
+    def body(carry):
+        iteration, states, _, buffers, _ = carry
+        states, overflow, kept = _sweep_chains(model, data, chain_keys, states, iteration, keep)
+        done = iteration + 1 - warmup
+        slot = jnp.where((done > 0) & (done % thin == 0), done // thin - 1 - first, slots)
+        buffers = jax.tree.map(
+            lambda b, x: jax.lax.dynamic_update_index_in_dim(b, x, slot, axis=0), buffers, kept
+        )
+        return iteration + 1, states, overflow, buffers, slot
+
+    carry = (jnp.int32(start), states, jnp.bool_(False), buffers, jnp.int32(slots))
+    iteration, states, overflow, buffers, slot = jax.lax.while_loop(unfinished, body, carry)
+    return iteration, states, overflow, buffers, slot
+
+
+def _num_kept(iteration: int, settings: Settings) -> int:
+    return max(iteration - settings.num_warmup, 0) // settings.thin
+
+
+def _num_slots(available, num_chains: int) -> int:
+    """Draws that one chunk can keep."""
+    leaves = jax.tree.leaves(available)
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+    return int(np.clip(_BUFFER_BYTES // max(size, 1), 1, _MAX_SLOTS))
+
+
+def _chunk_end(iteration, settings, slots, chunk_sweeps, rate) -> int:
+    """Where the next chunk ends: at the latest with warm-up, or with the buffer full."""
+    length = chunk_sweeps or (8 if rate is None else max(1, int(rate * _CHUNK_SECONDS)))
+    if iteration < settings.num_warmup:
+        return min(iteration + length, settings.num_warmup)
+    full = settings.num_warmup + (_num_kept(iteration, settings) + slots) * settings.thin
+    return min(iteration + length, full, settings.num_sweeps)
+
+
+def _postfix(latest: dict[str, np.ndarray], monitor) -> dict[str, str]:
+    figures = {}
+    if "components" in latest:
+        figures["components"] = "/".join(str(int(c)) for c in latest["components"])
+    if monitor is not None:
+        figures |= {name: f"{value:.3g}" for name, value in monitor(latest).items()}
+    return figures
+
+
+def _concatenate(segments: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Draws of several segments; parameters of an earlier, smaller capacity are padded with 0."""
+
+    def join(arrays):
+        shape = np.max([a.shape[1:] for a in arrays], axis=0, initial=0) if arrays[0].ndim > 1 else ()
+        padded = [
+            np.pad(a, [(0, 0)] + [(0, int(w) - s) for w, s in zip(shape, a.shape[1:], strict=True)])
+            for a in arrays
+        ]
+        return np.concatenate(padded)
+
+    return {name: join([segment[name] for segment in segments]) for name in segments[0]}
+
+
+def _describe(devices) -> str:
+    kinds = [device.device_kind for device in devices]
+    return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
+
+
+def _fingerprint(model, table, settings, key, num_chains) -> str:
+    leaves, structure = jax.tree.flatten(model)
+    parts = {
+        "model": [type(model).__name__, str(structure), [float(leaf) for leaf in leaves]],
+        "settings": [str(settings), num_chains],
+        "key": np.asarray(jax.random.key_data(key)).tolist(),
+        "impl": str(jax.random.key_impl(key)),
+        "data": hashlib.sha256(np.ascontiguousarray(table.codes).tobytes()).hexdigest(),
+        "schema": [table.schema.variables, [[str(x) for x in v] for v in table.schema.levels]],
+        "versions": [__version__, jax.__version__, str(jnp.result_type(float))],
+        "backend": jax.default_backend(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+class _Placement:
+    """Where arrays lie: chains over one axis of a mesh of devices, records over the other."""
+
+    def __init__(self, model, num_chains: int, data, devices):
+        self._model = model
+        pairs = zip(jax.tree.leaves(data), model.record_axes(data), strict=True)
+        num_padded = max(leaf.shape[axis] for leaf, axis in pairs if axis is not None)
+        chains = math.gcd(num_chains, len(devices))
+        records = math.gcd(num_padded, len(devices) // chains)
+        self._mesh = jax.make_mesh(
+            (chains, records), ("chains", "records"), axis_types=(AxisType.Auto,) * 2,
+            devices=devices[: chains * records],
+        )  # fmt: skip
+
+    def data(self, data):
+        return self._put(data, leading=())
+
+    def state(self, states):
+        return self._put(states, leading=("chains",))
+
+    def _put(self, tree, leading):
+        axes = self._model.record_axes(tree)
+        leaves, structure = jax.tree.flatten(tree)
+        placed = []
+        for leaf, axis in zip(leaves, axes, strict=True):
+            spec = list(leading) + [None] * (leaf.ndim - len(leading))
+            if axis is not None:
+                spec[len(leading) + axis] = "records"
+            placed.append(jax.device_put(leaf, NamedSharding(self._mesh, PartitionSpec(*spec))))
+        return jax.tree.unflatten(structure, placed)
+

@@ -1,0 +1,104 @@
+"""Direct assignment of items to components, with the record's weights integrated out.
+
+The conditional p(z_ij = k) proportional to (n_ik^{-ij} + alpha_i g_0k) theta_kj(x_ij) is split in
+two: a *base* part alpha_i sum_k g_0k theta_kj(x_ij), whose table is shared by all records, and a
+*copy* part, the labels of the record's other items. No array of records by components exists, and
+the cost does not grow with the number of components beyond a binary search.
+"""
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.rng import uniform_pair
+
+
+def search_cumulative(
+    cumulative: Float[Array, "R K"], rows: Int[Array, "..."], u: Float[Array, "..."]
+) -> tuple[Int[Array, "..."], Float[Array, "..."]]:
+    """Inverse-CDF categorical draws from rows of a table of unnormalised cumulative weights.
+
+    Parameters
+    ----------
+    cumulative
+        Cumulative weights along the last axis.
+    rows
+        The row that each draw is from.
+    u
+        Uniforms on (0, 1).
+
+    Returns
+    -------
+    index, total
+        The drawn column, int32, and the row's total weight. O(log K) gathers a draw.
+    """
+    num_columns = cumulative.shape[-1]
+    flat = cumulative.reshape(-1)
+    offset = rows.astype(jnp.int32) * num_columns
+    total = flat.at[offset + (num_columns - 1)].get(mode="promise_in_bounds")
+    target = u * total
+    num_steps = (num_columns - 1).bit_length()
+
+    # A loop, not unrolled: fused search chains are recomputed by their consumers on the CPU.
+    def halve(step, low):
+        width = 1 << (num_steps - 1 - step)
+        probe = jnp.minimum(low + width - 1, num_columns - 1)
+        value = flat.at[offset + probe].get(mode="promise_in_bounds")
+        return jnp.where(value <= target, low + width, low)
+
+    low = lax.fori_loop(0, num_steps, halve, jnp.zeros(rows.shape, jnp.int32))
+    return jnp.minimum(low, num_columns - 1), total
+
+
+def assign_items(
+    key: Key[Array, ""],
+    z: Int[Array, "J n"],
+    rows: Int[Array, "J n"],
+    alpha: Float[Array, "*n"],
+    g0: Float[Array, " K"],
+    theta: Float[Array, "R K"],
+) -> Int[Array, "J n"]:
+    """Redraw every item's label, items in turn and records in parallel.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    z
+        Current labels, items by records (records contiguous).
+    rows
+        Row of `theta` that holds each item's observed level.
+    alpha
+        Concentration of the records, one for all or one each.
+    g0
+        Component weights over all slots, free ones included.
+    theta
+        Level probabilities: one row per (variable, level), one column per component.
+
+    Notes
+    -----
+    Battiston & Rimella (2024), step 1, collapsed: the record weights are integrated out, and
+    components without an item are ordinary slots of `g0` with `theta` from its prior. Cost
+    O(n J (J + log K)).
+    """
+    num_items, num_slots = z.shape[0], g0.size
+    u, u_base = uniform_pair(key, z.shape, theta.dtype.type)
+    base, total = search_cumulative(jnp.cumsum(theta * g0, axis=1), rows, u_base)
+    base_mass = alpha * total
+    flat = theta.reshape(-1)
+    at = jnp.arange(num_items)[:, None]
+    prefix = jnp.tril(jnp.ones((num_items, num_items), theta.dtype))
+
+    def assign(j, z):
+        copy = flat.at[rows[j] * num_slots + z].get(mode="promise_in_bounds")
+        # Highest precision: on accelerators the default would round the weights to bfloat16.
+        cumulative = jnp.matmul(
+            prefix, jnp.where(at == j, 0, copy), precision=lax.Precision.HIGHEST
+        )
+        # The base part, usually the rarer one, lies next to zero, where u is finest.
+        target = u[j] * (base_mass[j] + cumulative[-1]) - base_mass[j]
+        source = jnp.minimum(jnp.sum(cumulative <= target, axis=0), num_items - 1)
+        copied = jnp.take_along_axis(z, source[None], axis=0, mode="promise_in_bounds")[0]
+        return z.at[j].set(jnp.where(target < 0, base[j], copied))
+
+    return lax.fori_loop(0, num_items, assign, z)

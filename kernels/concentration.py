@@ -1,0 +1,110 @@
+"""Gibbs updates of Dirichlet-process concentrations by data augmentation."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.logspace import gamma_variate, loggamma
+from bnp_models.kernels.rng import uniform, word_pair
+
+
+def dp_concentration(
+    key: Key[Array, ""],
+    alpha0: Float[Array, ""],
+    num_components: Int[Array, ""],
+    num_items: Int[Array, ""],
+    shape: Float[Array, ""],
+    rate: Float[Array, ""],
+) -> Float[Array, ""]:
+    """alpha_0 given K components among m items, the weights integrated out.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    alpha0
+        Current value, of prior Ga(shape, rate).
+    num_components, num_items
+        K, the components that have an item, and m >= 1; for an HDP the items are the tables.
+
+    Notes
+    -----
+    Escobar & West (1995), doi:10.1080/01621459.1995.10476550: eta ~ Beta(alpha_0 + 1, m),
+    s ~ Bernoulli(m r / (K + shape - 1 + m r)) with r = rate - log eta, alpha_0 ~ Ga(shape + K - s,
+    r). The weights must be redrawn before anything uses them.
+    """
+    dtype = alpha0.dtype
+    key_eta, key_s, key_alpha = jax.random.split(key, 3)
+    m, k = num_items.astype(dtype), num_components.astype(dtype)
+    log_x, log_y = loggamma(key_eta, jnp.stack([alpha0 + 1, m]))
+    r = rate + jnp.logaddexp(0, log_y - log_x)
+    u = uniform(word_pair(key_s, ())[0], dtype.type)
+    s = u * (k + shape - 1 + m * r) < m * r
+    return gamma_variate(key_alpha, shape + k - s, r)
+
+
+def record_concentrations(
+    key: Key[Array, ""],
+    alpha: Float[Array, " n"],
+    num_tables: Int[Array, " n"],
+    num_items: int,
+    shape: Float[Array, ""],
+    rate: Float[Array, ""],
+) -> Float[Array, " n"]:
+    """alpha_i of every record given its number of tables m_i among its J items.
+
+    Notes
+    -----
+    The conditional is alpha^(shape + m - 2) e^(-rate alpha) / prod_{t=1}^{J-1} (alpha + t). With
+    -log eta = sum of J - 1 exponentials of rates alpha + t, that is eta ~ Beta(alpha + 1, J - 1),
+    alpha ~ Ga(shape + m - 1, rate - log eta): Teh et al.'s augmentation without its Bernoulli.
+    """
+    if num_items == 1:
+        return gamma_variate(key, jnp.broadcast_to(shape, alpha.shape), rate)
+    dtype = alpha.dtype
+    key_eta, key_alpha = jax.random.split(key)
+    other = jnp.full_like(alpha, num_items - 1)
+    log_x, log_y = loggamma(key_eta, jnp.stack([alpha + 1, other]))
+    minus_log_eta = jnp.logaddexp(0, log_y - log_x)
+    return gamma_variate(key_alpha, shape + (num_tables - 1).astype(dtype), rate + minus_log_eta)
+
+
+def shared_concentration(
+    key: Key[Array, ""],
+    alpha: Float[Array, ""],
+    num_tables: Int[Array, ""],
+    num_records: Int[Array, ""],
+    num_items: int,
+    shape: Float[Array, ""],
+    rate: Float[Array, ""],
+) -> Float[Array, ""]:
+    """One alpha for all records, given their total number of tables.
+
+    Notes
+    -----
+    The conditional is alpha^(shape + m - n - 1) e^(-rate alpha) prod_{t=1}^{J-1} (alpha + t)^(-n)
+    for n records of J items and m tables: y_t ~ Ga(n, alpha + t) augments each factor, and
+    alpha ~ Ga(shape + m - n, rate + sum_t y_t). The cost does not depend on n.
+    """
+    dtype = alpha.dtype
+    key_y, key_alpha = jax.random.split(key)
+    extra_tables = (num_tables - num_records).astype(dtype)
+    if num_items == 1:
+        return gamma_variate(key_alpha, shape + extra_tables, rate)
+    t = jnp.arange(1, num_items, dtype=dtype)
+    y = gamma_variate(key_y, jnp.broadcast_to(num_records.astype(dtype), t.shape), alpha + t)
+    return gamma_variate(key_alpha, shape + extra_tables, rate + jnp.sum(y))
+
+
+def gamma_rate(
+    key: Key[Array, ""],
+    sum_alpha: Float[Array, ""],
+    num_records: Int[Array, ""],
+    alpha_shape: Float[Array, ""],
+    shape: Float[Array, ""],
+    rate: Float[Array, ""],
+) -> Float[Array, ""]:
+    """b | alpha_1..alpha_n ~ Ga(shape + n a, rate + sum alpha_i) for alpha_i ~ Ga(a, b)."""
+    return gamma_variate(
+        key, shape + num_records.astype(sum_alpha.dtype) * alpha_shape, rate + sum_alpha
+    )

@@ -1,0 +1,94 @@
+"""Gamma, beta and Dirichlet variates in log space, exact at small shapes and fast on a CPU.
+
+A float32 gamma variate of shape 0.01 underflows to zero more often than not; its logarithm never
+does. Everything here draws and returns logarithms.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Key
+
+from bnp_models.kernels.rng import normal, uniform, uniform_pair, word_pair
+
+
+def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Logarithms of independent gamma variates of unit rate.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    shape
+        Shape parameters, positive, float32 or float64; the result has the same dtype and shape.
+
+    Notes
+    -----
+    Marsaglia & Tsang (2000, doi:10.1145/358407.358414), repeated on all lanes until every one has
+    accepted; shapes below one by G(a) = G(a + 1) U^(1/a) in logarithms; a shape of exactly one is
+    an exponential and never rejected, as most cells of a Dirichlet posterior are.
+    """
+    dtype = shape.dtype.type
+    boosted, body = jax.random.split(key)
+    small = shape < 1
+    log_g = _loggamma_from_one(body, jnp.where(small, shape + 1, shape))
+    u, _ = uniform_pair(boosted, shape.shape, dtype)
+    return jnp.where(small, log_g + jnp.log(u) / jnp.where(small, shape, 1), log_g)
+
+
+def _loggamma_from_one(key, shape):
+    """`loggamma` for shapes of at least one."""
+    dtype = shape.dtype.type
+    d = shape - dtype(1 / 3)
+    c = lax.rsqrt(9 * d)
+
+    def attempt(carry):
+        trial, value, done = carry
+        first, second = word_pair(jax.random.fold_in(key, trial), shape.shape)
+        x, log_u = normal(first, dtype), jnp.log(uniform(second, dtype))
+        t = c * x
+        # d (1 - v + log v) with v = (1 + t)^3, rearranged so that large d does not cancel.
+        log1p_t = jnp.log1p(jnp.maximum(t, dtype(-0.999999)))
+        bound = x * x / 2 + d * (3 * (log1p_t - t) - t * t * (3 + t))
+        accept = (t > -1) & (log_u < bound)
+        proposal = jnp.log(d) + 3 * log1p_t
+        exponential = shape == 1
+        proposal = jnp.where(exponential, jnp.log(-log_u), proposal)
+        value = jnp.where(done, value, proposal)
+        return trial + 1, value, done | accept | exponential
+
+    start = (jnp.uint32(0), jnp.zeros_like(shape), jnp.zeros(shape.shape, bool))
+    return lax.while_loop(lambda carry: ~jnp.all(carry[2]), attempt, start)[1]
+
+
+def gamma_variate(
+    key: Key[Array, ""], shape: Float[Array, "..."], rate: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """Gamma variates (not logarithms) with the given shape and rate, broadcast against each other.
+
+    Underflows to zero only where the variate itself is below the smallest float.
+    """
+    shape, rate = jnp.broadcast_arrays(shape, rate)
+    return jnp.exp(loggamma(key, shape) - jnp.log(rate))
+
+
+def logbeta(
+    key: Key[Array, ""], a: Float[Array, "..."], b: Float[Array, "..."]
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Beta(a, b) variates V as the pair (log V, log(1 - V)), both accurate at both ends."""
+    a, b = jnp.broadcast_arrays(a, b)
+    log_x, log_y = loggamma(key, jnp.stack([a, b]))
+    log_sum = jnp.logaddexp(log_x, log_y)
+    return log_x - log_sum, log_y - log_sum
+
+
+def log_dirichlet(
+    key: Key[Array, ""], shape: Float[Array, "..."], axis: int = -1
+) -> Float[Array, "..."]:
+    """Logarithms of Dirichlet variates along `axis`; entries of shape zero get -inf.
+
+    A row of shapes that are all zero gives nan: there is no such distribution.
+    """
+    positive = shape > 0
+    log_g = jnp.where(positive, loggamma(key, jnp.where(positive, shape, 1)), -jnp.inf)
+    return log_g - jax.nn.logsumexp(log_g, axis=axis, keepdims=True)

@@ -1,0 +1,79 @@
+"""Uniform and normal variates for the kernels: two threefry words a lane, resolved near zero.
+
+``jax.random.uniform`` has a granularity of 2**-23 in float32, so that an event rarer than about
+1e-7 happens never or too often. The uniforms here keep 32 bits: their granularity near zero is
+2**-32, and every kernel puts its rarest event there.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.random import threefry2x32_p
+from jaxtyping import Array, Float, Key, UInt32
+
+
+def word_pair(
+    key: Key[Array, ""], shape: tuple[int, ...]
+) -> tuple[UInt32[Array, "..."], UInt32[Array, "..."]]:
+    """Two independent arrays of random 32-bit words at the price of one `jax.random.bits`.
+
+    Parameters
+    ----------
+    key
+        A key of any implementation; used once.
+    shape
+        The shape of each array, of fewer than 2**32 elements.
+
+    Returns
+    -------
+    first, second
+        Words that depend on the key and on the position in the array alone, so that they are the
+        same however the arrays are sharded.
+
+    Notes
+    -----
+    Threefry-2x32 with 20 rounds (Salmon et al. 2011, doi:10.1145/2063384.2063405), both words of
+    each block kept.
+    """
+    seed = jax.random.bits(key, (2,))
+    position = jnp.zeros(shape, jnp.uint32)
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        position = position + lax.broadcasted_iota(jnp.uint32, shape, axis) * jnp.uint32(stride)
+        stride *= shape[axis]
+    if stride > 2**32:
+        raise ValueError(f"word_pair: {shape} has more than 2**32 elements; draw it in parts")
+    return tuple(
+        threefry2x32_p.bind(
+            jnp.broadcast_to(seed[0], shape),
+            jnp.broadcast_to(seed[1], shape),
+            jnp.zeros(shape, jnp.uint32),
+            position,
+        )
+    )
+
+
+def uniform(words: UInt32[Array, "..."], dtype=jnp.float32) -> Float[Array, "..."]:
+    """Uniforms on the open interval (0, 1) from random words.
+
+    The smallest is 2**-33 and the granularity near zero 2**-32; the largest is below one in
+    `dtype`.
+    """
+    u = (words.astype(dtype) + dtype(0.5)) * dtype(2.0**-32)
+    return jnp.minimum(u, dtype(1.0 - jnp.finfo(dtype).epsneg))
+
+
+def normal(words: UInt32[Array, "..."], dtype=jnp.float32) -> Float[Array, "..."]:
+    """Standard normals from random words, by the inverse error function."""
+    magnitude = (words >> 1).astype(dtype) * dtype(2.0**-31)
+    magnitude = jnp.minimum(magnitude, dtype(1.0 - jnp.finfo(dtype).epsneg))
+    x = dtype(2.0**0.5) * lax.erf_inv(magnitude)
+    return jnp.where(words & 1, x, -x)
+
+
+def uniform_pair(
+    key: Key[Array, ""], shape: tuple[int, ...], dtype=jnp.float32
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Two independent arrays of uniforms on (0, 1); see `word_pair` and `uniform`."""
+    first, second = word_pair(key, shape)
+    return uniform(first, dtype), uniform(second, dtype)
