@@ -124,7 +124,11 @@ def _recursion(num_variables):
         out = np.full_like(block, 1 << top) if last else block | rest | 1 << top
         steps.append(np.stack([out, block | 1 << top, rest], axis=1))
     steps = np.concatenate(steps).astype(np.int32)
-    return steps, np.bitwise_count(steps[:, 2])
+    return steps, _popcount(steps[:, 2])
+
+
+def _popcount(masks):
+    return np.sum(masks[:, None] >> np.arange(31) & 1, axis=1)
 
 
 def _block_sums(columns, g0):
@@ -185,7 +189,8 @@ def log_partition_sums(
     size, orders = _sizes(num_variables)
     # One power of this unit a variable keeps alpha^B in range for large alpha.
     unit = jnp.maximum(alpha, 1)
-    factor = jnp.asarray(orders, columns.dtype) * jnp.exp(jnp.log(alpha) - size * jnp.log(unit))
+    log_factor = jnp.log(alpha) - jnp.asarray(size, columns.dtype) * jnp.log(unit)
+    factor = jnp.asarray(orders, columns.dtype) * jnp.exp(log_factor)
     steps, _ = _recursion(num_variables)
     f = jnp.zeros((2 ** (num_variables - 1) + 1, num_cells), columns.dtype).at[0].set(1)
     f = _partition_pass(_block_sums(columns, g0) * factor[:, None], steps, f)
@@ -216,5 +221,5 @@ def log_partition_sums_by_blocks(
 
 def _sizes(num_variables):
     """Size of every subset, and (size - 1)!."""
-    size = np.bitwise_count(np.arange(2**num_variables))
+    size = _popcount(np.arange(2**num_variables))
     return size, np.array([float(factorial(max(s - 1, 0))) for s in size.tolist()])
