@@ -5,12 +5,14 @@ The record has weights g ~ Dir(alpha g_0) over K slots and values x_j ~ theta_j^
     P(c) = E_g prod_j sum_k g_k theta_kj(c_j).
 
 `log_cell_probability_exact` sums over set partitions and has no Monte Carlo error: the default for
-up to about 12 variables. `log_cell_probability_sequential` (per cell, draws independent across
-cells) and `log_cell_probability_draws` (draws shared by all cells) are unbiased for any number.
+up to about 12 variables. `log_cell_probability_draws` (draws shared by all cells) and
+`log_cell_probability_sequential` (draws independent across cells, less variable each, dearer) are
+unbiased for any number; experiments/cell_probability compares them.
 
 Arrays: theta (J, L, K), rows beyond a variable's levels zero; g0 (K,), sums to one, entries may be
 tiny or zero; cells (C, J), codes. Everything returns logarithms in theta's dtype, and works under
-`jit`, under `vmap` over draws of (theta, g0, alpha) and inside `lax.map`.
+`jit`, under `vmap` over draws of (theta, g0, alpha) and inside `lax.map`, the faster of the two on
+the CPU.
 """
 
 from typing import NamedTuple
@@ -48,7 +50,8 @@ MAX_VARIABLES = 14
 """The subset recursion takes 3^(J-1) / 2 multiply-adds a cell; beyond this it is refused."""
 
 _HIGHEST = lax.Precision.HIGHEST
-_PARTICLE_LANES = 2**16
+_DRAW_LANES = 2**18
+_PARTICLE_LANES = 2**14
 
 
 class CellEstimate(NamedTuple):
@@ -216,7 +219,6 @@ def log_cell_probability_draws(
     alpha: Float[Array, "*T"] | float,
     cells: Int[Array, "C J"],
     num_draws: int,
-    chunk_size: int = 256,
 ) -> CellEstimate:
     """Cell probabilities as means over draws of g that all cells share: unbiased.
 
@@ -230,8 +232,6 @@ def log_cell_probability_draws(
         Concentration, one for all draws or one for each (drawn by the caller from its prior).
     num_draws
         T, even.
-    chunk_size
-        Cells that are worked on together.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def log_cell_probability_draws(
         log_value = sum(log_level[j, part[:, j]] for j in range(theta.shape[0]))
         return _summarise(log_value)
 
-    return _map_estimates(chunk, cells, chunk_size)
+    return _map_estimates(chunk, cells, max(1, _DRAW_LANES // num_draws))
 
 
 def _map_estimates(function, rows, chunk_size):

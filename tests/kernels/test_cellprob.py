@@ -95,7 +95,7 @@ def by_labels(theta, g0, cell, alpha):
     return total
 
 
-@pytest.mark.parametrize("num_variables", [1, 2, 3, 5])
+@pytest.mark.parametrize("num_variables", [1, 2, 5])
 def test_exact_equals_the_enumerated_partitions(x64, num_variables):
     theta, g0 = make_state(1, num_variables, 3, 6)
     cells = all_cells(num_variables, 3)[::7]
@@ -126,7 +126,7 @@ def total_probability(num_variables, num_levels, dtype=np.float32, **urn):
     return float(np.exp(np.asarray(log_p, float)).sum())
 
 
-@pytest.mark.parametrize(("num_variables", "num_levels"), [(3, 4), (7, 3), (11, 2)])
+@pytest.mark.parametrize(("num_variables", "num_levels"), [(5, 3), (11, 2)])
 def test_cells_sum_to_one(num_variables, num_levels):
     total = partial(total_probability, num_variables, num_levels)
     weights = log_block_weights_gamma(jnp.float32(2), jnp.float32(1), num_variables)
@@ -198,7 +198,7 @@ def test_columns_give_boxes_and_margins(x64):
 @pytest.mark.parametrize("b", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("a", [0.05, 1.0, 100.0])
 def test_gamma_block_weights(x64, a, b):
-    x = np.linspace(-800.0, 14.0, 400_001)
+    x = np.linspace(-800.0, 14.0, 100_001)
     log_density = a * (x + np.log(b)) - b * np.exp(x)
     rising = np.logaddexp(x, np.log(np.arange(1, 10))[:, None]).sum(0)
     centre = np.log(np.exp(log_density - log_density.max()).sum()) + log_density.max()
@@ -304,6 +304,7 @@ def test_vmap_and_map_over_draws():
     alpha = jnp.asarray([0.1, 1.0, 4.0], jnp.float32)
     cells = all_cells(5, 3)
 
+    @jax.jit
     def one(theta, g0, alpha):
         fixed = log_cell_probability_exact(theta, g0, cells, alpha=alpha, chunk_size=100)
         weights = log_block_weights_gamma(2 * alpha, alpha, 5)
