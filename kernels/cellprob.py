@@ -179,14 +179,14 @@ def _check_exact(num_variables, alpha, log_weights, dtype):
         return jnp.asarray(alpha, dtype), None
     if log_weights.shape != (num_variables,):
         raise ValueError(f"log_weights {log_weights.shape} is not one per {num_variables} blocks")
-    return None, log_weights
+    return None, jnp.asarray(log_weights, dtype)
 
 
 def _by_chunks(function, rows, chunk_size):
     """`function` over equal chunks of rows, of a multiple of `MATMUL_CELLS`, padded with zeros."""
     num_rows = rows.shape[0]
     num_chunks = max(1, -(-num_rows // chunk_size))
-    size = -(-num_rows // (num_chunks * MATMUL_CELLS)) * MATMUL_CELLS
+    size = max(1, -(-num_rows // (num_chunks * MATMUL_CELLS))) * MATMUL_CELLS
     padding = [(0, num_chunks * size - num_rows), *[(0, 0)] * (rows.ndim - 1)]
     chunks = jnp.pad(rows, padding).reshape(num_chunks, size, *rows.shape[1:])
     return lax.map(function, chunks).reshape(-1)[:num_rows]
@@ -241,8 +241,8 @@ def log_cell_probability_draws(
     Notes
     -----
     p_t = prod_j (g_t . theta_j)[c_j], g_t ~ Dir(alpha_t g0) (Battiston & Rimella 2024, appendix B).
-    Errors of different cells are correlated. `relative_se` misses what no draw has met: below
-    about 1 it may be trusted, above it the estimate itself is too low more often than not.
+    Errors of different cells are correlated. `relative_se` misses what no draw has met: it is at
+    most one, and near one the estimate rests on a single draw and is too low more often than not.
     """
     _check_draws(num_draws)
     dtype = theta.dtype
@@ -336,7 +336,7 @@ def log_cell_probability_sequential(
             target = u[j] * mass
 
             def count(i, source):
-                return source + (reach[i] <= target)
+                return source + (reach[i] <= target).astype(jnp.int32)
 
             source = lax.fori_loop(0, j, count, jnp.zeros(target.shape, jnp.int32))
             source = jnp.minimum(source, jnp.maximum(j - 1, 0))
@@ -348,7 +348,8 @@ def log_cell_probability_sequential(
         log_weight = lax.fori_loop(0, num_variables, impute, start)[2]
         return _summarise(log_weight)
 
-    numbered = jnp.concatenate([jnp.arange(cells.shape[0])[:, None], cells], axis=1)
+    index = jnp.arange(cells.shape[0], dtype=jnp.int32)
+    numbered = jnp.concatenate([index[:, None], cells.astype(jnp.int32)], axis=1)
     return _map_estimates(chunk, numbered, max(1, _PARTICLE_LANES // num_particles))
 
 

@@ -61,6 +61,7 @@ def log_block_weights_gamma(
     # Row 0 is the constant, with no block weight.
     row = jnp.arange(num_variables + 1)
     weighted = row > 0
+    earlier = jnp.maximum(row - 1, 0).astype(dtype)
     j = jnp.arange(1, num_variables, dtype=dtype)
     drop = 8 - jnp.log(jnp.finfo(dtype).eps)
 
@@ -74,7 +75,7 @@ def log_block_weights_gamma(
         return jax.nn.sigmoid((x + log_mean)[:, None] - jnp.log(j))
 
     def slope(x):
-        return jnp.where(weighted, row - 1 - jnp.sum(share(x), 1), 0) - a * jnp.expm1(x)
+        return jnp.where(weighted, earlier - jnp.sum(share(x), 1), 0) - a * jnp.expm1(x)
 
     def bisect(low, high, go_right):
         def halve(_, bracket):
@@ -85,7 +86,7 @@ def log_block_weights_gamma(
 
         return lax.fori_loop(0, 40, halve, (low, high))
 
-    top = jnp.log(a + jnp.where(weighted, row - 1, 0)) - jnp.log(a)
+    top = jnp.log(a + earlier) - jnp.log(a)
     bottom = top - jnp.where(weighted, jnp.log1p(jnp.sum(1 / j) / b), 0)
     mode = bisect(bottom, top, lambda x: slope(x) > 0)[0]
     curvature = jnp.where(weighted, jnp.sum(share(mode) * (1 - share(mode)), 1), 0)
@@ -194,7 +195,7 @@ def log_partition_sums(
     steps, _ = _recursion(num_variables)
     f = jnp.zeros((2 ** (num_variables - 1) + 1, num_cells), columns.dtype).at[0].set(1)
     f = _partition_pass(_block_sums(columns, g0) * factor[:, None], steps, f)
-    rising = jnp.sum(jnp.log((alpha + np.arange(num_variables)) / unit))
+    rising = jnp.sum(jnp.log((alpha + jnp.arange(num_variables, dtype=alpha.dtype)) / unit))
     return jnp.log(f[-1]) - rising
 
 

@@ -183,6 +183,16 @@ def test_impossible_cells_have_probability_zero():
         assert jnp.isfinite(log_p[1])
 
 
+def test_no_cells_give_no_probabilities():
+    theta, g0 = make_state(5, 3, 3, 4, np.float32)
+    cells = jnp.zeros((0, 3), jnp.int32)
+    assert log_cell_probability_exact(theta, g0, cells, alpha=1.0).shape == (0,)
+    for run in ESTIMATORS.values():
+        estimate = run(jax.random.key(50), theta, g0, 1.0, cells, 10)
+        assert estimate.log_p.shape == estimate.relative_se.shape == (0,)
+        assert estimate.log_p_halves.shape == (2, 0)
+
+
 def test_columns_give_boxes_and_margins(x64):
     theta, g0 = make_state(6, 4, 3, 5)
     box = [(0, 1), (2,), (0, 1, 2), (1, 2)]
