@@ -19,6 +19,11 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.assignment import assign_items
+from bnp_models.kernels.cellprob import (
+    CellEstimate,
+    log_cell_probability_exact,
+    log_cell_probability_sequential,
+)
 from bnp_models.kernels.concentration import (
     dp_concentration,
     gamma_rate,
@@ -27,14 +32,14 @@ from bnp_models.kernels.concentration import (
 )
 from bnp_models.kernels.counting import count_components, count_rows_by_component, order_free_sum
 from bnp_models.kernels.logspace import gamma_variate, log_dirichlet, loggamma
+from bnp_models.kernels.partitions import log_block_weights_gamma
 from bnp_models.kernels.rng import uniform, word_pair
+from bnp_models.kernels.splitmerge import split_or_merge
 from bnp_models.kernels.sticks import retrospective_sticks
-from bnp_models.kernels.tables import redraw_dishes, table_indicators
+from bnp_models.kernels.tables import redraw_dishes, seat_items, table_indicators
+from bnp_models.kernels.urn import simulate_labels, simulate_levels
 
 CONCENTRATIONS = ("shared", "record", "hierarchical")
-
-# The mass beyond the last stick above which the capacity grows.
-LEFT_OVER_TOLERANCE = 1e-6
 
 # Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
 # 4, .. 128 parts and the stride of the dish move.
@@ -83,9 +88,7 @@ class HDPInfo(eqx.Module):
     log_likelihood_items: Float[Array, ""]
     """sum_ij log theta_{z_ij, j}(x_ij), given the labels."""
     left_over: Float[Array, ""]
-    """Mass of G_0 beyond the last stick, the only approximation."""
-    overflow: Bool[Array, ""]
-    """Whether the capacity should grow before the next sweep."""
+    """Mass of G_0 beyond the last stick, the only approximation: the driver bounds it."""
 
 
 class HDPMixedMembership(eqx.Module):
@@ -106,6 +109,8 @@ class HDPMixedMembership(eqx.Module):
         Slots for components at the start; it grows by itself.
     dish_stride
         The dish move takes every `dish_stride`-th record of a sweep, in rotation; 0 turns it off.
+    split_merge_every
+        Sweeps between split-merge moves; 0 turns them off.
 
     References
     ----------
@@ -120,14 +125,15 @@ class HDPMixedMembership(eqx.Module):
     a1: float = 1.0
     b1: float = 1.0
     concentration: str = eqx.field(static=True, default="shared")
-    capacity: int = eqx.field(static=True, default=64)
+    capacity: int = eqx.field(static=True, default=128)
     dish_stride: int = eqx.field(static=True, default=16)
+    split_merge_every: int = eqx.field(static=True, default=10)
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
         "components", "alpha", "alpha0", "tables", "log_likelihood_items", "left_over",
     )  # fmt: skip
-    parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_shape", "alpha_rate")
+    parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate")
 
     def __check_init__(self):
         if self.concentration not in CONCENTRATIONS:
@@ -183,23 +189,26 @@ class HDPMixedMembership(eqx.Module):
         Start from many: chains that begin with one component stay in worse modes for thousands
         of sweeps.
         """
-        key_z, key_alpha, key_rest = jax.random.split(key, 3)
+        key_z, key_alpha = jax.random.split(key)
         num_items, num_padded = data.rows.shape
         u = uniform(word_pair(key_z, (num_padded,))[0], jnp.result_type(float).type)
         limit = jnp.minimum(num_components, capacity // 2)
         label = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
+        z = jnp.broadcast_to(label, (num_items, num_padded))
+        counts = count_rows_by_component(
+            data.rows, z, data.weight, (data.variable.size, capacity)
+        ).astype(u.dtype)
+        total = jax.ops.segment_sum(1 + counts, data.variable, num_segments=num_items)
+        weight = jnp.sum(counts, axis=0)
         shape = () if self.shared else (num_padded,)
-        dtype = u.dtype
-        alpha = gamma_variate(key_alpha, jnp.full(shape, self.a, dtype), self.b)
-        state = HDPState(
-            z=jnp.broadcast_to(label, (num_items, num_padded)),
-            g0=jnp.full(capacity, 1 / capacity, dtype),
-            theta=jnp.full((data.variable.size, capacity), 1.0, dtype),
-            alpha=alpha,
-            rate=jnp.asarray(self.b, dtype),
-            alpha0=jnp.asarray(self.a0 / self.b0, dtype),
+        return HDPState(
+            z=z,
+            g0=weight / jnp.sum(weight),
+            theta=(1 + counts) / total[data.variable],
+            alpha=gamma_variate(key_alpha, jnp.full(shape, self.a, u.dtype), self.b),
+            rate=jnp.asarray(self.b, u.dtype),
+            alpha0=jnp.asarray(self.a0 / self.b0, u.dtype),
         )
-        return update_parameters(self, key_rest, state, data)[0]
 
     def sweep(
         self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
@@ -209,7 +218,7 @@ class HDPMixedMembership(eqx.Module):
         state = update_labels(key_z, state, data)
         if self.dish_stride:
             state = update_dishes(key_dish, state, data, iteration, self.dish_stride)
-        return update_parameters(self, key_parameters, state, data)
+        return update_parameters(self, key_parameters, state, data, iteration)
 
     def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:
         """The state with more slots, the remainder broken anew over all the free ones."""
@@ -228,6 +237,14 @@ class HDPMixedMembership(eqx.Module):
             lambda s: (s.g0, s.theta), state, (jnp.where(active, g0, jnp.exp(log_free)), theta)
         )
 
+    def log_cell_probability(self, key, draw, cells, num_levels, num_particles=None):
+        """See the function `log_cell_probability`."""
+        return log_cell_probability(self, key, draw, cells, num_levels, num_particles)
+
+    def simulate_records(self, key, draw, num_records, num_levels):
+        """See the function `simulate_records`."""
+        return simulate_records(self, key, draw, num_records, num_levels)
+
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Everything of one sweep that a user may choose to keep."""
         return {
@@ -239,11 +256,82 @@ class HDPMixedMembership(eqx.Module):
             "left_over": info.left_over,
             "g0": state.g0,
             "theta": state.theta,
-            # The concentration of a new record: Ga(shape, rate), or the shared alpha (shape inf).
-            "alpha_shape": jnp.asarray(jnp.inf if self.shared else self.a, state.g0.dtype),
-            "alpha_rate": jnp.asarray(state.rate, state.g0.dtype),
+            "alpha_rate": state.rate,
             "z": state.z,
         }
+
+
+def log_cell_probability(
+    model: HDPMixedMembership,
+    key: Key[Array, ""],
+    draw: dict[str, Array],
+    cells: Int[Array, "C J"],
+    num_levels: tuple[int, ...],
+    num_particles: int | None = None,
+) -> Float[Array, " C"] | CellEstimate:
+    """log p_c of cells for a new record, given one kept draw.
+
+    Parameters
+    ----------
+    model
+        Gives the prior of a new record's alpha.
+    key
+        Used once, and only with particles.
+    draw
+        "g0" (K,), "theta" (R, K), "alpha" and "alpha_rate" of one sweep.
+    cells
+        0-based level codes.
+    num_levels
+        Levels of each variable, static.
+    num_particles
+        None for the exact subset recursion (up to `kernels.cellprob.MAX_VARIABLES` variables);
+        otherwise sequential imputation with that many particles a cell.
+
+    Notes
+    -----
+    A new record's alpha is the shared one or a fresh one from its prior Ga(a, b), not one fitted
+    to the sample's. Battiston & Rimella (2024), eq. (10), without its Monte Carlo error.
+    """
+    theta = pad_levels(draw["theta"], num_levels)
+    num_variables = len(num_levels)
+    if num_particles is None:
+        if model.shared:
+            return log_cell_probability_exact(theta, draw["g0"], cells, alpha=draw["alpha"])
+        weights = log_block_weights_gamma(model.a, draw["alpha_rate"], num_variables)
+        return log_cell_probability_exact(theta, draw["g0"], cells, log_weights=weights)
+    key_alpha, key = jax.random.split(key)
+    alpha = draw["alpha"]
+    if not model.shared:
+        shape = jnp.full(num_particles, model.a, draw["g0"].dtype)
+        alpha = gamma_variate(key_alpha, shape, draw["alpha_rate"])
+    return log_cell_probability_sequential(key, theta, draw["g0"], alpha, cells, num_particles)
+
+
+def simulate_records(
+    model: HDPMixedMembership,
+    key: Key[Array, ""],
+    draw: dict[str, Array],
+    num_records: int,
+    num_levels: tuple[int, ...],
+) -> Int[Array, "J n"]:
+    """Level codes of new records given one kept draw, through the urn."""
+    key_alpha, key_z, key_x = jax.random.split(key, 3)
+    if model.shared:
+        alpha = jnp.full(num_records, draw["alpha"])
+    else:
+        shape = jnp.full(num_records, model.a, draw["g0"].dtype)
+        alpha = gamma_variate(key_alpha, shape, draw["alpha_rate"])
+    z = simulate_labels(key_z, alpha, draw["g0"], len(num_levels))
+    return simulate_levels(key_x, z, pad_levels(draw["theta"], num_levels))
+
+
+def pad_levels(theta: Float[Array, "R K"], num_levels: tuple[int, ...]) -> Float[Array, "J L K"]:
+    """Rows of theta as one block per variable, padded with zeros to the most levels."""
+    first = np.cumsum((0, *num_levels[:-1]))
+    level = np.arange(max(num_levels))
+    exists = level < np.asarray(num_levels)[:, None]
+    rows = np.where(exists, first[:, None] + level, 0)
+    return jnp.where(exists[:, :, None], theta[rows], 0)
 
 
 def update_labels(key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
@@ -271,35 +359,57 @@ def update_dishes(
 
 
 def update_parameters(
-    model: HDPMixedMembership, key: Key[Array, ""], state: HDPState, data: HDPData
+    model: HDPMixedMembership,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    iteration: Int[Array, ""],
 ) -> tuple[HDPState, HDPInfo]:
-    """Steps 2 to 6: tables, concentrations, then g_0, theta and the free sticks.
+    """Steps 2 to 6: tables, concentrations, split-merge, then g_0, theta and the free sticks.
 
-    alpha_0 is drawn with g_0 integrated out, so that g_0 is redrawn at once after it; any other
-    order has a wrong stationary distribution.
+    alpha_0 and the split-merge move have g_0 integrated out, so that g_0 is redrawn at once after
+    them; any other order has a wrong stationary distribution.
     """
-    key_m, key_alpha, key_alpha0, key_g0, key_theta = jax.random.split(key, 5)
+    key_m, key_alpha, key_alpha0, key_split, key_g0, key_theta = jax.random.split(key, 6)
     num_rows, capacity = state.theta.shape
-    indicators = draw_tables(key_m, state)
-    tables_of_component = count_components(state.z, indicators * data.weight, capacity)
+    opens = draw_tables(key_m, state)
+    tables_of_component = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables_of_component)
-    alpha, rate, alpha_summary = draw_alpha(model, key_alpha, state, data, indicators, num_tables)
+    alpha, rate, alpha_summary = draw_alpha(model, key_alpha, state, data, opens, num_tables)
     alpha0 = dp_concentration(
         key_alpha0, state.alpha0, jnp.sum(tables_of_component > 0), num_tables, model.a0, model.b0
     )
+    z = state.z
+    if model.split_merge_every:
+        due = iteration % model.split_merge_every == 0
+        z, tables_of_component = lax.cond(
+            due, draw_split_merge, lambda _k, z, _o, m, *_: (z, m),
+            key_split, z, opens, tables_of_component, data, alpha0,
+        )  # fmt: skip
     g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
-    counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
+    counts = count_rows_by_component(data.rows, z, data.weight, (num_rows, capacity))
     theta = draw_theta(key_theta, counts, data)
-    state = HDPState(z=state.z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0)
+    state = HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0)
     info = HDPInfo(
         components=jnp.sum(tables_of_component > 0, dtype=jnp.int32),
         tables=num_tables,
         alpha=alpha_summary,
         log_likelihood_items=jnp.sum(counts * jnp.log(theta)),
         left_over=left_over,
-        overflow=left_over > LEFT_OVER_TOLERANCE,
     )
     return state, info
+
+
+def draw_split_merge(key, z, opens, tables_of_component, data, alpha0):
+    """Split or merge components, g_0 and theta integrated out: labels and tables per component."""
+    key_seat, key_split = jax.random.split(key)
+    capacity = tables_of_component.size
+    table = seat_items(key_seat, z, opens)
+    z, _ = split_or_merge(
+        key_split, z, table, data.rows, data.weight, data.variable, data.num_records, alpha0,
+        capacity,
+    )  # fmt: skip
+    return z, count_components(z, opens * data.weight, capacity)
 
 
 def draw_tables(key: Key[Array, ""], state: HDPState) -> Bool[Array, "J n"]:
@@ -307,7 +417,7 @@ def draw_tables(key: Key[Array, ""], state: HDPState) -> Bool[Array, "J n"]:
     return table_indicators(key, state.z, state.alpha * state.g0[state.z])
 
 
-def draw_alpha(model, key, state, data, indicators, num_tables):
+def draw_alpha(model, key, state, data, opens, num_tables):
     """Step 3: alpha, the rate of its prior, and the summary that is recorded."""
     num_items = state.z.shape[0]
     if model.shared:
@@ -316,7 +426,7 @@ def draw_alpha(model, key, state, data, indicators, num_tables):
         )
         return alpha, state.rate, alpha
     key_alpha, key_rate = jax.random.split(key)
-    of_record = jnp.sum(indicators, axis=0, dtype=jnp.int32)
+    of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
     alpha = record_concentrations(
         key_alpha, state.alpha, of_record, num_items, model.a, state.rate
     )

@@ -27,7 +27,12 @@ from bnp_models.microdata import Microdata
 from bnp_models.version import __version__
 
 # Components of the initial states, cycled over chains: scattered, and never one.
-START_COMPONENTS = (10, 50, 25, 100)
+START_COMPONENTS = (10, 60, 25, 40)
+
+# The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
+# warm-up, which starts from many components on purpose, when it leaves more than the second.
+LEFT_OVER_TOLERANCE = 1e-6
+EARLY_LEFT_OVER_TOLERANCE = 1e-3
 
 # Aimed at: the bytes of one chunk's kept draws on the device, and its seconds.
 _BUFFER_BYTES = 32 * 2**20
@@ -72,6 +77,8 @@ class Run:
     settings: Settings
     draws: dict[str, np.ndarray]
     """Kept quantities, each (chains, draws, ...)."""
+    key: jax.Array
+    """A key that the chains have not used, for what is computed from the draws."""
     state: object
     """State of the chains after the last sweep; the leading axis is the chain."""
     capacity: int
@@ -165,7 +172,7 @@ def sample(
     data = model.prepare(table.codes, num_levels)
     devices = list(devices) if devices is not None else jax.devices()
     place = _Placement(model, num_chains, data, devices)
-    key_init, key_sweeps, key_grow = jax.random.split(key, 3)
+    key_init, key_sweeps, key_grow, key_risk = jax.random.split(key, 4)
     chain_keys = jax.vmap(partial(jax.random.fold_in, key_sweeps))(jnp.arange(num_chains))
     starts = jnp.asarray([settings.start_components[c % len(settings.start_components)]
                           for c in range(num_chains)], jnp.int32)  # fmt: skip
@@ -216,7 +223,7 @@ def sample(
             )
             reached, overflow = int(reached), bool(overflow)
             kept = _num_kept(reached, settings) - _num_kept(iteration, settings)
-            host = jax.device_get(jax.tree.map(lambda x: x[:kept], buffers))
+            host = jax.device_get(buffers) if kept or progress else {}
             elapsed = time.perf_counter() - began
             clock["warmup" if iteration < num_warmup else "draws"] += elapsed
             rate = (reached - iteration) / elapsed
@@ -224,9 +231,9 @@ def sample(
             bar.update(reached - iteration)
             iteration = reached
             if kept:
-                pending.append(host)
+                pending.append({name: value[:kept].copy() for name, value in host.items()})
             if progress:
-                latest = jax.tree.map(lambda x, i=int(slot): np.asarray(x[i]), buffers)
+                latest = {name: value[int(slot)] for name, value in host.items()}
                 bar.set_postfix(_postfix(latest, monitor))
             if overflow:
                 began = time.perf_counter()
@@ -253,7 +260,7 @@ def sample(
     return Run(
         model=model, table=table, settings=settings,
         draws={name: np.moveaxis(value, 0, 1) for name, value in draws.items()},
-        state=states, capacity=capacity, growth=tuple(growth), seconds=clock,
+        key=key_risk, state=states, capacity=capacity, growth=tuple(growth), seconds=clock,
         device=_describe(devices),
     )  # fmt: skip
 
@@ -273,15 +280,15 @@ def _grow_chains(model, keys, states, data, capacity):
 
 
 def _sweep_chains(model, data, chain_keys, states, iteration, keep):
-    """One sweep of every chain: the states, whether any overflowed, and what is kept."""
+    """One sweep of every chain: the states, the largest mass left over, and what is kept."""
 
     def one(key, state):
         state, info = model.sweep(jax.random.fold_in(key, iteration), state, data, iteration)
         kept = model.keep(state, info)
-        return state, info.overflow, {name: kept[name] for name in (keep or kept)}
+        return state, info.left_over, {name: kept[name] for name in (keep or kept)}
 
-    states, overflow, kept = jax.vmap(one)(chain_keys, states)
-    return states, jnp.any(overflow), kept
+    states, left_over, kept = jax.vmap(one)(chain_keys, states)
+    return states, jnp.max(left_over), kept
 
 
 def _one_draw(model, data, chain_keys, states):
@@ -307,7 +314,9 @@ def _advance(model, data, chain_keys, states, start, stop, warmup, thin, keep, s
 
     def body(carry):
         iteration, states, _, buffers, _ = carry
-        states, overflow, kept = _sweep_chains(model, data, chain_keys, states, iteration, keep)
+        states, left_over, kept = _sweep_chains(model, data, chain_keys, states, iteration, keep)
+        early = iteration < warmup // 2
+        overflow = left_over > jnp.where(early, EARLY_LEFT_OVER_TOLERANCE, LEFT_OVER_TOLERANCE)
         done = iteration + 1 - warmup
         slot = jnp.where((done > 0) & (done % thin == 0), done // thin - 1 - first, slots)
         buffers = jax.tree.map(

@@ -9,7 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Key
 
-from bnp_models.kernels.rng import normal, uniform, uniform_pair, word_pair
+from bnp_models.kernels.rng import normal, uniform, word_pair
+
+# The random stream of the boost of small shapes; trials number theirs from zero.
+_BOOST = 2**32 - 1
 
 
 def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -29,10 +32,9 @@ def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, ".
     an exponential and never rejected, as most cells of a Dirichlet posterior are.
     """
     dtype = shape.dtype.type
-    boosted, body = jax.random.split(key)
     small = shape < 1
-    log_g = _loggamma_from_one(body, jnp.where(small, shape + 1, shape))
-    u, _ = uniform_pair(boosted, shape.shape, dtype)
+    log_g = _loggamma_from_one(key, jnp.where(small, shape + 1, shape))
+    u = uniform(word_pair(key, shape.shape, stream=_BOOST)[0], dtype)
     return jnp.where(small, log_g + jnp.log(u) / jnp.where(small, shape, 1), log_g)
 
 
@@ -44,7 +46,7 @@ def _loggamma_from_one(key, shape):
 
     def attempt(carry):
         trial, value, done = carry
-        first, second = word_pair(jax.random.fold_in(key, trial), shape.shape)
+        first, second = word_pair(key, shape.shape, stream=trial)
         x, log_u = normal(first, dtype), jnp.log(uniform(second, dtype))
         t = c * x
         # d (1 - v + log v) with v = (1 + t)^3, rearranged so that large d does not cancel.

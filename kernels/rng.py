@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key, UInt32
 
 
 def word_pair(
-    key: Key[Array, ""], shape: tuple[int, ...]
+    key: Key[Array, ""], shape: tuple[int, ...], stream: int | UInt32[Array, ""] = 0
 ) -> tuple[UInt32[Array, "..."], UInt32[Array, "..."]]:
     """Two independent arrays of random 32-bit words at the price of one `jax.random.bits`.
 
@@ -23,6 +23,9 @@ def word_pair(
         A key of any implementation; used once.
     shape
         The shape of each array, of fewer than 2**32 elements.
+    stream
+        Below 2**32; each stream of a key is independent of the others, which saves a loop the
+        folding of its counter into the key.
 
     Returns
     -------
@@ -35,7 +38,10 @@ def word_pair(
     Threefry-2x32 with 20 rounds (Salmon et al. 2011, doi:10.1145/2063384.2063405), both words of
     each block kept.
     """
-    seed = jax.random.bits(key, (2,))
+    if jax.random.key_impl(key) == "threefry2x32":
+        seed = jax.random.key_data(key)
+    else:
+        seed = jax.random.bits(key, (2,))
     position = jnp.zeros(shape, jnp.uint32)
     stride = 1
     for axis in reversed(range(len(shape))):
@@ -47,7 +53,7 @@ def word_pair(
         threefry2x32_p.bind(
             jnp.broadcast_to(seed[0], shape),
             jnp.broadcast_to(seed[1], shape),
-            jnp.zeros(shape, jnp.uint32),
+            jnp.broadcast_to(jnp.uint32(stream), shape),
             position,
         )
     )

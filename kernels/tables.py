@@ -46,26 +46,33 @@ def table_indicators(
 
 
 def seat_items(
-    key: Key[Array, ""], z: Int[Array, "J n"], concentration: Float[Array, "J n"]
+    key: Key[Array, ""], z: Int[Array, "J n"], opens: Bool[Array, "J n"]
 ) -> Int[Array, "J n"]:
-    """Seat the items of each record at explicit tables, given their labels.
+    """Seat the items of each record at explicit tables, given which of them open one.
 
-    Items that share a label are seated by a Chinese restaurant process with concentration
-    alpha_i g_0k; items of different labels never share a table.
+    Parameters
+    ----------
+    key
+        Used once.
+    z
+        Labels, items by records.
+    opens
+        From `table_indicators`.
 
     Returns
     -------
     table
-        For each item the index j of the item that opened its table.
+        For each item the index j of the item that opened its table: another item takes the table
+        of one of the earlier items of its record and label, picked uniformly, which is the Chinese
+        restaurant process. Items of different labels never share a table.
     """
-    u, pick = uniform_pair(key, z.shape, concentration.dtype.type)
     rank = rank_among_equals(z)
-    opens = (rank == 0) | (u * (concentration + rank.astype(concentration.dtype)) < concentration)
+    pick = uniform(word_pair(key, z.shape)[0])
     chosen = jnp.minimum((pick * rank).astype(jnp.int32), rank - 1)
 
     def seat(j, table):
         # The chosen earlier item is the one of equal label whose rank is `chosen`.
-        target = (z == z[j]) & (rank == chosen[j]) & (jnp.arange(z.shape[0])[:, None] < j)
+        target = (z == z[j]) & (rank == chosen[j])
         copied = jnp.sum(jnp.where(target, table, 0), axis=0)
         return table.at[j].set(jnp.where(opens[j], j, copied))
 
@@ -107,9 +114,9 @@ def redraw_dishes(
         exact Gibbs step given the seating. O(n K J) time.
     """
     dtype = g0.dtype
-    key_seat, key_dish = jax.random.split(key)
+    key_opens, key_seat, key_dish = jax.random.split(key, 3)
     num_items, num_records = z.shape
-    table = seat_items(key_seat, z, alpha * g0[z])
+    table = seat_items(key_seat, z, table_indicators(key_opens, z, alpha * g0[z]))
     u_item, u_dish = uniform_pair(key_dish, (num_records,), dtype.type)
     item = jnp.minimum((u_item * num_items).astype(jnp.int32), num_items - 1)
     picked = jnp.take_along_axis(table, item[None], axis=0)
