@@ -38,7 +38,6 @@ EARLY_LEFT_OVER_TOLERANCE = 1e-3
 _BUFFER_BYTES = 32 * 2**20
 _MAX_SLOTS = 64
 _CHUNK_SECONDS = 0.5
-_CHECKPOINT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -119,6 +118,7 @@ def sample(
     devices: Sequence[jax.Device] | None = None,
     checkpoint: str | os.PathLike | None = None,
     resume: bool = False,
+    checkpoint_seconds: float = 10.0,
     chunk_sweeps: int | None = None,
     progress: bool = False,
     monitor: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None,
@@ -147,6 +147,8 @@ def sample(
         Devices to use; default all of `jax.devices()`. Chains are sharded first, then records.
     checkpoint
         Folder for checkpoints. With `resume`, the run continues from the last one there.
+    checkpoint_seconds
+        Least time between checkpoints.
     chunk_sweeps
         Sweeps between returns to Python; default as many as take about half a second.
     progress
@@ -244,7 +246,7 @@ def sample(
                 states = advance(model, data, chain_keys, states, iteration, iteration)[1]
                 jax.block_until_ready(states)
                 clock["compile"] += time.perf_counter() - began
-            due = time.perf_counter() - last_save > _CHECKPOINT_SECONDS
+            due = time.perf_counter() - last_save > checkpoint_seconds
             if store is not None and (due or iteration == settings.num_sweeps):
                 merged = _concatenate(pending) if pending else None
                 store.save(

@@ -1,0 +1,161 @@
+"""Draws and figures as files: ArviZ and netCDF, JSON, CSV. Every file is written in one rename."""
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from bnp_models.diagnostics import convergence, load_arviz, warnings_of
+from bnp_models.risk import PopulationRisk
+from bnp_models.sampling import Run
+from bnp_models.version import __version__
+
+# Of the sweep rather than of the posterior.
+SAMPLE_STATS = ("tables", "log_likelihood_items", "left_over")
+
+_OF_RISK = ("tau1", "tau1_conditional", "tau2", "log_likelihood")
+_QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
+
+
+def to_inference_data(
+    run: Run,
+    risk: PopulationRisk | None = None,
+    *,
+    parameters: bool = False,
+    seed: int | None = None,
+):
+    """The draws for ArviZ.
+
+    Parameters
+    ----------
+    run
+        Chains.
+    risk
+        Adds tau1, tau1_conditional, tau2 and log_likelihood; everything is then thinned to the
+        draws at which the risk was evaluated.
+    parameters
+        Include arrays such as g0 and theta: 20 kB a draw and more.
+    seed
+        Recorded in the attributes.
+
+    Returns
+    -------
+    data
+        `arviz.InferenceData` on ArviZ 0.2x, an xarray `DataTree` on 1.x; groups "posterior" and
+        "sample_stats", dimensions chain and draw.
+    """
+    az = load_arviz()
+    thin = 1 if risk is None else risk.thin
+    chosen = {
+        name: values[:, ::thin]
+        for name, values in run.draws.items()
+        if values.ndim == 2 or parameters
+    }
+    groups = {
+        "posterior": {k: v for k, v in chosen.items() if k not in SAMPLE_STATS},
+        "sample_stats": {k: v for k, v in chosen.items() if k in SAMPLE_STATS},
+    }
+    if risk is not None:
+        groups["posterior"] |= {name: getattr(risk, name) for name in _OF_RISK}
+    groups = {name: group for name, group in groups.items() if group}
+    with warnings.catch_warnings():
+        # ArviZ warns of fewer draws than chains, which `warnings_of` says better.
+        warnings.simplefilter("ignore", UserWarning)
+        if int(az.__version__.split(".")[0]) >= 1:
+            data = az.from_dict(groups)
+        else:
+            data = az.from_dict(**groups)
+    attributes = {
+        "inference_library": "bnp-models",
+        "model": run.model.name,
+        "num_warmup": run.settings.num_warmup,
+        "thin": run.settings.thin * thin,
+    }
+    attributes |= {f"{name}_version": version for name, version in versions().items()}
+    if risk is not None:
+        attributes["population_size"] = risk.population_size
+    if seed is not None:
+        attributes["seed"] = seed
+    # Replaced, not updated: ArviZ's own attributes hold the time.
+    for name in groups:
+        data[name].attrs = dict(attributes)
+    return data
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the draws depend on, by name."""
+    found = {name: importlib.metadata.version(name) for name in ("jax", "numpy", "arviz")}
+    return {"bnp_models": __version__} | found
+
+
+def write_netcdf(data, path: str | PathLike) -> None:
+    """Write what `to_inference_data` returned; the same draws give the same bytes."""
+    with replacing(path) as partial:
+        data.to_netcdf(str(partial), engine="h5netcdf")
+
+
+def figures_of(draws: np.ndarray) -> dict[str, float]:
+    """Posterior mean, standard deviation and quantiles of a scalar, chains together."""
+    flat = np.asarray(draws, np.float64).ravel()
+    summary = {"mean": flat.mean(), "sd": flat.std(ddof=1) if flat.size > 1 else 0.0}
+    summary |= {name: np.quantile(flat, level) for name, level in _QUANTILES.items()}
+    return {name: float(value) for name, value in summary.items()}
+
+
+def risk_summary(risk: PopulationRisk, *, seed: int | None = None) -> dict:
+    """The content of ``risk.json``; only its last two entries depend on the clock."""
+    run = risk.run
+    schema = run.table.schema
+    return {
+        "model": run.model.name,
+        "n": run.table.n,
+        "population_size": risk.population_size,
+        "variables": list(schema.variables),
+        "levels": list(schema.num_levels),
+        "cells": schema.num_cells,
+        "sample_uniques": len(risk.rows),
+        "seed": seed,
+        "version": __version__,
+        "device": run.device,
+        "tau1": figures_of(risk.tau1),
+        "tau1_conditional": figures_of(risk.tau1_conditional),
+        "tau2": figures_of(risk.tau2),
+        "diagnostics": convergence(run, risk),
+        "components": float(np.mean(run.draws["components"])),
+        "warnings": warnings_of(run, risk),
+        "seconds": {name: round(value, 3) for name, value in run.seconds.items()},
+        "sweeps_per_second": round(run.sweeps_per_second, 2),
+    }
+
+
+def write_json(document: dict, path: str | PathLike) -> None:
+    """Write a document as JSON; NaN and infinity are refused."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    with replacing(path) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")
+
+
+def write_records(risk: PopulationRisk, path: str | PathLike) -> None:
+    """Write one row per sample unique, riskiest first; numbers read back as they were."""
+    with replacing(path) as partial:
+        risk.records().to_csv(partial, index=False, lineterminator="\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def replacing(path: str | PathLike) -> Iterator[Path]:
+    """Give a name to write to; then sync it and rename it to `path`, so that no crash halves it."""
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        with open(partial, "rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

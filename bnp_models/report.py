@@ -1,0 +1,172 @@
+"""One self-contained HTML page for whoever decides on a release: the answer, and why to trust it."""
+
+import io
+import platform
+import re
+from os import PathLike
+
+import numpy as np
+
+from bnp_models.diagnostics import MAX_RHAT, MIN_ESS_PER_CHAIN, monitored
+from bnp_models.export import replacing, risk_summary, versions
+from bnp_models.risk import PopulationRisk
+
+NUM_RISKIEST = 20
+
+_TRACED = ("tau1_conditional", "log_likelihood", "components", "alpha")
+_MAX_TRACE_POINTS = 400
+_RANK_BINS = 20
+_COLOURS = ("#1f5f8b", "#c8672b", "#3d8b57", "#8a5a9e", "#a8323e", "#6b6b6b", "#b08a1e", "#2f9aa0")
+_INK = "#39424e"
+
+
+def write_report(
+    path: str | PathLike,
+    risk: PopulationRisk,
+    *,
+    command: str | None = None,
+    seed: int | None = None,
+) -> None:
+    """Write the report of a disclosure risk estimate.
+
+    Parameters
+    ----------
+    path
+        The HTML file.
+    risk
+        What `population_risk` returned.
+    command
+        The command line, where there was one.
+    seed
+        The seed, where there was one.
+    """
+    html = render_report(risk, command=command, seed=seed)
+    with replacing(path) as partial:
+        partial.write_text(html, encoding="utf-8")
+
+
+def render_report(
+    risk: PopulationRisk, *, command: str | None = None, seed: int | None = None
+) -> str:
+    """The page that `write_report` writes."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("bnp_models", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"count": "{:,}".format, "number": _number}
+    draws = monitored(risk.run, risk)
+    riskiest = risk.records().head(NUM_RISKIEST)
+    return environment.get_template("report.html.j2").render(
+        s=risk_summary(risk, seed=seed),
+        settings=risk.run.settings,
+        method=risk.method,
+        thin=risk.thin,
+        command=command,
+        versions=versions() | {"python": platform.python_version()},
+        max_rhat=MAX_RHAT,
+        min_ess=MIN_ESS_PER_CHAIN * risk.run.settings.num_chains,
+        anonymity=_records_below(risk, (2, 3, 5)),
+        histogram=_histogram(risk) if len(risk.rows) else None,
+        traces=[(name, _trace(name, draws[name]), _ranks(name, draws[name])) for name in _TRACED],
+        header=list(riskiest.columns),
+        riskiest=riskiest.to_numpy(dtype=object).tolist(),
+    )
+
+
+def _records_below(risk, sizes):
+    """For each k, the records in cells of fewer than k sample records."""
+    cells = risk.run.table.cells()
+    own = cells.counts[cells.record_cell]
+    return [(k, int((own < k).sum()), float((own < k).mean())) for k in sizes]
+
+
+def _number(value):
+    if value is None:
+        return "–"
+    magnitude = abs(value)
+    if magnitude >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if magnitude >= 10 else f"{value:.3g}"
+
+
+def _histogram(risk):
+    draws = risk.tau1.ravel()
+    low, high = int(draws.min()), int(draws.max())
+    width = max(1, -(-(high - low + 1) // 50))
+    edges = np.arange(low, high + width + 1, width) - 0.5
+    heights = np.histogram(draws, edges)[0] / draws.size
+    interval = np.quantile(draws, [0.025, 0.975])
+    figure, axes = _axes(6.4, 2.5)
+    axes.axvspan(interval[0] - 0.5, interval[1] + 0.5, color="#e4edf4", lw=0, label="95% interval")
+    axes.bar(edges[:-1] + width / 2, heights, width * 0.9, color=_COLOURS[0])
+    axes.axvline(draws.mean(), color=_COLOURS[1], lw=1.6, label=f"mean {draws.mean():.1f}")
+    axes.set_xlabel("sample uniques that are unique in the population")
+    axes.set_ylabel("posterior probability")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    return _svg(figure, "Posterior of tau1")
+
+
+def _trace(name, values):
+    figure, axes = _axes(4.2, 1.9)
+    step = -(-values.shape[1] // _MAX_TRACE_POINTS)
+    for chain, draws in enumerate(values):
+        axes.plot(
+            np.arange(values.shape[1])[::step], draws[::step], lw=0.6, alpha=0.8,
+            color=_COLOURS[chain % len(_COLOURS)],
+        )  # fmt: skip
+    axes.set_xlabel("draw")
+    return _svg(figure, f"Trace of {name}, one line a chain")
+
+
+def _ranks(name, values):
+    """Histograms of each chain's ranks among all draws: flat where the chains agree."""
+    figure, axes = _axes(4.2, 1.9)
+    num_chains, num_draws = values.shape
+    # Ties are broken at random, with a fixed seed: a count such as components is full of them.
+    tie = np.random.default_rng(0).permutation(values.size)
+    rank = np.empty(values.size, int)
+    rank[np.lexsort((tie, values.ravel()))] = np.arange(values.size)
+    bins = min(_RANK_BINS, num_draws)
+    edges = np.linspace(0, values.size, bins + 1)
+    for chain, ranks in enumerate(rank.reshape(values.shape)):
+        heights = np.histogram(ranks, edges)[0] * bins / num_draws
+        axes.stairs(heights, edges, lw=1.2, color=_COLOURS[chain % len(_COLOURS)])
+    axes.axhline(1, color=_INK, lw=0.8, ls=":")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("rank among all draws")
+    return _svg(figure, f"Rank plot of {name}, one line a chain")
+
+
+def _axes(width, height):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#b8c0c8")
+    axes.tick_params(labelsize=8, color="#b8c0c8", labelcolor=_INK)
+    axes.xaxis.label.set(fontsize=8.5, color=_INK)
+    axes.yaxis.label.set(fontsize=8.5, color=_INK)
+    return figure, axes
+
+
+def _svg(figure, title):
+    """The figure as inline SVG: the same draws give the same text, and no id occurs twice."""
+    import markupsafe
+    import matplotlib
+
+    buffer = io.StringIO()
+    settings = {"svg.hashsalt": title, "svg.fonttype": "none", "font.family": "sans-serif"}
+    with matplotlib.rc_context(settings):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = re.sub(r'<g id="[^"]*">', "<g>", text[text.index("<svg ") :])
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    label = markupsafe.escape(title)
+    return markupsafe.Markup(text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))
