@@ -133,15 +133,20 @@ def _different_modes(run, risk):
 def _few_effective_draws(figures, num_chains):
     least = MIN_ESS_PER_CHAIN * num_chains
     bad = [
-        f"{name} {kind} {figure[f'ess_{kind}']:.0f}"
+        f"{name} {' and '.join(short)}"
         for name, figure in figures.items()
-        for kind in ("bulk", "tail")
-        if figure[f"ess_{kind}"] is not None and figure[f"ess_{kind}"] < least
+        if (
+            short := [
+                f"{figure[f'ess_{kind}']:.0f} ({kind})"
+                for kind in ("bulk", "tail")
+                if figure[f"ess_{kind}"] is not None and figure[f"ess_{kind}"] < least
+            ]
+        )
     ]
     if bad:
         return (
-            f"too few effective draws: at least {least} ({MIN_ESS_PER_CHAIN} a chain) are wanted "
-            f"and the effective sample size is {_listed(bad)}; run more draws"
+            f"too few effective draws: the effective sample size should be at least {least} "
+            f"({MIN_ESS_PER_CHAIN} a chain) and is {'; '.join(bad)}; run more draws"
         )
 
 

@@ -1,4 +1,4 @@
-"""One self-contained HTML page for whoever decides on a release: the answer, and why to trust it."""
+"""One self-contained HTML page for whoever decides on a release: the answer, and its grounds."""
 
 import io
 import platform
@@ -58,7 +58,7 @@ def render_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": "{:,}".format, "number": _number}
+    environment.filters |= {"count": "{:,}".format, "number": _number, "plain": _plain}
     draws = monitored(risk.run, risk)
     riskiest = risk.records().head(NUM_RISKIEST)
     return environment.get_template("report.html.j2").render(
@@ -72,6 +72,10 @@ def render_report(
         min_ess=MIN_ESS_PER_CHAIN * risk.run.settings.num_chains,
         anonymity=_records_below(risk, (2, 3, 5)),
         histogram=_histogram(risk) if len(risk.rows) else None,
+        colours=[
+            (chain + 1, _COLOURS[chain % len(_COLOURS)])
+            for chain in range(min(risk.run.settings.num_chains, len(_COLOURS)))
+        ],
         traces=[(name, _trace(name, draws[name]), _ranks(name, draws[name])) for name in _TRACED],
         header=list(riskiest.columns),
         riskiest=riskiest.to_numpy(dtype=object).tolist(),
@@ -86,12 +90,12 @@ def _records_below(risk, sizes):
 
 
 def _number(value):
-    if value is None:
-        return "–"
-    magnitude = abs(value)
-    if magnitude >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if magnitude >= 10 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}"
+
+
+def _plain(value):
+    """Without a decimal where there is nothing to show: quantiles of a count are mostly whole."""
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.1f}"
 
 
 def _histogram(risk):
@@ -101,14 +105,14 @@ def _histogram(risk):
     edges = np.arange(low, high + width + 1, width) - 0.5
     heights = np.histogram(draws, edges)[0] / draws.size
     interval = np.quantile(draws, [0.025, 0.975])
-    figure, axes = _axes(6.4, 2.5)
+    figure, axes = _axes(5.4, 2.4)
     axes.axvspan(interval[0] - 0.5, interval[1] + 0.5, color="#e4edf4", lw=0, label="95% interval")
     axes.bar(edges[:-1] + width / 2, heights, width * 0.9, color=_COLOURS[0])
     axes.axvline(draws.mean(), color=_COLOURS[1], lw=1.6, label=f"mean {draws.mean():.1f}")
     axes.set_xlabel("sample uniques that are unique in the population")
     axes.set_ylabel("posterior probability")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
     return _svg(figure, "Posterior of tau1")
 
 
