@@ -348,7 +348,7 @@ def _seconds(text):
 
 
 def _names(text):
-    return next(csv.reader([text], skipinitialspace=True), [])
+    return next(csv.reader([" ".join(text.splitlines())], skipinitialspace=True), [])
 
 
 def _given(options, *names):

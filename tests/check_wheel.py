@@ -1,7 +1,7 @@
 """Import every module of an installed wheel and compare the list with the tree.
 
 Run from outside the repository, with the Python that has the wheel:
-``python check_wheel.py REPOSITORY``.
+``python -P check_wheel.py REPOSITORY``.
 """
 
 import importlib

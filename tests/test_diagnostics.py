@@ -1,0 +1,150 @@
+"""Convergence figures against their definition, and what is said of good and bad chains."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import bnp_models as bnp
+from bnp_models.diagnostics import diagnose
+
+
+def rank_normalised_split_rhat(values):
+    """Vehtari et al. (2021), section 4: the larger of the bulk's and the folded draws' R-hat."""
+
+    def rhat(draws):
+        ranks = stats.rankdata(draws, method="average").reshape(draws.shape)
+        z = stats.norm.ppf((ranks - 0.375) / (draws.size + 0.25))
+        n = z.shape[1]
+        within = z.var(axis=1, ddof=1).mean()
+        between = n * z.mean(axis=1).var(ddof=1)
+        return np.sqrt(((n - 1) / n * within + between / n) / within)
+
+    half = values.shape[1] // 2
+    split = np.concatenate([values[:, :half], values[:, -half:]])
+    return max(rhat(split), rhat(np.abs(split - np.median(split))))
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(11)
+
+
+@pytest.fixture
+def chains(with_draws, rng):
+    """Make chains of independent draws; `shift` is added to the first chain's log-likelihood."""
+
+    def make(num_chains=4, num_draws=500, shift=0.0, **fields):
+        shape = (num_chains, num_draws)
+        shifts = np.zeros((num_chains, 1))
+        shifts[0] = shift
+        draws = {
+            "components": rng.poisson(20, shape),
+            "alpha": rng.gamma(5, 1, shape),
+            "left_over": np.full(shape, 1e-9),
+        }
+        of_risk = {
+            "tau1": rng.poisson(12, shape).astype(float),
+            "tau1_conditional": rng.normal(12, 2, shape) + shifts,
+            "tau2": rng.normal(30, 2, shape),
+            "log_likelihood": rng.normal(-500, 3, shape) + 3 * shifts,
+        }
+        return with_draws(draws, of_risk, **fields)
+
+    return make
+
+
+def test_rhat_is_its_definition(rng):
+    values = rng.normal(size=(4, 200)) + 0.3 * np.arange(4)[:, None]
+    assert diagnose(values)["rhat"] == pytest.approx(rank_normalised_split_rhat(values), abs=1e-6)
+
+
+def test_effective_sample_size_of_an_autoregression(rng):
+    rho, shape = 0.8, (4, 4000)
+    noise = rng.normal(size=shape)
+    values = np.zeros(shape)
+    for t in range(1, shape[1]):
+        values[:, t] = rho * values[:, t - 1] + noise[:, t]
+    expected = values.size * (1 - rho) / (1 + rho)
+    assert 0.75 * expected < diagnose(values)["ess_bulk"] < 1.3 * expected
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.full((4, 100), 7.0), np.arange(12.0).reshape(4, 3), np.full((2, 9), np.nan)],
+    ids=["constant", "three draws", "not finite"],
+)
+def test_undefined_figures_are_none(values):
+    assert diagnose(values) == {"rhat": None, "ess_bulk": None, "ess_tail": None}
+
+
+def test_one_chain_has_no_rhat(rng):
+    figures = diagnose(rng.normal(size=(1, 200)))
+    assert figures["rhat"] is None
+    assert figures["ess_bulk"] > 100
+
+
+def test_chains_that_are_constant_apart_from_each_other_give_json():
+    values = np.repeat([[1.0], [2.0]], 50, axis=1)
+    json.dumps(diagnose(values), allow_nan=False)
+
+
+def test_good_chains_get_no_warning(chains):
+    assert bnp.warnings_of(*chains()) == []
+
+
+def test_convergence_covers_the_monitored_quantities(chains):
+    figures = bnp.convergence(*chains())
+    assert list(figures) == ["tau1", "tau1_conditional", "components", "alpha", "log_likelihood"]
+    for figure in figures.values():
+        assert figure["rhat"] < 1.02
+        assert 1000 < figure["ess_bulk"] < 4000
+
+
+def test_a_chain_in_another_mode(chains):
+    sentences = bnp.warnings_of(*chains(shift=8.0))
+    assert [sentence.split(":")[0] for sentence in sentences] == [
+        "not converged", "multimodal", "too few effective draws",
+    ]  # fmt: skip
+    assert "log_likelihood 1." in sentences[0] and "tau1_conditional 1." in sentences[0]
+    assert "components" not in sentences[0]
+    assert "by chain, the mean of tau1 is 20." in sentences[1]
+
+
+def test_a_small_difference_is_no_mode(chains):
+    sentences = bnp.warnings_of(*chains(shift=1.0))
+    assert not any(sentence.startswith("multimodal") for sentence in sentences)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields", "start"),
+    [
+        ({"num_chains": 1}, {}, "one chain only"),
+        ({}, {"growth": ((12, 256),)}, "capacity grown (for information): room for components was "
+         "enlarged to 256 at sweep 12"),
+        ({"num_draws": 3}, {}, "only 3 draws a chain"),
+        ({"num_draws": 60}, {}, "too few effective draws"),
+    ],
+)  # fmt: skip
+def test_each_warning(chains, arguments, fields, start):
+    sentences = bnp.warnings_of(*chains(**arguments, **fields))
+    assert any(sentence.startswith(start) for sentence in sentences), sentences
+
+
+def test_warnings_of_settings_and_evaluation(chains):
+    run, risk = chains()
+    cold = dataclasses.replace(run, settings=dataclasses.replace(run.settings, num_warmup=0))
+    assert bnp.warnings_of(cold, risk)[0].startswith("no warm-up")
+    leaky = dataclasses.replace(run, draws=run.draws | {"left_over": np.full((4, 500), 2e-5)})
+    assert bnp.warnings_of(leaky, risk)[0].startswith("truncated: up to 2.0e-05")
+    noisy = dataclasses.replace(risk, relative_error=0.25)
+    assert "Monte Carlo error is 25%" in bnp.warnings_of(run, noisy)[0]
+
+
+def test_a_thinned_risk_is_judged_by_the_draws_it_used(chains):
+    run, risk = chains()
+    draws = {name: np.repeat(values, 5, axis=1) for name, values in run.draws.items()}
+    thinned = dataclasses.replace(run, draws=draws)
+    assert bnp.convergence(thinned, dataclasses.replace(risk, thin=5)) == bnp.convergence(run, risk)

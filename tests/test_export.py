@@ -1,0 +1,125 @@
+"""Draws for ArviZ of both generations, and files that no crash can halve."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import bnp_models as bnp
+from bnp_models import export
+from bnp_models.diagnostics import load_arviz
+
+
+def fake_arviz_1():
+    """What of ArviZ 1.x the adapter touches: nested dictionary in, DataTree out."""
+
+    def from_dict(data):
+        groups = {
+            group: xr.Dataset(
+                {
+                    name: (["chain", "draw", *(f"{name}_dim_{i}" for i in range(v.ndim - 2))], v)
+                    for name, v in variables.items()
+                },
+                coords={"chain": np.arange(2), "draw": np.arange(30)},
+                attrs={"created_at": "now"},
+            )
+            for group, variables in data.items()
+        }
+        return xr.DataTree.from_dict(groups)
+
+    return SimpleNamespace(__version__="1.2.0", from_dict=from_dict)
+
+
+@pytest.fixture(params=["installed", "1.x"])
+def arviz(request, monkeypatch):
+    if request.param == "1.x":
+        monkeypatch.setattr(export, "load_arviz", fake_arviz_1)
+    return request.param
+
+
+def test_groups_and_dimensions(small, arviz):
+    data = bnp.to_inference_data(small.run, small.risk, seed=5)
+    posterior, stats = data["posterior"], data["sample_stats"]
+    assert set(posterior.data_vars) == {
+        "components", "alpha", "alpha0", "alpha_rate", "tau1", "tau1_conditional", "tau2",
+        "log_likelihood",
+    }  # fmt: skip
+    assert set(stats.data_vars) == {"tables", "log_likelihood_items", "left_over"}
+    for group in (posterior, stats):
+        assert all(values.dims == ("chain", "draw") for values in group.data_vars.values())
+        assert "created_at" not in group.attrs
+        assert group.attrs["model"] == "hdp"
+        assert group.attrs["seed"] == 5
+        assert group.attrs["bnp_models_version"] == bnp.__version__
+    np.testing.assert_array_equal(posterior["alpha"], small.run.draws["alpha"])
+    np.testing.assert_array_equal(posterior["tau1"], small.risk.tau1)
+
+
+def test_netcdf_opens_in_both_readers_and_is_deterministic(small, arviz, tmp_path):
+    data = bnp.to_inference_data(small.run, small.risk)
+    bnp.write_netcdf(data, tmp_path / "a.nc")
+    bnp.write_netcdf(bnp.to_inference_data(small.run, small.risk), tmp_path / "b.nc")
+    assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.nc", "b.nc"]
+    old = load_arviz().from_netcdf(str(tmp_path / "a.nc"))
+    np.testing.assert_array_equal(old["posterior"]["tau2"], small.risk.tau2)
+    with xr.open_datatree(tmp_path / "a.nc", engine="h5netcdf") as tree:
+        np.testing.assert_array_equal(tree["posterior"]["tau2"], small.risk.tau2)
+        assert tree["sample_stats"]["tables"].dims == ("chain", "draw")
+
+
+def test_parameters_only_when_asked(small):
+    data = bnp.to_inference_data(small.run, parameters=True)
+    assert data["posterior"]["theta"].shape == small.run.draws["theta"].shape
+    assert "tau1" not in data["posterior"]
+    assert "theta" not in small.run.to_inference_data()["posterior"]
+
+
+def test_a_thinned_risk_thins_everything(small):
+    half = {name: getattr(small.risk, name)[:, ::2]
+            for name in ("tau1", "tau1_conditional", "tau2", "log_likelihood")}  # fmt: skip
+    risk = dataclasses.replace(small.risk, thin=2, **half)
+    data = bnp.to_inference_data(small.run, risk)
+    assert data["posterior"].sizes["draw"] == 15
+    np.testing.assert_array_equal(data["posterior"]["alpha"], small.run.draws["alpha"][:, ::2])
+    np.testing.assert_array_equal(data["sample_stats"]["tables"],
+                                  small.run.draws["tables"][:, ::2])  # fmt: skip
+    assert data["posterior"].attrs["thin"] == 2
+
+
+def test_figures():
+    figures = export.figures_of(np.arange(101.0).reshape(1, 101))
+    assert figures == {
+        "mean": 50.0, "sd": pytest.approx(np.sqrt(858.5)), "q025": 2.5, "q05": 5.0, "q50": 50.0,
+        "q95": 95.0, "q975": 97.5,
+    }  # fmt: skip
+    assert export.figures_of(np.ones((1, 1)))["sd"] == 0
+
+
+def test_records_read_back_exactly(small, tmp_path):
+    bnp.write_records(small.risk, tmp_path / "records.csv")
+    read = pd.read_csv(tmp_path / "records.csv", dtype=str).astype({"r1": float, "r2": float})
+    records = small.risk.records()
+    np.testing.assert_array_equal(read["r1"], records["r1"])
+    np.testing.assert_array_equal(read["r2"], records["r2"])
+    assert read["r1"].sum() == pytest.approx(small.risk.tau1_conditional.mean(), rel=1e-12)
+
+
+def test_json_refuses_what_json_cannot_hold(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        bnp.write_json({"x": float("nan")}, tmp_path / "x.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "x.json"
+    bnp.write_json({"x": 1}, path)
+    with pytest.raises(RuntimeError, match="half way"), export.replacing(path) as partial:
+        partial.write_text("{")
+        raise RuntimeError("half way")
+    assert json.loads(path.read_text()) == {"x": 1}
+    assert [found.name for found in tmp_path.iterdir()] == ["x.json"]

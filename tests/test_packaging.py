@@ -1,0 +1,55 @@
+"""What pyproject.toml says agrees with the tree; `.ci/run` builds and installs the wheel itself."""
+
+import importlib.util
+import os
+import tomllib
+from pathlib import Path
+
+import bnp_models
+
+ROOT = Path(__file__).parent.parent
+
+
+def project():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_every_package_is_listed():
+    folders = [path.parent for path in (ROOT / "bnp_models").rglob("__init__.py")]
+    found = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    assert set(project()["tool"]["setuptools"]["packages"]) == found | {"bnp_models.kernels"}
+
+
+def test_kernels_are_reached_by_a_relative_link():
+    link = ROOT / "bnp_models" / "kernels"
+    assert link.is_symlink()
+    assert os.readlink(link) == "../kernels"
+    assert (link / "__init__.py").samefile(ROOT / "kernels" / "__init__.py")
+
+
+def test_one_version():
+    assert project()["project"]["version"] == bnp_models.__version__
+
+
+def test_data_files_are_listed():
+    listed = project()["tool"]["setuptools"]["package-data"]
+    for package, patterns in listed.items():
+        folder = ROOT.joinpath(*package.split("."))
+        assert all(list(folder.glob(pattern)) for pattern in patterns)
+    others = [
+        path
+        for path in (ROOT / "bnp_models").rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    ]
+    for path in others:
+        patterns = listed[".".join(path.parent.relative_to(ROOT).parts)]
+        assert any(path.match(pattern) for pattern in patterns), path
+
+
+def test_the_wheel_check_knows_the_tree():
+    spec = importlib.util.spec_from_file_location("check_wheel", ROOT / "tests/check_wheel.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    names = module.tree_modules(ROOT)
+    assert {"bnp_models", "bnp_models.cli", "bnp_models.kernels.sticks"} <= names
+    assert not any(name.startswith("kernels") for name in names)
