@@ -1,12 +1,21 @@
-"""One small run that several test files look at, so that it compiles once."""
+"""One small run that several test files look at, and one compilation cache for all of them."""
 
 import dataclasses
+import os
+import tempfile
 from types import SimpleNamespace
 
 import jax
 import pytest
 
 import bnp_models as bnp
+
+# Commands that tests start as processes of their own find what the tests compiled.
+_cache = tempfile.TemporaryDirectory(prefix="bnp-models-xla-")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+jax.config.update("jax_compilation_cache_dir", _cache.name)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 VARIABLES = ("age", "sex", "race", "education")
 
@@ -22,7 +31,7 @@ def small(sample_frame):
     """A short run on those records, and the risk estimated from it."""
     table = bnp.Microdata.from_frame(sample_frame)
     run = bnp.sample(
-        bnp.HDPMixedMembership(), table, key=jax.random.key(0), num_chains=2, num_warmup=20,
+        bnp.HDPMixedMembership(), table, key=jax.random.key(0), num_chains=2, num_warmup=100,
         num_samples=30,
     )  # fmt: skip
     return SimpleNamespace(

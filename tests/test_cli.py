@@ -9,31 +9,18 @@ import subprocess
 import sys
 import time
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import VARIABLES
 
 import bnp_models as bnp
 from bnp_models.cli import main
 from bnp_models.diagnostics import load_arviz
 
-SHORT = ["--population-size", "20000", "--chains", "2", "--warmup", "20", "--draws", "30"]
+VARIABLES = ("age", "sex", "race", "education")
+SHORT = ["--population-size", "20000", "--chains", "2", "--warmup", "100", "--draws", "30"]
 OUTPUTS = ["posterior.nc", "records.csv", "report.html", "risk.json", "run.json"]
 FIGURES = ["mean", "sd", "q025", "q05", "q50", "q95", "q975"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory):
-    """A compilation cache that the commands of this file share, subprocesses included."""
-    folder = tmp_path_factory.mktemp("xla")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        yield
-    jax.config.update("jax_compilation_cache_dir", None)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +67,8 @@ def test_risk_json(done, files, small):
         "version", "device", "tau1", "tau1_conditional", "tau2", "diagnostics", "components",
         "warnings", "seconds", "sweeps_per_second",
     ]  # fmt: skip
-    assert (risk["model"], risk["n"], risk["population_size"], risk["seed"]) == ("hdp", 150, 20000, 0)
+    assert (risk["model"], risk["n"], risk["seed"]) == ("hdp", 150, 0)
+    assert risk["population_size"] == 20_000
     assert risk["variables"] == list(VARIABLES)
     assert risk["levels"] == list(small.table.schema.num_levels)
     assert risk["cells"] == math.prod(risk["levels"])
@@ -186,7 +174,7 @@ BAD = {
     "seed": ("x,y\n1,2\n3,4\n", ["--seed", "-1"], ["--seed", "-1"]),
     "model": ("x,y\n1,2\n3,4\n", ["--model", "nplcm"], ["--model", "nplcm", "hdp"]),
     "option": ("x,y\n1,2\n3,4\n", ["--components", "5"], ["--components"]),
-    "newline": ("x,y\n1,2\n3,4\n", ["--variables", "x\nz"], ["error"]),
+    "newline": ("x,y\n1,2\n3,4\n", ["--variables", "x\nz"], ["column 'x z'"]),
 }  # fmt: skip
 
 
@@ -236,9 +224,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(files, tmp_path):
         manifest = out / "checkpoint" / "manifest.json"
         before = manifest.read_bytes() if manifest.exists() else None
         process = subprocess.Popen(command(files, out, *longer, *again))
-        while process.poll() is None and (
-            not manifest.exists() or manifest.read_bytes() == before
-        ):
+        while process.poll() is None and (not manifest.exists() or manifest.read_bytes() == before):
             time.sleep(0.005)
         time.sleep(moments.uniform(0, 0.1))
         process.send_signal(signal.SIGKILL)

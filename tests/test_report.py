@@ -47,7 +47,8 @@ def test_it_says_what_the_summary_says(small, text):
     summary = bnp.risk_summary(small.risk, seed=3)
     page = Page(text)
     words = " ".join(" ".join(page.words).split())
-    assert f"{summary['tau1']['mean']:.1f} of the {summary['sample_uniques']} sample unique" in words
+    mean, number = f"{summary['tau1']['mean']:.1f}", summary["sample_uniques"]
+    assert f"{mean} of the {number} sample uniques are expected" in words
     assert f"of a population of {summary['population_size']:,}" in words
     assert summary["warnings"]
     for sentence in summary["warnings"]:
