@@ -4,8 +4,12 @@ Everything here is a function of the draws alone: a resumed run says what an uni
 """
 
 import functools
+import importlib
 import math
+import os
+import tempfile
 import warnings
+from unittest import mock
 
 import numpy as np
 
@@ -33,8 +37,15 @@ def load_arviz():
     """Import ArviZ without its once-a-day announcement of version 1."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
-        import arviz
-    return arviz
+        try:
+            return importlib.import_module("arviz")
+        except OSError:
+            # ArviZ 0.23 notes the day in the user's cache folder and fails where there is none.
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                mock.patch.dict(os.environ, {"XDG_CACHE_HOME": folder}),
+            ):
+                return importlib.import_module("arviz")
 
 
 def monitored(run: Run, risk: PopulationRisk) -> dict[str, np.ndarray]:
@@ -101,7 +112,7 @@ def warnings_of(run: Run, risk: PopulationRisk) -> list[str]:
 
 def _not_converged(figures):
     bad = [
-        f"{name} {figure['rhat']:.2f}"
+        f"{name} {figure['rhat']:.3f}"
         for name, figure in figures.items()
         if figure["rhat"] is not None and figure["rhat"] > MAX_RHAT
     ]

@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -148,3 +151,12 @@ def test_a_thinned_risk_is_judged_by_the_draws_it_used(chains):
     draws = {name: np.repeat(values, 5, axis=1) for name, values in run.draws.items()}
     thinned = dataclasses.replace(run, draws=draws)
     assert bnp.convergence(thinned, dataclasses.replace(risk, thin=5)) == bnp.convergence(run, risk)
+
+
+def test_arviz_is_imported_where_there_is_no_cache_folder(tmp_path):
+    (tmp_path / "file").touch()
+    code = "from bnp_models.diagnostics import load_arviz; print(load_arviz().__name__)"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "file")}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
+                            text=True, check=True)  # fmt: skip
+    assert result.stdout.strip() == "arviz"
