@@ -36,10 +36,20 @@ from bnp_models.kernels.partitions import log_block_weights_gamma
 from bnp_models.kernels.rng import uniform, word_pair
 from bnp_models.kernels.splitmerge import split_or_merge
 from bnp_models.kernels.sticks import retrospective_sticks
-from bnp_models.kernels.tables import redraw_dishes, seat_items, table_indicators
+from bnp_models.kernels.tables import (
+    choose_slots,
+    redraw_dishes,
+    redraw_whole_records,
+    seat_items,
+    table_indicators,
+)
 from bnp_models.kernels.urn import simulate_labels, simulate_levels
+from bnp_models.microdata import group_cells
 
 CONCENTRATIONS = ("shared", "record", "hierarchical")
+
+# Slots that a dish move chooses among: more than the components of most samples.
+DISH_SLOTS = 32
 
 # Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
 # 4, .. 128 parts and the stride of the dish move.
@@ -57,6 +67,12 @@ class HDPData(eqx.Module):
     """Records, padding excluded."""
     variable: Int[Array, " R"]
     """Variable of each row of theta."""
+    cell: Int[Array, " n"]
+    """Distinct cell of each record."""
+    cell_rows: Int[Array, "J n"]
+    """Rows of theta of the distinct cells, padded to the number of records."""
+    num_cells: Int[Array, ""]
+    """Distinct cells."""
 
 
 class HDPState(eqx.Module):
@@ -108,7 +124,11 @@ class HDPMixedMembership(eqx.Module):
     capacity
         Slots for components at the start; it grows by itself.
     dish_stride
-        The dish move takes every `dish_stride`-th record of a sweep, in rotation; 0 turns it off.
+        The dish move takes one table of every `dish_stride`-th record of a sweep, in rotation; 0
+        turns it off.
+    cell_stride
+        The dish move of records that sit at one table takes records / `cell_stride` distinct
+        cells of a sweep, in rotation, with all their records; 0 turns it off.
     split_merge_every
         Sweeps between split-merge moves; 0 turns them off.
 
@@ -126,7 +146,8 @@ class HDPMixedMembership(eqx.Module):
     b1: float = 1.0
     concentration: str = eqx.field(static=True, default="shared")
     capacity: int = eqx.field(static=True, default=128)
-    dish_stride: int = eqx.field(static=True, default=16)
+    dish_stride: int = eqx.field(static=True, default=64)
+    cell_stride: int = eqx.field(static=True, default=8)
     split_merge_every: int = eqx.field(static=True, default=10)
 
     name: ClassVar[str] = "hdp"
@@ -146,15 +167,19 @@ class HDPMixedMembership(eqx.Module):
                 raise ValueError(f"{name} must be positive, not {value}")
         if self.capacity < 2:
             raise ValueError(f"capacity must be at least 2, not {self.capacity}")
-        if self.dish_stride and RECORD_MULTIPLE % self.dish_stride:
-            raise ValueError(f"dish_stride is 0 or divides {RECORD_MULTIPLE}")
+        for name in ("dish_stride", "cell_stride"):
+            stride = getattr(self, name)
+            if stride and RECORD_MULTIPLE % stride:
+                raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
 
     @property
     def shared(self) -> bool:
         """Whether all records have one concentration."""
         return self.concentration == "shared"
 
-    def prepare(self, codes: np.ndarray, num_levels: tuple[int, ...]) -> HDPData:
+    def prepare(
+        self, codes: np.ndarray, num_levels: tuple[int, ...], multiple: int = RECORD_MULTIPLE
+    ) -> HDPData:
         """Arrays of a complete coded sample.
 
         Parameters
@@ -163,21 +188,29 @@ class HDPMixedMembership(eqx.Module):
             (n, J) 0-based level codes, none missing.
         num_levels
             Levels of each variable.
+        multiple
+            Records are padded to a multiple of this; the strides must divide it.
         """
         num_records, _ = codes.shape
-        padding = -num_records % RECORD_MULTIPLE
+        padding = -num_records % multiple
         first_row = np.concatenate([[0], np.cumsum(num_levels)[:-1]])
         rows = np.pad(codes, ((0, padding), (0, 0))) + first_row
+        cells = group_cells(codes, num_levels)
+        cell_rows = np.zeros_like(rows)
+        cell_rows[: len(cells.codes)] = cells.codes + first_row
         return HDPData(
             rows=jnp.asarray(rows.T, jnp.int32),
             weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
             num_records=jnp.asarray(num_records, jnp.int32),
             variable=jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32),
+            cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
+            cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
+            num_cells=jnp.asarray(len(cells.codes), jnp.int32),
         )
 
     def record_axes(self, tree: HDPData | HDPState) -> list[int | None]:
         """The axis of each leaf of `tree` that runs over records (None: none), for sharding."""
-        axes = {"rows": 1, "weight": 0, "z": 1, "alpha": None if self.shared else 0}
+        axes = {"rows": 1, "weight": 0, "cell": 0, "z": 1, "alpha": None if self.shared else 0}
         leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
         return [axes.get(path[-1].name) for path, _ in leaves]
 
@@ -214,11 +247,11 @@ class HDPMixedMembership(eqx.Module):
         self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
     ) -> tuple[HDPState, HDPInfo]:
         """One sweep, in the order that leaves the posterior invariant."""
-        key_z, key_dish, key_parameters = jax.random.split(key, 3)
+        key_z, key_tables, key_dish, key_parameters = jax.random.split(key, 4)
         state = update_labels(key_z, state, data)
-        if self.dish_stride:
-            state = update_dishes(key_dish, state, data, iteration, self.dish_stride)
-        return update_parameters(self, key_parameters, state, data, iteration)
+        opens = draw_tables(key_tables, state)
+        state = update_dishes(self, key_dish, state, data, opens, iteration)
+        return update_parameters(self, key_parameters, state, data, opens, iteration)
 
     def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:
         """The state with more slots, the remainder broken anew over all the free ones."""
@@ -231,7 +264,9 @@ class HDPMixedMembership(eqx.Module):
         log_remainder = jnp.log1p(-jnp.sum(jnp.where(active, g0, 0)))
         key_sticks, key_theta = jax.random.split(key)
         log_free, _ = retrospective_sticks(key_sticks, active, log_remainder, state.alpha0)
-        prior = draw_theta(key_theta, jnp.zeros((data.variable.size, capacity), jnp.int32), data)
+        prior = draw_theta(
+            key_theta, jnp.zeros((data.variable.size, capacity), jnp.int32), data.variable
+        )
         theta = jnp.where(active, jnp.pad(state.theta, ((0, 0), (0, added))), prior)
         return eqx.tree_at(
             lambda s: (s.g0, s.theta), state, (jnp.where(active, g0, jnp.exp(log_free)), theta)
@@ -259,6 +294,48 @@ class HDPMixedMembership(eqx.Module):
             "alpha_rate": state.rate,
             "z": state.z,
         }
+
+
+def draw_prior(
+    model: HDPMixedMembership,
+    key: Key[Array, ""],
+    num_records: int,
+    num_levels: tuple[int, ...],
+    capacity: int,
+) -> tuple[HDPState, Int[Array, "J n"]]:
+    """Parameters, labels and a sample from the joint prior.
+
+    Parameters
+    ----------
+    num_records
+        Records n, without padding.
+    num_levels
+        Levels of each variable, static.
+    capacity
+        Slots for components, K; the mass beyond the last one is lumped into it.
+
+    Returns
+    -------
+    state, codes
+        The state behind the sample, and the sample's 0-based level codes (J, n).
+    """
+    dtype = jnp.result_type(float)
+    keys = jax.random.split(key, 7)
+    alpha0 = gamma_variate(keys[0], jnp.asarray(model.a0, dtype), model.b0)
+    rate = jnp.asarray(model.b, dtype)
+    if model.concentration == "hierarchical":
+        rate = gamma_variate(keys[1], jnp.asarray(model.a1, dtype), model.b1)
+    shape = () if model.shared else (num_records,)
+    alpha = gamma_variate(keys[2], jnp.full(shape, model.a, dtype), rate)
+    no_slot = jnp.zeros(capacity, bool)
+    log_g0, _ = retrospective_sticks(keys[3], no_slot, jnp.zeros((), dtype), alpha0)
+    variable = jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32)
+    no_item = jnp.zeros((variable.size, capacity), jnp.int32)
+    theta = draw_theta(keys[4], no_item, variable)
+    g0 = jnp.exp(log_g0)
+    z = simulate_labels(keys[5], jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
+    codes = simulate_levels(keys[6], z, pad_levels(theta, num_levels))
+    return HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0), codes
 
 
 def log_cell_probability(
@@ -340,22 +417,45 @@ def update_labels(key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPSta
     return eqx.tree_at(lambda s: s.z, state, z)
 
 
+def draw_tables(key: Key[Array, ""], state: HDPState) -> Bool[Array, "J n"]:
+    """Step 2: which items open a table, with concentration alpha_i g_0k."""
+    return table_indicators(key, state.z, state.alpha * state.g0[state.z])
+
+
 def update_dishes(
-    key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""], stride: int
+    model: HDPMixedMembership,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    opens: Bool[Array, "J n"],
+    iteration: Int[Array, ""],
 ) -> HDPState:
-    """The table-dish block move on every `stride`-th record, in rotation."""
+    """The block moves: whole tables take a new component, the seating given."""
+    key_slots, key_whole, key_part = jax.random.split(key, 3)
+    slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
     num_items, num_padded = state.z.shape
-    turn = iteration % stride
+    z = state.z
+    if model.cell_stride:
+        size = num_padded // model.cell_stride
+        turns = (data.num_cells + size - 1) // size
+        first_cell = (iteration % turns) * size
+        cell_rows = lax.dynamic_slice_in_dim(data.cell_rows, first_cell, size, axis=1)
+        z = redraw_whole_records(
+            key_whole, z, opens, data.cell, cell_rows, first_cell, slots, state.g0, state.theta
+        )
+    if model.dish_stride:
+        turn = iteration % model.dish_stride
+        fold = (num_items, num_padded // model.dish_stride, model.dish_stride)
 
-    def take(x):
-        folded = x.reshape(*x.shape[:-1], num_padded // stride, stride)
-        return lax.dynamic_index_in_dim(folded, turn, axis=-1, keepdims=False)
+        def take(x):
+            return lax.dynamic_index_in_dim(x.reshape(fold), turn, axis=-1, keepdims=False)
 
-    alpha = take(state.alpha) if state.alpha.ndim else state.alpha
-    moved = redraw_dishes(key, take(state.z), take(data.rows), alpha, state.g0, state.theta)
-    folded = state.z.reshape(num_items, num_padded // stride, stride)
-    folded = lax.dynamic_update_index_in_dim(folded, moved, turn, axis=-1)
-    return eqx.tree_at(lambda s: s.z, state, folded.reshape(state.z.shape))
+        moved = redraw_dishes(
+            key_part, take(z), take(opens), take(data.rows), slots, state.g0, state.theta
+        )
+        folded = lax.dynamic_update_index_in_dim(z.reshape(fold), moved, turn, axis=-1)
+        z = folded.reshape(z.shape)
+    return eqx.tree_at(lambda s: s.z, state, z)
 
 
 def update_parameters(
@@ -363,16 +463,16 @@ def update_parameters(
     key: Key[Array, ""],
     state: HDPState,
     data: HDPData,
+    opens: Bool[Array, "J n"],
     iteration: Int[Array, ""],
 ) -> tuple[HDPState, HDPInfo]:
-    """Steps 2 to 6: tables, concentrations, split-merge, then g_0, theta and the free sticks.
+    """Steps 3 to 6: concentrations, split-merge, then g_0, theta and the free sticks.
 
     alpha_0 and the split-merge move have g_0 integrated out, so that g_0 is redrawn at once after
     them; any other order has a wrong stationary distribution.
     """
-    key_m, key_alpha, key_alpha0, key_split, key_g0, key_theta = jax.random.split(key, 6)
+    key_alpha, key_alpha0, key_split, key_g0, key_theta = jax.random.split(key, 5)
     num_rows, capacity = state.theta.shape
-    opens = draw_tables(key_m, state)
     tables_of_component = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables_of_component)
     alpha, rate, alpha_summary = draw_alpha(model, key_alpha, state, data, opens, num_tables)
@@ -388,7 +488,7 @@ def update_parameters(
         )  # fmt: skip
     g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
     counts = count_rows_by_component(data.rows, z, data.weight, (num_rows, capacity))
-    theta = draw_theta(key_theta, counts, data)
+    theta = draw_theta(key_theta, counts, data.variable)
     state = HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0)
     info = HDPInfo(
         components=jnp.sum(tables_of_component > 0, dtype=jnp.int32),
@@ -412,11 +512,6 @@ def draw_split_merge(key, z, opens, tables_of_component, data, alpha0):
     return z, count_components(z, opens * data.weight, capacity)
 
 
-def draw_tables(key: Key[Array, ""], state: HDPState) -> Bool[Array, "J n"]:
-    """Step 2: which items open a table, with concentration alpha_i g_0k."""
-    return table_indicators(key, state.z, state.alpha * state.g0[state.z])
-
-
 def draw_alpha(model, key, state, data, opens, num_tables):
     """Step 3: alpha, the rate of its prior, and the summary that is recorded."""
     num_items = state.z.shape[0]
@@ -427,9 +522,7 @@ def draw_alpha(model, key, state, data, opens, num_tables):
         return alpha, state.rate, alpha
     key_alpha, key_rate = jax.random.split(key)
     of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
-    alpha = record_concentrations(
-        key_alpha, state.alpha, of_record, num_items, model.a, state.rate
-    )
+    alpha = record_concentrations(key_alpha, state.alpha, of_record, num_items, model.a, state.rate)
     sum_alpha = order_free_sum(alpha * data.weight)
     rate = state.rate
     if model.concentration == "hierarchical":
@@ -450,14 +543,13 @@ def draw_g0(
 
 
 def draw_theta(
-    key: Key[Array, ""], counts: Int[Array, "R K"], data: HDPData
+    key: Key[Array, ""], counts: Int[Array, "R K"], variable: Int[Array, " R"]
 ) -> Float[Array, "R K"]:
     """Step 5: theta_jk ~ Dir(1 + counts), from the prior where a component has none."""
     dtype = jnp.result_type(float)
     log_g = loggamma(key, 1 + counts.astype(dtype))
-    num_rows = data.variable.size
-    largest = jax.ops.segment_max(log_g, data.variable, num_segments=num_rows)[data.variable]
+    num_rows = variable.size
+    largest = jax.ops.segment_max(log_g, variable, num_segments=num_rows)[variable]
     weight = jnp.exp(log_g - largest)
-    total = jax.ops.segment_sum(weight, data.variable, num_segments=num_rows)[data.variable]
+    total = jax.ops.segment_sum(weight, variable, num_segments=num_rows)[variable]
     return weight / total
-

@@ -364,7 +364,9 @@ def _concatenate(segments: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]
     """Draws of several segments; parameters of an earlier, smaller capacity are padded with 0."""
 
     def join(arrays):
-        shape = np.max([a.shape[1:] for a in arrays], axis=0, initial=0) if arrays[0].ndim > 1 else ()
+        shape = (
+            np.max([a.shape[1:] for a in arrays], axis=0, initial=0) if arrays[0].ndim > 1 else ()
+        )
         padded = [
             np.pad(a, [(0, 0)] + [(0, int(w) - s) for w, s in zip(shape, a.shape[1:], strict=True)])
             for a in arrays
@@ -424,4 +426,3 @@ class _Placement:
                 spec[len(leading) + axis] = "records"
             placed.append(jax.device_put(leaf, NamedSharding(self._mesh, PartitionSpec(*spec))))
         return jax.tree.unflatten(structure, placed)
-

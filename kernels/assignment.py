@@ -13,6 +13,29 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.kernels.rng import uniform_pair
 
 
+def cumulative_sum(x: Float[Array, "... K"]) -> Float[Array, "... K"]:
+    """Cumulative sums along the last axis, by two small triangular matrix products.
+
+    Several times faster on a CPU than a scan over many short rows.
+    """
+    size = x.shape[-1]
+    width = 16
+    blocks = -(-size // width)
+    if blocks == 1:
+        return _triangular_sum(x)
+    padded = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, blocks * width - size)])
+    within = _triangular_sum(padded.reshape(*x.shape[:-1], blocks, width))
+    last = within[..., -1]
+    total = within + (_triangular_sum(last) - last)[..., None]
+    return total.reshape(*x.shape[:-1], blocks * width)[..., :size]
+
+
+def _triangular_sum(x):
+    # Highest precision: on accelerators the default would round the weights to bfloat16.
+    upper = jnp.triu(jnp.ones((x.shape[-1], x.shape[-1]), x.dtype))
+    return jnp.matmul(x, upper, precision=lax.Precision.HIGHEST)
+
+
 def search_cumulative(
     cumulative: Float[Array, "R K"], rows: Int[Array, "..."], u: Float[Array, "..."]
 ) -> tuple[Int[Array, "..."], Float[Array, "..."]]:
@@ -83,7 +106,7 @@ def assign_items(
     """
     num_items, num_slots = z.shape[0], g0.size
     u, u_base = uniform_pair(key, z.shape, theta.dtype.type)
-    base, total = search_cumulative(jnp.cumsum(theta * g0, axis=1), rows, u_base)
+    base, total = search_cumulative(cumulative_sum(theta * g0), rows, u_base)
     base_mass = alpha * total
     flat = theta.reshape(-1)
     at = jnp.arange(num_items)[:, None]
@@ -91,7 +114,6 @@ def assign_items(
 
     def assign(j, z):
         copy = flat.at[rows[j] * num_slots + z].get(mode="promise_in_bounds")
-        # Highest precision: on accelerators the default would round the weights to bfloat16.
         cumulative = jnp.matmul(
             prefix, jnp.where(at == j, 0, copy), precision=lax.Precision.HIGHEST
         )

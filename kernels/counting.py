@@ -59,6 +59,7 @@ def order_free_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     largest = jnp.max(x)
     scale = jnp.where(largest > 0, largest, 1)
     fixed = jnp.round(x / scale * 2.0**30).astype(jnp.int32)
-    parts = [jnp.sum((fixed >> shift) & 255) for shift in (0, 8, 16, 24)]
-    total = sum(part.astype(x.dtype) * 2.0**shift for part, shift in zip(parts, (0, 8, 16, 24), strict=True))
+    total = sum(
+        jnp.sum((fixed >> shift) & 255).astype(x.dtype) * 2.0**shift for shift in (0, 8, 16, 24)
+    )
     return total * (scale * 2.0**-30)

@@ -65,8 +65,8 @@ def split_or_merge(
     words, priority = word_pair(key_words, z.shape)
     u = uniform(word_pair(key_scalars, (5,))[0], dtype.type)
     real = jnp.broadcast_to(weight > 0, z.shape)
-    items_of = jnp.zeros(num_slots, jnp.int32).at[z.reshape(-1)].add(
-        real.reshape(-1).astype(jnp.int32)
+    items_of = (
+        jnp.zeros(num_slots, jnp.int32).at[z.reshape(-1)].add(real.reshape(-1).astype(jnp.int32))
     )
     active = items_of > 0
     num_active = jnp.sum(active, dtype=jnp.int32)
@@ -107,47 +107,44 @@ def split_or_merge(
     def log_theta(counts):
         return jnp.log((1 + counts.astype(dtype)) / (levels + by_variable(counts).astype(dtype)))
 
-    def log_odds(side_1, num_1, num_tables):
-        """Log odds of side 1 for each table, at its opening item."""
-        contrast = log_theta(side_1) - log_theta(total - side_1)
-        of_item = jnp.where(inside, contrast[rows], 0)
-        at = jnp.arange(num_items)[:, None, None]
-        of_table = jnp.sum(jnp.where(table[None] == at, of_item[None], 0), axis=1)
+    def table_sums(row_score):
+        """Score of each item's table: the sum over its items of the scores of their rows."""
+        of_item = row_score[rows]
+        return sum(jnp.where(table == table[j], of_item[j], 0) for j in range(num_items))
+
+    def log_odds(side_1, num_1):
+        """Log odds of side 1 of each item's table, given the tables on side 1."""
         prior = jnp.log(num_1.astype(dtype)) - jnp.log((num_tables - num_1).astype(dtype))
-        return of_table + prior
+        return table_sums(log_theta(side_1) - log_theta(total - side_1)) + prior
 
     opener = inside & (table == jnp.arange(num_items)[:, None])
     num_tables = jnp.sum(opener, dtype=jnp.int32)
 
-    def to_items(of_table):
-        chosen = jnp.take_along_axis(of_table, table, axis=0, mode="promise_in_bounds")
-        return inside & ((chosen & ~with_a) | with_b)
+    def with_anchors(side):
+        return inside & ((side & ~with_a) | with_b)
 
     def tables_on(side):
         return jnp.sum(side & opener, dtype=jnp.int32)
 
     share = total.astype(dtype) / jnp.maximum(by_variable(total), 1).astype(dtype)
 
-    def first_contrast():
-        def blend(anchor):
-            seen = count(anchor)
-            return jnp.where(by_variable(seen) > 0, (share + seen) / 2, share)
-
-        contrast = jnp.log(blend(with_b) + 1e-3) - jnp.log(blend(with_a) + 1e-3)
-        of_item = jnp.where(inside, contrast[rows], 0)
-        at = jnp.arange(num_items)[:, None, None]
-        return jnp.sum(jnp.where(table[None] == at, of_item[None], 0), axis=1)
+    def anchored(anchor):
+        """Level probabilities half way between an anchor and the whole."""
+        seen = count(anchor)
+        return jnp.log(jnp.where(by_variable(seen) > 0, (share + seen) / 2, share) + 1e-3)
 
     def launch_round(_, side):
-        return to_items(log_odds(count(side), tables_on(side), num_tables) > 0)
+        return with_anchors(log_odds(count(side), tables_on(side)) > 0)
 
-    side = lax.fori_loop(0, LAUNCH_ROUNDS, launch_round, to_items(first_contrast() > 0))
-    odds = log_odds(count(side), tables_on(side), num_tables)
+    side = with_anchors(table_sums(anchored(with_b) - anchored(with_a)) > 0)
+    side = lax.fori_loop(0, LAUNCH_ROUNDS, launch_round, side)
+    odds = log_odds(count(side), tables_on(side))
 
     # Proposal: every table but the anchors' takes a side on its own.
     v = uniform(words, dtype.type)
     drawn = jnp.log(v) - jnp.log1p(-v) < odds
-    side = jnp.where(is_split, to_items(drawn), inside & (z == k_b))
+    drawn = jnp.take_along_axis(drawn, table, axis=0, mode="promise_in_bounds")
+    side = jnp.where(is_split, with_anchors(drawn), inside & (z == k_b))
     chosen = opener & ~with_a & ~with_b
     cost = jnp.where(chosen, jax.nn.softplus(jnp.where(side, -odds, odds)), 0)
     minus_log_q = order_free_sum(jnp.sum(cost, axis=0))
@@ -202,9 +199,11 @@ def log_binomial(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array,
     safe = jnp.maximum(y, 1)
     large = jnp.maximum(x, 16)
     leading = large * jnp.log1p(safe / large) + safe * jnp.log1p(large / safe)
-    stirling = leading + (jnp.log1p(large / safe) - jnp.log(2 * jnp.pi * large)) / 2 + (
-        1 / (large + safe) - 1 / large - 1 / safe
-    ) / 12
+    stirling = (
+        leading
+        + (jnp.log1p(large / safe) - jnp.log(2 * jnp.pi * large)) / 2
+        + (1 / (large + safe) - 1 / large - 1 / safe) / 12
+    )
     return jnp.where(small, low, jnp.where(y < 16, high, stirling))
 
 
@@ -213,9 +212,5 @@ def log_gamma_ratio(x: Float[Array, "..."], d: Float[Array, "..."]) -> Float[Arr
     small = x < 16
     direct = lax.lgamma(x + d) - lax.lgamma(x)
     y = jnp.maximum(x, 16)
-    series = (
-        (y - 0.5) * jnp.log1p(d / y)
-        + d * (jnp.log(y + d) - 1)
-        + (1 / (y + d) - 1 / y) / 12
-    )
+    series = (y - 0.5) * jnp.log1p(d / y) + d * (jnp.log(y + d) - 1) + (1 / (y + d) - 1 / y) / 12
     return jnp.where(small, direct, series)

@@ -58,7 +58,7 @@ def stick_concentration(
     shape: Float[Array, ""],
     rate: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """alpha | V ~ Ga(shape + K - 1, rate - sum_{k<K} log(1 - V_k)) under alpha ~ Ga(shape, rate)."""
+    """alpha | V ~ Ga(shape + K - 1, rate - sum_{k<K} log(1 - V_k)) for alpha ~ Ga(shape, rate)."""
     return gamma_variate(key, shape + (num_sticks - 1), rate - sum_log_1mv)
 
 

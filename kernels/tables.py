@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.kernels.assignment import cumulative_sum, search_cumulative
 from bnp_models.kernels.rng import uniform, uniform_pair, word_pair
 
 
@@ -79,28 +80,46 @@ def seat_items(
     return lax.fori_loop(0, z.shape[0], seat, jnp.zeros_like(z))
 
 
+def choose_slots(key: Key[Array, ""], g0: Float[Array, " K"], size: int) -> Int[Array, " S"]:
+    """Slots among which dishes are redrawn: `size` of them, without replacement, by weight.
+
+    The choice depends on `g0` alone, which the dish moves leave as it is, so that redrawing among
+    the chosen slots is exact; and the cost of a dish move does not grow with the capacity.
+
+    Notes
+    -----
+    The largest of log g_0k plus Gumbel noise (Efraimidis & Spirakis 2006,
+    doi:10.1016/j.ipl.2005.11.003).
+    """
+    if size >= g0.size:
+        return jnp.arange(g0.size)
+    u = uniform(word_pair(key, g0.shape)[0], g0.dtype.type)
+    return lax.top_k(jnp.log(g0) - jnp.log(-jnp.log(u)), size)[1]
+
+
 def redraw_dishes(
     key: Key[Array, ""],
     z: Int[Array, "J n"],
+    opens: Bool[Array, "J n"],
     rows: Int[Array, "J n"],
-    alpha: Float[Array, "*n"],
+    slots: Int[Array, " S"],
     g0: Float[Array, " K"],
     theta: Float[Array, "R K"],
 ) -> Int[Array, "J n"]:
-    """The block move: seat each record's items, then redraw the dish of one of its tables.
+    """The block move: redraw the dish of one table of each record, its items moving together.
 
-    All items of the table move together, which a one-item update cannot do when alpha is small.
+    A one-item update freezes when alpha is small, since an item then rarely leaves its table.
 
     Parameters
     ----------
     key
         Used once.
-    z
-        Labels, items by records.
+    z, opens
+        Labels, items by records, and which items open a table (`table_indicators`).
     rows
         Row of `theta` that holds each item's observed level.
-    alpha
-        Concentration of the records, one for all or one each.
+    slots
+        From `choose_slots`; a table whose dish is not among them stays.
     g0
         Component weights.
     theta
@@ -109,26 +128,69 @@ def redraw_dishes(
     Returns
     -------
     z
-        Labels after the move. The table is that of an item picked uniformly at random, and its new
-        dish has probability proportional to g_0k times the product over its items of theta: an
-        exact Gibbs step given the seating. O(n K J) time.
+        Labels after the move; `opens` still describes them. The table is that of an item picked
+        uniformly at random, and its new dish has probability proportional to g_0k times the
+        product over its items of theta: an exact Gibbs step given the seating. O(n R S) time.
     """
-    dtype = g0.dtype
-    key_opens, key_seat, key_dish = jax.random.split(key, 3)
+    key_seat, key_dish = jax.random.split(key)
     num_items, num_records = z.shape
-    table = seat_items(key_seat, z, table_indicators(key_opens, z, alpha * g0[z]))
-    u_item, u_dish = uniform_pair(key_dish, (num_records,), dtype.type)
+    table = seat_items(key_seat, z, opens)
+    u_item, u_dish = uniform_pair(key_dish, (num_records,), g0.dtype.type)
     item = jnp.minimum((u_item * num_items).astype(jnp.int32), num_items - 1)
-    picked = jnp.take_along_axis(table, item[None], axis=0)
-    moving = table == picked
+    moving = table == jnp.take_along_axis(table, item[None], axis=0)
+    cumulative = cumulative_dishes(rows, moving, g0[slots], theta[:, slots])
+    dish, _ = search_cumulative(cumulative, jnp.arange(num_records), u_dish)
+    moving &= jnp.zeros(g0.size, bool).at[slots].set(True)[z]
+    return jnp.where(moving, slots[dish][None], z)
 
-    hits = jnp.zeros((num_records, theta.shape[0]), dtype)
-    hits = hits.at[jnp.arange(num_records)[None, :], rows].add(moving.astype(dtype))
+
+def redraw_whole_records(
+    key: Key[Array, ""],
+    z: Int[Array, "J n"],
+    opens: Bool[Array, "J n"],
+    cell: Int[Array, " n"],
+    cell_rows: Int[Array, "J D"],
+    first_cell: Int[Array, ""],
+    slots: Int[Array, " S"],
+    g0: Float[Array, " K"],
+    theta: Float[Array, "R K"],
+) -> Int[Array, "J n"]:
+    """The block move for records that sit at one table, shared between records of equal cells.
+
+    Parameters
+    ----------
+    key, z, opens, slots, g0, theta
+        As for `redraw_dishes`.
+    cell
+        Distinct cell of each record.
+    cell_rows
+        Rows of `theta` of D distinct cells, first_cell, first_cell + 1, ..; records of other
+        cells, and records at several tables, stay.
+
+    Notes
+    -----
+    One table of D cumulative distributions serves all records: O(D R S + n log S) time.
+    """
+    num_cells = cell_rows.shape[1]
+    index = cell - first_cell
+    may_move = jnp.zeros(g0.size, bool).at[slots].set(True)[z[0]]
+    moving = (jnp.sum(opens, axis=0) == 1) & may_move & (index >= 0) & (index < num_cells)
+    everything = jnp.ones(cell_rows.shape, bool)
+    cumulative = cumulative_dishes(cell_rows, everything, g0[slots], theta[:, slots])
+    u = uniform(word_pair(key, cell.shape)[0], g0.dtype.type)
+    dish, _ = search_cumulative(cumulative, jnp.clip(index, 0, num_cells - 1), u)
+    return jnp.where(moving, slots[dish].astype(z.dtype)[None], z)
+
+
+def cumulative_dishes(
+    rows: Int[Array, "J n"],
+    moving: Bool[Array, "J n"],
+    g0: Float[Array, " S"],
+    theta: Float[Array, "R S"],
+) -> Float[Array, "n S"]:
+    """Cumulative weights of the dishes of one table a record, whose items are `moving`."""
+    hits = jnp.zeros((rows.shape[1], theta.shape[0]), theta.dtype)
+    hits = hits.at[jnp.arange(rows.shape[1])[None, :], rows].add(moving.astype(theta.dtype))
     logits = jnp.log(g0) + jnp.matmul(hits, jnp.log(theta), precision=lax.Precision.HIGHEST)
     weight = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))
-    cumulative = jnp.matmul(
-        weight, jnp.triu(jnp.ones((g0.size, g0.size), dtype)), precision=lax.Precision.HIGHEST
-    )
-    below = cumulative <= u_dish[:, None] * cumulative[:, -1:]
-    dish = jnp.minimum(jnp.sum(below, axis=1, dtype=z.dtype), g0.size - 1)
-    return jnp.where(moving, dish[None], z)
+    return cumulative_sum(weight)

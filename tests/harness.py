@@ -1,0 +1,197 @@
+"""What the statistical tests share: exact answers, chains that should be stationary, z-scores."""
+
+import math
+from functools import cache
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.integrate import quad
+from scipy.special import gammaln
+
+from bnp_models import hdp
+
+# One statistical check in the suite fails by chance with this probability at most: about 200
+# z-scores are taken in all, and each has two tails.
+Z_LIMIT = 4.5
+
+
+def z_scores(chain_means: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Standardised errors of independent chains' means (chains, quantities) around the truth."""
+    error = chain_means.std(axis=0, ddof=1) / math.sqrt(len(chain_means))
+    return (chain_means.mean(axis=0) - np.asarray(truth)) / error
+
+
+def set_partitions(items):
+    """All partitions of a sequence into non-empty blocks."""
+    if not items:
+        yield []
+        return
+    first, rest = items[0], items[1:]
+    for partition in set_partitions(rest):
+        yield [[first], *partition]
+        for i, block in enumerate(partition):
+            yield [*partition[:i], [first, *block], *partition[i + 1 :]]
+
+
+@cache
+def _gamma_expectation(log_function, shape, rate, moment):
+    """Integral of x^moment exp(log_function(x)) under Ga(shape, rate), on a log axis."""
+
+    def integrand(log_x):
+        x = math.exp(log_x)
+        return math.exp(
+            log_function(x) + (shape + moment) * log_x - rate * x
+            + shape * math.log(rate) - math.lgamma(shape)
+        )  # fmt: skip
+
+    return quad(integrand, -25, 7, limit=400, epsabs=0, epsrel=1e-9)[0]
+
+
+@cache
+def _alpha_integral(tables, num_items, num_records, shape, rate, moment):
+    """Integral of alpha^tables / ((alpha)_J)^n under its prior, times alpha^moment."""
+
+    def log_function(x):
+        rising = math.lgamma(x + num_items) - math.lgamma(x)
+        return tables * math.log(x) - num_records * rising
+
+    return _gamma_expectation(log_function, shape, rate, moment)
+
+
+@cache
+def _alpha0_integral(components, tables, shape, rate, moment):
+    def log_function(x):
+        return components * math.log(x) + math.lgamma(x) - math.lgamma(x + tables)
+
+    return _gamma_expectation(log_function, shape, rate, moment)
+
+
+def enumerate_posterior(codes: np.ndarray, num_levels, model) -> dict[str, float]:
+    """Posterior means on tiny data by summing over every seating and every assignment of dishes.
+
+    Returns means of K, the number of tables, alpha (its mean over records), alpha_0 and the
+    probability that the first items of the first two records share a component.
+    """
+    num_records, num_items = codes.shape
+    seatings = list(set_partitions(list(range(num_items))))
+    total = dict.fromkeys(("weight", "components", "tables", "alpha", "alpha0", "together"), 0.0)
+
+    @cache
+    def log_dish(items):
+        value = 0.0
+        for j in range(num_items):
+            counts = np.bincount([codes[i, jj] for i, jj in items if jj == j],
+                                 minlength=num_levels[j])  # fmt: skip
+            value += gammaln(num_levels[j]) - gammaln(num_levels[j] + counts.sum())
+            value += gammaln(1 + counts).sum()
+        return value
+
+    for chosen in product(seatings, repeat=num_records):
+        tables = [(i, tuple(block)) for i, blocks in enumerate(chosen) for block in blocks]
+        log_seating = sum(gammaln(len(block)) for _, block in tables)
+        per_record = [len(blocks) for blocks in chosen]
+        m = len(tables)
+        if model.shared:
+            weight = _alpha_integral(m, num_items, num_records, model.a, model.b, 0)
+            mean = _alpha_integral(m, num_items, num_records, model.a, model.b, 1) / weight
+        else:
+            each = [
+                [_alpha_integral(t, num_items, 1, model.a, model.b, r) for r in (0, 1)]
+                for t in per_record
+            ]
+            weight = math.prod(w for w, _ in each)
+            mean = float(np.mean([first / w for w, first in each]))
+        for dishes in set_partitions(list(range(m))):
+            log_weight = log_seating + sum(gammaln(len(block)) for block in dishes)
+            items = [
+                tuple(sorted((tables[t][0], j) for t in block for j in tables[t][1]))
+                for block in dishes
+            ]
+            log_weight += sum(log_dish(group) for group in items)
+            k = len(dishes)
+            alpha0 = _alpha0_integral(k, m, model.a0, model.b0, 0)
+            w = math.exp(log_weight) * weight * alpha0
+            total["weight"] += w
+            total["components"] += w * k
+            total["tables"] += w * m
+            total["alpha"] += w * mean
+            total["alpha0"] += w * _alpha0_integral(k, m, model.a0, model.b0, 1) / alpha0
+            total["together"] += w * any((0, 0) in group and (1, 0) in group for group in items)
+    weight = total.pop("weight")
+    return {name: value / weight for name, value in total.items()}
+
+
+def run_chains(model, key, codes, num_levels, *, num_chains, num_sweeps, burn, capacity,
+               sweep=None):  # fmt: skip
+    """Per-chain means of the quantities of `enumerate_posterior` from the sampler."""
+    multiple = max(model.dish_stride, model.cell_stride, 1)
+    data = model.prepare(codes, num_levels, multiple=multiple)
+    step = sweep or (lambda key, state, data, t: model.sweep(key, state, data, t))
+
+    def one(key, start):
+        key_init, key_sweeps = jax.random.split(key)
+
+        def body(t, carry):
+            state, sums = carry
+            state, info = step(jax.random.fold_in(key_sweeps, t), state, data, t)
+            now = jnp.stack([
+                info.components.astype(float), info.tables.astype(float), info.alpha,
+                state.alpha0, (state.z[0, 0] == state.z[0, 1]).astype(float),
+            ])  # fmt: skip
+            return state, sums + jnp.where(t >= burn, now, 0)
+
+        carry = (model.init(key_init, data, capacity, start), jnp.zeros(5))
+        return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / (num_sweeps - burn)
+
+    keys = jax.random.split(key, num_chains)
+    starts = 1 + jnp.arange(num_chains) % 4
+    return np.asarray(jax.jit(jax.vmap(one))(keys, starts), np.float64)
+
+
+def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps, capacity,
+                 sweep=None):  # fmt: skip
+    """Per-chain means of (K, alpha_0, log alpha) over chains that alternate data and sweeps.
+
+    Every chain starts from an exact draw of the joint prior, and alternates a draw of the data
+    given labels and parameters with a sweep given the data (Geweke 2004,
+    doi:10.1198/016214504000001132): it stays there if and only if the sweep leaves the posterior
+    invariant.
+    """
+    multiple = max(model.dish_stride, model.cell_stride, 1)
+    template = model.prepare(
+        np.zeros((num_records, len(num_levels)), int), num_levels, multiple=multiple
+    )
+    padded = template.weight.size
+    # Without a table of distinct cells the whole-record move takes every record for a cell.
+    first_row = jnp.cumsum(jnp.asarray((0, *num_levels[:-1])))[:, None]
+    step = sweep or (lambda key, state, data, t: model.sweep(key, state, data, t))
+
+    def with_codes(codes):
+        rows = first_row + codes
+        return hdp.HDPData(
+            rows=rows, weight=template.weight, num_records=template.num_records,
+            variable=template.variable, cell=jnp.arange(padded), cell_rows=rows,
+            num_cells=jnp.asarray(padded),
+        )  # fmt: skip
+
+    def one(key):
+        key_prior, key_steps = jax.random.split(key)
+        state, codes = hdp.draw_prior(model, key_prior, padded, num_levels, capacity)
+
+        def body(t, carry):
+            state, codes, sums = carry
+            key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
+            codes = hdp.simulate_levels(key_x, state.z, hdp.pad_levels(state.theta, num_levels))
+            state, info = step(key_sweep, state, with_codes(codes), t)
+            real = template.weight > 0
+            log_alpha = jnp.log(state.alpha)
+            if log_alpha.ndim:
+                log_alpha = jnp.sum(jnp.where(real, log_alpha, 0)) / num_records
+            now = jnp.stack([info.components.astype(float), state.alpha0, log_alpha])
+            return state, codes, sums + now
+
+        return jax.lax.fori_loop(0, num_sweeps, body, (state, codes, jnp.zeros(3)))[2] / num_sweeps
+
+    return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(key, num_chains)), np.float64)
