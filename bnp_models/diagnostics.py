@@ -164,8 +164,8 @@ def _few_effective_draws(figures, num_chains):
 def _short_run(run, risk):
     if risk.tau1.shape[1] < _MIN_DRAWS:
         return (
-            f"only {risk.tau1.shape[1]} draws a chain: convergence cannot be judged from fewer "
-            f"than {_MIN_DRAWS}; run more draws"
+            f"too few draws to judge convergence: {risk.tau1.shape[1]} a chain, and fewer "
+            f"than {_MIN_DRAWS} say nothing; run more draws"
         )
 
 

@@ -127,7 +127,7 @@ def test_a_small_difference_is_no_mode(chains):
         ({"num_chains": 1}, {}, "one chain only"),
         ({}, {"growth": ((12, 256),)}, "capacity grown (for information): room for components was "
          "enlarged to 256 at sweep 12"),
-        ({"num_draws": 3}, {}, "only 3 draws a chain"),
+        ({"num_draws": 3}, {}, "too few draws to judge convergence: 3 a chain"),
         ({"num_draws": 60}, {}, "too few effective draws"),
     ],
 )  # fmt: skip
