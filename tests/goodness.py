@@ -28,6 +28,8 @@ def chi_square_p_value(counts, probability) -> float:
     counts = np.append(counts[~rare], counts[rare].sum())
     expected = np.append(expected[~rare], expected[rare].sum())
     counts, expected = counts[expected > 0], expected[expected > 0]
+    if len(expected) == 1:
+        return 1.0
     statistic = np.sum((counts - expected) ** 2 / expected)
     return stats.chi2.sf(statistic, len(expected) - 1)
 
@@ -37,7 +39,7 @@ def frequency_z_score(hits, draws, probability) -> float:
     return (hits - draws * probability) / np.sqrt(draws * probability * (1 - probability))
 
 
-def density_cdf(log_density, lowest=1e-9, highest=1e3, nodes=200_001):
+def density_cdf(log_density, lowest=1e-30, highest=1e3, nodes=200_001):
     """Distribution function and its inverse of an unnormalised density on the positive line."""
     log_x = np.linspace(np.log(lowest), np.log(highest), nodes)
     log_p = log_density(np.exp(log_x)) + log_x

@@ -1,0 +1,192 @@
+"""Concentration updates: each leaves its one-dimensional conditional invariant.
+
+Many chains start from exact draws of the conditional, on a grid, and take a few Gibbs steps: they
+end in the conditional if and only if the step is right.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from goodness import P_LIMIT, compiles_once, density_cdf, ks_p_value
+from scipy import stats
+from scipy.special import gammaln
+
+from bnp_models.kernels import concentration
+
+N = 20_000
+STEPS = 8
+SHAPE, RATE = jnp.float32(1.5), jnp.float32(0.7)
+
+
+def run(step, key, start, *args):
+    """STEPS steps from each start, all chains at once."""
+
+    def chain(key, alpha):
+        return jax.lax.fori_loop(
+            0, STEPS, lambda t, alpha: step(jax.random.fold_in(key, t), alpha, *args), alpha
+        )
+
+    return jax.vmap(chain)(jax.random.split(key, start.size), start)
+
+
+def check(run_from, key, log_density, wrong_log_density):
+    """Chains stay in the density, and cannot be taken for draws of the wrong one."""
+    cdf, ppf = density_cdf(log_density)
+    wrong, _ = density_cdf(wrong_log_density)
+    start = jnp.asarray(ppf((np.arange(N) + 0.5) / N), jnp.float32)
+    end = run_from(key, start)
+    assert ks_p_value(end, cdf) > P_LIMIT
+    assert ks_p_value(end, wrong) < P_LIMIT
+
+
+def prior(alpha, shape=1.5, rate=0.7):
+    return (shape - 1) * np.log(alpha) - rate * alpha
+
+
+@pytest.fixture(scope="module")
+def dp_step():
+    def from_start(key, start, components, items, shape, rate):
+        return run(
+            concentration.dp_concentration, key, start, components, items, shape, rate
+        )  # fmt: skip
+
+    return jax.jit(from_start)
+
+
+@pytest.mark.parametrize(("components", "items"), [(1, 1), (3, 4), (4, 200), (40, 5000)])
+def test_dp_concentration(key, dp_step, components, items):
+    def log_density(alpha, k=components):
+        return prior(alpha) + k * np.log(alpha) + gammaln(alpha) - gammaln(alpha + items)
+
+    check(
+        lambda key, start: dp_step(key, start, jnp.int32(components), jnp.int32(items), SHAPE, RATE),
+        key, log_density,
+        # The empty slot counted as a component.
+        lambda alpha: log_density(alpha, components + 1),
+    )  # fmt: skip
+
+
+def test_dp_concentration_with_a_small_shape(key, dp_step):
+    """K + shape - 1 is then far below one at K = 1."""
+
+    def log_density(alpha, shape=0.2):
+        return prior(alpha, shape, 0.25) + np.log(alpha) + gammaln(alpha) - gammaln(alpha + 30)
+
+    check(
+        lambda key, start: dp_step(
+            key, start, jnp.int32(1), jnp.int32(30), jnp.float32(0.2), jnp.float32(0.25)
+        ),
+        key, log_density, lambda alpha: log_density(alpha, 0.25),
+    )  # fmt: skip
+
+
+def test_dp_concentration_rejects_a_mutated_step(key, monkeypatch):
+    """eta ~ Beta(alpha, m) instead of Beta(alpha + 1, m)."""
+    right = concentration.loggamma
+    monkeypatch.setattr(
+        concentration, "loggamma", lambda key, shape: right(key, shape - jnp.array([1.0, 0.0]))
+    )
+    cdf, ppf = density_cdf(
+        lambda alpha: prior(alpha) + 3 * np.log(alpha) + gammaln(alpha) - gammaln(alpha + 4)
+    )
+    start = jnp.asarray(ppf((np.arange(N) + 0.5) / N), jnp.float32)
+    step = concentration.dp_concentration
+    end = jax.jit(lambda k, a: run(step, k, a, jnp.int32(3), jnp.int32(4), SHAPE, RATE))(key, start)
+    assert ks_p_value(end, cdf) < P_LIMIT
+
+
+def log_record_density(alpha, num_tables, num_items, num_records=1):
+    log_rising = np.log(alpha + np.arange(1, num_items)[:, None]).sum(axis=0)
+    power = num_tables - num_records
+    return prior(alpha) + power * np.log(alpha) - num_records * log_rising
+
+
+@pytest.mark.parametrize(("num_items", "num_tables"), [(1, 1), (2, 1), (2, 2), (8, 1), (8, 5)])
+def test_record_concentrations(key, num_items, num_tables):
+    """The kernel takes all records at once: every chain is a record."""
+
+    def from_start(key, start):
+        tables = jnp.full(start.shape, num_tables, jnp.int32)
+
+        def step(t, alpha):
+            return concentration.record_concentrations(
+                jax.random.fold_in(key, t), alpha, tables, num_items, SHAPE, RATE
+            )
+
+        return jax.lax.fori_loop(0, STEPS, step, start)
+
+    check(
+        jax.jit(from_start), key,
+        lambda alpha: log_record_density(alpha, num_tables, num_items),
+        # The first table, which every record has, counted too.
+        lambda alpha: log_record_density(alpha, num_tables + 1, num_items),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shared_step():
+    def from_start(key, start, tables, records, num_items):
+        return run(
+            lambda key, alpha: concentration.shared_concentration(
+                key, alpha, tables, records, num_items, SHAPE, RATE
+            ),
+            key, start,
+        )  # fmt: skip
+
+    return jax.jit(from_start, static_argnums=4)
+
+
+@pytest.mark.parametrize(
+    ("num_items", "num_records", "num_tables"), [(1, 9, 9), (5, 1, 3), (5, 20, 33), (5, 3000, 3700)]
+)
+def test_shared_concentration(key, shared_step, num_items, num_records, num_tables):
+    tables, records = jnp.int32(num_tables), jnp.int32(num_records)
+    wrong = num_tables + max(1, num_records // 100)
+    check(
+        lambda key, start: shared_step(key, start, tables, records, num_items), key,
+        lambda alpha: log_record_density(alpha, num_tables, num_items, num_records),
+        lambda alpha: log_record_density(alpha, wrong, num_items, num_records),
+    )  # fmt: skip
+
+
+def test_shared_concentration_of_one_record_is_that_records(key, shared_step):
+    """Two augmentations of one conditional."""
+    _, ppf = density_cdf(lambda alpha: log_record_density(alpha, 3, 5))
+    start = jnp.asarray(ppf((np.arange(N) + 0.5) / N), jnp.float32)
+    shared = shared_step(key, start, jnp.int32(3), jnp.int32(1), 5)
+    own = jax.jit(
+        lambda key: concentration.record_concentrations(
+            key, start, jnp.full(N, 3, jnp.int32), 5, SHAPE, RATE
+        )
+    )(jax.random.fold_in(key, STEPS))
+    assert stats.ks_2samp(np.asarray(shared), np.asarray(own)).pvalue > P_LIMIT
+
+
+def test_gamma_rate(key):
+    """Exact: Ga(shape + n a, rate + sum alpha)."""
+
+    def draw(key, num_records):
+        return concentration.gamma_rate(
+            key, jnp.float32(31), num_records, jnp.float32(2), jnp.float32(1.5), jnp.float32(0.5)
+        )
+
+    draws = jax.jit(jax.vmap(draw, (0, None)))(jax.random.split(key, N), jnp.int32(14))
+    assert ks_p_value(draws, stats.gamma(1.5 + 28, scale=1 / 31.5).cdf) > P_LIMIT
+    assert ks_p_value(draws, stats.gamma(1.5 + 30, scale=1 / 31.5).cdf) < P_LIMIT
+
+
+def test_second_calls_compile_nothing(key):
+    one, two = jax.random.split(key)
+    f, i = jnp.float32, jnp.int32
+    assert compiles_once(
+        concentration.dp_concentration, (one, f(1), i(2), i(9), SHAPE, RATE),
+        (two, f(4), i(3), i(70), SHAPE, RATE),
+    )  # fmt: skip
+    alpha, tables = jnp.ones(4), jnp.ones(4, jnp.int32)
+    assert compiles_once(
+        lambda key, alpha, tables: concentration.record_concentrations(
+            key, alpha, tables, 6, SHAPE, RATE
+        ),
+        (one, alpha, tables), (two, 2 * alpha, 3 * tables),
+    )  # fmt: skip
