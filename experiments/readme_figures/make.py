@@ -1,0 +1,128 @@
+"""Make the pictures of README.md, and the demo's output that it quotes.
+
+``python experiments/readme_figures/make.py``: two minutes. The screenshot needs Debian's chromium;
+where there is none, the old one stays.
+"""
+
+import contextlib
+import io
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+import bnp_models as bnp
+from bnp_models.cli import main as command
+from bnp_models.datasets import Population, census_income
+from bnp_models.datasets.__main__ import main as demo_data
+from bnp_models.diagnostics import load_arviz
+
+HERE = Path(__file__).resolve().parent
+ROWS, SEED = 1000, 0
+DEMO = ["--population-size", "299285", "--warmup", "500", "--draws", "500", "--quiet"]
+CHROMIUM = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--hide-scrollbars", "--window-size=980,1130",
+]  # fmt: skip
+
+
+def demo() -> tuple[np.ndarray, int]:
+    """Run `make demo`'s commands here: tau_1 and its truth; demo.txt gets what they print."""
+    demo_data(["demo", "--rows", str(ROWS), "--seed", str(SEED)])
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        options = [word for word in DEMO if word != "--quiet"]
+        code = command(["risk", "demo/sample.csv", "--levels", "demo/levels.csv", *options,
+                        "--out", "demo"])  # fmt: skip
+        demo_data(["demo", "--compare"])
+    if code:
+        raise SystemExit(code)
+    (HERE / "demo.txt").write_text(printed.getvalue())
+    population = census_income()
+    truth = population.truth(population.sample(ROWS, SEED))
+    return read_tau1(Path("demo")), truth.tau1
+
+
+def adults() -> tuple[np.ndarray, int]:
+    """The same for persons of 15 and over: few structural zeros are left."""
+    census = census_income()
+    frame = census.frame[census.frame["age"] != "0-14"].drop(columns="parents_at_home")
+    frame = frame.apply(lambda column: column.cat.remove_unused_categories())
+    population = Population(frame, census.source, census.licence)
+    truth = population.write_sample("adults", ROWS, SEED)
+    options = ["--population-size", str(len(population)), *DEMO[2:]]
+    code = command(["risk", "adults/sample.csv", "--levels", "adults/levels.csv", *options,
+                    "--out", "adults"])  # fmt: skip
+    if code:
+        raise SystemExit(code)
+    return read_tau1(Path("adults")), truth.tau1
+
+
+def read_tau1(folder: Path) -> np.ndarray:
+    """The draws of tau_1 of a finished run."""
+    data = load_arviz().from_netcdf(str(folder / "posterior.nc"))
+    return data["posterior"]["tau1"].to_numpy().ravel()
+
+
+def draw(panels: dict[str, tuple[np.ndarray, int]], path: Path) -> None:
+    """Histograms of tau_1 with the 95% interval, the truth in red."""
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams["font.family"] = "sans-serif"
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    for axes, (title, (tau1, truth)) in zip(
+        figure.subplots(1, 2, sharex=True, sharey=True), panels.items(), strict=True
+    ):
+        low, high = np.quantile(tau1, [0.025, 0.975])
+        values, counts = np.unique(tau1, return_counts=True)
+        axes.axvspan(low - 0.5, high + 0.5, color="#e4edf4", lw=0,
+                     label=f"95% interval: {low:.0f} to {high:.0f}")  # fmt: skip
+        axes.bar(values, counts / tau1.size, color="#1f5f8b", label=f"mean: {tau1.mean():.1f}")
+        axes.axvline(truth, color="red", lw=2, label=f"truth: {truth}")
+        axes.set(xlabel="sample uniques that are unique in the population", title=title)
+        axes.set_ylim(top=0.19)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=9, ncols=3, loc="upper center", handlelength=1,
+                    columnspacing=1)  # fmt: skip
+    figure.supylabel("posterior probability", fontsize=10)
+    figure.savefig(path, dpi=110)
+
+
+def screenshot(page: Path, path: Path) -> None:
+    """The top of the report, in 64 colours."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        print("no chromium: report.png is left as it was")
+        return
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(
+            [browser, *CHROMIUM, f"--user-data-dir={profile}", f"--screenshot={path}",
+             page.resolve().as_uri()],
+            check=True, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    from PIL import Image
+
+    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+
+
+def main() -> None:
+    """Work in an empty folder, so that the demo's files have the names they have for users."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        panels = {"all persons (the demo)": demo(), "persons of 15 and over": adults()}
+        draw(panels, HERE / "tau1.png")
+        screenshot(Path("demo/report.html"), HERE / "report.png")
+        os.chdir(HERE)
+    for name, (tau1, truth) in panels.items():
+        low, high = np.quantile(tau1, [0.025, 0.975])
+        print(f"{name}: mean {tau1.mean():.1f}, {low:.0f} to {high:.0f}, truth {truth}")
+    print(f"bnp-models {bnp.__version__}; written: tau1.png, report.png, demo.txt in {HERE}")
+
+
+if __name__ == "__main__":
+    main()
