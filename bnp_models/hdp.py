@@ -33,7 +33,7 @@ from bnp_models.kernels.concentration import (
 from bnp_models.kernels.counting import count_components, count_rows_by_component, order_free_sum
 from bnp_models.kernels.logspace import gamma_variate, log_dirichlet, loggamma
 from bnp_models.kernels.partitions import log_block_weights_gamma
-from bnp_models.kernels.rng import uniform, word_pair
+from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.splitmerge import split_or_merge
 from bnp_models.kernels.sticks import retrospective_sticks
 from bnp_models.kernels.tables import (
@@ -148,7 +148,7 @@ class HDPMixedMembership(eqx.Module):
     capacity: int = eqx.field(static=True, default=128)
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
-    split_merge_every: int = eqx.field(static=True, default=10)
+    split_merge_every: int = eqx.field(static=True, default=16)
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -224,7 +224,7 @@ class HDPMixedMembership(eqx.Module):
         """
         key_z, key_alpha = jax.random.split(key)
         num_items, num_padded = data.rows.shape
-        u = uniform(word_pair(key_z, (num_padded,))[0], jnp.result_type(float).type)
+        u = uniform(words(key_z, (num_padded,)), jnp.result_type(float).type)
         limit = jnp.minimum(num_components, capacity // 2)
         label = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
         z = jnp.broadcast_to(label, (num_items, num_padded))

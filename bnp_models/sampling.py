@@ -26,8 +26,10 @@ from bnp_models.checkpoint import Checkpoint
 from bnp_models.microdata import Microdata
 from bnp_models.version import __version__
 
-# Components of the initial states, cycled over chains: scattered, and never one.
-START_COMPONENTS = (10, 60, 25, 40)
+# Components of the initial states, cycled over chains: scattered, and more than most posteriors
+# have. Components die more easily than they are born: chains that start from few stay in worse
+# modes for thousands of sweeps.
+START_COMPONENTS = (30, 60, 40, 50)
 
 # The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
 # warm-up, which starts from many components on purpose, when it leaves more than the second.

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.logspace import gamma_variate, loggamma
-from bnp_models.kernels.rng import uniform, word_pair
+from bnp_models.kernels.rng import uniform, words
 
 
 def dp_concentration(
@@ -38,7 +38,7 @@ def dp_concentration(
     m, k = num_items.astype(dtype), num_components.astype(dtype)
     log_x, log_y = loggamma(key_eta, jnp.stack([alpha0 + 1, m]))
     r = rate + jnp.logaddexp(0, log_y - log_x)
-    u = uniform(word_pair(key_s, ())[0], dtype.type)
+    u = uniform(words(key_s, ()), dtype.type)
     s = u * (k + shape - 1 + m * r) < m * r
     return gamma_variate(key_alpha, shape + k - s, r)
 

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.counting import order_free_sum
-from bnp_models.kernels.rng import uniform, word_pair
+from bnp_models.kernels.rng import uniform, word_pair, words
 
 # Rounds of two-means that shape a proposal; more gain little acceptance.
 LAUNCH_ROUNDS = 4
@@ -62,8 +62,8 @@ def split_or_merge(
     dtype = alpha0.dtype
     num_items, num_padded = z.shape
     key_words, key_scalars = jax.random.split(key)
-    words, priority = word_pair(key_words, z.shape)
-    u = uniform(word_pair(key_scalars, (5,))[0], dtype.type)
+    side_words, priority = word_pair(key_words, z.shape)
+    u = uniform(words(key_scalars, (5,)), dtype.type)
     real = jnp.broadcast_to(weight > 0, z.shape)
     items_of = (
         jnp.zeros(num_slots, jnp.int32).at[z.reshape(-1)].add(real.reshape(-1).astype(jnp.int32))
@@ -141,7 +141,7 @@ def split_or_merge(
     odds = log_odds(count(side), tables_on(side))
 
     # Proposal: every table but the anchors' takes a side on its own.
-    v = uniform(words, dtype.type)
+    v = uniform(side_words, dtype.type)
     drawn = jnp.log(v) - jnp.log1p(-v) < odds
     drawn = jnp.take_along_axis(drawn, table, axis=0, mode="promise_in_bounds")
     side = jnp.where(is_split, with_anchors(drawn), inside & (z == k_b))

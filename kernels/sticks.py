@@ -5,7 +5,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.logspace import gamma_variate, logbeta
-from bnp_models.kernels.rng import uniform, word_pair
+from bnp_models.kernels.rng import uniform, words
 
 
 def log_weights_from_sticks(
@@ -94,8 +94,9 @@ def retrospective_sticks(
     -----
     Papaspiliopoulos & Roberts (2008), doi:10.1093/biomet/asm086. log(1 - V) = log(U) / alpha0.
     """
-    words, _ = word_pair(key, active.shape)
-    log_1mv = jnp.where(active, 0, jnp.log(uniform(words, alpha0.dtype.type)) / alpha0)
+    log_1mv = jnp.where(
+        active, 0, jnp.log(uniform(words(key, active.shape), alpha0.dtype.type)) / alpha0
+    )
     log_v = jnp.log(-jnp.expm1(log_1mv))
     passed = jnp.cumsum(log_1mv)
     is_last = ~active & (jnp.cumsum(~active) == jnp.sum(~active))

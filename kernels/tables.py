@@ -6,7 +6,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.assignment import cumulative_sum, search_cumulative
-from bnp_models.kernels.rng import uniform, uniform_pair, word_pair
+from bnp_models.kernels.rng import uniform, uniform_pair, words
 
 
 def rank_among_equals(z: Int[Array, "J n"]) -> Int[Array, "J n"]:
@@ -40,8 +40,7 @@ def table_indicators(
     item, t its rank among its equals (Antoniak 1974, doi:10.1214/aos/1176342871). The concentration
     is alpha_i g_0k; Battiston & Rimella (2024), step 2, prints alpha_0 g_0k, which is wrong.
     """
-    words, _ = word_pair(key, z.shape)
-    u = uniform(words, concentration.dtype.type)
+    u = uniform(words(key, z.shape), concentration.dtype.type)
     rank = rank_among_equals(z)
     return (rank == 0) | (u * (concentration + rank.astype(concentration.dtype)) < concentration)
 
@@ -68,7 +67,7 @@ def seat_items(
         restaurant process. Items of different labels never share a table.
     """
     rank = rank_among_equals(z)
-    pick = uniform(word_pair(key, z.shape)[0])
+    pick = uniform(words(key, z.shape))
     chosen = jnp.minimum((pick * rank).astype(jnp.int32), rank - 1)
 
     def seat(j, table):
@@ -93,7 +92,7 @@ def choose_slots(key: Key[Array, ""], g0: Float[Array, " K"], size: int) -> Int[
     """
     if size >= g0.size:
         return jnp.arange(g0.size)
-    u = uniform(word_pair(key, g0.shape)[0], g0.dtype.type)
+    u = uniform(words(key, g0.shape), g0.dtype.type)
     return lax.top_k(jnp.log(g0) - jnp.log(-jnp.log(u)), size)[1]
 
 
@@ -177,7 +176,7 @@ def redraw_whole_records(
     moving = (jnp.sum(opens, axis=0) == 1) & may_move & (index >= 0) & (index < num_cells)
     everything = jnp.ones(cell_rows.shape, bool)
     cumulative = cumulative_dishes(cell_rows, everything, g0[slots], theta[:, slots])
-    u = uniform(word_pair(key, cell.shape)[0], g0.dtype.type)
+    u = uniform(words(key, cell.shape), g0.dtype.type)
     dish, _ = search_cumulative(cumulative, jnp.clip(index, 0, num_cells - 1), u)
     return jnp.where(moving, slots[dish].astype(z.dtype)[None], z)
 

@@ -5,7 +5,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.assignment import search_cumulative
-from bnp_models.kernels.rng import uniform, uniform_pair, word_pair
+from bnp_models.kernels.rng import uniform, uniform_pair, words
 
 
 def simulate_labels(
@@ -50,8 +50,7 @@ def simulate_levels(
     `theta` holds one block of levels per variable, padded with zeros to the longest.
     """
     num_items, num_levels, num_slots = theta.shape
-    words, _ = word_pair(key, z.shape)
     table = jnp.cumsum(theta, axis=1).swapaxes(1, 2).reshape(num_items * num_slots, num_levels)
     rows = jnp.arange(num_items)[:, None] * num_slots + z
-    levels, _ = search_cumulative(table, rows, uniform(words, theta.dtype.type))
+    levels, _ = search_cumulative(table, rows, uniform(words(key, z.shape), theta.dtype.type))
     return levels
