@@ -20,7 +20,7 @@ from pathlib import Path
 
 import bnp_models as bnp
 
-OPTIONS = ["--population-size", "299285", "--chains", "2", "--warmup", "300", "--draws", "3000",
+OPTIONS = ["--population-size", "299285", "--chains", "2", "--warmup", "300", "--draws", "700",
            "--seed", "3", "--checkpoint-seconds", "0.2", "--quiet"]  # fmt: skip
 
 
