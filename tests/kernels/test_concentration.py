@@ -59,9 +59,9 @@ def test_dp_concentration(key, dp_step, components, items):
     def log_density(alpha, k=components):
         return prior(alpha) + k * np.log(alpha) + gammaln(alpha) - gammaln(alpha + items)
 
+    given = jnp.int32(components), jnp.int32(items), SHAPE, RATE
     check(
-        lambda key, start: dp_step(key, start, jnp.int32(components), jnp.int32(items), SHAPE, RATE),
-        key, log_density,
+        lambda key, start: dp_step(key, start, *given), key, log_density,
         # The empty slot counted as a component.
         lambda alpha: log_density(alpha, components + 1),
     )  # fmt: skip

@@ -55,7 +55,7 @@ def test_first_labels_follow_g0_whatever_its_length(key):
 
 @pytest.mark.parametrize(("granularity", "right"), [(1, True), (2**9, False)])
 def test_rare_fresh_labels(monkeypatch, key, granularity, right):
-    """Of the 2**32 words, the lowest 1e-8 share draws from g0, and a 23-bit uniform would miss it."""
+    """Of the 2**32 words, the lowest 1e-8 share draws from g0; a 23-bit uniform misses it."""
     words = jnp.arange(2000, dtype=jnp.uint32) // granularity * granularity
     u = jnp.stack([jnp.full(2000, 0.5), rng.uniform(words)])
     u_base = jnp.stack([jnp.full(2000, 0.2), jnp.full(2000, 0.8)])
