@@ -1,0 +1,82 @@
+"""The README's commands, example, quoted output and links are those of the repository."""
+
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, flags=re.DOTALL | re.MULTILINE)
+
+
+def recipe(target):
+    """Lines of a target of the Makefile, as a shell would get them."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    found = re.search(rf"^{target}:[^\n]*\n((?:\t[^\n]*\n)+)", makefile, flags=re.MULTILINE)
+    return found[1].replace("\t", "").replace("$(PYTHON)", "python3")
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_the_full_lines_are_those_of_make(target):
+    assert f"    make {target} " in TEXT
+    assert recipe(target).count("\n") >= 3
+    assert recipe(target) in blocks("sh")
+
+
+def test_the_quoted_output_is_that_of_the_demo():
+    printed = (ROOT / "experiments" / "readme_figures" / "demo.txt").read_text(encoding="utf-8")
+    assert "95% interval" in printed
+    assert blocks("text") == [printed]
+
+
+def test_the_documented_options_exist(capsys):
+    from bnp_models.cli import main
+
+    assert main(["risk", "--help"]) == 0
+    known = capsys.readouterr().out
+    own = set(re.findall(r"--[a-z]+", TEXT)) - {"--quiet", "--rows", "--compare", "--help"}
+    assert {"--warmup", "--levels", "--resume"} <= own
+    assert {option for option in own if option not in known} == set()
+
+
+def test_the_example_runs():
+    source = "\n".join(blocks("python"))
+    assert source.count("\n") > 15
+    # The shapes of the fixture `small`: in the whole suite nothing is compiled twice.
+    small = {"1_000": "150", "1000": "20", "range(100)": "range(20)", "chains=4": "chains=2"}
+    for number, less in small.items():
+        assert number in source
+        source = source.replace(number, less)
+    names = {}
+    exec(compile(source, "README.md", "exec"), names)
+    risk = names["risk"]
+    assert risk.tau1.shape == (2, 20)
+    np.testing.assert_allclose(risk.r1.sum(), risk.tau1_conditional.mean(), rtol=1e-6)
+    assert 0 < len(risk.rows) < 150
+    assert len(names["riskiest"]) == min(10, len(risk.rows))
+    assert names["idata"]["posterior"]["components"].shape == (2, 20)
+    # The sweep made by hand leaves a state that is one: weights that add up, labels in range.
+    state = names["state"]
+    np.testing.assert_allclose(float(state.g0.sum()), 1, atol=1e-4)
+    assert 1 <= int(names["info"].components) <= 64
+    assert int(jax.numpy.max(state.z)) < 64
+
+
+def test_links_and_pictures_exist():
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", TEXT)
+    local = [target for target in targets if not target.startswith("https://")]
+    assert len(local) >= 8
+    assert [target for target in local if not (ROOT / target).is_file()] == []
+    pictures = [target for target in local if target.endswith(".png")]
+    assert pictures
+    assert max((ROOT / target).stat().st_size for target in pictures) < 200_000
+
+
+def test_it_is_short():
+    assert len(TEXT.splitlines()) < 200
