@@ -55,6 +55,18 @@ def test_streams_keys_and_words_are_unrelated(key):
     assert np.corrcoef(draws[0], np.asarray(rng.word_pair(key, (N,), 0)[0], float))[0, 1] > 0.999
 
 
+@pytest.mark.parametrize("shape", [(), (7,), (1, 9), (4, 9), (5, 3, 2)])
+def test_single_words_are_the_pairs_end_to_end(key, shape):
+    """No word is used twice, and columns do not depend on how the last axis is sharded."""
+    words = rng.words(key, shape)
+    assert words.shape == shape
+    assert np.unique(words).size == words.size
+    if len(shape) > 1 and shape[0] > 1:
+        half = (shape[0] + 1) // 2
+        pair = rng.word_pair(key, (half, *shape[1:]))
+        np.testing.assert_array_equal(words, np.concatenate(pair)[: shape[0]])
+
+
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
 def test_every_key_implementation(impl):
     words = [rng.word_pair(jax.random.key(s, impl=impl), (N,))[0] for s in (11, 12)]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from goodness import P_LIMIT, chi_square_p_value, compiles_once, frequency_z_score
+from goodness import P_LIMIT, chi_square_p_value, frequency_z_score
 from harness import Z_LIMIT, set_partitions
 
 from bnp_models.kernels import tables
@@ -216,25 +216,28 @@ def test_whole_records_of_other_cells_and_of_several_tables_stay(key):
     one_table = jnp.broadcast_to(jnp.array([[True], [False]]), z.shape)
     cell = jnp.arange(400) % 5
     args = (jnp.array([[0, 1], [2, 3]]), jnp.int32(2), SLOTS[0], jnp.float32(G0))
-    after = tables.redraw_whole_records(key, z, one_table, cell, *args, jnp.float32(THETA))
+    move = jax.jit(tables.redraw_whole_records)
+    after = move(key, z, one_table, cell, *args, jnp.float32(THETA))
     moved = np.asarray(after[0] != 0)
     inside = np.isin(cell, [2, 3])
     assert moved[inside].any() and not moved[~inside].any()
     several = jnp.ones(z.shape, bool)
-    after = tables.redraw_whole_records(key, z, several, cell, *args, jnp.float32(THETA))
+    after = move(key, z, several, cell, *args, jnp.float32(THETA))
     np.testing.assert_array_equal(after, z)
 
 
 def test_under_vmap_and_compiled_once(key, seed):
     z, opens = (x[:, :40] for x in draw_states(seed))
     keys, theta = jax.random.split(key), jnp.float32(THETA)
+    second = (keys[1], 2 - z, opens, SLOTS[0][::-1], theta[::-1])
     for move in MOVES:
         batched = jax.jit(jax.vmap(move, (0, *[None] * 4)))(keys, z, opens, SLOTS[0], theta)
+        alone = jax.jit(move)
         for i in range(2):
-            alone = jax.jit(move)(keys[i], z, opens, SLOTS[0], theta)
-            np.testing.assert_array_equal(batched[i], alone)
-    first = (keys[0], z, opens, SLOTS[0], theta)
-    assert compiles_once(move_dishes, first, (keys[1], 2 - z, opens, SLOTS[0][::-1], theta[::-1]))
+            np.testing.assert_array_equal(batched[i], alone(keys[i], z, opens, SLOTS[0], theta))
+        compiled = alone._cache_size()
+        alone(*second)
+        assert alone._cache_size() == compiled
     concentration = jnp.float32(G0)[z]
-    batched = jax.vmap(tables.table_indicators, (0, None, None))(keys, z, concentration)
-    assert np.all(batched[1] == tables.table_indicators(keys[1], z, concentration))
+    batched = jax.jit(jax.vmap(tables.table_indicators, (0, None, None)))(keys, z, concentration)
+    assert np.all(batched[1] == table_indicators(keys[1], z, concentration))
