@@ -1,4 +1,4 @@
-"""Make the pictures of README.md, and the demo's output that it quotes.
+"""Make the pictures of README.md, and put the demo's output into it.
 
 ``python experiments/readme_figures/make.py``: two minutes. The screenshot needs Debian's chromium;
 where there is none, the old one stays.
@@ -7,6 +7,7 @@ where there is none, the old one stays.
 import contextlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,12 +23,13 @@ from bnp_models.datasets.__main__ import main as demo_data
 from bnp_models.diagnostics import load_arviz
 
 HERE = Path(__file__).resolve().parent
+README = HERE.parents[1] / "README.md"
 ROWS, SEED = 1000, 0
 DEMO = ["--population-size", "299285", "--warmup", "500", "--draws", "500", "--quiet"]
 CHROMIUM = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--window-size=980,1130",
+    "--hide-scrollbars", "--window-size=980,965",
 ]  # fmt: skip
 
 
@@ -43,6 +45,8 @@ def demo() -> tuple[np.ndarray, int]:
     if code:
         raise SystemExit(code)
     (HERE / "demo.txt").write_text(printed.getvalue())
+    text, quoted = README.read_text(), f"```text\n{printed.getvalue()}```"
+    README.write_text(re.sub(r"```text\n.*?```", lambda _: quoted, text, count=1, flags=re.DOTALL))
     population = census_income()
     truth = population.truth(population.sample(ROWS, SEED))
     return read_tau1(Path("demo")), truth.tau1
@@ -80,12 +84,12 @@ def draw(panels: dict[str, tuple[np.ndarray, int]], path: Path) -> None:
     ):
         low, high = np.quantile(tau1, [0.025, 0.975])
         values, counts = np.unique(tau1, return_counts=True)
-        axes.axvspan(low - 0.5, high + 0.5, color="#e4edf4", lw=0,
+        axes.axvspan(low - 0.5, high + 0.5, ymax=0.84, color="#e4edf4", lw=0,
                      label=f"95% interval: {low:.0f} to {high:.0f}")  # fmt: skip
         axes.bar(values, counts / tau1.size, color="#1f5f8b", label=f"mean: {tau1.mean():.1f}")
-        axes.axvline(truth, color="red", lw=2, label=f"truth: {truth}")
+        axes.axvline(truth, ymax=0.84, color="red", lw=2, label=f"truth: {truth}")
         axes.set(xlabel="sample uniques that are unique in the population", title=title)
-        axes.set_ylim(top=0.19)
+        axes.margins(y=0.25)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=9, ncols=3, loc="upper center", handlelength=1,
                     columnspacing=1)  # fmt: skip
