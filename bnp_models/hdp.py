@@ -51,6 +51,9 @@ CONCENTRATIONS = ("shared", "record", "hierarchical")
 # Slots that a dish move chooses among: more than the components of most samples.
 DISH_SLOTS = 32
 
+# Distinct cells that a whole-record move takes at the least: fewer would not be cheaper.
+CELLS_AT_LEAST = 1024
+
 # Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
 # 4, .. 128 parts and the stride of the dish move.
 RECORD_MULTIPLE = 128
@@ -128,7 +131,7 @@ class HDPMixedMembership(eqx.Module):
         turns it off.
     cell_stride
         The dish move of records that sit at one table takes records / `cell_stride` distinct
-        cells of a sweep, in rotation, with all their records; 0 turns it off.
+        cells of a sweep (at least 1,024), in rotation, with all their records; 0 turns it off.
     split_merge_every
         Sweeps between split-merge moves; 0 turns them off.
 
@@ -148,7 +151,7 @@ class HDPMixedMembership(eqx.Module):
     capacity: int = eqx.field(static=True, default=128)
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
-    split_merge_every: int = eqx.field(static=True, default=16)
+    split_merge_every: int = eqx.field(static=True, default=8)
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -436,7 +439,7 @@ def update_dishes(
     num_items, num_padded = state.z.shape
     z = state.z
     if model.cell_stride:
-        size = num_padded // model.cell_stride
+        size = min(num_padded, max(num_padded // model.cell_stride, CELLS_AT_LEAST))
         turns = (data.num_cells + size - 1) // size
         first_cell = (iteration % turns) * size
         cell_rows = lax.dynamic_slice_in_dim(data.cell_rows, first_cell, size, axis=1)

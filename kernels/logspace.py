@@ -80,8 +80,8 @@ def logbeta(
     """Beta(a, b) variates V as the pair (log V, log(1 - V)), both accurate at both ends."""
     a, b = jnp.broadcast_arrays(a, b)
     log_x, log_y = loggamma(key, jnp.stack([a, b]))
-    log_sum = jnp.logaddexp(log_x, log_y)
-    return log_x - log_sum, log_y - log_sum
+    difference = log_x - log_y
+    return -jnp.logaddexp(0, -difference), -jnp.logaddexp(0, difference)
 
 
 def log_dirichlet(
@@ -93,4 +93,5 @@ def log_dirichlet(
     """
     positive = shape > 0
     log_g = jnp.where(positive, loggamma(key, jnp.where(positive, shape, 1)), -jnp.inf)
+    log_g = log_g - jnp.max(log_g, axis=axis, keepdims=True)
     return log_g - jax.nn.logsumexp(log_g, axis=axis, keepdims=True)

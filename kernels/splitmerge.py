@@ -10,11 +10,18 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.counting import order_free_sum
+from bnp_models.kernels.counting import (
+    count_components,
+    count_rows_by_component,
+    order_free_sum,
+)
 from bnp_models.kernels.rng import uniform, word_pair, words
 
 # Rounds of two-means that shape a proposal; more gain little acceptance.
 LAUNCH_ROUNDS = 4
+
+# Partners of a merge are proposed by its log posterior ratio over this.
+PARTNER_TEMPERATURE = 10.0
 
 
 def split_or_merge(
@@ -53,11 +60,12 @@ def split_or_merge(
     Notes
     -----
     After Jain & Neal (2004), doi:10.1198/1061860043001. Anchors: an item a, uniform; then, with
-    probability one half each, an item b of its component (split) or of another one (merge). Two
-    sets of level probabilities are shaped from the anchors by rounds of two-means on the tables of
-    the component or pair: the launch state, a function of those tables and the anchors alone, so
-    that it is the same for the reverse move. Every other table then takes a side independently,
-    which makes the proposal's probability a product, computed in parallel.
+    probability one half each, an item b of its component (split) or of another one, chosen by how
+    well the two would merge (merge). Two sets of level probabilities are shaped from the anchors
+    by rounds of two-means on the tables of the component or pair: the launch state, a function of
+    those tables and the anchors alone, so that it is the same for the reverse move. Every other
+    table then takes a side independently, which makes the proposal's probability a product,
+    computed in parallel.
     """
     dtype = alpha0.dtype
     num_items, num_padded = z.shape
@@ -65,10 +73,10 @@ def split_or_merge(
     side_words, priority = word_pair(key_words, z.shape)
     u = uniform(words(key_scalars, (5,)), dtype.type)
     real = jnp.broadcast_to(weight > 0, z.shape)
-    items_of = (
-        jnp.zeros(num_slots, jnp.int32).at[z.reshape(-1)].add(real.reshape(-1).astype(jnp.int32))
-    )
-    active = items_of > 0
+    opener = real & (table == jnp.arange(num_items)[:, None])
+    counts = count_rows_by_component(rows, z, weight, (variable.size, num_slots))
+    tables = count_components(z, opener, num_slots)
+    active = tables > 0
     num_active = jnp.sum(active, dtype=jnp.int32)
 
     # Anchors.
@@ -76,9 +84,8 @@ def split_or_merge(
     item = jnp.minimum((u[1] * num_items).astype(jnp.int32), num_items - 1)
     k_a = z[item, record]
     is_split = u[2] < 0.5
-    other = active & (jnp.arange(num_slots) != k_a)
-    nth = jnp.minimum((u[3] * (num_active - 1)).astype(jnp.int32), num_active - 2)
-    k_other = jnp.argmax(other & (jnp.cumsum(other) == nth + 1))
+    partner = _partner_probability(k_a, counts, tables, variable, alpha0)
+    k_other = jnp.argmax(jnp.cumsum(partner) > u[3] * jnp.sum(partner))
     k_b = jnp.where(is_split, k_a, k_other)
     free = jnp.argmin(active)
     k_new = jnp.where(is_split, free, k_other)
@@ -117,7 +124,7 @@ def split_or_merge(
         prior = jnp.log(num_1.astype(dtype)) - jnp.log((num_tables - num_1).astype(dtype))
         return table_sums(log_theta(side_1) - log_theta(total - side_1)) + prior
 
-    opener = inside & (table == jnp.arange(num_items)[:, None])
+    opener &= inside
     num_tables = jnp.sum(opener, dtype=jnp.int32)
 
     def with_anchors(side):
@@ -155,12 +162,30 @@ def split_or_merge(
     log_target = _log_split_ratio(total - c_1, c_1, variable, num_tables - m_1, m_1, alpha0)
     in_1 = jnp.sum(side, dtype=jnp.int32).astype(dtype)
     in_both = jnp.sum(inside, dtype=jnp.int32).astype(dtype)
-    components = jnp.where(is_split, num_active, num_active - 1).astype(dtype)
-    log_ratio = log_target + minus_log_q + jnp.log(in_both) - jnp.log(components * in_1)
+    split_counts = counts.at[:, k_a].set(total - c_1).at[:, k_new].set(c_1)
+    split_tables = tables.at[k_a].set(num_tables - m_1).at[k_new].set(m_1)
+    reverse = _partner_probability(k_a, split_counts, split_tables, variable, alpha0)[k_new]
+    log_ratio = log_target + minus_log_q + jnp.log(in_both) + jnp.log(reverse / in_1)
     log_accept = jnp.where(is_split, log_ratio, -log_ratio)
     accepted = possible & (jnp.log(u[4]) < log_accept)
     proposal = jnp.where(inside, jnp.where(is_split & side, k_new, k_a), z)
     return jnp.where(accepted, proposal.astype(z.dtype), z), accepted
+
+
+def _partner_probability(k_a, counts, tables, variable, alpha0):
+    """Probability of each other component as the partner of a merge: half of it by resemblance.
+
+    The other half is uniform, so that no merge is ever nearly impossible to propose.
+    """
+    other = (tables > 0) & (jnp.arange(tables.size) != k_a)
+
+    def gain(c_h, m_h):
+        return -_log_split_ratio(counts[:, k_a], c_h, variable, tables[k_a], m_h, alpha0)
+
+    score = jax.vmap(gain)(counts.T, jnp.where(other, tables, 1)) / PARTNER_TEMPERATURE
+    alike = jax.nn.softmax(jnp.where(other, score, -jnp.inf))
+    even = other / jnp.maximum(jnp.sum(other), 1)
+    return jnp.where(other, (alike + even) / 2, 0)
 
 
 def _log_split_ratio(c_0, c_1, variable, m_0, m_1, alpha0):

@@ -12,8 +12,13 @@ def log_weights_from_sticks(
     log_v: Float[Array, "... k"], log_1mv: Float[Array, "... k"]
 ) -> Float[Array, "... k"]:
     """log pi_k = log V_k + sum_{h<k} log(1 - V_h), along the last axis."""
-    before = jnp.cumsum(log_1mv, axis=-1) - log_1mv
-    return log_v + jnp.where(jnp.isnan(before), -jnp.inf, before)
+    return log_v + _sum_before(log_1mv)
+
+
+def _sum_before(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
+    """Sum of the earlier entries; a later, much larger one costs it no digits."""
+    first = jnp.zeros_like(x[..., :1])
+    return jnp.concatenate([first, jnp.cumsum(x[..., :-1], axis=-1)], axis=-1)
 
 
 def truncated_sticks(
@@ -101,7 +106,7 @@ def retrospective_sticks(
     passed = jnp.cumsum(log_1mv)
     is_last = ~active & (jnp.cumsum(~active) == jnp.sum(~active))
     log_share = jnp.where(is_last, 0, log_v)
-    log_weight = log_remainder + (passed - log_1mv) + log_share
+    log_weight = log_remainder + _sum_before(log_1mv) + log_share
     return jnp.where(active, -jnp.inf, log_weight), log_remainder + lax.index_in_dim(
         passed, active.size - 1, keepdims=False
     )
