@@ -1,0 +1,215 @@
+"""Speed of the HDP sampler and of the risk: compile and run time apart.
+
+    python experiments/benchmark/run.py                # everything but the scale test
+    python experiments/benchmark/run.py --scale        # n up to 1,000,000, with peak memory
+    python experiments/benchmark/run.py --chains 1 32  # on an accelerator
+
+Prints a table and writes it to results-<device>.json beside this file.
+"""
+
+import argparse
+import json
+import resource
+import time
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import bnp_models as bnp
+from bnp_models.kernels import cellprob
+
+HERE = Path(__file__).parent
+NUM_LEVELS = (3, 4, 9, 2, 6, 5, 11, 4, 3, 3)
+
+
+def latent_class_sample(n, num_classes=20, seed=0):
+    """Coded records of a latent class model with ten variables of 2 to 11 levels."""
+    rng = np.random.default_rng(seed)
+    classes = rng.choice(num_classes, n, p=rng.dirichlet(np.ones(num_classes)))
+    columns = []
+    for num_levels in NUM_LEVELS:
+        cumulative = rng.dirichlet(np.full(num_levels, 0.5), num_classes).cumsum(axis=1)
+        columns.append((rng.random((n, 1)) > cumulative[classes]).sum(axis=1))
+    codes = np.minimum(np.stack(columns, axis=1), np.array(NUM_LEVELS) - 1)
+    names = tuple(f"v{j}" for j in range(len(NUM_LEVELS)))
+    return bnp.Microdata(bnp.Schema(names, tuple(tuple(range(x)) for x in NUM_LEVELS)), codes)
+
+
+def median_seconds(function, repeats):
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(function())
+        times.append(time.perf_counter() - began)
+    return float(np.median(times))
+
+
+class Chains:
+    """Chains in equilibrium enough to be timed, advanced a stretch at a time."""
+
+    def __init__(self, n, num_chains, burn=300, **options):
+        from bnp_models import sampling
+
+        self.model = bnp.HDPMixedMembership(**options)
+        self.data = self.model.prepare(latent_class_sample(n).codes, NUM_LEVELS)
+        self.num_chains = num_chains
+        self.keys = jax.vmap(jax.random.key)(jnp.arange(num_chains))
+        began = time.perf_counter()
+        self.states = sampling._init_chains(
+            self.model, self.data, self.keys, self.model.capacity, jnp.full(num_chains, 30)
+        )
+        self.advance_by = partial(
+            sampling._advance, warmup=2**30, thin=1, keep=self.model.scalars, slots=1
+        )
+        self.advance(0)
+        self.compile_seconds = time.perf_counter() - began
+        self.iteration = 0
+        self.advance(burn)
+
+    def advance(self, sweeps):
+        start = getattr(self, "iteration", 0)
+        reached, states, *_ = self.advance_by(
+            self.model, self.data, self.keys, self.states, start, start + sweeps
+        )
+        self.states = jax.block_until_ready(states)
+        assert int(reached) == start + sweeps, "the capacity was outgrown"
+        self.iteration = start + sweeps
+
+    def row(self, sweeps, repeats=7):
+        seconds = median_seconds(lambda: self.advance(sweeps), repeats) / sweeps
+        return {
+            "ms_per_sweep": 1e3 * seconds,
+            "sweeps_per_second": 1 / seconds,
+            "chain_sweeps_per_second": self.num_chains / seconds,
+            "compile_seconds": self.compile_seconds,
+        }
+
+
+def sweeps_table(chains):
+    rows = []
+    # Pairs that are compared run next to each other.
+    cases = [(n, c, k, "shared") for n in (1000, 10_000) for c in chains for k in (64, 256)] + [
+        (n, 1, 128, mode) for n in (1000, 10_000) for mode in ("record", "hierarchical")
+    ]
+    for n, num_chains, capacity, mode in cases:
+        case = Chains(n, num_chains, capacity=capacity, concentration=mode)
+        row = {"n": n, "chains": num_chains, "K_max": capacity, "alpha": mode}
+        rows.append(row | case.row(200 if n <= 1000 else 50))
+        report(rows[-1])
+    return rows
+
+
+def capacity_table():
+    """K_max 64 against 256, interleaved in one process."""
+    rows = []
+    for n in (1000, 10_000):
+        cases = {k: Chains(n, 1, capacity=k) for k in (64, 256)}
+        sweeps = 200 if n <= 1000 else 40
+        ratios, times = [], {k: [] for k in cases}
+        for _ in range(15):
+            for k, case in cases.items():
+                times[k].append(median_seconds(partial(case.advance, sweeps), 1) / sweeps)
+            ratios.append(times[256][-1] / times[64][-1])
+        rows.append({"n": n, "ratio_256_over_64": float(np.median(ratios))}
+                    | {f"ms_at_{k}": 1e3 * float(np.median(v)) for k, v in times.items()})  # fmt: skip
+        report(rows[-1])
+    return rows
+
+
+def risk_table():
+    """One evaluation of tau_1's conditional expectation for 2,000 unique cells."""
+    case = Chains(10_000, 1, capacity=64)
+    state = jax.tree.map(lambda x: x[0], case.states)
+    theta = bnp.hdp.pad_levels(state.theta, NUM_LEVELS)
+    cells = jnp.asarray(latent_class_sample(10_000).cells().codes[:2000])
+    num_new = 290_000
+
+    @jax.jit
+    def exact(theta, g0, alpha):
+        log_p = cellprob.log_cell_probability_exact(theta, g0, cells, alpha=alpha)
+        return jnp.sum(jnp.exp(num_new * jnp.log1p(-jnp.exp(log_p))))
+
+    @jax.jit
+    def tracked(theta, g0, alpha):
+        weights = cellprob.log_block_weights_gamma(2.0, 1.0, len(NUM_LEVELS))
+        log_p = cellprob.log_cell_probability_exact(theta, g0, cells, log_weights=weights)
+        return jnp.sum(jnp.exp(num_new * jnp.log1p(-jnp.exp(log_p))))
+
+    @jax.jit
+    def draws(theta, g0, alpha):
+        estimate = cellprob.log_cell_probability_draws(
+            jax.random.key(0), theta, g0, alpha, cells, 1000
+        )
+        return jnp.sum(jnp.exp(num_new * jnp.log1p(-jnp.exp(estimate.log_p))))
+
+    rows = []
+    for name, function in (("exact, shared alpha", exact), ("exact, alpha ~ Ga", tracked),
+                           ("1,000 shared draws", draws)):  # fmt: skip
+        call = partial(function, theta, state.g0, state.alpha)
+        began = time.perf_counter()
+        value = float(call())
+        compile_seconds = time.perf_counter() - began
+        rows.append({"tau_1 given parameters": name, "ms": 1e3 * median_seconds(call, 25),
+                     "value": value, "compile_seconds": compile_seconds})  # fmt: skip
+        report(rows[-1])
+    return rows
+
+
+def memory_table():
+    """Peak memory as sweeps grow, all kept quantities being scalars."""
+    table = latent_class_sample(2000)
+    rows = []
+    for sweeps in (500, 5000, 20_000):
+        bnp.sample(
+            bnp.HDPMixedMembership(), table, key=jax.random.key(0), num_chains=1, num_warmup=0,
+            num_samples=sweeps, keep=bnp.HDPMixedMembership.scalars,
+        )  # fmt: skip
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        rows.append({"sweeps": sweeps, "peak_MiB": peak})
+        report(rows[-1])
+    return rows
+
+
+def scale_table():
+    rows = []
+    for n in (10_000, 100_000, 1_000_000):
+        case = Chains(n, 1, burn=10)
+        row = {"n": n} | case.row(max(1, 200_000 // n), 3)
+        row["ns_per_item"] = 1e6 * row["ms_per_sweep"] / (n * len(NUM_LEVELS))
+        row["peak_GiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        rows.append(row)
+        report(rows[-1])
+    return rows
+
+
+def report(row):
+    print("  ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
+                    for k, v in row.items()), flush=True)  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", action="store_true")
+    parser.add_argument("--chains", type=int, nargs="+", default=[1, 4])
+    args = parser.parse_args()
+    device = jax.devices()[0].device_kind
+    if args.scale:
+        tables = {"scale": scale_table()}
+    else:
+        tables = {
+            "sweeps": sweeps_table(args.chains),
+            "capacity": capacity_table(),
+            "risk": risk_table(),
+            "memory": memory_table(),
+        }
+    path = HERE / f"results-{device.lower().replace(' ', '-')}.json"
+    old = json.loads(path.read_text()) if path.exists() else {}
+    old |= {"device": device, "jax": jax.__version__, "bnp_models": bnp.__version__} | tables
+    path.write_text(json.dumps(old, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
