@@ -182,20 +182,18 @@ plt.tight_layout()
 print("\n\n".join(bnp.warnings_of(run, risk)) or "no warnings")
 
 # %% [markdown]
-# Not everything passes. The traces show why: the chains go back and forth between two or three
-# explanations of the data that fit about equally well, and stay with each for thousands of sweeps.
-# That is common with this kind of model. R-hat notices it, but does not say how much it matters for
-# the question. The means of $\tau_1$ chain by chain do:
+# R-hat passes. Some effective sample sizes fall short: the chains move slowly between explanations
+# of the data that fit about equally well, which is common with this kind of model. A warning does
+# not say how much it matters for the question. The means of $\tau_1$ chain by chain do:
 
 # %%
 print("mean of tau_1 by chain:", risk.tau1_conditional.mean(axis=1).round(1))
 print(f"width of the 95% interval of tau_1: {high - low:.0f}")
 
 # %% [markdown]
-# They differ by much less than the interval is wide, so no chain would lead to another decision. A
-# careful report gives these figures beside the interval, and a final one comes from a run ten times
-# as long. Had the chains said 5 and 20, no figure could be used until more chains and a longer
-# warm-up agree.
+# They differ by much less than the interval is wide, so no chain would lead to another decision.
+# For the digit after the point, run longer. Had the chains said 5 and 20, no figure could be used
+# until more chains and a longer warm-up agree.
 
 # %% [markdown]
 # ## The estimate against the truth
@@ -238,7 +236,8 @@ riskiest.head(10).round(2)
 
 # %% [markdown]
 # Are the probabilities honest? Among records with `r1` near 0.3, about three in ten should be
-# unique in the population.
+# unique in the population: `expected` is the sum of `r1` in each band, `unique` what is true. One
+# sample cannot settle it; many samples can, and that is what `experiments/accuracy` is for.
 
 # %%
 bands = pd.cut(riskiest["r1"], [0, 0.02, 0.1, 0.3, 1], include_lowest=True)
