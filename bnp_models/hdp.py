@@ -526,7 +526,8 @@ def draw_alpha(model, key, state, data, opens, num_tables):
     key_alpha, key_rate = jax.random.split(key)
     of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
     alpha = record_concentrations(key_alpha, state.alpha, of_record, num_items, model.a, state.rate)
-    sum_alpha = order_free_sum(alpha * data.weight)
+    # The barrier keeps the sum's rounding the same however the records are sharded.
+    sum_alpha = lax.optimization_barrier(order_free_sum(alpha * data.weight))
     rate = state.rate
     if model.concentration == "hierarchical":
         rate = gamma_rate(key_rate, sum_alpha, data.num_records, model.a, model.a1, model.b1)

@@ -98,8 +98,8 @@ def main():
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 5000, 10000])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=1000)
-    parser.add_argument("--draws", type=int, default=500)
-    parser.add_argument("--thin", type=int, default=2)
+    parser.add_argument("--draws", type=int, default=250)
+    parser.add_argument("--thin", type=int, default=4)
     args = parser.parse_args()
     done = set()
     if RESULTS.exists():

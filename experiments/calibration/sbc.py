@@ -70,7 +70,7 @@ def replicate(keys, truth, model, burn, thin):
     return jax.vmap(one)(keys)
 
 
-def ranks(model, key, num_replications, *, truth=None, burn=300, thin=8, batch=64):
+def ranks(model, key, num_replications, *, truth=None, burn=200, thin=5, batch=64):
     """Ranks (0..NUM_DRAWS) of the true alpha_0 and tau_1, each (num_replications,).
 
     `truth` is the model that populations come from, by default `model` itself.
