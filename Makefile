@@ -5,8 +5,8 @@ PYTHON ?= python3
 demo:
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -e .
-	.venv/bin/python -m bnp_models.datasets demo --rows 1000 --seed 0
-	.venv/bin/bnp-models risk demo/sample.csv --levels demo/levels.csv --population-size 299285 --warmup 500 --draws 500 --out demo
+	.venv/bin/python -m bnp_models.datasets demo --adults --rows 1000 --seed 0
+	.venv/bin/bnp-models risk demo/sample.csv --levels demo/levels.csv --population-size 228421 --warmup 500 --draws 500 --out demo
 	.venv/bin/python -m bnp_models.datasets demo --compare
 
 test:

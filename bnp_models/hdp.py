@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bnp_models.kernels.assignment import assign_items
 from bnp_models.kernels.cellprob import (
     CellEstimate,
+    log_cell_probability_draws,
     log_cell_probability_exact,
     log_cell_probability_sequential,
 )
@@ -275,9 +276,9 @@ class HDPMixedMembership(eqx.Module):
             lambda s: (s.g0, s.theta), state, (jnp.where(active, g0, jnp.exp(log_free)), theta)
         )
 
-    def log_cell_probability(self, key, draw, cells, num_levels, num_particles=None):
+    def log_cell_probability(self, key, draw, cells, num_levels, **how):
         """See the function `log_cell_probability`."""
-        return log_cell_probability(self, key, draw, cells, num_levels, num_particles)
+        return log_cell_probability(self, key, draw, cells, num_levels, **how)
 
     def simulate_records(self, key, draw, num_records, num_levels):
         """See the function `simulate_records`."""
@@ -347,7 +348,8 @@ def log_cell_probability(
     draw: dict[str, Array],
     cells: Int[Array, "C J"],
     num_levels: tuple[int, ...],
-    num_particles: int | None = None,
+    method: str = "exact",
+    num_draws: int = 4096,
 ) -> Float[Array, " C"] | CellEstimate:
     """log p_c of cells for a new record, given one kept draw.
 
@@ -356,16 +358,19 @@ def log_cell_probability(
     model
         Gives the prior of a new record's alpha.
     key
-        Used once, and only with particles.
+        Used once, and only where the method is not exact.
     draw
         "g0" (K,), "theta" (R, K), "alpha" and "alpha_rate" of one sweep.
     cells
         0-based level codes.
     num_levels
         Levels of each variable, static.
-    num_particles
-        None for the exact subset recursion (up to `kernels.cellprob.MAX_VARIABLES` variables);
-        otherwise sequential imputation with that many particles a cell.
+    method
+        "exact", the subset recursion (up to `kernels.cellprob.MAX_VARIABLES` variables), which
+        returns logarithms; "draws" of record weights shared by all cells, or "sequential"
+        imputation per cell, which return a `kernels.cellprob.CellEstimate`.
+    num_draws
+        Draws, or particles a cell; even.
 
     Notes
     -----
@@ -373,18 +378,18 @@ def log_cell_probability(
     to the sample's. Battiston & Rimella (2024), eq. (10), without its Monte Carlo error.
     """
     theta = pad_levels(draw["theta"], num_levels)
-    num_variables = len(num_levels)
-    if num_particles is None:
+    if method == "exact":
         if model.shared:
             return log_cell_probability_exact(theta, draw["g0"], cells, alpha=draw["alpha"])
-        weights = log_block_weights_gamma(model.a, draw["alpha_rate"], num_variables)
+        weights = log_block_weights_gamma(model.a, draw["alpha_rate"], len(num_levels))
         return log_cell_probability_exact(theta, draw["g0"], cells, log_weights=weights)
     key_alpha, key = jax.random.split(key)
     alpha = draw["alpha"]
     if not model.shared:
-        shape = jnp.full(num_particles, model.a, draw["g0"].dtype)
+        shape = jnp.full(num_draws, model.a, draw["g0"].dtype)
         alpha = gamma_variate(key_alpha, shape, draw["alpha_rate"])
-    return log_cell_probability_sequential(key, theta, draw["g0"], alpha, cells, num_particles)
+    estimate = {"draws": log_cell_probability_draws, "sequential": log_cell_probability_sequential}
+    return estimate[method](key, theta, draw["g0"], alpha, cells, num_draws)
 
 
 def simulate_records(
@@ -497,7 +502,7 @@ def update_parameters(
         components=jnp.sum(tables_of_component > 0, dtype=jnp.int32),
         tables=num_tables,
         alpha=alpha_summary,
-        log_likelihood_items=jnp.sum(counts * jnp.log(theta)),
+        log_likelihood_items=-order_free_sum(-(counts * jnp.log(theta)).reshape(-1)),
         left_over=left_over,
     )
     return state, info
@@ -526,12 +531,12 @@ def draw_alpha(model, key, state, data, opens, num_tables):
     key_alpha, key_rate = jax.random.split(key)
     of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
     alpha = record_concentrations(key_alpha, state.alpha, of_record, num_items, model.a, state.rate)
-    # The barrier keeps the sum's rounding the same however the records are sharded.
-    sum_alpha = lax.optimization_barrier(order_free_sum(alpha * data.weight))
+    sum_alpha = order_free_sum(alpha * data.weight)
     rate = state.rate
     if model.concentration == "hierarchical":
         rate = gamma_rate(key_rate, sum_alpha, data.num_records, model.a, model.a1, model.b1)
-    return alpha, rate, sum_alpha / data.num_records
+    # Times the reciprocal, which is what some shardings would be compiled to.
+    return alpha, rate, sum_alpha * (1 / data.num_records)
 
 
 def draw_g0(

@@ -19,10 +19,11 @@ from tqdm import tqdm
 from bnp_models.microdata import Microdata, MicrodataError
 from bnp_models.sampling import Run
 
-METHODS = ("auto", "exact", "sequential")
+METHODS = ("auto", "exact", "draws", "sequential")
 
-# Particles of sequential imputation: with fewer, the plug-in tau_1 is biased by more than 1%.
-NUM_PARTICLES = 1024
+# Shared draws, and particles of sequential imputation. On a CPU draws have the smaller error at
+# equal cost; with fewer than 1,024 particles the plug-in tau_1 is biased by more than 1%.
+NUM_DRAWS = {"exact": 0, "draws": 4096, "sequential": 1024}
 
 # The exact recursion takes about 3^(J - 1) / 2 multiply-adds a cell: 2,000 cells take about 20 ms
 # at J = 10, and a second at J = 13.
@@ -42,7 +43,7 @@ class PopulationRisk:
     run: Run
     population_size: int
     method: str
-    """How cell probabilities were evaluated: "exact" or "sequential"."""
+    """How cell probabilities were evaluated: "exact", "draws" or "sequential"."""
     tau1: np.ndarray
     """(chains, draws) draws of the number of sample uniques that are unique in the population."""
     tau1_conditional: np.ndarray
@@ -90,11 +91,12 @@ def population_risk(
         N, at least the sample's size.
     method
         "exact" evaluates cell probabilities without Monte Carlo error, by the recursion over
-        subsets of variables; "sequential" estimates each by sequential imputation and corrects
-        tau's bias by a two-half jackknife; "auto" is exact up to 12 variables.
+        subsets of variables; "draws" averages over draws of record weights shared by all cells,
+        "sequential" estimates each cell by sequential imputation, and both correct tau's bias by a
+        two-half jackknife; "auto" is exact up to 12 variables and "draws" beyond.
     thin
-        Evaluate every `thin`-th draw of `run`. Default: every draw where the evaluation is exact,
-        else about 100 of each chain.
+        Evaluate every `thin`-th draw of `run`. Default: every draw, and about 100 of each chain
+        under "sequential".
     key
         For the counts and particles; by default one that `run` set aside.
     progress
@@ -109,12 +111,14 @@ def population_risk(
     check_population_size(table, population_size)
     if method not in METHODS:
         raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
+    taken = {"row", "r1", "r2"}.intersection(table.schema.variables)
+    if taken:
+        raise ValueError(f"rename the variable {min(taken)!r}: the table of records has its own")
     missing = [name for name in (*model.parameters, "alpha") if name not in run.draws]
     if missing:
         raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
     if method == "auto":
-        method = "exact" if table.num_variables <= MAX_EXACT_VARIABLES else "sequential"
-    num_particles = None if method == "exact" else NUM_PARTICLES
+        method = "exact" if table.num_variables <= MAX_EXACT_VARIABLES else "draws"
     key_particles, key_counts = jax.random.split(run.key if key is None else key)
 
     cells = table.cells()
@@ -123,7 +127,8 @@ def population_risk(
     # r1, r2 follow the order of rows.
     of_row = np.searchsorted(unique_cells, cells.record_cell[rows])
     if thin is None:
-        thin = 1 if num_particles is None else -(-run.settings.num_samples // SEQUENTIAL_DRAWS)
+        slow = method == "sequential"
+        thin = -(-run.settings.num_samples // SEQUENTIAL_DRAWS) if slow else 1
     if not 1 <= thin <= run.settings.num_samples:
         raise ValueError(f"thin must be from 1 to {run.settings.num_samples}, not {thin}")
     num_chains, num_draws = run.draws["alpha"][:, ::thin].shape
@@ -139,7 +144,7 @@ def population_risk(
     sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
     evaluate = partial(
         _evaluate, model, jnp.asarray(cells.codes, jnp.int32),
-        num_levels=table.schema.num_levels, num_particles=num_particles,
+        num_levels=table.schema.num_levels, method=method,
     )  # fmt: skip
     for start in tqdm(range(0, total, _DRAWS_AT_ONCE), desc="risk", disable=not progress):
         here = np.arange(start, min(start + _DRAWS_AT_ONCE, total))
@@ -153,7 +158,7 @@ def population_risk(
         log_likelihood[here] = log_p @ cells.counts
         log_q = log_p[:, unique_cells]
         r1, r2 = record_risks(log_q, num_new)
-        if num_particles is not None:
+        if method != "exact":
             r1_halves, r2_halves = record_risks(halves[..., unique_cells], num_new)
             r1 = 2 * r1 - r1_halves.mean(axis=1)
             r2 = 2 * r2 - r2_halves.mean(axis=1)
@@ -272,7 +277,7 @@ def tau1_monitor(
     unique = cells.codes[cells.counts == 1]
     part = unique[:: max(1, -(-len(unique) // max_cells))]
     num_new = population_size - table.n
-    num_particles = None if table.num_variables <= MAX_EXACT_VARIABLES else NUM_PARTICLES
+    method = "exact" if table.num_variables <= MAX_EXACT_VARIABLES else "draws"
 
     def monitor(latest: dict[str, np.ndarray]) -> dict[str, float]:
         names = (*run_model.parameters, "alpha")
@@ -281,7 +286,7 @@ def tau1_monitor(
         log_q = _evaluate(
             run_model, jnp.asarray(part, jnp.int32), jax.random.key(0)[None],
             {name: latest[name][:1] for name in names},
-            num_levels=table.schema.num_levels, num_particles=num_particles,
+            num_levels=table.schema.num_levels, method=method,
         )[0]  # fmt: skip
         r1, _ = record_risks(np.asarray(log_q, np.float64), num_new)
         return {"tau_1": float(r1.sum()) * len(unique) / len(part)}
@@ -297,14 +302,16 @@ def check_population_size(table: Microdata, population_size: int) -> None:
         )
 
 
-@partial(jax.jit, static_argnames=("num_levels", "num_particles"))
-def _evaluate(model, cells, keys, draws, num_levels, num_particles):
+@partial(jax.jit, static_argnames=("num_levels", "method"))
+def _evaluate(model, cells, keys, draws, num_levels, method):
     """log p of every cell for every draw, its relative standard error, and that of its halves."""
 
     def one(arguments):
         key, draw = arguments
-        result = model.log_cell_probability(key, draw, cells, num_levels, num_particles)
-        if num_particles is None:
+        result = model.log_cell_probability(
+            key, draw, cells, num_levels, method=method, num_draws=NUM_DRAWS[method]
+        )
+        if method == "exact":
             return result, jnp.zeros(()), jnp.zeros(())
         return result.log_p, result.relative_se, result.log_p_halves
 

@@ -56,8 +56,8 @@ def order_free_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
     """
     if x.size > 2**23:
         raise ValueError(f"order_free_sum: {x.size} terms; at most {2**23}")
-    largest = jnp.max(x)
-    scale = jnp.where(largest > 0, largest, 1)
+    # A power of two, so that scaling is exact and only the rounding to integers loses anything.
+    scale = jnp.ldexp(jnp.ones((), x.dtype), jnp.frexp(jnp.max(x))[1])
     fixed = jnp.round(x / scale * 2.0**30).astype(jnp.int32)
     total = sum(
         jnp.sum((fixed >> shift) & 255).astype(x.dtype) * 2.0**shift for shift in (0, 8, 16, 24)

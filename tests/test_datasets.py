@@ -118,3 +118,15 @@ def test_write_sample(population, tmp_path):
     pd.testing.assert_frame_equal(
         table.to_frame(), population.sample(300, seed=2).astype("str"), check_dtype=False
     )
+
+
+def test_adults_leave_out_what_age_determines():
+    adults = census_income(adults=True)
+    everyone = census_income()
+    assert len(adults) == 228_421
+    assert set(everyone.variables) - set(adults.variables) == {"parents_at_home"}
+    assert np.prod([len(labels) for labels in adults.levels.values()]) == 64_512
+    assert "0-14" not in adults.levels["age"]
+    assert "Under 15 years old" not in adults.levels["education"]
+    sample = adults.sample(500, seed=3)
+    assert 0 < adults.truth(sample).tau1 <= adults.truth(sample).sample_uniques

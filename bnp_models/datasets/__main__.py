@@ -11,9 +11,9 @@ from pathlib import Path
 from bnp_models.datasets import census_income
 
 
-def write(directory: Path, rows: int, seed: int) -> None:
+def write(directory: Path, rows: int, seed: int, adults: bool) -> None:
     """Write a simple random sample of the census population, its code book and its true risk."""
-    population = census_income()
+    population = census_income(adults=adults)
     truth = population.write_sample(directory, rows, seed)
     document = {
         "population_size": len(population),
@@ -53,12 +53,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("directory", metavar="DIR", type=Path)
     parser.add_argument("--rows", metavar="n", type=int, default=1000, help="(default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
+    parser.add_argument("--adults", action="store_true", help="persons of 15 and over")
     parser.add_argument("--compare", action="store_true", help="print risk.json beside the truth")
     options = parser.parse_args(argv)
     if options.compare:
         print(comparison(options.directory))
     else:
-        write(options.directory, options.rows, options.seed)
+        write(options.directory, options.rows, options.seed, options.adults)
 
 
 if __name__ == "__main__":

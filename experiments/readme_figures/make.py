@@ -18,14 +18,14 @@ import numpy as np
 
 import bnp_models as bnp
 from bnp_models.cli import main as command
-from bnp_models.datasets import Population, census_income
+from bnp_models.datasets import census_income
 from bnp_models.datasets.__main__ import main as demo_data
 from bnp_models.diagnostics import load_arviz
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parents[1] / "README.md"
 ROWS, SEED = 1000, 0
-DEMO = ["--population-size", "299285", "--warmup", "500", "--draws", "500", "--quiet"]
+DEMO = ["--population-size", "228421", "--warmup", "500", "--draws", "500", "--quiet"]
 CHROMIUM = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -35,7 +35,7 @@ CHROMIUM = [
 
 def demo() -> tuple[np.ndarray, int]:
     """Run `make demo`'s commands here: tau_1 and its truth; demo.txt gets what they print."""
-    demo_data(["demo", "--rows", str(ROWS), "--seed", str(SEED)])
+    demo_data(["demo", "--adults", "--rows", str(ROWS), "--seed", str(SEED)])
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         options = [word for word in DEMO if word != "--quiet"]
@@ -47,24 +47,21 @@ def demo() -> tuple[np.ndarray, int]:
     (HERE / "demo.txt").write_text(printed.getvalue())
     text, quoted = README.read_text(), f"```text\n{printed.getvalue()}```"
     README.write_text(re.sub(r"```text\n.*?```", lambda _: quoted, text, count=1, flags=re.DOTALL))
-    population = census_income()
+    population = census_income(adults=True)
     truth = population.truth(population.sample(ROWS, SEED))
     return read_tau1(Path("demo")), truth.tau1
 
 
-def adults() -> tuple[np.ndarray, int]:
-    """The same for persons of 15 and over: few structural zeros are left."""
-    census = census_income()
-    frame = census.frame[census.frame["age"] != "0-14"].drop(columns="parents_at_home")
-    frame = frame.apply(lambda column: column.cat.remove_unused_categories())
-    population = Population(frame, census.source, census.licence)
-    truth = population.write_sample("adults", ROWS, SEED)
+def everyone() -> tuple[np.ndarray, int]:
+    """The same for all persons, with the structural zeros of those under 15 ignored."""
+    population = census_income()
+    truth = population.write_sample("everyone", ROWS, SEED)
     options = ["--population-size", str(len(population)), *DEMO[2:]]
-    code = command(["risk", "adults/sample.csv", "--levels", "adults/levels.csv", *options,
-                    "--out", "adults"])  # fmt: skip
+    code = command(["risk", "everyone/sample.csv", "--levels", "everyone/levels.csv", *options,
+                    "--out", "everyone"])  # fmt: skip
     if code:
         raise SystemExit(code)
-    return read_tau1(Path("adults")), truth.tau1
+    return read_tau1(Path("everyone")), truth.tau1
 
 
 def read_tau1(folder: Path) -> np.ndarray:
@@ -118,7 +115,7 @@ def main() -> None:
     """Work in an empty folder, so that the demo's files have the names they have for users."""
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        panels = {"all persons (the demo)": demo(), "persons of 15 and over": adults()}
+        panels = {"persons of 15 and over (the demo)": demo(), "all persons": everyone()}
         draw(panels, HERE / "tau1.png")
         screenshot(Path("demo/report.html"), HERE / "report.png")
         os.chdir(HERE)
