@@ -13,8 +13,8 @@ def dp_concentration(
     alpha0: Float[Array, ""],
     num_components: Int[Array, ""],
     num_items: Int[Array, ""],
-    shape: Float[Array, ""],
-    rate: Float[Array, ""],
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
     """alpha_0 given K components among m items, the weights integrated out.
 
@@ -48,8 +48,8 @@ def record_concentrations(
     alpha: Float[Array, " n"],
     num_tables: Int[Array, " n"],
     num_items: int,
-    shape: Float[Array, ""],
-    rate: Float[Array, ""],
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
 ) -> Float[Array, " n"]:
     """alpha_i of every record given its number of tables m_i among its J items.
 
@@ -75,8 +75,8 @@ def shared_concentration(
     num_tables: Int[Array, ""],
     num_records: Int[Array, ""],
     num_items: int,
-    shape: Float[Array, ""],
-    rate: Float[Array, ""],
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
     """One alpha for all records, given their total number of tables.
 
@@ -100,9 +100,9 @@ def gamma_rate(
     key: Key[Array, ""],
     sum_alpha: Float[Array, ""],
     num_records: Int[Array, ""],
-    alpha_shape: Float[Array, ""],
-    shape: Float[Array, ""],
-    rate: Float[Array, ""],
+    alpha_shape: Float[Array, ""] | float,
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
     """b | alpha_1..alpha_n ~ Ga(shape + n a, rate + sum alpha_i) for alpha_i ~ Ga(a, b)."""
     return gamma_variate(

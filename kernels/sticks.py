@@ -60,8 +60,8 @@ def stick_concentration(
     key: Key[Array, ""],
     sum_log_1mv: Float[Array, ""],
     num_sticks: int,
-    shape: Float[Array, ""],
-    rate: Float[Array, ""],
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
     """alpha | V ~ Ga(shape + K - 1, rate - sum_{k<K} log(1 - V_k)) for alpha ~ Ga(shape, rate)."""
     return gamma_variate(key, shape + (num_sticks - 1), rate - sum_log_1mv)

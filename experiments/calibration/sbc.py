@@ -70,7 +70,7 @@ def replicate(keys, truth, model, burn, thin):
     return jax.vmap(one)(keys)
 
 
-def ranks(model, key, num_replications, *, truth=None, burn=200, thin=5, batch=64):
+def ranks(model, key, num_replications, *, truth=None, burn=150, thin=4, batch=104):
     """Ranks (0..NUM_DRAWS) of the true alpha_0 and tau_1, each (num_replications,).
 
     `truth` is the model that populations come from, by default `model` itself.
@@ -110,7 +110,7 @@ def uniformity(rank, num_bins=10) -> float:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replications", type=int, default=256)
+    parser.add_argument("--replications", type=int, default=208)
     args = parser.parse_args()
     import matplotlib
 
