@@ -177,7 +177,7 @@ def sample(
     devices = list(devices) if devices is not None else jax.devices()
     place = _Placement(model, num_chains, data, devices)
     key_init, key_sweeps, key_grow, key_risk = jax.random.split(key, 4)
-    chain_keys = jax.vmap(partial(jax.random.fold_in, key_sweeps))(jnp.arange(num_chains))
+    chain_keys = _chain_keys(key_sweeps, num_chains)
     starts = jnp.asarray([settings.start_components[c % len(settings.start_components)]
                           for c in range(num_chains)], jnp.int32)  # fmt: skip
 
@@ -192,7 +192,7 @@ def sample(
 
     store, segments = None, []
     if checkpoint is not None:
-        store = Checkpoint(checkpoint, _fingerprint(model, table, settings, key, num_chains))
+        store = Checkpoint(checkpoint, _fingerprint(model, table, settings, key))
         saved = store.load() if resume else store.clear()
         if saved is not None:
             segments = saved.segments
@@ -383,11 +383,11 @@ def _describe(devices) -> str:
     return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
 
 
-def _fingerprint(model, table, settings, key, num_chains) -> str:
+def _fingerprint(model, table, settings, key) -> str:
     leaves, structure = jax.tree.flatten(model)
     parts = {
         "model": [type(model).__name__, str(structure), [float(leaf) for leaf in leaves]],
-        "settings": [str(settings), num_chains],
+        "settings": str(settings),
         "key": np.asarray(jax.random.key_data(key)).tolist(),
         "impl": str(jax.random.key_impl(key)),
         "data": hashlib.sha256(np.ascontiguousarray(table.codes).tobytes()).hexdigest(),
