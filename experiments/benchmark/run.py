@@ -199,11 +199,12 @@ def main():
     if args.scale:
         tables = {"scale": scale_table()}
     else:
+        # Memory first: the peak is of the process.
         tables = {
+            "memory": memory_table(),
             "sweeps": sweeps_table(args.chains),
             "capacity": capacity_table(),
             "risk": risk_table(),
-            "memory": memory_table(),
         }
     path = HERE / f"results-{device.lower().replace(' ', '-')}.json"
     old = json.loads(path.read_text()) if path.exists() else {}

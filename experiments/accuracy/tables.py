@@ -1,0 +1,79 @@
+"""Tables and figures of results.csv: python experiments/accuracy/tables.py"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+HERE = Path(__file__).parent
+GROUP = ["population", "concentration", "n"]
+
+
+def summary(results: pd.DataFrame) -> pd.DataFrame:
+    """One row per population, model and sample size."""
+    r = results.assign(
+        error=results["mean"] / results["truth"] - 1,
+        tau2_error=results["mean_tau2"] / results["truth_tau2"] - 1,
+        width=results["q975"] - results["q025"],
+        worst=results[[f"rhat_{k}" for k in ("tau1", "tau1_conditional", "alpha")]].max(axis=1),
+    )
+    return r.groupby(GROUP).agg(
+        samples=("seed", "size"),
+        truth=("truth", "mean"),
+        estimate=("mean", "mean"),
+        mean_relative_error=("error", "mean"),
+        tau2_relative_error=("tau2_error", "mean"),
+        covered=("covered", "sum"),
+        interval_width=("width", "mean"),
+        rhat_tau1=("rhat_tau1", "median"),
+        rhat_tau1_max=("rhat_tau1", "max"),
+        rhat_tau1_conditional=("rhat_tau1_conditional", "median"),
+        rhat_log_likelihood=("rhat_log_likelihood", "median"),
+        rhat_components=("rhat_components", "median"),
+        held_out=("held_out", "mean"),
+        seconds=("seconds", "median"),
+    )
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A Markdown table with three significant digits."""
+    table = table.reset_index()
+    header = [name.replace("_", " ") for name in table.columns]
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for row in table.itertuples(index=False):
+        cells = [f"{x:.3g}" if isinstance(x, float) and abs(x) < 100 else
+                 f"{x:.0f}" if isinstance(x, float) else str(x) for x in row]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def intervals(results: pd.DataFrame, path: Path) -> None:
+    """95% intervals of tau_1 for each sample, the truth in red."""
+    shared = results[results["concentration"] == "shared"]
+    groups = list(shared.groupby(["population", "n"]))
+    figure = Figure(figsize=(10, 2.7 * -(-len(groups) // 3)), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(-(-len(groups) // 3), 3)).ravel()
+    for axis, ((population, n), rows) in zip(axes, groups, strict=False):
+        rows = rows.sort_values("truth")
+        x = np.arange(len(rows))
+        axis.vlines(x, rows["q025"], rows["q975"], color="#7fa3c4", lw=3)
+        axis.plot(x, rows["mean"], ".", color="#1f5f8b")
+        axis.plot(x, rows["truth"], "_", color="red", ms=8, mew=2)
+        axis.set_title(f"{population}, n = {n:,}", fontsize=9)
+        axis.set_xticks([])
+    for axis in axes[len(groups):]:  # fmt: skip
+        axis.set_axis_off()
+    figure.supylabel("tau_1: mean, 95% interval, truth (red)", fontsize=9)
+    figure.savefig(path, dpi=100)
+
+
+def main() -> None:
+    """Write table.md and intervals.png."""
+    results = pd.read_csv(HERE / "results.csv")
+    (HERE / "table.md").write_text(markdown(summary(results)) + "\n")
+    intervals(results, HERE / "intervals.png")
+
+
+if __name__ == "__main__":
+    main()
