@@ -40,7 +40,8 @@ def test_the_documented_options_exist(capsys):
 
     assert main(["risk", "--help"]) == 0
     known = capsys.readouterr().out
-    own = set(re.findall(r"--[a-z]+", TEXT)) - {"--quiet", "--rows", "--compare", "--help"}
+    others = {"--adults", "--compare", "--help", "--quiet", "--rows"}
+    own = set(re.findall(r"--[a-z]+", TEXT)) - others
     assert {"--warmup", "--levels", "--resume"} <= own
     assert {option for option in own if option not in known} == set()
 
