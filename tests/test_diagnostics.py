@@ -91,7 +91,8 @@ def test_one_chain_has_no_rhat(rng):
 
 def test_chains_that_are_constant_apart_from_each_other_give_json():
     values = np.repeat([[1.0], [2.0]], 50, axis=1)
-    json.dumps(diagnose(values), allow_nan=False)
+    figures = diagnose(values)
+    assert json.loads(json.dumps(figures, allow_nan=False)) == figures
 
 
 def test_good_chains_get_no_warning(chains):

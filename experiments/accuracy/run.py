@@ -10,7 +10,6 @@ makes the tables and figures.
 
 import argparse
 import csv
-import dataclasses
 import os
 import time
 from functools import partial
@@ -26,17 +25,6 @@ from bnp_models.diagnostics import convergence
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.csv"
 HELD_OUT = 2000
-
-
-def population(name: str):
-    """All persons, or those of 15 and over without the variable that only children have."""
-    census = bnp.datasets.census_income()
-    if name == "all":
-        return census
-    frame = census.frame
-    frame = frame[frame["age"] != "0-14"].drop(columns="parents_at_home").reset_index(drop=True)
-    frame = frame.apply(lambda column: column.cat.remove_unused_categories())
-    return dataclasses.replace(census, frame=frame)
 
 
 @partial(jax.jit, static_argnames="num_levels")
@@ -108,7 +96,7 @@ def main():
                 (r["population"], r["concentration"], int(r["n"]), int(r["seed"]))
                 for r in csv.DictReader(stream)
             }
-    people = population(args.population)
+    people = bnp.datasets.census_income(adults=args.population == "adults")
     for n in args.sizes:
         for seed in range(args.seeds):
             if (args.population, args.concentration, n, seed) in done:

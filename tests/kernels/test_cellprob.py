@@ -30,19 +30,6 @@ log_cell_probability_sequential = jax.jit(
 log_block_weights_gamma = jax.jit(cellprob.log_block_weights_gamma, static_argnums=2)
 
 
-@pytest.fixture
-def x64():
-    """Double precision, by whichever context manager this jax has."""
-    if hasattr(jax, "enable_x64"):
-        context = jax.enable_x64(True)
-    else:
-        from jax.experimental import enable_x64
-
-        context = enable_x64()
-    with context:
-        yield
-
-
 def make_state(seed, num_variables, num_levels, num_slots, dtype=np.float64, spread=0.5):
     rng = np.random.default_rng(seed)
     theta = rng.dirichlet(np.full(num_levels, spread), (num_variables, num_slots))
