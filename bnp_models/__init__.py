@@ -9,7 +9,7 @@ from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
     "checkpoint", "cli", "datasets", "diagnostics", "export", "hdp", "kernels", "microdata",
-    "report", "risk", "sampling",
+    "nplcm", "report", "risk", "sampling",
 )  # fmt: skip
 
 _EXPORTS = {
@@ -19,10 +19,13 @@ _EXPORTS = {
     "HDPMixedMembership": "hdp",
     "Microdata": "microdata",
     "MicrodataError": "microdata",
+    "NPLCM": "nplcm",
     "PopulationRisk": "risk",
     "Run": "sampling",
     "Schema": "microdata",
     "Settings": "sampling",
+    "TNPLCM": "nplcm",
+    "check_input": "sampling",
     "check_population_size": "risk",
     "convergence": "diagnostics",
     "population_risk": "risk",

@@ -25,10 +25,6 @@ METHODS = ("auto", "exact", "draws", "sequential")
 # equal cost; with fewer than 1,024 particles the plug-in tau_1 is biased by more than 1%.
 NUM_DRAWS = {"exact": 0, "draws": 4096, "sequential": 1024}
 
-# The exact recursion takes about 3^(J - 1) / 2 multiply-adds a cell: 2,000 cells take about 20 ms
-# at J = 10, and a second at J = 13.
-MAX_EXACT_VARIABLES = 12
-
 # Sequential imputation is slow; without a `thin` of the caller's it evaluates this many draws.
 SEQUENTIAL_DRAWS = 100
 
@@ -90,10 +86,11 @@ def population_risk(
     population_size
         N, at least the sample's size.
     method
-        "exact" evaluates cell probabilities without Monte Carlo error, by the recursion over
-        subsets of variables; "draws" averages over draws of record weights shared by all cells,
-        "sequential" estimates each cell by sequential imputation, and both correct tau's bias by a
-        two-half jackknife; "auto" is exact up to 12 variables and "draws" beyond.
+        "exact" evaluates cell probabilities without Monte Carlo error: latent class models in
+        closed form, the HDP by the recursion over subsets of variables. For the HDP, "draws"
+        averages over draws of record weights shared by all cells, "sequential" estimates each cell
+        by sequential imputation, and both correct tau's bias by a two-half jackknife; "auto" is
+        exact wherever the model's ``max_exact_variables`` allows, and "draws" beyond.
     thin
         Evaluate every `thin`-th draw of `run`. Default: every draw, and about 100 of each chain
         under "sequential".
@@ -105,10 +102,12 @@ def population_risk(
     Raises
     ------
     ValueError
-        If the population is smaller than the sample, or `run` kept no parameters.
+        If the population is smaller than the sample, a record is incomplete, or `run` kept no
+        parameters.
     """
     table, model = run.table, run.model
     check_population_size(table, population_size)
+    table.require_complete("the disclosure risk")
     if method not in METHODS:
         raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
     taken = {"row", "r1", "r2"}.intersection(table.schema.variables)
@@ -118,7 +117,7 @@ def population_risk(
     if missing:
         raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
     if method == "auto":
-        method = "exact" if table.num_variables <= MAX_EXACT_VARIABLES else "draws"
+        method = _default_method(model, table)
     key_particles, key_counts = jax.random.split(run.key if key is None else key)
 
     cells = table.cells()
@@ -260,6 +259,7 @@ def simulate_tau1(
                 jnp.asarray(multiplier),
                 num_new,
                 num_batches,
+                None if run.conditions is None else jnp.asarray(run.conditions.feasible.sets),
                 num_levels=table.schema.num_levels,
             )
         )
@@ -277,7 +277,7 @@ def tau1_monitor(
     unique = cells.codes[cells.counts == 1]
     part = unique[:: max(1, -(-len(unique) // max_cells))]
     num_new = population_size - table.n
-    method = "exact" if table.num_variables <= MAX_EXACT_VARIABLES else "draws"
+    method = _default_method(run_model, table)
 
     def monitor(latest: dict[str, np.ndarray]) -> dict[str, float]:
         names = (*run_model.parameters, "alpha")
@@ -302,6 +302,10 @@ def check_population_size(table: Microdata, population_size: int) -> None:
         )
 
 
+def _default_method(model, table):
+    return "exact" if table.num_variables <= model.max_exact_variables else "draws"
+
+
 @partial(jax.jit, static_argnames=("num_levels", "method"))
 def _evaluate(model, cells, keys, draws, num_levels, method):
     """log p of every cell for every draw, its relative standard error, and that of its halves."""
@@ -320,13 +324,15 @@ def _evaluate(model, cells, keys, draws, num_levels, method):
 
 
 @partial(jax.jit, static_argnames=("num_levels",))
-def _count_untouched(model, key, draw, unique, multiplier, num_new, num_batches, num_levels):
+def _count_untouched(
+    model, key, draw, unique, multiplier, num_new, num_batches, feasible, num_levels
+):
     """Simulate `num_new` records by batches; count the unique cells that none falls in."""
     hashes = _hash(unique, multiplier)
 
     def batch(i, touched):
         codes = model.simulate_records(
-            jax.random.fold_in(key, i), draw, _RECORDS_AT_ONCE, num_levels
+            jax.random.fold_in(key, i), draw, _RECORDS_AT_ONCE, num_levels, feasible
         ).T
         exists = i * _RECORDS_AT_ONCE + jnp.arange(_RECORDS_AT_ONCE) < num_new
         found = jnp.clip(jnp.searchsorted(hashes, _hash(codes, multiplier)), 0, len(hashes) - 1)

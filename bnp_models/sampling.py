@@ -1,7 +1,8 @@
 """The sampling driver: any model's chains, compiled inside, a Python loop outside.
 
-A model gives ``prepare``, ``init``, ``sweep``, ``keep``, ``grow`` and ``record_axes`` (see
-`bnp_models.hdp.HDPMixedMembership`); the driver gives several chains by vmap, sharding over the
+A model gives ``prepare``, ``init``, ``sweep``, ``keep``, ``grow`` and ``record_axes``, and may give
+``settle``, which follows each sweep of warm-up (see `bnp_models.hdp.HDPMixedMembership` and
+`bnp_models.nplcm.TNPLCM`); the driver gives several chains by vmap, sharding over the
 devices there are, capacity that grows, kept draws on the host, checkpoints and exact resume. The
 key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on the
 devices nor on where the run was cut into chunks.
@@ -25,11 +26,7 @@ from tqdm import tqdm
 from bnp_models.checkpoint import Checkpoint
 from bnp_models.microdata import Microdata
 from bnp_models.version import __version__
-
-# Components of the initial states, cycled over chains: scattered, and more than most posteriors
-# have. Components die more easily than they are born: chains that start from few stay in worse
-# modes for thousands of sweeps.
-START_COMPONENTS = (30, 60, 40, 50)
+from bnp_models.zeros import StructuralZeros
 
 # The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
 # warm-up, which starts from many components on purpose, when it leaves more than the second.
@@ -86,6 +83,8 @@ class Run:
     """Slots for components at the end."""
     growth: tuple[tuple[int, int], ...]
     """(sweep, new capacity) of each growth."""
+    conditions: StructuralZeros | None = None
+    """The structural zeros that the model kept to."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall-clock seconds: compile, warmup, draws."""
     device: str = ""
@@ -111,12 +110,13 @@ def sample(
     table: Microdata,
     *,
     key: jax.Array,
+    conditions: StructuralZeros | None = None,
     num_chains: int = 4,
     num_warmup: int = 1000,
     num_samples: int = 1000,
     thin: int = 1,
     keep: Sequence[str] | None = None,
-    start_components: Sequence[int] = START_COMPONENTS,
+    start_components: Sequence[int] | None = None,
     devices: Sequence[jax.Device] | None = None,
     checkpoint: str | os.PathLike | None = None,
     resume: bool = False,
@@ -132,10 +132,12 @@ def sample(
     model
         For example `bnp_models.HDPMixedMembership()`.
     table
-        The coded sample, without missing values.
+        The coded sample; without missing values, unless the model draws them (NPLCM, TNPLCM).
     key
         A `jax.random.key`; the same key gives the same draws on one device or eight, resumed or
         not, whatever the chunks.
+    conditions
+        Structural zeros, for a model that takes them (TNPLCM); no record may fall in one.
     num_chains, num_warmup, num_samples, thin
         Chains; sweeps before the first draw; draws kept per chain; sweeps per kept draw.
     keep
@@ -143,8 +145,8 @@ def sample(
         any other name that its ``keep`` offers (such as "z"). Default: scalars and parameters,
         which `population_risk` needs.
     start_components
-        Components of the chains' initial states, cycled over the chains. Scattered starts are
-        what R-hat needs to see a second mode.
+        Components of the chains' initial states, cycled over the chains; default as the model
+        recommends. Scattered starts are what R-hat needs to see a second mode.
     devices
         Devices to use; default all of `jax.devices()`. Chains are sharded first, then records.
     checkpoint
@@ -162,18 +164,20 @@ def sample(
     Raises
     ------
     ValueError
-        On settings out of range, an unknown name in `keep`, missing values, or a checkpoint of
-        another run.
+        On settings out of range, an unknown name in `keep`, missing values or conditions that the
+        model does not take, a record in a structural zero, or a checkpoint of another run.
     """
     keep = tuple(keep) if keep is not None else model.scalars + model.parameters
+    start_components = model.start_components if start_components is None else start_components
     settings = Settings(
         num_chains, num_warmup, num_samples, thin, keep, tuple(int(c) for c in start_components)
     )
     if chunk_sweeps is not None and chunk_sweeps < 1:
         raise ValueError(f"chunk_sweeps must be positive, not {chunk_sweeps}")
-    table.require_complete("sampling")
+    check_input(model, table, conditions)
     num_levels = table.schema.num_levels
-    data = model.prepare(table.codes, num_levels)
+    given = () if conditions is None else (conditions,)
+    data = model.prepare(table.codes, num_levels, *given)
     devices = list(devices) if devices is not None else jax.devices()
     place = _Placement(model, num_chains, data, devices)
     key_init, key_sweeps, key_grow, key_risk = jax.random.split(key, 4)
@@ -192,7 +196,7 @@ def sample(
 
     store, segments = None, []
     if checkpoint is not None:
-        store = Checkpoint(checkpoint, _fingerprint(model, table, settings, key))
+        store = Checkpoint(checkpoint, _fingerprint(model, table, conditions, settings, key))
         saved = store.load() if resume else store.clear()
         if saved is not None:
             segments = saved.segments
@@ -264,9 +268,25 @@ def sample(
     return Run(
         model=model, table=table, settings=settings,
         draws={name: np.moveaxis(value, 0, 1) for name, value in draws.items()},
-        key=key_risk, state=states, capacity=capacity, growth=tuple(growth), seconds=clock,
-        device=_describe(devices),
+        key=key_risk, state=states, capacity=capacity, growth=tuple(growth),
+        conditions=conditions, seconds=clock, device=_describe(devices),
     )  # fmt: skip
+
+
+def check_input(model, table: Microdata, conditions: StructuralZeros | None = None) -> None:
+    """Raise ValueError unless the model can be fitted to these records under these conditions."""
+    if not model.takes_missing:
+        table.require_complete(f"the {model.name} model")
+    if conditions is None:
+        return
+    if not model.truncates:
+        raise ValueError(
+            f"the {model.name} model does not take structural zeros; use tnplcm, or leave out the "
+            "conditions"
+        )
+    if conditions.schema != table.schema:
+        raise ValueError("the conditions were made for another schema; make them with table.schema")
+    conditions.require_feasible(table)
 
 
 def _chain_keys(key, num_chains):
@@ -319,6 +339,10 @@ def _advance(model, data, chain_keys, states, start, stop, warmup, thin, keep, s
     def body(carry):
         iteration, states, _, buffers, _ = carry
         states, left_over, kept = _sweep_chains(model, data, chain_keys, states, iteration, keep)
+        if hasattr(model, "settle"):
+            states = jax.lax.cond(
+                iteration < warmup, jax.vmap(model.settle), lambda states: states, states
+            )
         early = iteration < warmup // 2
         overflow = left_over > jnp.where(early, EARLY_LEFT_OVER_TOLERANCE, LEFT_OVER_TOLERANCE)
         done = iteration + 1 - warmup
@@ -383,7 +407,7 @@ def _describe(devices) -> str:
     return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
 
 
-def _fingerprint(model, table, settings, key) -> str:
+def _fingerprint(model, table, conditions, settings, key) -> str:
     leaves, structure = jax.tree.flatten(model)
     parts = {
         "model": [type(model).__name__, str(structure), [float(leaf) for leaf in leaves]],
@@ -391,6 +415,7 @@ def _fingerprint(model, table, settings, key) -> str:
         "key": np.asarray(jax.random.key_data(key)).tolist(),
         "impl": str(jax.random.key_impl(key)),
         "data": hashlib.sha256(np.ascontiguousarray(table.codes).tobytes()).hexdigest(),
+        "conditions": None if conditions is None else conditions.conditions.tolist(),
         "schema": [table.schema.variables, [[str(x) for x in v] for v in table.schema.levels]],
         "versions": [__version__, jax.__version__, str(jnp.result_type(float))],
         "backend": jax.default_backend(),
@@ -404,7 +429,8 @@ class _Placement:
     def __init__(self, model, num_chains: int, data, devices):
         self._model = model
         pairs = zip(jax.tree.leaves(data), model.record_axes(data), strict=True)
-        num_padded = max(leaf.shape[axis] for leaf, axis in pairs if axis is not None)
+        lengths = [leaf.shape[axis] for leaf, axis in pairs if axis is not None]
+        num_padded = max(lengths, default=1)
         chains = math.gcd(num_chains, len(devices))
         records = math.gcd(num_padded, len(devices) // chains)
         self._mesh = jax.make_mesh(

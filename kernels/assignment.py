@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.rng import uniform_pair
+from bnp_models.kernels.rng import uniform, uniform_pair, words
 
 
 def cumulative_sum(x: Float[Array, "... K"]) -> Float[Array, "... K"]:
@@ -124,3 +124,40 @@ def assign_items(
         return z.at[j].set(jnp.where(target < 0, base[j], copied))
 
     return lax.fori_loop(0, num_items, assign, z)
+
+
+def draw_rows(
+    key: Key[Array, ""], log_weight: Float[Array, "K n"]
+) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+    """One row for every column of a table of unnormalised log weights, by inverse CDF.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    log_weight
+        Rows are the categories; -inf where one is impossible, and such a one is never drawn.
+
+    Returns
+    -------
+    row, log_total
+        The drawn row, int32, and the logarithm of each column's total weight.
+
+    Notes
+    -----
+    The running sum is one chain of additions in either use, so that it is monotone, and unrolled:
+    the columns are the lanes, and nothing but the weights is stored.
+    """
+    num_rows, num_columns = log_weight.shape
+    largest = jnp.max(log_weight, axis=0)
+    weight = jnp.exp(log_weight - jnp.where(largest > -jnp.inf, largest, 0))
+    total = weight[0]
+    for k in range(1, num_rows):
+        total = total + weight[k]
+    target = uniform(words(key, (num_columns,)), weight.dtype.type) * total
+    reached = weight[0]
+    row = (reached <= target).astype(jnp.int32)
+    for k in range(1, num_rows - 1):
+        reached = reached + weight[k]
+        row = row + (reached <= target)
+    return jnp.minimum(row, num_rows - 1), largest + jnp.log(total)

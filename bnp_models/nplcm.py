@@ -1,0 +1,727 @@
+"""Latent class models of Dunson & Xing (2009), plain and truncated by structural zeros.
+
+    alpha ~ Ga(a, b),   V_k ~ Beta(1, alpha), V_K = 1,   pi_k = V_k prod_{h<k} (1 - V_h)
+    lambda_jk ~ Dir(1_{L_j})
+    z_i ~ pi,           x_ij ~ lambda_{j z_i},           x_i feasible
+
+`NPLCM` has no structural zeros; `TNPLCM` (Manrique-Vallier & Reiter 2014; Manrique-Vallier & Hu
+2018) keeps to the cells that a `bnp_models.StructuralZeros` leaves. The functions are pure: they
+jit, and vmap over chains.
+"""
+
+import math
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.assignment import draw_rows
+from bnp_models.kernels.counting import count_rows_by_component, order_free_sum
+from bnp_models.kernels.discrete import poisson, split_counts
+from bnp_models.kernels.logspace import gamma_variate, loggamma
+from bnp_models.kernels.rng import uniform, words
+from bnp_models.kernels.sticks import stick_concentration, truncated_sticks
+from bnp_models.kernels.truncation import (
+    Tilt,
+    box_masses,
+    draw_levels_free,
+    draw_observed_weights,
+    level_slices,
+    region_mass,
+    reorder_classes,
+    stick_tilt,
+    swap_classes,
+    update_levels_truncated,
+)
+
+TRUNCATIONS = ("mixture", "classes")
+AUGMENTATIONS = ("none", "boxes", "simulation")
+
+
+class LatentClassData(eqx.Module):
+    """The coded sample and the region it lies in."""
+
+    rows: Int[Array, "J n"]
+    """Row of lambda that holds each record's level; that of the first level where missing."""
+    one_hot: Float[Array, "R n"]
+    """1 where the record has the level; a missing value has none."""
+    incomplete: Int[Array, " m"]
+    """Records with a missing value."""
+    missing: Bool[Array, "m J"]
+    """Their missing values."""
+    admitted: Float[Array, "B m"]
+    """1 where their observed values are in the feasible box."""
+    feasible: Float[Array, "B R"]
+    """Disjoint boxes of feasible cells, as sets of levels."""
+    impossible: Float[Array, "D R"]
+    """Disjoint boxes of impossible cells."""
+    num_levels: tuple[int, ...] = eqx.field(static=True)
+    """Levels of each variable."""
+    constrained: tuple[int, ...] = eqx.field(static=True)
+    """Variables that a condition names."""
+
+    @property
+    def num_records(self) -> int:
+        """Records n."""
+        return self.rows.shape[1]
+
+
+class LatentClassState(eqx.Module):
+    """All that a chain needs to go on: the classes of the records are redrawn first."""
+
+    log_pi: Float[Array, " K"]
+    """Log weights of the classes before truncation."""
+    log_lambda: Float[Array, "R K"]
+    """Log level probabilities before truncation, by row and class."""
+    alpha: Float[Array, ""]
+    """Concentration of the sticks."""
+
+
+class LatentClassInfo(eqx.Module):
+    """What one sweep says of itself."""
+
+    components: Int[Array, ""]
+    """Classes with at least one record of the sample."""
+    last_class: Int[Array, ""]
+    """Records in the last class, which takes all that the sticks leave: should be 0."""
+    log_likelihood: Float[Array, ""]
+    """Of the sample, labels integrated out, at the parameters that the sweep started from."""
+    log_feasible: Float[Array, ""]
+    """log P(feasible) = log(1 - w_0) of a record before truncation; driven by the prior."""
+    augmented: Int[Array, ""]
+    """Records drawn for the impossible region."""
+    accepted_levels: Float[Array, ""]
+    """Share of the Metropolis-Hastings proposals of level probabilities accepted."""
+    left_over: Float[Array, ""]
+    """0: the sticks are truncated by definition."""
+
+
+class _LatentClassModel(eqx.Module):
+    """What NPLCM and TNPLCM share: everything but the fields."""
+
+    components: eqx.AbstractVar[int]
+    a: eqx.AbstractVar[float]
+    b: eqx.AbstractVar[float]
+    truncation: eqx.AbstractVar[str]
+    augmentation: eqx.AbstractVar[str]
+    reorder: eqx.AbstractVar[bool]
+    swap: eqx.AbstractVar[bool]
+    split_merge_every: eqx.AbstractVar[int]
+    truncates: eqx.AbstractClassVar[bool]
+
+    scalars: ClassVar[tuple[str, ...]] = (
+        "components", "alpha", "log_likelihood", "last_class", "augmented", "accepted_levels",
+    )  # fmt: skip
+    parameters: ClassVar[tuple[str, ...]] = ("log_pi", "log_lambda", "log_feasible")
+    takes_missing: ClassVar[bool] = True
+    max_exact_variables: ClassVar[float] = math.inf
+
+    def __check_init__(self):
+        if not isinstance(self.components, int) or self.components < 2:
+            raise ValueError(f"components must be an integer of at least 2, not {self.components}")
+        for name in ("a", "b"):
+            value = getattr(self, name)
+            if isinstance(value, (int, float)) and not value > 0:
+                raise ValueError(f"{name} must be positive, not {value}")
+        if self.truncation not in TRUNCATIONS:
+            raise ValueError(
+                f"truncation is one of {', '.join(TRUNCATIONS)}, not {self.truncation!r}"
+            )
+        if self.augmentation not in AUGMENTATIONS:
+            raise ValueError(
+                f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augmentation!r}"
+            )
+        if self.truncation == "classes" and self.augmentation != "none":
+            raise ValueError('truncation "classes" is sampled with augmentation "none" only')
+
+    @property
+    def start_components(self) -> tuple[int, ...]:
+        """Classes of the initial states: all."""
+        return (self.components,)
+
+    @property
+    def capacity(self) -> int:
+        """Slots for classes: K, which never grows."""
+        return self.components
+
+    def prepare(self, codes: np.ndarray, num_levels: tuple[int, ...], conditions=None):
+        """Arrays of a coded sample.
+
+        Parameters
+        ----------
+        codes
+            (n, J) 0-based level codes, -1 where missing.
+        num_levels
+            Levels of each variable.
+        conditions
+            A `bnp_models.StructuralZeros`, or None.
+        """
+        if conditions is None:
+            feasible = np.ones((1, sum(num_levels)), bool)
+            impossible = np.ones((0, sum(num_levels)), bool)
+        else:
+            feasible, impossible = conditions.feasible.sets, conditions.impossible.sets
+        rows = level_slices(num_levels)
+        constrained = tuple(
+            j for j, r in enumerate(rows) if not (feasible[:, r].all() and impossible[:, r].all())
+        )
+        missing = codes < 0
+        incomplete = np.flatnonzero(missing.any(axis=1))
+        first_row = np.array([r.start for r in rows])
+        present = np.maximum(codes, 0) + first_row
+        admitted = np.all(feasible[:, present[incomplete]] | missing[incomplete], axis=2)
+        dtype = jnp.result_type(float)
+        return LatentClassData(
+            rows=jnp.asarray(present.T, jnp.int32),
+            one_hot=one_hot_levels(jnp.asarray(codes.T, jnp.int32), num_levels),
+            incomplete=jnp.asarray(incomplete, jnp.int32),
+            missing=jnp.asarray(missing[incomplete]),
+            admitted=jnp.asarray(admitted, dtype),
+            feasible=jnp.asarray(feasible, dtype),
+            impossible=jnp.asarray(impossible, dtype),
+            num_levels=tuple(num_levels),
+            constrained=constrained,
+        )
+
+    def record_axes(self, tree) -> list[int | None]:
+        """No leaf is sharded over records: chains are what devices share."""
+        return [None] * len(jax.tree.leaves(tree))
+
+    def init(
+        self,
+        key: Key[Array, ""],
+        data: LatentClassData,
+        capacity: int,
+        num_components: Int[Array, ""],
+    ) -> LatentClassState:
+        """A start with every record in one of the classes, at random.
+
+        Chains that start from few classes stay in worse modes for long.
+        """
+        del capacity
+        key_z, key_lambda, key_pi, key_alpha = jax.random.split(key, 4)
+        dtype = jnp.result_type(float)
+        u = uniform(words(key_z, (data.num_records,)), dtype.type)
+        limit = jnp.minimum(num_components, self.components)
+        z = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
+        counts, class_counts = count_levels(data.rows, z, data.num_levels, self.components)
+        alpha = gamma_variate(key_alpha, jnp.ones((), dtype), 1.0)
+        log_pi, _ = truncated_sticks(key_pi, class_counts, alpha)
+        log_lambda = draw_levels_free(key_lambda, counts, data.num_levels)
+        return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
+
+    def settle(self, state: LatentClassState) -> LatentClassState:
+        """Sort the classes by weight: for warm-up only, the posterior is not invariant."""
+        order = jnp.argsort(-state.log_pi)
+        return eqx.tree_at(
+            lambda s: (s.log_pi, s.log_lambda),
+            state,
+            (state.log_pi[order], state.log_lambda[:, order]),
+        )
+
+    def sweep(
+        self,
+        key: Key[Array, ""],
+        state: LatentClassState,
+        data: LatentClassData,
+        iteration: Int[Array, ""],
+    ) -> tuple[LatentClassState, LatentClassInfo]:
+        """One sweep, in an order that leaves the posterior invariant."""
+        key_z, key_parameters, key_order = jax.random.split(key, 3)
+        z, rows, log_likelihood = update_classes(key_z, state, data)
+        counts, class_counts = count_levels(rows, z, data.num_levels, self.components)
+        update = {
+            "none": update_parameters_marginal,
+            "boxes": update_parameters_boxes,
+            "simulation": update_parameters_simulation,
+        }[self.augmentation if data.constrained else "none"]
+        state, log_mass, augmented, accepted = update(
+            self, key_parameters, state, data, counts, class_counts
+        )
+        state, class_counts = update_order(self, key_order, state, log_mass, class_counts)
+        log_mass = region_mass(state.log_lambda, data.feasible, data.num_levels, data.constrained)
+        info = LatentClassInfo(
+            components=jnp.sum(class_counts > 0, dtype=jnp.int32),
+            last_class=class_counts[-1],
+            log_likelihood=log_likelihood,
+            log_feasible=jax.nn.logsumexp(state.log_pi + jnp.log(log_mass)),
+            augmented=augmented,
+            accepted_levels=accepted,
+            left_over=jnp.zeros((), state.alpha.dtype),
+        )
+        return state, info
+
+    def grow(self, key, state, data, capacity):
+        """The number of classes is part of the model: the driver never asks for more."""
+        raise ValueError(f"{self.name} has a fixed number of classes")
+
+    def keep(self, state: LatentClassState, info: LatentClassInfo) -> dict[str, Array]:
+        """Everything of one sweep that a user may choose to keep."""
+        return {
+            "components": info.components,
+            "alpha": state.alpha,
+            "log_likelihood": info.log_likelihood,
+            "last_class": info.last_class,
+            "augmented": info.augmented,
+            "accepted_levels": info.accepted_levels,
+            "log_pi": state.log_pi,
+            "log_lambda": state.log_lambda,
+            "log_feasible": info.log_feasible,
+        }
+
+    def log_cell_probability(self, key, draw, cells, num_levels, method="exact", **how):
+        """See the function `log_cell_probability`: a closed form, without key or draws."""
+        if method != "exact":
+            raise ValueError(f'cell probabilities of {self.name} are exact; method is "exact"')
+        return log_cell_probability(draw, cells, num_levels)
+
+    def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
+        """See the function `simulate_records`."""
+        return simulate_records(key, draw, num_records, num_levels, feasible)
+
+    def complete_records(self, key, draw, data):
+        """See the function `complete_records`."""
+        return complete_records(key, draw, data)
+
+    def level_probabilities(self, draw, num_levels, feasible=None):
+        """See the function `level_probabilities`."""
+        return level_probabilities(draw, num_levels, feasible)
+
+
+class NPLCM(_LatentClassModel):
+    """The nonparametric latent class model, without structural zeros.
+
+    Parameters
+    ----------
+    components
+        Classes K at which the sticks are truncated.
+    a, b
+        Shape and rate of alpha's prior.
+    reorder, swap
+        Moves that exchange classes, weights and all, and classes between weights.
+    split_merge_every
+        Sweeps between split-merge moves; 0 turns them off.
+
+    References
+    ----------
+    Dunson, D. B. & Xing, C. (2009), doi:10.1198/jasa.2009.tm08439. Si, Y. & Reiter, J. P. (2013),
+    doi:10.3102/1076998613480394.
+    """
+
+    components: int = eqx.field(static=True, default=50)
+    a: float = 0.25
+    b: float = 0.25
+    reorder: bool = eqx.field(static=True, default=True)
+    swap: bool = eqx.field(static=True, default=True)
+    split_merge_every: int = eqx.field(static=True, default=8)
+
+    name: ClassVar[str] = "nplcm"
+    truncates: ClassVar[bool] = False
+    truncation: ClassVar[str] = "mixture"
+    augmentation: ClassVar[str] = "none"
+
+
+class TNPLCM(_LatentClassModel):
+    """The truncated nonparametric latent class model: structural zeros have probability zero.
+
+    Parameters
+    ----------
+    components
+        Classes K at which the sticks are truncated.
+    a, b
+        Shape and rate of alpha's prior.
+    truncation
+        "mixture": the mixture is truncated as a whole, as in the papers. "classes": each class is
+        truncated, and the sticks are the weights of the truncated classes: the same family of
+        distributions under a prior that the data identify.
+    augmentation
+        "none": the impossible region is integrated out; "boxes": its records are drawn as counts
+        by box and class (the papers' sampler); "simulation": they are drawn one by one. All three
+        have the same posterior; the last two need truncation "mixture".
+    reorder, swap
+        Moves that exchange classes, weights and all, and classes between weights.
+    split_merge_every
+        Sweeps between split-merge moves; 0 turns them off.
+
+    References
+    ----------
+    Manrique-Vallier, D. & Reiter, J. P. (2014), doi:10.1080/10618600.2013.844700.
+    Manrique-Vallier, D. & Hu, J. (2018), doi:10.1111/rssa.12352.
+    """
+
+    components: int = eqx.field(static=True, default=50)
+    a: float = 0.25
+    b: float = 0.25
+    truncation: str = eqx.field(static=True, default="mixture")
+    augmentation: str = eqx.field(static=True, default="none")
+    reorder: bool = eqx.field(static=True, default=True)
+    swap: bool = eqx.field(static=True, default=True)
+    split_merge_every: int = eqx.field(static=True, default=8)
+
+    name: ClassVar[str] = "tnplcm"
+    truncates: ClassVar[bool] = True
+
+
+def one_hot_levels(codes: Int[Array, "J n"], num_levels: tuple[int, ...]) -> Float[Array, "R n"]:
+    """1 where a record has a level; a code of -1 has none."""
+    return jnp.concatenate([
+        jax.nn.one_hot(codes[j], size, axis=0, dtype=jnp.result_type(float))
+        for j, size in enumerate(num_levels)
+    ])  # fmt: skip
+
+
+def count_levels(
+    rows: Int[Array, "J n"], z: Int[Array, " n"], num_levels: tuple[int, ...], num_classes: int
+) -> tuple[Int[Array, "R K"], Int[Array, " K"]]:
+    """Records of each class with each level, and in all."""
+    weight = jnp.ones(z.size, jnp.int32)
+    counts = count_rows_by_component(
+        rows, jnp.broadcast_to(z, rows.shape), weight, (sum(num_levels), num_classes)
+    )
+    return counts, jnp.sum(counts[: num_levels[0]], axis=0)
+
+
+def draw_prior(
+    model: _LatentClassModel, key: Key[Array, ""], num_levels: tuple[int, ...]
+) -> LatentClassState:
+    """Parameters from the prior of truncation "mixture"."""
+    key_alpha, key_pi, key_lambda = jax.random.split(key, 3)
+    dtype = jnp.result_type(float)
+    alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
+    log_pi, _ = truncated_sticks(key_pi, jnp.zeros(model.components, jnp.int32), alpha)
+    counts = jnp.zeros((sum(num_levels), model.components), jnp.int32)
+    log_lambda = draw_levels_free(key_lambda, counts, num_levels)
+    return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
+
+
+def update_classes(
+    key: Key[Array, ""], state: LatentClassState, data: LatentClassData
+) -> tuple[Int[Array, " n"], Int[Array, "J n"], Float[Array, ""]]:
+    """Step (a): every record's class, and with it its missing values.
+
+    Returns
+    -------
+    z, rows
+        Classes; rows of lambda that hold the levels, missing ones drawn.
+    log_likelihood
+        Of the observed values, at these parameters.
+    """
+    key_z, key_values = jax.random.split(key)
+    log_weight = jnp.matmul(
+        state.log_lambda.T, data.one_hot, precision=lax.Precision.HIGHEST
+    ) + state.log_pi[:, None]  # fmt: skip
+    rows = data.rows
+    if data.incomplete.size:
+        log_box = log_completions(state.log_lambda, data)
+        completions = jax.nn.logsumexp(log_box, axis=0).T
+        log_weight = log_weight.at[:, data.incomplete].add(completions)
+    z, log_total = draw_rows(key_z, log_weight)
+    if data.incomplete.size:
+        completed = draw_missing(key_values, state.log_lambda, data, z[data.incomplete], log_box)
+        rows = rows.at[:, data.incomplete].set(completed)
+    log_feasible = jax.nn.logsumexp(
+        state.log_pi
+        + jnp.log(region_mass(state.log_lambda, data.feasible, data.num_levels, data.constrained))
+    )
+    log_likelihood = -order_free_sum(-jnp.minimum(log_total - log_feasible, 0))
+    return z, rows, log_likelihood
+
+
+def log_completions(
+    log_lambda: Float[Array, "R K"], data: LatentClassData
+) -> Float[Array, "B m K"]:
+    """Log probability, by feasible box and class, that missing values complete a record in it."""
+    variables = data.constrained
+    log_admitted = jnp.log(data.admitted)[:, :, None]
+    if not variables:
+        return jnp.broadcast_to(log_admitted, (*data.admitted.shape, log_lambda.shape[1]))
+    masses = box_masses(log_lambda, data.feasible, data.num_levels, variables)
+    missing = data.missing[:, jnp.asarray(variables)].astype(log_lambda.dtype)
+    # A set of no mass has a logarithm that a product with 0 must not turn into nan.
+    log_mass = jnp.log(jnp.maximum(masses, jnp.finfo(masses.dtype).tiny))
+    return log_admitted + jnp.einsum(
+        "mv,vbk->bmk", missing, log_mass, precision=lax.Precision.HIGHEST
+    )
+
+
+def draw_missing(
+    key: Key[Array, ""],
+    log_lambda: Float[Array, "R K"],
+    data: LatentClassData,
+    z: Int[Array, " m"],
+    log_box: Float[Array, "B m K"],
+) -> Int[Array, "J m"]:
+    """Rows of the incomplete records, their missing values drawn given their classes.
+
+    The box comes first, then the levels within its sets: every completion is feasible.
+    """
+    key_box, key_levels = jax.random.split(key)
+    of_class = jnp.take_along_axis(log_box, z[None, :, None], axis=2)[:, :, 0]
+    box, _ = draw_rows(key_box, of_class)
+    drawn = draw_levels_in_box(
+        key_levels, log_lambda, data.feasible, z, box, data.num_levels
+    )  # fmt: skip
+    return jnp.where(data.missing.T, drawn, data.rows[:, data.incomplete])
+
+
+def draw_levels_in_box(
+    key: Key[Array, ""],
+    log_lambda: Float[Array, "R K"],
+    sets: Float[Array, "B R"],
+    z: Int[Array, " m"],
+    box: Int[Array, " m"],
+    num_levels: tuple[int, ...],
+) -> Int[Array, "J m"]:
+    """Row of lambda of each variable, drawn from a class within a box."""
+    keys = jax.random.split(key, len(num_levels))
+    drawn = []
+    for key_j, rows in zip(keys, level_slices(num_levels), strict=True):
+        allowed = sets[:, rows][box].T
+        log_weight = jnp.where(allowed > 0, log_lambda[rows][:, z], -jnp.inf)
+        level, _ = draw_rows(key_j, log_weight)
+        # A level outside the box is the last one at worst; the box has one that is in it.
+        drawn.append(rows.start + level)
+    return jnp.stack(drawn)
+
+
+def update_parameters_marginal(model, key, state, data, counts, class_counts):
+    """Level probabilities, weights and alpha, no augmented record behind the level probabilities.
+
+    Records of the impossible region are drawn by class only, to break the sticks anew: they do not
+    touch the level probabilities.
+    """
+    keys = jax.random.split(key, 6)
+    log_pi, alpha = state.log_pi, state.alpha
+    zero = jnp.zeros((), jnp.int32)
+    region = (data.feasible, data.num_levels, data.constrained)
+    if not data.constrained:
+        log_lambda = draw_levels_free(keys[0], counts, data.num_levels)
+        log_pi, sum_log_1mv = truncated_sticks(keys[1], class_counts, alpha)
+        log_mass, accepted, augmented = jnp.zeros_like(log_pi), jnp.ones_like(alpha), zero
+    elif model.truncation == "classes":
+        nothing = jnp.zeros_like(log_pi)
+        log_lambda, log_mass, accepted = update_levels_truncated(
+            keys[0], state.log_lambda, counts, *region, Tilt(nothing, nothing)
+        )
+        log_rho, sum_log_1mv = truncated_sticks(keys[1], class_counts, alpha)
+        log_pi, augmented = log_rho - log_mass, zero
+        log_pi = log_pi - jax.nn.logsumexp(log_pi)
+    else:
+        num_records = jnp.sum(class_counts).astype(log_pi.dtype)
+        log_mass = jnp.log(region_mass(state.log_lambda, *region))
+        tilt, log_s = stick_tilt(keys[0], log_pi, log_mass, alpha, num_records)
+        log_lambda, log_mass, accepted = update_levels_truncated(
+            keys[1], state.log_lambda, counts, *region, tilt
+        )
+        log_pi = draw_observed_weights(keys[2], class_counts, log_mass, log_s, alpha)
+        log_outside = jnp.log(
+            region_mass(log_lambda, data.impossible, data.num_levels, data.constrained)
+        )
+        of_class = draw_augmented(keys[3], log_pi + log_outside, log_pi + log_mass, num_records)
+        augmented = jnp.sum(of_class)
+        log_pi, sum_log_1mv = truncated_sticks(keys[4], class_counts + of_class, alpha)
+    alpha = stick_concentration(keys[5], sum_log_1mv, model.components, model.a, model.b)
+    state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
+    return state, log_mass, augmented, accepted
+
+
+def draw_augmented(
+    key: Key[Array, ""],
+    log_outside: Float[Array, "..."],
+    log_inside: Float[Array, " K"],
+    num_records: Float[Array, ""],
+) -> Int[Array, "..."]:
+    """Records of the impossible region by any partition of it, given the parameters.
+
+    Negative multinomial as gamma-mixed Poissons: g ~ Ga(n, 1), then Poisson(g w / P).
+
+    Parameters
+    ----------
+    log_outside
+        Log probabilities of the parts of the impossible region.
+    log_inside
+        Log feasible probability, by class.
+    """
+    key_g, key_count = jax.random.split(key)
+    log_g = loggamma(key_g, num_records)
+    return poisson(key_count, jnp.exp(log_g + log_outside - jax.nn.logsumexp(log_inside)))
+
+
+def update_parameters_boxes(model, key, state, data, counts, class_counts):
+    """Steps (b) to (f) on counts by box and class (Manrique-Vallier & Hu 2018, section 2.3).
+
+    A variable that a box leaves free integrates out of the box's records: it has no counts.
+    """
+    keys = jax.random.split(key, 5)
+    region = (data.num_levels, data.constrained)
+    masses = box_masses(state.log_lambda, data.impossible, *region)
+    log_inside = state.log_pi + jnp.log(region_mass(state.log_lambda, data.feasible, *region))
+    log_box = jnp.sum(jnp.log(masses), axis=0) + state.log_pi
+    num_records = jnp.sum(class_counts).astype(state.alpha.dtype)
+    of_box = draw_augmented(keys[0], log_box, log_inside, num_records)
+    of_class = jnp.sum(of_box, axis=0)
+    added = jnp.zeros_like(counts)
+    split_keys = jax.random.split(keys[1], len(data.constrained))
+    for key_j, j in zip(split_keys, data.constrained, strict=True):
+        rows = level_slices(data.num_levels)[j]
+        sets = data.impossible[:, rows]
+        free = jnp.all(sets > 0, axis=1)[:, None]
+        weight = jnp.exp(state.log_lambda[rows].T) * sets[:, None, :]
+        level = split_counts(key_j, jnp.where(free, 0, of_box), weight)
+        added = added.at[rows].set(jnp.sum(level, axis=0).T)
+    log_lambda = draw_levels_free(keys[2], counts, data.num_levels, added)
+    log_pi, sum_log_1mv = truncated_sticks(keys[3], class_counts + of_class, state.alpha)
+    alpha = stick_concentration(keys[4], sum_log_1mv, model.components, model.a, model.b)
+    log_mass = jnp.log(region_mass(log_lambda, data.feasible, *region))
+    state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
+    return state, log_mass, jnp.sum(of_class), jnp.ones_like(alpha)
+
+
+SIMULATION_BATCH = 4096
+
+
+def update_parameters_simulation(model, key, state, data, counts, class_counts):
+    """The same by simulating records until as many as the sample's are feasible.
+
+    Exact, and slow where most cells are impossible: the check of the other two.
+    """
+    keys = jax.random.split(key, 4)
+    wanted = data.num_records
+    batch = SIMULATION_BATCH
+    everything = jnp.ones((1, sum(data.num_levels)), state.alpha.dtype)
+
+    def unfinished(carry):
+        return carry[1] < wanted
+
+    def simulate(carry):
+        step, found, added, of_class = carry
+        key_z, key_x = jax.random.split(jax.random.fold_in(keys[0], step))
+        z, _ = draw_rows(key_z, jnp.broadcast_to(state.log_pi[:, None], (model.components, batch)))
+        rows = draw_levels_in_box(
+            key_x, state.log_lambda, everything, z, jnp.zeros_like(z), data.num_levels
+        )
+        inside = jnp.any(jnp.all(data.feasible[:, rows] > 0, axis=1), axis=0)
+        before = found + jnp.cumsum(inside) - inside
+        kept = (~inside & (before < wanted)).astype(jnp.int32)
+        level_counts = count_rows_by_component(
+            rows, jnp.broadcast_to(z, rows.shape), kept, added.shape
+        )
+        of_class = of_class.at[z].add(kept)
+        return step + 1, found + jnp.sum(inside), added + level_counts, of_class
+
+    start = (0, jnp.zeros((), jnp.int32), jnp.zeros_like(counts), jnp.zeros_like(class_counts))
+    _, _, added, of_class = lax.while_loop(unfinished, simulate, start)
+    log_lambda = draw_levels_free(keys[1], counts, data.num_levels, added)
+    log_pi, sum_log_1mv = truncated_sticks(keys[2], class_counts + of_class, state.alpha)
+    alpha = stick_concentration(keys[3], sum_log_1mv, model.components, model.a, model.b)
+    log_mass = jnp.log(region_mass(log_lambda, data.feasible, data.num_levels, data.constrained))
+    state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
+    return state, log_mass, jnp.sum(of_class), jnp.ones_like(alpha)
+
+
+def update_order(model, key, state, log_mass, class_counts):
+    """Exchange classes: all of them between weights, then with their weights.
+
+    Under truncation "classes" the sticks are the observed weights, and they are what moves.
+    """
+    key_swap, key_reorder = jax.random.split(key)
+    by_class = model.truncation == "classes"
+    log_weight = state.log_pi + log_mass if by_class else state.log_pi
+    log_lambda = state.log_lambda
+    if model.swap:
+        seen = jnp.zeros_like(log_mass) if by_class else log_mass
+        order = swap_classes(key_swap, log_weight, seen, class_counts)
+        log_lambda, log_mass = log_lambda[:, order], log_mass[order]
+        class_counts = class_counts[order]
+    if model.reorder:
+        order = reorder_classes(key_reorder, log_weight, state.alpha)
+        log_lambda, log_mass = log_lambda[:, order], log_mass[order]
+        class_counts, log_weight = class_counts[order], log_weight[order]
+    log_pi = log_weight - log_mass if by_class else log_weight
+    log_pi = log_pi - jax.nn.logsumexp(log_pi)
+    return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=state.alpha), class_counts
+
+
+def log_cell_probability(
+    draw: dict[str, Array], cells: Int[Array, "C J"], num_levels: tuple[int, ...]
+) -> Float[Array, " C"]:
+    """log p_c of feasible cells for a new record, given one kept draw: closed form.
+
+    Parameters
+    ----------
+    draw
+        "log_pi" (K,), "log_lambda" (R, K) and "log_feasible" of one sweep.
+    cells
+        0-based level codes.
+    num_levels
+        Levels of each variable, static.
+    """
+    first_row = np.array([rows.start for rows in level_slices(num_levels)])
+    rows = cells + first_row
+    log_weight = draw["log_pi"] + sum(draw["log_lambda"][row] for row in rows.T)
+    return jax.nn.logsumexp(log_weight, axis=1) - draw["log_feasible"]
+
+
+def simulate_records(
+    key: Key[Array, ""],
+    draw: dict[str, Array],
+    num_records: int,
+    num_levels: tuple[int, ...],
+    feasible: Float[Array, "B R"] | None = None,
+) -> Int[Array, "J n"]:
+    """Level codes of new feasible records given one kept draw, without rejection.
+
+    Parameters
+    ----------
+    feasible
+        Disjoint boxes of the feasible cells; None where every cell is.
+
+    Notes
+    -----
+    The class is drawn by its feasible mass, then the box, then levels within the box.
+    """
+    key_z, key_box, key_levels = jax.random.split(key, 3)
+    log_pi, log_lambda = draw["log_pi"], draw["log_lambda"]
+    if feasible is None:
+        feasible = jnp.ones((1, log_lambda.shape[0]), log_lambda.dtype)
+    masses = box_masses(log_lambda, feasible, num_levels, tuple(range(len(num_levels))))
+    log_box = jnp.sum(jnp.log(masses), axis=0)
+    log_class = log_pi + jax.nn.logsumexp(log_box, axis=0)
+    z, _ = draw_rows(key_z, jnp.broadcast_to(log_class[:, None], (log_pi.size, num_records)))
+    box, _ = draw_rows(key_box, log_box[:, z])
+    rows = draw_levels_in_box(key_levels, log_lambda, feasible, z, box, num_levels)
+    first_row = jnp.asarray([r.start for r in level_slices(num_levels)])[:, None]
+    return rows - first_row
+
+
+def complete_records(
+    key: Key[Array, ""], draw: dict[str, Array], data: LatentClassData
+) -> Int[Array, "J n"]:
+    """Level codes of the sample, its missing values drawn given one kept draw."""
+    state = LatentClassState(draw["log_pi"], draw["log_lambda"], draw["alpha"])
+    _, rows, _ = update_classes(key, state, data)
+    return rows - jnp.asarray([r.start for r in level_slices(data.num_levels)])[:, None]
+
+
+def level_probabilities(
+    draw: dict[str, Array],
+    num_levels: tuple[int, ...],
+    feasible: Float[Array, "B R"] | None = None,
+) -> Float[Array, " R"]:
+    """P(x_j = l) of a feasible record, for every level of every variable, given one kept draw."""
+    log_pi, log_lambda = draw["log_pi"], draw["log_lambda"]
+    if feasible is None:
+        feasible = jnp.ones((1, log_lambda.shape[0]), log_lambda.dtype)
+    num_variables = len(num_levels)
+    masses = box_masses(log_lambda, feasible, num_levels, tuple(range(num_variables)))
+    probability = []
+    for j, rows in enumerate(level_slices(num_levels)):
+        others = jnp.prod(jnp.delete(masses, j, axis=0), axis=0)
+        of_level = jnp.matmul(feasible[:, rows].T.astype(others.dtype), others)
+        weight = jnp.exp(log_pi + log_lambda[rows]) * of_level
+        probability.append(jnp.sum(weight, axis=1) / jnp.sum(weight))
+    return jnp.concatenate(probability)
