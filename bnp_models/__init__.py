@@ -9,14 +9,16 @@ from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
     "checkpoint", "cli", "datasets", "diagnostics", "export", "hdp", "kernels", "microdata",
-    "nplcm", "report", "risk", "sampling",
+    "nplcm", "report", "risk", "sampling", "synthesis", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
     "Cells": "microdata",
     "Checkpoint": "checkpoint",
     "CheckpointError": "checkpoint",
+    "Combined": "synthesis",
     "HDPMixedMembership": "hdp",
+    "Margins": "synthesis",
     "Microdata": "microdata",
     "MicrodataError": "microdata",
     "NPLCM": "nplcm",
@@ -24,23 +26,35 @@ _EXPORTS = {
     "Run": "sampling",
     "Schema": "microdata",
     "Settings": "sampling",
+    "StructuralZeros": "zeros",
     "TNPLCM": "nplcm",
     "check_input": "sampling",
     "check_population_size": "risk",
+    "combine_fully_synthetic": "synthesis",
+    "combine_imputed": "synthesis",
+    "combine_partially_synthetic": "synthesis",
     "convergence": "diagnostics",
+    "impute": "synthesis",
+    "level_margins": "synthesis",
     "population_risk": "risk",
+    "read_conditions": "zeros",
+    "read_frame": "microdata",
     "read_levels": "microdata",
     "read_microdata": "microdata",
     "risk_summary": "export",
+    "run_summary": "export",
     "sample": "sampling",
     "simulate_tau1": "risk",
+    "synthesize": "synthesis",
     "tau1_monitor": "risk",
     "to_inference_data": "export",
     "warnings_of": "diagnostics",
+    "write_frame": "export",
     "write_json": "export",
     "write_netcdf": "export",
     "write_records": "export",
     "write_report": "report",
+    "write_synthesis_report": "report",
 }
 
 __all__ = sorted([*_EXPORTS, "__version__", "datasets", "kernels"])

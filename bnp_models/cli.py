@@ -4,11 +4,13 @@ Bad input ends with exit code 2 and one line on stderr, before anything is writt
 """
 
 import argparse
+import contextlib
 import csv
 import hashlib
 import json
 import os
 import platform
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -18,9 +20,22 @@ import bnp_models as bnp
 # A later model is one more line: its name, and how the options make it.
 MODELS = {
     "hdp": lambda options: bnp.HDPMixedMembership(**_given(options, "concentration")),
+    "nplcm": lambda options: bnp.NPLCM(**_given(options, "components")),
+    "tnplcm": lambda options: bnp.TNPLCM(**_given(options, "components")),
 }
 
-_OUTPUTS = ("risk.json", "run.json", "report.html", "records.csv", "posterior.nc")
+_MODELS_OF = {
+    "risk": ("hdp", "nplcm", "tnplcm"),
+    "synthesize": ("tnplcm", "nplcm"),
+    "impute": ("tnplcm", "nplcm"),
+}  # The first is the default.
+_ONLY_FOR = {"concentration": ("hdp",), "components": ("nplcm", "tnplcm")}
+_OUTPUTS = {
+    "risk": ("risk.json", "run.json", "report.html", "records.csv", "posterior.nc"),
+    "synthesize": ("run.json", "report.html", "posterior.nc"),
+    "impute": ("run.json", "report.html", "posterior.nc"),
+}
+_DATASETS = {"synthesize": "synthetic_{}.csv", "impute": "imputed_{}.csv"}
 _RECORDS_COLUMNS = ("row", "r1", "r2")
 
 
@@ -62,19 +77,83 @@ def main(argv: list[str] | None = None) -> int:
 
 def risk(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
-    model, table = _checked_input(options)
+    model, table, conditions = _checked_input(options)
+    for name in _RECORDS_COLUMNS:
+        if name in table.schema.variables:
+            raise bnp.MicrodataError(
+                "records.csv has a column of this name; rename the variable or choose --variables "
+                "without it",
+                file=options.sample,
+                column=name,
+            )
+    with _located(options):
+        table.require_complete("the disclosure risk")
+        bnp.check_population_size(table, options.population_size)
+    settings = _settings(options, model, table, conditions, population_size=options.population_size)
+    return _carry_out(options, argv, model, table, conditions, settings, _write_risk)
+
+
+def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
+    """``bnp-models synthesize``: check everything, sample, write synthetic data sets."""
+    model, table, conditions = _checked_input(options)
+    if options.rows is None:
+        options.rows = table.n
+    _check_datasets(options)
+    settings = _settings(
+        options, model, table, conditions, datasets=options.datasets, rows=options.rows
+    )
+    return _carry_out(options, argv, model, table, conditions, settings, _write_datasets)
+
+
+def impute(options: argparse.Namespace, argv: list[str]) -> int:
+    """``bnp-models impute``: check everything, sample, write completed data sets."""
+    model, table, conditions = _checked_input(options)
+    if not table.has_missing:
+        raise bnp.MicrodataError(
+            "no value is missing (only empty cells are), so there is nothing to impute",
+            file=options.sample,
+        )
+    _check_datasets(options)
+    settings = _settings(options, model, table, conditions, datasets=options.datasets)
+    return _carry_out(options, argv, model, table, conditions, settings, _write_datasets)
+
+
+def _carry_out(options, argv, model, table, conditions, settings, write):
+    """Sample and write, unless it is done; leave no empty folder behind."""
+    import jax
+
     out = Path(options.out)
-    settings = _settings(options, table)
-    if options.resume and _is_complete(out, settings):
+    outputs = _outputs(options)
+    if options.resume and _is_complete(out, outputs, settings):
         _say(options, f"{out} is complete: nothing to resume")
         return 0
     made = _make_folder(out)
     try:
         if not options.resume:
-            for name in _OUTPUTS:
+            for name in outputs:
                 (out / name).unlink(missing_ok=True)
         _use_compilation_cache()
-        _sample_and_write(options, argv, model, table, settings)
+        monitor = None
+        if options.name == "risk":
+            monitor = bnp.tau1_monitor(model, table, options.population_size)
+        run = bnp.sample(
+            model,
+            table,
+            key=jax.random.key(options.seed),
+            conditions=conditions,
+            num_chains=options.chains,
+            num_warmup=options.warmup,
+            num_samples=options.draws,
+            thin=options.thin,
+            checkpoint=out / "checkpoint",
+            resume=options.resume,
+            checkpoint_seconds=options.checkpoint_seconds,
+            progress=_shows_progress(options),
+            monitor=monitor,
+        )
+        command = shlex.join(["bnp-models", *(word for word in argv if word != "--resume")])
+        answer = write(options, run, settings | {"command": command})
+        bnp.Checkpoint(out / "checkpoint", fingerprint="").clear()
     except KeyboardInterrupt:
         _remove_empty(made)
         print(f"bnp-models: interrupted; repeat the command with --resume to go on in {out}",
@@ -83,39 +162,52 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     except BaseException:
         _remove_empty(made)
         raise
+    _say(options, answer)
     return 0
 
 
-def _sample_and_write(options, argv, model, table, settings):
-    import jax
-
+def _write_risk(options, run, settings):
     out = Path(options.out)
-    progress = options.progress or (sys.stderr.isatty() and not options.quiet)
-    run = bnp.sample(
-        model,
-        table,
-        key=jax.random.key(options.seed),
-        num_chains=options.chains,
-        num_warmup=options.warmup,
-        num_samples=options.draws,
-        thin=options.thin,
-        checkpoint=out / "checkpoint",
-        resume=options.resume,
-        checkpoint_seconds=options.checkpoint_seconds,
-        progress=progress,
-        monitor=bnp.tau1_monitor(model, table, options.population_size),
-    )
+    progress = _shows_progress(options)
     result = bnp.population_risk(run, options.population_size, progress=progress)
     summary = bnp.risk_summary(result, seed=options.seed)
     data = bnp.to_inference_data(run, result, parameters=options.keep_parameters, seed=options.seed)
-    command = shlex.join(["bnp-models", *(word for word in argv if word != "--resume")])
     bnp.write_netcdf(data, out / "posterior.nc")
     bnp.write_records(result, out / "records.csv")
-    bnp.write_report(out / "report.html", result, command=command, seed=options.seed)
-    bnp.write_json(settings | {"command": command}, out / "run.json")
+    bnp.write_report(out / "report.html", result, command=settings["command"], seed=options.seed)
+    bnp.write_json(settings, out / "run.json")
     bnp.write_json(summary, out / "risk.json")
-    bnp.Checkpoint(out / "checkpoint", fingerprint="").clear()
-    _say(options, _answer(summary, out))
+    return _answer(summary, out)
+
+
+def _write_datasets(options, run, settings):
+    out, imputed = Path(options.out), options.name == "impute"
+    for path in _numbered(out, _DATASETS[options.name]):
+        path.unlink()
+    if imputed:
+        frames = bnp.impute(run, options.datasets)
+    else:
+        frames = bnp.synthesize(run, options.datasets, options.rows)
+    names = [_DATASETS[options.name].format(m + 1) for m in range(len(frames))]
+    for name, frame in zip(names, frames, strict=True):
+        bnp.write_frame(frame, out / name)
+    margins = bnp.level_margins(run)
+    data = bnp.to_inference_data(run, parameters=options.keep_parameters, seed=options.seed)
+    bnp.write_netcdf(data, out / "posterior.nc")
+    bnp.write_synthesis_report(
+        out / "report.html", run, frames, margins, imputed=imputed, command=settings["command"],
+        seed=options.seed,
+    )  # fmt: skip
+    summary = bnp.run_summary(run, margins, seed=options.seed)
+    bnp.write_json(settings | summary, out / "run.json")
+    kind = "completed" if imputed else "synthetic"
+    zeros = "" if run.conditions is None else ", none of them in a structural zero"
+    shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    lines = [f"{len(frames)} {kind} data set{'s'[: len(frames) > 1]} of {len(frames[0]):,} records"
+             f"{zeros}"]  # fmt: skip
+    lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
+    lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
+    return "\n".join(lines)
 
 
 def _answer(summary, out):
@@ -131,50 +223,83 @@ def _answer(summary, out):
 
 
 def _checked_input(options):
-    """The model and the coded sample; every check that needs no sampling is made here."""
-    if options.conditions is not None:
-        raise _UsageError(
-            "--conditions: structural zeros are not available yet in this version; leave it out"
-        )
+    """The model, the coded sample and the conditions; checks that need no sampling are made."""
+    for name, models in _ONLY_FOR.items():
+        if getattr(options, name, None) is not None and options.model not in models:
+            raise _UsageError(f"--{name}: is an option of --model {' and '.join(models)} only")
     try:
         model = MODELS[options.model](options)
         bnp.Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
     except ValueError as error:
         raise _UsageError(str(error)) from None
+    if options.conditions is not None and not model.truncates:
+        raise _UsageError(
+            f"--conditions: the {options.model} model does not take structural zeros; use --model "
+            "tnplcm"
+        )
     table = bnp.read_microdata(options.sample, options.variables, options.levels)
-    for name in _RECORDS_COLUMNS:
-        if name in table.schema.variables:
-            raise bnp.MicrodataError(
-                "records.csv has a column of this name; rename the variable or choose --variables "
-                "without it",
-                file=options.sample,
-                column=name,
-            )
+    conditions = None
+    if options.conditions is not None:
+        conditions = bnp.read_conditions(options.conditions, table.schema)
+        with _located(options):
+            conditions.require_feasible(table)
+    return model, table, conditions
+
+
+@contextlib.contextmanager
+def _located(options):
+    """Name the file, and the line of the record, in an error about the coded sample."""
     try:
-        table.require_complete("the disclosure risk")
-        bnp.check_population_size(table, options.population_size)
+        yield
     except bnp.MicrodataError as error:
-        raise error.in_file(options.sample) from None
-    return model, table
+        lines = None
+        if error.row is not None:
+            _, lines = bnp.read_frame(options.sample, options.variables)
+        raise error.in_file(options.sample, lines) from None
 
 
-def _settings(options, table):
+def _check_datasets(options):
+    if options.datasets > options.chains * options.draws:
+        raise _UsageError(
+            f"--datasets {options.datasets}: each needs a draw of its own, and --chains "
+            f"{options.chains} --draws {options.draws} keep {options.chains * options.draws}"
+        )
+
+
+def _settings(options, model, table, conditions, **more):
     """What decides the outputs, for run.json; JSON values only."""
     import jax
 
-    names = ("population_size", "concentration", "chains", "warmup", "draws", "thin", "seed",
-             "keep_parameters")  # fmt: skip
+    names = ("chains", "warmup", "draws", "thin", "seed", "keep_parameters")
     content = repr(table.schema).encode() + table.codes.tobytes()
+    zeros = None if conditions is None else conditions.conditions.tobytes()
     return {
         "model": options.model,
+        **more,
+        **{name: getattr(options, name, None) for name in _ONLY_FOR},
+        **({"components": model.components} if options.model in _ONLY_FOR["components"] else {}),
         **{name: getattr(options, name) for name in names},
         "sample_sha256": hashlib.sha256(content).hexdigest(),
+        "conditions_sha256": None if zeros is None else hashlib.sha256(zeros).hexdigest(),
         "version": bnp.__version__,
         "jax_version": jax.__version__,
     }
 
 
-def _is_complete(out, settings):
+def _outputs(options):
+    names = _OUTPUTS[options.name]
+    if options.name in _DATASETS:
+        names += tuple(_DATASETS[options.name].format(m + 1) for m in range(options.datasets))
+    return names
+
+
+def _numbered(out, pattern):
+    """Files of the folder that this program named by number."""
+    name = re.compile(pattern.replace(".", r"\.").format("[1-9][0-9]*"))
+    return [path for path in out.iterdir() if name.fullmatch(path.name)]
+
+
+def _is_complete(out, outputs, settings):
     """Whether a finished run with these settings is in the folder.
 
     Raises
@@ -182,19 +307,25 @@ def _is_complete(out, settings):
     _UsageError
         If a finished run with other settings is.
     """
-    if not all((out / name).is_file() for name in _OUTPUTS):
+    if not all((out / name).is_file() for name in outputs):
         return False
     try:
         found = json.loads((out / "run.json").read_text(encoding="utf-8"))
-        found.pop("command")
-    except (ValueError, KeyError, TypeError, AttributeError):
+        same = "command" in found and all(
+            name in found and found[name] == value for name, value in settings.items()
+        )
+    except (ValueError, TypeError):
         return False
-    if found != settings:
+    if not same:
         raise _UsageError(
             f"{out}: holds a finished run with other data, settings or versions; choose another "
             "--out, or leave out --resume to replace it"
         )
     return True
+
+
+def _shows_progress(options):
+    return options.progress or (sys.stderr.isatty() and not options.quiet)
 
 
 def _make_folder(out):
@@ -269,54 +400,115 @@ def _parser():
     parser.add_argument("--version", action="version", version=f"bnp-models {bnp.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_risk(commands)
+    _add_synthesize(commands)
+    _add_impute(commands)
     return parser
 
 
 def _add_risk(commands):
-    parser = commands.add_parser(
+    parser = _add_command(
+        commands,
         "risk",
+        risk,
         help="estimate how many sample uniques are unique in the population",
         description="Estimate the disclosure risk of a sample of categorical microdata: how many "
         "of its unique records are unique in the population, and which.",
         epilog="Writes risk.json, records.csv, posterior.nc and report.html to DIR.",
-        allow_abbrev=False,
     )
-    parser.set_defaults(command=risk)
-    parser.add_argument("sample", metavar="SAMPLE", help="CSV or Parquet file, one record a row")
     parser.add_argument("--population-size", metavar="N", type=_integer(1, 2**53), required=True,
                         help="persons in the population, those of the sample included")  # fmt: skip
+    _add_common(parser, "risk", keep_parameters=False)
+
+
+def _add_synthesize(commands):
+    parser = _add_command(
+        commands,
+        "synthesize",
+        synthesize,
+        help="make completely synthetic data sets",
+        description="Make synthetic data sets with the columns and labels of a sample of "
+        "categorical microdata. Missing values of the sample are allowed; the synthetic data have "
+        "none, and no record in a structural zero.",
+        epilog="Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. "
+        "Only the synthetic files are meant for release.",
+    )
+    parser.add_argument("--datasets", metavar="M", type=_integer(1, 10**6), default=5,
+                        help="data sets, each from a draw of its own (default: 5)")  # fmt: skip
+    parser.add_argument("--rows", metavar="N", type=_integer(1, 2**31),
+                        help="records of each (default: as many as the sample has)")  # fmt: skip
+    # The evaluation of what an intruder can learn reads the parameters.
+    _add_common(parser, "synthesize", keep_parameters=True)
+
+
+def _add_impute(commands):
+    parser = _add_command(
+        commands,
+        "impute",
+        impute,
+        help="complete missing values, several times",
+        description="Complete the missing values (empty cells) of a sample of categorical "
+        "microdata: several times, so that the uncertainty shows in how much the data sets differ. "
+        "No completed record is in a structural zero.",
+        epilog="Writes imputed_1.csv and so on, run.json, posterior.nc and report.html to DIR.",
+    )
+    parser.add_argument("--datasets", metavar="M", type=_integer(1, 10**6), default=5,
+                        help="data sets, each from a draw of its own (default: 5)")  # fmt: skip
+    _add_common(parser, "impute", keep_parameters=False)
+
+
+def _add_command(commands, name, function, **texts):
+    parser = commands.add_parser(name, allow_abbrev=False, **texts)
+    parser.set_defaults(command=function, name=name)
+    parser.add_argument("sample", metavar="SAMPLE", help="CSV or Parquet file, one record a row")
     parser.add_argument("--out", metavar="DIR", required=True, help="folder for the results")
+    return parser
+
+
+def _add_common(parser, name, keep_parameters):
+    """Options that all commands share: data, model, chains, output."""
     data = parser.add_argument_group("data")
     data.add_argument("--variables", metavar="A,B,..", type=_names,
-                      help="key variables (default: all columns)")  # fmt: skip
+                      help="key variables (default: all columns)" if name == "risk" else
+                      "variables to use and to write (default: all columns)")  # fmt: skip
     data.add_argument("--levels", metavar="CSV",
                       help="declared levels: columns variable and level (default: those "
                       "seen)")  # fmt: skip
     data.add_argument("--conditions", metavar="CSV",
-                      help="structural zeros (not available yet in this version)")  # fmt: skip
+                      help="structural zeros, for the tnplcm model: the header names variables, "
+                      "each row is a combination that cannot occur, an empty cell leaves its "
+                      "variable free")  # fmt: skip
     model = parser.add_argument_group("model")
-    model.add_argument("--model", choices=tuple(MODELS), default="hdp", help="(default: hdp)")
-    model.add_argument("--concentration", choices=("shared", "record", "hierarchical"),
-                       help="of the hdp model: one alpha for all records, one each, or one each "
-                       "with an unknown rate (default: shared)")  # fmt: skip
+    models = _MODELS_OF[name]
+    model.add_argument("--model", choices=models, default=models[0],
+                       help=f"(default: {models[0]})")  # fmt: skip
+    if "hdp" in models:
+        model.add_argument("--concentration", choices=("shared", "record", "hierarchical"),
+                           help="of the hdp model: one alpha for all records, one each, or one "
+                           "each with an unknown rate (default: shared)")  # fmt: skip
+    model.add_argument("--components", metavar="K", type=_integer(2, 2**16),
+                       help="of the nplcm and tnplcm models: latent classes (default: "
+                       "50)")  # fmt: skip
     chains = parser.add_argument_group("chains")
-    for name, default, least, most, what in (
+    for option, default, least, most, what in (
         ("chains", 4, 1, 2**16, "chains"),
         ("warmup", 1000, 0, 2**31, "sweeps before the first draw"),
         ("draws", 1000, 1, 2**31, "draws kept of each chain"),
         ("thin", 1, 1, 2**31, "sweeps per kept draw"),
         ("seed", 0, 0, 2**32, "the same seed gives the same results"),
     ):
-        chains.add_argument(f"--{name}", metavar="K", type=_integer(least, most), default=default,
+        chains.add_argument(f"--{option}", metavar="K", type=_integer(least, most), default=default,
                             help=f"{what} (default: {default})")  # fmt: skip
     chains.add_argument("--resume", action="store_true",
                         help="go on from the checkpoint in DIR, if there is one")  # fmt: skip
     chains.add_argument("--checkpoint-seconds", metavar="S", type=_seconds, default=10.0,
                         help="least time between checkpoints (default: 10)")  # fmt: skip
     output = parser.add_argument_group("output")
-    output.add_argument("--keep-parameters", action="store_true",
-                        help="put the model's arrays into posterior.nc too: 20 kB a draw and "
-                        "more")  # fmt: skip
+    if keep_parameters:
+        parser.set_defaults(keep_parameters=True)
+    else:
+        output.add_argument("--keep-parameters", action="store_true",
+                            help="put the model's arrays into posterior.nc too: 20 kB a draw and "
+                            "more")  # fmt: skip
     output.add_argument("--progress", action="store_true",
                         help="show progress bars even where stderr is not a terminal")  # fmt: skip
     output.add_argument("--quiet", action="store_true", help="print nothing but errors")

@@ -15,6 +15,7 @@ import numpy as np
 
 from bnp_models.risk import PopulationRisk
 from bnp_models.sampling import LEFT_OVER_TOLERANCE, Run
+from bnp_models.synthesis import Margins
 
 MAX_RHAT = 1.05
 
@@ -28,6 +29,9 @@ MODE_SEPARATION = 2.0
 
 # Of the Monte Carlo cell probabilities, where they are not exact.
 MAX_RELATIVE_ERROR = 0.1
+
+# Of the margins of the model, those reported.
+NUM_MARGINS = 3
 
 _MIN_DRAWS = 4
 
@@ -48,31 +52,55 @@ def load_arviz():
                 return importlib.import_module("arviz")
 
 
-def monitored(run: Run, risk: PopulationRisk) -> dict[str, np.ndarray]:
+def monitored(
+    run: Run, risk: PopulationRisk | None = None, margins: Margins | None = None
+) -> dict[str, np.ndarray]:
     """The quantities that convergence is judged by, each (chains, draws).
 
-    Those of the run are thinned to the draws at which the risk was evaluated.
+    With a risk, tau1 among them, and those of the run thinned to the draws at which it was
+    evaluated. With margins, the three on which the chains agree least. What is driven by the prior
+    (the mass of the impossible region, the records drawn for it) is never among them.
     """
-    return {
-        "tau1": risk.tau1,
-        "tau1_conditional": risk.tau1_conditional,
-        "components": run.draws["components"][:, :: risk.thin],
-        "alpha": run.draws["alpha"][:, :: risk.thin],
-        "log_likelihood": risk.log_likelihood,
-    }
+    if risk is not None:
+        return {
+            "tau1": risk.tau1,
+            "tau1_conditional": risk.tau1_conditional,
+            "components": run.draws["components"][:, :: risk.thin],
+            "alpha": run.draws["alpha"][:, :: risk.thin],
+            "log_likelihood": risk.log_likelihood,
+        }
+    names = ("log_likelihood", "components", "alpha")
+    chosen = {name: run.draws[name] for name in names if name in run.draws}
+    return chosen if margins is None else chosen | worst_margins(margins)
 
 
-def convergence(run: Run, risk: PopulationRisk) -> dict[str, dict[str, float | None]]:
+def worst_margins(margins: Margins, number: int = NUM_MARGINS) -> dict[str, np.ndarray]:
+    """The margins with the largest split R-hat, each (chains, draws); none that is constant."""
+    varies = np.flatnonzero(np.ptp(margins.draws, axis=(0, 1)) > 0)
+    half = margins.draws.shape[1] // 2
+    if half < 2:
+        return {}
+    parts = np.concatenate([margins.draws[:, :half, varies], margins.draws[:, -half:, varies]])
+    within = parts.var(axis=1, ddof=1).mean(axis=0)
+    between = parts.mean(axis=1).var(axis=0, ddof=1)
+    order = np.argsort(-between / np.maximum(within, 1e-300), kind="stable")
+    return {margins.names[r]: margins.draws[:, :, r] for r in varies[order[:number]]}
+
+
+def convergence(
+    run: Run, risk: PopulationRisk | None = None, margins: Margins | None = None
+) -> dict[str, dict[str, float | None]]:
     """R-hat and effective sample sizes of the monitored quantities.
 
     Returns
     -------
     figures
-        For each of tau1, tau1_conditional, components, alpha and log_likelihood: "rhat"
-        (rank-normalised, split), "ess_bulk" and "ess_tail". None where a figure is undefined:
-        fewer than 4 draws, constant draws, or, for R-hat, one chain.
+        For each of tau1, tau1_conditional, components, alpha and log_likelihood, or, without a
+        risk, of log_likelihood, components, alpha and the worst margins: "rhat" (rank-normalised,
+        split), "ess_bulk" and "ess_tail". None where a figure is undefined: fewer than 4 draws,
+        constant draws, or, for R-hat, one chain.
     """
-    return {name: diagnose(values) for name, values in monitored(run, risk).items()}
+    return {name: diagnose(values) for name, values in monitored(run, risk, margins).items()}
 
 
 def diagnose(values: np.ndarray) -> dict[str, float | None]:
@@ -93,17 +121,21 @@ def diagnose(values: np.ndarray) -> dict[str, float | None]:
         }
 
 
-def warnings_of(run: Run, risk: PopulationRisk) -> list[str]:
+def warnings_of(
+    run: Run, risk: PopulationRisk | None = None, margins: Margins | None = None
+) -> list[str]:
     """What a methodologist should know before using the figures; empty if all is well."""
-    figures = convergence(run, risk)
+    draws = monitored(run, risk, margins)
+    figures = {name: diagnose(values) for name, values in draws.items()}
     checks = (
         _not_converged(figures),
-        _different_modes(run, risk),
+        _different_modes(draws),
         _few_effective_draws(figures, run.settings.num_chains),
-        _short_run(run, risk),
+        _short_run(draws),
         _no_warmup(run),
         _one_chain(run),
         _left_over(run),
+        _last_class(run),
         _monte_carlo_error(risk),
         _growth(run),
     )
@@ -123,21 +155,23 @@ def _not_converged(figures):
         )
 
 
-def _different_modes(run, risk):
+def _different_modes(draws):
     for name in ("log_likelihood", "components"):
-        values = np.asarray(monitored(run, risk)[name], np.float64)
+        values = np.asarray(draws.get(name, np.zeros((1, 0))), np.float64)
         if len(values) == 1 or values.shape[1] < _MIN_DRAWS:
             continue
         means = values.mean(axis=1)
         within = math.sqrt(np.mean(values.var(axis=1, ddof=1)))
         if np.ptp(means) > MODE_SEPARATION * within:
-            by_chain = ", ".join(f"{mean:.1f}" for mean in risk.tau1_conditional.mean(axis=1))
+            of_risk = ""
+            if "tau1_conditional" in draws:
+                by_chain = ", ".join(f"{m:.1f}" for m in draws["tau1_conditional"].mean(axis=1))
+                of_risk = f" by chain, the mean of tau1 is {by_chain};"
             return (
                 f"multimodal: the chains' means of {name} "
                 f"({', '.join(f'{mean:.1f}' for mean in means)}) differ by much more than the "
-                f"spread within a chain ({within:.1f}); by chain, the mean of tau1 is {by_chain}; "
-                "run a longer warm-up and more chains, and do not use the average if they still "
-                "differ"
+                f"spread within a chain ({within:.1f});{of_risk} run a longer warm-up and more "
+                "chains, and do not use the average if they still differ"
             )
 
 
@@ -161,10 +195,11 @@ def _few_effective_draws(figures, num_chains):
         )
 
 
-def _short_run(run, risk):
-    if risk.tau1.shape[1] < _MIN_DRAWS:
+def _short_run(draws):
+    fewest = min(values.shape[1] for values in draws.values())
+    if fewest < _MIN_DRAWS:
         return (
-            f"too few draws to judge convergence: {risk.tau1.shape[1]} a chain, and fewer "
+            f"too few draws to judge convergence: {fewest} a chain, and fewer "
             f"than {_MIN_DRAWS} say nothing; run more draws"
         )
 
@@ -188,8 +223,17 @@ def _left_over(run):
         )
 
 
+def _last_class(run):
+    most = int(np.max(run.draws["last_class"], initial=0)) if "last_class" in run.draws else 0
+    if most > 0:
+        return (
+            f"too few classes: in a kept draw, {most} records are in the last class, which takes "
+            "all that the others leave; raise components (--components)"
+        )
+
+
 def _monte_carlo_error(risk):
-    if risk.relative_error > MAX_RELATIVE_ERROR:
+    if risk is not None and risk.relative_error > MAX_RELATIVE_ERROR:
         return (
             f"imprecise cell probabilities: their Monte Carlo error is {risk.relative_error:.0%} "
             f"(at most {MAX_RELATIVE_ERROR:.0%} is wanted); choose fewer key variables or the "

@@ -10,14 +10,19 @@ from os import PathLike
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from bnp_models.diagnostics import convergence, load_arviz, warnings_of
 from bnp_models.risk import PopulationRisk
 from bnp_models.sampling import Run
+from bnp_models.synthesis import Margins
 from bnp_models.version import __version__
 
 # Of the sweep rather than of the posterior.
-SAMPLE_STATS = ("tables", "log_likelihood_items", "left_over")
+SAMPLE_STATS = (
+    "tables", "log_likelihood_items", "left_over", "last_class", "augmented", "accepted_levels",
+    "accepted_splits",
+)  # fmt: skip
 
 _OF_RISK = ("tau1", "tau1_conditional", "tau2", "log_likelihood")
 _QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
@@ -112,6 +117,7 @@ def risk_summary(risk: PopulationRisk, *, seed: int | None = None) -> dict:
     """The content of ``risk.json``; only its last two entries depend on the clock."""
     run = risk.run
     schema = run.table.schema
+    of_region = {} if run.conditions is None else {"p_zero": p_zero(run, risk.thin)}
     return {
         "model": run.model.name,
         "n": run.table.n,
@@ -128,7 +134,57 @@ def risk_summary(risk: PopulationRisk, *, seed: int | None = None) -> dict:
         "tau2": figures_of(risk.tau2),
         "diagnostics": convergence(run, risk),
         "components": float(np.mean(run.draws["components"])),
+        **of_region,
         "warnings": warnings_of(run, risk),
+        **_timing(run),
+    }
+
+
+def p_zero(run: Run, thin: int = 1) -> dict[str, float]:
+    """Figures of the probability that a record is impossible before truncation.
+
+    The prior drives it: it says nothing of the data, and convergence is not judged by it.
+    """
+    return figures_of(-np.expm1(run.draws["log_feasible"][:, ::thin].astype(np.float64)))
+
+
+def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = None) -> dict:
+    """What is told of a run that makes data; only its last two entries depend on the clock.
+
+    Parameters
+    ----------
+    run
+        Chains.
+    margins
+        What `level_margins` returned: convergence is judged by them too.
+    seed
+        The seed, where there was one.
+    """
+    schema, conditions = run.table.schema, run.conditions
+    summary = {
+        "model": run.model.name,
+        "n": run.table.n,
+        "variables": list(schema.variables),
+        "levels": list(schema.num_levels),
+        "cells": schema.num_cells,
+        "missing": int((run.table.codes < 0).sum()),
+        "seed": seed,
+        "version": __version__,
+        "device": run.device,
+        "diagnostics": convergence(run, margins=margins),
+        "active_components": float(np.mean(run.draws["components"])),
+    }
+    if "augmented" in run.draws:
+        summary["augmented"] = float(np.mean(run.draws["augmented"]))
+    if conditions is not None:
+        summary["num_conditions"] = conditions.num_conditions
+        summary["impossible_cells"] = conditions.num_impossible_cells
+        summary["p_zero"] = p_zero(run)
+    return summary | {"warnings": warnings_of(run, margins=margins)} | _timing(run)
+
+
+def _timing(run):
+    return {
         "seconds": {name: round(value, 3) for name, value in run.seconds.items()},
         "sweeps_per_second": round(run.sweeps_per_second, 2),
     }
@@ -143,8 +199,13 @@ def write_json(document: dict, path: str | PathLike) -> None:
 
 def write_records(risk: PopulationRisk, path: str | PathLike) -> None:
     """Write one row per sample unique, riskiest first; numbers read back as they were."""
+    write_frame(risk.records(), path)
+
+
+def write_frame(frame: pd.DataFrame, path: str | PathLike) -> None:
+    """Write records as CSV with a header, missing values as empty cells."""
     with replacing(path) as partial:
-        risk.records().to_csv(partial, index=False, lineterminator="\n", encoding="utf-8")
+        frame.to_csv(partial, index=False, lineterminator="\n", encoding="utf-8")
 
 
 @contextlib.contextmanager

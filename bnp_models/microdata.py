@@ -297,8 +297,7 @@ class Microdata:
         row = int(incomplete[0])
         raise MicrodataError(
             f"the value is missing ({incomplete.size} of {self.n} records are incomplete) and "
-            f"{what} needs complete records; drop or complete them first (imputation is not part "
-            "of this model yet)",
+            f"{what} needs complete records; drop them, or complete them with bnp-models impute",
             row=row,
             column=self.schema.variables[int(np.argmax(missing[row]))],
         )

@@ -3,17 +3,28 @@
 import io
 import platform
 import re
+from collections.abc import Sequence
 from os import PathLike
 
 import numpy as np
+import pandas as pd
 
 from bnp_models.diagnostics import MAX_RHAT, MIN_ESS_PER_CHAIN, monitored
-from bnp_models.export import replacing, risk_summary, versions
+from bnp_models.export import replacing, risk_summary, run_summary, versions
+from bnp_models.microdata import group_cells
 from bnp_models.risk import PopulationRisk
+from bnp_models.sampling import Run
+from bnp_models.synthesis import Margins
 
 NUM_RISKIEST = 20
 
 _TRACED = ("tau1_conditional", "log_likelihood", "components", "alpha")
+_METHODS = {
+    "exact": "exact",
+    "draws": "by shared draws of record weights",
+    "sequential": "by sequential imputation",
+}
+_MAX_LEVELS_SHOWN = 12
 _MAX_TRACE_POINTS = 400
 _RANK_BINS = 20
 _COLOURS = ("#1f5f8b", "#c8672b", "#3d8b57", "#8a5a9e", "#a8323e", "#6b6b6b", "#b08a1e", "#2f9aa0")
@@ -49,6 +60,99 @@ def render_report(
     risk: PopulationRisk, *, command: str | None = None, seed: int | None = None
 ) -> str:
     """The page that `write_report` writes."""
+    draws = monitored(risk.run, risk)
+    riskiest = risk.records().head(NUM_RISKIEST)
+    summary = risk_summary(risk, seed=seed)
+    return _render(
+        "report.html.j2",
+        risk.run,
+        {name: draws[name] for name in _TRACED},
+        s=summary,
+        active=summary["components"],
+        command=command,
+        how=_METHODS[risk.method],
+        thin=risk.thin,
+        anonymity=_records_below(risk.run.table.codes, risk.run.table, (2, 3, 5)),
+        histogram=_histogram(risk) if len(risk.rows) else None,
+        header=list(riskiest.columns),
+        riskiest=riskiest.to_numpy(dtype=object).tolist(),
+    )
+
+
+def write_synthesis_report(
+    path: str | PathLike,
+    run: Run,
+    frames: Sequence[pd.DataFrame],
+    margins: Margins | None = None,
+    *,
+    imputed: bool = False,
+    command: str | None = None,
+    seed: int | None = None,
+) -> None:
+    """Write the report of synthetic or completed data sets.
+
+    Parameters
+    ----------
+    path
+        The HTML file.
+    run
+        The chains that they were drawn from.
+    frames
+        What `synthesize` returned, or `impute`.
+    margins
+        What `level_margins` returned: convergence is judged by them too.
+    imputed
+        Whether the frames are the sample, completed.
+    command
+        The command line, where there was one.
+    seed
+        The seed, where there was one.
+    """
+    html = render_synthesis_report(
+        run, frames, margins, imputed=imputed, command=command, seed=seed
+    )
+    with replacing(path) as partial:
+        partial.write_text(html, encoding="utf-8")
+
+
+def render_synthesis_report(
+    run: Run,
+    frames: Sequence[pd.DataFrame],
+    margins: Margins | None = None,
+    *,
+    imputed: bool = False,
+    command: str | None = None,
+    seed: int | None = None,
+) -> str:
+    """The page that `write_synthesis_report` writes."""
+    table = run.table
+    summary = run_summary(run, margins, seed=seed)
+    complete = table.codes[(table.codes >= 0).all(axis=1)]
+    variables = _compared(table, frames, imputed)
+    differences = [
+        {"name": f"{v['name']} = {row['label']}", "difference": abs(row["after"] - row["before"])}
+        for v in variables
+        for row in v["rows"]
+    ]
+    return _render(
+        "synthesis.html.j2",
+        run,
+        monitored(run, margins=margins),
+        s=summary,
+        active=summary["active_components"],
+        command=command,
+        imputed=imputed,
+        num_datasets=len(frames),
+        rows=len(frames[0]),
+        incomplete=table.n - len(complete),
+        anonymity=_records_below(complete, table, (2, 3, 5)) if len(complete) else [],
+        variables=variables,
+        largest=None if imputed else max(differences, key=lambda found: found["difference"]),
+    )
+
+
+def _render(template, run, draws, **content):
+    """A page: what all of them show, and its own content."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -59,32 +163,64 @@ def render_report(
         lstrip_blocks=True,
     )
     environment.filters |= {"count": "{:,}".format, "number": _number, "plain": _plain}
-    draws = monitored(risk.run, risk)
-    riskiest = risk.records().head(NUM_RISKIEST)
-    return environment.get_template("report.html.j2").render(
-        s=risk_summary(risk, seed=seed),
-        settings=risk.run.settings,
-        method=risk.method,
-        thin=risk.thin,
-        command=command,
+    return environment.get_template(template).render(
+        settings=run.settings,
         versions=versions() | {"python": platform.python_version()},
         max_rhat=MAX_RHAT,
-        min_ess=MIN_ESS_PER_CHAIN * risk.run.settings.num_chains,
-        anonymity=_records_below(risk, (2, 3, 5)),
-        histogram=_histogram(risk) if len(risk.rows) else None,
+        min_ess=MIN_ESS_PER_CHAIN * run.settings.num_chains,
+        conditions=_conditions(run.conditions),
         colours=[
             (chain + 1, _COLOURS[chain % len(_COLOURS)])
-            for chain in range(min(risk.run.settings.num_chains, len(_COLOURS)))
+            for chain in range(min(run.settings.num_chains, len(_COLOURS)))
         ],
-        traces=[(name, _trace(name, draws[name]), _ranks(name, draws[name])) for name in _TRACED],
-        header=list(riskiest.columns),
-        riskiest=riskiest.to_numpy(dtype=object).tolist(),
+        traces=[
+            (name, _trace(name, values), _ranks(name, values)) for name, values in draws.items()
+        ],
+        **content,
     )
 
 
-def _records_below(risk, sizes):
-    """For each k, the records in cells of fewer than k sample records."""
-    cells = risk.run.table.cells()
+def _conditions(conditions):
+    if conditions is None:
+        return None
+    share = conditions.num_impossible_cells / conditions.schema.num_cells
+    # So that rounding never turns most into all, or some into none.
+    digits = 1 if 0.001 <= share <= 0.999 else 4
+    return {"number": conditions.num_conditions, "share": f"{100 * share:.{digits}f}%"}
+
+
+def _compared(table, frames, imputed):
+    """Per variable, how often its levels occur in the sample and in what was made of it."""
+    missing = table.codes < 0
+    found = []
+    for j, (name, labels) in enumerate(
+        zip(table.schema.variables, table.schema.levels, strict=True)
+    ):
+        num_levels = len(labels)
+        before = np.bincount(table.codes[~missing[:, j], j], minlength=num_levels)
+        after = np.zeros(num_levels)
+        for frame in frames:
+            codes = pd.Categorical(frame.iloc[:, j], categories=list(labels)).codes
+            after += np.bincount(codes[missing[:, j]] if imputed else codes, minlength=num_levels)
+        entry = {"name": name, "num_levels": num_levels, "missing": missing[:, j].mean()}
+        if after.sum() == 0:
+            found.append(entry | {"rows": [], "more": 0})
+            continue
+        before, after = before / max(before.sum(), 1), after / after.sum()
+        # The most frequent ones, in the order of the levels.
+        shown = np.sort(np.argsort(-before - after, kind="stable")[:_MAX_LEVELS_SHOWN])
+        rest = np.setdiff1d(np.arange(num_levels), shown)
+        found.append(entry | {
+            "rows": [{"label": labels[c], "before": before[c], "after": after[c]} for c in shown],
+            "scale": max(before.max(), after.max()),
+            "more": rest.size, "more_before": before[rest].sum(), "more_after": after[rest].sum(),
+        })  # fmt: skip
+    return found
+
+
+def _records_below(codes, table, sizes):
+    """For each k, the records in cells of fewer than k of these."""
+    cells = group_cells(codes, table.schema.num_levels)
     own = cells.counts[cells.record_cell]
     return [(k, int((own < k).sum()), float((own < k).mean())) for k in sizes]
 
