@@ -44,7 +44,12 @@ def main(repository: Path) -> None:
     if importlib.util.find_spec("kernels") is not None:
         raise SystemExit("a top-level module named kernels is installed")
     folder = origin.parent
-    for name in ("report.html.j2", "datasets/census_income.parquet"):
+    for name in (
+        "base.html.j2",
+        "report.html.j2",
+        "synthesis.html.j2",
+        "datasets/census_income.parquet",
+    ):
         if not (folder / name).is_file():
             raise SystemExit(f"missing from the wheel: {name}")
     print(f"wheel: {len(installed)} modules import, as in the tree")

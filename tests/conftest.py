@@ -6,6 +6,8 @@ import tempfile
 from types import SimpleNamespace
 
 import jax
+import numpy as np
+import pandas as pd
 import pytest
 
 import bnp_models as bnp
@@ -36,6 +38,51 @@ def small(sample_frame):
     )  # fmt: skip
     return SimpleNamespace(
         table=table, run=run, risk=bnp.population_risk(run, population_size=20_000)
+    )
+
+
+PERSONAL = ("age", "sex", "marital_status", "education", "class_of_worker")
+
+# Combinations that cannot occur in the census: children neither marry nor work nor study on, and
+# nobody else is "Under 15 years old"; some are said twice.
+CHILD, NO_CHILD = {"age": "0-14"}, {"education": "Under 15 years old"}
+IMPOSSIBLE = (
+    [CHILD | {"marital_status": status} for status in
+     ("Married", "Separated or divorced", "Widowed")]
+    + [CHILD | {"education": level} for level in
+       ("Less than high school", "High school", "Some college", "Bachelor or higher")]
+    + [CHILD | {"class_of_worker": kind} for kind in ("Employee", "Self-employed")]
+    + [NO_CHILD | {"age": age} for age in
+       ("15-24", "25-34", "35-44", "45-54", "55-64", "65-74", "75+")]
+    + [NO_CHILD | {"marital_status": "Widowed", "sex": sex} for sex in ("Female", "Male")]
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def conditions_frame():
+    """18 structural zeros of the census variables."""
+    return pd.DataFrame(IMPOSSIBLE, columns=list(PERSONAL))
+
+
+@pytest.fixture(scope="session")
+def incomplete_frame():
+    """150 census records, as labels, a tenth of the values missing."""
+    frame = bnp.datasets.census_income().sample(150, seed=1)[list(PERSONAL)].reset_index(drop=True)
+    gone = np.random.default_rng(0).random(frame.shape) < 0.1
+    return frame.mask(gone)
+
+
+@pytest.fixture(scope="session")
+def latent(incomplete_frame, conditions_frame):
+    """A short run of the truncated latent class model on those, and its margins."""
+    table = bnp.Microdata.from_frame(incomplete_frame)
+    conditions = bnp.StructuralZeros.from_frame(conditions_frame, table.schema)
+    run = bnp.sample(
+        bnp.TNPLCM(), table, key=jax.random.key(0), conditions=conditions, num_chains=2,
+        num_warmup=100, num_samples=30,
+    )  # fmt: skip
+    return SimpleNamespace(
+        table=table, conditions=conditions, run=run, margins=bnp.level_margins(run)
     )
 
 

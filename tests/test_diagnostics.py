@@ -147,6 +147,50 @@ def test_warnings_of_settings_and_evaluation(chains):
     assert "Monte Carlo error is 25%" in bnp.warnings_of(run, noisy)[0]
 
 
+def margins_of(values, thin=1):
+    names = tuple(f"margin x={level}" for level in range(values.shape[2]))
+    return bnp.Margins(names, values, thin)
+
+
+def test_a_run_without_a_risk_is_judged_by_its_margins(chains, rng):
+    run, _ = chains(shift=8.0)
+    draws = run.draws | {
+        "log_likelihood": rng.normal(-500, 3, (4, 500)), "log_feasible": np.zeros((4, 500)),
+        "augmented": np.arange(2000).reshape(4, 500),
+    }  # fmt: skip
+    run = dataclasses.replace(run, draws=draws)
+    values = rng.normal(0.2, 0.01, (4, 100, 6))
+    values[0, :, 4] += 0.05
+    values[:, :, 1] = 0
+    names = ["log_likelihood", "components", "alpha"]
+    assert list(bnp.convergence(run)) == names
+    figures = bnp.convergence(run, margins=margins_of(values, thin=5))
+    assert list(figures)[:4] == [*names, "margin x=4"]
+    assert len(figures) == 6 and "margin x=1" not in figures
+    sentences = bnp.warnings_of(run, margins=margins_of(values, thin=5))
+    assert sentences[0].startswith("not converged") and "margin x=4 1." in sentences[0]
+    assert not any(word in " ".join(sentences) for word in ("augmented", "p_zero", "tau1"))
+    assert list(bnp.convergence(run, margins=margins_of(values[:, :3], thin=200))) == names
+
+
+def test_modes_of_a_run_without_a_risk(chains, rng):
+    run, _ = chains()
+    shifted = rng.normal(-500, 3, (4, 500)) + np.array([[40], [0], [0], [0]])
+    run = dataclasses.replace(run, draws=run.draws | {"log_likelihood": shifted})
+    sentence = next(s for s in bnp.warnings_of(run) if s.startswith("multimodal"))
+    assert "log_likelihood" in sentence and "tau1" not in sentence
+
+
+def test_records_in_the_last_class(chains):
+    run, risk = chains()
+    last = np.zeros((4, 500), int)
+    full = dataclasses.replace(run, draws=run.draws | {"last_class": last})
+    assert bnp.warnings_of(full, risk) == []
+    last[2, 7] = 3
+    sentences = bnp.warnings_of(full, risk)
+    assert len(sentences) == 1 and "--components" in sentences[0] and " 3 records" in sentences[0]
+
+
 def test_a_thinned_risk_is_judged_by_the_draws_it_used(chains):
     run, risk = chains()
     draws = {name: np.repeat(values, 5, axis=1) for name, values in run.draws.items()}

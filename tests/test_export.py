@@ -91,6 +91,39 @@ def test_a_thinned_risk_thins_everything(small):
     assert data["posterior"].attrs["thin"] == 2
 
 
+def test_latent_class_runs(latent):
+    data = bnp.to_inference_data(latent.run, parameters=True)
+    assert {"alpha", "components", "log_likelihood", "log_feasible", "log_pi", "log_lambda"} == set(
+        data["posterior"].data_vars
+    )
+    stats = set(data["sample_stats"].data_vars)
+    assert {"last_class", "augmented", "accepted_levels"} <= stats
+    assert stats <= set(export.SAMPLE_STATS)
+
+
+def test_summary_of_a_run_that_makes_data(latent):
+    summary = bnp.run_summary(latent.run, latent.margins, seed=3)
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert list(summary)[-2:] == ["seconds", "sweeps_per_second"]
+    assert summary["missing"] == (latent.table.codes < 0).sum()
+    assert summary["augmented"] == latent.run.draws["augmented"].mean()
+    assert summary["impossible_cells"] == latent.conditions.num_impossible_cells
+    p_zero = 1 - np.exp(latent.run.draws["log_feasible"].astype(float))
+    assert summary["p_zero"]["mean"] == pytest.approx(p_zero.mean())
+    assert list(summary["diagnostics"])[:3] == ["log_likelihood", "components", "alpha"]
+    assert len(summary["diagnostics"]) == 6
+    free = dataclasses.replace(latent.run, conditions=None)
+    assert "p_zero" not in bnp.run_summary(free)
+
+
+def test_frames_read_back(tmp_path):
+    frame = pd.DataFrame({"a": ["01", "1,5", 'say "x"'], "b": [1, 2, 3], "c": [None, "é", "-"]})
+    bnp.write_frame(frame, tmp_path / "a.csv")
+    read, _ = bnp.read_frame(tmp_path / "a.csv")
+    assert read.to_numpy().tolist() == [["01", "1", ""], ["1,5", "2", "é"], ['say "x"', "3", "-"]]
+    assert b"\r" not in (tmp_path / "a.csv").read_bytes()
+
+
 def test_figures():
     figures = export.figures_of(np.arange(101.0).reshape(1, 101))
     assert figures == {

@@ -5,12 +5,13 @@ import dataclasses
 import html.parser
 import re
 
+import numpy as np
 import pytest
 
 import bnp_models as bnp
-from bnp_models.report import render_report
+from bnp_models.report import render_report, render_synthesis_report
 
-VOID = {"meta", "link", "br", "img", "input", "path", "use", "hr"}
+VOID = {"meta", "link", "br", "img", "input", "path", "use", "hr", "col"}
 
 
 class Page(html.parser.HTMLParser):
@@ -60,10 +61,94 @@ def test_it_says_what_the_summary_says(small, text):
     assert shown == [f"{r1:.3f}" for r1 in riskiest["r1"]]
 
 
+@pytest.fixture(scope="module")
+def made(latent):
+    """Frames and page of synthetic and of completed data."""
+    found = {}
+    for imputed, function in ((False, bnp.synthesize), (True, bnp.impute)):
+        frames = function(latent.run, 3)
+        found[imputed] = (
+            frames,
+            render_synthesis_report(
+                latent.run,
+                frames,
+                latent.margins,
+                imputed=imputed,
+                command="bnp-models ...",
+                seed=3,
+            ),
+        )
+    return found
+
+
+def words_of(text):
+    return " ".join(" ".join(Page(text).words).split())
+
+
+def test_synthesis_says_what_was_made(latent, made, incomplete_frame):
+    frames, text = made[False]
+    words = words_of(text)
+    assert "3 synthetic data sets of 150 records" in words
+    assert "combine_partially_synthetic" in words and "not for release" in words
+    assert "18 conditions" in words and "driven by the prior" in words
+    original = (incomplete_frame["sex"].dropna() == "Male").mean()
+    synthetic = sum((frame["sex"] == "Male").mean() for frame in frames) / 3
+    assert f'<td title="Male">Male</td><td>{original:.1%}</td><td>{synthetic:.1%}</td>' in text
+    for name in bnp.convergence(latent.run, margins=latent.margins):
+        assert name in words
+
+
+def test_imputation_says_what_was_filled_in(latent, made, incomplete_frame):
+    frames, text = made[True]
+    words = words_of(text)
+    missing = incomplete_frame.isna()
+    assert f"{missing.sum().sum()} missing values of {missing.any(axis=1).sum()} records" in words
+    assert "combine_imputed" in words and "not for release" not in words
+    gone = missing["sex"]
+    imputed = sum((frame.loc[gone, "sex"] == "Male").mean() for frame in frames) / 3
+    observed = (incomplete_frame.loc[~gone, "sex"] == "Male").mean()
+    assert f'<td title="Male">Male</td><td>{observed:.1%}</td><td>{imputed:.1%}</td>' in text
+    assert f"<td>sex</td><td>2</td><td>{gone.mean():.1%}</td>" in text
+
+
+def test_complete_variables_have_no_imputed_proportions(latent, made):
+    codes = latent.table.codes.copy()
+    codes[:, 1] = np.maximum(codes[:, 1], 0)
+    run = dataclasses.replace(latent.run, table=bnp.Microdata(latent.table.schema, codes))
+    text = render_synthesis_report(run, made[True][0], imputed=True)
+    assert "<td>sex</td><td>2</td><td>–</td>" in text
+    assert "<h3>sex</h3>" not in text and "<h3>age</h3>" in text
+
+
+def test_many_levels_are_cut_to_the_frequent_ones(latent):
+    levels = tuple(f"level {i}" for i in range(40))
+    rng = np.random.default_rng(0)
+    codes = np.minimum(rng.geometric(0.1, (150, 1)), 40) - 1
+    table = bnp.Microdata(bnp.Schema(("x",), (levels,)), codes)
+    run = dataclasses.replace(latent.run, table=table, conditions=None)
+    text = render_synthesis_report(run, [table.to_frame()])
+    assert text.count("<td title=") == 12
+    assert "28 rarer levels" in text and "structural zeros" not in text.lower()
+
+
+@pytest.mark.parametrize("imputed", [False, True])
+def test_synthesis_is_well_formed_self_contained_and_deterministic(latent, made, imputed):
+    frames, text = made[imputed]
+    check_well_formed(text, num_plots=12)
+    again = render_synthesis_report(
+        latent.run, frames, latent.margins, imputed=imputed, command="bnp-models ...", seed=3
+    )
+    assert again == text
+
+
 def test_it_is_well_formed_and_self_contained(text):
+    check_well_formed(text, num_plots=9)
+
+
+def check_well_formed(text, num_plots):
     page = Page(text)
     assert page.open == []
-    assert page.tags["svg"] == 9
+    assert page.tags["svg"] == num_plots
     assert page.tags["script"] == page.tags["link"] == page.tags["img"] == page.tags["image"] == 0
     assert len(page.ids) == len(set(page.ids))
     assert not re.search(r'(?:src|href)="(?!#)', text)
