@@ -67,9 +67,9 @@ def conditions_frame():
 @pytest.fixture(scope="session")
 def incomplete_frame():
     """150 census records, as labels, a tenth of the values missing."""
-    frame = bnp.datasets.census_income().sample(150, seed=1)[list(PERSONAL)].reset_index(drop=True)
+    frame = bnp.datasets.census_income().sample(150, seed=1)[list(PERSONAL)]
     gone = np.random.default_rng(0).random(frame.shape) < 0.1
-    return frame.mask(gone)
+    return frame.astype(object).reset_index(drop=True).mask(gone)
 
 
 @pytest.fixture(scope="session")

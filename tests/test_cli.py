@@ -161,19 +161,29 @@ BAD = {
     "no record": ("x,y\n", [], ["a.csv", "0 usable records"]),
     "one record": ("x,y\n1,2\n", [], ["a.csv", "1 usable record "]),
     "ragged row": ("x,y\n1,2\n1\n", [], ["a.csv", "row 1 (line 3)", "1 cells"]),
-    "missing": ("x,y\n1,2\n1,\n3,4\n", [], ["a.csv", "row 1", "column 'y'", "missing"]),
+    "missing": ("x,y\n1,2\n1,\n3,4\n", [], ["a.csv", "row 1 (line 3)", "column 'y'", "missing",
+                "bnp-models impute"]),
     "unknown column": ("x,y\n1,2\n3,4\n", ["--variables", "x,z"], ["a.csv", "column 'z'"]),
     "unknown level": ("x,y\n1,2\n3,4\n", ["--levels", "{dir}/l.csv"],
                       ["a.csv", "row 1 (line 3)", "column 'x'", "'3'"]),
     "own column": ("row,y\n1,2\n3,4\n", [], ["a.csv", "column 'row'", "records.csv"]),
     "population": ("x,y\n" + "1,2\n" * 101, [], ["a.csv", "population size 100", "101 records"]),
-    "conditions": ("x,y\n1,2\n3,4\n", ["--conditions", "z.csv"], ["--conditions", "not available"]),
+    "conditions of hdp": ("x,y\n1,2\n3,4\n", ["--conditions", "{dir}/z.csv"],
+                          ["--conditions", "hdp", "--model tnplcm"]),
+    "conditions of nplcm": ("x,y\n1,2\n3,4\n",
+                            ["--model", "nplcm", "--conditions", "{dir}/z.csv"],
+                            ["--conditions", "nplcm", "--model tnplcm"]),
     "zero chains": ("x,y\n1,2\n3,4\n", ["--chains", "0"], ["--chains", "0 is out of range"]),
     "no number": ("x,y\n1,2\n3,4\n", ["--draws", "many"], ["--draws", "'many'"]),
     "too many sweeps": ("x,y\n1,2\n3,4\n", ["--thin", "2000000000"], ["2**31 sweeps"]),
     "seed": ("x,y\n1,2\n3,4\n", ["--seed", "-1"], ["--seed", "-1"]),
-    "model": ("x,y\n1,2\n3,4\n", ["--model", "nplcm"], ["--model", "nplcm", "hdp"]),
-    "option": ("x,y\n1,2\n3,4\n", ["--components", "5"], ["--components"]),
+    "model": ("x,y\n1,2\n3,4\n", ["--model", "other"], ["--model", "other", "hdp", "tnplcm"]),
+    "components": ("x,y\n1,2\n3,4\n", ["--components", "5"],
+                   ["--components", "nplcm and tnplcm only"]),
+    "concentration": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--concentration", "shared"],
+                      ["--concentration", "hdp only"]),
+    "one component": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--components", "1"],
+                      ["--components", "out of range"]),
     "newline": ("x,y\n1,2\n3,4\n", ["--variables", "x\nz"], ["column 'x z'"]),
 }  # fmt: skip
 
@@ -194,12 +204,219 @@ def test_bad_input(content, more, parts, tmp_path, capsys):
     assert not out.parent.exists()
 
 
+# Sample, conditions, arguments, parts of the message.
+BAD_ZEROS = {
+    "no file": ("x,y\n1,2\n3,4\n", None, [], ["z.csv", "No such file"]),
+    "empty": ("x,y\n1,2\n3,4\n", "", [], ["z.csv", "empty"]),
+    "unknown column": ("x,y\n1,2\n3,4\n", "x,w\n1,2\n", [], ["z.csv", "row 0 (line 2)", "'w'"]),
+    "unknown level": ("x,y\n1,2\n3,4\n", "x,y\n1,4\n3,5\n", [],
+                      ["z.csv", "row 1 (line 3)", "column 'y'", "'5'"]),
+    "nothing fixed": ("x,y\n1,2\n3,4\n", "x,y\n,\n", [], ["z.csv", "row 0 (line 2)"]),
+    "everything": ("x,y\n1,2\n3,4\n", "x,y\n1,\n3,\n", [], ["z.csv", "every combination"]),
+    "record in a zero": ("x,y\n1,2\n3,4\n1,4\n", "x,y\n1,4\n", [],
+                         ["a.csv", "row 2 (line 4)", "'x' = '1' and 'y' = '4'"]),
+    "no completion": ("x,y\n1,2\n3,4\n1,\n3,2\n", "x,y\n1,2\n1,4\n", ["--variables", "y,x"],
+                      ["a.csv", "row 0 (line 2)", "'x' = '1'"]),
+    "no completion of the missing": ("x,y\n5,2\n3,4\n1,\n", "x,y\n1,2\n1,4\n", [],
+                                     ["a.csv", "row 2 (line 4)", "'x' = '1'"]),
+    "nplcm": ("x,y\n1,2\n3,4\n", "x,y\n1,4\n", ["--model", "nplcm"], ["--conditions", "tnplcm"]),
+    "hdp": ("x,y\n1,2\n3,4\n", None, ["--model", "hdp"], ["--model", "'hdp'"]),
+    "no data set": ("x,y\n1,2\n3,4\n", "x,y\n1,4\n", ["--datasets", "0"], ["--datasets", "0"]),
+    "too many data sets": ("x,y\n1,2\n3,\n", "x,y\n1,4\n",
+                           ["--levels", "{dir}/l.csv", "--datasets", "9", "--chains", "2",
+                            "--draws", "4"], ["--datasets 9", "keep 8"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["synthesize", "impute"])
+@pytest.mark.parametrize(("content", "zeros", "more", "parts"), BAD_ZEROS.values(), ids=BAD_ZEROS)
+def test_bad_conditions(name, content, zeros, more, parts, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(content)
+    (tmp_path / "l.csv").write_text("variable,level\ny,2\ny,4\n")
+    if zeros is not None:
+        (tmp_path / "z.csv").write_text(zeros)
+    out = tmp_path / "deep" / "out"
+    more = [word.format(dir=tmp_path) for word in more]
+    code = main([name, str(tmp_path / "a.csv"), "--conditions", str(tmp_path / "z.csv"),
+                 "--out", str(out), *more])  # fmt: skip
+    assert code == 2
+    message = one_line(capsys)
+    for part in parts:
+        assert part in message
+    assert not out.parent.exists()
+
+
+def test_bad_numbers_of_records(files, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["synthesize", str(files / "sample.csv"), "--rows", "0", "--out", str(out)]) == 2
+    assert "--rows" in one_line(capsys)
+    assert main(["impute", str(files / "sample.csv"), "--rows", "5", "--out", str(out)]) == 2
+    assert "--rows" in one_line(capsys)
+    assert main(["impute", str(files / "sample.csv"), "--out", str(out)]) == 2
+    assert "nothing to impute" in one_line(capsys)
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("name", ["file", "file/out", "file/deep/out"])
 def test_a_folder_that_cannot_be(name, files, tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     assert main(risk_arguments(files, tmp_path / name)) == 2
     assert name in one_line(capsys)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.fixture(scope="module")
+def latent_files(tmp_path_factory, incomplete_frame, conditions_frame):
+    """Labels as awkward as real ones: leading zeros, commas, spaces."""
+    folder = tmp_path_factory.mktemp("latent")
+    codes = {"Female": "01", "Male": "02"}
+    frame = incomplete_frame.assign(sex=incomplete_frame["sex"].map(codes))
+    frame = frame.assign(note=["a, b", "c"] * 75)
+    frame.to_csv(folder / "sample.csv", index=False)
+    zeros = conditions_frame.assign(sex=conditions_frame["sex"].map(codes))
+    zeros.to_csv(folder / "zeros.csv", index=False)
+    return folder
+
+
+def made_arguments(name, folder, out, *more):
+    return [name, str(folder / "sample.csv"), "--conditions", str(folder / "zeros.csv"),
+            "--variables", "age,sex,marital_status,education,class_of_worker", *SHORT[2:],
+            "--out", str(out), *more]  # fmt: skip
+
+
+def read(path):
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def without_clock(path):
+    content = path.read_bytes()
+    return content[: content.index(b'  "seconds"')]
+
+
+@pytest.fixture(scope="module")
+def synthesized(latent_files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("synthesized") / "out"
+    assert main(made_arguments("synthesize", latent_files, out, "--quiet")) == 0
+    return out
+
+
+SYNTHETIC = [f"synthetic_{m}.csv" for m in range(1, 6)]
+
+
+def test_synthesize(synthesized, latent_files, latent):
+    assert sorted(path.name for path in synthesized.iterdir()) == [
+        "posterior.nc", "report.html", "run.json", *SYNTHETIC,
+    ]  # fmt: skip
+    sample = read(latent_files / "sample.csv")
+    for name in SYNTHETIC:
+        frame = read(synthesized / name)
+        assert list(frame) == list(latent.table.schema.variables)
+        assert len(frame) == 150
+        assert all(set(frame[v]) <= set(sample[v]) - {""} for v in frame)
+    assert set(read(synthesized / SYNTHETIC[0])["sex"]) == {"01", "02"}
+    # The command is the notebook's few lines: same key, same records.
+    made = bnp.synthesize(latent.run)[0]["age"].tolist()
+    assert read(synthesized / SYNTHETIC[0])["age"].tolist() == made
+    run = json.loads((synthesized / "run.json").read_text())
+    assert list(run)[-3:] == ["warnings", "seconds", "sweeps_per_second"]
+    assert (run["model"], run["components"], run["datasets"], run["rows"]) == ("tnplcm", 50, 5, 150)
+    assert run["augmented"] == latent.run.draws["augmented"].mean()
+    assert list(run["p_zero"]) == FIGURES
+    assert len(run["diagnostics"]) == 6
+    assert "synthetic data sets" in (synthesized / "report.html").read_text()
+    data = load_arviz().from_netcdf(str(synthesized / "posterior.nc"))
+    np.testing.assert_array_equal(data["posterior"]["log_lambda"], latent.run.draws["log_lambda"])
+    assert "last_class" in data["sample_stats"]
+
+
+def test_impute(latent_files, tmp_path, capsys, latent):
+    out = tmp_path / "out"
+    assert main(made_arguments("impute", latent_files, out, "--datasets", "2")) == 0
+    printed = capsys.readouterr().out
+    assert "2 completed data sets of 150 records, none of them in a structural zero" in printed
+    assert "warning: " in printed and "imputed_1.csv to imputed_2.csv" in printed
+    assert sorted(path.name for path in out.iterdir()) == [
+        "imputed_1.csv", "imputed_2.csv", "posterior.nc", "report.html", "run.json",
+    ]  # fmt: skip
+    sample = read(latent_files / "sample.csv").drop(columns="note")
+    for m in (1, 2):
+        frame = read(out / f"imputed_{m}.csv")
+        observed = (sample != "").to_numpy()
+        np.testing.assert_array_equal(frame.to_numpy()[observed], sample.to_numpy()[observed])
+        assert not (frame == "").any(axis=None)
+        completed = bnp.Microdata.from_frame(
+            frame.assign(sex=frame["sex"].map({"01": "Female", "02": "Male"})),
+            levels=latent.table.schema,
+        )
+        assert not latent.conditions.contains(completed.codes).any()
+    data = load_arviz().from_netcdf(str(out / "posterior.nc"))
+    assert "log_lambda" not in data["posterior"]
+
+
+def test_synthesis_goes_on_after_an_interruption(synthesized, latent_files, tmp_path, capsys,
+                                                 monkeypatch):  # fmt: skip
+    out = tmp_path / "out"
+    arguments = made_arguments("synthesize", latent_files, out, "--checkpoint-seconds", "0")
+    save = bnp.Checkpoint.save
+
+    def save_and_stop(self, *saved):
+        save(self, *saved)
+        if saved[2] is not None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bnp.Checkpoint, "save", save_and_stop)
+        assert main(arguments) == 130
+    assert "--resume" in one_line(capsys)
+    assert [path.name for path in out.iterdir()] == ["checkpoint"]
+    with monkeypatch.context() as patch:
+        patch.setattr(bnp, "level_margins", interrupt)
+        assert main([*arguments, "--resume"]) == 130
+    # What an earlier call left of more data sets is not this one's.
+    (out / "synthetic_6.csv").touch()
+    (out / "synthetic_of_mine.csv").touch()
+    assert main([*arguments, "--resume", "--quiet"]) == 0
+    assert sorted(path.name for path in out.iterdir()) == [
+        "posterior.nc", "report.html", "run.json", *SYNTHETIC, "synthetic_of_mine.csv",
+    ]  # fmt: skip
+    for name in (*SYNTHETIC, "posterior.nc"):
+        assert (out / name).read_bytes() == (synthesized / name).read_bytes()
+    mine, theirs = (json.loads(without_clock(folder / "run.json").rstrip(b",\n") + b"}")
+                    for folder in (out, synthesized))  # fmt: skip
+    assert mine.pop("command") != theirs.pop("command")
+    assert mine == theirs
+    capsys.readouterr()
+    assert main([*arguments, "--resume"]) == 0
+    assert "is complete" in capsys.readouterr().out
+    for other in (["--rows", "7"], ["--components", "20"]):
+        assert main([*arguments, "--resume", *other]) == 2
+        assert "finished run with other" in one_line(capsys)
+
+
+@pytest.mark.parametrize("model", ["nplcm", "tnplcm"])
+def test_risk_by_latent_classes(model, latent_files, tmp_path):
+    """Of the records without missing values; under the conditions if the model takes them."""
+    sample = read(latent_files / "sample.csv").drop(columns="note")
+    sample[(sample != "").all(axis=1)].to_csv(tmp_path / "complete.csv", index=False)
+    zeros = ["--conditions", str(latent_files / "zeros.csv")] if model == "tnplcm" else []
+    out = tmp_path / "out"
+    code = main(["risk", str(tmp_path / "complete.csv"), *SHORT, "--model", model, *zeros,
+                 "--components", "10", "--out", str(out), "--quiet"])  # fmt: skip
+    assert code == 0
+    risk = json.loads((out / "risk.json").read_text())
+    assert risk["model"] == model
+    assert ("p_zero" in risk) == bool(zeros)
+    if zeros:
+        assert list(risk["p_zero"]) == FIGURES
+    assert list(risk["diagnostics"]) == ["tau1", "tau1_conditional", "components", "alpha",
+                                         "log_likelihood"]  # fmt: skip
+    assert 0 < risk["tau1_conditional"]["mean"] < risk["sample_uniques"]
+    assert 1 <= risk["components"] <= 10
+    run = json.loads((out / "run.json").read_text())
+    assert run["components"] == 10
+    assert (run["conditions_sha256"] is None) == (not zeros)
+    report = (out / "report.html").read_text()
+    assert ("driven by the prior" in report) == bool(zeros)
 
 
 def test_usage_errors_are_one_line(capsys):
