@@ -1,0 +1,62 @@
+"""A set of structural zeros like those of a real census file: 73 conditions on 17 variables.
+
+Each condition makes one pair of levels impossible: a renter with a mortgage, a married child, a
+record with an employer but no employment. About 97% of the cells are impossible.
+"""
+
+import numpy as np
+
+NUM_LEVELS = {
+    "tenure": 3, "mortgage": 4, "age": 9, "sex": 2, "marital": 6, "education": 11,
+    "employment": 4, "worker": 5, "disability": 3, "veteran": 3, "fertility": 3,
+    "birthplace": 2, "citizen": 4, "race": 5, "language": 3, "english": 4, "children": 5,
+}  # fmt: skip
+
+# Every level listed on the left excludes every level listed on the right. Level 0 of mortgage,
+# employment, worker, disability, veteran, fertility and english is "not asked".
+EXCLUSIONS = (
+    ("tenure", (0,), "mortgage", (0,)),  # owned
+    ("tenure", (1, 2), "mortgage", (1, 2, 3)),  # rented, without rent
+    ("age", (0,), "marital", (1, 2, 3, 4, 5)),  # under 15: never married
+    ("age", (1,), "marital", (5,)),  # 15 to 17: not widowed
+    ("age", (0,), "children", (1, 2, 3, 4)),
+    ("age", (0,), "education", (4, 5, 6, 7, 8, 9, 10)),
+    ("age", (1,), "education", (7, 8, 9, 10)),
+    ("age", (2,), "education", (9, 10)),
+    ("age", (0,), "employment", (1, 2, 3)),
+    ("age", (1, 2, 3, 4, 5, 6, 7, 8), "employment", (0,)),
+    ("age", (0, 1), "veteran", (1, 2)),
+    ("age", (2, 3, 4, 5, 6, 7, 8), "veteran", (0,)),
+    ("age", (0, 7, 8), "fertility", (2,)),  # a birth in the last year
+    ("sex", (0,), "fertility", (1, 2)),
+    ("employment", (0,), "worker", (1, 2, 3, 4)),
+    ("employment", (1,), "worker", (0,)),
+    ("employment", (0,), "disability", (1, 2)),
+    ("employment", (1, 2, 3), "disability", (0,)),
+    ("birthplace", (0,), "citizen", (2, 3)),  # in the country: neither naturalised nor foreign
+    ("birthplace", (1,), "citizen", (0,)),
+    ("language", (0,), "english", (1, 2, 3)),  # speaks English at home
+)
+
+
+def pairwise_conditions():
+    """Return the numbers of levels and the conditions.
+
+    Returns
+    -------
+    num_levels : tuple of int, length 17
+    codes : (73, 17) int32 array
+        One condition a row: the codes of the two levels that exclude each other, -1 elsewhere.
+    """
+    names = list(NUM_LEVELS)
+    pairs = [
+        {names.index(left): a, names.index(right): b}
+        for left, left_levels, right, right_levels in EXCLUSIONS
+        for a in left_levels
+        for b in right_levels
+    ]
+    codes = np.full((len(pairs), len(names)), -1, dtype=np.int32)
+    for row, pair in zip(codes, pairs, strict=True):
+        for j, level in pair.items():
+            row[j] = level
+    return tuple(NUM_LEVELS.values()), codes
