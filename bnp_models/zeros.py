@@ -42,6 +42,9 @@ FEASIBLE, IMPOSSIBLE = 0, 1  # the terminals of a diagram
 _FIRST_EFFORT = 1_000_000
 _ORDER_EFFORT = 50_000
 _BOX_EFFORT = 50_000
+_REGROUP_EFFORT = 100_000
+_REGROUP_TRIALS = 300
+_REGROUP_MAX = 1000
 _MAX_BOXES = 200_000
 _WALK_ENTRIES = 1 << 18
 _WALK_CHUNK = 8192
@@ -376,12 +379,16 @@ class StructuralZeros:
             for e, j in enumerate(self.diagram.variable[self.diagram.parent])
         ]
         result = np.empty(len(codes), dtype=bool)
-        for start in range(0, len(codes), _WALK_CHUNK):
-            chunk = np.ascontiguousarray(codes[start : start + _WALK_CHUNK].T)
+        for start in range(0, len(codes), self._reach_chunk):
+            chunk = np.ascontiguousarray(codes[start : start + self._reach_chunk].T)
             if (chunk < -1).any() or (chunk.T >= self.schema.num_levels).any():
                 self._refuse(chunk.T, start, missing_allowed=True)
-            # The code -1 picks an edge's last entry: a missing value takes every edge.
-            reached = self._reach(chunk.shape[1], lambda e, j: edge_sets[e][chunk[j]])  # noqa: B023
+
+            def takes(e, j, chunk=chunk):
+                # The code -1 picks an edge's last entry: a missing value takes every edge.
+                return edge_sets[e][chunk[j]]
+
+            reached = self._reach(chunk.shape[1], takes)
             result[start : start + chunk.shape[1]] = reached[FEASIBLE]
         return result
 
@@ -457,15 +464,17 @@ class StructuralZeros:
         if (pair := boxes.first_meeting()) is not None:
             raise ValueError(f"boxes {pair[0]} and {pair[1]} overlap")
         region, other = ("feasible", IMPOSSIBLE) if feasible else ("impossible", FEASIBLE)
-        by_variable = [sets.astype(np.float32) for sets in boxes.by_variable]
         offsets = _offsets(self.schema.num_levels)
+        for start in range(0, len(boxes), self._reach_chunk):
+            some = Boxes(boxes.sets[start : start + self._reach_chunk], boxes.num_levels)
+            by_variable = [sets.astype(np.float32) for sets in some.by_variable]
 
-        def meets(e, j):
-            return by_variable[j] @ self.diagram.sets[e, offsets[j] : offsets[j + 1]] > 0
+            def meets(e, j, by_variable=by_variable):
+                return by_variable[j] @ self.diagram.sets[e, offsets[j] : offsets[j + 1]] > 0
 
-        outside = np.flatnonzero(self._reach(len(boxes), meets)[other])
-        if outside.size:
-            raise ValueError(f"box {outside[0]} has cells that are not {region}")
+            outside = np.flatnonzero(self._reach(len(some), meets)[other])
+            if outside.size:
+                raise ValueError(f"box {start + outside[0]} has cells that are not {region}")
         if feasible and self.num_conditions:
             # The same from the conditions themselves, in case the diagram is wrong.
             conditions = Boxes.from_codes(self.conditions, self.schema.num_levels)
@@ -505,10 +514,14 @@ class StructuralZeros:
 
     def _boxes(self, region: int) -> Boxes:
         masks = _partition(self._union, self._order, region, single_levels=False)
-        masks = _merge(self._union, masks)
+        masks = _regrouped(self._union, _merge(self._union, masks))
         sets = self._union.sets(masks)
         sets.flags.writeable = False
         return Boxes(sets, self.schema.num_levels)
+
+    @property
+    def _reach_chunk(self) -> int:
+        return max(1, min(_WALK_CHUNK, (1 << 27) // len(self.diagram.variable)))
 
     def _reach(self, n: int, takes: Callable[[int, int], np.ndarray]) -> np.ndarray:
         """Return the (2, n) terminals that n walkers reach; edge e, of variable j, is open to
@@ -777,6 +790,30 @@ def _merge(union: _Union, masks: Sequence[int]) -> list[int]:
         orders.append([union.fields[v] for v in rng.permutation(len(union.fields))])
     best = min((_joined(masks, order) for order in orders), key=len)
     return sorted(best, reverse=True)
+
+
+def _regrouped(union: _Union, masks: Sequence[int]) -> list[int]:
+    """Cut a few neighbouring boxes up anew, again and again; keep what is not more boxes.
+
+    This finds partitions that no tree has. Cuts that leave the number as it was are kept too:
+    they lead on to better ones.
+    """
+    rng = np.random.default_rng(0)
+    masks, num = list(masks), len(union.fields)
+    stop = union.effort + _REGROUP_EFFORT
+    for _ in range(_REGROUP_TRIALS if 2 < len(masks) <= _REGROUP_MAX else 0):
+        if union.effort >= stop:
+            break
+        centre = masks[rng.integers(len(masks))]
+        distance = [(centre ^ mask).bit_count() for mask in masks] + 4 * rng.random(len(masks))
+        near = set(np.argsort(distance)[: rng.integers(2, 8)].tolist())
+        family = union.simplified(masks[i] for i in near)
+        tree = _Tree(union, 1, False, order=rng.permutation(num).tolist())
+        order = [union.fields[v] for v in rng.permutation(num)]
+        anew = _joined(tree.masks(family, IMPOSSIBLE), order)
+        if len(anew) <= len(near):
+            masks = [mask for i, mask in enumerate(masks) if i not in near] + sorted(anew)
+    return sorted(masks, reverse=True)
 
 
 def _partition(union: _Union, order: Sequence[int], region: int, single_levels: bool) -> list[int]:
