@@ -393,30 +393,53 @@ def test_synthesis_goes_on_after_an_interruption(synthesized, latent_files, tmp_
         assert "finished run with other" in one_line(capsys)
 
 
-@pytest.mark.parametrize("model", ["nplcm", "tnplcm"])
-def test_risk_by_latent_classes(model, latent_files, tmp_path):
-    """Of the records without missing values; under the conditions if the model takes them."""
+def test_risk_by_latent_classes(latent_files, tmp_path):
+    """Of the records without missing values, under the conditions."""
     sample = read(latent_files / "sample.csv").drop(columns="note")
     sample[(sample != "").all(axis=1)].to_csv(tmp_path / "complete.csv", index=False)
-    zeros = ["--conditions", str(latent_files / "zeros.csv")] if model == "tnplcm" else []
     out = tmp_path / "out"
-    code = main(["risk", str(tmp_path / "complete.csv"), *SHORT, "--model", model, *zeros,
-                 "--components", "10", "--out", str(out), "--quiet"])  # fmt: skip
+    code = main(["risk", str(tmp_path / "complete.csv"), *SHORT, "--model", "tnplcm",
+                 "--conditions", str(latent_files / "zeros.csv"), "--components", "10",
+                 "--out", str(out), "--quiet"])  # fmt: skip
     assert code == 0
     risk = json.loads((out / "risk.json").read_text())
-    assert risk["model"] == model
-    assert ("p_zero" in risk) == bool(zeros)
-    if zeros:
-        assert list(risk["p_zero"]) == FIGURES
+    assert risk["model"] == "tnplcm"
+    assert list(risk)[-4:] == ["p_zero", "warnings", "seconds", "sweeps_per_second"]
+    assert list(risk["p_zero"]) == FIGURES
     assert list(risk["diagnostics"]) == ["tau1", "tau1_conditional", "components", "alpha",
                                          "log_likelihood"]  # fmt: skip
     assert 0 < risk["tau1_conditional"]["mean"] < risk["sample_uniques"]
     assert 1 <= risk["components"] <= 10
     run = json.loads((out / "run.json").read_text())
-    assert run["components"] == 10
-    assert (run["conditions_sha256"] is None) == (not zeros)
-    report = (out / "report.html").read_text()
-    assert ("driven by the prior" in report) == bool(zeros)
+    assert run["components"] == 10 and run["conditions_sha256"] is not None
+    assert "driven by the prior" in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "model"),
+    [
+        (["risk"], bnp.HDPMixedMembership()),
+        (["risk", "--concentration", "record"], bnp.HDPMixedMembership(concentration="record")),
+        (["risk", "--model", "nplcm"], bnp.NPLCM()),
+        (["risk", "--model", "tnplcm", "--components", "7"], bnp.TNPLCM(components=7)),
+        (["synthesize"], bnp.TNPLCM()),
+        (["synthesize", "--model", "nplcm", "--components", "9"], bnp.NPLCM(components=9)),
+    ],
+)  # fmt: skip
+def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch):
+    asked = []
+
+    def stop(*given, **_options):
+        asked.append(given[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bnp, "sample", stop)
+    name, *more = arguments
+    size = SHORT if name == "risk" else SHORT[2:]
+    assert (
+        main([name, str(files / "sample.csv"), *size, "--out", str(tmp_path / "o"), *more]) == 130
+    )
+    assert asked == [model]
 
 
 def test_usage_errors_are_one_line(capsys):
