@@ -24,13 +24,14 @@ from bnp_models.kernels.counting import count_rows_by_component, order_free_sum
 from bnp_models.kernels.discrete import poisson, split_counts
 from bnp_models.kernels.logspace import gamma_variate, loggamma
 from bnp_models.kernels.rng import uniform, words
+from bnp_models.kernels.split_classes import split_or_merge_classes
 from bnp_models.kernels.sticks import stick_concentration, truncated_sticks
 from bnp_models.kernels.truncation import (
+    Region,
     Tilt,
     box_masses,
-    draw_levels_free,
+    draw_levels,
     draw_observed_weights,
-    level_slices,
     region_mass,
     reorder_classes,
     stick_tilt,
@@ -40,6 +41,18 @@ from bnp_models.kernels.truncation import (
 
 TRUNCATIONS = ("mixture", "classes")
 AUGMENTATIONS = ("none", "boxes", "simulation")
+
+
+class Splits(eqx.Module):
+    """The distinct sets of levels of the impossible boxes, those that leave a variable free apart.
+
+    A box's records have levels of a free variable that nothing depends on: they are left out.
+    """
+
+    of_box: Int[Array, "S D"]
+    """1 where the impossible box has the set."""
+    rows: Int[Array, "S L"]
+    """Rows of lambda of the set; their number R where it has fewer."""
 
 
 class LatentClassData(eqx.Module):
@@ -55,10 +68,16 @@ class LatentClassData(eqx.Module):
     """Their missing values."""
     admitted: Float[Array, "B m"]
     """1 where their observed values are in the feasible box."""
-    feasible: Float[Array, "B R"]
-    """Disjoint boxes of feasible cells, as sets of levels."""
-    impossible: Float[Array, "D R"]
+    variable: Int[Array, " R"]
+    """Variable of each row of lambda."""
+    feasible: Region
+    """Disjoint boxes of feasible cells."""
+    impossible: Region
     """Disjoint boxes of impossible cells."""
+    splits: "Splits"
+    """Sets of levels among which counts of the impossible boxes are shared out."""
+    boxes: Bool[Array, "B R"]
+    """The feasible boxes as sets of levels of all variables."""
     num_levels: tuple[int, ...] = eqx.field(static=True)
     """Levels of each variable."""
     constrained: tuple[int, ...] = eqx.field(static=True)
@@ -96,6 +115,8 @@ class LatentClassInfo(eqx.Module):
     """Records drawn for the impossible region."""
     accepted_levels: Float[Array, ""]
     """Share of the Metropolis-Hastings proposals of level probabilities accepted."""
+    accepted_splits: Int[Array, ""]
+    """Split-merge moves accepted, 0 or 1."""
     left_over: Float[Array, ""]
     """0: the sticks are truncated by definition."""
 
@@ -115,6 +136,7 @@ class _LatentClassModel(eqx.Module):
 
     scalars: ClassVar[tuple[str, ...]] = (
         "components", "alpha", "log_likelihood", "last_class", "augmented", "accepted_levels",
+        "accepted_splits",
     )  # fmt: skip
     parameters: ClassVar[tuple[str, ...]] = ("log_pi", "log_lambda", "log_feasible")
     takes_missing: ClassVar[bool] = True
@@ -165,24 +187,25 @@ class _LatentClassModel(eqx.Module):
             impossible = np.ones((0, sum(num_levels)), bool)
         else:
             feasible, impossible = conditions.feasible.sets, conditions.impossible.sets
-        rows = level_slices(num_levels)
-        constrained = tuple(
-            j for j, r in enumerate(rows) if not (feasible[:, r].all() and impossible[:, r].all())
-        )
+        variable = np.repeat(np.arange(len(num_levels)), num_levels)
+        first_row = first_rows(num_levels)
+        everywhere = feasible.all(axis=0) & impossible.all(axis=0)
+        constrained = tuple(int(j) for j in np.unique(variable[~everywhere]))
         missing = codes < 0
         incomplete = np.flatnonzero(missing.any(axis=1))
-        first_row = np.array([r.start for r in rows])
         present = np.maximum(codes, 0) + first_row
         admitted = np.all(feasible[:, present[incomplete]] | missing[incomplete], axis=2)
-        dtype = jnp.result_type(float)
         return LatentClassData(
             rows=jnp.asarray(present.T, jnp.int32),
             one_hot=one_hot_levels(jnp.asarray(codes.T, jnp.int32), num_levels),
             incomplete=jnp.asarray(incomplete, jnp.int32),
             missing=jnp.asarray(missing[incomplete]),
-            admitted=jnp.asarray(admitted, dtype),
-            feasible=jnp.asarray(feasible, dtype),
-            impossible=jnp.asarray(impossible, dtype),
+            admitted=jnp.asarray(admitted, jnp.result_type(float)),
+            variable=jnp.asarray(variable, jnp.int32),
+            feasible=Region.of_boxes(feasible, num_levels, constrained),
+            impossible=Region.of_boxes(impossible, num_levels, constrained),
+            splits=_splits(impossible, num_levels, constrained),
+            boxes=jnp.asarray(feasible),
             num_levels=tuple(num_levels),
             constrained=constrained,
         )
@@ -211,7 +234,7 @@ class _LatentClassModel(eqx.Module):
         counts, class_counts = count_levels(data.rows, z, data.num_levels, self.components)
         alpha = gamma_variate(key_alpha, jnp.ones((), dtype), 1.0)
         log_pi, _ = truncated_sticks(key_pi, class_counts, alpha)
-        log_lambda = draw_levels_free(key_lambda, counts, data.num_levels)
+        log_lambda = draw_levels(key_lambda, 1 + counts.astype(dtype), data.variable)
         return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
 
     def settle(self, state: LatentClassState) -> LatentClassState:
@@ -231,8 +254,11 @@ class _LatentClassModel(eqx.Module):
         iteration: Int[Array, ""],
     ) -> tuple[LatentClassState, LatentClassInfo]:
         """One sweep, in an order that leaves the posterior invariant."""
-        key_z, key_parameters, key_order = jax.random.split(key, 3)
+        key_z, key_split, key_parameters, key_order = jax.random.split(key, 4)
         z, rows, log_likelihood = update_classes(key_z, state, data)
+        state, z, accepted_split = update_partition(
+            self, key_split, state, z, rows, data, iteration
+        )
         counts, class_counts = count_levels(rows, z, data.num_levels, self.components)
         update = {
             "none": update_parameters_marginal,
@@ -242,15 +268,15 @@ class _LatentClassModel(eqx.Module):
         state, log_mass, augmented, accepted = update(
             self, key_parameters, state, data, counts, class_counts
         )
-        state, class_counts = update_order(self, key_order, state, log_mass, class_counts)
-        log_mass = region_mass(state.log_lambda, data.feasible, data.num_levels, data.constrained)
+        state, log_mass, class_counts = update_order(self, key_order, state, log_mass, class_counts)
         info = LatentClassInfo(
             components=jnp.sum(class_counts > 0, dtype=jnp.int32),
             last_class=class_counts[-1],
             log_likelihood=log_likelihood,
-            log_feasible=jax.nn.logsumexp(state.log_pi + jnp.log(log_mass)),
+            log_feasible=jax.nn.logsumexp(state.log_pi + log_mass),
             augmented=augmented,
             accepted_levels=accepted,
+            accepted_splits=accepted_split.astype(jnp.int32),
             left_over=jnp.zeros((), state.alpha.dtype),
         )
         return state, info
@@ -268,6 +294,7 @@ class _LatentClassModel(eqx.Module):
             "last_class": info.last_class,
             "augmented": info.augmented,
             "accepted_levels": info.accepted_levels,
+            "accepted_splits": info.accepted_splits,
             "log_pi": state.log_pi,
             "log_lambda": state.log_lambda,
             "log_feasible": info.log_feasible,
@@ -366,6 +393,11 @@ class TNPLCM(_LatentClassModel):
     truncates: ClassVar[bool] = True
 
 
+def first_rows(num_levels: tuple[int, ...]) -> np.ndarray:
+    """Row of lambda of the first level of each variable."""
+    return np.cumsum((0, *num_levels[:-1]))
+
+
 def one_hot_levels(codes: Int[Array, "J n"], num_levels: tuple[int, ...]) -> Float[Array, "R n"]:
     """1 where a record has a level; a code of -1 has none."""
     return jnp.concatenate([
@@ -385,16 +417,35 @@ def count_levels(
     return counts, jnp.sum(counts[: num_levels[0]], axis=0)
 
 
+def _splits(impossible, num_levels, constrained):
+    first = first_rows(num_levels)
+    of_box, rows = [], []
+    for j in constrained:
+        sets, index = np.unique(
+            impossible[:, first[j] : first[j] + num_levels[j]], axis=0, return_inverse=True
+        )
+        for i, levels in enumerate(sets):
+            if not levels.all():
+                of_box.append(index.reshape(-1) == i)
+                rows.append(first[j] + np.flatnonzero(levels))
+    padded = np.full((len(rows), max(map(len, rows), default=1)), sum(num_levels))
+    for line, own in zip(padded, rows, strict=True):
+        line[: len(own)] = own
+    of_box = np.array(of_box, int).reshape(len(rows), len(impossible))
+    return Splits(of_box=jnp.asarray(of_box, jnp.int32), rows=jnp.asarray(padded, jnp.int32))
+
+
 def draw_prior(
-    model: _LatentClassModel, key: Key[Array, ""], num_levels: tuple[int, ...]
+    model: _LatentClassModel, key: Key[Array, ""], variable: Int[Array, " R"]
 ) -> LatentClassState:
-    """Parameters from the prior of truncation "mixture"."""
+    """Parameters from the prior of truncation "mixture"; `variable` is that of each row."""
     key_alpha, key_pi, key_lambda = jax.random.split(key, 3)
     dtype = jnp.result_type(float)
     alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
     log_pi, _ = truncated_sticks(key_pi, jnp.zeros(model.components, jnp.int32), alpha)
-    counts = jnp.zeros((sum(num_levels), model.components), jnp.int32)
-    log_lambda = draw_levels_free(key_lambda, counts, num_levels)
+    log_lambda = draw_levels(
+        key_lambda, jnp.ones((variable.size, model.components), dtype), variable
+    )
     return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
 
 
@@ -424,8 +475,7 @@ def update_classes(
         completed = draw_missing(key_values, state.log_lambda, data, z[data.incomplete], log_box)
         rows = rows.at[:, data.incomplete].set(completed)
     log_feasible = jax.nn.logsumexp(
-        state.log_pi
-        + jnp.log(region_mass(state.log_lambda, data.feasible, data.num_levels, data.constrained))
+        state.log_pi + jnp.log(region_mass(state.log_lambda, data.feasible))
     )
     log_likelihood = -order_free_sum(-jnp.minimum(log_total - log_feasible, 0))
     return z, rows, log_likelihood
@@ -439,7 +489,7 @@ def log_completions(
     log_admitted = jnp.log(data.admitted)[:, :, None]
     if not variables:
         return jnp.broadcast_to(log_admitted, (*data.admitted.shape, log_lambda.shape[1]))
-    masses = box_masses(log_lambda, data.feasible, data.num_levels, variables)
+    masses = box_masses(log_lambda, data.feasible)
     missing = data.missing[:, jnp.asarray(variables)].astype(log_lambda.dtype)
     # A set of no mass has a logarithm that a product with 0 must not turn into nan.
     log_mass = jnp.log(jnp.maximum(masses, jnp.finfo(masses.dtype).tiny))
@@ -463,7 +513,7 @@ def draw_missing(
     of_class = jnp.take_along_axis(log_box, z[None, :, None], axis=2)[:, :, 0]
     box, _ = draw_rows(key_box, of_class)
     drawn = draw_levels_in_box(
-        key_levels, log_lambda, data.feasible, z, box, data.num_levels
+        key_levels, log_lambda, data.boxes, z, box, data.num_levels
     )  # fmt: skip
     return jnp.where(data.missing.T, drawn, data.rows[:, data.incomplete])
 
@@ -471,7 +521,7 @@ def draw_missing(
 def draw_levels_in_box(
     key: Key[Array, ""],
     log_lambda: Float[Array, "R K"],
-    sets: Float[Array, "B R"],
+    sets: Bool[Array, "B R"],
     z: Int[Array, " m"],
     box: Int[Array, " m"],
     num_levels: tuple[int, ...],
@@ -479,13 +529,44 @@ def draw_levels_in_box(
     """Row of lambda of each variable, drawn from a class within a box."""
     keys = jax.random.split(key, len(num_levels))
     drawn = []
-    for key_j, rows in zip(keys, level_slices(num_levels), strict=True):
-        allowed = sets[:, rows][box].T
-        log_weight = jnp.where(allowed > 0, log_lambda[rows][:, z], -jnp.inf)
+    for key_j, start, size in zip(keys, first_rows(num_levels), num_levels, strict=True):
+        allowed = sets[:, start : start + size][box].T
+        log_weight = jnp.where(allowed, log_lambda[start : start + size][:, z], -jnp.inf)
         level, _ = draw_rows(key_j, log_weight)
-        # A level outside the box is the last one at worst; the box has one that is in it.
-        drawn.append(rows.start + level)
+        drawn.append(start + level)
     return jnp.stack(drawn)
+
+
+def update_partition(model, key, state, z, rows, data, iteration):
+    """Split or merge classes, every so many sweeps; the parameters of two of them move along."""
+    if not model.split_merge_every:
+        return state, z, jnp.zeros((), bool)
+    by_class = model.truncation == "classes"
+
+    def move(key, state, z):
+        key_scale, key_move = jax.random.split(key)
+        one_hot = data.one_hot
+        if data.incomplete.size:
+            codes = rows[:, data.incomplete] - first_rows(data.num_levels)[:, None]
+            one_hot = one_hot.at[:, data.incomplete].set(one_hot_levels(codes, data.num_levels))
+        log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
+        log_seen = state.log_pi + log_mass
+        log_scale = loggamma(key_scale, jnp.asarray(data.num_records, log_mass.dtype))
+        log_x = log_scale - jax.nn.logsumexp(log_seen) + (log_seen if by_class else state.log_pi)
+        z, log_x, log_lambda, accepted = split_or_merge_classes(
+            key_move, z, log_x, state.log_lambda, rows, one_hot, data.variable, data.feasible,
+            state.alpha, by_class,
+        )  # fmt: skip
+        if by_class:
+            log_x = log_x - jnp.log(region_mass(log_lambda, data.feasible))
+        log_pi = log_x - jax.nn.logsumexp(log_x)
+        return LatentClassState(log_pi, log_lambda, state.alpha), z, accepted
+
+    def stay(key, state, z):
+        return state, z, jnp.zeros((), bool)
+
+    due = iteration % model.split_merge_every == 0
+    return lax.cond(due, move, stay, key, state, z)
 
 
 def update_parameters_marginal(model, key, state, data, counts, class_counts):
@@ -497,31 +578,29 @@ def update_parameters_marginal(model, key, state, data, counts, class_counts):
     keys = jax.random.split(key, 6)
     log_pi, alpha = state.log_pi, state.alpha
     zero = jnp.zeros((), jnp.int32)
-    region = (data.feasible, data.num_levels, data.constrained)
+    evidence = (counts, class_counts, data.variable)
     if not data.constrained:
-        log_lambda = draw_levels_free(keys[0], counts, data.num_levels)
+        log_lambda = draw_levels(keys[0], 1 + counts.astype(alpha.dtype), data.variable)
         log_pi, sum_log_1mv = truncated_sticks(keys[1], class_counts, alpha)
         log_mass, accepted, augmented = jnp.zeros_like(log_pi), jnp.ones_like(alpha), zero
     elif model.truncation == "classes":
         nothing = jnp.zeros_like(log_pi)
         log_lambda, log_mass, accepted = update_levels_truncated(
-            keys[0], state.log_lambda, counts, *region, Tilt(nothing, nothing)
+            keys[0], state.log_lambda, *evidence, data.feasible, Tilt(nothing, nothing)
         )
         log_rho, sum_log_1mv = truncated_sticks(keys[1], class_counts, alpha)
         log_pi, augmented = log_rho - log_mass, zero
         log_pi = log_pi - jax.nn.logsumexp(log_pi)
     else:
-        num_records = jnp.sum(class_counts).astype(log_pi.dtype)
-        log_mass = jnp.log(region_mass(state.log_lambda, *region))
+        num_records = jnp.asarray(data.num_records, log_pi.dtype)
+        log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
         tilt, log_s = stick_tilt(keys[0], log_pi, log_mass, alpha, num_records)
         log_lambda, log_mass, accepted = update_levels_truncated(
-            keys[1], state.log_lambda, counts, *region, tilt
+            keys[1], state.log_lambda, *evidence, data.feasible, tilt
         )
         log_pi = draw_observed_weights(keys[2], class_counts, log_mass, log_s, alpha)
-        log_outside = jnp.log(
-            region_mass(log_lambda, data.impossible, data.num_levels, data.constrained)
-        )
-        of_class = draw_augmented(keys[3], log_pi + log_outside, log_pi + log_mass, num_records)
+        log_outside = log_pi + jnp.log(region_mass(log_lambda, data.impossible))
+        of_class = draw_augmented(keys[3], log_outside, log_pi + log_mass, num_records)
         augmented = jnp.sum(of_class)
         log_pi, sum_log_1mv = truncated_sticks(keys[4], class_counts + of_class, alpha)
     alpha = stick_concentration(keys[5], sum_log_1mv, model.components, model.a, model.b)
@@ -556,29 +635,30 @@ def update_parameters_boxes(model, key, state, data, counts, class_counts):
 
     A variable that a box leaves free integrates out of the box's records: it has no counts.
     """
-    keys = jax.random.split(key, 5)
-    region = (data.num_levels, data.constrained)
-    masses = box_masses(state.log_lambda, data.impossible, *region)
-    log_inside = state.log_pi + jnp.log(region_mass(state.log_lambda, data.feasible, *region))
-    log_box = jnp.sum(jnp.log(masses), axis=0) + state.log_pi
-    num_records = jnp.sum(class_counts).astype(state.alpha.dtype)
-    of_box = draw_augmented(keys[0], log_box, log_inside, num_records)
-    of_class = jnp.sum(of_box, axis=0)
+    key_count, key_split, key_parameters = jax.random.split(key, 3)
+    log_inside = state.log_pi + jnp.log(region_mass(state.log_lambda, data.feasible))
+    log_mass = jnp.sum(jnp.log(box_masses(state.log_lambda, data.impossible)), axis=0)
+    num_records = jnp.asarray(data.num_records, state.alpha.dtype)
+    of_box = draw_augmented(key_count, state.log_pi + log_mass, log_inside, num_records)
+    of_set = jnp.matmul(data.splits.of_box, of_box)
+    levels = jnp.exp(state.log_lambda).at[data.splits.rows].get(mode="fill", fill_value=0)
+    of_level = split_counts(key_split, of_set, jnp.swapaxes(levels, 1, 2))
     added = jnp.zeros_like(counts)
-    split_keys = jax.random.split(keys[1], len(data.constrained))
-    for key_j, j in zip(split_keys, data.constrained, strict=True):
-        rows = level_slices(data.num_levels)[j]
-        sets = data.impossible[:, rows]
-        free = jnp.all(sets > 0, axis=1)[:, None]
-        weight = jnp.exp(state.log_lambda[rows].T) * sets[:, None, :]
-        level = split_counts(key_j, jnp.where(free, 0, of_box), weight)
-        added = added.at[rows].set(jnp.sum(level, axis=0).T)
-    log_lambda = draw_levels_free(keys[2], counts, data.num_levels, added)
-    log_pi, sum_log_1mv = truncated_sticks(keys[3], class_counts + of_class, state.alpha)
-    alpha = stick_concentration(keys[4], sum_log_1mv, model.components, model.a, model.b)
-    log_mass = jnp.log(region_mass(log_lambda, data.feasible, *region))
+    added = added.at[data.splits.rows].add(jnp.swapaxes(of_level, 1, 2), mode="drop")
+    return _given_augmented(
+        model, key_parameters, state, data, counts + added, class_counts, jnp.sum(of_box, axis=0)
+    )
+
+
+def _given_augmented(model, key, state, data, counts, class_counts, augmented):
+    """Steps (b) and (c), and alpha: all counts include the augmented records."""
+    keys = jax.random.split(key, 3)
+    log_lambda = draw_levels(keys[0], 1 + counts.astype(state.alpha.dtype), data.variable)
+    log_pi, sum_log_1mv = truncated_sticks(keys[1], class_counts + augmented, state.alpha)
+    alpha = stick_concentration(keys[2], sum_log_1mv, model.components, model.a, model.b)
+    log_mass = jnp.log(region_mass(log_lambda, data.feasible))
     state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
-    return state, log_mass, jnp.sum(of_class), jnp.ones_like(alpha)
+    return state, log_mass, jnp.sum(augmented), jnp.ones_like(alpha)
 
 
 SIMULATION_BATCH = 4096
@@ -589,22 +669,21 @@ def update_parameters_simulation(model, key, state, data, counts, class_counts):
 
     Exact, and slow where most cells are impossible: the check of the other two.
     """
-    keys = jax.random.split(key, 4)
-    wanted = data.num_records
-    batch = SIMULATION_BATCH
-    everything = jnp.ones((1, sum(data.num_levels)), state.alpha.dtype)
+    key_simulate, key_parameters = jax.random.split(key)
+    wanted, batch = data.num_records, SIMULATION_BATCH
+    everything = jnp.ones((1, sum(data.num_levels)), bool)
 
     def unfinished(carry):
         return carry[1] < wanted
 
     def simulate(carry):
         step, found, added, of_class = carry
-        key_z, key_x = jax.random.split(jax.random.fold_in(keys[0], step))
+        key_z, key_x = jax.random.split(jax.random.fold_in(key_simulate, step))
         z, _ = draw_rows(key_z, jnp.broadcast_to(state.log_pi[:, None], (model.components, batch)))
         rows = draw_levels_in_box(
             key_x, state.log_lambda, everything, z, jnp.zeros_like(z), data.num_levels
         )
-        inside = jnp.any(jnp.all(data.feasible[:, rows] > 0, axis=1), axis=0)
+        inside = jnp.any(jnp.all(data.boxes[:, rows], axis=1), axis=0)
         before = found + jnp.cumsum(inside) - inside
         kept = (~inside & (before < wanted)).astype(jnp.int32)
         level_counts = count_rows_by_component(
@@ -615,12 +694,9 @@ def update_parameters_simulation(model, key, state, data, counts, class_counts):
 
     start = (0, jnp.zeros((), jnp.int32), jnp.zeros_like(counts), jnp.zeros_like(class_counts))
     _, _, added, of_class = lax.while_loop(unfinished, simulate, start)
-    log_lambda = draw_levels_free(keys[1], counts, data.num_levels, added)
-    log_pi, sum_log_1mv = truncated_sticks(keys[2], class_counts + of_class, state.alpha)
-    alpha = stick_concentration(keys[3], sum_log_1mv, model.components, model.a, model.b)
-    log_mass = jnp.log(region_mass(log_lambda, data.feasible, data.num_levels, data.constrained))
-    state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
-    return state, log_mass, jnp.sum(of_class), jnp.ones_like(alpha)
+    return _given_augmented(
+        model, key_parameters, state, data, counts + added, class_counts, of_class
+    )
 
 
 def update_order(model, key, state, log_mass, class_counts):
@@ -643,7 +719,8 @@ def update_order(model, key, state, log_mass, class_counts):
         class_counts, log_weight = class_counts[order], log_weight[order]
     log_pi = log_weight - log_mass if by_class else log_weight
     log_pi = log_pi - jax.nn.logsumexp(log_pi)
-    return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=state.alpha), class_counts
+    state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=state.alpha)
+    return state, log_mass, class_counts
 
 
 def log_cell_probability(
@@ -660,8 +737,7 @@ def log_cell_probability(
     num_levels
         Levels of each variable, static.
     """
-    first_row = np.array([rows.start for rows in level_slices(num_levels)])
-    rows = cells + first_row
+    rows = cells + first_rows(num_levels)
     log_weight = draw["log_pi"] + sum(draw["log_lambda"][row] for row in rows.T)
     return jax.nn.logsumexp(log_weight, axis=1) - draw["log_feasible"]
 
@@ -671,7 +747,7 @@ def simulate_records(
     draw: dict[str, Array],
     num_records: int,
     num_levels: tuple[int, ...],
-    feasible: Float[Array, "B R"] | None = None,
+    feasible: Bool[Array, "B R"] | None = None,
 ) -> Int[Array, "J n"]:
     """Level codes of new feasible records given one kept draw, without rejection.
 
@@ -687,15 +763,25 @@ def simulate_records(
     key_z, key_box, key_levels = jax.random.split(key, 3)
     log_pi, log_lambda = draw["log_pi"], draw["log_lambda"]
     if feasible is None:
-        feasible = jnp.ones((1, log_lambda.shape[0]), log_lambda.dtype)
-    masses = box_masses(log_lambda, feasible, num_levels, tuple(range(len(num_levels))))
-    log_box = jnp.sum(jnp.log(masses), axis=0)
+        feasible = jnp.ones((1, log_lambda.shape[0]), bool)
+    log_box = jnp.sum(jnp.log(_masses_of_sets(log_lambda, feasible, num_levels)), axis=0)
     log_class = log_pi + jax.nn.logsumexp(log_box, axis=0)
     z, _ = draw_rows(key_z, jnp.broadcast_to(log_class[:, None], (log_pi.size, num_records)))
     box, _ = draw_rows(key_box, log_box[:, z])
     rows = draw_levels_in_box(key_levels, log_lambda, feasible, z, box, num_levels)
-    first_row = jnp.asarray([r.start for r in level_slices(num_levels)])[:, None]
-    return rows - first_row
+    return rows - first_rows(num_levels)[:, None]
+
+
+def _masses_of_sets(log_lambda, sets, num_levels):
+    """Probability of each box's sets of levels, (J, B, K), of boxes known only when it runs."""
+    level = jnp.exp(log_lambda)
+    return jnp.stack([
+        jnp.matmul(
+            sets[:, start : start + size].astype(level.dtype), level[start : start + size],
+            precision=lax.Precision.HIGHEST,
+        )
+        for start, size in zip(first_rows(num_levels), num_levels, strict=True)
+    ])  # fmt: skip
 
 
 def complete_records(
@@ -704,24 +790,24 @@ def complete_records(
     """Level codes of the sample, its missing values drawn given one kept draw."""
     state = LatentClassState(draw["log_pi"], draw["log_lambda"], draw["alpha"])
     _, rows, _ = update_classes(key, state, data)
-    return rows - jnp.asarray([r.start for r in level_slices(data.num_levels)])[:, None]
+    return rows - first_rows(data.num_levels)[:, None]
 
 
 def level_probabilities(
     draw: dict[str, Array],
     num_levels: tuple[int, ...],
-    feasible: Float[Array, "B R"] | None = None,
+    feasible: Bool[Array, "B R"] | None = None,
 ) -> Float[Array, " R"]:
     """P(x_j = l) of a feasible record, for every level of every variable, given one kept draw."""
     log_pi, log_lambda = draw["log_pi"], draw["log_lambda"]
     if feasible is None:
-        feasible = jnp.ones((1, log_lambda.shape[0]), log_lambda.dtype)
-    num_variables = len(num_levels)
-    masses = box_masses(log_lambda, feasible, num_levels, tuple(range(num_variables)))
+        feasible = jnp.ones((1, log_lambda.shape[0]), bool)
+    masses = _masses_of_sets(log_lambda, feasible, num_levels)
     probability = []
-    for j, rows in enumerate(level_slices(num_levels)):
+    for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
         others = jnp.prod(jnp.delete(masses, j, axis=0), axis=0)
-        of_level = jnp.matmul(feasible[:, rows].T.astype(others.dtype), others)
-        weight = jnp.exp(log_pi + log_lambda[rows]) * of_level
+        sets = feasible[:, start : start + size].T.astype(others.dtype)
+        of_level = jnp.matmul(sets, others, precision=lax.Precision.HIGHEST)
+        weight = jnp.exp(log_pi + log_lambda[start : start + size]) * of_level
         probability.append(jnp.sum(weight, axis=1) / jnp.sum(weight))
     return jnp.concatenate(probability)

@@ -13,21 +13,21 @@ With the observed weights rho_k, proportional to pi_k F_k, the likelihood is a p
 and only the prior of the sticks ties the classes together. With x_k = q_k / F_k and q the observed
 weights on a gamma scale, that prior is
 
-    x_K^{alpha - 1} X_1^{-(1 + alpha)} prod_{k=2}^{K-1} X_k^{-1} prod_k F_k^{-1},  X_k = sum_{h>=k} x_h
+    x_K^{alpha - 1} X_1^{-(1 + alpha)} prod_{k=2}^{K-1} X_k^{-1} prod_k F_k^{-1},
 
-(the generalised Dirichlet density of truncated sticks and the Jacobian of q -> pi). Gamma variates
-s_k for the powers of X_k make it a product over classes too: everything below is parallel over
-classes, and no record of the impossible region is ever drawn.
+where X_k = sum_{h>=k} x_h: the generalised Dirichlet density of truncated sticks and the Jacobian
+of q -> pi. Gamma variates s_k for the powers of X_k make it a product over classes too: everything
+below is parallel over classes, and no record of the impossible region is ever drawn.
 
-Arrays: (R, K) hold the levels of all variables by class, variable j in `slice_j` of the rows.
+Arrays (R, K) hold the levels of all variables by class, one variable after the other.
 """
 
-import itertools
-from collections.abc import Sequence
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
@@ -35,80 +35,113 @@ from bnp_models.kernels.logspace import loggamma
 from bnp_models.kernels.rng import uniform, words
 
 
-def level_slices(num_levels: Sequence[int]) -> tuple[slice, ...]:
-    """Rows of each variable in an array of all levels."""
-    ends = list(itertools.accumulate(num_levels))
-    return tuple(slice(end - size, end) for end, size in zip(ends, num_levels, strict=True))
+class Region(eqx.Module):
+    """Disjoint boxes over the variables that conditions constrain, as arrays of one shape each."""
+
+    sets: Float[Array, "V B L"]
+    """1 where the box admits the level of the variable; 0 beyond its levels."""
+    rows: Int[Array, "V L"]
+    """Row of each level in an array of all levels; their number R beyond the variable's levels."""
+    num_levels: Float[Array, " V"]
+    """Levels of each constrained variable."""
+    free: Float[Array, " R"]
+    """1 for the levels of variables that no condition constrains."""
+
+    @classmethod
+    def of_boxes(
+        cls, sets: np.ndarray, num_levels: tuple[int, ...], variables: tuple[int, ...]
+    ) -> "Region":
+        """Arrays of boxes given as sets of levels.
+
+        Parameters
+        ----------
+        sets
+            (B, R) booleans: the levels that each box admits, variable after variable.
+        num_levels
+            Levels of every variable.
+        variables
+            The constrained ones.
+        """
+        num_boxes, num_rows = sets.shape
+        first = np.cumsum((0, *num_levels[:-1]))
+        widest = max((num_levels[j] for j in variables), default=1)
+        rows = np.full((len(variables), widest), num_rows)
+        padded = np.zeros((len(variables), num_boxes, widest))
+        free = np.ones(num_rows)
+        for v, j in enumerate(variables):
+            own = slice(first[j], first[j] + num_levels[j])
+            rows[v, : num_levels[j]] = np.arange(num_rows)[own]
+            padded[v, :, : num_levels[j]] = sets[:, own]
+            free[own] = 0
+        dtype = jnp.result_type(float)
+        return cls(
+            sets=jnp.asarray(padded, dtype),
+            rows=jnp.asarray(rows, jnp.int32),
+            num_levels=jnp.asarray([num_levels[j] for j in variables], dtype),
+            free=jnp.asarray(free, dtype),
+        )
+
+    def take(self, levels: Float[Array, "R K"], fill: float) -> Float[Array, "V L K"]:
+        """The rows of the constrained variables, `fill` beyond their levels."""
+        return levels.at[self.rows].get(mode="fill", fill_value=fill)
+
+    def put(
+        self, levels: Float[Array, "R K"], blocks: Float[Array, "V L K"]
+    ) -> Float[Array, "R K"]:
+        """`levels` with the rows of the constrained variables replaced."""
+        return levels.at[self.rows].set(blocks, mode="drop")
 
 
-def box_masses(
-    log_lambda: Float[Array, "R K"],
-    sets: Float[Array, "B R"],
-    num_levels: tuple[int, ...],
-    variables: tuple[int, ...],
-) -> Float[Array, "V B K"]:
-    """Probability of each box's set of levels, by variable and class.
+def _matmul(a, b):
+    # Highest precision: on accelerators the default would round to bfloat16.
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def box_masses(log_lambda: Float[Array, "R K"], region: Region) -> Float[Array, "V B K"]:
+    """Probability of each box's set of levels, by constrained variable and class."""
+    return _matmul(region.sets, jnp.exp(region.take(log_lambda, -jnp.inf)))
+
+
+def region_mass(log_lambda: Float[Array, "R K"], region: Region) -> Float[Array, " K"]:
+    """Each class's mass in the region, without cancellation."""
+    return jnp.sum(jnp.prod(box_masses(log_lambda, region), axis=0), axis=0)
+
+
+def through_variables(log_lambda, region, update, inputs):
+    """Update the constrained variables in turn, given the feasible mass that each level leaves.
 
     Parameters
     ----------
     log_lambda
-        Log level probabilities.
-    sets
-        1 where the level is in the box, else 0.
-    num_levels, variables
-        Levels of every variable; the variables that the boxes constrain. Static.
+        (R, K) log level probabilities.
+    update
+        (inputs of the variable, its log levels (L, K), mass of each level (L, K)) -> (new log
+        levels, anything to collect). The mass of a level is the feasible mass of the class given
+        that level, under the new levels of earlier variables and the old ones of later variables.
+    inputs
+        Arrays with a leading axis over constrained variables.
+
+    Returns
+    -------
+    log_lambda, mass, collected
+        The new levels; F_k under them; what `update` collected, by variable.
     """
-    rows = level_slices(num_levels)
-    return jnp.stack([_mass(log_lambda[rows[j]], sets[:, rows[j]]) for j in variables])
+    blocks = region.take(log_lambda, -jnp.inf)
+    masses = _matmul(region.sets, jnp.exp(blocks))
+    nothing = jnp.ones(masses.shape[1:], masses.dtype)
 
+    def backward(behind, mass):
+        return behind * mass, behind
 
-def _mass(log_level, sets):
-    # Highest precision: on accelerators the default would round to bfloat16.
-    return jnp.matmul(sets, jnp.exp(log_level), precision=lax.Precision.HIGHEST)
+    _, behind = lax.scan(backward, nothing, masses, reverse=True)
 
+    def forward(before, x):
+        block, sets, behind, own = x
+        new, collected = update(own, block, _matmul(sets.T, before * behind))
+        return before * _matmul(sets, jnp.exp(new)), (new, collected)
 
-def region_mass(
-    log_lambda: Float[Array, "R K"],
-    sets: Float[Array, "B R"],
-    num_levels: tuple[int, ...],
-    variables: tuple[int, ...],
-) -> Float[Array, " K"]:
-    """Each class's mass in a union of disjoint boxes, without cancellation.
-
-    Parameters
-    ----------
-    log_lambda, sets, num_levels, variables
-        As in `box_masses`.
-    """
-    if not variables:
-        return jnp.full(log_lambda.shape[1], sets.shape[0] > 0, log_lambda.dtype)
-    product = 1.0
-    rows = level_slices(num_levels)
-    for j in variables:
-        product = product * _mass(log_lambda[rows[j]], sets[:, rows[j]])
-    return jnp.sum(product, axis=0)
-
-
-def draw_levels_free(
-    key: Key[Array, ""],
-    counts: Int[Array, "R K"],
-    num_levels: tuple[int, ...],
-    augmented: Int[Array, "R K"] | int = 0,
-) -> Float[Array, "R K"]:
-    """Log level probabilities given counts by level and class, lambda_jk ~ Dir(1 + counts)."""
-    dtype = jnp.result_type(float)
-    log_g = loggamma(key, 1 + counts.astype(dtype) + jnp.asarray(augmented, dtype))
-    return normalise_levels(log_g, num_levels)
-
-
-def normalise_levels(
-    log_weight: Float[Array, "R K"], num_levels: tuple[int, ...]
-) -> Float[Array, "R K"]:
-    """Log weights less the log of their sum over each variable's levels."""
-    return jnp.concatenate([
-        log_weight[rows] - jax.nn.logsumexp(log_weight[rows], axis=0)
-        for rows in level_slices(num_levels)
-    ])  # fmt: skip
+    before, (blocks, collected) = lax.scan(forward, nothing, (blocks, region.sets, behind, inputs))
+    return region.put(log_lambda, blocks), jnp.sum(before, axis=0), collected
 
 
 class Tilt(NamedTuple):
@@ -125,9 +158,9 @@ def update_levels_truncated(
     key: Key[Array, ""],
     log_lambda: Float[Array, "R K"],
     counts: Int[Array, "R K"],
-    sets: Float[Array, "B R"],
-    num_levels: tuple[int, ...],
-    variables: tuple[int, ...],
+    class_counts: Int[Array, " K"],
+    variable: Int[Array, " R"],
+    region: Region,
     tilt: Tilt,
 ) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, ""]]:
     """Level probabilities of all classes, the augmented sample integrated out.
@@ -138,10 +171,12 @@ def update_levels_truncated(
         Used once.
     log_lambda
         Current log level probabilities.
-    counts
-        Records of each class with each level.
-    sets, num_levels, variables
-        The feasible boxes, as in `box_masses`.
+    counts, class_counts
+        Records of each class with each level, and in all.
+    variable
+        Variable of each row.
+    region
+        The feasible boxes.
     tilt
         Ties to the weights; zeros where the weights do not depend on F.
 
@@ -164,62 +199,58 @@ def update_levels_truncated(
     constant where n_k is large.
     """
     dtype = log_lambda.dtype
-    key_levels, key_tau, key_accept = jax.random.split(key, 3)
-    num_classes = log_lambda.shape[1]
-    rows = level_slices(num_levels)
-    log_g = loggamma(key_levels, 1 + counts.astype(dtype))
-    new = normalise_levels(log_g, num_levels)
-    if not variables:
-        return new, jnp.zeros(num_classes, dtype), jnp.ones((), dtype)
-    shape = jnp.array([max(num_levels[j] - 1, 1) for j in variables], dtype)
-    log_tau = loggamma(key_tau, jnp.broadcast_to(shape[:, None], (len(variables), num_classes)))
-    log_u = jnp.log(uniform(words(key_accept, log_tau.shape), dtype.type))
-    num_records = jnp.sum(counts[rows[0]], axis=0).astype(dtype)
+    key_gamma, key_accept = jax.random.split(key)
+    num_rows, num_classes = log_lambda.shape
+    num_variables = region.num_levels.size
+    # One call for both kinds of variate: they are compiled once.
+    shape_tau = jnp.broadcast_to(
+        jnp.maximum(region.num_levels - 1, 1)[:, None], (num_variables, num_classes)
+    )
+    log_g = loggamma(key_gamma, jnp.concatenate([1 + counts.astype(dtype), shape_tau]))
+    log_g, log_tau = log_g[:num_rows], log_g[num_rows:]
+    log_u = jnp.log(uniform(words(key_accept, (num_variables, num_classes)), dtype.type))
+    new = jnp.where(region.free[:, None] > 0, normalise_levels(log_g, variable), log_lambda)
+    members = class_counts.astype(dtype)
 
-    masses = [_mass(log_lambda[rows[j]], sets[:, rows[j]]) for j in variables]
-    # after[v]: product of the masses of the variables behind v, which are updated later.
-    after = [None] * len(variables)
-    product = jnp.ones_like(masses[0])
-    for v in reversed(range(len(variables))):
-        after[v] = product
-        product = product * masses[v]
-    before = jnp.ones_like(product)
-    accepted = jnp.zeros((), dtype)
-    blocks = [new[r] for r in rows]
-    for v, j in enumerate(variables):
-        here = sets[:, rows[j]]
-        mass_of_level = jnp.matmul(here.T, before * after[v], precision=lax.Precision.HIGHEST)
-        old = log_lambda[rows[j]]
-        proposal, log_weight, log_weight_old = _propose(
-            log_g[rows[j]], old, mass_of_level, num_records, jnp.exp(log_tau[v]),
-            shape[v], tilt, num_levels[j],
-        )  # fmt: skip
-        accept = log_u[v] < log_weight - log_weight_old
-        blocks[j] = jnp.where(accept, proposal, old)
-        before = before * _mass(blocks[j], here)
-        accepted = accepted + jnp.mean(accept.astype(dtype))
-    log_mass = jnp.log(jnp.sum(before, axis=0))
-    return jnp.concatenate(blocks), log_mass, accepted / len(variables)
+    def update(inputs, old, mass_of_level):
+        log_g, log_tau, log_u, num_levels = inputs
+
+        def mass(log_level):
+            return jnp.sum(jnp.exp(log_level) * mass_of_level, axis=0)
+
+        present = mass(old)
+        total = members + num_levels
+        y = jnp.exp(log_tau) * present + tilt.pull
+        log_w = log_g - jnp.log(mass_of_level + y / total)
+        proposal = log_w - jax.nn.logsumexp(log_w, axis=0)
+        left = num_levels - jnp.maximum(num_levels - 1, 1) - tilt.power
+
+        def log_weight(mass):
+            return -y / mass + total * jnp.log1p(y / (total * mass)) + left * jnp.log(mass)
+
+        accept = log_u < log_weight(mass(proposal)) - log_weight(present)
+        return jnp.where(accept, proposal, old), jnp.mean(accept.astype(dtype))
+
+    inputs = (region.take(log_g, -jnp.inf), log_tau, log_u, region.num_levels)
+    new, mass, accepted = through_variables(new, region, update, inputs)
+    return new, jnp.log(mass), jnp.sum(accepted) / max(num_variables, 1)
 
 
-def _propose(log_g, old, mass_of_level, num_records, tau, shape, tilt, num_levels):
-    """A proposal for one variable of all classes, its log weight and that of the present levels."""
-    total = num_records + num_levels
+def draw_levels(
+    key: Key[Array, ""], shape: Float[Array, "R K"], variable: Int[Array, " R"]
+) -> Float[Array, "R K"]:
+    """Log level probabilities of every variable and class, Dirichlet with these shapes."""
+    return normalise_levels(loggamma(key, shape), variable)
 
-    def mass(log_level):
-        return jnp.sum(jnp.exp(log_level) * mass_of_level, axis=0)
 
-    present = mass(old)
-    y = tau * present + tilt.pull
-    log_w = log_g - jnp.log(mass_of_level + y / total)
-    proposal = log_w - jax.nn.logsumexp(log_w, axis=0)
-
-    def log_weight(feasible):
-        ratio = y / feasible
-        left = num_levels - shape - tilt.power
-        return -ratio + total * jnp.log1p(ratio / total) + left * jnp.log(feasible)
-
-    return proposal, log_weight(mass(proposal)), log_weight(present)
+def normalise_levels(
+    log_weight: Float[Array, "R K"], variable: Int[Array, " R"]
+) -> Float[Array, "R K"]:
+    """Log weights less the log of their sum over the levels of each variable."""
+    largest = jax.ops.segment_max(log_weight, variable, num_segments=variable.size)[variable]
+    weight = jnp.exp(log_weight - largest)
+    total = jax.ops.segment_sum(weight, variable, num_segments=variable.size)[variable]
+    return log_weight - largest - jnp.log(total)
 
 
 def stick_tilt(
