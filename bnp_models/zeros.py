@@ -602,8 +602,8 @@ def _encode_conditions(column: pd.Series, name: str, schema: Schema) -> np.ndarr
         if name not in schema.variables:
             raise MicrodataError(
                 f"value {_quote(value)} of a column that is not among the variables "
-                f"({_listed(schema.variables)}); add it to them, correct its name or remove the "
-                "conditions that fix it",
+                f"({_listed(schema.variables)}); add it (--variables), correct its name or "
+                "remove the conditions that fix it",
                 row=row,
                 column=name,
             )
