@@ -1,0 +1,219 @@
+"""Table and figures of the replications; `run.py` calls this when all are there."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from proportions import ThreeWay
+
+import bnp_models as bnp
+
+HERE = Path(__file__).parent
+SOURCES = {"original": "original sample", "tnplcm": "TNPLCM", "nplcm": "NPLCM"}
+ESTIMANDS_SHOWN = 2000
+JITTER = 0.005
+
+
+class Performance(NamedTuple):
+    """How point estimates and 95% intervals of E proportions did; (E,) means over replications."""
+
+    mean: np.ndarray
+    """Of the estimate."""
+    square: np.ndarray
+    """Of the squared error."""
+    covered: np.ndarray
+    """Coverage, an interval from 0 to 0 taken as one like any other."""
+    covered_wide: np.ndarray
+    """Coverage by intervals that are wider than nothing."""
+    wide: np.ndarray
+    """Share of these."""
+    width: np.ndarray
+    """Of the interval."""
+
+
+def judge(estimate, interval, truth) -> Performance:
+    """One replication."""
+    low, high = interval
+    covered, wide = (low <= truth) & (truth <= high), high > low
+    return Performance(estimate, (estimate - truth) ** 2, covered, covered & wide, wide, high - low)
+
+
+def performances(files, n, truth) -> tuple[dict[str, Performance], dict[str, np.ndarray]]:
+    """Combine each replication's files; return how each source did, and facts about the runs."""
+    total, about = {}, {}
+    for path in files:
+        with np.load(path) as replication:
+            facts = {name: replication[name] for name in replication}
+        for name in SOURCES:
+            q = facts.pop(name) / n
+            u = q * (1 - q) / n
+            with np.errstate(invalid="ignore"):
+                combined = (
+                    {name: bnp.synthesis.Combined(q, u, np.inf)} if name == "original" else
+                    {name: bnp.combine_partially_synthetic(q, u),
+                     f"{name}_fully": bnp.combine_fully_synthetic(q, u)}
+                )  # fmt: skip
+            for key, c in combined.items():
+                one = judge(c.estimate, c.interval(), truth)
+                if key in total:
+                    one = Performance(*map(np.add, total[key], np.asarray(one, float)))
+                total[key] = Performance(*np.asarray(one, float))
+        for name, value in facts.items():
+            about.setdefault(name, []).append(value)
+    found = {key: Performance(*(x / len(files) for x in sums)) for key, sums in total.items()}
+    return found, {name: np.stack(values) for name, values in about.items()}
+
+
+def share_above(coverage, bound):
+    """Share of the estimands, in %."""
+    return f"{100 * np.mean(coverage > bound):.1f}"
+
+
+def markdown(header, rows) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
+
+
+def write(files: list[Path], n: int, out: Path) -> None:
+    """Write table.md, summary.json, estimates.png and coverage.png."""
+    population = bnp.Microdata.from_frame(bnp.datasets.census_income().frame)
+    three_way = ThreeWay(population.schema)
+    zeros = bnp.read_conditions(HERE / "conditions.csv", population.schema)
+    counts = three_way.counts(population.codes)
+    truth, impossible = counts / population.n, three_way.impossible(zeros)
+    if counts[impossible].any():
+        raise SystemExit("the population has records in a structural zero")
+    with_zeros = np.isin(three_way.table, three_way.table[impossible])
+    found, about = performances(files, n, truth)
+
+    coverable = with_zeros & ~impossible
+    positive, common = coverable & (counts > 0), coverable & (n * truth >= 10)
+    groups = {
+        "in tables with structural zeros": coverable,
+        "of these, not zero in the population": positive,
+        "of these, expected sample count 10 or more": common,
+        "in all 120 tables, expected count 10 or more": ~impossible & (n * truth >= 10),
+    }
+    coverage_rows, summary = [], {
+        "replications": len(files), "n": n, "estimands": len(truth),
+        "tables_with_structural_zeros": len(np.unique(three_way.table[impossible])),
+        "estimands_in_them": int(with_zeros.sum()),
+        "structural_zeros": int(impossible.sum()),
+        "population_zeros_in_them": int((with_zeros & (counts == 0)).sum()),
+        "random_zeros_in_them": int((coverable & (counts == 0)).sum()),
+    }  # fmt: skip
+    for group, chosen in groups.items():
+        for name, title in SOURCES.items():
+            covered = found[name].covered[chosen]
+            figures = [share_above(covered, 0.8), share_above(covered, 0.9),
+                       f"{100 * covered.mean():.1f}"]  # fmt: skip
+            coverage_rows.append((group if name == "original" else "", f"{chosen.sum():,}", title,
+                                  *figures))  # fmt: skip
+    chosen = groups["in tables with structural zeros"]
+    for name, title in SOURCES.items():
+        wide = found[name].wide[chosen]
+        informed = found[name].covered_wide[chosen][wide > 0] / wide[wide > 0]
+        coverage_rows.append((
+            "in tables with structural zeros; replications without width left out"
+            if name == "original" else "", f"{len(informed):,}", title,
+            share_above(informed, 0.8), share_above(informed, 0.9), f"{100 * informed.mean():.1f}",
+        ))  # fmt: skip
+    for name in ("tnplcm", "nplcm"):
+        covered = found[f"{name}_fully"].covered[chosen]
+        coverage_rows.append((
+            "in tables with structural zeros, rule for fully synthetic data"
+            if name == "tnplcm" else "", f"{chosen.sum():,}", SOURCES[name],
+            share_above(covered, 0.8), share_above(covered, 0.9), f"{100 * covered.mean():.1f}",
+        ))  # fmt: skip
+
+    error = np.sqrt(truth * (1 - truth) / n)
+    accuracy_rows = []
+    for name, title in SOURCES.items():
+        e = found[name]
+        bias = e.mean - truth
+        accuracy_rows.append((
+            title,
+            f"{1e5 * np.mean(bias[positive]):+.2f}", f"{1e5 * np.mean(np.abs(bias[positive])):.2f}",
+            f"{np.median(np.abs(bias[common]) / error[common]):.2f}",
+            f"{np.quantile(np.abs(bias[common]) / error[common], 0.95):.2f}",
+            f"{np.median(np.sqrt(e.square[common]) / error[common]):.2f}",
+            f"{np.median(e.width[common] / found['original'].width[common]):.2f}",
+            f"{np.sum(e.mean[impossible] > 0):,}",
+        ))  # fmt: skip
+    for name in ("tnplcm", "nplcm"):
+        records = about[f"{name}_impossible"]
+        summary[name] = {
+            "records": int(records.size * n), "impossible_records": int(records.sum()),
+            "components": float(about[f"{name}_components"].mean()),
+            "last_class": int(about[f"{name}_last_class"].max()),
+            "median_seconds": float(np.median(about[f"{name}_seconds"])),
+            "mean_feasible": float(np.exp(about[f"{name}_log_feasible"]).mean()),
+        }  # fmt: skip
+        share = records.sum() / (records.size * n)
+        accuracy_rows = [
+            (*row, f"{records.sum():,} ({share:.2%})") if row[0] == SOURCES[name] else row
+            for row in accuracy_rows
+        ]
+    accuracy_rows[0] = (*accuracy_rows[0], "0")
+
+    (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    (out / "table.md").write_text(
+        markdown(("estimands", "number", "intervals from", "coverage above 80%, % of them",
+                  "above 90%", "mean coverage, %"), coverage_rows) + "\n\n"
+        + markdown(("estimates from", "mean bias, 1e-5", "mean absolute bias, 1e-5",
+                    "absolute bias / standard error: median", "95% quantile",
+                    "root mean square error / standard error, median",
+                    "interval width / original's, median", "structural zeros met",
+                    "impossible records made"), accuracy_rows) + "\n"
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    draw_estimates(found, truth, impossible, np.flatnonzero(with_zeros), rng, out / "estimates.png")
+    draw_coverage(found, np.flatnonzero(coverable), rng, out / "coverage.png")
+
+
+def draw_estimates(found, truth, impossible, estimands, rng, path) -> None:
+    """Mean estimate against truth: as it is, and with the small ones spread out."""
+    shown = rng.permutation(estimands)[:ESTIMANDS_SHOWN]
+    figure = Figure(figsize=(8, 7.6), layout="constrained")
+    axes = figure.subplots(2, 2)
+    for column, name in enumerate(("tnplcm", "nplcm")):
+        for row, axis in enumerate(axes[:, column]):
+            for chosen, colour, label in (
+                (shown[~impossible[shown]], "#1f5f8b", "possible"),
+                (shown[impossible[shown]], "#c0392b", "structural zero"),
+            ):
+                axis.plot(truth[chosen], found[name].mean[chosen], ".", ms=3, color=colour,
+                          alpha=0.6, label=label, clip_on=False)  # fmt: skip
+            top = 1.05 * truth[estimands].max()
+            axis.plot([0, top], [0, top], color="0.6", lw=0.8, zorder=0)
+            if row:
+                for set_scale in (axis.set_xscale, axis.set_yscale):
+                    set_scale("symlog", linthresh=1e-5)
+            axis.set_xlim(0, top)
+            axis.set_ylim(0, top)
+            axis.set_title(SOURCES[name] + (", small ones spread out" if row else ""), fontsize=10)
+    axes[0, 0].legend(fontsize=8, markerscale=3)
+    figure.supxlabel("proportion in the population", fontsize=10)
+    figure.supylabel("mean estimate from synthetic data", fontsize=10)
+    figure.savefig(path, dpi=100)
+
+
+def draw_coverage(found, estimands, rng, path) -> None:
+    """Coverage of synthetic data's intervals against that of the original samples'."""
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    for axis, name in zip(figure.subplots(1, 2), ("tnplcm", "nplcm"), strict=True):
+        x, y = (
+            found[source].covered[estimands] + rng.uniform(-JITTER, JITTER, len(estimands))
+            for source in ("original", name)
+        )
+        axis.plot(x, y, ".", ms=2, color="#1f5f8b", alpha=0.5)
+        axis.axhline(0.95, color="0.4", lw=0.8, ls="--")
+        axis.axvline(0.95, color="0.4", lw=0.8, ls="--")
+        axis.set_xlim(-0.02, 1.02)
+        axis.set_ylim(-0.02, 1.02)
+        axis.set_title(SOURCES[name], fontsize=10)
+    figure.supxlabel("coverage, original samples", fontsize=10)
+    figure.supylabel("coverage, synthetic data", fontsize=10)
+    figure.savefig(path, dpi=100)
