@@ -43,16 +43,21 @@ TRUNCATIONS = ("mixture", "classes")
 AUGMENTATIONS = ("none", "boxes", "simulation")
 
 
-class Splits(eqx.Module):
-    """The distinct sets of levels of the impossible boxes, those that leave a variable free apart.
+class Atoms(eqx.Module):
+    """How counts of the impossible boxes are shared out among levels.
 
-    A box's records have levels of a free variable that nothing depends on: they are left out.
+    Levels of a variable that every impossible box treats alike are one atom: nothing depends on how
+    a box's records fall within it. Nor does anything on a variable that a box leaves free.
     """
 
-    of_box: Int[Array, "S D"]
-    """1 where the impossible box has the set."""
-    rows: Int[Array, "S L"]
-    """Rows of lambda of the set; their number R where it has fewer."""
+    of_row: Int[Array, " R"]
+    """Atom of each row of lambda."""
+    variable: Int[Array, " A"]
+    """Variable of each atom."""
+    set_of_box: Int[Array, "S D"]
+    """The distinct sets of atoms: 1 where the impossible box has the set."""
+    sets: Int[Array, "S W"]
+    """Atoms of each set; their number A where it has fewer."""
 
 
 class LatentClassData(eqx.Module):
@@ -74,7 +79,7 @@ class LatentClassData(eqx.Module):
     """Disjoint boxes of feasible cells."""
     impossible: Region
     """Disjoint boxes of impossible cells."""
-    splits: "Splits"
+    atoms: Atoms
     """Sets of levels among which counts of the impossible boxes are shared out."""
     boxes: Bool[Array, "B R"]
     """The feasible boxes as sets of levels of all variables."""
@@ -204,7 +209,7 @@ class _LatentClassModel(eqx.Module):
             variable=jnp.asarray(variable, jnp.int32),
             feasible=Region.of_boxes(feasible, num_levels, constrained),
             impossible=Region.of_boxes(impossible, num_levels, constrained),
-            splits=_splits(impossible, num_levels, constrained),
+            atoms=_atoms(impossible, num_levels),
             boxes=jnp.asarray(feasible),
             num_levels=tuple(num_levels),
             constrained=constrained,
@@ -417,22 +422,23 @@ def count_levels(
     return counts, jnp.sum(counts[: num_levels[0]], axis=0)
 
 
-def _splits(impossible, num_levels, constrained):
-    first = first_rows(num_levels)
-    of_box, rows = [], []
-    for j in constrained:
-        sets, index = np.unique(
-            impossible[:, first[j] : first[j] + num_levels[j]], axis=0, return_inverse=True
-        )
-        for i, levels in enumerate(sets):
-            if not levels.all():
-                of_box.append(index.reshape(-1) == i)
-                rows.append(first[j] + np.flatnonzero(levels))
-    padded = np.full((len(rows), max(map(len, rows), default=1)), sum(num_levels))
-    for line, own in zip(padded, rows, strict=True):
+def _atoms(impossible, num_levels):
+    of_row, variable, set_of_box, sets = [], [], [], []
+    for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
+        patterns, atom = np.unique(impossible[:, start : start + size], axis=1, return_inverse=True)
+        own = len(variable) + np.arange(patterns.shape[1])
+        of_row.extend(own[atom.reshape(-1)])
+        variable.extend([j] * len(own))
+        distinct, index = np.unique(patterns, axis=0, return_inverse=True)
+        for i, chosen in enumerate(distinct):
+            if not chosen.all():
+                set_of_box.append(index.reshape(-1) == i)
+                sets.append(own[chosen])
+    padded = np.full((len(sets), max(map(len, sets), default=1)), len(variable))
+    for line, own in zip(padded, sets, strict=True):
         line[: len(own)] = own
-    of_box = np.array(of_box, int).reshape(len(rows), len(impossible))
-    return Splits(of_box=jnp.asarray(of_box, jnp.int32), rows=jnp.asarray(padded, jnp.int32))
+    set_of_box = np.array(set_of_box, int).reshape(len(sets), len(impossible))
+    return Atoms(*(jnp.asarray(x, jnp.int32) for x in (of_row, variable, set_of_box, padded)))
 
 
 def draw_prior(
@@ -640,25 +646,34 @@ def update_parameters_boxes(model, key, state, data, counts, class_counts):
     log_mass = jnp.sum(jnp.log(box_masses(state.log_lambda, data.impossible)), axis=0)
     num_records = jnp.asarray(data.num_records, state.alpha.dtype)
     of_box = draw_augmented(key_count, state.log_pi + log_mass, log_inside, num_records)
-    of_set = jnp.matmul(data.splits.of_box, of_box)
-    levels = jnp.exp(state.log_lambda).at[data.splits.rows].get(mode="fill", fill_value=0)
-    of_level = split_counts(key_split, of_set, jnp.swapaxes(levels, 1, 2))
-    added = jnp.zeros_like(counts)
-    added = added.at[data.splits.rows].add(jnp.swapaxes(of_level, 1, 2), mode="drop")
+    atoms, num_atoms = data.atoms, data.atoms.variable.size
+    of_set = jnp.matmul(atoms.set_of_box, of_box)
+    share = jax.ops.segment_sum(jnp.exp(state.log_lambda), atoms.of_row, num_segments=num_atoms)
+    weight = share.at[atoms.sets].get(mode="fill", fill_value=0)
+    of_atom = split_counts(key_split, of_set, jnp.swapaxes(weight, 1, 2))
+    added = jnp.zeros(share.shape, jnp.int32)
+    added = added.at[atoms.sets].add(jnp.swapaxes(of_atom, 1, 2), mode="drop")
     return _given_augmented(
-        model, key_parameters, state, data, counts + added, class_counts, jnp.sum(of_box, axis=0)
+        model, key_parameters, state, data, counts, class_counts, added, jnp.sum(of_box, axis=0)
     )
 
 
-def _given_augmented(model, key, state, data, counts, class_counts, augmented):
-    """Steps (b) and (c), and alpha: all counts include the augmented records."""
-    keys = jax.random.split(key, 3)
-    log_lambda = draw_levels(keys[0], 1 + counts.astype(state.alpha.dtype), data.variable)
-    log_pi, sum_log_1mv = truncated_sticks(keys[1], class_counts + augmented, state.alpha)
-    alpha = stick_concentration(keys[2], sum_log_1mv, model.components, model.a, model.b)
+def _given_augmented(model, key, state, data, counts, class_counts, added, added_class_counts):
+    """Steps (b) and (c), and alpha: `added` augmented records by atom, and in all by class.
+
+    Atoms have Dirichlet shares given all records, the levels of one given the sample's only.
+    """
+    keys = jax.random.split(key, 4)
+    atoms, num_atoms = data.atoms, data.atoms.variable.size
+    shape = 1 + counts.astype(state.alpha.dtype)
+    of_atom = jax.ops.segment_sum(shape, atoms.of_row, num_segments=num_atoms)
+    log_share = draw_levels(keys[0], of_atom + added.astype(shape.dtype), atoms.variable)
+    log_lambda = draw_levels(keys[1], shape, atoms.of_row) + log_share[atoms.of_row]
+    log_pi, sum_log_1mv = truncated_sticks(keys[2], class_counts + added_class_counts, state.alpha)
+    alpha = stick_concentration(keys[3], sum_log_1mv, model.components, model.a, model.b)
     log_mass = jnp.log(region_mass(log_lambda, data.feasible))
     state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
-    return state, log_mass, jnp.sum(augmented), jnp.ones_like(alpha)
+    return state, log_mass, jnp.sum(added_class_counts), jnp.ones_like(alpha)
 
 
 SIMULATION_BATCH = 4096
@@ -694,8 +709,10 @@ def update_parameters_simulation(model, key, state, data, counts, class_counts):
 
     start = (0, jnp.zeros((), jnp.int32), jnp.zeros_like(counts), jnp.zeros_like(class_counts))
     _, _, added, of_class = lax.while_loop(unfinished, simulate, start)
+    atoms, num_atoms = data.atoms, data.atoms.variable.size
+    of_atom = jax.ops.segment_sum(added, atoms.of_row, num_segments=num_atoms)
     return _given_augmented(
-        model, key_parameters, state, data, counts + added, class_counts, of_class
+        model, key_parameters, state, data, counts, class_counts, of_atom, of_class
     )
 
 

@@ -13,6 +13,10 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.kernels.rng import uniform, uniform_pair, words
 
 
+# Rows that `draw_rows` adds up in one pass over its columns.
+_ROWS_AT_ONCE = 16
+
+
 def cumulative_sum(x: Float[Array, "... K"]) -> Float[Array, "... K"]:
     """Cumulative sums along the last axis, by two small triangular matrix products.
 
@@ -145,19 +149,33 @@ def draw_rows(
 
     Notes
     -----
-    The running sum is one chain of additions in either use, so that it is monotone, and unrolled:
-    the columns are the lanes, and nothing but the weights is stored.
+    The running sum is one chain of additions in either use, so that it is monotone. It is unrolled
+    by blocks of rows, the columns being the lanes; the loop over blocks is there to store the
+    result, which XLA would otherwise compute again for every use on a CPU.
     """
     num_rows, num_columns = log_weight.shape
     largest = jnp.max(log_weight, axis=0)
     weight = jnp.exp(log_weight - jnp.where(largest > -jnp.inf, largest, 0))
-    total = weight[0]
-    for k in range(1, num_rows):
-        total = total + weight[k]
+    num_blocks = -(-num_rows // _ROWS_AT_ONCE)
+    weight = jnp.pad(weight, ((0, num_blocks * _ROWS_AT_ONCE - num_rows), (0, 0)))
+    weight = weight.reshape(num_blocks, _ROWS_AT_ONCE, num_columns)
+    nothing = jnp.zeros(num_columns, weight.dtype)
+
+    def add(block, reached):
+        for row in weight[block]:
+            reached = reached + row
+        return reached
+
+    total = lax.fori_loop(0, num_blocks, add, nothing)
     target = uniform(words(key, (num_columns,)), weight.dtype.type) * total
-    reached = weight[0]
-    row = (reached <= target).astype(jnp.int32)
-    for k in range(1, num_rows - 1):
-        reached = reached + weight[k]
-        row = row + (reached <= target)
-    return jnp.minimum(row, num_rows - 1), largest + jnp.log(total)
+
+    def passed(block, carry):
+        reached, index = carry
+        for row in weight[block]:
+            reached = reached + row
+            index = index + (reached <= target)
+        return reached, index
+
+    start = (nothing, jnp.zeros(num_columns, jnp.int32))
+    index = lax.fori_loop(0, num_blocks, passed, start)[1]
+    return jnp.minimum(index, num_rows - 1), largest + jnp.log(total)
