@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.assignment import draw_rows
 from bnp_models.kernels.counting import count_rows_by_component, order_free_sum
-from bnp_models.kernels.discrete import poisson, split_counts
+from bnp_models.kernels.discrete import MAX_COUNT, poisson, split_counts
 from bnp_models.kernels.logspace import gamma_variate, loggamma
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.split_classes import split_or_merge_classes
@@ -32,6 +32,7 @@ from bnp_models.kernels.truncation import (
     box_masses,
     draw_levels,
     draw_observed_weights,
+    outside_mass,
     region_mass,
     reorder_classes,
     stick_tilt,
@@ -76,9 +77,11 @@ class LatentClassData(eqx.Module):
     variable: Int[Array, " R"]
     """Variable of each row of lambda."""
     feasible: Region
-    """Disjoint boxes of feasible cells."""
+    """Feasible cells, by group of variables."""
     impossible: Region
-    """Disjoint boxes of impossible cells."""
+    """Impossible cells, by group of variables."""
+    everything_impossible: Region
+    """Impossible cells as boxes of one group, for augmentation "boxes"; else without boxes."""
     atoms: Atoms
     """Sets of levels among which counts of the impossible boxes are shared out."""
     boxes: Bool[Array, "B R"]
@@ -117,7 +120,7 @@ class LatentClassInfo(eqx.Module):
     log_feasible: Float[Array, ""]
     """log P(feasible) = log(1 - w_0) of a record before truncation; driven by the prior."""
     augmented: Int[Array, ""]
-    """Records drawn for the impossible region."""
+    """Records drawn for the impossible region; -1 where they were beyond 2**30 and left out."""
     accepted_levels: Float[Array, ""]
     """Share of the Metropolis-Hastings proposals of level probabilities accepted."""
     accepted_splits: Int[Array, ""]
@@ -188,14 +191,17 @@ class _LatentClassModel(eqx.Module):
             A `bnp_models.StructuralZeros`, or None.
         """
         if conditions is None:
-            feasible = np.ones((1, sum(num_levels)), bool)
-            impossible = np.ones((0, sum(num_levels)), bool)
+            feasible, impossible = np.ones((1, sum(num_levels)), bool), None
+            groups = ()
         else:
-            feasible, impossible = conditions.feasible.sets, conditions.impossible.sets
+            feasible = conditions.feasible.sets
+            # Its boxes may be many: they are made only for the sampler that needs them.
+            by_box = self.augmentation == "boxes"
+            impossible = conditions.impossible.sets if by_box else None
+            groups = conditions.groups
         variable = np.repeat(np.arange(len(num_levels)), num_levels)
         first_row = first_rows(num_levels)
-        everywhere = feasible.all(axis=0) & impossible.all(axis=0)
-        constrained = tuple(int(j) for j in np.unique(variable[~everywhere]))
+        constrained = tuple(int(j) for j in np.unique(variable[~feasible.all(axis=0)]))
         missing = codes < 0
         incomplete = np.flatnonzero(missing.any(axis=1))
         present = np.maximum(codes, 0) + first_row
@@ -207,8 +213,11 @@ class _LatentClassModel(eqx.Module):
             missing=jnp.asarray(missing[incomplete]),
             admitted=jnp.asarray(admitted, jnp.result_type(float)),
             variable=jnp.asarray(variable, jnp.int32),
-            feasible=Region.of_boxes(feasible, num_levels, constrained),
-            impossible=Region.of_boxes(impossible, num_levels, constrained),
+            feasible=Region.of_boxes([g.feasible.sets for g in groups], num_levels),
+            impossible=Region.of_boxes([g.impossible.sets for g in groups], num_levels),
+            everything_impossible=Region.of_boxes(
+                [] if impossible is None else [impossible], num_levels
+            ),
             atoms=_atoms(impossible, num_levels),
             boxes=jnp.asarray(feasible),
             num_levels=tuple(num_levels),
@@ -349,7 +358,7 @@ class NPLCM(_LatentClassModel):
     b: float = 0.25
     reorder: bool = eqx.field(static=True, default=True)
     swap: bool = eqx.field(static=True, default=True)
-    split_merge_every: int = eqx.field(static=True, default=8)
+    split_merge_every: int = eqx.field(static=True, default=4)
 
     name: ClassVar[str] = "nplcm"
     truncates: ClassVar[bool] = False
@@ -392,7 +401,7 @@ class TNPLCM(_LatentClassModel):
     augmentation: str = eqx.field(static=True, default="none")
     reorder: bool = eqx.field(static=True, default=True)
     swap: bool = eqx.field(static=True, default=True)
-    split_merge_every: int = eqx.field(static=True, default=8)
+    split_merge_every: int = eqx.field(static=True, default=4)
 
     name: ClassVar[str] = "tnplcm"
     truncates: ClassVar[bool] = True
@@ -423,6 +432,8 @@ def count_levels(
 
 
 def _atoms(impossible, num_levels):
+    if impossible is None:
+        impossible = np.ones((0, sum(num_levels)), bool)
     of_row, variable, set_of_box, sets = [], [], [], []
     for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
         patterns, atom = np.unique(impossible[:, start : start + size], axis=1, return_inverse=True)
@@ -491,12 +502,12 @@ def log_completions(
     log_lambda: Float[Array, "R K"], data: LatentClassData
 ) -> Float[Array, "B m K"]:
     """Log probability, by feasible box and class, that missing values complete a record in it."""
-    variables = data.constrained
     log_admitted = jnp.log(data.admitted)[:, :, None]
-    if not variables:
+    if not data.constrained:
         return jnp.broadcast_to(log_admitted, (*data.admitted.shape, log_lambda.shape[1]))
-    masses = box_masses(log_lambda, data.feasible)
-    missing = data.missing[:, jnp.asarray(variables)].astype(log_lambda.dtype)
+    variables = np.array(data.constrained)
+    masses = _masses_of_sets(log_lambda, data.boxes, data.num_levels)[variables]
+    missing = data.missing[:, variables].astype(log_lambda.dtype)
     # A set of no mass has a logarithm that a product with 0 must not turn into nan.
     log_mass = jnp.log(jnp.maximum(masses, jnp.finfo(masses.dtype).tiny))
     return log_admitted + jnp.einsum(
@@ -605,10 +616,14 @@ def update_parameters_marginal(model, key, state, data, counts, class_counts):
             keys[1], state.log_lambda, *evidence, data.feasible, tilt
         )
         log_pi = draw_observed_weights(keys[2], class_counts, log_mass, log_s, alpha)
-        log_outside = log_pi + jnp.log(region_mass(log_lambda, data.impossible))
+        log_outside = log_pi + jnp.log(outside_mass(log_lambda, data.feasible, data.impossible))
         of_class = draw_augmented(keys[3], log_outside, log_pi + log_mass, num_records)
-        augmented = jnp.sum(of_class)
-        log_pi, sum_log_1mv = truncated_sticks(keys[4], class_counts + of_class, alpha)
+        too_many = _too_many(of_class)
+        augmented = jnp.where(too_many, -1, jnp.sum(of_class))
+        log_sticks, sum_log_1mv = truncated_sticks(keys[4], class_counts + of_class, alpha)
+        # The weights have been drawn already: without a count they stay.
+        log_pi = jnp.where(too_many, log_pi, log_sticks)
+        sum_log_1mv = jnp.where(too_many, log_pi[-1], sum_log_1mv)
     alpha = stick_concentration(keys[5], sum_log_1mv, model.components, model.a, model.b)
     state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
     return state, log_mass, augmented, accepted
@@ -636,16 +651,22 @@ def draw_augmented(
     return poisson(key_count, jnp.exp(log_g + log_outside - jax.nn.logsumexp(log_inside)))
 
 
+def _too_many(counts):
+    """Whether one of them, or their sum, is beyond what int32 holds with room for the sample."""
+    return jnp.any(counts < 0) | (jnp.sum(counts.astype(float)) > MAX_COUNT)
+
+
 def update_parameters_boxes(model, key, state, data, counts, class_counts):
     """Steps (b) to (f) on counts by box and class (Manrique-Vallier & Hu 2018, section 2.3).
 
     A variable that a box leaves free integrates out of the box's records: it has no counts.
     """
     key_count, key_split, key_parameters = jax.random.split(key, 3)
-    log_inside = state.log_pi + jnp.log(region_mass(state.log_lambda, data.feasible))
-    log_mass = jnp.sum(jnp.log(box_masses(state.log_lambda, data.impossible)), axis=0)
+    log_mass_before = jnp.log(region_mass(state.log_lambda, data.feasible))
+    log_inside = state.log_pi + log_mass_before
+    log_box = jnp.sum(jnp.log(box_masses(state.log_lambda, data.everything_impossible)), axis=0)
     num_records = jnp.asarray(data.num_records, state.alpha.dtype)
-    of_box = draw_augmented(key_count, state.log_pi + log_mass, log_inside, num_records)
+    of_box = draw_augmented(key_count, state.log_pi + log_box, log_inside, num_records)
     atoms, num_atoms = data.atoms, data.atoms.variable.size
     of_set = jnp.matmul(atoms.set_of_box, of_box)
     share = jax.ops.segment_sum(jnp.exp(state.log_lambda), atoms.of_row, num_segments=num_atoms)
@@ -653,9 +674,16 @@ def update_parameters_boxes(model, key, state, data, counts, class_counts):
     of_atom = split_counts(key_split, of_set, jnp.swapaxes(weight, 1, 2))
     added = jnp.zeros(share.shape, jnp.int32)
     added = added.at[atoms.sets].add(jnp.swapaxes(of_atom, 1, 2), mode="drop")
-    return _given_augmented(
+    new, log_mass, augmented, accepted = _given_augmented(
         model, key_parameters, state, data, counts, class_counts, added, jnp.sum(of_box, axis=0)
     )
+    too_many = _too_many(of_box)
+    new, log_mass = jax.tree.map(
+        lambda drawn, old: jnp.where(too_many, old, drawn),
+        (new, log_mass),
+        (state, log_mass_before),
+    )
+    return new, log_mass, jnp.where(too_many, -1, augmented), accepted
 
 
 def _given_augmented(model, key, state, data, counts, class_counts, added, added_class_counts):

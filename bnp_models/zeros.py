@@ -303,6 +303,23 @@ class StructuralZeros:
         """Few disjoint boxes that make up the feasible cells; errors as for ``impossible``."""
         return self._boxes(FEASIBLE)
 
+    @cached_property
+    def groups(self) -> tuple["StructuralZeros", ...]:
+        """The conditions by group of variables that share none with the variables of another.
+
+        A cell is feasible if every group says so: the feasible region is a product, and its boxes
+        are as many as the product of the groups' boxes.
+        """
+        label = np.arange(self.conditions.shape[1])
+        for condition in self.conditions:
+            fixed = np.flatnonzero(condition >= 0)
+            label[np.isin(label, label[fixed])] = label[fixed].min()
+        of_condition = label[np.argmax(self.conditions >= 0, axis=1)]
+        return tuple(
+            StructuralZeros(self.schema, self.conditions[of_condition == group])
+            for group in np.unique(of_condition)
+        )
+
     def slices(self) -> np.ndarray:
         """Return disjoint slices that make up the impossible cells.
 

@@ -12,7 +12,6 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.rng import uniform, uniform_pair, words
 
-
 # Rows that `draw_rows` adds up in one pass over its columns.
 _ROWS_AT_ONCE = 16
 

@@ -22,6 +22,7 @@ below is parallel over classes, and no record of the impossible region is ever d
 Arrays (R, K) hold the levels of all variables by class, one variable after the other.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -36,49 +37,56 @@ from bnp_models.kernels.rng import uniform, words
 
 
 class Region(eqx.Module):
-    """Disjoint boxes over the variables that conditions constrain, as arrays of one shape each."""
+    """A region of cells as disjoint boxes, of each group of variables apart.
+
+    Variables of two groups share no condition, so that the feasible region is the product of the
+    groups' regions, and its mass in a class the product of theirs: boxes would multiply.
+    """
 
     sets: Float[Array, "V B L"]
-    """1 where the box admits the level of the variable; 0 beyond its levels."""
+    """1 where a box of the variable's group admits the level; 0 beyond its levels or boxes."""
     rows: Int[Array, "V L"]
     """Row of each level in an array of all levels; their number R beyond the variable's levels."""
     num_levels: Float[Array, " V"]
     """Levels of each constrained variable."""
     free: Float[Array, " R"]
     """1 for the levels of variables that no condition constrains."""
+    group: tuple[int, ...] = eqx.field(static=True)
+    """Group of each constrained variable, 0 0 .. 1 1 .. in order."""
 
     @classmethod
-    def of_boxes(
-        cls, sets: np.ndarray, num_levels: tuple[int, ...], variables: tuple[int, ...]
-    ) -> "Region":
+    def of_boxes(cls, groups: Sequence[np.ndarray], num_levels: tuple[int, ...]) -> "Region":
         """Arrays of boxes given as sets of levels.
 
         Parameters
         ----------
-        sets
-            (B, R) booleans: the levels that each box admits, variable after variable.
+        groups
+            Of each group, (B, R) booleans: the levels that each box admits, variable after
+            variable. A variable that no box of any group constrains is free.
         num_levels
             Levels of every variable.
-        variables
-            The constrained ones.
         """
-        num_boxes, num_rows = sets.shape
+        num_rows = sum(num_levels)
         first = np.cumsum((0, *num_levels[:-1]))
-        widest = max((num_levels[j] for j in variables), default=1)
+        own = [np.arange(a, a + size) for a, size in zip(first, num_levels, strict=True)]
+        variables = [(g, j) for g, sets in enumerate(groups) for j in range(len(own))
+                     if not sets[:, own[j]].all()]  # fmt: skip
+        widest = max((num_levels[j] for _, j in variables), default=1)
+        most = max((len(sets) for sets in groups), default=1)
         rows = np.full((len(variables), widest), num_rows)
-        padded = np.zeros((len(variables), num_boxes, widest))
+        padded = np.zeros((len(variables), most, widest))
         free = np.ones(num_rows)
-        for v, j in enumerate(variables):
-            own = slice(first[j], first[j] + num_levels[j])
-            rows[v, : num_levels[j]] = np.arange(num_rows)[own]
-            padded[v, :, : num_levels[j]] = sets[:, own]
-            free[own] = 0
+        for v, (g, j) in enumerate(variables):
+            rows[v, : num_levels[j]] = own[j]
+            padded[v, : len(groups[g]), : num_levels[j]] = groups[g][:, own[j]]
+            free[own[j]] = 0
         dtype = jnp.result_type(float)
         return cls(
             sets=jnp.asarray(padded, dtype),
             rows=jnp.asarray(rows, jnp.int32),
-            num_levels=jnp.asarray([num_levels[j] for j in variables], dtype),
+            num_levels=jnp.asarray([num_levels[j] for _, j in variables], dtype),
             free=jnp.asarray(free, dtype),
+            group=tuple(g for g, _ in variables),
         )
 
     def take(self, levels: Float[Array, "R K"], fill: float) -> Float[Array, "V L K"]:
@@ -102,9 +110,45 @@ def box_masses(log_lambda: Float[Array, "R K"], region: Region) -> Float[Array, 
     return _matmul(region.sets, jnp.exp(region.take(log_lambda, -jnp.inf)))
 
 
+def group_masses(log_lambda: Float[Array, "R K"], region: Region) -> list[Float[Array, " K"]]:
+    """Each class's mass in the region of each group, without cancellation."""
+    masses = box_masses(log_lambda, region)
+    found = []
+    for g in dict.fromkeys(region.group):
+        product = 1.0
+        for v in (v for v, own in enumerate(region.group) if own == g):
+            product = product * masses[v]
+        found.append(jnp.sum(product, axis=0))
+    return found
+
+
 def region_mass(log_lambda: Float[Array, "R K"], region: Region) -> Float[Array, " K"]:
-    """Each class's mass in the region, without cancellation."""
-    return jnp.sum(jnp.prod(box_masses(log_lambda, region), axis=0), axis=0)
+    """Each class's mass in the region, without cancellation; 1 where nothing is constrained."""
+    total = jnp.ones(log_lambda.shape[1], log_lambda.dtype)
+    for mass in group_masses(log_lambda, region):
+        total = total * mass
+    return total
+
+
+def outside_mass(
+    log_lambda: Float[Array, "R K"], feasible: Region, impossible: Region
+) -> Float[Array, " K"]:
+    """Each class's mass in the impossible region, by the first group that is not feasible.
+
+    Parameters
+    ----------
+    feasible, impossible
+        Boxes of the same groups.
+    """
+    inside = jnp.ones(log_lambda.shape[1], log_lambda.dtype)
+    total = jnp.zeros_like(inside)
+    pairs = zip(
+        group_masses(log_lambda, feasible), group_masses(log_lambda, impossible), strict=True
+    )
+    for mass, outside in pairs:
+        total = total + inside * outside
+        inside = inside * mass
+    return total
 
 
 def through_variables(log_lambda, region, update, inputs):
@@ -128,20 +172,37 @@ def through_variables(log_lambda, region, update, inputs):
     """
     blocks = region.take(log_lambda, -jnp.inf)
     masses = _matmul(region.sets, jnp.exp(blocks))
+    group = np.array(region.group, int)
+    is_first = jnp.asarray(np.append(True, group[1:] != group[:-1])[: group.size])
+    is_last = jnp.asarray(np.append(group[1:] != group[:-1], True)[: group.size])
     nothing = jnp.ones(masses.shape[1:], masses.dtype)
+    one = jnp.ones(masses.shape[2], masses.dtype)
 
-    def backward(behind, mass):
-        return behind * mass, behind
+    # behind: the masses of later variables of the group; later: those of later groups.
+    def backward(carry, x):
+        behind, later = carry
+        mass, last = x
+        later = jnp.where(last, later * jnp.sum(behind, axis=0), later)
+        behind = jnp.where(last, nothing, behind)
+        return (behind * mass, later), (behind, later)
 
-    _, behind = lax.scan(backward, nothing, masses, reverse=True)
+    # The boxes behind the last group: one, of mass one.
+    start = jnp.zeros_like(nothing).at[:1].set(1)
+    _, (behind, later) = lax.scan(backward, (start, one), (masses, is_last), reverse=True)
 
-    def forward(before, x):
-        block, sets, behind, own = x
-        new, collected = update(own, block, _matmul(sets.T, before * behind))
-        return before * _matmul(sets, jnp.exp(new)), (new, collected)
+    def forward(carry, x):
+        before, earlier = carry
+        block, sets, behind, later, first, own = x
+        earlier = jnp.where(first, earlier * jnp.sum(before, axis=0), earlier)
+        before = jnp.where(first, nothing, before)
+        mass_of_level = _matmul(sets.T, before * behind) * (earlier * later)
+        new, collected = update(own, block, mass_of_level)
+        return (before * _matmul(sets, jnp.exp(new)), earlier), (new, collected)
 
-    before, (blocks, collected) = lax.scan(forward, nothing, (blocks, region.sets, behind, inputs))
-    return region.put(log_lambda, blocks), jnp.sum(before, axis=0), collected
+    (before, earlier), (blocks, collected) = lax.scan(
+        forward, (start, one), (blocks, region.sets, behind, later, is_first, inputs)
+    )
+    return region.put(log_lambda, blocks), earlier * jnp.sum(before, axis=0), collected
 
 
 class Tilt(NamedTuple):
