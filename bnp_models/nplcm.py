@@ -433,7 +433,11 @@ def count_levels(
 
 def _atoms(impossible, num_levels):
     if impossible is None:
-        impossible = np.ones((0, sum(num_levels)), bool)
+        # No box to share out: every level is its own atom.
+        levels = jnp.arange(sum(num_levels), dtype=jnp.int32)
+        variable = jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32)
+        none = jnp.zeros((0, 0), jnp.int32)
+        return Atoms(of_row=levels, variable=variable, set_of_box=none, sets=none)
     of_row, variable, set_of_box, sets = [], [], [], []
     for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
         patterns, atom = np.unique(impossible[:, start : start + size], axis=1, return_inverse=True)
