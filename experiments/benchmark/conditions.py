@@ -4,7 +4,12 @@ Each condition makes one pair of levels impossible: a renter with a mortgage, a 
 record with an employer but no employment. About 97% of the cells are impossible.
 """
 
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
+
+import bnp_models as bnp
 
 NUM_LEVELS = {
     "tenure": 3, "mortgage": 4, "age": 9, "sex": 2, "marital": 6, "education": 11,
@@ -60,3 +65,38 @@ def pairwise_conditions():
         for j, level in pair.items():
             row[j] = level
     return tuple(NUM_LEVELS.values()), codes
+
+
+def conditions_60():
+    """The 60 overlapping conditions of a ten-variable census file, 90% of its cells impossible."""
+    path = Path(__file__).parents[2] / "tests" / "data" / "conditions_60.csv"
+    frame = pd.read_csv(path)
+    # 1-based codes, 0 where the variable is free.
+    levels = dict(zip(frame.columns, (3, 4, 9, 2, 6, 5, 11, 4, 3, 3), strict=True))
+    schema = bnp.Schema(tuple(levels), tuple(tuple(range(1, n + 1)) for n in levels.values()))
+    return bnp.StructuralZeros.from_codes(frame.to_numpy() - 1, schema)
+
+
+def conditions_73():
+    """`pairwise_conditions` as structural zeros."""
+    num_levels, codes = pairwise_conditions()
+    schema = bnp.Schema(tuple(NUM_LEVELS), tuple(tuple(range(n)) for n in num_levels))
+    return bnp.StructuralZeros.from_codes(codes, schema)
+
+
+def simulate_latent_classes(zeros, n, num_classes, alpha=3.0, seed=0):
+    """A sample of n feasible records from a truncated latent class model, sticks of given alpha."""
+    rng = np.random.default_rng(seed)
+    sticks = np.append(rng.beta(1, alpha, num_classes - 1), 1)
+    weight = sticks * np.cumprod(np.append(1, 1 - sticks[:-1]))
+    levels = [rng.dirichlet(np.ones(size), num_classes) for size in zeros.schema.num_levels]
+    found = []
+    while sum(map(len, found)) < n:
+        z = rng.choice(num_classes, 200_000, p=weight)
+        u = rng.random((len(levels), z.size, 1))
+        codes = np.stack(
+            [(u[j] > p.cumsum(axis=1)[z]).sum(axis=1) for j, p in enumerate(levels)], axis=1
+        )
+        codes = np.minimum(codes, np.array(zeros.schema.num_levels) - 1)
+        found.append(codes[~zeros.contains(codes)])
+    return bnp.Microdata(zeros.schema, np.concatenate(found)[:n])

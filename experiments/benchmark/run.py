@@ -1,7 +1,8 @@
-"""Speed of the HDP sampler and of the risk: compile and run time apart.
+"""Speed of the samplers and of the risk: compile and run time apart.
 
     python experiments/benchmark/run.py                # everything but the scale test
     python experiments/benchmark/run.py --scale        # n up to 1,000,000, with peak memory
+    python experiments/benchmark/run.py --only latent_class
     python experiments/benchmark/run.py --chains 1 32  # on an accelerator
 
 Prints a table and writes it to results-<device>.json beside this file.
@@ -14,6 +15,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import conditions
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,16 +52,17 @@ def median_seconds(function, repeats):
 class Chains:
     """Chains in equilibrium enough to be timed, advanced a stretch at a time."""
 
-    def __init__(self, n, num_chains, burn=300, **options):
+    def __init__(self, model, table, num_chains=1, conditions=None, start=15, burn=300):
         from bnp_models import sampling
 
-        self.model = bnp.HDPMixedMembership(**options)
-        self.data = self.model.prepare(latent_class_sample(n).codes, NUM_LEVELS)
+        self.model = model
+        given = () if conditions is None else (conditions,)
+        self.data = model.prepare(table.codes, table.schema.num_levels, *given)
         self.num_chains = num_chains
         self.keys = jax.vmap(jax.random.key)(jnp.arange(num_chains))
         began = time.perf_counter()
         self.states = sampling._init_chains(
-            self.model, self.data, self.keys, self.model.capacity, jnp.full(num_chains, 15)
+            self.model, self.data, self.keys, self.model.capacity, jnp.full(num_chains, start)
         )
         self.advance_by = partial(
             sampling._advance, warmup=2**30, thin=1, keep=self.model.scalars, slots=1
@@ -88,6 +91,11 @@ class Chains:
         }
 
 
+def hdp_chains(n, num_chains, burn=300, **options):
+    model = bnp.HDPMixedMembership(**options)
+    return Chains(model, latent_class_sample(n), num_chains, burn=burn)
+
+
 def sweeps_table(chains):
     rows = []
     # Pairs that are compared run next to each other.
@@ -95,7 +103,7 @@ def sweeps_table(chains):
         (n, 1, 128, mode) for n in (1000, 10_000) for mode in ("record", "hierarchical")
     ]
     for n, num_chains, capacity, mode in cases:
-        case = Chains(n, num_chains, capacity=capacity, concentration=mode)
+        case = hdp_chains(n, num_chains, capacity=capacity, concentration=mode)
         row = {"n": n, "chains": num_chains, "K_max": capacity, "alpha": mode}
         rows.append(row | case.row(200 if n <= 1000 else 50))
         report(rows[-1])
@@ -106,7 +114,7 @@ def capacity_table():
     """K_max 64 against 256, interleaved in one process."""
     rows = []
     for n in (1000, 10_000):
-        cases = {k: Chains(n, 1, capacity=k) for k in (64, 256)}
+        cases = {k: hdp_chains(n, 1, capacity=k) for k in (64, 256)}
         sweeps = 200 if n <= 1000 else 40
         ratios, times = [], {k: [] for k in cases}
         for _ in range(15):
@@ -121,7 +129,7 @@ def capacity_table():
 
 def risk_table():
     """One evaluation of tau_1's conditional expectation for 2,000 unique cells."""
-    case = Chains(10_000, 1, capacity=64)
+    case = hdp_chains(10_000, 1, capacity=64)
     state = jax.tree.map(lambda x: x[0], case.states)
     theta = bnp.hdp.pad_levels(state.theta, NUM_LEVELS)
     cells = jnp.asarray(latent_class_sample(10_000).cells().codes[:2000])
@@ -158,6 +166,53 @@ def risk_table():
     return rows
 
 
+def latent_class_table(chains):
+    """The latent class samplers: with 60 conditions, with 73 on 17 variables, and without."""
+    zeros_60, zeros_73 = conditions.conditions_60(), conditions.conditions_73()
+    small = conditions.simulate_latent_classes(zeros_60, 7000, 50)
+    large = conditions.simulate_latent_classes(zeros_73, 10_000, 80)
+    plain = {"reorder": False, "swap": False, "split_merge_every": 0}
+    cases = [
+        ("J=10, 60 conditions", small, zeros_60, 50, {
+            "plain Gibbs (boxes)": bnp.TNPLCM(augmentation="boxes", **plain),
+            "marginal levels": bnp.TNPLCM(**plain),
+            "+ swaps and reordering": bnp.TNPLCM(split_merge_every=0),
+            "+ split-merge (default)": bnp.TNPLCM(),
+            "truncation by class": bnp.TNPLCM(truncation="classes"),
+        }),
+        ("J=10, no zeros", small, None, 50, {
+            "plain Gibbs": bnp.NPLCM(**plain), "NPLCM (default)": bnp.NPLCM(),
+        }),
+        ("J=17, 73 conditions", large, zeros_73, 80, {
+            "plain Gibbs (boxes)": bnp.TNPLCM(80, augmentation="boxes", **plain),
+            "+ swaps and reordering": bnp.TNPLCM(80, split_merge_every=0),
+            "+ split-merge (default)": bnp.TNPLCM(80),
+        }),
+    ]  # fmt: skip
+    rows = []
+    for name, table, zeros, num_classes, models in cases:
+        for num_chains in chains:
+            timed = {
+                label: Chains(model, table, num_chains, zeros, num_classes)
+                for label, model in models.items()
+            }
+            seconds = {label: [] for label in timed}
+            for _ in range(7):
+                for label, case in timed.items():
+                    seconds[label].append(median_seconds(partial(case.advance, 100), 1) / 100)
+            for label, case in timed.items():
+                median = float(np.median(seconds[label]))
+                rows.append({
+                    "data": name, "n": table.n, "K": num_classes, "chains": num_chains,
+                    "sampler": label, "ms_per_sweep": 1e3 * median,
+                    "sweeps_per_second": 1 / median,
+                    "chain_sweeps_per_second": num_chains / median,
+                    "compile_seconds": case.compile_seconds,
+                })  # fmt: skip
+                report(rows[-1])
+    return rows
+
+
 def memory_table():
     """Peak memory as sweeps grow, all kept quantities being scalars."""
     table = latent_class_sample(2000)
@@ -176,7 +231,7 @@ def memory_table():
 def scale_table():
     rows = []
     for n in (10_000, 100_000, 1_000_000):
-        case = Chains(n, 1, burn=10)
+        case = hdp_chains(n, 1, burn=10)
         row = {"n": n} | case.row(max(1, 200_000 // n), 3)
         row["ns_per_item"] = 1e6 * row["ms_per_sweep"] / (n * len(NUM_LEVELS))
         row["peak_GiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -194,18 +249,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", action="store_true")
     parser.add_argument("--chains", type=int, nargs="+", default=[1, 4])
+    # Memory first: the peak is of the process.
+    tables = {
+        "memory": memory_table,
+        "sweeps": lambda: sweeps_table(args.chains),
+        "capacity": capacity_table,
+        "risk": risk_table,
+        "latent_class": lambda: latent_class_table(args.chains),
+    }
+    parser.add_argument("--only", nargs="+", choices=tuple(tables), default=tuple(tables))
     args = parser.parse_args()
     device = jax.devices()[0].device_kind
     if args.scale:
         tables = {"scale": scale_table()}
     else:
-        # Memory first: the peak is of the process.
-        tables = {
-            "memory": memory_table(),
-            "sweeps": sweeps_table(args.chains),
-            "capacity": capacity_table(),
-            "risk": risk_table(),
-        }
+        tables = {name: tables[name]() for name in args.only}
     path = HERE / f"results-{device.lower().replace(' ', '-')}.json"
     old = json.loads(path.read_text()) if path.exists() else {}
     old |= {"device": device, "jax": jax.__version__, "bnp_models": bnp.__version__} | tables
