@@ -1,0 +1,320 @@
+"""What tests of latent class models share: exact answers, chains, faults planted in them."""
+
+import contextlib
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.polynomial.legendre import leggauss
+
+from bnp_models import StructuralZeros, nplcm
+from bnp_models.kernels import split_classes
+from bnp_models.kernels.rng import uniform, words
+from bnp_models.kernels.truncation import Tilt
+from bnp_models.microdata import Schema
+
+# The sweeps compile for longer than they run here.
+COMPILE = {"xla_backend_optimization_level": 1}
+
+
+def structural_zeros(conditions, num_levels) -> StructuralZeros | None:
+    """Conditions given as codes, -1 where a variable is free; None where there are none."""
+    if conditions is None:
+        return None
+    names = tuple(f"v{j}" for j in range(len(num_levels)))
+    schema = Schema(names, tuple(tuple(range(levels)) for levels in num_levels))
+    return StructuralZeros.from_codes(np.array(conditions), schema)
+
+
+def all_cells(num_levels):
+    return np.indices(num_levels).reshape(len(num_levels), -1).T
+
+
+def feasible_cells(conditions, num_levels):
+    """Cells that no condition describes, by going through all of them."""
+    cells = all_cells(num_levels)
+    impossible = np.zeros(len(cells), bool)
+    for condition in np.array(conditions if conditions is not None else []):
+        impossible |= ((condition < 0) | (cells == condition)).all(axis=1)
+    return cells[~impossible]
+
+
+def two_class_posterior(codes, conditions, model, nodes, stick_nodes=60) -> np.ndarray:
+    """Posterior means with two classes and binary variables, by Gauss-Legendre quadrature.
+
+    Returns those of the probabilities of the feasible cells, alpha, log P(feasible), the number of
+    occupied classes and the log-likelihood. Values -1 are missing: the likelihood is summed over
+    feasible completions. `nodes` are those for each variable.
+    """
+    rules = [leggauss(size) for size in nodes]
+    level = np.stack(np.meshgrid(*[(x + 1) / 2 for x, _ in rules], indexing="ij"))
+    level = level.reshape(len(nodes), -1)
+    weight = np.prod(np.meshgrid(*[w / 2 for _, w in rules], indexing="ij"), axis=0).ravel()
+    cells = feasible_cells(conditions, (2,) * len(nodes))
+    p_class = np.prod(np.where(cells[:, :, None] == 1, level, 1 - level), axis=1)
+    mass = p_class.sum(axis=0)
+    records, times = np.unique(codes, axis=0, return_counts=True)
+    fits = ((records[:, None] == cells) | (records[:, None] < 0)).all(axis=2).astype(float)
+    by_class = model.truncation == "classes"
+    if by_class:
+        p_class = p_class / mass
+    p_record = fits @ p_class
+    u, stick_weight = leggauss(stick_nodes)
+    # alpha integrated out of (1 - V)^alpha, whose distribution given alpha is uniform.
+    log_t = model.b - model.b * ((u + 1) / 2) ** (-1 / model.a)
+    total = np.zeros(len(cells) + 5)
+    for lt, sw in zip(log_t, stick_weight, strict=True):
+        v, t = -np.expm1(lt), np.exp(lt)
+        seen = 1.0 if by_class else v * mass[:, None] + t * mass
+        log_seen = -np.log(v / mass[:, None] + t / mass) if by_class else np.log(seen)
+        log_like = 0.0
+        for p, m in zip(p_record, times, strict=True):
+            log_like = log_like + m * np.log((v * p[:, None] + t * p) / seen)
+        w = sw * weight[:, None] * weight * np.exp(log_like)
+        by_seen = w / seen
+        alone = 0.0
+        for stick, p_own in ((v, p_record[:, :, None]), (t, p_record[:, None])):
+            share = 1.0
+            for own, p, m in zip(p_own, p_record, times, strict=True):
+                share = share * (stick * own / (v * p[:, None] + t * p)) ** m
+            alone = alone + share
+        total += np.concatenate([
+            p_class @ (v * by_seen.sum(axis=1) + t * by_seen.sum(axis=0)),
+            [w.sum() * (model.a + 1) / (model.b - lt), (w * log_seen).sum(),
+             (w * (2 - alone)).sum(), (w * log_like).sum(), w.sum()],
+        ])  # fmt: skip
+    return total[:-1] / total[-1]
+
+
+# Faults: each is a wrong version of one step, chosen by a switch when the compiled sweep runs.
+
+
+def _ignore_tilt(wrong, model):
+    right = nplcm.stick_tilt
+
+    def stick_tilt(*args):
+        tilt, log_s = right(*args)
+        return Tilt(*(jnp.where(wrong, 0, x) for x in tilt)), log_s
+
+    return [(nplcm, "stick_tilt", stick_tilt)]
+
+
+def _forget_augmented(wrong, model):
+    right = nplcm.draw_augmented
+    return [(nplcm, "draw_augmented", lambda *args: jnp.where(wrong, 0, right(*args)))]
+
+
+def _hyperparameter_for_alpha(wrong, model):
+    right = nplcm.truncated_sticks
+
+    def truncated_sticks(key, counts, alpha):
+        return right(key, counts, jnp.where(wrong, model.a, alpha))
+
+    return [(nplcm, "truncated_sticks", truncated_sticks)]
+
+
+def _invert_last_reorder(wrong, model):
+    # The ratio of the last pair is a power alpha - 1.
+    right = nplcm.reorder_classes
+
+    def reorder_classes(key, log_pi, alpha):
+        return right(key, log_pi, jnp.where(wrong, 2 - alpha, alpha))
+
+    return [(nplcm, "reorder_classes", reorder_classes)]
+
+
+def _thin_splits(wrong, model):
+    # As if a factor 1/2 were missing from the ratio.
+    right = nplcm.split_or_merge_classes
+
+    def split_or_merge_classes(key, z, log_x, log_lambda, *args):
+        old = z, log_x, log_lambda
+        new = right(key, *old, *args)
+        more = _occupied(new[0], log_x) > _occupied(z, log_x)
+        coin = uniform(words(jax.random.fold_in(key, 1), ()), log_x.dtype.type)
+        keep = wrong & more & (coin < 0.5)
+        moved = jax.tree.map(lambda a, b: jnp.where(keep, a, b), old, new[:3])
+        return *moved, new[3] & ~keep
+
+    return [(nplcm, "split_or_merge_classes", split_or_merge_classes)]
+
+
+def _occupied(z, log_x):
+    return jnp.sum(jnp.zeros(log_x.size, jnp.int32).at[z].set(1))
+
+
+def _forget_stick_prior(wrong, model):
+    right = split_classes.log_stick_prior
+
+    def log_stick_prior(*args):
+        return jnp.where(wrong, 0, right(*args))
+
+    return [(split_classes, "log_stick_prior", log_stick_prior)]
+
+
+def _complete_anyhow(wrong, model):
+    right = nplcm.draw_missing
+
+    def draw_missing(key, log_lambda, data, z, log_box):
+        anywhere = eqx.tree_at(lambda d: d.boxes, data, data.boxes | wrong)
+        return right(key, log_lambda, anywhere, z, log_box)
+
+    return [(nplcm, "draw_missing", draw_missing)]
+
+
+FAULTS = {
+    "tilt ignored": _ignore_tilt,
+    "augmented left out of the sticks": _forget_augmented,
+    "hyperparameter for alpha": _hyperparameter_for_alpha,
+    "reorder inverted": _invert_last_reorder,
+    "splits accepted half as often": _thin_splits,
+    "split places without the prior": _forget_stick_prior,
+    "completions not feasible": _complete_anyhow,
+}
+NO_ALPHA_STEP = "alpha not updated"
+
+
+@contextlib.contextmanager
+def planted(model, switches):
+    """While a sweep is traced: steps that go wrong where their switch is on."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, wrong in switches.items():
+            if name != NO_ALPHA_STEP:
+                for module, attribute, function in FAULTS[name](wrong, model):
+                    patch.setattr(module, attribute, function)
+        yield
+
+
+def sweep(model, switches, key, state, data, t):
+    with planted(model, switches):
+        new, info = model.sweep(key, state, data, t)
+    if NO_ALPHA_STEP in switches:
+        alpha = jnp.where(switches[NO_ALPHA_STEP], state.alpha, new.alpha)
+        new = eqx.tree_at(lambda s: s.alpha, new, alpha)
+    return new, info
+
+
+def switched(names, on=None):
+    """Switches of these faults, one of them on."""
+    return {name: jnp.asarray(name == on) for name in names}
+
+
+@partial(jax.jit, static_argnames=("num_chains",), compiler_options=COMPILE)
+def posterior_chains(model, key, data, cells, switches, num_sweeps, burn, *, num_chains=256):
+    """Per-chain means of the quantities of `two_class_posterior`."""
+
+    def one(key):
+        key_init, key_sweeps = jax.random.split(key)
+
+        def body(t, carry):
+            state, sums = carry
+            state, info = sweep(model, switches, jax.random.fold_in(key_sweeps, t), state, data, t)
+            kept = model.keep(state, info)
+            log_p = nplcm.log_cell_probability(kept, cells, data.num_levels)
+            rest = [kept["alpha"], kept["log_feasible"], kept["components"],
+                    kept["log_likelihood"]]  # fmt: skip
+            now = jnp.concatenate([jnp.exp(log_p), jnp.stack([x.astype(float) for x in rest])])
+            return state, sums + jnp.where(t >= burn, now, 0)
+
+        carry = (model.init(key_init, data, model.components, 2), jnp.zeros(len(cells) + 4))
+        return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / (num_sweeps - burn)
+
+    return jax.vmap(one)(jax.random.split(key, num_chains))
+
+
+def with_codes(data, codes):
+    """The data of other values of the same records, the same ones missing."""
+    rows = codes + nplcm.first_rows(data.num_levels)[:, None]
+    own = rows.T[data.incomplete]
+    admitted = jnp.all(data.boxes[:, own] | data.missing, axis=2)
+    one_hot = nplcm.one_hot_levels(codes, data.num_levels)
+    if data.incomplete.size:
+        gone = data.missing.T[data.variable]
+        one_hot = one_hot.at[:, data.incomplete].multiply(~gone)
+    return eqx.tree_at(
+        lambda d: (d.rows, d.one_hot, d.admitted), data,
+        (rows, one_hot, admitted.astype(data.admitted.dtype)),
+    )  # fmt: skip
+
+
+def draw_prior(model, key, data):
+    """Parameters from the prior of the model's own truncation."""
+    state = nplcm.draw_prior(model, key, data.variable)
+    if model.truncation == "classes":
+        log_pi = state.log_pi - jnp.log(nplcm.region_mass(state.log_lambda, data.feasible))
+        state = eqx.tree_at(lambda s: s.log_pi, state, log_pi - jax.nn.logsumexp(log_pi))
+    return state
+
+
+def _kept(state):
+    return {"log_pi": state.log_pi, "log_lambda": state.log_lambda}
+
+
+def _statistics(state, data):
+    """Bounded functions of the parameters: alpha ~ Ga(0.25, 0.25) has heavy tails."""
+    margin = nplcm.level_probabilities(_kept(state), data.num_levels, data.boxes)
+    log_seen = state.log_pi + jnp.log(nplcm.region_mass(state.log_lambda, data.feasible))
+    alpha = state.alpha / (1 + state.alpha)
+    log_feasible = jax.nn.logsumexp(log_seen)
+    weight = jnp.exp(log_seen - log_feasible)
+    return jnp.stack([
+        alpha, alpha**2, log_feasible, margin[0], margin[0] ** 2, jnp.sum(weight**2), weight[0],
+        weight[-1],
+    ])  # fmt: skip
+
+
+@partial(jax.jit, static_argnames=("num_chains",), compiler_options=COMPILE)
+def joint_chains(model, key, data, switches, num_sweeps, *, num_chains=256):
+    """Per-chain means of statistics of parameters and labels where data and sweeps alternate.
+
+    Every chain starts from an exact draw of the joint prior (Geweke 2004,
+    doi:10.1198/016214504000001132): it stays there if and only if the sweep leaves the posterior
+    invariant.
+    """
+
+    def one(key):
+        key_prior, key_steps = jax.random.split(key)
+
+        def body(t, carry):
+            state, sums = carry
+            key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
+            codes = nplcm.simulate_records(
+                key_x, _kept(state), data.num_records, data.num_levels, data.boxes
+            )
+            new = with_codes(data, codes)
+            state, info = sweep(model, switches, key_sweep, state, new, t)
+            now = jnp.append(_statistics(state, data), info.components.astype(float))
+            return state, sums + now
+
+        carry = (draw_prior(model, key_prior, data), jnp.zeros(9))
+        return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / num_sweeps
+
+    return jax.vmap(one)(jax.random.split(key, num_chains))
+
+
+@partial(jax.jit, static_argnames=("num_draws",))
+def prior_statistics(model, key, data, num_draws):
+    """The same statistics of independent draws of the prior."""
+
+    def one(key):
+        key_prior, key_z = jax.random.split(key)
+        state = draw_prior(model, key_prior, data)
+        log_seen = state.log_pi + jnp.log(nplcm.region_mass(state.log_lambda, data.feasible))
+        z = jax.random.categorical(key_z, log_seen, shape=(data.num_records,))
+        occupied = _occupied(z, log_seen).astype(float)
+        return jnp.append(_statistics(state, data), occupied)
+
+    return jax.vmap(one)(jax.random.split(key, num_draws))
+
+
+def two_sample_z(chain_means, draws) -> np.ndarray:
+    """Standardised differences of the means of two independent samples (size, quantities)."""
+    difference, variance = 0.0, 0.0
+    for sample, sign in ((chain_means, 1), (draws, -1)):
+        sample = np.asarray(sample, np.float64)
+        difference = difference + sign * sample.mean(axis=0)
+        variance = variance + sample.var(axis=0, ddof=1) / len(sample)
+    return difference / np.sqrt(variance)
