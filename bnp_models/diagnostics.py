@@ -136,6 +136,7 @@ def warnings_of(
         _one_chain(run),
         _left_over(run),
         _last_class(run),
+        _too_many_augmented(run),
         _monte_carlo_error(risk),
         _growth(run),
     )
@@ -229,6 +230,14 @@ def _last_class(run):
         return (
             f"too few classes: in a kept draw, {most} records are in the last class, which takes "
             "all that the others leave; raise components (--components)"
+        )
+
+
+def _too_many_augmented(run):
+    if "augmented" in run.draws and np.min(run.draws["augmented"], initial=0) < 0:
+        return (
+            "nearly everything is impossible: in a kept draw more records of the impossible region "
+            "than can be counted were left out; look for conditions that exclude too much"
         )
 
 

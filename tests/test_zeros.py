@@ -416,3 +416,17 @@ def test_a_level_forbidden_alone():
     with pytest.raises(MicrodataError, match=r"row 0: 'rooms' = 10 cannot occur \(row 0 of"):
         zeros.require_feasible(Microdata(PEOPLE, np.array([[0, 0, 2]])))
     assert len(zeros.feasible) == len(zeros.impossible) == 1
+
+
+def test_groups_share_no_variable_and_multiply():
+    schema = Schema(tuple("abcdef"), ((0, 1, 2),) * 6)
+    codes = np.full((5, 6), -1)
+    codes[0, [0, 3]], codes[1, [3, 4]] = (1, 2), (0, 0)
+    codes[2, [1, 5]], codes[3, [1, 5]] = (0, 1), (2, 2)
+    codes[4, 2] = 1
+    zeros = StructuralZeros.from_codes(codes, schema)
+    fixed = [frozenset(np.flatnonzero((g.conditions >= 0).any(axis=0))) for g in zeros.groups]
+    assert set(fixed) == {frozenset({0, 3, 4}), frozenset({1, 5}), frozenset({2})}
+    cells = np.array(list(itertools.product(range(3), repeat=6)))
+    inside = np.all([~g.contains(cells) for g in zeros.groups], axis=0)
+    np.testing.assert_array_equal(inside, ~zeros.contains(cells))

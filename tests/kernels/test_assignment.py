@@ -187,3 +187,41 @@ def test_under_vmap_and_compiled_once(key):
         np.testing.assert_array_equal(batched[i], assign_items(keys[i], *others))
     changed = (2 - z, rows ^ 1, 2 * others[2], others[3][::-1], others[4])
     assert compiles_once(assignment.assign_items, (keys[0], *others), (keys[1], *changed))
+
+
+class TestDrawRows:
+    def weights(self, num_rows=37, num_columns=50_000):
+        rng = np.random.default_rng(0)
+        weight = rng.gamma(0.3, size=num_rows)
+        weight[[0, 5, 20, num_rows - 1]] = 0
+        with np.errstate(divide="ignore"):
+            log_weight = np.log(weight) - 200
+        return weight / weight.sum(), jnp.tile(jnp.asarray(log_weight)[:, None], (1, num_columns))
+
+    def test_frequencies_and_totals(self):
+        probability, log_weight = self.weights()
+        row, log_total = assignment.draw_rows(jax.random.key(1), log_weight)
+        counts = np.bincount(row, minlength=len(probability))
+        # Rows of no weight, the last one among them, are never drawn: the p-value would be zero.
+        assert chi_square_p_value(counts, probability) > P_LIMIT
+        np.testing.assert_allclose(log_total, jax.nn.logsumexp(log_weight, axis=0), rtol=1e-6)
+
+    def test_a_shifted_draw_is_seen(self):
+        probability, log_weight = self.weights()
+        row, _ = assignment.draw_rows(jax.random.key(1), log_weight)
+        counts = np.bincount((np.asarray(row) + 1) % 37, minlength=37)
+        assert chi_square_p_value(counts, probability) < P_LIMIT
+
+    def test_columns_of_one_possible_row(self):
+        log_weight = jnp.where(jnp.eye(50, dtype=bool), -3e3, -jnp.inf)
+        row, log_total = assignment.draw_rows(jax.random.key(2), log_weight)
+        np.testing.assert_array_equal(row, np.arange(50))
+        np.testing.assert_allclose(log_total, -3e3)
+
+    def test_vmap_and_one_compilation(self):
+        _, log_weight = self.weights(num_columns=10)
+        keys = jax.random.split(jax.random.key(3), 4)
+        alone = [assignment.draw_rows(key, log_weight)[0] for key in keys]
+        together, _ = jax.vmap(assignment.draw_rows, (0, None))(keys, log_weight)
+        np.testing.assert_array_equal(together, np.stack(alone))
+        assert compiles_once(assignment.draw_rows, (keys[0], log_weight), (keys[1], log_weight - 1))
