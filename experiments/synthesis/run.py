@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--datasets", type=int, default=5, help="synthetic files, M")
     parser.add_argument("--warmup", type=int, default=600, help="sweeps before the first file")
     parser.add_argument("--spacing", type=int, default=200, help="sweeps between files")
-    parser.add_argument("--out", type=Path, default=HERE, help="folder of the table and figures")
+    parser.add_argument("--out", type=Path, help="folder of the table and figures (default: n5000)")
     args = parser.parse_args()
     settings = f"n{args.n}_m{args.datasets}_warmup{args.warmup}_spacing{args.spacing}"
     folder = HERE / "replications" / settings
@@ -77,7 +77,7 @@ def main():
             flush=True,
         )
     files = [folder / f"{seed:04d}.npz" for seed in range(args.replications)]
-    tables.write(files, args.n, args.out)
+    tables.write(files, args.n, args.out or HERE / f"n{args.n}")
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ class Performance(NamedTuple):
     wide: np.ndarray
     """Share of these."""
     width: np.ndarray
-    """Of the interval."""
+    """Of the interval, as far as it lies between 0 and 1."""
 
 
 def judge(estimate, interval, truth) -> Performance:
     """One replication."""
-    low, high = interval
+    low, high = (np.clip(end, 0, 1) for end in interval)
     covered, wide = (low <= truth) & (truth <= high), high > low
     return Performance(estimate, (estimate - truth) ** 2, covered, covered & wide, wide, high - low)
 
@@ -66,11 +66,6 @@ def performances(files, n, truth) -> tuple[dict[str, Performance], dict[str, np.
     return found, {name: np.stack(values) for name, values in about.items()}
 
 
-def share_above(coverage, bound):
-    """Share of the estimands, in %."""
-    return f"{100 * np.mean(coverage > bound):.1f}"
-
-
 def markdown(header, rows) -> str:
     lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
     return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
@@ -96,7 +91,7 @@ def write(files: list[Path], n: int, out: Path) -> None:
         "of these, expected sample count 10 or more": common,
         "in all 120 tables, expected count 10 or more": ~impossible & (n * truth >= 10),
     }
-    coverage_rows, summary = [], {
+    summary = {
         "replications": len(files), "n": n, "estimands": len(truth),
         "tables_with_structural_zeros": len(np.unique(three_way.table[impossible])),
         "estimands_in_them": int(with_zeros.sum()),
@@ -104,30 +99,35 @@ def write(files: list[Path], n: int, out: Path) -> None:
         "population_zeros_in_them": int((with_zeros & (counts == 0)).sum()),
         "random_zeros_in_them": int((coverable & (counts == 0)).sum()),
     }  # fmt: skip
-    for group, chosen in groups.items():
-        for name, title in SOURCES.items():
-            covered = found[name].covered[chosen]
-            figures = [share_above(covered, 0.8), share_above(covered, 0.9),
-                       f"{100 * covered.mean():.1f}"]  # fmt: skip
-            coverage_rows.append((group if name == "original" else "", f"{chosen.sum():,}", title,
-                                  *figures))  # fmt: skip
-    chosen = groups["in tables with structural zeros"]
-    for name, title in SOURCES.items():
-        wide = found[name].wide[chosen]
-        informed = found[name].covered_wide[chosen][wide > 0] / wide[wide > 0]
-        coverage_rows.append((
-            "in tables with structural zeros; replications without width left out"
-            if name == "original" else "", f"{len(informed):,}", title,
-            share_above(informed, 0.8), share_above(informed, 0.9), f"{100 * informed.mean():.1f}",
-        ))  # fmt: skip
-    for name in ("tnplcm", "nplcm"):
-        covered = found[f"{name}_fully"].covered[chosen]
-        coverage_rows.append((
-            "in tables with structural zeros, rule for fully synthetic data"
-            if name == "tnplcm" else "", f"{chosen.sum():,}", SOURCES[name],
-            share_above(covered, 0.8), share_above(covered, 0.9), f"{100 * covered.mean():.1f}",
-        ))  # fmt: skip
+    coverage_rows = []
 
+    def add_coverage(group, sources, chosen, wide_only=False):
+        for name in sources:
+            use = chosen & (found[name].wide > 0) if wide_only else chosen
+            covered = found[name].covered[use]
+            if wide_only:
+                covered = found[name].covered_wide[use] / found[name].wide[use]
+            use = use & (found["original"].width > 0)
+            width = found[name].width[use] / found["original"].width[use]
+            coverage_rows.append((
+                group if name == sources[0] else "", SOURCES[name.removesuffix("_fully")],
+                f"{len(covered):,}", f"{100 * np.mean(covered > 0.8):.1f}",
+                f"{100 * np.mean(covered > 0.9):.1f}", f"{100 * covered.mean():.1f}",
+                f"{np.median(width):.2f}",
+            ))  # fmt: skip
+
+    for group, chosen in groups.items():
+        add_coverage(group, tuple(SOURCES), chosen)
+    everything = next(iter(groups))
+    add_coverage(
+        f"{everything}; replications whose interval has no width left out", tuple(SOURCES),
+        coverable, wide_only=True,
+    )  # fmt: skip
+    for group in (everything, "of these, expected sample count 10 or more"):
+        add_coverage(
+            f"{group}; rule for fully synthetic data", ("tnplcm_fully", "nplcm_fully"),
+            groups[group],
+        )  # fmt: skip
     error = np.sqrt(truth * (1 - truth) / n)
     accuracy_rows = []
     for name, title in SOURCES.items():
@@ -139,7 +139,6 @@ def write(files: list[Path], n: int, out: Path) -> None:
             f"{np.median(np.abs(bias[common]) / error[common]):.2f}",
             f"{np.quantile(np.abs(bias[common]) / error[common], 0.95):.2f}",
             f"{np.median(np.sqrt(e.square[common]) / error[common]):.2f}",
-            f"{np.median(e.width[common] / found['original'].width[common]):.2f}",
             f"{np.sum(e.mean[impossible] > 0):,}",
         ))  # fmt: skip
     for name in ("tnplcm", "nplcm"):
@@ -158,14 +157,16 @@ def write(files: list[Path], n: int, out: Path) -> None:
         ]
     accuracy_rows[0] = (*accuracy_rows[0], "0")
 
+    out.mkdir(parents=True, exist_ok=True)
     (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     (out / "table.md").write_text(
-        markdown(("estimands", "number", "intervals from", "coverage above 80%, % of them",
-                  "above 90%", "mean coverage, %"), coverage_rows) + "\n\n"
+        markdown(("estimands", "intervals from", "number", "coverage above 80%, % of them",
+                  "above 90%", "mean coverage, %", "width / original's, median"), coverage_rows)
+        + "\n\n"
         + markdown(("estimates from", "mean bias, 1e-5", "mean absolute bias, 1e-5",
                     "absolute bias / standard error: median", "95% quantile",
                     "root mean square error / standard error, median",
-                    "interval width / original's, median", "structural zeros met",
+                    "structural zeros met",
                     "impossible records made"), accuracy_rows) + "\n"
     )  # fmt: skip
     rng = np.random.default_rng(0)
