@@ -217,7 +217,7 @@ def combine_partially_synthetic(q, u) -> Combined:
     Raab, G. M., Nowok, B. & Dibben, C. (2016), doi:10.29012/jpc.v7i3.407, on complete synthesis.
     """
     num, estimate, within, between = _moments(q, u)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         df = (num - 1) * (1 + num * within / between) ** 2
     return Combined(estimate, within + between / num, np.where(between > 0, df, np.inf))
 
