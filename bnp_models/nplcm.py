@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bnp_models.kernels.assignment import draw_rows
 from bnp_models.kernels.counting import count_rows_by_component, order_free_sum
 from bnp_models.kernels.discrete import MAX_COUNT, poisson, split_counts
-from bnp_models.kernels.logspace import gamma_variate, loggamma
+from bnp_models.kernels.logspace import gamma_variate, loggamma_from_one
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.split_classes import split_or_merge_classes
 from bnp_models.kernels.sticks import stick_concentration, truncated_sticks
@@ -572,7 +572,7 @@ def update_partition(model, key, state, z, rows, data, iteration):
             one_hot = one_hot.at[:, data.incomplete].set(one_hot_levels(codes, data.num_levels))
         log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
         log_seen = state.log_pi + log_mass
-        log_scale = loggamma(key_scale, jnp.asarray(data.num_records, log_mass.dtype))
+        log_scale = loggamma_from_one(key_scale, jnp.asarray(data.num_records, log_mass.dtype))
         log_x = log_scale - jax.nn.logsumexp(log_seen) + (log_seen if by_class else state.log_pi)
         z, log_x, log_lambda, accepted = split_or_merge_classes(
             key_move, z, log_x, state.log_lambda, rows, one_hot, data.variable, data.feasible,
@@ -651,7 +651,7 @@ def draw_augmented(
         Log feasible probability, by class.
     """
     key_g, key_count = jax.random.split(key)
-    log_g = loggamma(key_g, num_records)
+    log_g = loggamma_from_one(key_g, num_records)
     return poisson(key_count, jnp.exp(log_g + log_outside - jax.nn.logsumexp(log_inside)))
 
 

@@ -37,13 +37,13 @@ def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, ".
     """
     dtype = shape.dtype.type
     small = shape < 1
-    log_g = _loggamma_from_one(key, jnp.where(small, shape + 1, shape))
+    log_g = loggamma_from_one(key, jnp.where(small, shape + 1, shape))
     u = uniform(word_pair(key, shape.shape, stream=_BOOST)[0], dtype)
     return jnp.where(small, log_g + jnp.log(u) / jnp.where(small, shape, 1), log_g)
 
 
-def _loggamma_from_one(key, shape):
-    """`loggamma` for shapes of at least one."""
+def loggamma_from_one(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, "..."]:
+    """`loggamma` for shapes of at least one, such as 1 + counts: less to draw and to compile."""
     flat = shape.reshape(-1)
     if flat.size < _COMPACT_FROM:
         return _until_accepted(key, jnp.uint32(0), flat, False)[1].reshape(shape.shape)

@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.counting import count_rows_by_component
-from bnp_models.kernels.logspace import loggamma
+from bnp_models.kernels.logspace import loggamma_from_one
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.truncation import (
     Region,
@@ -132,7 +132,7 @@ def split_or_merge_classes(
     # Weights: drawn for what is proposed.
     members = jnp.append(part_sizes, scans.size)
     log_mass = jnp.log(jnp.append(part_mass, merged_mass))
-    log_q = loggamma(keys[8], members + 1) - (0 if by_class else log_mass)
+    log_q = loggamma_from_one(keys[8], members + 1) - (0 if by_class else log_mass)
     present = jnp.stack([log_x[a], log_x[b], log_x[a]])
     log_parts = jnp.where(jnp.stack([split, split, ~split]), log_q, present)
     log_weight = jnp.append(part_weight, merged_weight)
@@ -333,7 +333,7 @@ class _Scans:
         gammaln = jax.scipy.special.gammaln
         region = self.region
         members = jnp.sum(jnp.where(self.variable[:, None] == 0, counts, 0), axis=0)
-        log_g = loggamma(key, 1 + counts)
+        log_g = loggamma_from_one(key, 1 + counts)
         drawn = normalise_levels(log_g, self.variable)
         free = region.free[:, None]
         levels = jnp.where(free > 0, jnp.where(given, point, drawn), launch)

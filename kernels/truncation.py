@@ -32,7 +32,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.logspace import loggamma
+from bnp_models.kernels.logspace import loggamma, loggamma_from_one
 from bnp_models.kernels.rng import uniform, words
 
 
@@ -267,7 +267,7 @@ def update_levels_truncated(
     shape_tau = jnp.broadcast_to(
         jnp.maximum(region.num_levels - 1, 1)[:, None], (num_variables, num_classes)
     )
-    log_g = loggamma(key_gamma, jnp.concatenate([1 + counts.astype(dtype), shape_tau]))
+    log_g = loggamma_from_one(key_gamma, jnp.concatenate([1 + counts.astype(dtype), shape_tau]))
     log_g, log_tau = log_g[:num_rows], log_g[num_rows:]
     log_u = jnp.log(uniform(words(key_accept, (num_variables, num_classes)), dtype.type))
     new = jnp.where(region.free[:, None] > 0, normalise_levels(log_g, variable), log_lambda)
@@ -300,8 +300,8 @@ def update_levels_truncated(
 def draw_levels(
     key: Key[Array, ""], shape: Float[Array, "R K"], variable: Int[Array, " R"]
 ) -> Float[Array, "R K"]:
-    """Log level probabilities of every variable and class, Dirichlet with these shapes."""
-    return normalise_levels(loggamma(key, shape), variable)
+    """Log level probabilities of every variable and class, Dirichlet with these shapes, >= 1."""
+    return normalise_levels(loggamma_from_one(key, shape), variable)
 
 
 def normalise_levels(
@@ -345,7 +345,7 @@ def stick_tilt(
     num_classes = log_pi.size
     log_rho = log_pi + log_mass
     shape = jnp.ones(num_classes, dtype).at[0].add(alpha)
-    log_e = loggamma(key, jnp.append(shape, num_records.astype(dtype)))
+    log_e = loggamma_from_one(key, jnp.append(shape, num_records.astype(dtype)))
     log_q = log_e[-1] + log_rho - jax.nn.logsumexp(log_rho)
     log_s = log_e[:-1] - log_tail_sums(log_q - log_mass)
     # X_K is no factor of its own: the last stick is not broken.
