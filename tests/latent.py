@@ -254,14 +254,15 @@ def _kept(state):
 
 
 def _statistics(state, data):
-    """Bounded functions of the parameters: alpha ~ Ga(0.25, 0.25) has heavy tails."""
+    """Functions of the parameters without heavy tails, which alpha ~ Ga(0.25, 0.25) has."""
     margin = nplcm.level_probabilities(_kept(state), data.num_levels, data.boxes)
     log_seen = state.log_pi + jnp.log(nplcm.region_mass(state.log_lambda, data.feasible))
     alpha = state.alpha / (1 + state.alpha)
+    log_alpha = jnp.log(state.alpha)
     log_feasible = jax.nn.logsumexp(log_seen)
     weight = jnp.exp(log_seen - log_feasible)
     return jnp.stack([
-        alpha, alpha**2, log_feasible, margin[0], margin[0] ** 2, jnp.sum(weight**2), weight[0],
+        alpha, log_alpha, log_feasible, margin[0], margin[0] ** 2, jnp.sum(weight**2), weight[0],
         weight[-1],
     ])  # fmt: skip
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import jax
 import pytest
 
-from bnp_models.hdp import HDPMixedMembership
+from bnp_models import TNPLCM, HDPMixedMembership
 
 PATH = Path(__file__).parents[1] / "experiments" / "calibration" / "sbc.py"
 MOVES = {"dish_stride": 4, "cell_stride": 1, "split_merge_every": 4}
+FEW = {"components": 8, "split_merge_every": 0}
 
 
 @pytest.fixture(scope="module")
@@ -20,18 +21,35 @@ def sbc():
     return module
 
 
-def p_values(sbc, **wrong):
-    model = HDPMixedMembership(**MOVES, **wrong)
-    truth = HDPMixedMembership(**MOVES)
+def p_values(sbc, model, truth, **run):
     found = sbc.ranks(
-        model, jax.random.key(1), 96, truth=truth, burn=100, thin=4, batch=96
+        model, jax.random.key(1), 96, truth=truth, run=sbc.Run(**run), batch=96
     )  # fmt: skip
     return {name: sbc.uniformity(rank, num_bins=6) for name, rank in found.items()}
 
 
+def mixed_membership(sbc, **wrong):
+    return p_values(
+        sbc, HDPMixedMembership(**MOVES, **wrong), HDPMixedMembership(**MOVES), burn=100, thin=4
+    )
+
+
 def test_ranks_of_alpha0_and_tau1_are_uniform(sbc):
-    assert min(p_values(sbc).values()) > 1e-4
+    assert min(mixed_membership(sbc).values()) > 1e-4
 
 
 def test_a_wrong_prior_is_seen(sbc):
-    assert p_values(sbc, b0=6.0)["alpha0"] < 1e-4
+    assert mixed_membership(sbc, b0=6.0)["alpha0"] < 1e-4
+
+
+def latent_classes(sbc, **wrong):
+    return p_values(sbc, TNPLCM(**FEW, **wrong), TNPLCM(**FEW), burn=100, thin=8)
+
+
+def test_ranks_under_structural_zeros_are_uniform(sbc):
+    """alpha, a margin and tau_1."""
+    assert min(latent_classes(sbc).values()) > 1e-4
+
+
+def test_a_wrong_prior_is_seen_under_structural_zeros(sbc):
+    assert latent_classes(sbc, a=2.0, b=1.0)["alpha"] < 1e-4

@@ -1,23 +1,27 @@
-"""Simulation-based calibration of tau_1 and alpha_0 (Talts et al. 2018, arXiv:1804.06788).
+"""Simulation-based calibration of concentrations, margins and tau_1 (Talts et al. 2018).
 
-    python experiments/calibration/sbc.py
+    python experiments/calibration/sbc.py hdp
+    python experiments/calibration/sbc.py latent_classes
 
 Populations are drawn from the prior, a sample is taken from each, chains are run on the sample, and
-the truth is ranked among their draws: uniformly, if sampler and risk are right.
+the truth is ranked among their draws: uniformly, if sampler and risk are right. arXiv:1804.06788.
 """
 
 import argparse
 import csv
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.stats import chisquare
 
-from bnp_models import hdp
-from bnp_models.hdp import CONCENTRATIONS, HDPMixedMembership
+from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, StructuralZeros, hdp, nplcm
+from bnp_models.hdp import CONCENTRATIONS
+from bnp_models.microdata import Schema
 from bnp_models.risk import draw_tau1
 
 HERE = Path(__file__).parent
@@ -26,61 +30,136 @@ SAMPLE, POPULATION = 40, 400
 CAPACITY = 48
 MULTIPLE = 8
 NUM_DRAWS = 99
+# Structural zeros of the truncated models, -1 where a variable is free.
+CONDITIONS = [[0, 1, -1, -1], [0, -1, 3, -1], [-1, -1, 0, 2]]
 
 
-def as_data(model, codes):
-    """A sample as the model's data, every record a cell of its own, for vmap."""
-    template = model.prepare(np.zeros((SAMPLE, len(NUM_LEVELS)), int), NUM_LEVELS, MULTIPLE)
-    padded = template.weight.size
-    first_row = jnp.cumsum(jnp.asarray((0, *NUM_LEVELS[:-1])))[:, None]
-    rows = first_row + jnp.pad(codes, ((0, 0), (0, padded - SAMPLE)))
-    return hdp.HDPData(
-        rows=rows, weight=template.weight, num_records=template.num_records,
-        variable=template.variable, cell=jnp.arange(padded), cell_rows=rows,
-        num_cells=jnp.asarray(padded),
-    )  # fmt: skip
+class MixedMembership:
+    """Populations, samples and quantities of `bnp_models.HDPMixedMembership`."""
+
+    quantities = ("alpha0",)
+
+    @staticmethod
+    def draw_population(truth, key):
+        return hdp.draw_prior(truth, key, POPULATION, NUM_LEVELS, CAPACITY)
+
+    @staticmethod
+    def as_data(model, codes):
+        """A sample as the model's data, every record a cell of its own, for vmap."""
+        template = model.prepare(np.zeros((SAMPLE, len(NUM_LEVELS)), int), NUM_LEVELS, MULTIPLE)
+        padded = template.weight.size
+        first_row = jnp.cumsum(jnp.asarray((0, *NUM_LEVELS[:-1])))[:, None]
+        rows = first_row + jnp.pad(codes, ((0, 0), (0, padded - SAMPLE)))
+        return hdp.HDPData(
+            rows=rows, weight=template.weight, num_records=template.num_records,
+            variable=template.variable, cell=jnp.arange(padded), cell_rows=rows,
+            num_cells=jnp.asarray(padded),
+        )  # fmt: skip
+
+    @staticmethod
+    def measure(model, state):
+        """The quantities that are ranked, and a draw for cell probabilities."""
+        summary = jnp.mean(state.alpha[:SAMPLE]) if state.alpha.ndim else state.alpha
+        kept = {"g0": state.g0, "theta": state.theta, "alpha": summary,
+                "alpha_rate": state.rate}  # fmt: skip
+        return (state.alpha0,), kept
 
 
-@partial(jax.jit, static_argnames=("truth", "model", "burn", "thin"))
-def replicate(keys, truth, model, burn, thin):
+class LatentClasses:
+    """The same of `bnp_models.NPLCM` and `bnp_models.TNPLCM`."""
+
+    quantities = ("alpha", "margin")
+
+    @staticmethod
+    def template(model):
+        zeros = None
+        if model.truncates:
+            names = tuple(f"v{j}" for j in range(len(NUM_LEVELS)))
+            schema = Schema(names, tuple(tuple(range(size)) for size in NUM_LEVELS))
+            zeros = StructuralZeros.from_codes(np.array(CONDITIONS), schema)
+        return model.prepare(np.zeros((SAMPLE, len(NUM_LEVELS)), int), NUM_LEVELS, zeros)
+
+    @classmethod
+    def draw_population(cls, truth, key):
+        key_prior, key_records = jax.random.split(key)
+        template = cls.template(truth)
+        state = nplcm.draw_prior(truth, key_prior, template.variable)
+        draw = {"log_pi": state.log_pi, "log_lambda": state.log_lambda}
+        records = nplcm.simulate_records(
+            key_records, draw, POPULATION, NUM_LEVELS, template.boxes
+        )  # fmt: skip
+        return state, records
+
+    @classmethod
+    def as_data(cls, model, codes):
+        rows = codes + nplcm.first_rows(NUM_LEVELS)[:, None]
+        return eqx.tree_at(
+            lambda data: (data.rows, data.one_hot), cls.template(model),
+            (rows, nplcm.one_hot_levels(codes, NUM_LEVELS)),
+        )  # fmt: skip
+
+    @classmethod
+    def measure(cls, model, state):
+        template = cls.template(model)
+        kept = {"log_pi": state.log_pi, "log_lambda": state.log_lambda}
+        margin = nplcm.level_probabilities(kept, NUM_LEVELS, template.boxes)[0]
+        log_mass = jnp.log(nplcm.region_mass(state.log_lambda, template.feasible))
+        kept["log_feasible"] = jax.nn.logsumexp(state.log_pi + log_mass)
+        return (state.alpha, margin), kept
+
+
+def family(model):
+    return MixedMembership if isinstance(model, HDPMixedMembership) else LatentClasses
+
+
+class Run(NamedTuple):
+    """Sweeps of warm-up and between draws, and components of the start."""
+
+    burn: int = 150
+    thin: int = 4
+    start: int = 10
+
+
+@partial(jax.jit, static_argnames=("run",))
+def replicate(keys, truth, model, run):
     """Populations of the prior `truth`, and draws of `model` given a sample of each."""
+    kind = family(model)
 
     def one(key):
         key_prior, key_init, key_sweeps = jax.random.split(key, 3)
-        state, population = hdp.draw_prior(truth, key_prior, POPULATION, NUM_LEVELS, CAPACITY)
-        data = as_data(model, population[:, :SAMPLE])
-        start = model.init(key_init, data, CAPACITY, jnp.int32(10))
+        state, population = kind.draw_population(truth, key_prior)
+        data = kind.as_data(model, population[:, :SAMPLE])
+        start = model.init(key_init, data, CAPACITY, jnp.int32(run.start))
 
         def sweep(t, state):
             return model.sweep(jax.random.fold_in(key_sweeps, t), state, data, t)[0]
 
         def draw(state, i):
-            begin = jnp.where(i == 0, 0, burn + i * thin)
-            state = jax.lax.fori_loop(begin, burn + (i + 1) * thin, sweep, state)
-            summary = jnp.mean(state.alpha[:SAMPLE]) if state.alpha.ndim else state.alpha
-            kept = {"g0": state.g0, "theta": state.theta, "alpha": summary,
-                    "alpha_rate": state.rate}  # fmt: skip
+            begin = jnp.where(i == 0, 0, run.burn + i * run.thin)
+            state = jax.lax.fori_loop(begin, run.burn + (i + 1) * run.thin, sweep, state)
+            measured, kept = kind.measure(model, state)
             cells = population[:, :SAMPLE].T
             log_p = model.log_cell_probability(None, kept, cells, NUM_LEVELS)
-            return state, (state.alpha0, log_p)
+            return state, (measured, log_p)
 
-        _, (alpha0, log_p) = jax.lax.scan(draw, start, jnp.arange(NUM_DRAWS))
-        return state.alpha0, population, alpha0, log_p
+        _, (drawn, log_p) = jax.lax.scan(draw, start, jnp.arange(NUM_DRAWS))
+        return kind.measure(truth, state)[0], population, drawn, log_p
 
     return jax.vmap(one)(keys)
 
 
-def ranks(model, key, num_replications, *, truth=None, burn=150, thin=4, batch=104):
-    """Ranks (0..NUM_DRAWS) of the true alpha_0 and tau_1, each (num_replications,).
+def ranks(model, key, num_replications, *, truth=None, run=None, batch=104):
+    """Ranks (0..NUM_DRAWS) of the true quantities and tau_1, each (num_replications,).
 
     `truth` is the model that populations come from, by default `model` itself.
     """
     rng = np.random.default_rng(0)
-    found = {"alpha0": [], "tau1": []}
+    names = family(model).quantities
+    found = {name: [] for name in (*names, "tau1")}
     for start in range(0, num_replications, batch):
         keys = jax.random.split(jax.random.fold_in(key, start), batch)
-        alpha0, population, draws, log_p = map(
-            np.asarray, replicate(keys, truth or model, model, burn, thin)
+        true, population, drawn, log_p = jax.tree.map(
+            np.asarray, replicate(keys, truth or model, model, run or Run())
         )
         for r in range(min(batch, num_replications - start)):
             cells, inverse, counts = np.unique(
@@ -91,7 +170,8 @@ def ranks(model, key, num_replications, *, truth=None, burn=150, thin=4, batch=1
             tau1 = sum(tuple(population[r, :, i]) not in later for i in unique)
             q = np.exp(log_p[r][:, unique].astype(float))
             found["tau1"].append(_rank(rng, tau1, draw_tau1(rng, q, POPULATION - SAMPLE)))
-            found["alpha0"].append(_rank(rng, alpha0[r], draws[r]))
+            for name, value, draws in zip(names, true, drawn, strict=True):
+                found[name].append(_rank(rng, value[r], draws[r]))
     return {name: np.array(value) for name, value in found.items()}
 
 
@@ -108,8 +188,23 @@ def uniformity(rank, num_bins=10) -> float:
     )
 
 
+def models(kind):
+    """Models of a family by label, and how long their chains are."""
+    if kind == "hdp":
+        moves = {"dish_stride": 4, "cell_stride": 1, "split_merge_every": 4}
+        return {
+            f"alpha {name}": HDPMixedMembership(concentration=name, **moves)
+            for name in CONCENTRATIONS
+        }, Run()
+    few = {"components": 8, "split_merge_every": 2}
+    return {
+        "no structural zeros": NPLCM(**few), "structural zeros": TNPLCM(**few)
+    }, Run(burn=1000, thin=40)  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", choices=("hdp", "latent_classes"))
     parser.add_argument("--replications", type=int, default=208)
     args = parser.parse_args()
     import matplotlib
@@ -117,28 +212,32 @@ def main():
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 3, figsize=(10, 5), sharey=True, layout="constrained")
+    chosen, run = models(args.models)
+    found = {
+        label: ranks(model, jax.random.key(2024), args.replications, run=run)
+        for label, model in chosen.items()
+    }
+    num_quantities = len(next(iter(found.values())))
+    figure, axes = plt.subplots(
+        num_quantities, len(found), figsize=(3.4 * len(found), 2.5 * num_quantities), sharey=True,
+        layout="constrained",
+    )  # fmt: skip
     rows = []
-    for column, concentration in zip(axes.T, CONCENTRATIONS, strict=True):
-        model = HDPMixedMembership(
-            concentration=concentration, dish_stride=4, cell_stride=1, split_merge_every=4
-        )
-        found = ranks(model, jax.random.key(2024), args.replications)
-        for axis, (name, rank) in zip(column, found.items(), strict=True):
+    for column, (label, by_name) in zip(axes.T, found.items(), strict=True):
+        for axis, (name, rank) in zip(column, by_name.items(), strict=True):
             p = uniformity(rank)
-            rows.append({"concentration": concentration, "quantity": name,
-                         "replications": len(rank), "mean_rank": rank.mean() / NUM_DRAWS,
-                         "p_uniform": p})  # fmt: skip
+            rows.append({"model": label, "quantity": name, "replications": len(rank),
+                         "mean_rank": rank.mean() / NUM_DRAWS, "p_uniform": p})  # fmt: skip
             print(rows[-1], flush=True)
             axis.hist(rank, bins=np.linspace(-0.5, NUM_DRAWS + 0.5, 21), color="#4878a8")
             expected = len(rank) / 20
             axis.axhspan(expected - 2.6 * expected**0.5, expected + 2.6 * expected**0.5,
                          color="#999999", alpha=0.3)  # fmt: skip
             axis.axhline(expected, color="#444444", lw=0.8)
-            axis.set_title(f"{name}, alpha {concentration} (p = {p:.2f})", fontsize=9)
+            axis.set_title(f"{name}, {label} (p = {p:.2f})", fontsize=9)
     figure.supxlabel("rank of the truth among 99 draws")
-    figure.savefig(HERE / "rank_histograms.png", dpi=110)
-    with open(HERE / "results.csv", "w", newline="") as stream:
+    figure.savefig(HERE / f"{args.models}.png", dpi=110)
+    with open(HERE / f"{args.models}.csv", "w", newline="") as stream:
         writer = csv.DictWriter(stream, rows[0])
         writer.writeheader()
         writer.writerows(rows)
