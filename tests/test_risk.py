@@ -76,6 +76,22 @@ def test_population_simulation_agrees_with_the_multinomial_draw(small):
     assert fewer.mean() - counted.mean() > Z_LIMIT * error
 
 
+def test_truncated_classes_population_simulation_agrees_with_the_closed_form(latent):
+    """Simulated feasible records against p_c / P(feasible); without the latter, it is seen."""
+    completed = bnp.Microdata.from_frame(bnp.impute(latent.run, 1)[0], levels=latent.table.schema)
+    run = dataclasses.replace(latent.run, table=completed)
+    size, num_draws = 600, 2 * 30
+    counted = bnp.population_risk(run, size).tau1.ravel()
+    simulated = simulate_tau1(run, size, num_draws=num_draws)
+    error = np.hypot(simulated.std(), counted.std()) / np.sqrt(num_draws)
+    assert abs(simulated.mean() - counted.mean()) < Z_LIMIT * error
+    unnormalised = run.draws | {"log_feasible": np.zeros_like(run.draws["log_feasible"])}
+    wrong = bnp.population_risk(dataclasses.replace(run, draws=unnormalised), size).tau1
+    assert wrong.mean() - simulated.mean() > Z_LIMIT * error
+    with pytest.raises(ValueError, match='method is "exact"'):
+        bnp.population_risk(run, size, method="draws")
+
+
 @pytest.mark.parametrize("method", ["draws", "sequential"])
 def test_monte_carlo_roads_agree_with_the_exact_one(small, method):
     other = bnp.population_risk(small.run, 600, method=method, thin=10)
