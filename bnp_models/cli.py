@@ -241,6 +241,11 @@ def _checked_input(options):
     conditions = None
     if options.conditions is not None:
         conditions = bnp.read_conditions(options.conditions, table.schema)
+        try:
+            # Compiled now: conditions that make too many boxes are refused before anything is done.
+            _ = conditions.feasible, [group.impossible for group in conditions.groups]
+        except bnp.MicrodataError as error:
+            raise error.in_file(options.conditions) from None
         with _located(options):
             conditions.require_feasible(table)
     return model, table, conditions

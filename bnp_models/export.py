@@ -145,7 +145,8 @@ def p_zero(run: Run, thin: int = 1) -> dict[str, float]:
 
     The prior drives it: it says nothing of the data, and convergence is not judged by it.
     """
-    return figures_of(-np.expm1(run.draws["log_feasible"][:, ::thin].astype(np.float64)))
+    log_feasible = np.minimum(run.draws["log_feasible"][:, ::thin].astype(np.float64), 0)
+    return figures_of(-np.expm1(log_feasible))
 
 
 def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = None) -> dict:
@@ -175,7 +176,9 @@ def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = 
         "active_components": float(np.mean(run.draws["components"])),
     }
     if "augmented" in run.draws:
-        summary["augmented"] = float(np.mean(run.draws["augmented"]))
+        # -1 marks a sweep that counted none; a warning says so.
+        counted = run.draws["augmented"][run.draws["augmented"] >= 0]
+        summary["augmented"] = float(np.mean(counted)) if counted.size else None
     if conditions is not None:
         summary["num_conditions"] = conditions.num_conditions
         summary["impossible_cells"] = conditions.num_impossible_cells

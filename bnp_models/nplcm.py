@@ -85,7 +85,7 @@ class LatentClassData(eqx.Module):
     atoms: Atoms
     """Sets of levels among which counts of the impossible boxes are shared out."""
     boxes: Bool[Array, "B R"]
-    """The feasible boxes as sets of levels of all variables."""
+    """The feasible boxes as sets of levels of all variables, where records are drawn in them."""
     num_levels: tuple[int, ...] = eqx.field(static=True)
     """Levels of each variable."""
     constrained: tuple[int, ...] = eqx.field(static=True)
@@ -194,14 +194,20 @@ class _LatentClassModel(eqx.Module):
             feasible, impossible = np.ones((1, sum(num_levels)), bool), None
             groups = ()
         else:
-            feasible = conditions.feasible.sets
-            # Its boxes may be many: they are made only for the sampler that needs them.
+            # Boxes of all groups together may be many: they are made only where they are needed.
+            simulated = self.augmentation == "simulation" or (codes < 0).any()
             by_box = self.augmentation == "boxes"
+            feasible = (
+                conditions.feasible.sets if simulated else np.ones((1, sum(num_levels)), bool)
+            )
             impossible = conditions.impossible.sets if by_box else None
             groups = conditions.groups
         variable = np.repeat(np.arange(len(num_levels)), num_levels)
         first_row = first_rows(num_levels)
-        constrained = tuple(int(j) for j in np.unique(variable[~feasible.all(axis=0)]))
+        free = np.all([g.feasible.sets.all(axis=0) for g in groups], axis=0)
+        constrained = tuple(
+            int(j) for j in np.unique(variable[~np.broadcast_to(free, variable.shape)])
+        )
         missing = codes < 0
         incomplete = np.flatnonzero(missing.any(axis=1))
         present = np.maximum(codes, 0) + first_row
@@ -251,9 +257,12 @@ class _LatentClassModel(eqx.Module):
         log_lambda = draw_levels(key_lambda, 1 + counts.astype(dtype), data.variable)
         return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
 
-    def settle(self, state: LatentClassState) -> LatentClassState:
+    def settle(self, state: LatentClassState, data: LatentClassData) -> LatentClassState:
         """Sort the classes by weight: for warm-up only, the posterior is not invariant."""
-        order = jnp.argsort(-state.log_pi)
+        log_weight = state.log_pi
+        if self.truncation == "classes":
+            log_weight = log_weight + jnp.log(region_mass(state.log_lambda, data.feasible))
+        order = jnp.argsort(-log_weight)
         return eqx.tree_at(
             lambda s: (s.log_pi, s.log_lambda),
             state,
@@ -623,6 +632,7 @@ def update_parameters_marginal(model, key, state, data, counts, class_counts):
         log_outside = log_pi + jnp.log(outside_mass(log_lambda, data.feasible, data.impossible))
         of_class = draw_augmented(keys[3], log_outside, log_pi + log_mass, num_records)
         too_many = _too_many(of_class)
+        of_class = jnp.where(too_many, 0, of_class)
         augmented = jnp.where(too_many, -1, jnp.sum(of_class))
         log_sticks, sum_log_1mv = truncated_sticks(keys[4], class_counts + of_class, alpha)
         # The weights have been drawn already: without a count they stay.
@@ -671,6 +681,8 @@ def update_parameters_boxes(model, key, state, data, counts, class_counts):
     log_box = jnp.sum(jnp.log(box_masses(state.log_lambda, data.everything_impossible)), axis=0)
     num_records = jnp.asarray(data.num_records, state.alpha.dtype)
     of_box = draw_augmented(key_count, state.log_pi + log_box, log_inside, num_records)
+    too_many = _too_many(of_box)
+    of_box = jnp.where(too_many, 0, of_box)
     atoms, num_atoms = data.atoms, data.atoms.variable.size
     of_set = jnp.matmul(atoms.set_of_box, of_box)
     share = jax.ops.segment_sum(jnp.exp(state.log_lambda), atoms.of_row, num_segments=num_atoms)
@@ -681,7 +693,6 @@ def update_parameters_boxes(model, key, state, data, counts, class_counts):
     new, log_mass, augmented, accepted = _given_augmented(
         model, key_parameters, state, data, counts, class_counts, added, jnp.sum(of_box, axis=0)
     )
-    too_many = _too_many(of_box)
     new, log_mass = jax.tree.map(
         lambda drawn, old: jnp.where(too_many, old, drawn),
         (new, log_mass),

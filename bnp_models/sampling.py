@@ -341,7 +341,10 @@ def _advance(model, data, chain_keys, states, start, stop, warmup, thin, keep, s
         states, left_over, kept = _sweep_chains(model, data, chain_keys, states, iteration, keep)
         if hasattr(model, "settle"):
             states = jax.lax.cond(
-                iteration < warmup, jax.vmap(model.settle), lambda states: states, states
+                iteration < warmup,
+                jax.vmap(lambda state: model.settle(state, data)),
+                lambda states: states,
+                states,
             )
         early = iteration < warmup // 2
         overflow = left_over > jnp.where(early, EARLY_LEFT_OVER_TOLERANCE, LEFT_OVER_TOLERANCE)

@@ -326,7 +326,7 @@ def _spaced_draws(run, number):
 def _feasible(run):
     if run.conditions is None:
         return None
-    return jnp.asarray(run.conditions.feasible.sets, jnp.result_type(float))
+    return jnp.asarray(run.conditions.feasible.sets)
 
 
 def _checked_frame(run, codes):

@@ -280,7 +280,7 @@ def _propose(first, second, a, b):
     return distance, a / (us * us) + b, uniform(second, dtype)
 
 
-def _stirling_error(k):
+def stirling_error(k):
     """log k! - (k + 1/2) log k + k - log(2 pi) / 2 for k >= 1, to 1e-7 and for k >= 5 to 1e-11."""
     dtype = k.dtype.type
     error = jnp.zeros_like(k)
@@ -321,7 +321,7 @@ def _try_poisson(first, second, rate):
     step = jnp.floor(distance + part + dtype(0.43))
     k = whole + step.astype(jnp.int32)
     x = jnp.maximum(k, 1).astype(dtype)
-    log_p = -_stirling_error(x) - _deviance(x, rate, step - part)
+    log_p = -stirling_error(x) - _deviance(x, rate, step - part)
     log_p = jnp.where(k == 0, -rate, log_p - (jnp.log(x) + dtype(_LOG_2PI)) / 2)
     return k, (k >= 0) & (jnp.log(u * hat / slope) < log_p)
 
@@ -356,7 +356,7 @@ def _try_binomial(first, second, p, n):
     inside = (k >= 0) & (k <= n)
     x = jnp.clip(k, 1, jnp.maximum(n - 1, 1)).astype(dtype)
     y = jnp.clip(n - k, 1, jnp.maximum(n - 1, 1)).astype(dtype)
-    log_p = _stirling_error(trials) - _stirling_error(x) - _stirling_error(y)
+    log_p = stirling_error(trials) - stirling_error(x) - stirling_error(y)
     log_p = log_p - _deviance(x, mean, difference) - _deviance(y, trials * q, -difference)
     log_p = log_p + (jnp.log(trials / (x * y)) - dtype(_LOG_2PI)) / 2
     log_p = jnp.where(k == 0, trials * jnp.log1p(-p), log_p)

@@ -14,8 +14,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.counting import count_rows_by_component
+from bnp_models.kernels.discrete import stirling_error
 from bnp_models.kernels.logspace import loggamma_from_one
 from bnp_models.kernels.rng import uniform, words
+from bnp_models.kernels.splitmerge import log_binomial, log_gamma_ratio
 from bnp_models.kernels.truncation import (
     Region,
     draw_levels,
@@ -136,8 +138,9 @@ def split_or_merge_classes(
     present = jnp.stack([log_x[a], log_x[b], log_x[a]])
     log_parts = jnp.where(jnp.stack([split, split, ~split]), log_q, present)
     log_weight = jnp.append(part_weight, merged_weight)
-    log_weight = log_weight + jax.scipy.special.gammaln(members + 1)
     log_weight = log_weight - (members if by_class else members + 1) * log_mass
+    # Of the weights: the densities leave log n_a! + log n_b! - log (n_a + n_b)!.
+    log_sizes = -log_binomial(part_sizes[0], part_sizes[1])
 
     # The emptied class: a place, levels from the prior, weight from a stick of the mass behind it.
     place_empty = jnp.minimum((u[3] * (num_classes - 1)).astype(jnp.int32), num_classes - 2)
@@ -182,7 +185,7 @@ def split_or_merge_classes(
         log_weight[2] - jnp.exp(log_empty) * empty_mass - log_q_empty - log_q_prior
         + log_stick_prior(merged_x[order_empty], alpha)
     )  # fmt: skip
-    log_ratio = log_split - log_merged + log_choice
+    log_ratio = log_split - log_merged + log_choice + log_sizes
     log_u = jnp.log(uniform(words(keys[11], ()), dtype.type))
     accepted = possible & (log_u < jnp.where(split, log_ratio, -log_ratio))
 
@@ -243,6 +246,24 @@ def _log_affinity(counts, sizes, a, variable):
 def _levels_per_row(variable, dtype):
     ones = jnp.ones(variable.size, dtype)
     return jax.ops.segment_sum(ones, variable, num_segments=variable.size)[variable]
+
+
+def _log_factorial(counts, members):
+    """log n! - n log N + n, by Stirling's formula with the large terms taken apart."""
+    n, total = jnp.maximum(counts, 1), jnp.maximum(members, 1)
+    value = n * jnp.log(n / total) + jnp.log(2 * jnp.pi * n) / 2 + stirling_error(n)
+    return jnp.where(counts > 0, value, 0)
+
+
+def _log_total(members, num_levels):
+    """log Gamma(N + L) - N log N + N: what `_log_factorial` took apart adds up to the same."""
+    total = jnp.maximum(members, 1)
+    value = (
+        log_gamma_ratio(total + 1, num_levels - 1)
+        + jnp.log(2 * jnp.pi * total) / 2
+        + stirling_error(total)
+    )
+    return jnp.where(members > 0, value, jax.scipy.special.gammaln(num_levels))
 
 
 class _Scans:
@@ -330,7 +351,6 @@ class _Scans:
             Levels (R, columns), their feasible masses, and the log likelihood of the counts, these
             masses apart, less the log density of the proposal.
         """
-        gammaln = jax.scipy.special.gammaln
         region = self.region
         members = jnp.sum(jnp.where(self.variable[:, None] == 0, counts, 0), axis=0)
         log_g = loggamma_from_one(key, 1 + counts)
@@ -339,7 +359,8 @@ class _Scans:
         levels = jnp.where(free > 0, jnp.where(given, point, drawn), launch)
         per_row = self.per_row[:, None]
         log_weight = jnp.sum(
-            free * (gammaln(1 + counts) - gammaln(members + per_row) / per_row), axis=0
+            free * (_log_factorial(counts, members) - _log_total(members, per_row) / per_row),
+            axis=0,
         )
 
         def update(inputs, old, mass_of_level):
@@ -349,8 +370,9 @@ class _Scans:
             rate = mass_of_level / present + jnp.maximum(num_levels - 1, 1) / total
             log_w = log_g - jnp.log(rate)
             new = jnp.where(given, point, log_w - jax.nn.logsumexp(log_w, axis=0))
-            log_scale = total * jnp.log(jnp.sum(rate * jnp.exp(new), axis=0)) - gammaln(total)
-            of_level = gammaln(1 + counts) - (1 + counts) * jnp.log(rate)
+            log_scale = total * jnp.log(jnp.sum(rate * jnp.exp(new), axis=0))
+            log_scale = log_scale - _log_total(members, num_levels)
+            of_level = _log_factorial(counts, members) - (1 + counts) * jnp.log(rate)
             return new, log_scale + jnp.sum(jnp.where(exists, of_level, 0), axis=0)
 
         inputs = (

@@ -368,8 +368,9 @@ def draw_observed_weights(
     alpha: Float[Array, ""],
 ) -> Float[Array, " K"]:
     """log pi given the class counts and feasible masses: q_k ~ Ga(1 + n_k, 1 + S_k / F_k)."""
-    shape = 1 + class_counts.astype(log_mass.dtype)
-    shape = shape.at[-1].add(alpha - 1)
+    members = class_counts.astype(log_mass.dtype)
+    # Not 1 + n + (alpha - 1), which rounds to 0 at small alpha.
+    shape = (1 + members).at[-1].set(members[-1] + alpha)
     log_q = loggamma(key, shape) - jnp.logaddexp(0, log_s - log_mass)
     log_x = log_q - log_mass
     return log_x - jax.nn.logsumexp(log_x)

@@ -27,9 +27,8 @@ import conditions  # noqa: E402
 PLAIN = {"reorder": False, "swap": False, "split_merge_every": 0}
 SAMPLERS = {
     "plain Gibbs (boxes)": {"augmentation": "boxes", **PLAIN},
-    "+ swaps and reordering": {"augmentation": "boxes", "split_merge_every": 0},
-    "marginal levels and weights": PLAIN,
-    "+ swaps, reordering": {"split_merge_every": 0},
+    "+ swaps, reordering": {"augmentation": "boxes", "split_merge_every": 0},
+    "+ marginal levels, weights": {"split_merge_every": 0},
     "+ split-merge (default)": {},
     "truncation by class": {"truncation": "classes"},
 }
@@ -101,7 +100,7 @@ def quantities(run, thin):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--warmup", type=int, default=2000)
+    parser.add_argument("--warmup", type=int, default=4000)
     parser.add_argument("--draws", type=int, default=2000)
     args = parser.parse_args()
     shorten = 20 if args.quick else 1
