@@ -567,8 +567,22 @@ def draw_levels_in_box(
     return jnp.stack(drawn)
 
 
-def update_partition(model, key, state, z, rows, data, iteration):
-    """Split or merge classes, every so many sweeps; the parameters of two of them move along."""
+def update_partition(
+    model: _LatentClassModel,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    z: Int[Array, " n"],
+    rows: Int[Array, "J n"],
+    data: LatentClassData,
+    iteration: Int[Array, ""],
+) -> tuple[LatentClassState, Int[Array, " n"], Bool[Array, ""]]:
+    """Split or merge classes, every so many sweeps; the parameters of two of them move along.
+
+    Returns
+    -------
+    state, z, accepted
+        The state and the classes of the records after the move, and whether it was accepted.
+    """
     if not model.split_merge_every:
         return state, z, jnp.zeros((), bool)
     by_class = model.truncation == "classes"
@@ -599,11 +613,34 @@ def update_partition(model, key, state, z, rows, data, iteration):
     return lax.cond(due, move, stay, key, state, z)
 
 
-def update_parameters_marginal(model, key, state, data, counts, class_counts):
+def update_parameters_marginal(
+    model: _LatentClassModel,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    data: LatentClassData,
+    counts: Int[Array, "R K"],
+    class_counts: Int[Array, " K"],
+) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
     """Level probabilities, weights and alpha, no augmented record behind the level probabilities.
 
     Records of the impossible region are drawn by class only, to break the sticks anew: they do not
     touch the level probabilities.
+
+    Parameters
+    ----------
+    counts, class_counts
+        Records of each class with each level, and in all, from `count_levels`.
+
+    Returns
+    -------
+    state
+        Parameters, drawn.
+    log_mass
+        log F_k of the new level probabilities.
+    augmented
+        Records drawn for the impossible region, -1 where there were too many to count.
+    accepted
+        Share of Metropolis-Hastings proposals accepted; 1 where none is made.
     """
     keys = jax.random.split(key, 6)
     log_pi, alpha = state.log_pi, state.alpha
@@ -670,10 +707,18 @@ def _too_many(counts):
     return jnp.any(counts < 0) | (jnp.sum(counts.astype(float)) > MAX_COUNT)
 
 
-def update_parameters_boxes(model, key, state, data, counts, class_counts):
+def update_parameters_boxes(
+    model: _LatentClassModel,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    data: LatentClassData,
+    counts: Int[Array, "R K"],
+    class_counts: Int[Array, " K"],
+) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
     """Steps (b) to (f) on counts by box and class (Manrique-Vallier & Hu 2018, section 2.3).
 
     A variable that a box leaves free integrates out of the box's records: it has no counts.
+    Arguments and results as in `update_parameters_marginal`.
     """
     key_count, key_split, key_parameters = jax.random.split(key, 3)
     log_mass_before = jnp.log(region_mass(state.log_lambda, data.feasible))
@@ -722,10 +767,18 @@ def _given_augmented(model, key, state, data, counts, class_counts, added, added
 SIMULATION_BATCH = 4096
 
 
-def update_parameters_simulation(model, key, state, data, counts, class_counts):
-    """The same by simulating records until as many as the sample's are feasible.
+def update_parameters_simulation(
+    model: _LatentClassModel,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    data: LatentClassData,
+    counts: Int[Array, "R K"],
+    class_counts: Int[Array, " K"],
+) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
+    """Parameters given augmented records, simulated until as many as the sample's are feasible.
 
-    Exact, and slow where most cells are impossible: the check of the other two.
+    Exact, and slow where most cells are impossible: the check of the other two. Arguments and
+    results as in `update_parameters_marginal`.
     """
     key_simulate, key_parameters = jax.random.split(key)
     wanted, batch = data.num_records, SIMULATION_BATCH
@@ -759,9 +812,22 @@ def update_parameters_simulation(model, key, state, data, counts, class_counts):
     )
 
 
-def update_order(model, key, state, log_mass, class_counts):
-    """Exchange classes: all of them between weights, then with their weights.
+def update_order(
+    model: _LatentClassModel,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    log_mass: Float[Array, " K"],
+    class_counts: Int[Array, " K"],
+) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, " K"]]:
+    """Exchange classes between weights, then classes with their weights between positions.
 
+    Returns
+    -------
+    state, log_mass, class_counts
+        The arguments in the new order.
+
+    Notes
+    -----
     Under truncation "classes" the sticks are the observed weights, and they are what moves.
     """
     key_swap, key_reorder = jax.random.split(key)

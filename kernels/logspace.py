@@ -91,7 +91,7 @@ def _attempt(key, trial, shape):
 
 
 def gamma_variate(
-    key: Key[Array, ""], shape: Float[Array, "..."], rate: Float[Array, "..."] | float | float
+    key: Key[Array, ""], shape: Float[Array, "..."], rate: Float[Array, "..."] | float
 ) -> Float[Array, "..."]:
     """Gamma variates (not logarithms) with the given shape and rate, broadcast against each other.
 

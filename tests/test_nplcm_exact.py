@@ -187,3 +187,17 @@ def test_joint_distribution_rejects(mixture, fault):
 def test_joint_distribution(how):
     z = Joint(**how).scores(jax.random.key(13), **FLAT)
     assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("augmentation", ["none", "boxes"])
+@pytest.mark.parametrize("count", [-1, 2**30])
+def test_more_augmented_records_than_can_be_counted(augmentation, count, monkeypatch):
+    """One count beyond int32, or their sum: the sweep says so, ends, and stays finite."""
+    monkeypatch.setattr(nplcm, "draw_augmented", lambda _, w, *rest: jnp.full(w.shape, count))
+    model = TNPLCM(3, augmentation=augmentation, split_merge_every=0)
+    codes = np.array([[0, 0, 1], [0, 1, 0], [0, 1, 1]])
+    data = model.prepare(codes, (2, 2, 2), structural_zeros([(1, 1, -1)], (2, 2, 2)))
+    state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
+    new, info = jax.jit(model.sweep)(jax.random.key(0), state, data, 1)
+    assert info.augmented == -1
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((new, info)))
