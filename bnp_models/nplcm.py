@@ -85,7 +85,7 @@ class LatentClassData(eqx.Module):
     atoms: Atoms
     """Sets of levels among which counts of the impossible boxes are shared out."""
     boxes: Bool[Array, "B R"]
-    """The feasible boxes as sets of levels of all variables, where records are drawn in them."""
+    """The feasible boxes as sets of levels of all variables, in which records are drawn."""
     num_levels: tuple[int, ...] = eqx.field(static=True)
     """Levels of each variable."""
     constrained: tuple[int, ...] = eqx.field(static=True)
@@ -194,12 +194,9 @@ class _LatentClassModel(eqx.Module):
             feasible, impossible = np.ones((1, sum(num_levels)), bool), None
             groups = ()
         else:
-            # Boxes of all groups together may be many: they are made only where they are needed.
-            simulated = self.augmentation == "simulation" or (codes < 0).any()
+            feasible = conditions.feasible.sets
+            # These boxes may be many: they are made only for the sampler that needs them.
             by_box = self.augmentation == "boxes"
-            feasible = (
-                conditions.feasible.sets if simulated else np.ones((1, sum(num_levels)), bool)
-            )
             impossible = conditions.impossible.sets if by_box else None
             groups = conditions.groups
         variable = np.repeat(np.arange(len(num_levels)), num_levels)

@@ -86,7 +86,8 @@ def _attempt(key, trial, shape):
     log1p_t = jnp.log1p(jnp.maximum(t, dtype(-0.999999)))
     bound = x * x / 2 + d * (3 * (log1p_t - t) - t * t * (3 + t))
     exponential = shape == 1
-    accept = exponential | ((t > -1) & (log_u < bound))
+    # A shape that is nan, or too small for this proposal, is let through: it would never end.
+    accept = exponential | ((t > -1) & (log_u < bound)) | ~(d > 0)
     return jnp.where(exponential, jnp.log(-log_u), jnp.log(d) + 3 * log1p_t), accept
 
 

@@ -121,3 +121,14 @@ def test_log_dirichlet_along_another_axis_and_at_tiny_shapes(key):
     assert stats.chisquare(winners).pvalue > P_LIMIT
     assert (np.exp(np.sort(draws, axis=0)[-2]) == 0).mean() > 0.99
     assert np.isnan(log_dirichlet(key, jnp.zeros((8, 2000)), axis=0)).all()
+
+
+@pytest.mark.parametrize("size", [8, 20_000])
+def test_a_shape_that_is_none_ends(size):
+    """nan and negative shapes give nan, and the other lanes their variates."""
+    shape = np.full(size, 2.0, np.float32)
+    good = np.asarray(loggamma(jax.random.key(5), jnp.asarray(shape)))
+    shape[[1, 5]] = np.nan, -3.0
+    bad = np.asarray(loggamma(jax.random.key(5), jnp.asarray(shape)))
+    assert np.isnan(bad[[1, 5]]).all()
+    np.testing.assert_array_equal(np.delete(bad, [1, 5]), np.delete(good, [1, 5]))
