@@ -32,7 +32,12 @@ from bnp_models.kernels.concentration import (
     shared_concentration,
 )
 from bnp_models.kernels.counting import count_components, count_rows_by_component, order_free_sum
-from bnp_models.kernels.logspace import gamma_variate, log_dirichlet, loggamma
+from bnp_models.kernels.logspace import (
+    gamma_variate,
+    log_dirichlet,
+    loggamma_from_one,
+    totals_by_group,
+)
 from bnp_models.kernels.partitions import log_block_weights_gamma
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.splitmerge import split_or_merge
@@ -192,7 +197,11 @@ class HDPMixedMembership(eqx.Module):
         return self.concentration == "shared"
 
     def prepare(
-        self, codes: np.ndarray, num_levels: tuple[int, ...], multiple: int = RECORD_MULTIPLE
+        self,
+        codes: np.ndarray,
+        num_levels: tuple[int, ...],
+        conditions: None = None,
+        multiple: int = RECORD_MULTIPLE,
     ) -> HDPData:
         """Arrays of a complete coded sample.
 
@@ -202,9 +211,13 @@ class HDPMixedMembership(eqx.Module):
             (n, J) 0-based level codes, none missing.
         num_levels
             Levels of each variable.
+        conditions
+            None: structural zeros are not part of this model.
         multiple
             Records are padded to a multiple of this; the strides must divide it.
         """
+        if conditions is not None:
+            raise ValueError("the hdp model does not take structural zeros")
         num_records, _ = codes.shape
         padding = -num_records % multiple
         first_row = np.concatenate([[0], np.cumsum(num_levels)[:-1]])
@@ -568,9 +581,6 @@ def draw_theta(
 ) -> Float[Array, "R K"]:
     """Step 5: theta_jk ~ Dir(1 + counts), from the prior where a component has none."""
     dtype = jnp.result_type(float)
-    log_g = loggamma(key, 1 + counts.astype(dtype))
-    num_rows = variable.size
-    largest = jax.ops.segment_max(log_g, variable, num_segments=num_rows)[variable]
-    weight = jnp.exp(log_g - largest)
-    total = jax.ops.segment_sum(weight, variable, num_segments=num_rows)[variable]
-    return weight / total
+    log_g = loggamma_from_one(key, 1 + counts.astype(dtype))
+    log_weight, total = totals_by_group(log_g, variable)
+    return jnp.exp(log_weight) / total

@@ -17,7 +17,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from bnp_models.microdata import Microdata, MicrodataError
-from bnp_models.sampling import Run
+from bnp_models.sampling import Run, blocks_of_draws
 
 METHODS = ("auto", "exact", "draws", "sequential")
 
@@ -28,7 +28,6 @@ NUM_DRAWS = {"exact": 0, "draws": 4096, "sequential": 1024}
 # Sequential imputation is slow; without a `thin` of the caller's it evaluates this many draws.
 SEQUENTIAL_DRAWS = 100
 
-_DRAWS_AT_ONCE = 16
 _RECORDS_AT_ONCE = 2**15
 
 
@@ -113,9 +112,7 @@ def population_risk(
     taken = {"row", "r1", "r2"}.intersection(table.schema.variables)
     if taken:
         raise ValueError(f"rename the variable {min(taken)!r}: the table of records has its own")
-    missing = [name for name in (*model.parameters, "alpha") if name not in run.draws]
-    if missing:
-        raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
+    kept = run.parameters()
     if method == "auto":
         method = _default_method(model, table)
     key_particles, key_counts = jax.random.split(run.key if key is None else key)
@@ -130,12 +127,9 @@ def population_risk(
         thin = -(-run.settings.num_samples // SEQUENTIAL_DRAWS) if slow else 1
     if not 1 <= thin <= run.settings.num_samples:
         raise ValueError(f"thin must be from 1 to {run.settings.num_samples}, not {thin}")
-    num_chains, num_draws = run.draws["alpha"][:, ::thin].shape
+    num_chains, num_draws = kept["alpha"][:, ::thin].shape
     num_new = population_size - table.n
-    draws = {
-        name: run.draws[name][:, ::thin].reshape(-1, *run.draws[name].shape[2:])
-        for name in (*model.parameters, "alpha")
-    }
+    draws = {name: value[:, ::thin].reshape(-1, *value.shape[2:]) for name, value in kept.items()}
     counts_rng = np.random.Generator(np.random.Philox(key=_seed_words(key_counts)))
     total = num_chains * num_draws
     tau1, tau1_conditional, tau2, log_likelihood = (np.zeros(total) for _ in range(4))
@@ -145,10 +139,7 @@ def population_risk(
         _evaluate, model, jnp.asarray(cells.codes, jnp.int32),
         num_levels=table.schema.num_levels, method=method,
     )  # fmt: skip
-    for start in tqdm(range(0, total, _DRAWS_AT_ONCE), desc="risk", disable=not progress):
-        here = np.arange(start, min(start + _DRAWS_AT_ONCE, total))
-        # The last block repeats a draw, so that one compiled shape serves all.
-        padded = np.minimum(np.arange(start, start + _DRAWS_AT_ONCE), total - 1)
+    for here, padded in tqdm(blocks_of_draws(total), desc="risk", disable=not progress):
         keys = jax.vmap(partial(jax.random.fold_in, key_particles))(padded)
         estimate = evaluate(keys, {name: value[padded] for name, value in draws.items()})
         estimate = [np.asarray(part, np.float64)[: here.size] for part in estimate]
@@ -238,8 +229,7 @@ def simulate_tau1(
     """
     table, model = run.table, run.model
     check_population_size(table, population_size)
-    names = (*model.parameters, "alpha")
-    flat = {name: run.draws[name].reshape(-1, *run.draws[name].shape[2:]) for name in names}
+    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in run.parameters().items()}
     chosen = np.linspace(0, len(flat["alpha"]) - 1, num_draws).round().astype(int)
     cells = table.cells()
     unique = cells.codes[cells.counts == 1]

@@ -38,6 +38,8 @@ _BUFFER_BYTES = 32 * 2**20
 _MAX_SLOTS = 64
 _CHUNK_SECONDS = 0.5
 
+_DRAWS_AT_ONCE = 16
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -94,6 +96,25 @@ class Run:
         """Sweeps of all chains over the seconds after compilation."""
         elapsed = self.seconds["warmup"] + self.seconds["draws"]
         return self.settings.num_chains * self.settings.num_sweeps / max(elapsed, 1e-9)
+
+    def parameters(self, thin: int = 1) -> dict[str, np.ndarray]:
+        """What the model's functions of one draw read, each (chains, draws, ...).
+
+        Parameters
+        ----------
+        thin
+            Take every `thin`-th draw.
+
+        Raises
+        ------
+        ValueError
+            If the run did not keep them.
+        """
+        names = dict.fromkeys((*self.model.parameters, "alpha"))
+        missing = [name for name in names if name not in self.draws]
+        if missing:
+            raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
+        return {name: self.draws[name][:, ::thin] for name in names}
 
     def to_inference_data(self):
         """The draws for ArviZ: InferenceData on 0.2x, an xarray DataTree on 1.x.
@@ -176,8 +197,7 @@ def sample(
         raise ValueError(f"chunk_sweeps must be positive, not {chunk_sweeps}")
     check_input(model, table, conditions)
     num_levels = table.schema.num_levels
-    given = () if conditions is None else (conditions,)
-    data = model.prepare(table.codes, num_levels, *given)
+    data = model.prepare(table.codes, num_levels, conditions)
     devices = list(devices) if devices is not None else jax.devices()
     place = _Placement(model, num_chains, data, devices)
     key_init, key_sweeps, key_grow, key_risk = jax.random.split(key, 4)
@@ -271,6 +291,16 @@ def sample(
         key=key_risk, state=states, capacity=capacity, growth=tuple(growth),
         conditions=conditions, seconds=clock, device=_describe(devices),
     )  # fmt: skip
+
+
+def blocks_of_draws(total: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Indices of the draws that are evaluated together, and the same padded to one length.
+
+    The last block repeats a draw, so that one compiled shape serves all.
+    """
+    starts = range(0, total, _DRAWS_AT_ONCE)
+    blocks = (np.arange(start, start + _DRAWS_AT_ONCE) for start in starts)
+    return [(block[block < total], np.minimum(block, total - 1)) for block in blocks]
 
 
 def check_input(model, table: Microdata, conditions: StructuralZeros | None = None) -> None:

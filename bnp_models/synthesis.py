@@ -16,13 +16,11 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.microdata import Microdata
-from bnp_models.sampling import Run
+from bnp_models.sampling import Run, blocks_of_draws
 
 # Records simulated at once: at most so many, and entries of the arrays of boxes by records.
 _RECORDS_AT_ONCE = 2**15
 _ENTRIES_AT_ONCE = 2**25
-
-_DRAWS_AT_ONCE = 16
 
 # What the keys that a run set aside are folded with, one a purpose.
 _SYNTHESIS, _IMPUTATION = 0x53594E, 0x494D50
@@ -120,8 +118,7 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     if not model.takes_missing:
         raise ValueError(f"the {model.name} model does not draw missing values")
     key = jax.random.fold_in(run.key if key is None else key, _IMPUTATION)
-    given = () if run.conditions is None else (run.conditions,)
-    data = model.prepare(table.codes, table.schema.num_levels, *given)
+    data = model.prepare(table.codes, table.schema.num_levels, run.conditions)
     observed = table.codes >= 0
     frames = []
     for m, draw in enumerate(_spaced_draws(run, num_datasets)):
@@ -156,13 +153,11 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins:
     """
     schema = run.table.schema
     thin = -(-run.settings.num_samples // max_draws)
-    draws = {name: run.draws[name][:, ::thin] for name in _needed(run)}
+    draws = run.parameters(thin)
     num_chains, num_draws = draws["alpha"].shape
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
     total, blocks, feasible = num_chains * num_draws, [], _feasible(run)
-    for start in range(0, total, _DRAWS_AT_ONCE):
-        # The last block repeats a draw, so that one compiled shape serves all.
-        padded = np.minimum(np.arange(start, start + _DRAWS_AT_ONCE), total - 1)
+    for _, padded in blocks_of_draws(total):
         here = {name: value[padded] for name, value in draws.items()}
         blocks.append(np.asarray(_levels(run.model, here, feasible, num_levels=schema.num_levels)))
     values = np.concatenate(blocks)[:total].astype(np.float64)
@@ -300,19 +295,10 @@ def _moments(q, u):
     return len(q), q.mean(axis=0), u.mean(axis=0), q.var(axis=0, ddof=1)
 
 
-def _needed(run):
-    """Names of the kept draws that the model's functions of a draw read."""
-    names = dict.fromkeys((*run.model.parameters, "alpha"))
-    missing = [name for name in names if name not in run.draws]
-    if missing:
-        raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
-    return tuple(names)
-
-
 def _spaced_draws(run, number):
     """Parameters of `number` draws, evenly spaced over all chains and draws."""
-    names = _needed(run)
-    num_chains, num_draws = run.draws["alpha"].shape[:2]
+    draws = run.parameters()
+    num_chains, num_draws = draws["alpha"].shape
     total = num_chains * num_draws
     if not 1 <= number <= total:
         raise ValueError(
@@ -320,7 +306,7 @@ def _spaced_draws(run, number):
         )
     for m in range(number):
         chain, position = divmod((2 * m + 1) * total // (2 * number), num_draws)
-        yield {name: run.draws[name][chain, position] for name in names}
+        yield {name: value[chain, position] for name, value in draws.items()}
 
 
 def _feasible(run):

@@ -7,7 +7,7 @@ does. Everything here draws and returns logarithms.
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.rng import normal, uniform, word_pair
 
@@ -123,3 +123,25 @@ def log_dirichlet(
     log_g = jnp.where(positive, loggamma(key, jnp.where(positive, shape, 1)), -jnp.inf)
     log_g = log_g - jnp.max(log_g, axis=axis, keepdims=True)
     return log_g - jax.nn.logsumexp(log_g, axis=axis, keepdims=True)
+
+
+def totals_by_group(
+    log_weight: Float[Array, "R K"], group: Int[Array, " R"]
+) -> tuple[Float[Array, "R K"], Float[Array, "R K"]]:
+    """Log weights less the largest of their group of rows, and the total of their exponentials.
+
+    Parameters
+    ----------
+    group
+        Group of each row, below R.
+
+    Returns
+    -------
+    log_weight, total
+        The exponential of the first over the second, each group's at every row of it, adds up to
+        one in every group.
+    """
+    largest = jax.ops.segment_max(log_weight, group, num_segments=group.size)[group]
+    log_weight = log_weight - largest
+    total = jax.ops.segment_sum(jnp.exp(log_weight), group, num_segments=group.size)[group]
+    return log_weight, total

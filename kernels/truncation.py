@@ -32,7 +32,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.logspace import loggamma, loggamma_from_one
+from bnp_models.kernels.logspace import loggamma, loggamma_from_one, totals_by_group
 from bnp_models.kernels.rng import uniform, words
 
 
@@ -308,10 +308,8 @@ def normalise_levels(
     log_weight: Float[Array, "R K"], variable: Int[Array, " R"]
 ) -> Float[Array, "R K"]:
     """Log weights less the log of their sum over the levels of each variable."""
-    largest = jax.ops.segment_max(log_weight, variable, num_segments=variable.size)[variable]
-    weight = jnp.exp(log_weight - largest)
-    total = jax.ops.segment_sum(weight, variable, num_segments=variable.size)[variable]
-    return log_weight - largest - jnp.log(total)
+    log_weight, total = totals_by_group(log_weight, variable)
+    return log_weight - jnp.log(total)
 
 
 def stick_tilt(

@@ -56,8 +56,7 @@ class Chains:
         from bnp_models import sampling
 
         self.model = model
-        given = () if conditions is None else (conditions,)
-        self.data = model.prepare(table.codes, table.schema.num_levels, *given)
+        self.data = model.prepare(table.codes, table.schema.num_levels, conditions)
         self.num_chains = num_chains
         self.keys = jax.vmap(jax.random.key)(jnp.arange(num_chains))
         began = time.perf_counter()

@@ -46,7 +46,9 @@ class MixedMembership:
     @staticmethod
     def as_data(model, codes):
         """A sample as the model's data, every record a cell of its own, for vmap."""
-        template = model.prepare(np.zeros((SAMPLE, len(NUM_LEVELS)), int), NUM_LEVELS, MULTIPLE)
+        template = model.prepare(
+            np.zeros((SAMPLE, len(NUM_LEVELS)), int), NUM_LEVELS, multiple=MULTIPLE
+        )
         padded = template.weight.size
         first_row = jnp.cumsum(jnp.asarray((0, *NUM_LEVELS[:-1])))[:, None]
         rows = first_row + jnp.pad(codes, ((0, 0), (0, padded - SAMPLE)))

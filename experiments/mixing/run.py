@@ -6,7 +6,7 @@
 
 Eight chains from scattered starts on two simulated samples: one under 60 real conditions, and one
 with two known modes, in which two groups of records sit in one class or in two. Writes results.csv
-(ESS per 1,000 sweeps of all chains, ESS per second, R-hat), traces.png and README's tables.
+(ESS per 1,000 sweeps of all chains, ESS per second, R-hat), traces.png and tables.md.
 """
 
 import argparse
