@@ -9,7 +9,7 @@ from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
     "checkpoint", "cli", "datasets", "diagnostics", "export", "hdp", "kernels", "microdata",
-    "nplcm", "report", "risk", "sampling", "synthesis", "zeros",
+    "nplcm", "regions", "report", "risk", "sampling", "synthesis", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
