@@ -2,7 +2,8 @@
 
 A checkpoint is a folder. ``manifest.json`` names the other files with their SHA-256 and is
 replaced last, in one rename, so that at any moment it describes a complete set: one file with the
-chains' state, and one file for each stretch of kept draws, written once and never again.
+chains' state, and one file for each stretch of kept draws, written once and never again; one file
+may take the place of all of them.
 """
 
 import hashlib
@@ -50,13 +51,22 @@ class Checkpoint:
         self._segments: list[dict[str, str]] = []
         self._generation = 0
 
-    def save(self, progress: dict, state: list[np.ndarray], draws: dict[str, np.ndarray] | None):
-        """Write the state and, where given, one more stretch of draws."""
+    def save(
+        self,
+        progress: dict,
+        state: list[np.ndarray],
+        draws: dict[str, np.ndarray] | None,
+        *,
+        replace: bool = False,
+    ):
+        """Write the state and, where given, one more stretch of draws, or one instead of all."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        if draws is not None:
-            name = f"draws-{len(self._segments):06d}.npz"
-            self._segments.append(self._write_arrays(name, draws))
         self._generation += 1
+        superseded = self._segments if replace else []
+        self._segments = [] if replace else list(self._segments)
+        if draws is not None:
+            name = f"draws-{self._generation:06d}.npz"
+            self._segments.append(self._write_arrays(name, draws))
         leaves = {f"leaf{i:03d}": leaf for i, leaf in enumerate(state)}
         body = {
             "fingerprint": self.fingerprint,
@@ -69,6 +79,8 @@ class Checkpoint:
         document = {"sha256": hashlib.sha256(text.encode()).hexdigest(), "body": text}
         self._write(_MANIFEST, json.dumps(document).encode())
         (self.directory / f"state-{self._generation - 1:06d}.npz").unlink(missing_ok=True)
+        for entry in superseded:
+            (self.directory / entry["file"]).unlink(missing_ok=True)
 
     def load(self) -> Saved | None:
         """The last complete checkpoint; None where the folder holds none.

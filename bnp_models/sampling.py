@@ -5,7 +5,8 @@ A model gives ``prepare``, ``init``, ``sweep``, ``keep``, ``grow`` and ``record_
 `bnp_models.nplcm.TNPLCM`); the driver gives several chains by vmap, sharding over the
 devices there are, capacity that grows, kept draws on the host, checkpoints and exact resume. The
 key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on the
-devices nor on where the run was cut into chunks.
+devices nor on where the run was cut into chunks: a run that is extended has the draws of a longer
+one, and `sample_until` is a loop of extensions.
 """
 
 import hashlib
@@ -14,8 +15,9 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +25,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
-from bnp_models.checkpoint import Checkpoint
+from bnp_models.checkpoint import Checkpoint, Saved
 from bnp_models.microdata import Microdata
 from bnp_models.version import __version__
 from bnp_models.zeros import StructuralZeros
@@ -39,6 +41,11 @@ _MAX_SLOTS = 64
 _CHUNK_SECONDS = 0.5
 
 _DRAWS_AT_ONCE = 16
+
+# A run that goes on until it has converged keeps at most so many times its first draws.
+KEPT_AT_MOST = 4
+
+_MAX_SWEEPS = 2**31
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Settings:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
-        if self.num_warmup + self.num_samples * self.thin >= 2**31:
+        if self.num_sweeps >= _MAX_SWEEPS:
             raise ValueError("more than 2**31 sweeps: lower num_samples or thin")
         if not self.start_components or min(self.start_components) < 1:
             raise ValueError("start_components needs positive numbers of components")
@@ -66,6 +73,18 @@ class Settings:
     def num_sweeps(self) -> int:
         """Sweeps of one chain, warm-up included."""
         return self.num_warmup + self.num_samples * self.thin
+
+
+@dataclass(frozen=True)
+class Until:
+    """What was asked of a run of `sample_until`."""
+
+    target: Callable[["Run"], bool]
+    """Whether a run will do."""
+    max_minutes: float
+    """The minutes after which the chains stop, wherever they are."""
+    first: Settings
+    """The settings of the first draws; those of the run have more draws, or a larger `thin`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +109,10 @@ class Run:
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall-clock seconds: compile, warmup, draws."""
     device: str = ""
+    origin: jax.Array | None = None
+    """The key that `sample` was given, from which that of every sweep follows."""
+    until: Until | None = None
+    """Of a run of `sample_until`: its target."""
 
     @property
     def sweeps_per_second(self) -> float:
@@ -115,6 +138,26 @@ class Run:
         if missing:
             raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
         return {name: self.draws[name][:, ::thin] for name in names}
+
+    def thinned(self, by: int = 2) -> "Run":
+        """The run that `sample` would have made with `thin` larger by this factor.
+
+        Every `by`-th draw is kept, the last one among them; nothing else changes.
+
+        Raises
+        ------
+        ValueError
+            If the number of draws is no multiple of `by`.
+        """
+        if by < 1 or self.settings.num_samples % by:
+            raise ValueError(
+                f"{self.settings.num_samples} draws cannot be thinned by {by}: not a multiple"
+            )
+        settings = replace(
+            self.settings, num_samples=self.settings.num_samples // by, thin=self.settings.thin * by
+        )
+        draws = {name: value[:, by - 1 :: by].copy() for name, value in self.draws.items()}
+        return replace(self, settings=settings, draws=draws)
 
     def to_inference_data(self):
         """The draws for ArviZ: InferenceData on 0.2x, an xarray DataTree on 1.x.
@@ -188,14 +231,213 @@ def sample(
         On settings out of range, an unknown name in `keep`, missing values or conditions that the
         model does not take, a record in a structural zero, or a checkpoint of another run.
     """
+    settings = _settings(model, num_chains, num_warmup, num_samples, thin, keep, start_components)
+    check_input(model, table, conditions)
+    store = saved = None
+    if checkpoint is not None:
+        store = Checkpoint(checkpoint, _fingerprint(model, table, conditions, settings, key))
+        saved = store.load() if resume else store.clear()
+    return _advance_to(
+        _Task(model, table, conditions, key), settings, saved, store=store, devices=devices,
+        checkpoint_seconds=checkpoint_seconds, chunk_sweeps=chunk_sweeps, progress=progress,
+        monitor=monitor,
+    )  # fmt: skip
+
+
+def extend(
+    run: Run,
+    num_samples: int,
+    *,
+    max_seconds: float | None = None,
+    devices: Sequence[jax.Device] | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    checkpoint_seconds: float = 10.0,
+    chunk_sweeps: int | None = None,
+    progress: bool = False,
+    monitor: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None,
+) -> Run:
+    """Go on with a finished run: the draws are those that a longer `sample` would have made.
+
+    Parameters
+    ----------
+    run
+        Chains of `sample`, on the same kind of device.
+    num_samples
+        Draws to add to each chain.
+    max_seconds
+        Stop at the first draw after which `run.seconds`, those before the extension included, are
+        more; there are then fewer draws. Default: no limit.
+    checkpoint
+        Folder for checkpoints, of which earlier ones are removed; ``sample(num_samples=...,
+        resume=True)`` with the number of all draws goes on from them.
+    devices, checkpoint_seconds, chunk_sweeps, progress, monitor
+        As for `sample`.
+
+    Raises
+    ------
+    ValueError
+        If `num_samples` is out of range, or the run does not hold the key that made it.
+    """
+    if run.origin is None:
+        raise ValueError("the run does not hold the key that made it: it cannot be extended")
+    if num_samples < 1:
+        raise ValueError(f"num_samples must be at least 1, not {num_samples}")
+    settings = replace(run.settings, num_samples=run.settings.num_samples + num_samples)
+    task = _Task(run.model, run.table, run.conditions, run.origin)
+    store = None
+    if checkpoint is not None:
+        store = Checkpoint(checkpoint, _fingerprint(*task[:3], settings, run.origin))
+        store.clear()
+    return _advance_to(
+        task, settings, run, store=store, devices=devices, max_seconds=max_seconds, rewrite=True,
+        checkpoint_seconds=checkpoint_seconds, chunk_sweeps=chunk_sweeps, progress=progress,
+        monitor=monitor,
+    )  # fmt: skip
+
+
+def sample_until(
+    target: Callable[[Run], bool],
+    model,
+    table: Microdata,
+    *,
+    key: jax.Array,
+    max_minutes: float = 60.0,
+    conditions: StructuralZeros | None = None,
+    num_chains: int = 4,
+    num_warmup: int = 1000,
+    num_samples: int = 1000,
+    thin: int = 1,
+    keep: Sequence[str] | None = None,
+    start_components: Sequence[int] | None = None,
+    devices: Sequence[jax.Device] | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 10.0,
+    chunk_sweeps: int | None = None,
+    progress: bool = False,
+    monitor: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None,
+) -> Run:
+    """Run a model's chains until a target is reached or the minutes are used up.
+
+    After the warm-up and the first `num_samples` draws, which are always made, the target is asked;
+    if it is not reached, the chains double their draws, and so on. Asking it again and again costs
+    at most as much as asking it once more of all draws.
+
+    Parameters
+    ----------
+    target
+        Whether a run will do, such as `bnp_models.Converged(max_rhat=1.01)`. A function of the
+        draws alone, so that a resumed run stops where another one does.
+    max_minutes
+        Of ``run.seconds`` (compilation, warm-up and draws; before a resume too), after which the
+        chains stop at the next draw. What `target` takes is not counted.
+    num_samples, thin
+        Draws of each chain before the target is first asked, and sweeps per draw.
+    checkpoint
+        Folder for checkpoints. With `resume`, the run continues from the last one there; with a
+        larger `max_minutes`, also one that had used up its minutes.
+    conditions, num_chains, num_warmup, keep, start_components, devices, checkpoint_seconds, \
+    chunk_sweeps, progress, monitor
+        As for `sample`.
+
+    Returns
+    -------
+    run
+        Its `until` holds the target. Its draws are those of
+        ``sample(num_samples=run.settings.num_samples, thin=run.settings.thin, ...)``.
+
+    Raises
+    ------
+    ValueError
+        As `sample`.
+
+    Notes
+    -----
+    Memory is bounded: a chain keeps at most four times its first draws. Before it would keep more,
+    every second draw is let go (`Run.thinned`) and `thin` doubles from there on.
+    """
+    first = _settings(model, num_chains, num_warmup, num_samples, thin, keep, start_components)
+    if not max_minutes > 0:
+        raise ValueError(f"max_minutes must be positive, not {max_minutes}")
+    check_input(model, table, conditions)
+    store = saved = None
+    if checkpoint is not None:
+        fingerprint = _fingerprint(model, table, conditions, first, key)
+        store = Checkpoint(checkpoint, f"until-{fingerprint}")
+        saved = store.load() if resume else store.clear()
+    task, max_seconds = _Task(model, table, conditions, key), 60 * max_minutes
+    options = {
+        "store": store, "devices": devices, "checkpoint_seconds": checkpoint_seconds,
+        "chunk_sweeps": chunk_sweeps, "progress": progress, "monitor": monitor,
+    }  # fmt: skip
+    here = _round(first, 0 if saved is None else saved.progress["iteration"])
+    limit = max_seconds if here != first else None
+    asked = Until(target, float(max_minutes), first)
+    run = _advance_to(task, here, saved, max_seconds=limit, **options)
+    while True:
+        run = replace(run, until=asked)
+        used_up = sum(run.seconds.values()) >= max_seconds
+        further = _round(first, run.settings.num_sweeps + 1)
+        if used_up or further is None or target(run):
+            return run
+        by = further.thin // run.settings.thin
+        run = run if by == 1 else run.thinned(by)
+        run = _advance_to(task, further, run, max_seconds=max_seconds, rewrite=by > 1, **options)
+
+
+def _round(first: Settings, iteration: int) -> Settings | None:
+    """The settings of the round in which a sweep lies; None where there would be too many sweeps.
+
+    Rounds end after 1, 2, 4, .. times the first draws, thinned so as not to be too many.
+    """
+    times = 1
+    while first.num_warmup + times * first.num_samples * first.thin < iteration:
+        times *= 2
+    if first.num_warmup + times * first.num_samples * first.thin >= _MAX_SWEEPS:
+        return None
+    by = max(1, times // KEPT_AT_MOST)
+    return replace(first, num_samples=first.num_samples * times // by, thin=first.thin * by)
+
+
+class _Task(NamedTuple):
+    """Whose chains."""
+
+    model: object
+    table: Microdata
+    conditions: StructuralZeros | None
+    key: jax.Array
+
+
+def _settings(model, num_chains, num_warmup, num_samples, thin, keep, start_components):
     keep = tuple(keep) if keep is not None else model.scalars + model.parameters
     start_components = model.start_components if start_components is None else start_components
-    settings = Settings(
-        num_chains, num_warmup, num_samples, thin, keep, tuple(int(c) for c in start_components)
-    )
+    start_components = tuple(int(c) for c in start_components)
+    return Settings(num_chains, num_warmup, num_samples, thin, keep, start_components)
+
+
+def _advance_to(
+    task: _Task,
+    settings: Settings,
+    begin: Run | Saved | None,
+    *,
+    store: Checkpoint | None,
+    devices,
+    checkpoint_seconds,
+    chunk_sweeps,
+    progress,
+    monitor,
+    max_seconds: float | None = None,
+    rewrite: bool = False,
+) -> Run:
+    """The chains from a start, a checkpoint or an earlier run to the last of these settings' draws.
+
+    With `max_seconds`, to the first draw after it. With `rewrite`, the store does not hold the
+    earlier draws as they are now.
+    """
     if chunk_sweeps is not None and chunk_sweeps < 1:
         raise ValueError(f"chunk_sweeps must be positive, not {chunk_sweeps}")
-    check_input(model, table, conditions)
+    model, table, conditions, key = task
+    num_chains, num_warmup, keep = settings.num_chains, settings.num_warmup, settings.keep
     num_levels = table.schema.num_levels
     data = model.prepare(table.codes, num_levels, conditions)
     devices = list(devices) if devices is not None else jax.devices()
@@ -207,45 +449,44 @@ def sample(
 
     clock = {"compile": 0.0, "warmup": 0.0, "draws": 0.0}
     began = time.perf_counter()
-    capacity, growth, iteration = model.capacity, [], 0
+    capacity, growth, iteration, segments = model.capacity, [], 0, []
     states = _init_chains(model, data, _chain_keys(key_init, num_chains), capacity, starts)
     available = jax.eval_shape(_one_draw, model, data, chain_keys, states)
     unknown = [name for name in keep if name not in available]
     if unknown:
         raise ValueError(f"keep: no {unknown[0]!r}; there are {', '.join(sorted(available))}")
-
-    store, segments = None, []
-    if checkpoint is not None:
-        store = Checkpoint(checkpoint, _fingerprint(model, table, conditions, settings, key))
-        saved = store.load() if resume else store.clear()
-        if saved is not None:
-            segments = saved.segments
-            iteration, capacity = saved.progress["iteration"], saved.progress["capacity"]
-            growth = [tuple(pair) for pair in saved.progress["growth"]]
-            clock = saved.progress["seconds"]
-            states = jax.tree.unflatten(
-                jax.tree.structure(states), [jnp.asarray(leaf) for leaf in saved.state]
-            )
+    if isinstance(begin, Saved):
+        segments = begin.segments
+        iteration, capacity = begin.progress["iteration"], begin.progress["capacity"]
+        growth = [tuple(pair) for pair in begin.progress["growth"]]
+        clock = begin.progress["seconds"]
+        states = jax.tree.unflatten(
+            jax.tree.structure(states), [jnp.asarray(leaf) for leaf in begin.state]
+        )
+    elif begin is not None:
+        segments = [{name: np.moveaxis(value, 1, 0) for name, value in begin.draws.items()}]
+        iteration, capacity = begin.settings.num_sweeps, begin.capacity
+        growth, clock, states = list(begin.growth), dict(begin.seconds), begin.state
     data, states = place.data(data), place.state(states)
 
     slots = _num_slots({name: available[name] for name in keep}, num_chains)
-    advance = partial(_advance, warmup=num_warmup, thin=thin, keep=keep, slots=slots)
+    advance = partial(_advance, warmup=num_warmup, thin=settings.thin, keep=keep, slots=slots)
     # No sweep at all: this call traces and compiles, so that the clock of the others is clean.
     states = advance(model, data, chain_keys, states, iteration, iteration)[1]
     jax.block_until_ready(states)
     clock["compile"] += time.perf_counter() - began
 
-    rate = None
+    goal, rate = _goal(iteration, settings, clock, max_seconds), None
     pending: list[dict[str, np.ndarray]] = []
     last_save = time.perf_counter()
     bar = tqdm(
-        total=settings.num_sweeps, initial=iteration, unit="sweep", disable=not progress,
+        total=goal, initial=iteration, unit="sweep", disable=not progress,
         smoothing=0.1, dynamic_ncols=True, desc="warm-up",
     )  # fmt: skip
     with bar:
-        while iteration < settings.num_sweeps:
+        while iteration < goal:
             began = time.perf_counter()
-            stop = _chunk_end(iteration, settings, slots, chunk_sweeps, rate)
+            stop = min(goal, _chunk_end(iteration, settings, slots, chunk_sweeps, rate))
             reached, states, overflow, buffers, slot = advance(
                 model, data, chain_keys, states, iteration, stop
             )
@@ -272,24 +513,29 @@ def sample(
                 states = advance(model, data, chain_keys, states, iteration, iteration)[1]
                 jax.block_until_ready(states)
                 clock["compile"] += time.perf_counter() - began
+            goal = _goal(iteration, settings, clock, max_seconds)
             due = time.perf_counter() - last_save > checkpoint_seconds
-            if store is not None and (due or iteration == settings.num_sweeps):
+            if store is not None and (due or iteration >= goal):
                 merged = _concatenate(pending) if pending else None
+                everything = _concatenate(segments + pending) if rewrite else merged
                 store.save(
                     {"iteration": iteration, "capacity": capacity, "growth": growth,
                      "seconds": clock},
                     [np.asarray(leaf) for leaf in jax.tree.leaves(states)],
-                    merged,
+                    everything,
+                    replace=rewrite,
                 )  # fmt: skip
                 if merged is not None:
                     segments.append(merged)
-                pending, last_save = [], time.perf_counter()
+                pending, last_save, rewrite = [], time.perf_counter(), False
+    if goal < settings.num_sweeps:
+        settings = replace(settings, num_samples=_num_kept(goal, settings))
     draws = _concatenate(segments + pending)
     return Run(
         model=model, table=table, settings=settings,
         draws={name: np.moveaxis(value, 0, 1) for name, value in draws.items()},
         key=key_risk, state=states, capacity=capacity, growth=tuple(growth),
-        conditions=conditions, seconds=clock, device=_describe(devices),
+        conditions=conditions, seconds=clock, device=_describe(devices), origin=key,
     )  # fmt: skip
 
 
@@ -392,6 +638,14 @@ def _advance(model, data, chain_keys, states, start, stop, warmup, thin, keep, s
 
 def _num_kept(iteration: int, settings: Settings) -> int:
     return max(iteration - settings.num_warmup, 0) // settings.thin
+
+
+def _goal(iteration: int, settings: Settings, clock, max_seconds: float | None) -> int:
+    """The sweep to go to: that of the last draw, or of the next one where the time is used up."""
+    if max_seconds is None or sum(clock.values()) < max_seconds:
+        return settings.num_sweeps
+    number = -(-max(iteration - settings.num_warmup, 1) // settings.thin)
+    return min(settings.num_warmup + number * settings.thin, settings.num_sweeps)
 
 
 def _num_slots(available, num_chains: int) -> int:

@@ -359,8 +359,8 @@ def test_synthesis_goes_on_after_an_interruption(synthesized, latent_files, tmp_
     arguments = made_arguments("synthesize", latent_files, out, "--checkpoint-seconds", "0")
     save = bnp.Checkpoint.save
 
-    def save_and_stop(self, *saved):
-        save(self, *saved)
+    def save_and_stop(self, *saved, **how):
+        save(self, *saved, **how)
         if saved[2] is not None:
             raise KeyboardInterrupt
 

@@ -1,5 +1,6 @@
 """The driver: chunks, resuming, devices, capacity, compilation, input."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -55,8 +56,8 @@ def test_a_resumed_run_ends_as_one_that_was_not(small, reference, tmp_path, monk
 
     save = Checkpoint.save
 
-    def save_and_stop(self, *args):
-        save(self, *args)
+    def save_and_stop(self, *saved, **how):
+        save(self, *saved, **how)
         raise Stopped
 
     options = {"checkpoint": tmp_path / "c", "chunk_sweeps": 6, "checkpoint_seconds": 0}
@@ -69,6 +70,130 @@ def test_a_resumed_run_ends_as_one_that_was_not(small, reference, tmp_path, monk
             continue
     assert stops > 4
     assert equal(resumed, reference)
+
+
+@pytest.mark.parametrize("chunk_sweeps", [3, None])
+def test_an_extended_run_is_a_longer_one(small, reference, chunk_sweeps):
+    shorter = run(small.table, num_samples=4)
+    longer = bnp.extend(bnp.extend(shorter, 1), 5, chunk_sweeps=chunk_sweeps)
+    same_run(longer, reference)
+    assert longer.seconds["draws"] > shorter.seconds["draws"] > 0
+    assert all(value.shape[1] == 4 for value in shorter.draws.values())
+
+
+def same_run(a, b):
+    assert equal(a, b) and set(a.draws) == set(b.draws)
+    assert (a.settings, a.growth, a.capacity) == (b.settings, b.growth, b.capacity)
+    for one, other in zip(jax.tree.leaves(a.state), jax.tree.leaves(b.state), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert jax.random.key_data(a.key).tolist() == jax.random.key_data(b.key).tolist()
+
+
+def test_an_extension_that_was_killed_goes_on_as_a_longer_run(small, reference, tmp_path):
+    folder = tmp_path / "c"
+    bnp.extend(run(small.table, num_samples=4), 6, checkpoint=folder)
+    assert len(list(folder.glob("draws-*"))) == 1
+    same_run(run(small.table, checkpoint=folder, resume=True, progress=False), reference)
+    with pytest.raises(CheckpointError, match="other data, settings"):
+        run(small.table, num_samples=4, checkpoint=folder, resume=True)
+
+
+def test_a_run_without_its_key_cannot_be_extended(small):
+    with pytest.raises(ValueError, match="cannot be extended"):
+        bnp.extend(dataclasses.replace(small.run, origin=None), 1)
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        bnp.extend(small.run, 0)
+
+
+def test_a_thinned_run_is_one_of_more_sweeps_per_draw(small, reference):
+    same_run(reference.thinned(5), run(small.table, num_samples=2, thin=10))
+    with pytest.raises(ValueError, match="not a multiple"):
+        reference.thinned(3)
+
+
+def after(sweeps):
+    """A target that is reached after so many sweeps that follow the warm-up."""
+    return lambda run: run.settings.num_samples * run.settings.thin >= sweeps
+
+
+UNTIL = {"num_chains": 2, "num_warmup": 15, "num_samples": 3, "thin": 2}
+
+
+def run_until(table, target, **options):
+    return bnp.sample_until(
+        target, bnp.HDPMixedMembership(), table, key=jax.random.key(0), **(UNTIL | options)
+    )
+
+
+# Sweeps asked for; draws kept and sweeps per draw: 3 draws first, then 6, 12, and never more.
+@pytest.mark.parametrize(
+    ("sweeps", "kept", "thin"),
+    [(1, 3, 2), (7, 6, 2), (24, 12, 2), (25, 12, 4), (49, 12, 8), (97, 12, 16)],
+)
+def test_draws_until_a_target_are_those_of_one_run(small, sweeps, kept, thin):
+    asked = []
+
+    def target(run):
+        asked.append(run.settings.num_samples * run.settings.thin)
+        return after(sweeps)(run)
+
+    found = run_until(small.table, target)
+    assert (found.settings.num_samples, found.settings.thin) == (kept, thin)
+    assert asked == [6 * 2**i for i in range(len(asked))] and asked[-1] == kept * thin
+    same_run(found, run(small.table, num_samples=kept, thin=thin))
+    assert found.until.target is target and found.until.first.thin == 2
+
+
+def test_a_run_ends_at_the_first_draw_after_its_minutes(small):
+    """The first draws are made all the same; it stops where no target would have it stop."""
+    first = run_until(small.table, after(1000), max_minutes=1e-9)
+    same_run(first, run(small.table, num_samples=3))
+    used = sum(first.seconds.values())
+    again = bnp.extend(first, 1000, max_seconds=used + 0.02, chunk_sweeps=1)
+    assert 3 < again.settings.num_samples < 1003
+    assert sum(again.seconds.values()) > used + 0.02
+    same_run(again, run(small.table, num_samples=again.settings.num_samples))
+    with pytest.raises(ValueError, match="max_minutes"):
+        run_until(small.table, after(1), max_minutes=0)
+
+
+def test_a_run_until_a_target_goes_on_from_any_checkpoint(small, tmp_path, monkeypatch):
+    """Stopped at every checkpoint in turn: also at those that let go of half of the draws."""
+
+    class Stopped(Exception):
+        pass
+
+    save = Checkpoint.save
+    replaced = []
+
+    def save_and_stop(self, *saved, **how):
+        save(self, *saved, **how)
+        replaced.append(how["replace"])
+        raise Stopped
+
+    options = {"checkpoint": tmp_path / "c", "chunk_sweeps": 7, "checkpoint_seconds": 0}
+    monkeypatch.setattr(Checkpoint, "save", save_and_stop)
+    for stops in range(40):
+        try:
+            resumed = run_until(small.table, after(97), resume=stops > 0, **options)
+            break
+        except Stopped:
+            continue
+    assert sum(replaced) == 3 and len(replaced) > 10
+    same_run(resumed, run(small.table, num_samples=12, thin=16))
+    # What the manifest names, and nothing else, is in the folder.
+    monkeypatch.undo()
+    assert len(list((tmp_path / "c").glob("state-*"))) == 1
+    assert run_until(small.table, after(97), resume=True, **options).settings == resumed.settings
+
+
+def test_more_minutes_go_on_where_fewer_ended(small, tmp_path):
+    options = {"checkpoint": tmp_path / "c"}
+    short = run_until(small.table, after(49), max_minutes=1e-9, **options)
+    assert short.settings.num_samples == 3
+    longer = run_until(small.table, after(49), resume=True, **options)
+    same_run(longer, run(small.table, num_samples=12, thin=8))
+    assert sum(longer.seconds.values()) > sum(short.seconds.values())
 
 
 def test_a_checkpoint_of_another_run_is_refused(small, tmp_path):
@@ -104,6 +229,15 @@ def test_capacity_grows_by_itself(small):
     np.testing.assert_allclose(grown.draws["g0"].sum(axis=-1), 1, atol=1e-5)
     again = bnp.sample(few, small.table, key=jax.random.key(0), chunk_sweeps=3, **options)
     assert equal(grown, again) and grown.growth == again.growth
+    # In an extension too, where draws of several sizes meet.
+    options |= {"num_warmup": 0, "thin": 1}
+    shorter = bnp.sample(few, small.table, key=jax.random.key(0), **options | {"num_samples": 1})
+    extended = bnp.extend(shorter, 69)
+    assert extended.capacity > shorter.capacity
+    same_run(
+        extended,
+        bnp.sample(few, small.table, key=jax.random.key(0), **options | {"num_samples": 70}),
+    )
 
 
 def test_a_second_run_on_data_of_the_same_shape_compiles_nothing(small):
