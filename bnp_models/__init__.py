@@ -8,15 +8,17 @@ import importlib
 from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
-    "checkpoint", "cli", "datasets", "diagnostics", "export", "hdp", "kernels", "microdata",
-    "nplcm", "regions", "report", "risk", "sampling", "synthesis", "zeros",
+    "checkpoint", "cli", "datasets", "diagnostics", "equivalences", "export", "hdp", "kernels",
+    "microdata", "nplcm", "regions", "report", "risk", "sampling", "synthesis", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
     "Cells": "microdata",
     "Checkpoint": "checkpoint",
     "CheckpointError": "checkpoint",
+    "Coding": "equivalences",
     "Combined": "synthesis",
+    "Equivalence": "equivalences",
     "HDPMixedMembership": "hdp",
     "Margins": "synthesis",
     "Microdata": "microdata",

@@ -15,7 +15,16 @@ from os import PathLike
 import numpy as np
 import pandas as pd
 
+from bnp_models.equivalences import (
+    Coding,
+    Equivalence,
+    Relations,
+    choose_absences,
+    find_relations,
+    reduced_conditions,
+)
 from bnp_models.microdata import (
+    Label,
     Microdata,
     MicrodataError,
     Schema,
@@ -180,10 +189,75 @@ class StructuralZeros:
             fixed = np.flatnonzero(condition >= 0)
             label[np.isin(label, label[fixed])] = label[fixed].min()
         of_condition = label[np.argmax(self.conditions >= 0, axis=1)]
+        found = np.unique(of_condition)
+        if len(found) == 1:
+            return (self,)
         return tuple(
-            StructuralZeros(self.schema, self.conditions[of_condition == group])
-            for group in np.unique(of_condition)
+            StructuralZeros(self.schema, self.conditions[of_condition == group]) for group in found
         )
+
+    @property
+    def equivalences(self) -> tuple[Equivalence, ...]:
+        """What the conditions say about two or more variables in every feasible cell alike.
+
+        ``str(equivalence)`` says it in words, such as "mortgage is 'not applicable' if and only if
+        ownership is 'rented'". The E equivalences are independent and imply all others. Those of
+        two variables come first within each group.
+
+        Raises
+        ------
+        MicrodataError
+            If a group has more than 200,000 feasible boxes.
+        """
+        return self._relations.equivalences
+
+    @property
+    def tilts(self) -> np.ndarray:
+        """The (E, R) weights h of the equivalences, laid out as in ``feasible.sets``.
+
+        Multiplying the probability of each level r by ``exp(t * h[r])`` changes a product
+        distribution, but not what it is among the feasible cells; all directions with that
+        property are sums of these, of constants of each variable and of weights of levels that
+        never occur. Errors as for ``equivalences``.
+        """
+        return self._relations.tilts
+
+    @property
+    def impossible_levels(self) -> tuple[tuple[str, Label], ...]:
+        """The variable and label of each level that never occurs; errors as for
+        ``equivalences``."""
+        named = [
+            (variable, label)
+            for variable, labels in zip(self.schema.variables, self.schema.levels, strict=True)
+            for label in labels
+        ]
+        return tuple(named[r] for r in np.flatnonzero(~self._relations.occurs))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The equivalences and the levels that never occur, in words."""
+        never = [f"level {_quote(label)} of {name} never occurs"
+                 for name, label in self.impossible_levels]  # fmt: skip
+        return (*map(str, self.equivalences), *never)
+
+    @cached_property
+    def not_applicable(self) -> Coding:
+        """The coding in which items that another variable settles are absent from the record.
+
+        It is that of the schema, with the same conditions, where no equivalence allows it. Errors
+        as for ``equivalences``.
+        """
+        absences = [
+            absence
+            for group, possible in zip(self.groups, self._relations.absences, strict=True)
+            for absence in choose_absences(group.conditions, self.schema.num_levels, possible)
+        ]
+        if not absences:
+            return Coding(self.schema, self.schema, self if self.num_conditions else None, ())
+        absences.sort(key=lambda absence: absence.variable)
+        schema, rows = reduced_conditions(self.conditions, self.schema, absences)
+        left = StructuralZeros(schema, rows) if len(rows) else None
+        return Coding(self.schema, schema, left, tuple(absences))
 
     def slices(self) -> np.ndarray:
         """Return disjoint slices that make up the impossible cells.
@@ -373,6 +447,10 @@ class StructuralZeros:
     @cached_property
     def _order(self) -> list[int]:
         return search_order(self._union)
+
+    @cached_property
+    def _relations(self) -> Relations:
+        return find_relations(self.schema, [group.feasible for group in self.groups])
 
     @cached_property
     def _num_impossible(self) -> int:

@@ -427,6 +427,7 @@ def test_groups_share_no_variable_and_multiply():
     zeros = StructuralZeros.from_codes(codes, schema)
     fixed = [frozenset(np.flatnonzero((g.conditions >= 0).any(axis=0))) for g in zeros.groups]
     assert set(fixed) == {frozenset({0, 3, 4}), frozenset({1, 5}), frozenset({2})}
+    assert all(group.groups == (group,) for group in zeros.groups)
     cells = np.array(list(itertools.product(range(3), repeat=6)))
     inside = np.all([~g.contains(cells) for g in zeros.groups], axis=0)
     np.testing.assert_array_equal(inside, ~zeros.contains(cells))
