@@ -4,12 +4,13 @@
     alpha_i ~ Ga(a, b),    G_i ~ DP(alpha_i, G_0)
     z_ij ~ G_i,            x_ij ~ theta_j^{(z_ij)}
 
-with alpha_i one per record, or one shared by all records, or one per record with b ~ Ga(a_1, b_1).
-A larger alpha_i means records that differ *less* from G_0. The functions are pure: they jit, and
-vmap over chains.
+with alpha_i one per record, or one shared by all records, or one per record with b ~ Ga(a_1, b_1),
+and x_i restricted to the cells that structural zeros leave. A larger alpha_i means records that
+differ *less* from G_0. The functions are pure: they jit, and vmap over chains.
 """
 
-from typing import ClassVar
+import dataclasses
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,6 +20,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.assignment import assign_items
+from bnp_models.kernels.atoms import Atoms, draw_levels_by_atom, split_over_atoms
 from bnp_models.kernels.cellprob import (
     CellEstimate,
     log_cell_probability_draws,
@@ -30,6 +32,8 @@ from bnp_models.kernels.concentration import (
     gamma_rate,
     record_concentrations,
     shared_concentration,
+    truncated_gamma_rate,
+    truncated_shared_concentration,
 )
 from bnp_models.kernels.counting import count_components, count_rows_by_component, order_free_sum
 from bnp_models.kernels.logspace import (
@@ -38,7 +42,7 @@ from bnp_models.kernels.logspace import (
     loggamma_from_one,
     totals_by_group,
 )
-from bnp_models.kernels.partitions import log_block_weights_gamma
+from bnp_models.kernels.partitions import log_block_weights, log_block_weights_gamma
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.splitmerge import split_or_merge
 from bnp_models.kernels.sticks import retrospective_sticks
@@ -49,10 +53,25 @@ from bnp_models.kernels.tables import (
     seat_items,
     table_indicators,
 )
+from bnp_models.kernels.tilts import tilt_component
+from bnp_models.kernels.truncation import Region, region_mass
 from bnp_models.kernels.urn import simulate_labels, simulate_levels
+from bnp_models.kernels.urn_boxes import (
+    TooManyPartitions,
+    UrnBoxes,
+    block_products,
+    count_sets,
+    draw_block_labels,
+    draw_blocks,
+    expected_blocks,
+    partition_totals,
+    probability,
+    weights_by_size,
+)
 from bnp_models.microdata import group_cells
 
 CONCENTRATIONS = ("shared", "record", "hierarchical")
+AUGMENTATIONS = ("auto", "boxes", "simulation", "expected")
 
 # Slots that a dish move chooses among: more than the components of most samples.
 DISH_SLOTS = 32
@@ -68,6 +87,34 @@ START_COMPONENTS = (30, 60, 40, 50)
 # Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
 # 4, .. 128 parts and the stride of the dish move.
 RECORD_MULTIPLE = 128
+
+# Samples of fewer records have their augmented records drawn one by one.
+ONE_BY_ONE_BELOW = 4096
+
+# Records that are simulated at once.
+SIMULATION_BATCH = 8192
+
+# Draws of record weights for log P(feasible) where the feasible boxes are too many to be exact.
+FEASIBLE_DRAWS = 1024
+
+
+class Zeros(eqx.Module):
+    """Structural zeros, as the sampler needs them."""
+
+    feasible: UrnBoxes | None
+    """The feasible boxes; None where their partitions cannot be listed."""
+    impossible: UrnBoxes | None
+    """The impossible boxes, where augmented records are drawn in them; else None."""
+    atoms: Atoms
+    """What augmented records are counted by."""
+    boxes: Bool[Array, "B R"]
+    """The feasible boxes as sets of levels, for simulated records."""
+    region: Region
+    """The feasible boxes by group of variables, for log P(feasible) where it is not exact."""
+    tilts: Float[Array, "E R"]
+    """Directions along which a component may tilt, one for each equivalence."""
+    num_levels: tuple[int, ...] = eqx.field(static=True)
+    """Levels of each variable."""
 
 
 class HDPData(eqx.Module):
@@ -87,6 +134,8 @@ class HDPData(eqx.Module):
     """Rows of theta of the distinct cells, padded to the number of records."""
     num_cells: Int[Array, ""]
     """Distinct cells."""
+    zeros: Zeros | None = None
+    """Structural zeros, if there are any."""
 
 
 class HDPState(eqx.Module):
@@ -104,6 +153,8 @@ class HDPState(eqx.Module):
     """b of alpha_i ~ Ga(a, b); constant unless hierarchical."""
     alpha0: Float[Array, ""]
     """Concentration of G_0."""
+    totals: Float[Array, " Q"] | None = None
+    """Partition totals of the feasible boxes under g0 and theta, where there are any."""
 
 
 class HDPInfo(eqx.Module):
@@ -119,6 +170,12 @@ class HDPInfo(eqx.Module):
     """sum_ij log theta_{z_ij, j}(x_ij), given the labels."""
     left_over: Float[Array, ""]
     """Mass of G_0 beyond the last stick, the only approximation: the driver bounds it."""
+    log_feasible: Float[Array, ""]
+    """log P(feasible) of a record before truncation; 0 without structural zeros."""
+    augmented: Int[Array, ""]
+    """Records drawn for the impossible region; -1 where they were too many and left out."""
+    accepted_tilts: Int[Array, ""]
+    """Tilt moves accepted, 0 or 1."""
 
 
 class HDPMixedMembership(eqx.Module):
@@ -145,6 +202,13 @@ class HDPMixedMembership(eqx.Module):
         cells of a sweep (at least 1,024), in rotation, with all their records; 0 turns it off.
     split_merge_every
         Sweeps between split-merge moves; 0 turns them off.
+    augmentation
+        How records of the impossible region are drawn under structural zeros: "boxes", aggregated
+        by box; "simulation", one by one until as many as the sample's are feasible, exact too;
+        "expected", the approximation by expected counts; "auto", boxes unless they constrain too
+        many variables.
+    tilt
+        Tilt components along equivalences among the conditions.
 
     References
     ----------
@@ -163,14 +227,17 @@ class HDPMixedMembership(eqx.Module):
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
     split_merge_every: int = eqx.field(static=True, default=8)
+    augmentation: str = eqx.field(static=True, default="auto")
+    tilt: bool = eqx.field(static=True, default=True)
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
         "components", "alpha", "alpha0", "tables", "log_likelihood_items", "left_over",
+        "augmented", "accepted_tilts",
     )  # fmt: skip
-    parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate")
+    parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
     start_components: ClassVar[tuple[int, ...]] = START_COMPONENTS
-    truncates: ClassVar[bool] = False
+    truncates: ClassVar[bool] = True
     takes_missing: ClassVar[bool] = False
     max_exact_variables: ClassVar[int] = 12
     """For cell probabilities: 2,000 cells take about 20 ms at 10 variables, a second at 13."""
@@ -179,6 +246,10 @@ class HDPMixedMembership(eqx.Module):
         if self.concentration not in CONCENTRATIONS:
             raise ValueError(
                 f"concentration is one of {', '.join(CONCENTRATIONS)}, not {self.concentration!r}"
+            )
+        if self.augmentation not in AUGMENTATIONS:
+            raise ValueError(
+                f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augmentation!r}"
             )
         for name in ("a", "b", "a0", "b0", "a1", "b1"):
             value = getattr(self, name)
@@ -200,7 +271,7 @@ class HDPMixedMembership(eqx.Module):
         self,
         codes: np.ndarray,
         num_levels: tuple[int, ...],
-        conditions: None = None,
+        conditions=None,
         multiple: int = RECORD_MULTIPLE,
     ) -> HDPData:
         """Arrays of a complete coded sample.
@@ -212,12 +283,15 @@ class HDPMixedMembership(eqx.Module):
         num_levels
             Levels of each variable.
         conditions
-            None: structural zeros are not part of this model.
+            A `bnp_models.StructuralZeros`, or None.
         multiple
             Records are padded to a multiple of this; the strides must divide it.
+
+        Raises
+        ------
+        ValueError
+            If the conditions constrain too many variables for the augmentation that was asked for.
         """
-        if conditions is not None:
-            raise ValueError("the hdp model does not take structural zeros")
         num_records, _ = codes.shape
         padding = -num_records % multiple
         first_row = np.concatenate([[0], np.cumsum(num_levels)[:-1]])
@@ -233,13 +307,14 @@ class HDPMixedMembership(eqx.Module):
             cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
             cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
             num_cells=jnp.asarray(len(cells.codes), jnp.int32),
+            zeros=None if conditions is None else compile_zeros(self, conditions, num_levels),
         )
 
     def record_axes(self, tree: HDPData | HDPState) -> list[int | None]:
         """The axis of each leaf of `tree` that runs over records (None: none), for sharding."""
         axes = {"rows": 1, "weight": 0, "cell": 0, "z": 1, "alpha": None if self.shared else 0}
         leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-        return [axes.get(path[-1].name) for path, _ in leaves]
+        return [axes.get(path[0].name) for path, _ in leaves]
 
     def init(
         self, key: Key[Array, ""], data: HDPData, capacity: int, num_components: Int[Array, ""]
@@ -261,13 +336,15 @@ class HDPMixedMembership(eqx.Module):
         total = jax.ops.segment_sum(1 + counts, data.variable, num_segments=num_items)
         weight = jnp.sum(counts, axis=0)
         shape = () if self.shared else (num_padded,)
+        g0, theta = weight / jnp.sum(weight), (1 + counts) / total[data.variable]
         return HDPState(
             z=z,
-            g0=weight / jnp.sum(weight),
-            theta=(1 + counts) / total[data.variable],
+            g0=g0,
+            theta=theta,
             alpha=gamma_variate(key_alpha, jnp.full(shape, self.a, u.dtype), self.b),
             rate=jnp.asarray(self.b, u.dtype),
             alpha0=jnp.asarray(self.a0 / self.b0, u.dtype),
+            totals=feasible_totals(g0, theta, data),
         )
 
     def sweep(
@@ -278,7 +355,8 @@ class HDPMixedMembership(eqx.Module):
         state = update_labels(key_z, state, data)
         opens = draw_tables(key_tables, state)
         state = update_dishes(self, key_dish, state, data, opens, iteration)
-        return update_parameters(self, key_parameters, state, data, opens, iteration)
+        update = update_parameters if data.zeros is None else update_parameters_truncated
+        return update(self, key_parameters, state, data, opens, iteration)
 
     def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:
         """The state with more slots, the remainder broken anew over all the free ones."""
@@ -295,8 +373,9 @@ class HDPMixedMembership(eqx.Module):
             key_theta, jnp.zeros((data.variable.size, capacity), jnp.int32), data.variable
         )
         theta = jnp.where(active, jnp.pad(state.theta, ((0, 0), (0, added))), prior)
-        return eqx.tree_at(
-            lambda s: (s.g0, s.theta), state, (jnp.where(active, g0, jnp.exp(log_free)), theta)
+        g0 = jnp.where(active, g0, jnp.exp(log_free))
+        return dataclasses.replace(
+            state, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
         )
 
     def log_cell_probability(self, key, draw, cells, num_levels, **how):
@@ -304,10 +383,8 @@ class HDPMixedMembership(eqx.Module):
         return log_cell_probability(self, key, draw, cells, num_levels, **how)
 
     def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
-        """See the function `simulate_records`; structural zeros are not part of this model."""
-        if feasible is not None:
-            raise ValueError("the hdp model does not take structural zeros")
-        return simulate_records(self, key, draw, num_records, num_levels)
+        """See the function `simulate_records`."""
+        return simulate_records(self, key, draw, num_records, num_levels, feasible)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Everything of one sweep that a user may choose to keep."""
@@ -321,6 +398,9 @@ class HDPMixedMembership(eqx.Module):
             "g0": state.g0,
             "theta": state.theta,
             "alpha_rate": state.rate,
+            "log_feasible": info.log_feasible,
+            "augmented": info.augmented,
+            "accepted_tilts": info.accepted_tilts,
             "z": state.z,
         }
 
@@ -362,7 +442,7 @@ def draw_prior(
     no_item = jnp.zeros((variable.size, capacity), jnp.int32)
     theta = draw_theta(keys[4], no_item, variable)
     g0 = jnp.exp(log_g0)
-    z = simulate_labels(keys[5], jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
+    z, _ = simulate_labels(keys[5], jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
     codes = simulate_levels(keys[6], z, pad_levels(theta, num_levels))
     return HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0), codes
 
@@ -385,7 +465,7 @@ def log_cell_probability(
     key
         Used once, and only where the method is not exact.
     draw
-        "g0" (K,), "theta" (R, K), "alpha" and "alpha_rate" of one sweep.
+        "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep.
     cells
         0-based level codes.
     num_levels
@@ -400,21 +480,27 @@ def log_cell_probability(
     Notes
     -----
     A new record's alpha is the shared one or a fresh one from its prior Ga(a, b), not one fitted
-    to the sample's. Battiston & Rimella (2024), eq. (10), without its Monte Carlo error.
+    to the sample's. Battiston & Rimella (2024), eq. (10), without its Monte Carlo error. Cells are
+    taken for feasible ones: their probabilities are over P(feasible).
     """
     theta = pad_levels(draw["theta"], num_levels)
+    log_feasible = draw["log_feasible"]
     if method == "exact":
-        if model.shared:
-            return log_cell_probability_exact(theta, draw["g0"], cells, alpha=draw["alpha"])
-        weights = log_block_weights_gamma(model.a, draw["alpha_rate"], len(num_levels))
-        return log_cell_probability_exact(theta, draw["g0"], cells, log_weights=weights)
+        urn = {"alpha": draw["alpha"]}
+        if not model.shared:
+            rate = draw["alpha_rate"]
+            urn = {"log_weights": log_block_weights_gamma(model.a, rate, len(num_levels))}
+        return log_cell_probability_exact(theta, draw["g0"], cells, **urn) - log_feasible
     key_alpha, key = jax.random.split(key)
     alpha = draw["alpha"]
     if not model.shared:
         shape = jnp.full(num_draws, model.a, draw["g0"].dtype)
         alpha = gamma_variate(key_alpha, shape, draw["alpha_rate"])
     estimate = {"draws": log_cell_probability_draws, "sequential": log_cell_probability_sequential}
-    return estimate[method](key, theta, draw["g0"], alpha, cells, num_draws)
+    found = estimate[method](key, theta, draw["g0"], alpha, cells, num_draws)
+    return found._replace(
+        log_p=found.log_p - log_feasible, log_p_halves=found.log_p_halves - log_feasible
+    )
 
 
 def simulate_records(
@@ -423,21 +509,55 @@ def simulate_records(
     draw: dict[str, Array],
     num_records: int,
     num_levels: tuple[int, ...],
+    feasible: Bool[Array, "B R"] | None = None,
 ) -> Int[Array, "J n"]:
-    """Level codes of new records given one kept draw, through the urn."""
-    key_alpha, key_z, key_x = jax.random.split(key, 3)
-    if model.shared:
-        alpha = jnp.full(num_records, draw["alpha"])
-    else:
-        shape = jnp.full(num_records, model.a, draw["g0"].dtype)
-        alpha = gamma_variate(key_alpha, shape, draw["alpha_rate"])
-    z = simulate_labels(key_z, alpha, draw["g0"], len(num_levels))
-    return simulate_levels(key_x, z, pad_levels(draw["theta"], num_levels))
+    """Level codes of new records given one kept draw, through the urn.
+
+    Parameters
+    ----------
+    feasible
+        Sets of levels of the feasible boxes; infeasible records are drawn again. None: all cells.
+    """
+    theta = pad_levels(draw["theta"], num_levels)
+
+    def simulate(key, size):
+        key_alpha, key_z, key_x = jax.random.split(key, 3)
+        if model.shared:
+            alpha = jnp.full(size, draw["alpha"])
+        else:
+            shape = jnp.full(size, model.a, draw["g0"].dtype)
+            alpha = gamma_variate(key_alpha, shape, draw["alpha_rate"])
+        z, _ = simulate_labels(key_z, alpha, draw["g0"], len(num_levels))
+        return simulate_levels(key_x, z, theta)
+
+    if feasible is None:
+        return simulate(key, num_records)
+    first = first_rows(num_levels)[:, None]
+
+    def again(carry):
+        step, found, codes = carry
+        drawn = simulate(jax.random.fold_in(key, step), SIMULATION_BATCH)
+        inside = in_boxes(first + drawn, feasible)
+        place = jnp.where(inside, found + jnp.cumsum(inside) - 1, num_records)
+        return step + 1, found + jnp.sum(inside), codes.at[:, place].set(drawn, mode="drop")
+
+    start = jnp.int32(0), jnp.int32(0), jnp.zeros((len(num_levels), num_records), jnp.int32)
+    return lax.while_loop(lambda carry: carry[1] < num_records, again, start)[2]
+
+
+def first_rows(num_levels: tuple[int, ...]) -> np.ndarray:
+    """Row of the first level of each variable."""
+    return np.cumsum((0, *num_levels[:-1]))
+
+
+def in_boxes(rows: Int[Array, "J n"], boxes: Bool[Array, "B R"]) -> Bool[Array, " n"]:
+    """Whether records, given by the rows of their levels, lie in one of the boxes."""
+    return jnp.any(jnp.all(boxes[:, rows], axis=1), axis=0)
 
 
 def pad_levels(theta: Float[Array, "R K"], num_levels: tuple[int, ...]) -> Float[Array, "J L K"]:
     """Rows of theta as one block per variable, padded with zeros to the most levels."""
-    first = np.cumsum((0, *num_levels[:-1]))
+    first = first_rows(num_levels)
     level = np.arange(max(num_levels))
     exists = level < np.asarray(num_levels)[:, None]
     rows = np.where(exists, first[:, None] + level, 0)
@@ -527,10 +647,20 @@ def update_parameters(
         components=jnp.sum(tables_of_component > 0, dtype=jnp.int32),
         tables=num_tables,
         alpha=alpha_summary,
-        log_likelihood_items=-order_free_sum(-(counts * jnp.log(theta)).reshape(-1)),
+        log_likelihood_items=log_likelihood_items(counts, theta),
         left_over=left_over,
+        log_feasible=jnp.zeros_like(alpha0),
+        augmented=jnp.zeros((), jnp.int32),
+        accepted_tilts=jnp.zeros((), jnp.int32),
     )
     return state, info
+
+
+def log_likelihood_items(counts: Int[Array, "R K"], theta: Float[Array, "R K"]):
+    """sum_ij log theta_{z_ij, j}(x_ij)."""
+    # No item is at a level of probability zero, nor may it turn the others' sum into nan.
+    log_theta = jnp.log(jnp.where(counts > 0, theta, 1))
+    return -order_free_sum(-(counts * log_theta).reshape(-1))
 
 
 def draw_split_merge(key, z, opens, tables_of_component, data, alpha0):
@@ -545,32 +675,53 @@ def draw_split_merge(key, z, opens, tables_of_component, data, alpha0):
     return z, count_components(z, opens * data.weight, capacity)
 
 
-def draw_alpha(model, key, state, data, opens, num_tables):
-    """Step 3: alpha, the rate of its prior, and the summary that is recorded."""
+def draw_alpha(model, key, state, data, opens, num_tables, augmented=None):
+    """Step 3: alpha, the rate of its prior, and the summary that is recorded.
+
+    `augmented` records count as the sample's do, where there are any.
+    """
     num_items = state.z.shape[0]
+    num_records, more_alpha = data.num_records, 0
+    if augmented is not None:
+        num_records = num_records + augmented.records
+        num_tables = num_tables + jnp.sum(augmented.tables)
+        more_alpha = augmented.sum_alpha
     if model.shared:
         alpha = shared_concentration(
-            key, state.alpha, num_tables, data.num_records, num_items, model.a, model.b
+            key, state.alpha, num_tables, num_records, num_items, model.a, model.b
         )
         return alpha, state.rate, alpha
     key_alpha, key_rate = jax.random.split(key)
     of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
     alpha = record_concentrations(key_alpha, state.alpha, of_record, num_items, model.a, state.rate)
-    sum_alpha = order_free_sum(alpha * data.weight)
     rate = state.rate
     if model.concentration == "hierarchical":
-        rate = gamma_rate(key_rate, sum_alpha, data.num_records, model.a, model.a1, model.b1)
+        sum_alpha = order_free_sum(alpha * data.weight) + more_alpha
+        rate = gamma_rate(key_rate, sum_alpha, num_records, model.a, model.a1, model.b1)
+    return alpha, rate, summary_of_alpha(model, alpha, data)
+
+
+def summary_of_alpha(model, alpha, data: HDPData) -> Float[Array, ""]:
+    """The shared alpha, or the mean over records."""
+    if model.shared:
+        return alpha
     # Times the reciprocal, which is what some shardings would be compiled to.
-    return alpha, rate, sum_alpha * (1 / data.num_records)
+    return order_free_sum(alpha * data.weight) * (1 / data.num_records)
 
 
 def draw_g0(
-    key: Key[Array, ""], tables_of_component: Int[Array, " K"], alpha0: Float[Array, ""]
+    key: Key[Array, ""],
+    tables_of_component: Int[Array, " K"] | Float[Array, " K"],
+    alpha0: Float[Array, ""],
+    extra: Float[Array, ""] | float = 0.0,
 ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
-    """Steps 4 and 6: (g_01..g_0K, remainder) ~ Dir(m_.1..m_.K, alpha_0), the remainder broken."""
+    """Steps 4 and 6: (g_01..g_0K, remainder) ~ Dir(m_.1..m_.K, alpha_0), the remainder broken.
+
+    `extra` tables of no component add to the remainder's alpha_0.
+    """
     key_dirichlet, key_sticks = jax.random.split(key)
     active = tables_of_component > 0
-    shape = jnp.append(tables_of_component.astype(alpha0.dtype), alpha0)
+    shape = jnp.append(tables_of_component.astype(alpha0.dtype), alpha0 + extra)
     log_g = log_dirichlet(key_dirichlet, shape)
     log_free, log_left_over = retrospective_sticks(key_sticks, active, log_g[-1], alpha0)
     return jnp.exp(jnp.where(active, log_g[:-1], log_free)), jnp.exp(log_left_over)
@@ -584,3 +735,306 @@ def draw_theta(
     log_g = loggamma_from_one(key, 1 + counts.astype(dtype))
     log_weight, total = totals_by_group(log_g, variable)
     return jnp.exp(log_weight) / total
+
+
+# Structural zeros -------------------------------------------------------------------------------
+
+
+class Augmented(NamedTuple):
+    """What records of the impossible region add to the sample's statistics."""
+
+    records: Int[Array, ""]
+    """Their number n_0; -1 where it was too large to count, and nothing is added."""
+    tables: Int[Array, " K"] | Float[Array, " K"]
+    """Tables by component."""
+    levels: Int[Array, "A K"] | Float[Array, "A K"]
+    """Items by atom and component."""
+    sum_alpha: Float[Array, ""]
+    """Sum of their concentrations, where they have one each and have been simulated; else 0."""
+
+
+def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
+    """Arrays of a `bnp_models.StructuralZeros`.
+
+    Raises
+    ------
+    ValueError
+        If boxes are asked for whose partitions are too many to list.
+    """
+    sets = conditions.feasible.sets
+    try:
+        feasible = UrnBoxes.of_boxes(sets, num_levels)
+    except TooManyPartitions:
+        feasible = None
+    impossible = None
+    if model.augmentation != "simulation":
+        try:
+            if feasible is None:
+                raise TooManyPartitions("the feasible boxes have too many partitions to list")
+            impossible = UrnBoxes.of_boxes(conditions.impossible.sets, num_levels)
+        except TooManyPartitions as error:
+            if model.augmentation != "auto":
+                raise ValueError(
+                    f'augmentation "{model.augmentation}": {error}; use "simulation"'
+                ) from None
+    return Zeros(
+        feasible=feasible,
+        impossible=impossible,
+        atoms=Atoms.of_boxes(None, num_levels) if impossible is None else impossible.atoms,
+        boxes=jnp.asarray(sets),
+        region=Region.of_boxes([group.feasible.sets for group in conditions.groups], num_levels),
+        tilts=jnp.asarray(conditions.tilts, jnp.result_type(float)),
+        num_levels=tuple(num_levels),
+    )
+
+
+def feasible_totals(g0, theta, data: HDPData) -> Float[Array, " Q"] | None:
+    """Partition totals of the feasible boxes, or None where there are none."""
+    if data.zeros is None or data.zeros.feasible is None:
+        return None
+    boxes = data.zeros.feasible
+    return partition_totals(jnp.sum(block_products(theta, g0, boxes), axis=1), boxes)
+
+
+def urn_weights(model, alpha, rate, boxes: UrnBoxes) -> Float[Array, " Q"]:
+    """E[alpha^B / (alpha)_d] of a new record, for the sizes d and numbers of blocks B of boxes."""
+    if model.shared:
+        return weights_by_size(log_block_weights(alpha, boxes.most_variables), boxes)
+    return weights_by_size(log_block_weights_gamma(model.a, rate, boxes.most_variables), boxes)
+
+
+def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> Float[Array, ""]:
+    """log P(feasible) of a record before truncation.
+
+    Exact where the feasible boxes could be listed; else the mean over draws of record weights,
+    given which variables are independent and their groups' masses multiply.
+    """
+    zeros = data.zeros
+    if zeros.feasible is not None:
+        weights = urn_weights(model, _shared_alpha(model, state), state.rate, zeros.feasible)
+        return jnp.log(probability(state.totals, weights))
+    key_alpha, key_g = jax.random.split(key)
+    dtype = state.g0.dtype
+    alpha = _shared_alpha(model, state)
+    if not model.shared:
+        shape = jnp.full((FEASIBLE_DRAWS, 1), model.a, dtype)
+        alpha = gamma_variate(key_alpha, shape, state.rate)
+    shape = jnp.broadcast_to(alpha * state.g0, (FEASIBLE_DRAWS, state.g0.size))
+    g = jnp.exp(log_dirichlet(key_g, jnp.maximum(shape, jnp.finfo(dtype).tiny)))
+    levels = jnp.matmul(state.theta, g.T, precision=lax.Precision.HIGHEST)
+    mass = region_mass(jnp.log(levels), zeros.region)
+    return jnp.log(jnp.mean(mass))
+
+
+def _shared_alpha(model, state):
+    return state.alpha if model.shared else None
+
+
+def update_parameters_truncated(
+    model: HDPMixedMembership,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    opens: Bool[Array, "J n"],
+    iteration: Int[Array, ""],
+) -> tuple[HDPState, HDPInfo]:
+    """Steps 3 to 6 under structural zeros.
+
+    Concentrations of records and tilts come first, with the truncation integrated exactly. Then the
+    records of the impossible region are drawn, and count like the sample's in alpha_0, g_0 and
+    theta, and are forgotten.
+    """
+    del iteration
+    keys = jax.random.split(key, 7)
+    num_rows, capacity = state.theta.shape
+    zeros = data.zeros
+    exact = zeros.feasible is not None and model.augmentation != "simulation"
+    tables = count_components(state.z, opens * data.weight, capacity)
+    counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
+    num_tables = jnp.sum(tables)
+    if exact:
+        alpha, rate, _ = draw_alpha_truncated(model, keys[0], state, data, opens, num_tables)
+        state = dataclasses.replace(state, alpha=alpha, rate=rate)
+    state, accepted_tilt = update_tilts(model, keys[1], state, data, counts, tables)
+    augmented = draw_augmented(model, keys[2], state, data, counts, tables)
+    if not exact:
+        alpha, rate, _ = draw_alpha(model, keys[0], state, data, opens, num_tables, augmented)
+        state = dataclasses.replace(state, alpha=alpha, rate=rate)
+    all_tables = tables + augmented.tables
+    active = all_tables > 0
+    extra = jnp.zeros_like(state.alpha0)
+    if model.augmentation == "expected":
+        # Expected tables of components without a record of the sample belong to the remainder.
+        active = tables > 0
+        extra = jnp.sum(jnp.where(active, 0, all_tables))
+        all_tables = jnp.where(active, all_tables, 0)
+    alpha0 = dp_concentration(
+        keys[3], state.alpha0, jnp.sum(active), jnp.sum(all_tables) + extra, model.a0, model.b0
+    )
+    g0, left_over = draw_g0(keys[4], all_tables, alpha0, extra)
+    shape = 1 + counts.astype(alpha0.dtype)
+    theta = jnp.exp(draw_levels_by_atom(keys[5], shape, augmented.levels, zeros.atoms))
+    too_many = augmented.records < 0
+    alpha0, g0, theta = (
+        jnp.where(too_many, old, new)
+        for old, new in ((state.alpha0, alpha0), (state.g0, g0), (state.theta, theta))
+    )
+    state = dataclasses.replace(
+        state, alpha0=alpha0, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
+    )
+    info = HDPInfo(
+        components=jnp.sum(tables > 0, dtype=jnp.int32),
+        tables=num_tables,
+        alpha=summary_of_alpha(model, state.alpha, data),
+        log_likelihood_items=log_likelihood_items(counts, theta),
+        left_over=left_over,
+        log_feasible=log_feasible(model, keys[6], state, data),
+        augmented=augmented.records,
+        accepted_tilts=accepted_tilt.astype(jnp.int32),
+    )
+    return state, info
+
+
+def draw_alpha_truncated(model, key, state, data, opens, num_tables):
+    """Step 3 with no augmented record: alpha and the rate of its prior, over P(feasible)^n."""
+    boxes = data.zeros.feasible
+    if model.shared:
+
+        def log_p(alpha):
+            weights = urn_weights(model, alpha, None, boxes)
+            return jnp.log(probability(state.totals, weights))
+
+        alpha = truncated_shared_concentration(
+            key, state.alpha, num_tables, data.num_records, state.z.shape[0], model.a, model.b,
+            log_p,
+        )  # fmt: skip
+        return alpha, state.rate, alpha
+    key_alpha, key_rate = jax.random.split(key)
+    of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
+    alpha = record_concentrations(
+        key_alpha, state.alpha, of_record, state.z.shape[0], model.a, state.rate
+    )
+    rate = state.rate
+    if model.concentration == "hierarchical":
+
+        def log_p_of_rate(rate):
+            weights = urn_weights(model, None, rate, boxes)
+            return jnp.log(probability(state.totals, weights))
+
+        rate = truncated_gamma_rate(
+            key_rate, rate, order_free_sum(alpha * data.weight), data.num_records, model.a,
+            model.a1, model.b1, log_p_of_rate,
+        )  # fmt: skip
+    return alpha, rate, summary_of_alpha(model, alpha, data)
+
+
+def update_tilts(model, key, state, data, counts, tables):
+    """Slide one component along one of the equivalences among the conditions."""
+    zeros = data.zeros
+    if not model.tilt or not len(zeros.tilts) or zeros.feasible is None:
+        return state, jnp.zeros((), bool)
+    key_direction, key_tilt = jax.random.split(key)
+    u = uniform(words(key_direction, ()), state.g0.dtype.type)
+    index = jnp.minimum((u * len(zeros.tilts)).astype(jnp.int32), len(zeros.tilts) - 1)
+    weights = urn_weights(model, _shared_alpha(model, state), state.rate, zeros.feasible)
+    tilted = tilt_component(
+        key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts, tables,
+        state.alpha0, data.num_records, data.variable, weights, zeros.feasible,
+    )  # fmt: skip
+    state = dataclasses.replace(state, theta=tilted.theta, g0=tilted.g0, totals=tilted.totals)
+    return state, tilted.accepted
+
+
+def draw_augmented(model, key, state, data, counts, tables) -> Augmented:
+    """Records of the impossible region before the n-th feasible one, given the parameters."""
+    if data.zeros.impossible is None:
+        return augment_by_simulation(model, key, state, data)
+    if model.augmentation == "expected":
+        return augment_by_expectation(model, state, data)
+    return augment_by_boxes(model, key, state, data)
+
+
+def augment_by_boxes(model, key, state, data) -> Augmented:
+    """Augmented records aggregated by box, their free variables integrated out; exact."""
+    key_block, key_label, key_level = jax.random.split(key, 3)
+    boxes, alpha = data.zeros.impossible, _shared_alpha(model, state)
+    products = block_products(state.theta, state.g0, boxes)
+    feasible = probability(state.totals, urn_weights(model, alpha, state.rate, data.zeros.feasible))
+    of_type, records = draw_blocks(
+        key_block, jnp.sum(products, axis=1), urn_weights(model, alpha, state.rate, boxes),
+        feasible, data.num_records.astype(feasible.dtype), boxes,
+        data.weight.size < ONE_BY_ONE_BELOW,
+    )  # fmt: skip
+    labelled = draw_block_labels(key_label, of_type, products)
+    levels = split_over_atoms(
+        key_level, count_sets(labelled, boxes), jnp.log(state.theta), data.zeros.atoms
+    )
+    nothing = jnp.zeros_like(feasible)
+    return Augmented(records, jnp.sum(labelled, axis=0), levels, nothing)
+
+
+def augment_by_expectation(model, state, data) -> Augmented:
+    """Expected statistics of the augmented records in place of drawn ones: an approximation.
+
+    Battiston & Rimella (2024), appendix C, with expectations that are exact given the parameters
+    in place of its Monte Carlo averages and of its formulas in print, which are wrong in places.
+    """
+    boxes, alpha = data.zeros.impossible, _shared_alpha(model, state)
+    products = block_products(state.theta, state.g0, boxes)
+    sums = jnp.sum(products, axis=1)
+    feasible = probability(state.totals, urn_weights(model, alpha, state.rate, data.zeros.feasible))
+    per_record = data.num_records / feasible
+    of_type, records = expected_blocks(
+        sums, urn_weights(model, alpha, state.rate, boxes) * per_record, boxes
+    )
+    labelled = products * (of_type / jnp.maximum(sums, jnp.finfo(sums.dtype).tiny))[:, None]
+    atoms = data.zeros.atoms
+    share = jax.ops.segment_sum(state.theta, atoms.of_row, num_segments=atoms.variable.size)
+    weight = share.at[atoms.sets].get(mode="fill", fill_value=0)
+    # No level of a set may have a probability left after underflow.
+    tiny = jnp.finfo(sums.dtype).tiny
+    weight = weight / jnp.maximum(jnp.sum(weight, axis=1, keepdims=True), tiny)
+    split = count_sets(labelled, boxes)[:, None] * weight
+    levels = jnp.zeros_like(share).at[atoms.sets].add(split, mode="drop")
+    nothing = jnp.zeros_like(feasible)
+    return Augmented(
+        jnp.minimum(records, 2.0**30).astype(jnp.int32), jnp.sum(labelled, axis=0), levels, nothing
+    )
+
+
+def augment_by_simulation(model, key, state, data) -> Augmented:
+    """Augmented records by simulating until as many as the sample's are feasible; exact.
+
+    It needs no probability of any box, and is the check of `augment_by_boxes`.
+    """
+    zeros, batch = data.zeros, SIMULATION_BATCH
+    num_items, capacity = state.z.shape[0], state.g0.size
+    theta = pad_levels(state.theta, zeros.num_levels)
+    first = first_rows(zeros.num_levels)[:, None]
+    wanted = data.num_records
+
+    def simulate(carry):
+        step, found, records, tables, levels, sum_alpha = carry
+        key_alpha, key_z, key_x = jax.random.split(jax.random.fold_in(key, step), 3)
+        if model.shared:
+            alpha = jnp.full(batch, state.alpha)
+        else:
+            shape = jnp.full(batch, model.a, state.g0.dtype)
+            alpha = gamma_variate(key_alpha, shape, state.rate)
+        z, opens = simulate_labels(key_z, alpha, state.g0, num_items)
+        rows = first + simulate_levels(key_x, z, theta)
+        inside = in_boxes(rows, zeros.boxes)
+        before = found + jnp.cumsum(inside) - inside
+        kept = (~inside & (before < wanted)).astype(jnp.int32)
+        tables = tables + count_components(z, opens * kept, capacity)
+        levels = levels + count_rows_by_component(rows, z, kept, levels.shape)
+        sum_alpha = sum_alpha + jnp.sum(alpha * kept)
+        found = found + jnp.sum(inside)
+        return step + 1, found, records + jnp.sum(kept), tables, levels, sum_alpha
+
+    start = (
+        jnp.int32(0), jnp.int32(0), jnp.int32(0), jnp.zeros(capacity, jnp.int32),
+        jnp.zeros(state.theta.shape, jnp.int32), jnp.zeros_like(state.alpha0),
+    )  # fmt: skip
+    carry = lax.while_loop(lambda carry: carry[1] < wanted, simulate, start)
+    return Augmented(*carry[2:])

@@ -20,8 +20,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.assignment import draw_rows
+from bnp_models.kernels.atoms import Atoms, draw_levels_by_atom, split_over_atoms
 from bnp_models.kernels.counting import count_rows_by_component, order_free_sum
-from bnp_models.kernels.discrete import MAX_COUNT, poisson, split_counts
+from bnp_models.kernels.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.logspace import gamma_variate, loggamma_from_one
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.split_classes import split_or_merge_classes
@@ -42,23 +43,6 @@ from bnp_models.kernels.truncation import (
 
 TRUNCATIONS = ("mixture", "classes")
 AUGMENTATIONS = ("none", "boxes", "simulation")
-
-
-class Atoms(eqx.Module):
-    """How counts of the impossible boxes are shared out among levels.
-
-    Levels of a variable that every impossible box treats alike are one atom: nothing depends on how
-    a box's records fall within it. Nor does anything on a variable that a box leaves free.
-    """
-
-    of_row: Int[Array, " R"]
-    """Atom of each row of lambda."""
-    variable: Int[Array, " A"]
-    """Variable of each atom."""
-    set_of_box: Int[Array, "S D"]
-    """The distinct sets of atoms: 1 where the impossible box has the set."""
-    sets: Int[Array, "S W"]
-    """Atoms of each set; their number A where it has fewer."""
 
 
 class LatentClassData(eqx.Module):
@@ -221,7 +205,7 @@ class _LatentClassModel(eqx.Module):
             everything_impossible=Region.of_boxes(
                 [] if impossible is None else [impossible], num_levels
             ),
-            atoms=_atoms(impossible, num_levels),
+            atoms=Atoms.of_boxes(impossible, num_levels),
             boxes=jnp.asarray(feasible),
             num_levels=tuple(num_levels),
             constrained=constrained,
@@ -435,31 +419,6 @@ def count_levels(
         rows, jnp.broadcast_to(z, rows.shape), weight, (sum(num_levels), num_classes)
     )
     return counts, jnp.sum(counts[: num_levels[0]], axis=0)
-
-
-def _atoms(impossible, num_levels):
-    if impossible is None:
-        # No box to share out: every level is its own atom.
-        levels = jnp.arange(sum(num_levels), dtype=jnp.int32)
-        variable = jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32)
-        none = jnp.zeros((0, 0), jnp.int32)
-        return Atoms(of_row=levels, variable=variable, set_of_box=none, sets=none)
-    of_row, variable, set_of_box, sets = [], [], [], []
-    for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
-        patterns, atom = np.unique(impossible[:, start : start + size], axis=1, return_inverse=True)
-        own = len(variable) + np.arange(patterns.shape[1])
-        of_row.extend(own[atom.reshape(-1)])
-        variable.extend([j] * len(own))
-        distinct, index = np.unique(patterns, axis=0, return_inverse=True)
-        for i, chosen in enumerate(distinct):
-            if not chosen.all():
-                set_of_box.append(index.reshape(-1) == i)
-                sets.append(own[chosen])
-    padded = np.full((len(sets), max(map(len, sets), default=1)), len(variable))
-    for line, own in zip(padded, sets, strict=True):
-        line[: len(own)] = own
-    set_of_box = np.array(set_of_box, int).reshape(len(sets), len(impossible))
-    return Atoms(*(jnp.asarray(x, jnp.int32) for x in (of_row, variable, set_of_box, padded)))
 
 
 def draw_prior(
@@ -725,13 +684,8 @@ def update_parameters_boxes(
     of_box = draw_augmented(key_count, state.log_pi + log_box, log_inside, num_records)
     too_many = _too_many(of_box)
     of_box = jnp.where(too_many, 0, of_box)
-    atoms, num_atoms = data.atoms, data.atoms.variable.size
-    of_set = jnp.matmul(atoms.set_of_box, of_box)
-    share = jax.ops.segment_sum(jnp.exp(state.log_lambda), atoms.of_row, num_segments=num_atoms)
-    weight = share.at[atoms.sets].get(mode="fill", fill_value=0)
-    of_atom = split_counts(key_split, of_set, jnp.swapaxes(weight, 1, 2))
-    added = jnp.zeros(share.shape, jnp.int32)
-    added = added.at[atoms.sets].add(jnp.swapaxes(of_atom, 1, 2), mode="drop")
+    of_set = jnp.matmul(data.atoms.set_of_box, of_box)
+    added = split_over_atoms(key_split, of_set, state.log_lambda, data.atoms)
     new, log_mass, augmented, accepted = _given_augmented(
         model, key_parameters, state, data, counts, class_counts, added, jnp.sum(of_box, axis=0)
     )
@@ -744,18 +698,12 @@ def update_parameters_boxes(
 
 
 def _given_augmented(model, key, state, data, counts, class_counts, added, added_class_counts):
-    """Steps (b) and (c), and alpha: `added` augmented records by atom, and in all by class.
-
-    Atoms have Dirichlet shares given all records, the levels of one given the sample's only.
-    """
-    keys = jax.random.split(key, 4)
-    atoms, num_atoms = data.atoms, data.atoms.variable.size
+    """Steps (b) and (c), and alpha: `added` augmented records by atom, and in all by class."""
+    key_levels, key_pi, key_alpha = jax.random.split(key, 3)
     shape = 1 + counts.astype(state.alpha.dtype)
-    of_atom = jax.ops.segment_sum(shape, atoms.of_row, num_segments=num_atoms)
-    log_share = draw_levels(keys[0], of_atom + added.astype(shape.dtype), atoms.variable)
-    log_lambda = draw_levels(keys[1], shape, atoms.of_row) + log_share[atoms.of_row]
-    log_pi, sum_log_1mv = truncated_sticks(keys[2], class_counts + added_class_counts, state.alpha)
-    alpha = stick_concentration(keys[3], sum_log_1mv, model.components, model.a, model.b)
+    log_lambda = draw_levels_by_atom(key_levels, shape, added, data.atoms)
+    log_pi, sum_log_1mv = truncated_sticks(key_pi, class_counts + added_class_counts, state.alpha)
+    alpha = stick_concentration(key_alpha, sum_log_1mv, model.components, model.a, model.b)
     log_mass = jnp.log(region_mass(log_lambda, data.feasible))
     state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
     return state, log_mass, jnp.sum(added_class_counts), jnp.ones_like(alpha)

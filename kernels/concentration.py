@@ -1,11 +1,17 @@
 """Gibbs updates of Dirichlet-process concentrations by data augmentation."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.logspace import gamma_variate, loggamma
-from bnp_models.kernels.rng import uniform, words
+from bnp_models.kernels.rng import normal, uniform, word_pair, words
+
+# Steps of the random walks below, and the scales of their logarithms that they cycle through.
+_SCALES = (1.0, 0.3, 0.1, 0.03)
 
 
 def dp_concentration(
@@ -108,3 +114,75 @@ def gamma_rate(
     return gamma_variate(
         key, shape + num_records.astype(sum_alpha.dtype) * alpha_shape, rate + sum_alpha
     )
+
+
+def truncated_shared_concentration(
+    key: Key[Array, ""],
+    alpha: Float[Array, ""],
+    num_tables: Int[Array, ""],
+    num_records: Int[Array, ""],
+    num_items: int,
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]],
+) -> Float[Array, ""]:
+    """One alpha for all records of a truncated sample, no augmented record in sight.
+
+    Parameters
+    ----------
+    log_feasible
+        Of alpha, log P(F) at the current weights and level probabilities.
+
+    Notes
+    -----
+    The conditional is that of `shared_concentration` over P_alpha(F)^n: Metropolis steps on
+    log alpha, with the ratio written in differences so that no large terms cancel in float32.
+    """
+    dtype = alpha.dtype
+    n = num_records.astype(dtype)
+    extra_tables = (num_tables - num_records).astype(dtype)
+    t = jnp.arange(1, num_items, dtype=dtype)
+
+    def log_ratio(old, new):
+        rising = jnp.sum(jnp.log1p((new - old) / (old + t)))
+        return (shape + extra_tables) * jnp.log(new / old) - rate * (new - old) - n * rising
+
+    return _truncated_walk(key, alpha, n, jnp.ones((), dtype), log_ratio, log_feasible)
+
+
+def truncated_gamma_rate(
+    key: Key[Array, ""],
+    b: Float[Array, ""],
+    sum_alpha: Float[Array, ""],
+    num_records: Int[Array, ""],
+    alpha_shape: Float[Array, ""] | float,
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]],
+) -> Float[Array, ""]:
+    """`gamma_rate` for a truncated sample: its conditional over P_b(F)^n, by Metropolis steps."""
+    n = num_records.astype(sum_alpha.dtype)
+    total = shape + n * alpha_shape
+
+    def log_ratio(old, new):
+        return total * jnp.log(new / old) - (rate + sum_alpha) * (new - old)
+
+    return _truncated_walk(key, b, n, 10 * jax.lax.rsqrt(total), log_ratio, log_feasible)
+
+
+def _truncated_walk(key, x, num_records, unit, log_ratio, log_feasible):
+    """Random-walk steps on log x; `log_ratio` is that of the density of log x without P(F)."""
+    dtype = x.dtype
+    first, second = word_pair(key, (len(_SCALES),))
+    step = unit * jnp.asarray(_SCALES, dtype) * normal(first, dtype.type)
+    log_u = jnp.log(uniform(second, dtype.type))
+
+    def attempt(i, carry):
+        x, log_p = carry
+        proposal = x * jnp.exp(step[i])
+        log_p_new = log_feasible(proposal)
+        log_accept = log_ratio(x, proposal) - num_records * (log_p_new - log_p)
+        accept = log_u[i] < log_accept
+        return jnp.where(accept, proposal, x), jnp.where(accept, log_p_new, log_p)
+
+    return lax.fori_loop(0, len(_SCALES), attempt, (x, log_feasible(x)))[0]

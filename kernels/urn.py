@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.assignment import search_cumulative
 from bnp_models.kernels.rng import uniform, uniform_pair, words
@@ -10,7 +10,7 @@ from bnp_models.kernels.rng import uniform, uniform_pair, words
 
 def simulate_labels(
     key: Key[Array, ""], alpha: Float[Array, " n"], g0: Float[Array, " K"], num_items: int
-) -> Int[Array, "J n"]:
+) -> tuple[Int[Array, "J n"], Bool[Array, "J n"]]:
     """Labels of new records: item j copies one of its j predecessors, else draws from `g0`.
 
     Parameters
@@ -24,6 +24,11 @@ def simulate_labels(
     num_items
         Items of a record, J.
 
+    Returns
+    -------
+    z, opens
+        Labels, and which items open a table: those that draw from `g0`.
+
     Notes
     -----
     With j items seated, a copy has probability j / (j + alpha) (Blackwell & MacQueen 1973,
@@ -34,12 +39,19 @@ def simulate_labels(
     fresh, _ = search_cumulative(jnp.cumsum(g0)[None], jnp.zeros(shape, jnp.int32), u_base)
 
     def draw(j, z):
-        position = u[j] * (j + alpha) - alpha
+        position = _position(u[j], j, alpha)
         source = jnp.clip(position.astype(jnp.int32), 0, jnp.maximum(j - 1, 0))
         copied = jnp.take_along_axis(z, source[None], axis=0, mode="promise_in_bounds")[0]
         return z.at[j].set(jnp.where((position < 0) | (j == 0), fresh[j], copied))
 
-    return lax.fori_loop(0, num_items, draw, jnp.zeros(shape, jnp.int32))
+    z = lax.fori_loop(0, num_items, draw, jnp.zeros(shape, jnp.int32))
+    index = jnp.arange(num_items)[:, None]
+    return z, (_position(u, index, alpha) < 0) | (index == 0)
+
+
+def _position(u, j, alpha):
+    """Negative where item j draws from g_0, else the place of the item that it copies."""
+    return u * (j + alpha) - alpha
 
 
 def simulate_levels(

@@ -1,0 +1,85 @@
+"""Counts of boxes shared out among levels: atoms, the levels that no box tells apart.
+
+Levels of a variable that every box treats alike are one atom: nothing depends on how a box's
+records fall within it, so that augmented counts go down to atoms and no further. Nor does anything
+depend on a variable that a box leaves free.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.discrete import split_counts
+from bnp_models.kernels.truncation import draw_levels
+
+
+class Atoms(eqx.Module):
+    """Atoms, and the sets of them that boxes admit; free coordinates have none."""
+
+    of_row: Int[Array, " R"]
+    """Atom of each row of the level probabilities."""
+    variable: Int[Array, " A"]
+    """Variable of each atom."""
+    set_of_box: Int[Array, "S B"]
+    """The distinct sets of atoms: 1 where the box has the set."""
+    sets: Int[Array, "S W"]
+    """Atoms of each set; their number A where it has fewer."""
+
+    @classmethod
+    def of_boxes(cls, boxes: np.ndarray | None, num_levels: tuple[int, ...]) -> "Atoms":
+        """Atoms of boxes given as (B, R) sets of levels; every level is one without boxes."""
+        if boxes is None:
+            levels = jnp.arange(sum(num_levels), dtype=jnp.int32)
+            variable = jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32)
+            none = jnp.zeros((0, 0), jnp.int32)
+            return cls(of_row=levels, variable=variable, set_of_box=none, sets=none)
+        of_row, variable, set_of_box, sets = [], [], [], []
+        first = np.cumsum((0, *num_levels[:-1]))
+        for j, (start, size) in enumerate(zip(first, num_levels, strict=True)):
+            patterns, atom = np.unique(boxes[:, start : start + size], axis=1, return_inverse=True)
+            own = len(variable) + np.arange(patterns.shape[1])
+            of_row.extend(own[atom.reshape(-1)])
+            variable.extend([j] * len(own))
+            distinct, index = np.unique(patterns, axis=0, return_inverse=True)
+            for i, chosen in enumerate(distinct):
+                if not chosen.all():
+                    set_of_box.append(index.reshape(-1) == i)
+                    sets.append(own[chosen])
+        padded = np.full((len(sets), max(map(len, sets), default=1)), len(variable))
+        for line, own in zip(padded, sets, strict=True):
+            line[: len(own)] = own
+        set_of_box = np.array(set_of_box, int).reshape(len(sets), len(boxes))
+        return cls(*(jnp.asarray(x, jnp.int32) for x in (of_row, variable, set_of_box, padded)))
+
+
+def split_over_atoms(
+    key: Key[Array, ""],
+    of_set: Int[Array, "S K"],
+    log_level: Float[Array, "R K"],
+    atoms: Atoms,
+) -> Int[Array, "A K"]:
+    """Counts by set and class, shared out among the atoms of the sets, and summed by atom."""
+    num_atoms = atoms.variable.size
+    share = jax.ops.segment_sum(jnp.exp(log_level), atoms.of_row, num_segments=num_atoms)
+    weight = share.at[atoms.sets].get(mode="fill", fill_value=0)
+    of_atom = split_counts(key, of_set, jnp.swapaxes(weight, 1, 2))
+    added = jnp.zeros(share.shape, jnp.int32)
+    return added.at[atoms.sets].add(jnp.swapaxes(of_atom, 1, 2), mode="drop")
+
+
+def draw_levels_by_atom(
+    key: Key[Array, ""],
+    shape: Float[Array, "R K"],
+    added: Float[Array, "A K"] | Int[Array, "A K"],
+    atoms: Atoms,
+) -> Float[Array, "R K"]:
+    """Log level probabilities given Dirichlet shapes by level and counts added by atom.
+
+    Atoms have Dirichlet shares given all counts, the levels within one given `shape` only.
+    """
+    key_share, key_level = jax.random.split(key)
+    of_atom = jax.ops.segment_sum(shape, atoms.of_row, num_segments=atoms.variable.size)
+    log_share = draw_levels(key_share, of_atom + added.astype(shape.dtype), atoms.variable)
+    return draw_levels(key_level, shape, atoms.of_row) + log_share[atoms.of_row]
