@@ -6,6 +6,7 @@ Bad input ends with exit code 2 and one line on stderr, before anything is writt
 import argparse
 import contextlib
 import csv
+import functools
 import hashlib
 import json
 import os
@@ -17,11 +18,11 @@ from pathlib import Path
 
 import bnp_models as bnp
 
-# A later model is one more line: its name, and how the options make it.
+# A later model is one more line: its name, its class, and the options that are its fields.
 MODELS = {
-    "hdp": lambda options: bnp.HDPMixedMembership(**_given(options, "concentration")),
-    "nplcm": lambda options: bnp.NPLCM(**_given(options, "components")),
-    "tnplcm": lambda options: bnp.TNPLCM(**_given(options, "components")),
+    "hdp": ("HDPMixedMembership", ("concentration", "augmentation")),
+    "nplcm": ("NPLCM", ("components",)),
+    "tnplcm": ("TNPLCM", ("components",)),
 }
 
 _MODELS_OF = {
@@ -29,7 +30,9 @@ _MODELS_OF = {
     "synthesize": ("tnplcm", "nplcm"),
     "impute": ("tnplcm", "nplcm"),
 }  # The first is the default.
-_ONLY_FOR = {"concentration": ("hdp",), "components": ("nplcm", "tnplcm")}
+_OPTIONS = tuple(dict.fromkeys(name for _, names in MODELS.values() for name in names))
+_STOPPING = ("until_rhat", "until_ess", "max_minutes")
+_MAX_MINUTES = 60.0
 _OUTPUTS = {
     "risk": ("risk.json", "run.json", "report.html", "records.csv", "posterior.nc"),
     "synthesize": ("run.json", "report.html", "posterior.nc"),
@@ -90,7 +93,14 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
         table.require_complete("the disclosure risk")
         bnp.check_population_size(table, options.population_size)
     settings = _settings(options, model, table, conditions, population_size=options.population_size)
-    return _carry_out(options, argv, model, table, conditions, settings, _write_risk)
+    evaluate = functools.partial(
+        bnp.population_risk,
+        population_size=options.population_size,
+        progress=_shows_progress(options),
+    )
+    return _carry_out(
+        options, argv, model, table, conditions, settings, evaluate, "risk", _write_risk
+    )
 
 
 def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
@@ -102,7 +112,10 @@ def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
     settings = _settings(
         options, model, table, conditions, datasets=options.datasets, rows=options.rows
     )
-    return _carry_out(options, argv, model, table, conditions, settings, _write_datasets)
+    return _carry_out(
+        options, argv, model, table, conditions, settings, bnp.level_margins, "margins",
+        _write_datasets,
+    )  # fmt: skip
 
 
 def impute(options: argparse.Namespace, argv: list[str]) -> int:
@@ -115,11 +128,17 @@ def impute(options: argparse.Namespace, argv: list[str]) -> int:
         )
     _check_datasets(options)
     settings = _settings(options, model, table, conditions, datasets=options.datasets)
-    return _carry_out(options, argv, model, table, conditions, settings, _write_datasets)
+    return _carry_out(
+        options, argv, model, table, conditions, settings, bnp.level_margins, "margins",
+        _write_datasets,
+    )  # fmt: skip
 
 
-def _carry_out(options, argv, model, table, conditions, settings, write):
-    """Sample and write, unless it is done; leave no empty folder behind."""
+def _carry_out(options, argv, model, table, conditions, settings, evaluate, evaluated, write):
+    """Sample and write, unless it is done; leave no empty folder behind.
+
+    `evaluate` makes of the draws what convergence is judged by too, under the name `evaluated`.
+    """
     import jax
 
     out = Path(options.out)
@@ -136,7 +155,17 @@ def _carry_out(options, argv, model, table, conditions, settings, write):
         monitor = None
         if options.name == "risk":
             monitor = bnp.tau1_monitor(model, table, options.population_size)
-        run = bnp.sample(
+        # Once for the last draws: what judged them is what is written.
+        evaluate = functools.lru_cache(maxsize=1)(evaluate)
+        sample = bnp.sample
+        if options.until_rhat is not None:
+            target = bnp.Converged(
+                options.until_rhat,
+                options.until_ess,
+                lambda run: bnp.monitored(run, **{evaluated: evaluate(run)}),
+            )
+            sample = functools.partial(bnp.sample_until, target, max_minutes=options.max_minutes)
+        run = sample(
             model,
             table,
             key=jax.random.key(options.seed),
@@ -152,8 +181,11 @@ def _carry_out(options, argv, model, table, conditions, settings, write):
             monitor=monitor,
         )
         command = shlex.join(["bnp-models", *(word for word in argv if word != "--resume")])
-        answer = write(options, run, settings | {"command": command})
-        bnp.Checkpoint(out / "checkpoint", fingerprint="").clear()
+        answer, summary = write(options, run, evaluate(run), settings | {"command": command})
+        if summary.get("stopping", {"reached": True})["reached"]:
+            bnp.Checkpoint(out / "checkpoint", fingerprint="").clear()
+        else:
+            answer += "\nto go on: repeat the command with --resume and more --max-minutes"
     except KeyboardInterrupt:
         _remove_empty(made)
         print(f"bnp-models: interrupted; repeat the command with --resume to go on in {out}",
@@ -166,10 +198,8 @@ def _carry_out(options, argv, model, table, conditions, settings, write):
     return 0
 
 
-def _write_risk(options, run, settings):
+def _write_risk(options, run, result, settings):
     out = Path(options.out)
-    progress = _shows_progress(options)
-    result = bnp.population_risk(run, options.population_size, progress=progress)
     summary = bnp.risk_summary(result, seed=options.seed)
     data = bnp.to_inference_data(run, result, parameters=options.keep_parameters, seed=options.seed)
     bnp.write_netcdf(data, out / "posterior.nc")
@@ -177,10 +207,10 @@ def _write_risk(options, run, settings):
     bnp.write_report(out / "report.html", result, command=settings["command"], seed=options.seed)
     bnp.write_json(settings, out / "run.json")
     bnp.write_json(summary, out / "risk.json")
-    return _answer(summary, out)
+    return _answer(summary, out), summary
 
 
-def _write_datasets(options, run, settings):
+def _write_datasets(options, run, margins, settings):
     out, imputed = Path(options.out), options.name == "impute"
     for path in _numbered(out, _DATASETS[options.name]):
         path.unlink()
@@ -191,7 +221,6 @@ def _write_datasets(options, run, settings):
     names = [_DATASETS[options.name].format(m + 1) for m in range(len(frames))]
     for name, frame in zip(names, frames, strict=True):
         bnp.write_frame(frame, out / name)
-    margins = bnp.level_margins(run)
     data = bnp.to_inference_data(run, parameters=options.keep_parameters, seed=options.seed)
     bnp.write_netcdf(data, out / "posterior.nc")
     bnp.write_synthesis_report(
@@ -207,7 +236,7 @@ def _write_datasets(options, run, settings):
              f"{zeros}"]  # fmt: skip
     lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
     lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
-    return "\n".join(lines)
+    return "\n".join(lines), summary
 
 
 def _answer(summary, out):
@@ -224,18 +253,21 @@ def _answer(summary, out):
 
 def _checked_input(options):
     """The model, the coded sample and the conditions; checks that need no sampling are made."""
-    for name, models in _ONLY_FOR.items():
-        if getattr(options, name, None) is not None and options.model not in models:
-            raise _UsageError(f"--{name}: is an option of --model {' and '.join(models)} only")
+    kind, fields = MODELS[options.model]
+    for name in _OPTIONS:
+        if getattr(options, name, None) is not None and name not in fields:
+            models = [m for m in _MODELS_OF[options.name] if name in MODELS[m][1]]
+            raise _UsageError(f"{_flag(name)}: is an option of --model {_listed(models)} only")
+    _check_stopping(options)
     try:
-        model = MODELS[options.model](options)
+        model = getattr(bnp, kind)(**_given(options, *fields))
         bnp.Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
     except ValueError as error:
         raise _UsageError(str(error)) from None
     if options.conditions is not None and not model.truncates:
         raise _UsageError(
             f"--conditions: the {options.model} model does not take structural zeros; use --model "
-            "tnplcm"
+            f"{_listed(_taking_zeros(options.name), 'or')}"
         )
     table = bnp.read_microdata(options.sample, options.variables, options.levels)
     conditions = None
@@ -244,6 +276,7 @@ def _checked_input(options):
         try:
             # Compiled now: conditions that make too many boxes are refused before anything is done.
             _ = conditions.feasible, [group.impossible for group in conditions.groups]
+            _ = conditions.equivalences
         except bnp.MicrodataError as error:
             raise error.in_file(options.conditions) from None
         with _located(options):
@@ -261,6 +294,23 @@ def _located(options):
         if error.row is not None:
             _, lines = bnp.read_frame(options.sample, options.variables)
         raise error.in_file(options.sample, lines) from None
+
+
+def _taking_zeros(name):
+    """The command's models that take structural zeros."""
+    return [model for model in _MODELS_OF[name] if getattr(bnp, MODELS[model][0]).truncates]
+
+
+def _check_stopping(options):
+    if options.until_rhat is None:
+        for name in _STOPPING[1:]:
+            if getattr(options, name) is not None:
+                raise _UsageError(f"{_flag(name)}: is an option of --until-rhat only")
+        return
+    if options.chains == 1:
+        raise _UsageError("--until-rhat: compares chains; let --chains be 2 or more")
+    if options.max_minutes is None:
+        options.max_minutes = _MAX_MINUTES
 
 
 def _check_datasets(options):
@@ -281,9 +331,9 @@ def _settings(options, model, table, conditions, **more):
     return {
         "model": options.model,
         **more,
-        **{name: getattr(options, name, None) for name in _ONLY_FOR},
-        **({"components": model.components} if options.model in _ONLY_FOR["components"] else {}),
-        **{name: getattr(options, name) for name in names},
+        **{name: getattr(options, name, None) for name in _OPTIONS},
+        **({"components": model.components} if "components" in MODELS[options.model][1] else {}),
+        **{name: getattr(options, name) for name in names + _STOPPING},
         "sample_sha256": hashlib.sha256(content).hexdigest(),
         "conditions_sha256": None if zeros is None else hashlib.sha256(zeros).hexdigest(),
         "version": bnp.__version__,
@@ -316,11 +366,14 @@ def _is_complete(out, outputs, settings):
         return False
     try:
         found = json.loads((out / "run.json").read_text(encoding="utf-8"))
-        same = "command" in found and all(
-            name in found and found[name] == value for name, value in settings.items()
-        )
+        different = {name for name, value in settings.items()
+                     if name not in found or found[name] != value}  # fmt: skip
+        same = "command" in found and not different
     except (ValueError, TypeError):
         return False
+    if different <= set(_STOPPING) and (out / "checkpoint").is_dir():
+        # A run that had used up its minutes, and may go on.
+        return same
     if not same:
         raise _UsageError(
             f"{out}: holds a finished run with other data, settings or versions; choose another "
@@ -479,9 +532,9 @@ def _add_common(parser, name, keep_parameters):
                       help="declared levels: columns variable and level (default: those "
                       "seen)")  # fmt: skip
     data.add_argument("--conditions", metavar="CSV",
-                      help="structural zeros, for the tnplcm model: the header names variables, "
-                      "each row is a combination that cannot occur, an empty cell leaves its "
-                      "variable free")  # fmt: skip
+                      help="structural zeros, for models that take them: the header names "
+                      "variables, each row is a combination that cannot occur, an empty cell "
+                      "leaves its variable free")  # fmt: skip
     model = parser.add_argument_group("model")
     models = _MODELS_OF[name]
     model.add_argument("--model", choices=models, default=models[0],
@@ -490,6 +543,10 @@ def _add_common(parser, name, keep_parameters):
         model.add_argument("--concentration", choices=("shared", "record", "hierarchical"),
                            help="of the hdp model: one alpha for all records, one each, or one "
                            "each with an unknown rate (default: shared)")  # fmt: skip
+        model.add_argument("--augmentation", choices=("boxes", "simulation", "expected"),
+                           help="of the hdp model under --conditions: how records of the "
+                           "impossible region are drawn; the last is an approximation (default: "
+                           "boxes, or simulation where they are too many)")  # fmt: skip
     model.add_argument("--components", metavar="K", type=_integer(2, 2**16),
                        help="of the nplcm and tnplcm models: latent classes (default: "
                        "50)")  # fmt: skip
@@ -503,6 +560,17 @@ def _add_common(parser, name, keep_parameters):
     ):
         chains.add_argument(f"--{option}", metavar="K", type=_integer(least, most), default=default,
                             help=f"{what} (default: {default})")  # fmt: skip
+    chains.add_argument("--until-rhat", metavar="R", type=_number_above(1),
+                        help="after those draws go on, until R-hat is at most R and the "
+                        "effective sample sizes are large enough, for every quantity judged, or "
+                        "the minutes are used up; 1.01 is usual")  # fmt: skip
+    chains.add_argument("--until-ess", metavar="E", type=_number_above(0),
+                        help="effective sample size to reach, bulk and tail, chains together "
+                        "(default: 100 for each chain)")  # fmt: skip
+    chains.add_argument("--max-minutes", metavar="M", type=_number_above(0),
+                        help="minutes of sampling, compilation and those before a --resume "
+                        "included, after which to stop all the same (default: "
+                        f"{_MAX_MINUTES:g})")  # fmt: skip
     chains.add_argument("--resume", action="store_true",
                         help="go on from the checkpoint in DIR, if there is one")  # fmt: skip
     chains.add_argument("--checkpoint-seconds", metavar="S", type=_seconds, default=10.0,
@@ -542,6 +610,28 @@ def _seconds(text):
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return value
+
+
+def _number_above(least):
+    def number(text):
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not least < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is out of range: above {least}")
+        return value
+
+    return number
+
+
+def _flag(name):
+    return f"--{name.replace('_', '-')}"
+
+
+def _listed(items, word="and"):
+    items = list(items)
+    return f" {word} ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
 
 
 def _names(text):

@@ -12,7 +12,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bnp_models.diagnostics import convergence, load_arviz, warnings_of
+from bnp_models.diagnostics import (
+    Converged,
+    convergence,
+    find_modes,
+    load_arviz,
+    monitored,
+    target_reached,
+    warnings_of,
+)
 from bnp_models.risk import PopulationRisk
 from bnp_models.sampling import Run
 from bnp_models.synthesis import Margins
@@ -21,7 +29,7 @@ from bnp_models.version import __version__
 # Of the sweep rather than of the posterior.
 SAMPLE_STATS = (
     "tables", "log_likelihood_items", "left_over", "last_class", "augmented", "accepted_levels",
-    "accepted_splits",
+    "accepted_splits", "accepted_tilts",
 )  # fmt: skip
 
 _OF_RISK = ("tau1", "tau1_conditional", "tau2", "log_likelihood")
@@ -117,7 +125,9 @@ def risk_summary(risk: PopulationRisk, *, seed: int | None = None) -> dict:
     """The content of ``risk.json``; only its last two entries depend on the clock."""
     run = risk.run
     schema = run.table.schema
-    of_region = {} if run.conditions is None else {"p_zero": p_zero(run, risk.thin)}
+    of_region = {} if run.conditions is None else {
+        "p_zero": p_zero(run, risk.thin), "equivalences": equivalences(run),
+    }  # fmt: skip
     return {
         "model": run.model.name,
         "n": run.table.n,
@@ -133,6 +143,8 @@ def risk_summary(risk: PopulationRisk, *, seed: int | None = None) -> dict:
         "tau1_conditional": figures_of(risk.tau1_conditional),
         "tau2": figures_of(risk.tau2),
         "diagnostics": convergence(run, risk),
+        **stopping(run, risk),
+        "modes": find_modes(monitored(run, risk)).document(),
         "components": float(np.mean(run.draws["components"])),
         **of_region,
         "warnings": warnings_of(run, risk),
@@ -173,6 +185,8 @@ def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = 
         "version": __version__,
         "device": run.device,
         "diagnostics": convergence(run, margins=margins),
+        **stopping(run, margins=margins),
+        "modes": find_modes(monitored(run)).document(),
         "active_components": float(np.mean(run.draws["components"])),
     }
     if "augmented" in run.draws:
@@ -183,7 +197,38 @@ def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = 
         summary["num_conditions"] = conditions.num_conditions
         summary["impossible_cells"] = conditions.num_impossible_cells
         summary["p_zero"] = p_zero(run)
+        summary["equivalences"] = equivalences(run)
     return summary | {"warnings": warnings_of(run, margins=margins)} | _timing(run)
+
+
+def equivalences(run: Run) -> list[str]:
+    """What the conditions say of several variables in every feasible cell alike, in words."""
+    return [equivalence.sentence for equivalence in run.conditions.equivalences]
+
+
+def stopping(
+    run: Run, risk: PopulationRisk | None = None, margins: Margins | None = None
+) -> dict[str, dict]:
+    """The entry "stopping" of a run of `sample_until`; nothing of another.
+
+    "draws" is how many each chain made, "kept" how many of them it kept, one every "thin" sweeps.
+    """
+    if run.until is None:
+        return {}
+    target, settings = run.until.target, run.settings
+    asked = {}
+    if isinstance(target, Converged):
+        least = target.least_ess(settings.num_chains)
+        asked = {"max_rhat": float(target.max_rhat), "min_ess": float(least)}
+    entry = {
+        "reached": target_reached(run, risk, margins),
+        **asked,
+        "max_minutes": run.until.max_minutes,
+        "draws": settings.num_samples * settings.thin // run.until.first.thin,
+        "kept": settings.num_samples,
+        "thin": settings.thin,
+    }
+    return {"stopping": entry}
 
 
 def _timing(run):

@@ -169,6 +169,7 @@ def _render(template, run, draws, **content):
         max_rhat=MAX_RHAT,
         min_ess=MIN_ESS_PER_CHAIN * run.settings.num_chains,
         conditions=_conditions(run.conditions),
+        advice=_advice(run),
         colours=[
             (chain + 1, _COLOURS[chain % len(_COLOURS)])
             for chain in range(min(run.settings.num_chains, len(_COLOURS)))
@@ -178,6 +179,23 @@ def _render(template, run, draws, **content):
         ],
         **content,
     )
+
+
+def _advice(run):
+    """What to do about equivalences."""
+    if getattr(run.model, "not_applicable", False):
+        return "The items that another variable settles were left out of the records."
+    if (
+        hasattr(run.model, "not_applicable")
+        and run.conditions is not None
+        and run.conditions.not_applicable.absent
+    ):
+        return (
+            "The data cannot tell apart parameters that differ only along an equivalence; with "
+            "--not-applicable, items that another variable settles are left out of the records, "
+            "and so are those parameters."
+        )
+    return ""
 
 
 def _conditions(conditions):

@@ -64,8 +64,8 @@ def test_risk_json(done, files, small):
     risk = json.loads((done / "risk.json").read_text())
     assert list(risk) == [
         "model", "n", "population_size", "variables", "levels", "cells", "sample_uniques", "seed",
-        "version", "device", "tau1", "tau1_conditional", "tau2", "diagnostics", "components",
-        "warnings", "seconds", "sweeps_per_second",
+        "version", "device", "tau1", "tau1_conditional", "tau2", "diagnostics", "modes",
+        "components", "warnings", "seconds", "sweeps_per_second",
     ]  # fmt: skip
     assert (risk["model"], risk["n"], risk["seed"]) == ("hdp", 150, 0)
     assert risk["population_size"] == 20_000
@@ -168,11 +168,9 @@ BAD = {
                       ["a.csv", "row 1 (line 3)", "column 'x'", "'3'"]),
     "own column": ("row,y\n1,2\n3,4\n", [], ["a.csv", "column 'row'", "records.csv"]),
     "population": ("x,y\n" + "1,2\n" * 101, [], ["a.csv", "population size 100", "101 records"]),
-    "conditions of hdp": ("x,y\n1,2\n3,4\n", ["--conditions", "{dir}/z.csv"],
-                          ["--conditions", "hdp", "--model tnplcm"]),
     "conditions of nplcm": ("x,y\n1,2\n3,4\n",
                             ["--model", "nplcm", "--conditions", "{dir}/z.csv"],
-                            ["--conditions", "nplcm", "--model tnplcm"]),
+                            ["--conditions", "nplcm", "--model hdp", "or tnplcm"]),
     "zero chains": ("x,y\n1,2\n3,4\n", ["--chains", "0"], ["--chains", "0 is out of range"]),
     "no number": ("x,y\n1,2\n3,4\n", ["--draws", "many"], ["--draws", "'many'"]),
     "too many sweeps": ("x,y\n1,2\n3,4\n", ["--thin", "2000000000"], ["2**31 sweeps"]),
@@ -180,10 +178,18 @@ BAD = {
     "model": ("x,y\n1,2\n3,4\n", ["--model", "other"], ["--model", "other", "hdp", "tnplcm"]),
     "components": ("x,y\n1,2\n3,4\n", ["--components", "5"],
                    ["--components", "nplcm and tnplcm only"]),
+    "augmentation": ("x,y\n1,2\n3,4\n", ["--model", "tnplcm", "--augmentation", "boxes"],
+                     ["--augmentation", "hdp only"]),
     "concentration": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--concentration", "shared"],
                       ["--concentration", "hdp only"]),
     "one component": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--components", "1"],
                       ["--components", "out of range"]),
+    "no target": ("x,y\n1,2\n3,4\n", ["--max-minutes", "5"], ["--max-minutes", "--until-rhat"]),
+    "no R-hat": ("x,y\n1,2\n3,4\n", ["--until-rhat", "1"], ["--until-rhat", "1 is out of range"]),
+    "one chain": ("x,y\n1,2\n3,4\n", ["--until-rhat", "1.01", "--chains", "1"],
+                  ["--until-rhat", "--chains"]),
+    "no minutes": ("x,y\n1,2\n3,4\n", ["--until-rhat", "1.01", "--max-minutes", "nan"],
+                   ["--max-minutes", "nan is out of range"]),
     "newline": ("x,y\n1,2\n3,4\n", ["--variables", "x\nz"], ["column 'x z'"]),
 }  # fmt: skip
 
@@ -404,7 +410,8 @@ def test_risk_by_latent_classes(latent_files, tmp_path):
     assert code == 0
     risk = json.loads((out / "risk.json").read_text())
     assert risk["model"] == "tnplcm"
-    assert list(risk)[-4:] == ["p_zero", "warnings", "seconds", "sweeps_per_second"]
+    assert list(risk)[-5:] == ["p_zero", "equivalences", "warnings", "seconds",
+                               "sweeps_per_second"]  # fmt: skip
     assert list(risk["p_zero"]) == FIGURES
     assert list(risk["diagnostics"]) == ["tau1", "tau1_conditional", "components", "alpha",
                                          "log_likelihood"]  # fmt: skip
@@ -420,6 +427,10 @@ def test_risk_by_latent_classes(latent_files, tmp_path):
     [
         (["risk"], bnp.HDPMixedMembership()),
         (["risk", "--concentration", "record"], bnp.HDPMixedMembership(concentration="record")),
+        (
+            ["risk", "--augmentation", "expected"],
+            bnp.HDPMixedMembership(augmentation="expected"),
+        ),
         (["risk", "--model", "nplcm"], bnp.NPLCM()),
         (["risk", "--model", "tnplcm", "--components", "7"], bnp.TNPLCM(components=7)),
         (["synthesize"], bnp.TNPLCM()),
@@ -475,6 +486,86 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(files, tmp_path):
     assert untimed(out) == untimed(tmp_path / "whole")
     for name in ("records.csv", "posterior.nc"):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+UNTIL = ["--until-rhat", "1.25", "--until-ess", "40"]
+
+
+@pytest.fixture(scope="module")
+def until_done(files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("until") / "out"
+    assert main(risk_arguments(files, out, *UNTIL, "--quiet")) == 0
+    return out
+
+
+def test_a_run_goes_on_until_it_has_converged(until_done, small, files, capsys):
+    risk = json.loads((until_done / "risk.json").read_text())
+    stopping = risk["stopping"]
+    assert stopping["reached"] and stopping["draws"] > 30
+    assert stopping["draws"] == stopping["kept"] * stopping["thin"]
+    assert (stopping["max_rhat"], stopping["min_ess"], stopping["max_minutes"]) == (1.25, 40, 60)
+    for figures in risk["diagnostics"].values():
+        assert figures["rhat"] <= 1.25 and min(figures["ess_bulk"], figures["ess_tail"]) >= 40
+    assert not any(sentence.startswith("stopped") for sentence in risk["warnings"])
+    assert sorted(path.name for path in until_done.iterdir()) == OUTPUTS
+    # The same draws as those of a run of that length, and the last round was needed.
+    run = bnp.extend(small.run, stopping["draws"] - 30).thinned(stopping["thin"])
+    whole = bnp.population_risk(run, 20_000)
+    assert risk["tau1_conditional"]["mean"] == whole.tau1_conditional.mean()
+    assert main(risk_arguments(files, until_done, *UNTIL, "--resume")) == 0
+    assert "is complete" in capsys.readouterr().out
+    more = ["--until-rhat", "1.24", "--until-ess", "40"]
+    assert main(risk_arguments(files, until_done, *more, "--resume")) == 2
+    assert "finished run with other" in one_line(capsys)
+
+
+def test_minutes_that_are_used_up_and_more_of_them(until_done, files, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(risk_arguments(files, out, *UNTIL, "--max-minutes", "0.00001")) == 0
+    printed = capsys.readouterr().out
+    assert "warning: stopped after 1e-05 minutes: " in printed
+    assert "to go on: repeat the command with --resume and more --max-minutes" in printed
+    risk = json.loads((out / "risk.json").read_text())
+    assert risk["stopping"]["draws"] == 30 and not risk["stopping"]["reached"]
+    assert risk["warnings"][0].startswith("stopped after 1e-05 minutes: ")
+    assert main(risk_arguments(files, out, *UNTIL, "--max-minutes", "0.00001", "--resume")) == 0
+    assert "is complete" in capsys.readouterr().out
+    assert main(risk_arguments(files, out, *UNTIL, "--resume", "--quiet")) == 0
+    assert untimed(out) == untimed(until_done)
+    for name in ("records.csv", "posterior.nc"):
+        assert (out / name).read_bytes() == (until_done / name).read_bytes()
+    assert sorted(path.name for path in out.iterdir()) == OUTPUTS
+
+
+def test_a_run_with_a_target_survives_being_killed(until_done, files, tmp_path):
+    out, moments = tmp_path / "out", random.Random(1)
+    options = [*UNTIL, "--checkpoint-seconds", "0", "--quiet"]
+    manifest = out / "checkpoint" / "manifest.json"
+    for attempt in range(2):
+        before = manifest.read_bytes() if manifest.exists() else None
+        process = subprocess.Popen(command(files, out, *options, *["--resume"][: attempt > 0]))
+        while process.poll() is None and (not manifest.exists() or manifest.read_bytes() == before):
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.05))
+        process.send_signal(signal.SIGKILL)
+        if process.wait() == 0:
+            break
+    assert attempt > 0
+    subprocess.run(command(files, out, *options, "--resume"), check=True)
+    assert untimed(out) == untimed(until_done)
+    assert (out / "posterior.nc").read_bytes() == (until_done / "posterior.nc").read_bytes()
+
+
+def test_synthesis_goes_on_until_it_has_converged(latent_files, tmp_path):
+    out = tmp_path / "out"
+    arguments = made_arguments("synthesize", latent_files, out, "--quiet", "--datasets", "2")
+    assert main([*arguments, "--until-rhat", "1.3", "--until-ess", "20"]) == 0
+    run = json.loads((out / "run.json").read_text())
+    assert run["stopping"]["reached"] and run["until_rhat"] == 1.3
+    assert len(run["diagnostics"]) == 6
+    for figures in run["diagnostics"].values():
+        assert figures["rhat"] <= 1.3 and figures["ess_bulk"] >= 20
+    assert run["modes"]["verdict"] and "tau1" not in run["modes"]["modes"][0]
 
 
 def test_the_import_is_light():

@@ -12,6 +12,7 @@ import xarray as xr
 import bnp_models as bnp
 from bnp_models import export
 from bnp_models.diagnostics import load_arviz
+from bnp_models.sampling import Until
 
 
 def fake_arviz_1():
@@ -45,10 +46,12 @@ def test_groups_and_dimensions(small, arviz):
     data = bnp.to_inference_data(small.run, small.risk, seed=5)
     posterior, stats = data["posterior"], data["sample_stats"]
     assert set(posterior.data_vars) == {
-        "components", "alpha", "alpha0", "alpha_rate", "tau1", "tau1_conditional", "tau2",
-        "log_likelihood",
+        "components", "alpha", "alpha0", "alpha_rate", "log_feasible", "tau1", "tau1_conditional",
+        "tau2", "log_likelihood",
     }  # fmt: skip
-    assert set(stats.data_vars) == {"tables", "log_likelihood_items", "left_over"}
+    assert set(stats.data_vars) == {
+        "tables", "log_likelihood_items", "left_over", "augmented", "accepted_tilts",
+    }  # fmt: skip
     for group in (posterior, stats):
         assert all(values.dims == ("chain", "draw") for values in group.data_vars.values())
         assert "created_at" not in group.attrs
@@ -112,8 +115,27 @@ def test_summary_of_a_run_that_makes_data(latent):
     assert summary["p_zero"]["mean"] == pytest.approx(p_zero.mean())
     assert list(summary["diagnostics"])[:3] == ["log_likelihood", "components", "alpha"]
     assert len(summary["diagnostics"]) == 6
+    assert summary["modes"]["verdict"] == bnp.find_modes(bnp.monitored(latent.run)).verdict
+    assert summary["equivalences"] == [e.sentence for e in latent.conditions.equivalences]
+    assert any("if and only if" in sentence for sentence in summary["equivalences"])
     free = dataclasses.replace(latent.run, conditions=None)
-    assert "p_zero" not in bnp.run_summary(free)
+    assert not {"p_zero", "equivalences", "stopping"} & set(bnp.run_summary(free))
+
+
+def test_summary_of_a_run_with_a_target(small, latent):
+    first = dataclasses.replace(small.run.settings, num_samples=10, thin=1)
+    settings = dataclasses.replace(small.run.settings, thin=2)
+    run = dataclasses.replace(small.run, settings=settings,
+                              until=Until(bnp.Converged(1.02, 50), 7, first))  # fmt: skip
+    summary = bnp.risk_summary(dataclasses.replace(small.risk, run=run))
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert summary["stopping"] == {
+        "reached": False, "max_rhat": 1.02, "min_ess": 50.0, "max_minutes": 7, "draws": 60,
+        "kept": 30, "thin": 2,
+    }  # fmt: skip
+    own = Until(lambda run: True, 7, first)
+    summary = bnp.run_summary(dataclasses.replace(latent.run, until=own), latent.margins)
+    assert summary["stopping"]["reached"] and "max_rhat" not in summary["stopping"]
 
 
 def test_frames_read_back(tmp_path):

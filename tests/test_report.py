@@ -81,6 +81,27 @@ def made(latent):
     return found
 
 
+def test_it_shows_modes_and_why_the_run_stopped(small, with_draws):
+    rng = np.random.default_rng(0)
+    shape, lower = (2, 100), np.array([[0], [30]])
+    draws = {"components": rng.poisson(9, shape), "alpha": rng.gamma(5, 1, shape)}
+    of_risk = {name: rng.poisson(20, shape) + 0.0 for name in ("tau1", "tau1_conditional", "tau2")}
+    of_risk |= {"log_likelihood": rng.normal(size=shape) - lower}
+    run, risk = with_draws(draws, of_risk)
+    first = dataclasses.replace(run.settings, num_samples=25)
+    asked = bnp.sampling.Until(bnp.Converged(), 2.0, first)
+    risk = dataclasses.replace(risk, run=dataclasses.replace(run, until=asked))
+    text = render_report(risk)
+    words = words_of(text)
+    modes = bnp.risk_summary(risk)["modes"]
+    assert f"The {modes['verdict'][4:]}." in words
+    for chain, mode in enumerate(modes["modes"]):
+        assert f"<td>{chain + 1}</td><td>50%</td><td>{mode['log_likelihood']:.1f}</td>" in text
+    assert "after the 2 minutes allowed" in words and "made 100 draws and kept 100" in words
+    check_well_formed(text, num_plots=9)
+    assert "Stopped" not in words_of(render_report(small.risk))
+
+
 def words_of(text):
     return " ".join(" ".join(Page(text).words).split())
 
