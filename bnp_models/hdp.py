@@ -209,6 +209,9 @@ class HDPMixedMembership(eqx.Module):
         many variables.
     tilt
         Tilt components along equivalences among the conditions.
+    not_applicable
+        Leave out of a record the items that its other items settle, by an equivalence among the
+        conditions: most structural zeros vanish with them (`StructuralZeros.not_applicable`).
 
     References
     ----------
@@ -229,6 +232,7 @@ class HDPMixedMembership(eqx.Module):
     split_merge_every: int = eqx.field(static=True, default=8)
     augmentation: str = eqx.field(static=True, default="auto")
     tilt: bool = eqx.field(static=True, default=True)
+    not_applicable: bool = eqx.field(static=True, default=False)
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -292,22 +296,30 @@ class HDPMixedMembership(eqx.Module):
         ValueError
             If the conditions constrain too many variables for the augmentation that was asked for.
         """
-        num_records, _ = codes.shape
-        padding = -num_records % multiple
-        first_row = np.concatenate([[0], np.cumsum(num_levels)[:-1]])
-        rows = np.pad(codes, ((0, padding), (0, 0))) + first_row
         cells = group_cells(codes, num_levels)
+        distinct = cells.codes
+        if conditions is not None and self.not_applicable:
+            coding = conditions.not_applicable
+            codes, distinct = coding.reduce(codes), coding.reduce(distinct)
+            num_levels, conditions = coding.schema.num_levels, coding.conditions
+        num_records, num_items = codes.shape
+        padding = -num_records % multiple
+        first_row = first_rows(num_levels)
+        # An absent item has the only level of a variable of its own, of probability one.
+        levels = (*num_levels, 1) if self.not_applicable else num_levels
+        absent = sum(num_levels)
+        rows = np.pad(np.where(codes < 0, absent, codes + first_row), ((0, padding), (0, 0)))
         cell_rows = np.zeros_like(rows)
-        cell_rows[: len(cells.codes)] = cells.codes + first_row
+        cell_rows[: len(distinct)] = np.where(distinct < 0, absent, distinct + first_row)
         return HDPData(
             rows=jnp.asarray(rows.T, jnp.int32),
             weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
             num_records=jnp.asarray(num_records, jnp.int32),
-            variable=jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32),
+            variable=jnp.asarray(np.repeat(np.arange(len(levels)), levels), jnp.int32),
             cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
             cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
             num_cells=jnp.asarray(len(cells.codes), jnp.int32),
-            zeros=None if conditions is None else compile_zeros(self, conditions, num_levels),
+            zeros=None if conditions is None else compile_zeros(self, conditions, levels),
         )
 
     def record_axes(self, tree: HDPData | HDPState) -> list[int | None]:
@@ -325,15 +337,15 @@ class HDPMixedMembership(eqx.Module):
         of sweeps.
         """
         key_z, key_alpha = jax.random.split(key)
-        num_items, num_padded = data.rows.shape
+        num_padded = data.weight.size
         u = uniform(words(key_z, (num_padded,)), jnp.result_type(float).type)
         limit = jnp.minimum(num_components, capacity // 2)
         label = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
-        z = jnp.broadcast_to(label, (num_items, num_padded))
+        z = jnp.broadcast_to(label, data.rows.shape)
         counts = count_rows_by_component(
             data.rows, z, data.weight, (data.variable.size, capacity)
         ).astype(u.dtype)
-        total = jax.ops.segment_sum(1 + counts, data.variable, num_segments=num_items)
+        total = jax.ops.segment_sum(1 + counts, data.variable, num_segments=data.variable.size)
         weight = jnp.sum(counts, axis=0)
         shape = () if self.shared else (num_padded,)
         g0, theta = weight / jnp.sum(weight), (1 + counts) / total[data.variable]
@@ -467,7 +479,7 @@ def log_cell_probability(
     draw
         "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep.
     cells
-        0-based level codes.
+        0-based level codes; of the not-applicable form, -1 where an item is absent.
     num_levels
         Levels of each variable, static.
     method
@@ -485,6 +497,9 @@ def log_cell_probability(
     """
     theta = pad_levels(draw["theta"], num_levels)
     log_feasible = draw["log_feasible"]
+    if model.not_applicable:
+        cells = jnp.where(cells < 0, theta.shape[1], cells)
+        theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
     if method == "exact":
         urn = {"alpha": draw["alpha"]}
         if not model.shared:
@@ -761,7 +776,13 @@ def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
     ValueError
         If boxes are asked for whose partitions are too many to list.
     """
-    sets = conditions.feasible.sets
+    # Levels beyond those of the conditions, that of absent items, are in every box.
+    beyond = sum(num_levels) - conditions.feasible.sets.shape[1]
+
+    def padded(table, fill):
+        return np.pad(table, ((0, 0), (0, beyond)), constant_values=fill)
+
+    sets = padded(conditions.feasible.sets, True)
     try:
         feasible = UrnBoxes.of_boxes(sets, num_levels)
     except TooManyPartitions:
@@ -771,7 +792,7 @@ def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
         try:
             if feasible is None:
                 raise TooManyPartitions("the feasible boxes have too many partitions to list")
-            impossible = UrnBoxes.of_boxes(conditions.impossible.sets, num_levels)
+            impossible = UrnBoxes.of_boxes(padded(conditions.impossible.sets, True), num_levels)
         except TooManyPartitions as error:
             if model.augmentation != "auto":
                 raise ValueError(
@@ -782,9 +803,11 @@ def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
         impossible=impossible,
         atoms=Atoms.of_boxes(None, num_levels) if impossible is None else impossible.atoms,
         boxes=jnp.asarray(sets),
-        region=Region.of_boxes([group.feasible.sets for group in conditions.groups], num_levels),
-        tilts=jnp.asarray(conditions.tilts, jnp.result_type(float)),
-        num_levels=tuple(num_levels),
+        region=Region.of_boxes(
+            [padded(group.feasible.sets, True) for group in conditions.groups], num_levels
+        ),
+        tilts=jnp.asarray(padded(conditions.tilts, 0), jnp.result_type(float)),
+        num_levels=conditions.schema.num_levels,
     )
 
 

@@ -17,9 +17,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from bnp_models.microdata import Microdata, MicrodataError
-from bnp_models.sampling import Run, blocks_of_draws
+from bnp_models.sampling import Run, blocks_of_draws, coding_of
 
 METHODS = ("auto", "exact", "draws", "sequential")
+TRUNCATIONS = ("exact", "exponent")
 
 # Shared draws, and particles of sequential imputation. On a CPU draws have the smaller error at
 # equal cost; with fewer than 1,024 particles the plug-in tau_1 is biased by more than 1%.
@@ -72,6 +73,7 @@ def population_risk(
     population_size: int,
     *,
     method: str = "auto",
+    truncation: str = "exact",
     thin: int | None = None,
     key: jax.Array | None = None,
     progress: bool = False,
@@ -90,6 +92,10 @@ def population_risk(
         averages over draws of record weights shared by all cells, "sequential" estimates each cell
         by sequential imputation, and both correct tau's bias by a two-half jackknife; "auto" is
         exact wherever the model's ``max_exact_variables`` allows, and "draws" beyond.
+    truncation
+        Under structural zeros, "exact" gives an unsampled record the probability q_c = p_c / P(F)
+        of cell c; "exponent" is the approximation of Battiston & Rimella (2024), eq. (11), which
+        leaves p_c as it is and takes (N - n) / P(F) records, for comparison.
     thin
         Evaluate every `thin`-th draw of `run`. Default: every draw, and about 100 of each chain
         under "sequential".
@@ -109,6 +115,8 @@ def population_risk(
     table.require_complete("the disclosure risk")
     if method not in METHODS:
         raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
+    if truncation not in TRUNCATIONS:
+        raise ValueError(f"truncation is one of {', '.join(TRUNCATIONS)}, not {truncation!r}")
     taken = {"row", "r1", "r2"}.intersection(table.schema.variables)
     if taken:
         raise ValueError(f"rename the variable {min(taken)!r}: the table of records has its own")
@@ -135,10 +143,13 @@ def population_risk(
     tau1, tau1_conditional, tau2, log_likelihood = (np.zeros(total) for _ in range(4))
     errors = np.zeros(total)
     sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
+    codes = cells.codes if run.coding is None else run.coding.reduce(cells.codes)
     evaluate = partial(
-        _evaluate, model, jnp.asarray(cells.codes, jnp.int32),
-        num_levels=table.schema.num_levels, method=method,
+        _evaluate, model, jnp.asarray(codes, jnp.int32), num_levels=run.num_levels, method=method,
     )  # fmt: skip
+    log_feasible = np.zeros(total)
+    if truncation == "exponent" and "log_feasible" in draws:
+        log_feasible = draws["log_feasible"].astype(np.float64)
     for here, padded in tqdm(blocks_of_draws(total), desc="risk", disable=not progress):
         keys = jax.vmap(partial(jax.random.fold_in, key_particles))(padded)
         estimate = evaluate(keys, {name: value[padded] for name, value in draws.items()})
@@ -146,16 +157,20 @@ def population_risk(
         log_p, relative_se, halves = estimate
         errors[here] = np.median(relative_se, axis=1)
         log_likelihood[here] = log_p @ cells.counts
-        log_q = log_p[:, unique_cells]
-        r1, r2 = record_risks(log_q, num_new)
+        log_q = log_p[:, unique_cells] + log_feasible[here, None]
+        size = num_new if truncation == "exact" else num_new * np.exp(-log_feasible[here, None])
+        r1, r2 = record_risks(log_q, size)
         if method != "exact":
-            r1_halves, r2_halves = record_risks(halves[..., unique_cells], num_new)
+            shift = log_feasible[here, None, None]
+            r1_halves, r2_halves = record_risks(
+                halves[..., unique_cells] + shift, np.asarray(size)[..., None]
+            )
             r1 = 2 * r1 - r1_halves.mean(axis=1)
             r2 = 2 * r2 - r2_halves.mean(axis=1)
         tau1_conditional[here], tau2[here] = r1.sum(axis=1), r2.sum(axis=1)
         sum_r1 += r1.sum(axis=0)
         sum_r2 += r2.sum(axis=0)
-        tau1[here] = draw_tau1(counts_rng, np.exp(log_q), num_new)
+        tau1[here] = draw_tau1(counts_rng, np.exp(log_q), np.rint(size).reshape(-1).astype(int))
     shape = (num_chains, num_draws)
     return PopulationRisk(
         run=run, population_size=int(population_size), method=method,
@@ -166,7 +181,7 @@ def population_risk(
     )  # fmt: skip
 
 
-def record_risks(log_q: np.ndarray, num_new: int) -> tuple[np.ndarray, np.ndarray]:
+def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """r_1 = (1 - q)^M and r_2 = E 1 / (1 + Binomial(M, q)) for M unsampled records.
 
     Parameters
@@ -174,7 +189,7 @@ def record_risks(log_q: np.ndarray, num_new: int) -> tuple[np.ndarray, np.ndarra
     log_q
         Logarithms of cell probabilities, any shape, float64; q may be 1e-12 or less.
     num_new
-        M = N - n.
+        M = N - n, broadcast against `log_q`.
 
     Notes
     -----
@@ -187,7 +202,9 @@ def record_risks(log_q: np.ndarray, num_new: int) -> tuple[np.ndarray, np.ndarra
     return np.exp(num_new * log_1mq), np.minimum(r2, 1.0)
 
 
-def draw_tau1(rng: np.random.Generator, q: np.ndarray, num_new: int) -> np.ndarray:
+def draw_tau1(
+    rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray
+) -> np.ndarray:
     """Draws of the number of sample uniques that no unsampled record joins.
 
     Parameters
@@ -197,7 +214,7 @@ def draw_tau1(rng: np.random.Generator, q: np.ndarray, num_new: int) -> np.ndarr
     q
         (draws, cells) cell probabilities of each draw's parameters.
     num_new
-        N - n unsampled records.
+        N - n unsampled records, for all draws or for each.
 
     Notes
     -----
@@ -238,6 +255,7 @@ def simulate_tau1(
     unique = unique[order]
     num_new = population_size - table.n
     num_batches = -(-num_new // _RECORDS_AT_ONCE)
+    expand = None if run.coding is None else run.coding.expand
     result = np.zeros(num_draws, int)
     for i, draw in enumerate(chosen):
         result[i] = int(
@@ -249,15 +267,16 @@ def simulate_tau1(
                 jnp.asarray(multiplier),
                 num_new,
                 num_batches,
-                None if run.conditions is None else jnp.asarray(run.conditions.feasible.sets),
-                num_levels=table.schema.num_levels,
+                None if run.feasible_sets is None else jnp.asarray(run.feasible_sets),
+                num_levels=run.num_levels,
+                expand=expand,
             )
         )
     return result
 
 
 def tau1_monitor(
-    run_model, table: Microdata, population_size: int, max_cells: int = 256
+    run_model, table: Microdata, population_size: int, max_cells: int = 256, conditions=None
 ) -> Callable[[dict[str, np.ndarray]], dict[str, float]]:
     """For `sample(monitor=...)`: the current tau_1 of the first chain, for the progress bar.
 
@@ -266,6 +285,9 @@ def tau1_monitor(
     cells = table.cells()
     unique = cells.codes[cells.counts == 1]
     part = unique[:: max(1, -(-len(unique) // max_cells))]
+    coding = coding_of(run_model, conditions)
+    num_levels = table.schema.num_levels if coding is None else coding.schema.num_levels
+    part = part if coding is None else coding.reduce(part)
     num_new = population_size - table.n
     method = _default_method(run_model, table)
 
@@ -276,7 +298,7 @@ def tau1_monitor(
         log_q = _evaluate(
             run_model, jnp.asarray(part, jnp.int32), jax.random.key(0)[None],
             {name: latest[name][:1] for name in names},
-            num_levels=table.schema.num_levels, method=method,
+            num_levels=num_levels, method=method,
         )[0]  # fmt: skip
         r1, _ = record_risks(np.asarray(log_q, np.float64), num_new)
         return {"tau_1": float(r1.sum()) * len(unique) / len(part)}
@@ -313,9 +335,9 @@ def _evaluate(model, cells, keys, draws, num_levels, method):
     return log_p, relative_se.reshape(keys.size, -1), halves
 
 
-@partial(jax.jit, static_argnames=("num_levels",))
+@partial(jax.jit, static_argnames=("num_levels", "expand"))
 def _count_untouched(
-    model, key, draw, unique, multiplier, num_new, num_batches, feasible, num_levels
+    model, key, draw, unique, multiplier, num_new, num_batches, feasible, num_levels, expand
 ):
     """Simulate `num_new` records by batches; count the unique cells that none falls in."""
     hashes = _hash(unique, multiplier)
@@ -324,6 +346,7 @@ def _count_untouched(
         codes = model.simulate_records(
             jax.random.fold_in(key, i), draw, _RECORDS_AT_ONCE, num_levels, feasible
         ).T
+        codes = codes if expand is None else expand(codes)
         exists = i * _RECORDS_AT_ONCE + jnp.arange(_RECORDS_AT_ONCE) < num_new
         found = jnp.clip(jnp.searchsorted(hashes, _hash(codes, multiplier)), 0, len(hashes) - 1)
         same = jnp.all(unique[found] == codes, axis=1) & exists

@@ -26,6 +26,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
 from bnp_models.checkpoint import Checkpoint, Saved
+from bnp_models.equivalences import Coding
 from bnp_models.microdata import Microdata
 from bnp_models.version import __version__
 from bnp_models.zeros import StructuralZeros
@@ -138,6 +139,23 @@ class Run:
         if missing:
             raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
         return {name: self.draws[name][:, ::thin] for name in names}
+
+    @property
+    def coding(self) -> Coding | None:
+        """How the model sees the records, where that is not as they are."""
+        return coding_of(self.model, self.conditions)
+
+    @property
+    def num_levels(self) -> tuple[int, ...]:
+        """Levels of each variable, as the model sees them."""
+        schema = self.table.schema if self.coding is None else self.coding.schema
+        return schema.num_levels
+
+    @property
+    def feasible_sets(self) -> np.ndarray | None:
+        """(B, R) sets of levels of the feasible boxes, as the model sees them; None: all cells."""
+        conditions = self.conditions if self.coding is None else self.coding.conditions
+        return None if conditions is None else conditions.feasible.sets
 
     def thinned(self, by: int = 2) -> "Run":
         """The run that `sample` would have made with `thin` larger by this factor.
@@ -547,6 +565,12 @@ def blocks_of_draws(total: int) -> list[tuple[np.ndarray, np.ndarray]]:
     starts = range(0, total, _DRAWS_AT_ONCE)
     blocks = (np.arange(start, start + _DRAWS_AT_ONCE) for start in starts)
     return [(block[block < total], np.minimum(block, total - 1)) for block in blocks]
+
+
+def coding_of(model, conditions: StructuralZeros | None) -> Coding | None:
+    """The not-applicable form of the records, where the model works on that; else None."""
+    recoded = conditions is not None and getattr(model, "not_applicable", False)
+    return conditions.not_applicable if recoded else None
 
 
 def check_input(model, table: Microdata, conditions: StructuralZeros | None = None) -> None:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -63,7 +62,7 @@ def synthesize(
     if num_rows < 1:
         raise ValueError(f"num_rows must be at least 1, not {num_rows}")
     key = jax.random.fold_in(run.key if key is None else key, _SYNTHESIS)
-    feasible = _feasible(run)
+    feasible = run.feasible_sets
     num_boxes = 1 if feasible is None else len(feasible)
     batch = _ENTRIES_AT_ONCE // (num_boxes + run.capacity)
     batch = min(num_rows, max(256, min(batch, _RECORDS_AT_ONCE)))
@@ -74,11 +73,13 @@ def synthesize(
         codes = [
             np.asarray(
                 _simulate(run.model, key_b, draw, feasible, num_records=batch,
-                          num_levels=run.table.schema.num_levels)
+                          num_levels=run.num_levels)
             )
             for key_b in keys
         ]  # fmt: skip
-        frames.append(_checked_frame(run, np.concatenate(codes, axis=1).T[:num_rows]))
+        codes = np.concatenate(codes, axis=1).T[:num_rows]
+        codes = codes if run.coding is None else run.coding.expand(codes)
+        frames.append(_checked_frame(run, codes))
     return frames
 
 
@@ -156,7 +157,7 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins:
     draws = run.parameters(thin)
     num_chains, num_draws = draws["alpha"].shape
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
-    total, blocks, feasible = num_chains * num_draws, [], _feasible(run)
+    total, blocks, feasible = num_chains * num_draws, [], run.feasible_sets
     for _, padded in blocks_of_draws(total):
         here = {name: value[padded] for name, value in draws.items()}
         blocks.append(np.asarray(_levels(run.model, here, feasible, num_levels=schema.num_levels)))
@@ -307,12 +308,6 @@ def _spaced_draws(run, number):
     for m in range(number):
         chain, position = divmod((2 * m + 1) * total // (2 * number), num_draws)
         yield {name: value[chain, position] for name, value in draws.items()}
-
-
-def _feasible(run):
-    if run.conditions is None:
-        return None
-    return jnp.asarray(run.conditions.feasible.sets)
 
 
 def _checked_frame(run, codes):
