@@ -132,6 +132,19 @@ def test_imputation_says_what_was_filled_in(latent, made, incomplete_frame):
     assert f"<td>sex</td><td>2</td><td>{gone.mean():.1%}</td>" in text
 
 
+def test_equivalences_are_told_with_what_to_do_about_them(latent, made):
+    tied = "age is '0-14' if and only if education is 'Under 15 years old'"
+    frames, text = made[False]
+    assert f"The conditions imply: {tied}." in words_of(text)
+    assert "not-applicable" not in text and "left out of the records" not in text
+    for left_out, advice in ((False, "with --not-applicable, items"), (True, "were left out of")):
+        model = bnp.HDPMixedMembership(not_applicable=left_out)
+        run = dataclasses.replace(latent.run, model=model)
+        assert advice in words_of(render_synthesis_report(run, frames))
+    free = dataclasses.replace(latent.run, conditions=None)
+    assert "conditions imply" not in words_of(render_synthesis_report(free, frames))
+
+
 def test_complete_variables_have_no_imputed_proportions(latent, made):
     codes = latent.table.codes.copy()
     codes[:, 1] = np.maximum(codes[:, 1], 0)
