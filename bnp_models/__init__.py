@@ -9,7 +9,8 @@ from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
     "checkpoint", "cli", "datasets", "diagnostics", "equivalences", "export", "hdp", "kernels",
-    "microdata", "nplcm", "regions", "report", "risk", "sampling", "synthesis", "zeros",
+    "microdata", "mixed_membership", "nplcm", "regions", "report", "risk", "sampling",
+    "synthesis", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
@@ -24,6 +25,7 @@ _EXPORTS = {
     "Margins": "synthesis",
     "Microdata": "microdata",
     "MicrodataError": "microdata",
+    "MixedMembership": "mixed_membership",
     "Modes": "diagnostics",
     "NPLCM": "nplcm",
     "PopulationRisk": "risk",

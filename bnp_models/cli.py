@@ -20,13 +20,14 @@ import bnp_models as bnp
 
 # A later model is one more line: its name, its class, and the options that are its fields.
 MODELS = {
-    "hdp": ("HDPMixedMembership", ("concentration", "augmentation")),
+    "hdp": ("HDPMixedMembership", ("concentration", "augmentation", "not_applicable")),
+    "mixed-membership": ("MixedMembership", ("components", "augmentation", "not_applicable")),
     "nplcm": ("NPLCM", ("components",)),
     "tnplcm": ("TNPLCM", ("components",)),
 }
 
 _MODELS_OF = {
-    "risk": ("hdp", "nplcm", "tnplcm"),
+    "risk": ("hdp", "mixed-membership", "nplcm", "tnplcm"),
     "synthesize": ("tnplcm", "nplcm"),
     "impute": ("tnplcm", "nplcm"),
 }  # The first is the default.
@@ -154,7 +155,7 @@ def _carry_out(options, argv, model, table, conditions, settings, evaluate, eval
         _use_compilation_cache()
         monitor = None
         if options.name == "risk":
-            monitor = bnp.tau1_monitor(model, table, options.population_size)
+            monitor = bnp.tau1_monitor(model, table, options.population_size, conditions=conditions)
         # Once for the last draws: what judged them is what is written.
         evaluate = functools.lru_cache(maxsize=1)(evaluate)
         sample = bnp.sample
@@ -544,12 +545,16 @@ def _add_common(parser, name, keep_parameters):
                            help="of the hdp model: one alpha for all records, one each, or one "
                            "each with an unknown rate (default: shared)")  # fmt: skip
         model.add_argument("--augmentation", choices=("boxes", "simulation", "expected"),
-                           help="of the hdp model under --conditions: how records of the "
-                           "impossible region are drawn; the last is an approximation (default: "
-                           "boxes, or simulation where they are too many)")  # fmt: skip
+                           help="of hdp and mixed-membership under --conditions: how records of "
+                           "the impossible region are drawn; the last is an approximation "
+                           "(default: boxes, or simulation where they are too many)")  # fmt: skip
+        model.add_argument("--not-applicable", action="store_const", const=True,
+                           help="of hdp and mixed-membership under --conditions: leave out of a "
+                           "record the items that another variable settles")  # fmt: skip
     model.add_argument("--components", metavar="K", type=_integer(2, 2**16),
-                       help="of the nplcm and tnplcm models: latent classes (default: "
-                       "50)")  # fmt: skip
+                       help="latent classes of nplcm and tnplcm (default: 50), or components "
+                       "of mixed-membership (default: 20)" if "hdp" in models else
+                       "latent classes (default: 50)")  # fmt: skip
     chains = parser.add_argument_group("chains")
     for option, default, least, most, what in (
         ("chains", 4, 1, 2**16, "chains"),

@@ -79,10 +79,15 @@ DISH_SLOTS = 32
 # Distinct cells that a whole-record move takes at the least: fewer would not be cheaper.
 CELLS_AT_LEAST = 1024
 
-# Components of the initial states, cycled over chains: scattered, and more than most posteriors
-# have. Components die more easily than they are born: chains that start from few stay in worse
-# modes for thousands of sweeps.
-START_COMPONENTS = (30, 60, 40, 50)
+# Components of the initial states, cycled over chains: scattered on both sides of what posteriors
+# have, so that R-hat sees a second mode.
+START_COMPONENTS = (10, 50, 200)
+
+# Share of the slots that a start may fill.
+START_SHARE = 7 / 8
+
+# Mass of G_0 that `slots_needed` lets go.
+NEGLIGIBLE = 1e-7
 
 # Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
 # 4, .. 128 parts and the stride of the dish move.
@@ -193,7 +198,8 @@ class HDPMixedMembership(eqx.Module):
     a1, b1
         Shape and rate of b's prior, where it has one.
     capacity
-        Slots for components at the start; it grows by itself.
+        Slots for components, at the least: more at the start where that has more components, and
+        more later where they prove too few.
     dish_stride
         The dish move takes one table of every `dish_stride`-th record of a sweep, in rotation; 0
         turns it off.
@@ -226,7 +232,7 @@ class HDPMixedMembership(eqx.Module):
     a1: float = 1.0
     b1: float = 1.0
     concentration: str = eqx.field(static=True, default="shared")
-    capacity: int = eqx.field(static=True, default=128)
+    capacity: int = eqx.field(static=True, default=64)
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
     split_merge_every: int = eqx.field(static=True, default=8)
@@ -241,6 +247,7 @@ class HDPMixedMembership(eqx.Module):
     )  # fmt: skip
     parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
     start_components: ClassVar[tuple[int, ...]] = START_COMPONENTS
+    start_share: ClassVar[float] = START_SHARE
     truncates: ClassVar[bool] = True
     takes_missing: ClassVar[bool] = False
     max_exact_variables: ClassVar[int] = 12
@@ -251,113 +258,26 @@ class HDPMixedMembership(eqx.Module):
             raise ValueError(
                 f"concentration is one of {', '.join(CONCENTRATIONS)}, not {self.concentration!r}"
             )
-        if self.augmentation not in AUGMENTATIONS:
-            raise ValueError(
-                f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augmentation!r}"
-            )
-        for name in ("a", "b", "a0", "b0", "a1", "b1"):
-            value = getattr(self, name)
-            if isinstance(value, (int, float)) and not value > 0:
-                raise ValueError(f"{name} must be positive, not {value}")
         if self.capacity < 2:
             raise ValueError(f"capacity must be at least 2, not {self.capacity}")
-        for name in ("dish_stride", "cell_stride"):
-            stride = getattr(self, name)
-            if stride and RECORD_MULTIPLE % stride:
-                raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
+        check_options(self, ("a", "b", "a0", "b0", "a1", "b1"))
 
     @property
     def shared(self) -> bool:
         """Whether all records have one concentration."""
         return self.concentration == "shared"
 
-    def prepare(
-        self,
-        codes: np.ndarray,
-        num_levels: tuple[int, ...],
-        conditions=None,
-        multiple: int = RECORD_MULTIPLE,
-    ) -> HDPData:
-        """Arrays of a complete coded sample.
-
-        Parameters
-        ----------
-        codes
-            (n, J) 0-based level codes, none missing.
-        num_levels
-            Levels of each variable.
-        conditions
-            A `bnp_models.StructuralZeros`, or None.
-        multiple
-            Records are padded to a multiple of this; the strides must divide it.
-
-        Raises
-        ------
-        ValueError
-            If the conditions constrain too many variables for the augmentation that was asked for.
-        """
-        cells = group_cells(codes, num_levels)
-        distinct = cells.codes
-        if conditions is not None and self.not_applicable:
-            coding = conditions.not_applicable
-            codes, distinct = coding.reduce(codes), coding.reduce(distinct)
-            num_levels, conditions = coding.schema.num_levels, coding.conditions
-        num_records, num_items = codes.shape
-        padding = -num_records % multiple
-        first_row = first_rows(num_levels)
-        # An absent item has the only level of a variable of its own, of probability one.
-        levels = (*num_levels, 1) if self.not_applicable else num_levels
-        absent = sum(num_levels)
-        rows = np.pad(np.where(codes < 0, absent, codes + first_row), ((0, padding), (0, 0)))
-        cell_rows = np.zeros_like(rows)
-        cell_rows[: len(distinct)] = np.where(distinct < 0, absent, distinct + first_row)
-        return HDPData(
-            rows=jnp.asarray(rows.T, jnp.int32),
-            weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
-            num_records=jnp.asarray(num_records, jnp.int32),
-            variable=jnp.asarray(np.repeat(np.arange(len(levels)), levels), jnp.int32),
-            cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
-            cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
-            num_cells=jnp.asarray(len(cells.codes), jnp.int32),
-            zeros=None if conditions is None else compile_zeros(self, conditions, levels),
-        )
+    def prepare(self, codes, num_levels, conditions=None, multiple=RECORD_MULTIPLE) -> HDPData:
+        """See the function `prepare_records`."""
+        return prepare_records(self, codes, num_levels, conditions, multiple)
 
     def record_axes(self, tree: HDPData | HDPState) -> list[int | None]:
         """The axis of each leaf of `tree` that runs over records (None: none), for sharding."""
-        axes = {"rows": 1, "weight": 0, "cell": 0, "z": 1, "alpha": None if self.shared else 0}
-        leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-        return [axes.get(path[0].name) for path, _ in leaves]
+        return record_axes(tree, None if self.shared else 0)
 
-    def init(
-        self, key: Key[Array, ""], data: HDPData, capacity: int, num_components: Int[Array, ""]
-    ) -> HDPState:
-        """A start with every record in one of `num_components` components, at random.
-
-        Start from many: chains that begin with one component stay in worse modes for thousands
-        of sweeps.
-        """
-        key_z, key_alpha = jax.random.split(key)
-        num_padded = data.weight.size
-        u = uniform(words(key_z, (num_padded,)), jnp.result_type(float).type)
-        limit = jnp.minimum(num_components, capacity // 2)
-        label = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
-        z = jnp.broadcast_to(label, data.rows.shape)
-        counts = count_rows_by_component(
-            data.rows, z, data.weight, (data.variable.size, capacity)
-        ).astype(u.dtype)
-        total = jax.ops.segment_sum(1 + counts, data.variable, num_segments=data.variable.size)
-        weight = jnp.sum(counts, axis=0)
-        shape = () if self.shared else (num_padded,)
-        g0, theta = weight / jnp.sum(weight), (1 + counts) / total[data.variable]
-        return HDPState(
-            z=z,
-            g0=g0,
-            theta=theta,
-            alpha=gamma_variate(key_alpha, jnp.full(shape, self.a, u.dtype), self.b),
-            rate=jnp.asarray(self.b, u.dtype),
-            alpha0=jnp.asarray(self.a0 / self.b0, u.dtype),
-            totals=feasible_totals(g0, theta, data),
-        )
+    def init(self, key, data, capacity, num_components) -> HDPState:
+        """See the function `init_state`."""
+        return init_state(self, key, data, capacity, num_components)
 
     def sweep(
         self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
@@ -370,13 +290,32 @@ class HDPMixedMembership(eqx.Module):
         update = update_parameters if data.zeros is None else update_parameters_truncated
         return update(self, key_parameters, state, data, opens, iteration)
 
+    def draw_weights(self, key, state, tables, added):
+        """Step 4: alpha_0, and at once after it g_0 and the mass beyond the last stick.
+
+        `tables` are those of the sample, `added` those of augmented records.
+        """
+        key_alpha0, key_g0 = jax.random.split(key)
+        active = tables + added > 0
+        extra = jnp.zeros_like(state.alpha0)
+        if self.augmentation == "expected":
+            # Expected tables of components without a record of the sample are the remainder's.
+            active = tables > 0
+            extra = jnp.sum(jnp.where(active, 0, added))
+        tables = jnp.where(active, tables + added, 0)
+        alpha0 = dp_concentration(
+            key_alpha0, state.alpha0, jnp.sum(active), jnp.sum(tables) + extra, self.a0, self.b0
+        )
+        return alpha0, *draw_g0(key_g0, tables, alpha0, extra)
+
+    def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """What the prior of the weights adds to a component's tables, and to those of no one."""
+        return jnp.zeros_like(state.alpha0), state.alpha0
+
     def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:
         """The state with more slots, the remainder broken anew over all the free ones."""
         added = capacity - state.g0.size
-        counts = count_rows_by_component(
-            data.rows, state.z, data.weight, (data.variable.size, state.g0.size)
-        )
-        active = jnp.pad(jnp.any(counts > 0, axis=0), (0, added))
+        active = jnp.pad(_active_slots(state, data), (0, added))
         g0 = jnp.pad(state.g0, (0, added))
         log_remainder = jnp.log1p(-jnp.sum(jnp.where(active, g0, 0)))
         key_sticks, key_theta = jax.random.split(key)
@@ -390,6 +329,30 @@ class HDPMixedMembership(eqx.Module):
             state, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
         )
 
+    def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
+        """Slots with which the mass beyond the last stick stays negligible, and some to spare."""
+        active = _active_slots(state, data)
+        remainder = jnp.maximum(1 - jnp.sum(jnp.where(active, state.g0, 0)), NEGLIGIBLE)
+        free = jnp.log(remainder / NEGLIGIBLE) / jnp.log1p(1 / state.alpha0)
+        return 1.25 * jnp.sum(active) + 1.5 * free + 4
+
+    def shrink(self, state: HDPState, data: HDPData, capacity: int) -> HDPState:
+        """The state with fewer slots, components first; the last slot takes what is left.
+
+        For the warm-up only: the mass of the slots that go is small, but not zero.
+        """
+        active = _active_slots(state, data)
+        order = jnp.argsort(-(active + state.g0))
+        place = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
+        kept = order[:capacity]
+        g0 = state.g0[kept]
+        g0 = g0.at[-1].add(jnp.sum(state.g0[order[capacity:]]))
+        theta = state.theta[:, kept]
+        return dataclasses.replace(
+            state, z=place[state.z].astype(state.z.dtype), g0=g0, theta=theta,
+            totals=feasible_totals(g0, theta, data),
+        )  # fmt: skip
+
     def log_cell_probability(self, key, draw, cells, num_levels, **how):
         """See the function `log_cell_probability`."""
         return log_cell_probability(self, key, draw, cells, num_levels, **how)
@@ -400,21 +363,139 @@ class HDPMixedMembership(eqx.Module):
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Everything of one sweep that a user may choose to keep."""
-        return {
-            "components": info.components,
-            "alpha": info.alpha,
-            "alpha0": state.alpha0,
-            "tables": info.tables,
-            "log_likelihood_items": info.log_likelihood_items,
-            "left_over": info.left_over,
-            "g0": state.g0,
-            "theta": state.theta,
-            "alpha_rate": state.rate,
-            "log_feasible": info.log_feasible,
-            "augmented": info.augmented,
-            "accepted_tilts": info.accepted_tilts,
-            "z": state.z,
-        }
+        return keep_everything(state, info)
+
+
+def check_options(model, positive: tuple[str, ...]):
+    """Raise ValueError on options out of range; `positive` names the hyperparameters."""
+    if model.augmentation not in AUGMENTATIONS:
+        raise ValueError(
+            f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {model.augmentation!r}"
+        )
+    for name in positive:
+        value = getattr(model, name)
+        if isinstance(value, (int, float)) and not value > 0:
+            raise ValueError(f"{name} must be positive, not {value}")
+    for name in ("dish_stride", "cell_stride"):
+        stride = getattr(model, name)
+        if stride and RECORD_MULTIPLE % stride:
+            raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
+
+
+def keep_everything(state: HDPState, info: HDPInfo) -> dict[str, Array]:
+    """What a user may choose to keep of one sweep."""
+    return {
+        "components": info.components,
+        "alpha": info.alpha,
+        "alpha0": state.alpha0,
+        "tables": info.tables,
+        "log_likelihood_items": info.log_likelihood_items,
+        "left_over": info.left_over,
+        "g0": state.g0,
+        "theta": state.theta,
+        "alpha_rate": state.rate,
+        "log_feasible": info.log_feasible,
+        "augmented": info.augmented,
+        "accepted_tilts": info.accepted_tilts,
+        "z": state.z,
+    }
+
+
+def prepare_records(
+    model,
+    codes: np.ndarray,
+    num_levels: tuple[int, ...],
+    conditions=None,
+    multiple: int = RECORD_MULTIPLE,
+) -> HDPData:
+    """Arrays of a complete coded sample.
+
+    Parameters
+    ----------
+    codes
+        (n, J) 0-based level codes, none missing.
+    num_levels
+        Levels of each variable.
+    conditions
+        A `bnp_models.StructuralZeros`, or None.
+    multiple
+        Records are padded to a multiple of this; the strides must divide it.
+
+    Raises
+    ------
+    ValueError
+        If the conditions constrain too many variables for the augmentation that was asked for.
+    """
+    cells = group_cells(codes, num_levels)
+    distinct = cells.codes
+    if conditions is not None and model.not_applicable:
+        coding = conditions.not_applicable
+        codes, distinct = coding.reduce(codes), coding.reduce(distinct)
+        num_levels, conditions = coding.schema.num_levels, coding.conditions
+    num_records, num_items = codes.shape
+    padding = -num_records % multiple
+    first_row = first_rows(num_levels)
+    # An absent item has the only level of a variable of its own, of probability one.
+    levels = (*num_levels, 1) if model.not_applicable else num_levels
+    absent = sum(num_levels)
+    rows = np.pad(np.where(codes < 0, absent, codes + first_row), ((0, padding), (0, 0)))
+    cell_rows = np.zeros_like(rows)
+    cell_rows[: len(distinct)] = np.where(distinct < 0, absent, distinct + first_row)
+    return HDPData(
+        rows=jnp.asarray(rows.T, jnp.int32),
+        weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
+        num_records=jnp.asarray(num_records, jnp.int32),
+        variable=jnp.asarray(np.repeat(np.arange(len(levels)), levels), jnp.int32),
+        cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
+        cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
+        num_cells=jnp.asarray(len(cells.codes), jnp.int32),
+        zeros=None if conditions is None else compile_zeros(model, conditions, levels),
+    )
+
+
+def record_axes(tree: HDPData | HDPState, of_alpha: int | None) -> list[int | None]:
+    """The axis of each leaf that runs over records, `of_alpha` that of alpha; None: none."""
+    axes = {"rows": 1, "weight": 0, "cell": 0, "z": 1, "alpha": of_alpha}
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [axes.get(path[0].name) for path, _ in leaves]
+
+
+def init_state(
+    model, key: Key[Array, ""], data: HDPData, capacity: int, num_components: Int[Array, ""]
+) -> HDPState:
+    """A start with every record in one of `num_components` components, at random.
+
+    Start from many: chains that begin with one component stay in worse modes for thousands
+    of sweeps.
+    """
+    key_z, key_alpha = jax.random.split(key)
+    num_padded = data.weight.size
+    u = uniform(words(key_z, (num_padded,)), jnp.result_type(float).type)
+    limit = jnp.minimum(num_components, int(capacity * START_SHARE))
+    label = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
+    z = jnp.broadcast_to(label, data.rows.shape)
+    counts = count_rows_by_component(
+        data.rows, z, data.weight, (data.variable.size, capacity)
+    ).astype(u.dtype)
+    total = jax.ops.segment_sum(1 + counts, data.variable, num_segments=data.variable.size)
+    weight = jnp.sum(counts, axis=0)
+    shape = () if model.shared else (num_padded,)
+    g0, theta = weight / jnp.sum(weight), (1 + counts) / total[data.variable]
+    return HDPState(
+        z=z,
+        g0=g0,
+        theta=theta,
+        alpha=gamma_variate(key_alpha, jnp.full(shape, model.a, u.dtype), model.b),
+        rate=jnp.asarray(model.b, u.dtype),
+        alpha0=jnp.ones((), u.dtype),
+        totals=feasible_totals(g0, theta, data),
+    )
+
+
+def _active_slots(state: HDPState, data: HDPData) -> Bool[Array, " K"]:
+    """Components with an item of the sample."""
+    weight = jnp.broadcast_to(data.weight, state.z.shape)
+    return count_components(state.z, weight, state.g0.size) > 0
 
 
 def draw_prior(
@@ -441,7 +522,7 @@ def draw_prior(
         The state behind the sample, and the sample's 0-based level codes (J, n).
     """
     dtype = jnp.result_type(float)
-    keys = jax.random.split(key, 7)
+    keys = jax.random.split(key, 6)
     alpha0 = gamma_variate(keys[0], jnp.asarray(model.a0, dtype), model.b0)
     rate = jnp.asarray(model.b, dtype)
     if model.concentration == "hierarchical":
@@ -868,7 +949,7 @@ def update_parameters_truncated(
     theta, and are forgotten.
     """
     del iteration
-    keys = jax.random.split(key, 7)
+    keys = jax.random.split(key, 6)
     num_rows, capacity = state.theta.shape
     zeros = data.zeros
     exact = zeros.feasible is not None and model.augmentation != "simulation"
@@ -883,20 +964,9 @@ def update_parameters_truncated(
     if not exact:
         alpha, rate, _ = draw_alpha(model, keys[0], state, data, opens, num_tables, augmented)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
-    all_tables = tables + augmented.tables
-    active = all_tables > 0
-    extra = jnp.zeros_like(state.alpha0)
-    if model.augmentation == "expected":
-        # Expected tables of components without a record of the sample belong to the remainder.
-        active = tables > 0
-        extra = jnp.sum(jnp.where(active, 0, all_tables))
-        all_tables = jnp.where(active, all_tables, 0)
-    alpha0 = dp_concentration(
-        keys[3], state.alpha0, jnp.sum(active), jnp.sum(all_tables) + extra, model.a0, model.b0
-    )
-    g0, left_over = draw_g0(keys[4], all_tables, alpha0, extra)
+    alpha0, g0, left_over = model.draw_weights(keys[3], state, tables, augmented.tables)
     shape = 1 + counts.astype(alpha0.dtype)
-    theta = jnp.exp(draw_levels_by_atom(keys[5], shape, augmented.levels, zeros.atoms))
+    theta = jnp.exp(draw_levels_by_atom(keys[4], shape, augmented.levels, zeros.atoms))
     too_many = augmented.records < 0
     alpha0, g0, theta = (
         jnp.where(too_many, old, new)
@@ -911,7 +981,7 @@ def update_parameters_truncated(
         alpha=summary_of_alpha(model, state.alpha, data),
         log_likelihood_items=log_likelihood_items(counts, theta),
         left_over=left_over,
-        log_feasible=log_feasible(model, keys[6], state, data),
+        log_feasible=log_feasible(model, keys[5], state, data),
         augmented=augmented.records,
         accepted_tilts=accepted_tilt.astype(jnp.int32),
     )
@@ -960,9 +1030,10 @@ def update_tilts(model, key, state, data, counts, tables):
     u = uniform(words(key_direction, ()), state.g0.dtype.type)
     index = jnp.minimum((u * len(zeros.tilts)).astype(jnp.int32), len(zeros.tilts) - 1)
     weights = urn_weights(model, _shared_alpha(model, state), state.rate, zeros.feasible)
+    own, of_no_one = model.prior_tables(state)
     tilted = tilt_component(
-        key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts, tables,
-        state.alpha0, data.num_records, data.variable, weights, zeros.feasible,
+        key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts, tables + own,
+        of_no_one, data.num_records, data.variable, weights, zeros.feasible,
     )  # fmt: skip
     state = dataclasses.replace(state, theta=tilted.theta, g0=tilted.g0, totals=tilted.totals)
     return state, tilted.accepted

@@ -43,6 +43,9 @@ _CHUNK_SECONDS = 0.5
 
 _DRAWS_AT_ONCE = 16
 
+SHRINK_AFTER = 0.25
+"""Share of the warm-up after which slots that only the starts needed are given back."""
+
 # A run that goes on until it has converged keeps at most so many times its first draws.
 KEPT_AT_MOST = 4
 
@@ -467,7 +470,7 @@ def _advance_to(
 
     clock = {"compile": 0.0, "warmup": 0.0, "draws": 0.0}
     began = time.perf_counter()
-    capacity, growth, iteration, segments = model.capacity, [], 0, []
+    capacity, growth, iteration, segments = _first_capacity(model, settings), [], 0, []
     states = _init_chains(model, data, _chain_keys(key_init, num_chains), capacity, starts)
     available = jax.eval_shape(_one_draw, model, data, chain_keys, states)
     unknown = [name for name in keep if name not in available]
@@ -488,7 +491,11 @@ def _advance_to(
     data, states = place.data(data), place.state(states)
 
     slots = _num_slots({name: available[name] for name in keep}, num_chains)
-    advance = partial(_advance, warmup=num_warmup, thin=settings.thin, keep=keep, slots=slots)
+    shrink_at = int(num_warmup * SHRINK_AFTER)
+    advance = partial(
+        _advance, warmup=num_warmup, thin=settings.thin, keep=keep, slots=slots,
+        patience=shrink_at if _first_capacity(model, settings) > model.capacity else 0,
+    )  # fmt: skip
     # No sweep at all: this call traces and compiles, so that the clock of the others is clean.
     states = advance(model, data, chain_keys, states, iteration, iteration)[1]
     jax.block_until_ready(states)
@@ -505,6 +512,8 @@ def _advance_to(
         while iteration < goal:
             began = time.perf_counter()
             stop = min(goal, _chunk_end(iteration, settings, slots, chunk_sweeps, rate))
+            if iteration < shrink_at:
+                stop = min(stop, shrink_at)
             reached, states, overflow, buffers, slot = advance(
                 model, data, chain_keys, states, iteration, stop
             )
@@ -530,6 +539,15 @@ def _advance_to(
                 states = place.state(_grow_chains(model, grow_keys, states, data, capacity))
                 states = advance(model, data, chain_keys, states, iteration, iteration)[1]
                 jax.block_until_ready(states)
+                clock["compile"] += time.perf_counter() - began
+            elif iteration == shrink_at and capacity > model.capacity:
+                began = time.perf_counter()
+                fewer = _fewer_slots(model, data, states, capacity)
+                if fewer < capacity:
+                    capacity = fewer
+                    states = place.state(_shrink_chains(model, states, data, capacity))
+                    states = advance(model, data, chain_keys, states, iteration, iteration)[1]
+                    jax.block_until_ready(states)
                 clock["compile"] += time.perf_counter() - began
             goal = _goal(iteration, settings, clock, max_seconds)
             due = time.perf_counter() - last_save > checkpoint_seconds
@@ -603,6 +621,33 @@ def _grow_chains(model, keys, states, data, capacity):
     return jax.vmap(lambda key, state: model.grow(key, state, data, capacity))(keys, states)
 
 
+def _first_capacity(model, settings: Settings) -> int:
+    """Slots that hold the starts, and are given back early in the warm-up."""
+    capacity = model.capacity
+    most = max(settings.start_components[: settings.num_chains])
+    while hasattr(model, "shrink") and most > capacity * model.start_share:
+        capacity *= 2
+    return capacity
+
+
+def _fewer_slots(model, data, states, capacity: int) -> int:
+    """Half the slots, or a quarter, .., where that is enough for every chain."""
+    needed = float(jnp.max(_slots_needed(model, states, data)))
+    while capacity // 2 >= max(model.capacity, needed):
+        capacity //= 2
+    return capacity
+
+
+@jax.jit
+def _slots_needed(model, states, data):
+    return jax.vmap(lambda state: model.slots_needed(state, data))(states)
+
+
+@partial(jax.jit, static_argnames="capacity")
+def _shrink_chains(model, states, data, capacity):
+    return jax.vmap(lambda state: model.shrink(state, data, capacity))(states)
+
+
 def _sweep_chains(model, data, chain_keys, states, iteration, keep):
     """One sweep of every chain: the states, the largest mass left over, and what is kept."""
 
@@ -620,7 +665,7 @@ def _one_draw(model, data, chain_keys, states):
 
 
 @partial(jax.jit, static_argnames=("keep", "slots"))
-def _advance(model, data, chain_keys, states, start, stop, warmup, thin, keep, slots):
+def _advance(model, data, chain_keys, states, start, stop, warmup, patience, thin, keep, slots):
     """Sweeps start..stop-1, or fewer where a chain outgrows its capacity.
 
     Start and stop are traced: chunks of any length share one compiled program. A sweep that is not
@@ -647,7 +692,10 @@ def _advance(model, data, chain_keys, states, start, stop, warmup, thin, keep, s
                 states,
             )
         early = iteration < warmup // 2
-        overflow = left_over > jnp.where(early, EARLY_LEFT_OVER_TOLERANCE, LEFT_OVER_TOLERANCE)
+        tolerance = jnp.where(early, EARLY_LEFT_OVER_TOLERANCE, LEFT_OVER_TOLERANCE)
+        # Chains that still shed the components of their starts are not given more slots.
+        tolerance = jnp.where(iteration < patience, jnp.inf, tolerance)
+        overflow = left_over > tolerance
         done = iteration + 1 - warmup
         slot = jnp.where((done > 0) & (done % thin == 0), done // thin - 1 - first, slots)
         buffers = jax.tree.map(

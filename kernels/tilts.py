@@ -41,8 +41,8 @@ def tilt_component(
     g0: Float[Array, " K"],
     totals: Float[Array, " Q"],
     counts: Int[Array, "R K"],
-    tables: Int[Array, " K"],
-    alpha0: Float[Array, ""],
+    tables: Float[Array, " K"],
+    others: Float[Array, ""],
     num_records: Int[Array, ""],
     variable: Int[Array, " R"],
     weights: Float[Array, " Q"],
@@ -59,9 +59,10 @@ def tilt_component(
     theta, g0, totals
         Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
     counts, tables
-        Items of the sample by row and component, and tables by component.
-    alpha0
-        Concentration of G_0.
+        Items of the sample by row and component; tables by component, and what the prior of the
+        weights adds to each (nothing, under a Dirichlet process).
+    others
+        What the prior adds to the tables of no component (alpha_0, under a Dirichlet process).
     num_records
         n.
     variable
@@ -73,7 +74,7 @@ def tilt_component(
 
     Notes
     -----
-    Given the tables, g_k ~ Beta(m_k, alpha_0 + the other tables), independent of the proportions
+    Given the tables, g_k ~ Beta(m_k, others + the other tables), independent of the proportions
     of the others, which keep theirs. In logarithms of theta's odds and the logit of g_k the map is
     a translation for every t, so that its Jacobian is one.
     """
@@ -88,8 +89,8 @@ def tilt_component(
     choice = jnp.minimum((u[1] * len(_SCALES)).astype(jnp.int32), len(_SCALES) - 1)
     t = scales[choice] * normal(second, dtype.type)[0]
 
-    old, g, m = theta[:, k], g0[k], tables[k].astype(dtype)
-    others = jnp.sum(tables).astype(dtype) - m
+    old, g, m = theta[:, k], g0[k], tables[k]
+    others = others + jnp.sum(tables) - m
     shift = t * direction
     top = jax.ops.segment_max(shift, variable, num_segments=variable.size)
     grown = old * jnp.exp(shift - top[variable])
@@ -107,7 +108,7 @@ def tilt_component(
 
     # Where a level's probability underflows it must not multiply a change that is not finite.
     evidence = jnp.sum(jnp.where(old > 0, (1 + counts[:, k]) * log_change, 0))
-    of_weight = m * (log_ratio - log_scale) - (alpha0 + others) * log_scale
+    of_weight = m * (log_ratio - log_scale) - others * log_scale
     growth = jnp.log(probability(new_totals, weights) / probability(totals, weights))
     log_accept = evidence + of_weight - num_records * growth
     accepted = jnp.log(u[2]) < log_accept

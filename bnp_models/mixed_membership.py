@@ -1,0 +1,155 @@
+"""Mixed membership with a fixed number of extreme profiles (Manrique-Vallier & Reiter 2012).
+
+    h ~ Dir(1_K),            alpha ~ Ga(a, b),     g_i ~ Dir(alpha h)
+    theta_jk ~ Dir(1_{L_j}), z_ij ~ g_i,           x_ij ~ theta_j^{(z_ij)}
+
+and x_i restricted to the cells that structural zeros leave: the parametric model of Battiston &
+Rimella (2024), appendix A, by the kernels of its non-parametric version, `bnp_models.hdp`, whose
+state and data it shares. g_0 stands for h there.
+"""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models import hdp
+from bnp_models.kernels.counting import count_components, count_rows_by_component
+from bnp_models.kernels.logspace import log_dirichlet
+
+
+class MixedMembership(eqx.Module):
+    """The model and its hyperparameters.
+
+    Parameters
+    ----------
+    components
+        Extreme profiles K.
+    a, b
+        Shape and rate of alpha's prior.
+    dish_stride, cell_stride, augmentation, tilt, not_applicable
+        As in `bnp_models.HDPMixedMembership`.
+
+    References
+    ----------
+    Manrique-Vallier, D. & Reiter, J. P. (2012), doi:10.1080/10618600.2012.675309.
+    """
+
+    components: int = eqx.field(static=True, default=20)
+    a: float = 2.0
+    b: float = 1.0
+    dish_stride: int = eqx.field(static=True, default=64)
+    cell_stride: int = eqx.field(static=True, default=8)
+    augmentation: str = eqx.field(static=True, default="auto")
+    tilt: bool = eqx.field(static=True, default=True)
+    not_applicable: bool = eqx.field(static=True, default=False)
+
+    name: ClassVar[str] = "mixed-membership"
+    scalars: ClassVar[tuple[str, ...]] = (
+        "components", "alpha", "tables", "log_likelihood_items", "augmented", "accepted_tilts",
+    )  # fmt: skip
+    parameters: ClassVar[tuple[str, ...]] = hdp.HDPMixedMembership.parameters
+    truncates: ClassVar[bool] = True
+    takes_missing: ClassVar[bool] = False
+    max_exact_variables: ClassVar[int] = hdp.HDPMixedMembership.max_exact_variables
+    concentration: ClassVar[str] = "shared"
+    shared: ClassVar[bool] = True
+
+    def __check_init__(self):
+        if not isinstance(self.components, int) or self.components < 2:
+            raise ValueError(f"components must be an integer of at least 2, not {self.components}")
+        hdp.check_options(self, ("a", "b"))
+
+    @property
+    def start_components(self) -> tuple[int, ...]:
+        """Components of the initial states: all."""
+        return (self.components,)
+
+    @property
+    def capacity(self) -> int:
+        """Slots for components: K, which never grows."""
+        return self.components
+
+    def prepare(self, codes, num_levels, conditions=None, multiple=hdp.RECORD_MULTIPLE):
+        """See `bnp_models.hdp.prepare_records`."""
+        return hdp.prepare_records(self, codes, num_levels, conditions, multiple)
+
+    def record_axes(self, tree) -> list[int | None]:
+        """The axis of each leaf of `tree` that runs over records (None: none), for sharding."""
+        return hdp.record_axes(tree, None)
+
+    def init(self, key, data, capacity, num_components) -> hdp.HDPState:
+        """See `bnp_models.hdp.init_state`."""
+        return hdp.init_state(self, key, data, capacity, num_components)
+
+    def sweep(
+        self, key: Key[Array, ""], state: hdp.HDPState, data: hdp.HDPData, iteration: Int[Array, ""]
+    ) -> tuple[hdp.HDPState, hdp.HDPInfo]:
+        """One sweep, in the order that leaves the posterior invariant."""
+        key_z, key_tables, key_dish, key_parameters = jax.random.split(key, 4)
+        state = hdp.update_labels(key_z, state, data)
+        opens = hdp.draw_tables(key_tables, state)
+        state = hdp.update_dishes(self, key_dish, state, data, opens, iteration)
+        if data.zeros is not None:
+            return hdp.update_parameters_truncated(
+                self, key_parameters, state, data, opens, iteration
+            )
+        return update_parameters(self, key_parameters, state, data, opens)
+
+    def draw_weights(self, key, state, tables, added):
+        """h | m ~ Dir(1 + m_1, .., 1 + m_K): every component is there, with a table or without."""
+        weights = jnp.exp(log_dirichlet(key, 1 + (tables + added).astype(state.g0.dtype)))
+        return state.alpha0, weights, jnp.zeros_like(state.alpha0)
+
+    def prior_tables(self, state: hdp.HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """What the prior of the weights adds to a component's tables, and to those of no one."""
+        return jnp.ones_like(state.alpha0), jnp.zeros_like(state.alpha0)
+
+    def grow(self, key, state, data, capacity):
+        """The number of components is part of the model: the driver never asks for more."""
+        raise ValueError(f"{self.name} has a fixed number of components")
+
+    def log_cell_probability(self, key, draw, cells, num_levels, **how):
+        """See `bnp_models.hdp.log_cell_probability`."""
+        return hdp.log_cell_probability(self, key, draw, cells, num_levels, **how)
+
+    def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
+        """See `bnp_models.hdp.simulate_records`."""
+        return hdp.simulate_records(self, key, draw, num_records, num_levels, feasible)
+
+    def keep(self, state: hdp.HDPState, info: hdp.HDPInfo) -> dict[str, Array]:
+        """Everything of one sweep that a user may choose to keep."""
+        kept = hdp.keep_everything(state, info)
+        del kept["alpha0"], kept["left_over"]
+        return kept
+
+
+def update_parameters(
+    model: MixedMembership, key: Key[Array, ""], state: hdp.HDPState, data: hdp.HDPData, opens
+) -> tuple[hdp.HDPState, hdp.HDPInfo]:
+    """alpha given the tables, then h and theta given the tables and the items."""
+    key_alpha, key_h, key_theta = jax.random.split(key, 3)
+    num_rows, capacity = state.theta.shape
+    tables = count_components(state.z, opens * data.weight, capacity)
+    num_tables = jnp.sum(tables)
+    alpha, _, _ = hdp.draw_alpha(model, key_alpha, state, data, opens, num_tables)
+    _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
+    counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
+    theta = hdp.draw_theta(key_theta, counts, data.variable)
+    state = hdp.HDPState(
+        z=state.z, g0=h, theta=theta, alpha=alpha, rate=state.rate, alpha0=state.alpha0
+    )
+    none = jnp.zeros((), jnp.int32)
+    info = hdp.HDPInfo(
+        components=jnp.sum(tables > 0, dtype=jnp.int32),
+        tables=num_tables,
+        alpha=alpha,
+        log_likelihood_items=hdp.log_likelihood_items(counts, theta),
+        left_over=left_over,
+        log_feasible=jnp.zeros_like(alpha),
+        augmented=none,
+        accepted_tilts=none,
+    )
+    return state, info
