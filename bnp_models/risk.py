@@ -202,9 +202,7 @@ def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarr
     return np.exp(num_new * log_1mq), np.minimum(r2, 1.0)
 
 
-def draw_tau1(
-    rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray
-) -> np.ndarray:
+def draw_tau1(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray) -> np.ndarray:
     """Draws of the number of sample uniques that no unsampled record joins.
 
     Parameters
