@@ -1,5 +1,6 @@
 """The command line: what it writes, what it refuses, and that a killed run loses nothing."""
 
+import html
 import json
 import math
 import os
@@ -170,16 +171,18 @@ BAD = {
     "population": ("x,y\n" + "1,2\n" * 101, [], ["a.csv", "population size 100", "101 records"]),
     "conditions of nplcm": ("x,y\n1,2\n3,4\n",
                             ["--model", "nplcm", "--conditions", "{dir}/z.csv"],
-                            ["--conditions", "nplcm", "--model hdp", "or tnplcm"]),
+                            ["--conditions", "nplcm", "--model hdp, mixed-membership or tnplcm"]),
     "zero chains": ("x,y\n1,2\n3,4\n", ["--chains", "0"], ["--chains", "0 is out of range"]),
     "no number": ("x,y\n1,2\n3,4\n", ["--draws", "many"], ["--draws", "'many'"]),
     "too many sweeps": ("x,y\n1,2\n3,4\n", ["--thin", "2000000000"], ["2**31 sweeps"]),
     "seed": ("x,y\n1,2\n3,4\n", ["--seed", "-1"], ["--seed", "-1"]),
     "model": ("x,y\n1,2\n3,4\n", ["--model", "other"], ["--model", "other", "hdp", "tnplcm"]),
     "components": ("x,y\n1,2\n3,4\n", ["--components", "5"],
-                   ["--components", "nplcm and tnplcm only"]),
+                   ["--components", "mixed-membership, nplcm and tnplcm only"]),
     "augmentation": ("x,y\n1,2\n3,4\n", ["--model", "tnplcm", "--augmentation", "boxes"],
-                     ["--augmentation", "hdp only"]),
+                     ["--augmentation", "hdp and mixed-membership only"]),
+    "not applicable": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--not-applicable"],
+                       ["--not-applicable", "hdp and mixed-membership only"]),
     "concentration": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--concentration", "shared"],
                       ["--concentration", "hdp only"]),
     "one component": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--components", "1"],
@@ -422,14 +425,37 @@ def test_risk_by_latent_classes(latent_files, tmp_path):
     assert "driven by the prior" in (out / "report.html").read_text()
 
 
+def test_risk_under_structural_zeros_by_mixed_membership(latent_files, tmp_path):
+    """In the form in which what the conditions settle is left out of the records."""
+    sample = read(latent_files / "sample.csv").drop(columns="note")
+    sample[(sample != "").all(axis=1)].to_csv(tmp_path / "complete.csv", index=False)
+    out = tmp_path / "out"
+    assert main(["risk", str(tmp_path / "complete.csv"), *SHORT, "--draws", "20", "--conditions",
+                 str(latent_files / "zeros.csv"), "--model", "mixed-membership", "--components",
+                 "8", "--not-applicable", "--out", str(out), "--quiet"]) == 0  # fmt: skip
+    tied = "age is '0-14' if and only if education is 'Under 15 years old'"
+    risk = json.loads((out / "risk.json").read_text())
+    assert risk["model"] == "mixed-membership" and risk["equivalences"] == [tied]
+    assert list(risk["p_zero"]) == FIGURES and risk["components"] <= 8
+    assert 0 < risk["tau1_conditional"]["mean"] < risk["sample_uniques"]
+    page = html.unescape((out / "report.html").read_text())
+    assert f"The conditions imply: {tied}. The items that" in page and "were left out" in page
+    run = json.loads((out / "run.json").read_text())
+    assert run["components"] == 8 and run["not_applicable"] is True
+
+
 @pytest.mark.parametrize(
     ("arguments", "model"),
     [
         (["risk"], bnp.HDPMixedMembership()),
         (["risk", "--concentration", "record"], bnp.HDPMixedMembership(concentration="record")),
         (
-            ["risk", "--augmentation", "expected"],
-            bnp.HDPMixedMembership(augmentation="expected"),
+            ["risk", "--augmentation", "expected", "--not-applicable"],
+            bnp.HDPMixedMembership(augmentation="expected", not_applicable=True),
+        ),
+        (
+            ["risk", "--model", "mixed-membership", "--components", "12", "--not-applicable"],
+            bnp.MixedMembership(components=12, not_applicable=True),
         ),
         (["risk", "--model", "nplcm"], bnp.NPLCM()),
         (["risk", "--model", "tnplcm", "--components", "7"], bnp.TNPLCM(components=7)),
