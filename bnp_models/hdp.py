@@ -329,6 +329,13 @@ class HDPMixedMembership(eqx.Module):
             state, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
         )
 
+    def early(self) -> "HDPMixedMembership":
+        """The model of the first part of the warm-up: no split-merge, no tilts.
+
+        Components die by themselves; a split or merge this early may settle in a worse mode.
+        """
+        return dataclasses.replace(self, split_merge_every=0, tilt=False)
+
     def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
         """Slots with which the mass beyond the last stick stays negligible, and some to spare."""
         active = _active_slots(state, data)

@@ -34,7 +34,7 @@ class MixedMembership(eqx.Module):
 
     References
     ----------
-    Manrique-Vallier, D. & Reiter, J. P. (2012), doi:10.1080/10618600.2012.675309.
+    Manrique-Vallier, D. & Reiter, J. P. (2012), doi:10.1080/01621459.2012.710508.
     """
 
     components: int = eqx.field(static=True, default=20)

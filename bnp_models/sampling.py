@@ -43,7 +43,7 @@ _CHUNK_SECONDS = 0.5
 
 _DRAWS_AT_ONCE = 16
 
-SHRINK_AFTER = 0.25
+EARLY_SHARE = 0.25
 """Share of the warm-up after which slots that only the starts needed are given back."""
 
 # A run that goes on until it has converged keeps at most so many times its first draws.
@@ -470,7 +470,8 @@ def _advance_to(
 
     clock = {"compile": 0.0, "warmup": 0.0, "draws": 0.0}
     began = time.perf_counter()
-    capacity, growth, iteration, segments = _first_capacity(model, settings), [], 0, []
+    first_capacity = _first_capacity(model, settings, table.n)
+    capacity, growth, iteration, segments = first_capacity, [], 0, []
     states = _init_chains(model, data, _chain_keys(key_init, num_chains), capacity, starts)
     available = jax.eval_shape(_one_draw, model, data, chain_keys, states)
     unknown = [name for name in keep if name not in available]
@@ -491,13 +492,14 @@ def _advance_to(
     data, states = place.data(data), place.state(states)
 
     slots = _num_slots({name: available[name] for name in keep}, num_chains)
-    shrink_at = int(num_warmup * SHRINK_AFTER)
+    early_end = int(num_warmup * EARLY_SHARE) if first_capacity > model.capacity else 0
+    # Until the starts have shed their components: a plainer sweep, which is compiled sooner.
+    sweeper = model.early() if iteration < early_end else model
     advance = partial(
-        _advance, warmup=num_warmup, thin=settings.thin, keep=keep, slots=slots,
-        patience=shrink_at if _first_capacity(model, settings) > model.capacity else 0,
-    )  # fmt: skip
+        _advance, warmup=num_warmup, thin=settings.thin, keep=keep, slots=slots, patience=early_end
+    )
     # No sweep at all: this call traces and compiles, so that the clock of the others is clean.
-    states = advance(model, data, chain_keys, states, iteration, iteration)[1]
+    states = advance(sweeper, data, chain_keys, states, iteration, iteration)[1]
     jax.block_until_ready(states)
     clock["compile"] += time.perf_counter() - began
 
@@ -512,10 +514,9 @@ def _advance_to(
         while iteration < goal:
             began = time.perf_counter()
             stop = min(goal, _chunk_end(iteration, settings, slots, chunk_sweeps, rate))
-            if iteration < shrink_at:
-                stop = min(stop, shrink_at)
+            stop = min(stop, early_end) if iteration < early_end else stop
             reached, states, overflow, buffers, slot = advance(
-                model, data, chain_keys, states, iteration, stop
+                sweeper, data, chain_keys, states, iteration, stop
             )
             reached, overflow = int(reached), bool(overflow)
             kept = _num_kept(reached, settings) - _num_kept(iteration, settings)
@@ -537,17 +538,18 @@ def _advance_to(
                 growth.append((iteration, capacity))
                 grow_keys = _chain_keys(jax.random.fold_in(key_grow, iteration), num_chains)
                 states = place.state(_grow_chains(model, grow_keys, states, data, capacity))
-                states = advance(model, data, chain_keys, states, iteration, iteration)[1]
+                states = advance(sweeper, data, chain_keys, states, iteration, iteration)[1]
                 jax.block_until_ready(states)
                 clock["compile"] += time.perf_counter() - began
-            elif iteration == shrink_at and capacity > model.capacity:
+            elif iteration == early_end:
                 began = time.perf_counter()
+                sweeper = model
                 fewer = _fewer_slots(model, data, states, capacity)
                 if fewer < capacity:
                     capacity = fewer
                     states = place.state(_shrink_chains(model, states, data, capacity))
-                    states = advance(model, data, chain_keys, states, iteration, iteration)[1]
-                    jax.block_until_ready(states)
+                states = advance(sweeper, data, chain_keys, states, iteration, iteration)[1]
+                jax.block_until_ready(states)
                 clock["compile"] += time.perf_counter() - began
             goal = _goal(iteration, settings, clock, max_seconds)
             due = time.perf_counter() - last_save > checkpoint_seconds
@@ -621,10 +623,10 @@ def _grow_chains(model, keys, states, data, capacity):
     return jax.vmap(lambda key, state: model.grow(key, state, data, capacity))(keys, states)
 
 
-def _first_capacity(model, settings: Settings) -> int:
+def _first_capacity(model, settings: Settings, num_records: int) -> int:
     """Slots that hold the starts, and are given back early in the warm-up."""
     capacity = model.capacity
-    most = max(settings.start_components[: settings.num_chains])
+    most = min(max(settings.start_components[: settings.num_chains]), num_records)
     while hasattr(model, "shrink") and most > capacity * model.start_share:
         capacity *= 2
     return capacity

@@ -216,9 +216,22 @@ def test_a_flipped_bit_is_noticed(small, tmp_path, victim):
         run(small.table, resume=True, **options)
 
 
+def test_slots_of_the_starts_are_given_back(small):
+    """A start from many components has the slots for them, which later sweeps do not pay for."""
+    options = SETTINGS | {"num_warmup": 40, "start_components": (2, 40)}
+    model = bnp.HDPMixedMembership(capacity=32)
+    assert sampling._first_capacity(model, bnp.Settings(2, 1, 1, 1, (), (2, 40)), 10**6) == 64
+    few = bnp.sample(model, small.table, key=jax.random.key(0), **options)
+    assert few.capacity == 32 and few.growth == ()
+    assert few.draws["g0"].shape[-1] == 32
+    np.testing.assert_allclose(few.draws["g0"].sum(axis=-1), 1, atol=1e-5)
+    again = bnp.sample(model, small.table, key=jax.random.key(0), chunk_sweeps=3, **options)
+    assert equal(few, again)
+
+
 def test_capacity_grows_by_itself(small):
     few = bnp.HDPMixedMembership(capacity=4)
-    options = SETTINGS | {"num_warmup": 60}
+    options = SETTINGS | {"num_warmup": 60, "start_components": (3,)}
     grown = bnp.sample(few, small.table, key=jax.random.key(0), **options)
     assert grown.capacity > 4
     assert [capacity for _, capacity in grown.growth] == [
