@@ -15,13 +15,23 @@ from bnp_models.kernels.counting import (
     count_rows_by_component,
     order_free_sum,
 )
-from bnp_models.kernels.rng import uniform, word_pair, words
+from bnp_models.kernels.rng import uniform, words
 
-# Rounds of two-means that shape a proposal; more gain little acceptance.
-LAUNCH_ROUNDS = 4
+# Rounds that shape a proposal: two-means, then expectation-maximisation.
+HARD_ROUNDS = 3
+SOFT_ROUNDS = 8
 
-# Partners of a merge are proposed by its log posterior ratio over this.
+# Records are taken in this many chunks at the most, their tables allocated in turn; never in chunks
+# of fewer than the second.
+MAX_CHUNKS = 32
+MIN_CHUNK = 32
+
+# Partners of a merge are proposed by its approximate log posterior ratio over this.
 PARTNER_TEMPERATURE = 10.0
+
+# Weights of tables between two sides are counted in units of its inverse, or of more where the
+# counts would overflow.
+MAX_UNIT = 256
 
 
 def split_or_merge(
@@ -61,128 +71,221 @@ def split_or_merge(
     -----
     After Jain & Neal (2004), doi:10.1198/1061860043001. Anchors: an item a, uniform; then, with
     probability one half each, an item b of its component (split) or of another one, chosen by how
-    well the two would merge (merge). Two sets of level probabilities are shaped from the anchors
-    by rounds of two-means on the tables of the component or pair: the launch state, a function of
-    those tables and the anchors alone, so that it is the same for the reverse move. Every other
-    table then takes a side independently, which makes the proposal's probability a product,
-    computed in parallel.
+    well the two would merge (merge). From the anchors, rounds of two-means and then of
+    expectation-maximisation over the tables of the component or pair shape a launch state: a
+    function of those tables and the anchors alone, so that it is the same for the reverse move. A
+    last round allocates the tables for good, chunk after chunk: independently within a chunk, given
+    the allocations before it and the launch state after it. The proposal's probability is the
+    product over tables.
     """
     dtype = alpha0.dtype
     num_items, num_padded = z.shape
-    key_words, key_scalars = jax.random.split(key)
-    side_words, priority = word_pair(key_words, z.shape)
-    u = uniform(words(key_scalars, (5,)), dtype.type)
+    num_rows = variable.size
+    unit = max(1, min(MAX_UNIT, 2**30 // z.size))
+    key_scalars, key_b, key_sides = jax.random.split(key, 3)
+    u = uniform(words(key_scalars, (6,)), dtype.type)
     real = jnp.broadcast_to(weight > 0, z.shape)
     opener = real & (table == jnp.arange(num_items)[:, None])
-    counts = count_rows_by_component(rows, z, weight, (variable.size, num_slots))
+    counts = count_rows_by_component(rows, z, weight, (num_rows, num_slots))
     tables = count_components(z, opener, num_slots)
     active = tables > 0
-    num_active = jnp.sum(active, dtype=jnp.int32)
 
     # Anchors.
     record = jnp.minimum((u[0] * num_records).astype(jnp.int32), num_records - 1)
     item = jnp.minimum((u[1] * num_items).astype(jnp.int32), num_items - 1)
     k_a = z[item, record]
     is_split = u[2] < 0.5
-    partner = _partner_probability(k_a, counts, tables, variable, alpha0)
+    partner = _partner_probability(k_a, counts, tables, variable)
     k_other = jnp.argmax(jnp.cumsum(partner) > u[3] * jnp.sum(partner))
     k_b = jnp.where(is_split, k_a, k_other)
-    free = jnp.argmin(active)
-    k_new = jnp.where(is_split, free, k_other)
-    b = jnp.argmax(jnp.where(real & (z == k_b), priority, 0).reshape(-1))
-    item_b, record_b = b // num_padded, b % num_padded
-
+    k_new = jnp.where(is_split, jnp.argmin(active), k_other)
+    record_b, item_b = _uniform_item(key_b, u[5], real & (z == k_b))
     everyone = jnp.arange(num_padded)
     with_a = (everyone == record) & (table == table[item, record])
     with_b = (everyone == record_b) & (table == table[item_b, record_b])
     inside = real & ((z == k_a) | (z == k_b))
-    possible = jnp.where(is_split, ~jnp.all(active), num_active > 1) & ~jnp.any(with_a & with_b)
+    possible = jnp.where(is_split, ~jnp.all(active), jnp.sum(active) > 1)
+    possible &= ~jnp.any(with_a & with_b)
 
-    # Launch: two-means from the anchors, on whole tables.
-    num_rows = variable.size
-    levels = jnp.zeros(variable.size, dtype).at[variable].add(1)[variable]
+    # The records concerned, at the front, in chunks.
+    size = max(-(-num_padded // MAX_CHUNKS), min(MIN_CHUNK, num_padded))
+    num_chunks = -(-num_padded // size)
+    shape = (num_chunks, num_items, size)
+    concerned = jnp.any(inside, axis=0)
+    in_use = -(-jnp.sum(concerned) // size)
+    rank = jnp.cumsum(concerned) - 1
+    # Dealt out, so that every chunk is like the whole even where records are sorted.
+    place = (rank % jnp.maximum(in_use, 1)) * size + rank // jnp.maximum(in_use, 1)
+    place = jnp.where(concerned, place, num_chunks * size)
+    order = jnp.zeros(num_chunks * size, jnp.int32).at[place].set(everyone, mode="drop")
+    present = jnp.zeros(num_chunks * size, bool).at[place].set(True, mode="drop")
 
-    def count(mask):
-        flat = jnp.zeros(num_rows, jnp.int32)
-        return flat.at[rows.reshape(-1)].add(mask.reshape(-1).astype(jnp.int32))
+    def gather(x):
+        return x[:, order].reshape(num_items, num_chunks, size).swapaxes(0, 1)
+
+    # Of each item: its row, its table, and whether it is inside, and if so opens its table, sits
+    # with either anchor, is in the second component of a merge.
+    rows_of, table_of = gather(rows), gather(table)
+    packed = inside + 2 * (inside & opener) + 4 * with_a + 8 * with_b + 16 * (z == k_b)
+    packed = jnp.where(present.reshape(num_chunks, 1, size), gather(packed), 0)
+    v = uniform(words(key_sides, shape), dtype.type)
+    logit = jnp.log(v) - jnp.log1p(-v)
+
+    total = jnp.where(active[k_b], counts[:, k_a] + jnp.where(is_split, 0, counts[:, k_b]), 0)
+    num_tables = tables[k_a] + jnp.where(is_split, 0, tables[k_b])
+    same_variable = (variable[:, None] == variable).astype(dtype)
+    per_variable = jnp.sum(same_variable, axis=1)
 
     def by_variable(x):
-        return jnp.zeros(num_rows, x.dtype).at[variable].add(x)[variable]
-
-    total = count(inside)
+        return jnp.matmul(same_variable, x, precision=lax.Precision.HIGHEST)
 
     def log_theta(counts):
-        return jnp.log((1 + counts.astype(dtype)) / (levels + by_variable(counts).astype(dtype)))
+        return jnp.log((1 + counts) / (per_variable + by_variable(counts)))
 
-    def table_sums(row_score):
+    def table_sums(c, score):
         """Score of each item's table: the sum over its items of the scores of their rows."""
-        of_item = row_score[rows]
-        return sum(jnp.where(table == table[j], of_item[j], 0) for j in range(num_items))
+        of_item = jnp.where(packed[c] & 1, score[rows_of[c]], 0)
+        return sum(
+            jnp.where(table_of[c] == table_of[c, j], of_item[j], 0) for j in range(num_items)
+        )
 
-    def log_odds(side_1, num_1):
-        """Log odds of side 1 of each item's table, given the tables on side 1."""
-        prior = jnp.log(num_1.astype(dtype)) - jnp.log((num_tables - num_1).astype(dtype))
-        return table_sums(log_theta(side_1) - log_theta(total - side_1)) + prior
+    def log_odds(c, counts_1, tables_1):
+        """Log odds of side 1 of each item's table, given the other tables."""
+        side_1 = counts_1.astype(dtype) / unit
+        score = log_theta(side_1) - log_theta(total - side_1)
+        side_1 = tables_1.astype(dtype) / unit
+        return table_sums(c, score) + jnp.log(side_1) - jnp.log(num_tables - side_1)
 
-    opener &= inside
-    num_tables = jnp.sum(opener, dtype=jnp.int32)
+    def count(c, share):
+        """Weighted items of each row, and weighted tables, of one chunk."""
+        flat = jnp.zeros(num_rows, jnp.int32)
+        return (
+            flat.at[rows_of[c].reshape(-1)].add(share.reshape(-1)),
+            jnp.sum(jnp.where(packed[c] & 2, share, 0)),
+        )
 
-    def with_anchors(side):
-        return inside & ((side & ~with_a) | with_b)
+    def settled(c, share):
+        """In units of 1 / unit, the anchors' tables on their own sides."""
+        share = jnp.where(packed[c] & 4, 0, jnp.where(packed[c] & 8, unit, share))
+        return jnp.where(packed[c] & 1, share, 0)
 
-    def tables_on(side):
-        return jnp.sum(side & opener, dtype=jnp.int32)
+    def placed(c, carry, share):
+        shares, of_chunk, tables_of_chunk, counts_1, tables_1 = carry
+        share = settled(c, share)
+        new_counts, new_tables = count(c, share)
+        return (
+            shares.at[c].set(share), of_chunk.at[c].set(new_counts),
+            tables_of_chunk.at[c].set(new_tables), counts_1 + new_counts - of_chunk[c],
+            tables_1 + new_tables - tables_of_chunk[c],
+        )  # fmt: skip
 
-    share = total.astype(dtype) / jnp.maximum(by_variable(total), 1).astype(dtype)
+    def reallocate(share_given_odds):
+        """A round over the chunks; each takes its share anew, given those of all the others."""
+
+        def one(c, carry):
+            shares, of_chunk, tables_of_chunk, counts_1, tables_1, *rest = carry
+            odds = log_odds(c, counts_1, tables_1)
+            share, *rest = share_given_odds(c, odds, *rest)
+            return *placed(c, carry[:5], share), *rest
+
+        return one
+
+    def seen_with(anchor):
+        return jnp.zeros(num_rows, dtype).at[rows.reshape(-1)].add(anchor.reshape(-1))
+
+    share = total.astype(dtype) / jnp.maximum(by_variable(total.astype(dtype)), 1)
 
     def anchored(anchor):
-        """Level probabilities half way between an anchor and the whole."""
-        seen = count(anchor)
+        """Log level probabilities half way between an anchor and the whole."""
+        seen = seen_with(anchor)
         return jnp.log(jnp.where(by_variable(seen) > 0, (share + seen) / 2, share) + 1e-3)
 
-    def launch_round(_, side):
-        return with_anchors(log_odds(count(side), tables_on(side)) > 0)
+    contrast = anchored(with_b) - anchored(with_a)
 
-    side = with_anchors(table_sums(anchored(with_b) - anchored(with_a)) > 0)
-    side = lax.fori_loop(0, LAUNCH_ROUNDS, launch_round, side)
-    odds = log_odds(count(side), tables_on(side))
+    def first(c, carry):
+        return placed(c, carry, jnp.where(table_sums(c, contrast) > 0, unit, 0))
 
-    # Proposal: every table but the anchors' takes a side on its own.
-    v = uniform(side_words, dtype.type)
-    drawn = jnp.log(v) - jnp.log1p(-v) < odds
-    drawn = jnp.take_along_axis(drawn, table, axis=0, mode="promise_in_bounds")
-    side = jnp.where(is_split, with_anchors(drawn), inside & (z == k_b))
-    chosen = opener & ~with_a & ~with_b
-    cost = jnp.where(chosen, jax.nn.softplus(jnp.where(side, -odds, odds)), 0)
-    minus_log_q = order_free_sum(jnp.sum(cost, axis=0))
+    def hard(_, odds):
+        return (jnp.where(odds > 0, unit, 0),)
+
+    def soft(_, odds):
+        return (jnp.round(unit * jax.nn.sigmoid(odds)).astype(jnp.int32),)
+
+    def final(c, odds, cost):
+        drawn = jnp.take_along_axis(logit[c], table_of[c], axis=0) < odds
+        side = jnp.where(is_split, drawn, (packed[c] & 16) > 0)
+        chosen = (packed[c] & 14) == 2
+        spent = jnp.where(chosen, jax.nn.softplus(jnp.where(side, -odds, odds)), 0)
+        return jnp.where(side, unit, 0), cost.at[c].set(jnp.sum(spent, axis=0))
+
+    carry = tuple(
+        jnp.zeros(x, jnp.int32) for x in (shape, (num_chunks, num_rows), num_chunks, num_rows, ())
+    )
+    carry = lax.fori_loop(0, in_use, first, carry)
+    for rounds, share_given_odds in ((HARD_ROUNDS, hard), (SOFT_ROUNDS, soft)):
+        again = reallocate(share_given_odds)
+        carry = lax.fori_loop(
+            0, rounds, lambda _, x, f=again: lax.fori_loop(0, in_use, f, x), carry
+        )
+    cost = jnp.zeros((num_chunks, size), dtype)
+    shares, _, _, c_1, m_1, cost = lax.fori_loop(0, in_use, reallocate(final), (*carry, cost))
+    minus_log_q = order_free_sum(cost.reshape(-1))
+    c_1, m_1 = c_1 // unit, m_1 // unit
 
     # Acceptance: split against merged.
-    c_1 = count(side)
-    m_1 = tables_on(side)
     log_target = _log_split_ratio(total - c_1, c_1, variable, num_tables - m_1, m_1, alpha0)
-    in_1 = jnp.sum(side, dtype=jnp.int32).astype(dtype)
-    in_both = jnp.sum(inside, dtype=jnp.int32).astype(dtype)
+    in_1, in_both = jnp.sum(c_1).astype(dtype), jnp.sum(total).astype(dtype)
     split_counts = counts.at[:, k_a].set(total - c_1).at[:, k_new].set(c_1)
     split_tables = tables.at[k_a].set(num_tables - m_1).at[k_new].set(m_1)
-    reverse = _partner_probability(k_a, split_counts, split_tables, variable, alpha0)[k_new]
+    reverse = _partner_probability(k_a, split_counts, split_tables, variable)[k_new]
     log_ratio = log_target + minus_log_q + jnp.log(in_both) + jnp.log(reverse / in_1)
     log_accept = jnp.where(is_split, log_ratio, -log_ratio)
     accepted = possible & (jnp.log(u[4]) < log_accept)
-    proposal = jnp.where(inside, jnp.where(is_split & side, k_new, k_a), z)
+    on_side_1 = shares.swapaxes(0, 1).reshape(num_items, -1)
+    on_side_1 = on_side_1[:, jnp.clip(place, 0, num_chunks * size - 1)] > 0
+    proposal = jnp.where(inside, jnp.where(is_split & on_side_1, k_new, k_a), z)
     return jnp.where(accepted, proposal.astype(z.dtype), z), accepted
 
 
-def _partner_probability(k_a, counts, tables, variable, alpha0):
+def _uniform_item(key, u, mask):
+    """The record and the position of one of the items of `mask`, uniformly."""
+    of_record = jnp.sum(mask, axis=0)
+    # The first of independent exponential clocks that run at the rate of the record's items.
+    clock = -jnp.log1p(-uniform(words(key, of_record.shape), u.dtype.type))
+    record = jnp.argmin(jnp.where(of_record > 0, clock / of_record, jnp.inf))
+    chosen = jnp.minimum((u * of_record[record]).astype(jnp.int32), of_record[record] - 1)
+    return record, jnp.argmax(jnp.cumsum(mask[:, record]) > chosen)
+
+
+def _partner_probability(k_a, counts, tables, variable):
     """Probability of each other component as the partner of a merge: half of it by resemblance.
 
-    The other half is uniform, so that no merge is ever nearly impossible to propose.
+    The other half is uniform, so that no merge is ever nearly impossible to propose. Resemblance is
+    the log ratio of the Dirichlet-multinomial likelihoods, merged against apart, by Stirling's
+    formula log x! ~ (x + 1/2) log(x + 1/2), its other terms left out.
     """
+    dtype = jnp.result_type(float)
     other = (tables > 0) & (jnp.arange(tables.size) != k_a)
+    a, b = counts[:, k_a, None].astype(dtype), counts.astype(dtype)
+    same_variable = (variable[:, None] == variable).astype(dtype)
+    per_variable = jnp.sum(same_variable, axis=1, keepdims=True)
 
-    def gain(c_h, m_h):
-        return -_log_split_ratio(counts[:, k_a], c_h, variable, tables[k_a], m_h, alpha0)
+    def together(a, b, half):
+        """(a + b + h) log(a + b + h) - (a + h) log(a + h) - (b + h) log(b + h), nearly."""
+        merged = a + b + half
+        return (
+            -(a + half) * jnp.log((a + half) / merged)
+            - (b + half) * jnp.log((b + half) / merged)
+            - half * jnp.log(merged)
+        )
 
-    score = jax.vmap(gain)(counts.T, jnp.where(other, tables, 1)) / PARTNER_TEMPERATURE
+    total_a, total_b = (
+        jnp.matmul(same_variable, x, precision=lax.Precision.HIGHEST) for x in (a, b)
+    )
+    gain = together(a, b, 0.5) - together(total_a, total_b, per_variable - 0.5) / per_variable
+    tables = tables.astype(dtype)
+    gain = jnp.sum(gain, axis=0) + together(tables[k_a], jnp.maximum(tables, 1), -0.5)
+    score = gain / PARTNER_TEMPERATURE
     alike = jax.nn.softmax(jnp.where(other, score, -jnp.inf))
     even = other / jnp.maximum(jnp.sum(other), 1)
     return jnp.where(other, (alike + even) / 2, 0)
