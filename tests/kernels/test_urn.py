@@ -18,6 +18,8 @@ simulate = jax.jit(urn.simulate_labels, static_argnames="num_items")
 
 def simulate_labels(*args, **kwargs):
     return simulate(*args, **kwargs)[0]
+
+
 simulate_levels = jax.jit(urn.simulate_levels)
 
 
@@ -44,6 +46,32 @@ def test_labels(key, alpha):
     assert chi_square_p_value(counts, polya(alpha, G0, 3)) > P_LIMIT
     # Shown to fail: a concentration that is 30% off.
     assert chi_square_p_value(counts, polya(alpha * 1.3, G0, 3)) < P_LIMIT
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1.0, 4.0])
+def test_items_that_open_tables(key, alpha):
+    """Items open tables by themselves, with probability alpha / (alpha + j); the others copy."""
+    num_items = 4
+    z, opens = simulate(key, jnp.full(N, alpha), jnp.asarray(G0, jnp.float32), num_items=num_items)
+    z, opens = np.asarray(z), np.asarray(opens)
+    assert opens[0].all()
+
+    def probability(alpha):
+        chance = alpha / (alpha + np.arange(num_items))
+        return [
+            np.prod(np.where(pattern, chance, 1 - chance))
+            for pattern in product((0, 1), repeat=num_items)
+        ]
+
+    counts = count_patterns(opens.astype(int), 2)
+    assert chi_square_p_value(counts, probability(alpha)) > P_LIMIT
+    assert chi_square_p_value(counts, probability(1.3 * alpha)) < P_LIMIT
+    for j in range(1, num_items):
+        assert (z[:j] == z[j])[:, ~opens[j]].any(axis=0).all()
+        # New tables take their labels from g_0, whatever was there before.
+        for before in range(2):
+            own = opens[j] & (z[j - 1] == before)
+            assert chi_square_p_value(np.bincount(z[j, own], minlength=2), G0) > P_LIMIT
 
 
 def test_first_labels_follow_g0_whatever_its_length(key):
