@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from results import draw_intervals, markdown
 
 HERE = Path(__file__).parent
 GROUP = ["population", "concentration", "n"]
@@ -36,18 +37,6 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def markdown(table: pd.DataFrame) -> str:
-    """A Markdown table with three significant digits."""
-    table = table.reset_index()
-    header = [name.replace("_", " ") for name in table.columns]
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    for row in table.itertuples(index=False):
-        cells = [f"{x:.3g}" if isinstance(x, float) and abs(x) < 100 else
-                 f"{x:.0f}" if isinstance(x, float) else str(x) for x in row]  # fmt: skip
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 def intervals(results: pd.DataFrame, path: Path) -> None:
     """95% intervals of tau_1 for each sample, the truth in red."""
     shared = results[results["concentration"] == "shared"]
@@ -55,13 +44,8 @@ def intervals(results: pd.DataFrame, path: Path) -> None:
     figure = Figure(figsize=(10, 2.7 * -(-len(groups) // 3)), layout="constrained")
     axes = np.atleast_1d(figure.subplots(-(-len(groups) // 3), 3)).ravel()
     for axis, ((population, n), rows) in zip(axes, groups, strict=False):
-        rows = rows.sort_values("truth")
-        x = np.arange(len(rows))
-        axis.vlines(x, rows["q025"], rows["q975"], color="#7fa3c4", lw=3)
-        axis.plot(x, rows["mean"], ".", color="#1f5f8b")
-        axis.plot(x, rows["truth"], "_", color="red", ms=8, mew=2)
+        draw_intervals(axis, rows)
         axis.set_title(f"{population}, n = {n:,}", fontsize=9)
-        axis.set_xticks([])
     for axis in axes[len(groups):]:  # fmt: skip
         axis.set_axis_off()
     figure.supylabel("tau_1: mean, 95% interval, truth (red)", fontsize=9)

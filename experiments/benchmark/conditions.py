@@ -100,3 +100,51 @@ def simulate_latent_classes(zeros, n, num_classes, alpha=3.0, seed=0):
         codes = np.minimum(codes, np.array(zeros.schema.num_levels) - 1)
         found.append(codes[~zeros.contains(codes)])
     return bnp.Microdata(zeros.schema, np.concatenate(found)[:n])
+
+
+def simulate_mixed_membership(zeros, n, share=(0.05, 0.15), alpha=0.1, alpha0=3.0, seed=0):
+    """A sample of n feasible records from HDP mixed membership with one alpha for all records.
+
+    Parameters
+    ----------
+    zeros : bnp_models.StructuralZeros
+    n : int
+    share : pair of floats
+        Weights and levels are drawn from their prior until P(feasible) lies between these.
+    alpha, alpha0 : float
+    seed : int
+
+    Returns
+    -------
+    table : bnp_models.Microdata, n records
+    share : float
+        Of the records simulated, how many were feasible: P(feasible).
+    """
+    rng = np.random.default_rng(seed)
+    while True:
+        # Sticks beyond the 100th have less than 1e-12 of the mass at alpha_0 = 3.
+        sticks = np.append(rng.beta(1, alpha0, 99), 1)
+        weight = sticks * np.cumprod(np.append(1, 1 - sticks[:-1]))
+        levels = [rng.dirichlet(np.ones(size), weight.size) for size in zeros.schema.num_levels]
+        codes = _simulate_items(rng, 50_000, alpha, weight, levels)
+        if share[0] <= 1 - zeros.contains(codes).mean() <= share[1]:
+            break
+    found, simulated = [], 0
+    while sum(map(len, found)) < n:
+        codes = _simulate_items(rng, 200_000, alpha, weight, levels)
+        found.append(codes[~zeros.contains(codes)])
+        simulated += len(codes)
+    found = np.concatenate(found)
+    return bnp.Microdata(zeros.schema, found[:n]), len(found) / simulated
+
+
+def _simulate_items(rng, size, alpha, weight, levels):
+    """(size, J) codes of records before truncation: labels by Polya's urn, then levels."""
+    labels, codes = np.empty((len(levels), size), np.int32), []
+    for j, p in enumerate(levels):
+        labels[j] = rng.choice(weight.size, size, p=weight)
+        copied = np.flatnonzero(rng.random(size) * (j + alpha) < j)
+        labels[j, copied] = labels[rng.integers(0, max(j, 1), copied.size), copied]
+        above = rng.random((size, 1)) > p.cumsum(axis=1)[labels[j]]
+        codes.append(np.minimum(above.sum(axis=1), p.shape[1] - 1))
+    return np.stack(codes, axis=1)
