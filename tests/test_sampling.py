@@ -218,14 +218,14 @@ def test_a_flipped_bit_is_noticed(small, tmp_path, victim):
 
 def test_slots_of_the_starts_are_given_back(small):
     """A start from many components has the slots for them, which later sweeps do not pay for."""
-    options = SETTINGS | {"num_warmup": 40, "start_components": (2, 40)}
-    model = bnp.HDPMixedMembership(capacity=32)
-    assert sampling._first_capacity(model, bnp.Settings(2, 1, 1, 1, (), (2, 40)), 10**6) == 64
+    options = SETTINGS | {"num_warmup": 240, "start_components": (2, 60)}
+    model = bnp.HDPMixedMembership(capacity=64)
+    assert sampling._first_capacity(model, bnp.Settings(2, 1, 1, 1, (), (2, 60)), 10**6) == 128
     few = bnp.sample(model, small.table, key=jax.random.key(0), **options)
-    assert few.capacity == 32 and few.growth == ()
-    assert few.draws["g0"].shape[-1] == 32
+    assert few.capacity == 64 and few.growth == ()
+    assert few.draws["g0"].shape[-1] == 64
     np.testing.assert_allclose(few.draws["g0"].sum(axis=-1), 1, atol=1e-5)
-    again = bnp.sample(model, small.table, key=jax.random.key(0), chunk_sweeps=3, **options)
+    again = bnp.sample(model, small.table, key=jax.random.key(0), chunk_sweeps=7, **options)
     assert equal(few, again)
 
 
