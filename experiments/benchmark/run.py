@@ -3,14 +3,17 @@
     python experiments/benchmark/run.py                # everything but the scale test
     python experiments/benchmark/run.py --scale        # n up to 1,000,000, with peak memory
     python experiments/benchmark/run.py --only latent_class
+    python experiments/benchmark/run.py --only hdp_zeros   # resumes; --minutes 20: what time allows
     python experiments/benchmark/run.py --chains 1 32  # on an accelerator
 
-Prints a table and writes it to results-<device>.json beside this file.
+Prints a table and writes it to results-<device>.json beside this file; hdp_zeros appends to
+hdp_zeros-<device>.csv what is not there yet, and makes a table and a figure of it.
 """
 
 import argparse
 import json
 import resource
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -19,11 +22,16 @@ import conditions
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 import bnp_models as bnp
 from bnp_models.kernels import cellprob
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "accuracy"))
+from results import Results, markdown  # noqa: E402
+
 NUM_LEVELS = (3, 4, 9, 2, 6, 5, 11, 4, 3, 3)
 
 
@@ -50,9 +58,14 @@ def median_seconds(function, repeats):
 
 
 class Chains:
-    """Chains in equilibrium enough to be timed, advanced a stretch at a time."""
+    """Chains in equilibrium enough to be timed, advanced a stretch at a time.
 
-    def __init__(self, model, table, num_chains=1, conditions=None, start=15, burn=300):
+    `fixed` keeps the capacity where the mass beyond the last slot would have it grow.
+    """
+
+    def __init__(
+        self, model, table, num_chains=1, conditions=None, start=15, burn=300, fixed=False
+    ):
         from bnp_models import sampling
 
         self.model = model
@@ -64,7 +77,12 @@ class Chains:
             self.model, self.data, self.keys, self.model.capacity, jnp.full(num_chains, start)
         )
         self.advance_by = partial(
-            sampling._advance, warmup=2**30, thin=1, keep=self.model.scalars, slots=1
+            sampling._advance,
+            warmup=2**30,
+            patience=2**30 if fixed else 0,
+            thin=1,
+            keep=self.model.scalars,
+            slots=1,
         )
         self.advance(0)
         self.compile_seconds = time.perf_counter() - began
@@ -73,10 +91,12 @@ class Chains:
 
     def advance(self, sweeps):
         start = getattr(self, "iteration", 0)
-        reached, states, *_ = self.advance_by(
+        reached, states, _, kept, _ = self.advance_by(
             self.model, self.data, self.keys, self.states, start, start + sweeps
         )
         self.states = jax.block_until_ready(states)
+        # No sweep is a draw: the spare slot has the last one.
+        self.latest = {name: np.asarray(value[-1]) for name, value in kept.items()}
         assert int(reached) == start + sweeps, "the capacity was outgrown"
         self.iteration = start + sweeps
 
@@ -212,6 +232,129 @@ def latent_class_table(chains):
     return rows
 
 
+# Parameters are drawn from their prior until P(feasible) lies here.
+SHARE = (0.04, 0.06)
+PLAIN_HDP = {"dish_stride": 0, "cell_stride": 0, "tilt": False}
+HDP_ZEROS = {
+    "boxes, plain moves": {"augmentation": "boxes", **PLAIN_HDP},
+    "boxes (default)": {},
+    "simulation": {"augmentation": "simulation"},
+    "expected counts": {"augmentation": "expected"},
+    "not applicable": {"not_applicable": True},
+}
+COST_SIZES = (500, 1000, 2000, 5000, 10_000, 20_000)
+
+
+def hdp_zeros_table(minutes, sizes, cost_sizes, burn):
+    """The HDP under 60 conditions: the samplers, and the cost against the augmented records."""
+    device = jax.devices()[0].device_kind.lower().replace(" ", "-")
+    path = HERE / f"hdp_zeros-{device}.csv"
+    results = Results(path, ("table", "n"), minutes)
+    cases = [{"table": "samplers", "n": n} for n in sizes]
+    cases += [{"table": "cost", "n": n} for n in cost_sizes]
+    for case in results.missing(cases):
+        measure = {"samplers": time_samplers, "cost": time_cost}[case["table"]]
+        for row in measure(case["n"], burn):
+            results.append(case | row)
+            report(case | row)
+    if path.exists():
+        tables = pd.read_csv(path)
+        write_hdp_zeros(tables, path.with_suffix(".md"), path.with_suffix(".png"))
+
+
+def zeros_sample(n):
+    """The conditions, and n records of HDP mixed membership, about 95% of them having gone."""
+    zeros = conditions.conditions_60()
+    return zeros, conditions.simulate_mixed_membership(zeros, n, SHARE)[0]
+
+
+def seconds_in_turn(cases, sweeps, repeats=7):
+    """Median seconds of one sweep of each chain, the chains timed in turn."""
+    times = {label: [] for label in cases}
+    for _ in range(repeats):
+        for label, case in cases.items():
+            times[label].append(median_seconds(partial(case.advance, sweeps), 1) / sweeps)
+    return {label: float(np.median(seconds)) for label, seconds in times.items()}
+
+
+def augmented(case):
+    """Records drawn for the impossible region in the last sweep: n_0."""
+    return int(case.latest["augmented"].mean())
+
+
+def time_samplers(n, burn):
+    """Sweeps per second of one chain, each sampler having run on by itself."""
+    zeros, table = zeros_sample(n)
+    cases = {
+        label: Chains(bnp.HDPMixedMembership(**options), table, 1, zeros, burn=burn, fixed=True)
+        for label, options in HDP_ZEROS.items()
+    }
+    cases["conditions ignored"] = Chains(bnp.HDPMixedMembership(), table, burn=burn, fixed=True)
+    seconds = seconds_in_turn(cases, 100 if n <= 1000 else 20)
+    return [
+        {
+            "sampler": label, "K_max": case.model.capacity, "n_0": augmented(case),
+            "p_0": augmented(case) / (augmented(case) + n),
+            "components": int(case.latest["components"].mean()),
+            "left_over": float(case.latest["left_over"].mean()),
+            "ms_per_sweep": 1e3 * seconds[label], "sweeps_per_second": 1 / seconds[label],
+            "compile_seconds": case.compile_seconds,
+        }
+        for label, case in cases.items()
+    ]  # fmt: skip
+
+
+def time_cost(n, burn):
+    """Both exact augmentations from one and the same state."""
+    zeros, table = zeros_sample(n)
+    cases = {
+        label: Chains(
+            bnp.HDPMixedMembership(augmentation=label), table, 1, zeros, burn=0, fixed=True
+        )
+        for label in ("boxes", "simulation")
+    }
+    cases["boxes"].advance(burn)
+    rows = []
+    for _ in range(7):
+        cases["simulation"].states = cases["boxes"].states
+        rows.append(seconds_in_turn(cases, 5, 1) | {
+            label + "_n_0": augmented(case) for label, case in cases.items()
+        })  # fmt: skip
+    medians = {name: float(np.median([row[name] for row in rows])) for name in rows[0]}
+    return [
+        {
+            "sampler": label, "K_max": case.model.capacity, "n_0": int(medians[label + "_n_0"]),
+            "p_0": medians[label + "_n_0"] / (medians[label + "_n_0"] + n),
+            "components": int(case.latest["components"].mean()),
+            "left_over": float(case.latest["left_over"].mean()),
+            "ms_per_sweep": 1e3 * medians[label], "sweeps_per_second": 1 / medians[label],
+        }
+        for label, case in cases.items()
+    ]  # fmt: skip
+
+
+def write_hdp_zeros(rows, table_path, figure_path):
+    """Tables of the rows, and the figure of cost against augmented records."""
+    text = []
+    for name, title in (("samplers", "Samplers"), ("cost", "Augmentations, from one state")):
+        own = rows[rows["table"] == name].drop(columns="table").dropna(axis=1, how="all")
+        own = own.sort_values("n", kind="stable")
+        if len(own):
+            text += [f"## {title}", markdown(own, index=False)]
+    table_path.write_text("\n\n".join(text) + "\n")
+    cost = rows[rows["table"] == "cost"].sort_values("n")
+    if cost.empty:
+        return
+    figure = Figure(figsize=(5, 3.5), layout="constrained")
+    axis = figure.subplots()
+    for label, own in cost.groupby("sampler"):
+        axis.loglog(own["n_0"], own["ms_per_sweep"], "o-", label=label)
+    axis.set_xlabel("augmented records n_0")
+    axis.set_ylabel("ms per sweep")
+    axis.legend()
+    figure.savefig(figure_path, dpi=100)
+
+
 def memory_table():
     """Peak memory as sweeps grow, all kept quantities being scalars."""
     table = latent_class_sample(2000)
@@ -256,8 +399,18 @@ def main():
         "risk": risk_table,
         "latent_class": lambda: latent_class_table(args.chains),
     }
-    parser.add_argument("--only", nargs="+", choices=tuple(tables), default=tuple(tables))
+    names = (*tables, "hdp_zeros")
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--minutes", type=float, help="hdp_zeros: begin no data set later")
+    parser.add_argument("--n", type=int, nargs="*", default=[1000, 10_000], help="of hdp_zeros")
+    parser.add_argument("--cost-n", type=int, nargs="*", default=COST_SIZES, help="the same")
+    parser.add_argument("--burn", type=int, default=500, help="sweeps before hdp_zeros is timed")
     args = parser.parse_args()
+    if not args.scale and "hdp_zeros" in args.only:
+        hdp_zeros_table(args.minutes, args.n, args.cost_n, args.burn)
+        args.only = [name for name in args.only if name != "hdp_zeros"]
+        if not args.only:
+            return
     device = jax.devices()[0].device_kind
     if args.scale:
         tables = {"scale": scale_table()}
