@@ -1,25 +1,34 @@
-"""Exact answers for HDP mixed membership under structural zeros on a 2 x 2 x 2 table.
+"""What tests of HDP mixed membership under structural zeros share: exact answers, chains, faults.
 
-Posterior means are ratios of expectations under the prior of (G_0, alpha), drawn here with NumPy,
-of the likelihood prod_i p(x_i) / P(F)^n, every cell's p(x) summed over the five partitions of three
-variables by hand: nothing of the package is used.
+Tables have three variables. Exact posterior means are ratios of expectations under the prior of
+(G_0, alpha), drawn with NumPy, of the likelihood prod_i p(x_i) / P(F)^n, every cell's p(x) summed
+over the five partitions of three variables by hand: nothing of the package is used.
 """
 
+import contextlib
+from functools import cache, partial
 from itertools import product
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy import integrate, stats
+from scipy.special import digamma
 
 from bnp_models import StructuralZeros, hdp
+from bnp_models.kernels.logspace import gamma_variate
+from bnp_models.kernels.partitions import log_block_weights
+from bnp_models.kernels.urn import simulate_labels, simulate_levels
+from bnp_models.kernels.urn_boxes import probability, weights_by_size
 from bnp_models.microdata import Schema
 
-NUM_LEVELS = (2, 2, 2)
-SCHEMA = Schema(("a", "b", "c"), ((0, 1), (0, 1), (0, 1)))
-CELLS = np.array(list(product((0, 1), repeat=3)))
+# The sweeps compile for longer than they run here.
+COMPILE = {"xla_backend_optimization_level": 1}
 
 # One condition; half of the table impossible; an equivalence between the first two variables.
+BINARY = (2, 2, 2)
 CONDITIONS = {
     "one": [[1, 1, -1]],
     "half": [[0, 0, 0], [1, 1, -1], [-1, 1, 1]],
@@ -32,137 +41,351 @@ SAMPLES = {
 }
 NAMES = ("alpha", "alpha0", "log_feasible", "first cell", "last cell")
 
+# For joint distributions: 8 cells of 18 are feasible. The first level of the first variable goes
+# with the first of the second, and the last two levels of the third are in every condition alike.
+WIDER = (2, 3, 3)
+WIDER_CONDITIONS = [[0, 1, -1], [0, 2, -1], [1, 0, -1], [1, 1, 0]]
+
 _STICKS = 64
 
 
-def conditions(name: str) -> StructuralZeros:
-    """A set of conditions on the table."""
-    return StructuralZeros.from_codes(np.array(CONDITIONS[name], np.int32), SCHEMA)
+def structural_zeros(conditions, num_levels=BINARY) -> StructuralZeros:
+    """Conditions given as codes, -1 where a variable is free."""
+    schema = Schema(("a", "b", "c"), tuple(tuple(range(size)) for size in num_levels))
+    return StructuralZeros.from_codes(np.array(conditions, np.int32), schema)
 
 
-def _feasible(name):
-    impossible = np.zeros(len(CELLS), bool)
-    for row in CONDITIONS[name]:
-        row = np.array(row)
-        impossible |= np.all((row < 0) | (CELLS == row), axis=1)
-    return ~impossible
+def all_cells(num_levels):
+    return np.array(list(product(*map(range, num_levels))))
 
 
-def _cell_probabilities(g0, theta, weight):
-    """(draws, 8) from g0 (draws, K), theta (draws, 3, K) = P(level 1), weight (draws, 3) of B."""
-    probability = []
-    for cell in CELLS:
-        f = [theta[:, j] if cell[j] else 1 - theta[:, j] for j in range(3)]
-
-        def s(*block, f=f):
-            return np.sum(g0 * np.prod([f[j] for j in block], axis=0), axis=1)
-
-        probability.append(
-            weight[:, 2] * s(0) * s(1) * s(2)
-            + weight[:, 1] * (s(0, 1) * s(2) + s(0, 2) * s(1) + s(1, 2) * s(0))
-            + weight[:, 0] * 2 * s(0, 1, 2)
-        )
-    return np.stack(probability, axis=1)
+def is_feasible(conditions, num_levels=BINARY):
+    """Whether no condition describes a cell, for all of `all_cells`."""
+    cells = all_cells(num_levels)
+    rows = np.array(conditions)[:, None]
+    return ~np.any(np.all((rows < 0) | (cells == rows), axis=2), axis=0)
 
 
-def _weights(alpha):
-    rising = alpha * (alpha + 1) * (alpha + 2)
-    return np.stack([alpha**b / rising for b in (1, 2, 3)], axis=-1)
+@cache
+def prior_draws(num_levels, a0, b0, num_draws=200_000, seed=0):
+    """alpha_0 (draws,) and, by blocks B = 1, 2, 3, sums over partitions of all cells.
 
-
-def _mean_weights(model):
-    """E[alpha^B / (alpha)_3] for a fresh alpha ~ Ga(a, b)."""
-    prior = stats.gamma(model.a, scale=1 / model.b)
-    return np.array([
-        integrate.quad(lambda x, b=b: _weights(x)[b] * prior.pdf(x), 0, np.inf, epsabs=1e-12)[0]
-        for b in range(3)
-    ])  # fmt: skip
-
-
-def exact_means(model, name: str, num_draws: int = 400_000, seed: int = 0):
-    """Posterior means of alpha (or b), alpha_0, log P(F) and two cells' share, and their errors.
-
-    Under the model of alphas of their own, "alpha" is the rate b where it has a prior, else 0.
+    The sums (3, draws, cells) are of prod over blocks of (|b| - 1)! sum_k g_0k prod_j theta_kj.
     """
     rng = np.random.default_rng(seed)
-    parts = []
-    for _ in range(0, num_draws, 50_000):
-        size = 50_000
-        alpha0 = rng.gamma(model.a0, 1 / model.b0, size)
+    size = 10_000
+    alphas, parts = [], []
+    for _ in range(0, num_draws, size):
+        alpha0 = rng.gamma(a0, 1 / b0, size)
         log_1mv = np.log(rng.random((size, _STICKS))) / alpha0[:, None]
         log_1mv[:, -1] = -np.inf
         passed = np.cumsum(log_1mv[:, :-1], axis=1)
         g0 = -np.expm1(log_1mv) * np.exp(np.concatenate([np.zeros((size, 1)), passed], axis=1))
-        theta = rng.random((size, 3, _STICKS))
-        first = np.zeros(size)
-        if model.shared:
-            first = rng.gamma(model.a, 1 / model.b, size)
-            weight = _weights(first)
-        elif model.concentration == "record":
-            weight = np.broadcast_to(_mean_weights(model), (size, 3))
-        else:
-            # A grid of b, for each of which the weights are a quadrature.
-            first = stats.gamma(model.a1, scale=1 / model.b1).rvs(size, random_state=rng)
-            weight = _interpolated(model, first)
-        p = _cell_probabilities(g0, theta, weight)
-        feasible = _feasible(name)
-        mass = p[:, feasible].sum(axis=1)
-        index = [int(np.flatnonzero(np.all(CELLS == x, axis=1))[0]) for x in SAMPLES[name]]
-        likelihood = np.prod(p[:, index], axis=1) / mass ** len(index)
-        ends = np.flatnonzero(feasible)[[0, -1]]
-        values = np.column_stack([first, alpha0, np.log(mass), p[:, ends] / mass[:, None]])
-        parts.append((likelihood[:, None] * values, likelihood))
-    top, bottom = (np.concatenate(part) for part in zip(*parts, strict=True))
-    mean = top.mean(axis=0) / bottom.mean()
-    error = (top - mean * bottom[:, None]).std(axis=0) / bottom.mean() / np.sqrt(len(bottom))
-    return mean, error
+        x, y, z = (rng.standard_exponential((size, levels, _STICKS)) for levels in num_levels)
+        x, y, z = (t / t.sum(axis=1, keepdims=True) for t in (x, y, z))
+        gx, gy, zt = x * g0[:, None], y * g0[:, None], z.swapaxes(1, 2)
+        alone = [(t @ g0[:, :, None])[:, :, 0] for t in (x, y, z)]
+        a, b, c = (
+            alone[0][:, :, None, None], alone[1][:, None, :, None], alone[2][:, None, None, :]
+        )  # fmt: skip
+        ab = (gx @ y.swapaxes(1, 2))[:, :, :, None]
+        ac, bc = (gx @ zt)[:, :, None, :], (gy @ zt)[:, None, :, :]
+        abc = (gx[:, :, None] * y[:, None]).reshape(size, -1, _STICKS) @ zt
+        sums = np.stack([2 * abc.reshape((a * b * c).shape), ab * c + ac * b + bc * a, a * b * c])
+        alphas.append(alpha0)
+        parts.append(sums.reshape(3, size, -1))
+    return np.concatenate(alphas), np.concatenate(parts, axis=1)
 
 
-def _interpolated(model, rates):
-    grid = np.exp(np.linspace(-12, 5, 400))
-    nodes = np.exp(np.linspace(-40, 12, 4001))
-    # alpha ~ Ga(a, b) by the trapezoid rule on a log axis.
+def _weights(alpha):
+    """alpha^B / (alpha)_3 for B = 1, 2, 3."""
+    rising = alpha * (alpha + 1) * (alpha + 2)
+    return np.stack([alpha**b / rising for b in (1, 2, 3)])
+
+
+def urn_weights(model, size, seed=1):
+    """Draws of alpha (or b, or zeros) and of E[alpha^B / (alpha)_3] of a new record (3, size)."""
+    rng = np.random.default_rng(seed)
+    if model.shared:
+        alpha = rng.gamma(model.a, 1 / model.b, size)
+        return alpha, _weights(alpha)
+    if model.concentration == "record":
+        prior = stats.gamma(model.a, scale=1 / model.b)
+        mean = [
+            integrate.quad(lambda x, b=b: _weights(x)[b] * prior.pdf(x), 0, np.inf, epsabs=1e-12)
+            for b in range(3)
+        ]
+        return np.zeros(size), np.array(mean)[:, :1]
+    # A grid of b, for each of which the weights are a trapezoid sum over log alpha.
+    rates = rng.gamma(model.a1, 1 / model.b1, size)
+    grid = np.exp(np.linspace(-16, 5, 400))
+    nodes = np.exp(np.linspace(-40, 18, 4001))
     density = stats.gamma.pdf(nodes[:, None], model.a, scale=1 / grid) * nodes[:, None]
-    table = np.einsum("nb,nr->rb", _weights(nodes), density) * np.diff(np.log(nodes))[0]
-    return np.stack([np.interp(np.log(rates), np.log(grid), table[:, b]) for b in range(3)], axis=1)
+    table = _weights(nodes) @ density * np.diff(np.log(nodes))[0]
+    return rates, np.stack([np.interp(np.log(rates), np.log(grid), row) for row in table])
 
 
-def _now(model, state, info, feasible_cells):
-    """The quantities of `exact_means` of one state."""
-    first = state.alpha if model.shared else jnp.zeros(())
-    if model.concentration == "hierarchical":
-        first = state.rate
-    draw = {"g0": state.g0, "theta": state.theta, "alpha": state.alpha, "alpha_rate": state.rate,
-            "log_feasible": info.log_feasible}  # fmt: skip
-    ends = hdp.log_cell_probability(model, None, draw, feasible_cells, NUM_LEVELS)
-    return jnp.stack([first, state.alpha0, info.log_feasible, *jnp.exp(ends)])
+def exact_means(model, name: str):
+    """Posterior means of alpha (or b), alpha_0, log P(F) and two cells' share, and their errors.
+
+    Under the model of alphas of their own, "alpha" is the rate b where it has a prior, else 0.
+    """
+    alpha0, sums = prior_draws(BINARY, model.a0, model.b0)
+    first, weight = urn_weights(model, len(alpha0))
+    p = np.einsum("bd,bdc->dc", np.broadcast_to(weight, (3, len(alpha0))), sums)
+    feasible = is_feasible(CONDITIONS[name])
+    mass = p[:, feasible].sum(axis=1)
+    index = [int(np.flatnonzero(np.all(all_cells(BINARY) == x, axis=1))[0]) for x in SAMPLES[name]]
+    likelihood = np.prod(p[:, index], axis=1) / mass ** len(index)
+    ends = np.flatnonzero(feasible)[[0, -1]]
+    values = np.column_stack([first, alpha0, np.log(mass), p[:, ends] / mass[:, None]])
+    top = likelihood[:, None] * values
+    mean = top.mean(axis=0) / likelihood.mean()
+    residual = top - mean * likelihood[:, None]
+    return mean, residual.std(axis=0) / likelihood.mean() / np.sqrt(len(likelihood))
 
 
-def posterior_chains(model, name, key, *, num_chains, num_sweeps, burn, capacity=32, sweep=None):
-    """Per-chain means of the quantities of `exact_means` from the sampler."""
+def prior_means(model):
+    """Means of what `joint_chains` returns under the prior, and their errors.
+
+    alpha (or b), its logarithm, alpha_0, its logarithm, log P(F), and a covariance: of the first
+    logarithm and log P(F) at small less that at large alpha, which are independent.
+    """
+    alpha0, sums = prior_draws(WIDER, model.a0, model.b0)
+    _, weight = urn_weights(model, len(alpha0))
+    mass = sums[:, :, is_feasible(WIDER_CONDITIONS, WIDER)].sum(axis=2)
+    log_p = np.log(np.sum(weight * mass, axis=0))
+    mean = [*_first_moments(model), model.a0 / model.b0, digamma(model.a0) - np.log(model.b0)]
+    error = log_p.std() / np.sqrt(len(log_p))
+    return np.array([*mean, log_p.mean(), 0]), np.array([0, 0, 0, 0, error, 0])
+
+
+def _first_moments(model):
+    """Prior means of `_first` and of its logarithm."""
+    if model.concentration == "record":
+        return 0.0, 0.0
+    a, b = (model.a, model.b) if model.shared else (model.a1, model.b1)
+    return a / b, digamma(a) - np.log(b)
+
+
+# Faults: each is a wrong version of one step, chosen by a switch when the compiled sweep runs.
+
+
+def _forget(field):
+    def fault(wrong):
+        right = hdp.draw_augmented
+
+        def draw_augmented(*args):
+            found = right(*args)
+            return found._replace(**{field: jnp.where(wrong, 0, getattr(found, field))})
+
+        return hdp, "draw_augmented", draw_augmented
+
+    return fault
+
+
+def _untruncated_alpha(wrong):
+    right = hdp.truncated_shared_concentration
+
+    def truncated_shared_concentration(*args):
+        *rest, log_feasible = args
+        return right(*rest, lambda alpha: jnp.where(wrong, 0, log_feasible(alpha)))
+
+    return hdp, "truncated_shared_concentration", truncated_shared_concentration
+
+
+# Arguments of `tilt_component` by place.
+_COUNTS, _NUM_RECORDS = 5, 8
+
+
+def _tilt(place, change):
+    def fault(wrong):
+        right = hdp.tilt_component
+
+        def tilt_component(*args):
+            args = list(args)
+            args[place] = jnp.where(wrong, change(args[place]), args[place])
+            return right(*args)
+
+        return hdp, "tilt_component", tilt_component
+
+    return fault
+
+
+FAULTS = {
+    "augmented tables left out": _forget("tables"),
+    "augmented levels left out": _forget("levels"),
+    "augmented alphas left out": _forget("sum_alpha"),
+    "alpha not truncated": _untruncated_alpha,
+    "tilt with the prior of levels twice": _tilt(_COUNTS, lambda counts: counts + 1),
+    "tilt not truncated": _tilt(_NUM_RECORDS, lambda n: 0),
+}
+
+
+@contextlib.contextmanager
+def planted(switches):
+    """While a sweep is traced: steps that go wrong where their switch is on."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, wrong in switches.items():
+            patch.setattr(*FAULTS[name](wrong))
+        yield
+
+
+def switched(names, on=None):
+    """Switches of these faults, one of them on."""
+    assert on is None or on in names
+    return {name: jnp.asarray(name == on) for name in names}
+
+
+def _first(model, state):
+    """alpha where it is shared, b where it has a prior, else nothing."""
+    if model.shared:
+        return state.alpha
+    return state.rate if model.concentration == "hierarchical" else jnp.zeros(())
+
+
+def prepared(model, name):
+    """The data of a sample, and the first and the last feasible cell."""
     multiple = max(model.dish_stride, model.cell_stride, 1)
-    data = model.prepare(np.array(SAMPLES[name]), NUM_LEVELS, conditions(name), multiple=multiple)
-    ends = jnp.asarray(CELLS[np.flatnonzero(_feasible(name))[[0, -1]]], jnp.int32)
-    step = sweep or model.sweep
+    zeros = structural_zeros(CONDITIONS[name])
+    data = model.prepare(np.array(SAMPLES[name]), BINARY, zeros, multiple=multiple)
+    ends = np.flatnonzero(is_feasible(CONDITIONS[name]))[[0, -1]]
+    return data, jnp.asarray(all_cells(BINARY)[ends], jnp.int32)
+
+
+@partial(jax.jit, static_argnames=("num_chains", "capacity"), compiler_options=COMPILE)
+def posterior_chains(model, key, data, ends, switches, num_sweeps, burn, *, num_chains, capacity):
+    """Per-chain means of the quantities of `exact_means`."""
 
     def one(key, start):
         key_init, key_sweeps = jax.random.split(key)
 
         def body(t, carry):
             state, sums = carry
-            state, info = step(jax.random.fold_in(key_sweeps, t), state, data, t)
-            return state, sums + jnp.where(t >= burn, _now(model, state, info, ends), 0)
+            with planted(switches):
+                state, info = model.sweep(jax.random.fold_in(key_sweeps, t), state, data, t)
+            draw = {"g0": state.g0, "theta": state.theta, "alpha": state.alpha,
+                    "alpha_rate": state.rate, "log_feasible": info.log_feasible}  # fmt: skip
+            share = jnp.exp(hdp.log_cell_probability(model, None, draw, ends, BINARY))
+            now = jnp.stack([_first(model, state), state.alpha0, info.log_feasible, *share])
+            return state, sums + jnp.where(t >= burn, now, 0)
 
         carry = (model.init(key_init, data, capacity, start), jnp.zeros(len(NAMES)))
         return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / (num_sweeps - burn)
 
-    keys = jax.random.split(key, num_chains)
     starts = 1 + jnp.arange(num_chains) % 3
-    return np.asarray(jax.jit(jax.vmap(one))(keys, starts), np.float64)
+    return jax.vmap(one)(jax.random.split(key, num_chains), starts)
 
 
 def scores(means: np.ndarray, exact: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Standardised differences of chains' means from exact ones, both errors counted."""
     truth, error = exact
+    means = np.asarray(means, np.float64)
     own = means.std(axis=0, ddof=1) / np.sqrt(len(means))
-    return (means.mean(axis=0) - truth) / np.sqrt(own**2 + error**2 + 1e-20)
+    return (means.mean(axis=0) - truth) / np.sqrt(own**2 + np.square(error) + 1e-20)
+
+
+def joint_data(model, num_records, conditions=WIDER_CONDITIONS, num_levels=WIDER):
+    """Data of the right shape, for any values of the records."""
+    multiple = max(model.dish_stride, model.cell_stride, 1)
+    codes = np.zeros((num_records, len(num_levels)), int)
+    zeros = structural_zeros(conditions, num_levels)
+    return model.prepare(codes, num_levels, zeros, multiple=multiple)
+
+
+def _with_rows(data, rows):
+    """The data of other records, each of them a cell of its own."""
+    return eqx.tree_at(
+        lambda d: (d.rows, d.cell, d.cell_rows, d.num_cells), data,
+        (rows, jnp.arange(rows.shape[1]), rows, jnp.asarray(rows.shape[1], jnp.int32)),
+    )  # fmt: skip
+
+
+def _draw_joint(model, key, data, capacity):
+    """Parameters from the prior, and labels of feasible records: an exact draw of their joint."""
+    num_levels = data.zeros.num_levels
+    num_items, num_padded = data.rows.shape
+    key_prior, key_records = jax.random.split(key)
+    state, _ = hdp.draw_prior(model, key_prior, num_padded, num_levels, capacity)
+    theta = hdp.pad_levels(state.theta, num_levels)
+    first = jnp.asarray(hdp.first_rows(num_levels))[:, None]
+
+    def again(carry):
+        step, done, alpha, z = carry
+        keys = jax.random.split(jax.random.fold_in(key_records, step), 3)
+        new_alpha = alpha
+        if not model.shared:
+            new_alpha = gamma_variate(keys[0], jnp.full(num_padded, model.a), state.rate)
+        new_z, _ = simulate_labels(
+            keys[1], jnp.broadcast_to(new_alpha, (num_padded,)), state.g0, num_items
+        )
+        rows = first + simulate_levels(keys[2], new_z, theta)
+        if not model.shared:
+            alpha = jnp.where(done, alpha, new_alpha)
+        z = jnp.where(done, z, new_z)
+        return step + 1, done | hdp.in_boxes(rows, data.zeros.boxes), alpha, z
+
+    start = jnp.int32(0), jnp.zeros(num_padded, bool), state.alpha, state.z
+    _, _, alpha, z = jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, start)
+    totals = hdp.feasible_totals(state.g0, state.theta, data)
+    return eqx.tree_at(
+        lambda s: (s.alpha, s.z, s.totals), state, (alpha, z, totals), is_leaf=lambda x: x is None
+    )
+
+
+def _feasible_at(alpha, state, data):
+    """P(F) at a concentration of all records."""
+    boxes = data.zeros.feasible
+    weights = weights_by_size(log_block_weights(alpha, boxes.most_variables), boxes)
+    return probability(state.totals, weights)
+
+
+def _log_centre(model):
+    if model.concentration == "record":
+        return 0.0
+    a, b = (model.a, model.b) if model.shared else (model.a1, model.b1)
+    return jax.scipy.special.digamma(a) - jnp.log(b)
+
+
+@partial(jax.jit, static_argnames=("num_chains", "capacity"), compiler_options=COMPILE)
+def joint_chains(model, key, data, switches, num_sweeps, *, num_chains, capacity):
+    """Per-chain means of the statistics of `prior_means`.
+
+    Every chain starts from an exact draw of the joint prior of parameters and feasible records, and
+    alternates a draw of the records' values on the feasible cells, given their labels, with a sweep
+    (Geweke 2004, doi:10.1198/016214504000001132): it stays there if and only if the sweep leaves
+    the posterior invariant. The parameters' marginal is their prior, P(F)^n cancelling.
+    """
+    num_levels = data.zeros.num_levels
+    cells = all_cells(num_levels) + hdp.first_rows(num_levels)
+    rows_of_cell = jnp.asarray(cells, jnp.int32)
+    feasible = hdp.in_boxes(rows_of_cell.T, data.zeros.boxes)
+    centre = _log_centre(model)
+
+    def one(key):
+        key_prior, key_steps = jax.random.split(key)
+
+        def body(t, carry):
+            state, sums = carry
+            key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
+            # (cells, J, n) by label of each item.
+            log_level = jnp.log(state.theta)[rows_of_cell[:, :, None], state.z]
+            logits = jnp.where(feasible[:, None], jnp.sum(log_level, axis=1), -jnp.inf)
+            rows = rows_of_cell[jax.random.categorical(key_x, logits, axis=0)].T
+            with planted(switches):
+                state, info = model.sweep(key_sweep, state, _with_rows(data, rows), t)
+            first = _first(model, state)
+            log_first = jnp.zeros(())
+            if model.concentration != "record":
+                log_first = jnp.log(first)
+            slope = jnp.log(_feasible_at(0.1, state, data) / _feasible_at(10.0, state, data))
+            now = jnp.stack([
+                first, log_first, state.alpha0, jnp.log(state.alpha0), info.log_feasible,
+                (log_first - centre) * slope,
+            ])  # fmt: skip
+            return state, sums + now
+
+        carry = (_draw_joint(model, key_prior, data, capacity), jnp.zeros(6))
+        return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / num_sweeps
+
+    return jax.vmap(one)(jax.random.split(key, num_chains))

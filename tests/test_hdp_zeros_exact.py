@@ -1,0 +1,127 @@
+"""HDP mixed membership under structural zeros: exact answers, joint distributions, faults seen."""
+
+import jax
+import numpy as np
+import pytest
+from harness import Z_LIMIT
+from truncated import (
+    exact_means,
+    joint_chains,
+    joint_data,
+    posterior_chains,
+    prepared,
+    prior_means,
+    scores,
+    switched,
+)
+
+from bnp_models import HDPMixedMembership, hdp
+from bnp_models.kernels import urn_boxes
+
+# A smaller alpha_0 than the default's, for which 16 slots hold all but 1e-4 of the mass.
+SMALL = {"b0": 3.0, "split_merge_every": 0}
+ALL_MOVES = SMALL | {"dish_stride": 2, "cell_stride": 1}
+PLAIN = SMALL | {"dish_stride": 0, "cell_stride": 0}
+CAPACITY = 16
+
+
+@pytest.fixture(autouse=True)
+def few_at_once(monkeypatch):
+    """Loops that fit the few records of a table."""
+    monkeypatch.setattr(hdp, "SIMULATION_BATCH", 64)
+    monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", 64)
+    monkeypatch.setattr(urn_boxes, "_ROW", 8)
+
+
+def posterior_scores(model, name, key, *, num_chains=128, num_sweeps=400):
+    """alpha (or b), alpha_0, log P(F), and the shares of the first and the last feasible cell."""
+    data, ends = prepared(model, name)
+    means = posterior_chains(
+        model, jax.random.key(key), data, ends, {}, num_sweeps, num_sweeps // 4,
+        num_chains=num_chains, capacity=CAPACITY,
+    )  # fmt: skip
+    return scores(means, exact_means(model, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "concentration", "augmentation", "how"),
+    [
+        ("equivalence", "shared", "boxes", ALL_MOVES),
+        ("half", "hierarchical", "boxes", PLAIN),
+        ("one", "shared", "simulation", PLAIN),
+        ("equivalence", "record", "simulation", PLAIN | {"tilt": False}),
+    ],
+)
+def test_posterior_means(name, concentration, augmentation, how):
+    model = HDPMixedMembership(concentration=concentration, augmentation=augmentation, **how)
+    z = posterior_scores(model, name, 1)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+class Joint:
+    """A model under its joint distribution with records: compiled once for all its faults."""
+
+    def __init__(self, concentration, augmentation, how, faults):
+        self.model = HDPMixedMembership(
+            concentration=concentration, augmentation=augmentation, a1=2.0, **how
+        )
+        self.faults, self.data = faults, joint_data(self.model, 20)
+
+    def scores(self, key, on=None, num_sweeps=100):
+        """Those of `truncated.prior_means`."""
+        means = joint_chains(
+            self.model, jax.random.key(key), self.data, switched(self.faults, on), num_sweeps,
+            num_chains=256, capacity=CAPACITY,
+        )  # fmt: skip
+        return scores(means, prior_means(self.model))
+
+
+AUGMENTED = ("augmented tables left out", "augmented levels left out")
+BOXES_FAULTS = (
+    *AUGMENTED, "alpha not truncated", "tilt with the prior of levels twice", "tilt not truncated"
+)  # fmt: skip
+SIMULATION_FAULTS = (*AUGMENTED, "augmented alphas left out")
+
+
+@pytest.fixture(scope="module")
+def boxes():
+    return Joint("shared", "boxes", ALL_MOVES, BOXES_FAULTS)
+
+
+@pytest.fixture(scope="module")
+def simulation():
+    return Joint("hierarchical", "simulation", PLAIN, SIMULATION_FAULTS)
+
+
+def test_joint_distribution_by_boxes(boxes):
+    z = boxes.scores(11, num_sweeps=200)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", BOXES_FAULTS)
+def test_joint_distribution_by_boxes_rejects(boxes, fault):
+    z = boxes.scores(12, fault, num_sweeps=300 if fault == "alpha not truncated" else 100)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+def test_joint_distribution_by_simulation(simulation):
+    z = simulation.scores(13)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", SIMULATION_FAULTS)
+def test_joint_distribution_by_simulation_rejects(simulation, fault):
+    z = simulation.scores(14, fault, num_sweeps=50)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+def test_expected_counts_are_an_approximation():
+    """Near the exact means, and told from them."""
+    model = HDPMixedMembership(augmentation="expected", **PLAIN)
+    data, ends = prepared(model, "half")
+    means = posterior_chains(
+        model, jax.random.key(16), data, ends, {}, 400, 100, num_chains=128, capacity=CAPACITY
+    )
+    exact = exact_means(model, "half")
+    assert (np.abs(np.mean(means, axis=0) - exact[0]) < [0.3, 0.15, 0.05, 0.02, 0.02]).all()
+    assert np.abs(scores(means, exact)).max() > Z_LIMIT
