@@ -45,12 +45,12 @@ def make_state(seed, num_slots=4, dtype=np.float32):
     return jnp.asarray(theta, dtype), jnp.asarray(rng.dirichlet(np.ones(num_slots)), dtype)
 
 
-def tilt(key, theta, g0, counts, tables, alpha0=0.7, num_records=6, alpha=0.9):
+def tilt(key, theta, g0, counts, tables, others=0.7, num_records=6, alpha=0.9):
     (direction,) = ZEROS.tilts
     return tilt_component(
         key, jnp.asarray(direction, theta.dtype), theta, g0, totals_of(theta, g0), counts,
-        tables, jnp.asarray(alpha0, theta.dtype), jnp.asarray(num_records), jnp.asarray(VARIABLE),
-        weights_of(alpha), FEASIBLE,
+        tables.astype(theta.dtype), jnp.asarray(others, theta.dtype), jnp.asarray(num_records),
+        jnp.asarray(VARIABLE), weights_of(alpha), FEASIBLE,
     )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def p_values(seed, key, num_records, wrong=None):
     def steps(key, theta, g0):
         def step(t, now):
             found = tilt(
-                jax.random.fold_in(key, t), *now, counts, tables, given.get("alpha0", ALPHA0),
+                jax.random.fold_in(key, t), *now, counts, tables, given.get("others", ALPHA0),
                 given["num_records"],
             )  # fmt: skip
             return found.theta, found.g0
@@ -177,7 +177,7 @@ def test_tilts_keep_the_posterior(key, seed, num_records):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"counts": COUNTS + 1}, {"num_records": 0}, {"alpha0": 0.0}, {"tables": np.array([1, 1])}],
+    [{"counts": COUNTS + 1}, {"num_records": 0}, {"others": 0.0}, {"tables": np.array([1, 1])}],
     ids=["levels' prior twice", "not truncated", "no alpha_0", "one table each"],
 )
 def test_a_wrong_ratio_is_seen(key, seed, wrong):
