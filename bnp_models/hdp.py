@@ -99,6 +99,12 @@ ONE_BY_ONE_BELOW = 4096
 # Records that are simulated at once.
 SIMULATION_BATCH = 8192
 
+# Under structural zeros, split-merge moves take simulated records: how many times rarer they are,
+# and the most such records that they take, all and for each record of the sample.
+SIMULATED_SPACING = 4
+SIMULATED_AT_MOST = 2**16
+SIMULATED_PER_RECORD = 32
+
 # Draws of record weights for log P(feasible) where the feasible boxes are too many to be exact.
 FEASIBLE_DRAWS = 1024
 
@@ -955,10 +961,10 @@ def update_parameters_truncated(
     records of the impossible region are drawn, and count like the sample's in alpha_0, g_0 and
     theta, and are forgotten.
     """
-    del iteration
-    keys = jax.random.split(key, 6)
+    keys = jax.random.split(key, 7)
     num_rows, capacity = state.theta.shape
     zeros = data.zeros
+    state = update_components_truncated(model, keys[6], state, data, opens, iteration)
     exact = zeros.feasible is not None and model.augmentation != "simulation"
     tables = count_components(state.z, opens * data.weight, capacity)
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
@@ -1108,14 +1114,50 @@ def augment_by_simulation(model, key, state, data) -> Augmented:
 
     It needs no probability of any box, and is the check of `augment_by_boxes`.
     """
-    zeros, batch = data.zeros, SIMULATION_BATCH
-    num_items, capacity = state.z.shape[0], state.g0.size
+
+    def count(sums, z, opens, rows, alpha, kept, _):
+        tables, levels, sum_alpha = sums
+        kept = kept.astype(jnp.int32)
+        return (
+            tables + count_components(z, opens * kept, tables.size),
+            levels + count_rows_by_component(rows, z, kept, levels.shape),
+            sum_alpha + jnp.sum(alpha * kept),
+        )
+
+    nothing = (
+        jnp.zeros(state.g0.size, jnp.int32), jnp.zeros(state.theta.shape, jnp.int32),
+        jnp.zeros_like(state.alpha0),
+    )  # fmt: skip
+    records, sums = simulate_infeasible(model, key, state, data, nothing, count, 2**31 - 1)
+    return Augmented(records, *sums)
+
+
+def simulate_infeasible(model, key, state, data, start, add, at_most):
+    """Simulate records, and add up the infeasible ones before the n-th feasible one.
+
+    Parameters
+    ----------
+    start, add
+        What is added up, and (it, z, opens, rows, alpha, kept, place) -> it, for a batch of
+        records: which of them are kept, and the place of each kept one among all.
+    at_most
+        Stop once there are more infeasible records than this.
+
+    Returns
+    -------
+    records, result
+        How many were kept, and their sum.
+    """
+    zeros, batch, num_items = data.zeros, SIMULATION_BATCH, state.z.shape[0]
     theta = pad_levels(state.theta, zeros.num_levels)
     first = first_rows(zeros.num_levels)[:, None]
     wanted = data.num_records
 
+    def unfinished(carry):
+        return (carry[1] < wanted) & (carry[2] <= at_most)
+
     def simulate(carry):
-        step, found, records, tables, levels, sum_alpha = carry
+        step, found, records, result = carry
         key_alpha, key_z, key_x = jax.random.split(jax.random.fold_in(key, step), 3)
         if model.shared:
             alpha = jnp.full(batch, state.alpha)
@@ -1126,16 +1168,53 @@ def augment_by_simulation(model, key, state, data) -> Augmented:
         rows = first + simulate_levels(key_x, z, theta)
         inside = in_boxes(rows, zeros.boxes)
         before = found + jnp.cumsum(inside) - inside
-        kept = (~inside & (before < wanted)).astype(jnp.int32)
-        tables = tables + count_components(z, opens * kept, capacity)
-        levels = levels + count_rows_by_component(rows, z, kept, levels.shape)
-        sum_alpha = sum_alpha + jnp.sum(alpha * kept)
-        found = found + jnp.sum(inside)
-        return step + 1, found, records + jnp.sum(kept), tables, levels, sum_alpha
+        kept = ~inside & (before < wanted)
+        place = records + jnp.cumsum(kept) - 1
+        result = add(result, z, opens, rows, alpha, kept, place)
+        return step + 1, found + jnp.sum(inside), records + jnp.sum(kept), result
 
-    start = (
-        jnp.int32(0), jnp.int32(0), jnp.int32(0), jnp.zeros(capacity, jnp.int32),
-        jnp.zeros(state.theta.shape, jnp.int32), jnp.zeros_like(state.alpha0),
-    )  # fmt: skip
-    carry = lax.while_loop(lambda carry: carry[1] < wanted, simulate, start)
-    return Augmented(*carry[2:])
+    none = jnp.int32(0)
+    return lax.while_loop(unfinished, simulate, (none, none, none, start))[2:]
+
+
+def update_components_truncated(model, key, state, data, opens, iteration):
+    """Split or merge components under structural zeros, every so many sweeps.
+
+    The records of the impossible region are simulated one by one, so that the sample and they are
+    complete data, for which the move is the same as without zeros; g_0 and theta, integrated out,
+    are redrawn given all of them. Where there are too many, nothing is done.
+    """
+    if not getattr(model, "split_merge_every", 0):
+        return state
+    num_items, num_padded = state.z.shape
+    most = min(SIMULATED_AT_MOST, SIMULATED_PER_RECORD * num_padded)
+    pad = ((0, 0), (0, most))
+
+    def add(arrays, z, opens, rows, _, kept, place):
+        place = jnp.where(kept, data.num_records + place, num_padded + most)
+        pairs = zip(arrays, (z, opens, rows), strict=True)
+        return tuple(array.at[:, place].set(new, mode="drop") for array, new in pairs)
+
+    def move(state, opens):
+        key_simulate, key_split, key_g0, key_theta = jax.random.split(key, 4)
+        start = tuple(jnp.pad(array, pad) for array in (state.z, opens, data.rows))
+        records, (z, all_opens, rows) = simulate_infeasible(
+            model, key_simulate, state, data, start, add, most
+        )
+        total = data.num_records + records
+        weight = (jnp.arange(num_padded + most) < total).astype(jnp.int32)
+        everyone = dataclasses.replace(data, rows=rows, weight=weight, num_records=total)
+        tables = count_components(z, all_opens * weight, state.g0.size)
+        z, tables = draw_split_merge(key_split, z, all_opens, tables, everyone, state.alpha0)
+        g0, _ = draw_g0(key_g0, tables, state.alpha0)
+        theta = draw_theta(
+            key_theta, count_rows_by_component(rows, z, weight, state.theta.shape), data.variable
+        )
+        fits = records <= most
+        moved = dataclasses.replace(
+            state, z=z[:, :num_padded], g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
+        )
+        return jax.tree.map(lambda new, old: jnp.where(fits, new, old), moved, state)
+
+    due = iteration % (SIMULATED_SPACING * model.split_merge_every) == 0
+    return lax.cond(due, move, lambda state, _: state, state, opens)

@@ -1,6 +1,7 @@
 """HDP mixed membership under structural zeros: exact answers, joint distributions, faults seen."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import Z_LIMIT
@@ -29,6 +30,7 @@ CAPACITY = 16
 def few_at_once(monkeypatch):
     """Loops that fit the few records of a table."""
     monkeypatch.setattr(hdp, "SIMULATION_BATCH", 64)
+    monkeypatch.setattr(hdp, "SIMULATED_SPACING", 1)
     monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", 64)
     monkeypatch.setattr(urn_boxes, "_ROW", 8)
 
@@ -56,6 +58,26 @@ def test_posterior_means(name, concentration, augmentation, how):
     model = HDPMixedMembership(concentration=concentration, augmentation=augmentation, **how)
     z = posterior_scores(model, name, 1)
     assert np.abs(z).max() < Z_LIMIT, z
+
+
+SPLITS = PLAIN | {"split_merge_every": 1}
+
+
+def test_posterior_means_with_split_merge():
+    """Splits and merges of the sample and simulated infeasible records together."""
+    z = posterior_scores(HDPMixedMembership(**SPLITS), "equivalence", 21)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+def test_split_merge_without_infeasible_records_is_rejected(monkeypatch):
+    """As if the sample alone were complete data."""
+    # A model of its own: a program compiled for the test above would not see the fault.
+    model = HDPMixedMembership(**SPLITS, tilt=False)
+    monkeypatch.setattr(
+        hdp, "simulate_infeasible", lambda m, k, s, d, start, add, most: (jnp.int32(0), start)
+    )
+    z = posterior_scores(model, "equivalence", 22)
+    assert np.abs(z).max() > Z_LIMIT, z
 
 
 class Joint:
