@@ -343,11 +343,10 @@ class HDPMixedMembership(eqx.Module):
         return dataclasses.replace(self, split_merge_every=0, tilt=False)
 
     def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
-        """Slots with which the mass beyond the last stick stays negligible, and some to spare."""
-        active = _active_slots(state, data)
-        remainder = jnp.maximum(1 - jnp.sum(jnp.where(active, state.g0, 0)), NEGLIGIBLE)
-        free = jnp.log(remainder / NEGLIGIBLE) / jnp.log1p(1 / state.alpha0)
-        return 1.25 * jnp.sum(active) + 1.5 * free + 4
+        """Slots that hold all but a negligible mass, and some to spare."""
+        largest_last = jnp.sort(jnp.where(_active_slots(state, data), 1, state.g0))
+        in_use = jnp.sum(jnp.cumsum(largest_last) > NEGLIGIBLE)
+        return 1.25 * in_use + 4
 
     def shrink(self, state: HDPState, data: HDPData, capacity: int) -> HDPState:
         """The state with fewer slots, components first; the last slot takes what is left.
