@@ -31,6 +31,7 @@ from bnp_models.kernels.concentration import (
     dp_concentration,
     gamma_rate,
     record_concentrations,
+    rescale_concentrations,
     shared_concentration,
     truncated_gamma_rate,
     truncated_shared_concentration,
@@ -241,7 +242,7 @@ class HDPMixedMembership(eqx.Module):
     capacity: int = eqx.field(static=True, default=64)
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
-    split_merge_every: int = eqx.field(static=True, default=8)
+    split_merge_every: int = eqx.field(static=True, default=2)
     augmentation: str = eqx.field(static=True, default="auto")
     tilt: bool = eqx.field(static=True, default=True)
     not_applicable: bool = eqx.field(static=True, default=False)
@@ -799,13 +800,17 @@ def draw_alpha(model, key, state, data, opens, num_tables, augmented=None):
             key, state.alpha, num_tables, num_records, num_items, model.a, model.b
         )
         return alpha, state.rate, alpha
-    key_alpha, key_rate = jax.random.split(key)
+    key_alpha, key_rate, key_scale = jax.random.split(key, 3)
     of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
     alpha = record_concentrations(key_alpha, state.alpha, of_record, num_items, model.a, state.rate)
     rate = state.rate
     if model.concentration == "hierarchical":
         sum_alpha = order_free_sum(alpha * data.weight) + more_alpha
         rate = gamma_rate(key_rate, sum_alpha, num_records, model.a, model.a1, model.b1)
+        if augmented is None:
+            alpha, rate = rescale_concentrations(
+                key_scale, alpha, rate, of_record, data.weight, num_items, model.a1, model.b1
+            )
     return alpha, rate, summary_of_alpha(model, alpha, data)
 
 
@@ -1014,7 +1019,7 @@ def draw_alpha_truncated(model, key, state, data, opens, num_tables):
             log_p,
         )  # fmt: skip
         return alpha, state.rate, alpha
-    key_alpha, key_rate = jax.random.split(key)
+    key_alpha, key_rate, key_scale = jax.random.split(key, 3)
     of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
     alpha = record_concentrations(
         key_alpha, state.alpha, of_record, state.z.shape[0], model.a, state.rate
@@ -1029,6 +1034,10 @@ def draw_alpha_truncated(model, key, state, data, opens, num_tables):
         rate = truncated_gamma_rate(
             key_rate, rate, order_free_sum(alpha * data.weight), data.num_records, model.a,
             model.a1, model.b1, log_p_of_rate,
+        )  # fmt: skip
+        alpha, rate = rescale_concentrations(
+            key_scale, alpha, rate, of_record, data.weight, state.z.shape[0], model.a1, model.b1,
+            log_p_of_rate,
         )  # fmt: skip
     return alpha, rate, summary_of_alpha(model, alpha, data)
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.counting import order_free_sum
 from bnp_models.kernels.logspace import gamma_variate, loggamma
 from bnp_models.kernels.rng import normal, uniform, word_pair, words
 
@@ -168,6 +169,63 @@ def truncated_gamma_rate(
         return total * jnp.log(new / old) - (rate + sum_alpha) * (new - old)
 
     return _truncated_walk(key, b, n, 10 * jax.lax.rsqrt(total), log_ratio, log_feasible)
+
+
+def rescale_concentrations(
+    key: Key[Array, ""],
+    alpha: Float[Array, " n"],
+    rate: Float[Array, ""],
+    num_tables: Int[Array, " n"],
+    weight: Int[Array, " n"],
+    num_items: int,
+    shape: Float[Array, ""] | float,
+    rate_prior: Float[Array, ""] | float,
+    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
+) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+    """All alpha_i times c and the rate of their prior over c, a Metropolis-Hastings step.
+
+    Given b the alpha_i hardly move in common, nor does b given them; this does.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    alpha, rate
+        Concentrations, and b of their prior Ga(a, b).
+    num_tables, weight
+        Tables of each record; 1 for a record, 0 for padding.
+    num_items
+        Items of a record, J.
+    shape, rate_prior
+        Of b's prior Ga(a1, b1).
+    log_feasible
+        Of b, log P(F) of a truncated sample.
+
+    Notes
+    -----
+    alpha_i b and hence the prior of the alpha_i, but for its Jacobian, stay as they are.
+    """
+    dtype = alpha.dtype
+    first, second = word_pair(key, (2,))
+    u = uniform(first, dtype.type)
+    n = jnp.sum(weight).astype(dtype)
+    scales = jnp.asarray(_SCALES, dtype)
+    choice = jnp.minimum((u[0] * len(_SCALES)).astype(jnp.int32), len(_SCALES) - 1)
+    s = scales[choice] * normal(second, dtype.type)[0]
+    new_rate = rate * jnp.exp(-s)
+    t = jnp.arange(1, num_items, dtype=dtype)[:, None]
+    rising = jnp.sum(jnp.log1p(jnp.expm1(s) * alpha / (alpha + t)), axis=0) * weight
+    extra_tables = jnp.sum((num_tables - 1) * weight).astype(dtype)
+    # All terms have the sign of s.
+    log_accept = (
+        (extra_tables - shape) * s
+        - rate_prior * (new_rate - rate)
+        - jnp.sign(s) * order_free_sum(jnp.abs(rising))
+    )
+    if log_feasible is not None:
+        log_accept -= n * (log_feasible(new_rate) - log_feasible(rate))
+    accept = jnp.log(u[1]) < log_accept
+    return jnp.where(accept, alpha * jnp.exp(s), alpha), jnp.where(accept, new_rate, rate)
 
 
 def _truncated_walk(key, x, num_records, unit, log_ratio, log_feasible):

@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 from bnp_models.kernels import concentration
+from bnp_models.kernels.logspace import gamma_variate
 
 N = 20_000
 STEPS = 8
@@ -260,3 +261,35 @@ def test_second_calls_compile_nothing(key):
         ),
         (one, alpha, tables), (two, 2 * alpha, 3 * tables),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_rescaling_leaves_the_joint_distribution_invariant(key, fault):
+    """From exact draws of b, the alphas and the tables, b and the alphas stay as they were."""
+    size, num_records, num_items = 40_000, 3, 4
+    keys = jax.random.split(key, 4)
+    rate = gamma_variate(keys[0], jnp.full(size, 2.0), 1.0)
+    alpha = gamma_variate(keys[1], jnp.full((size, num_records), 1.5), rate[:, None])
+    t = jnp.arange(num_items)
+    opens = jax.random.uniform(keys[2], (*alpha.shape, num_items)) < alpha[..., None] / (
+        alpha[..., None] + t
+    )
+    tables = jnp.sum(opens, axis=-1)
+    # Shown to fail: a table too many in every record.
+    tables = tables + fault
+
+    def steps(key, alpha, rate, tables):
+        def step(i, carry):
+            return concentration.rescale_concentrations(
+                jax.random.fold_in(key, i), *carry, tables, jnp.ones(num_records, jnp.int32),
+                num_items, 2.0, 1.0,
+            )  # fmt: skip
+
+        return jax.lax.fori_loop(0, 20, step, (alpha, rate))
+
+    moved, new_rate = jax.jit(jax.vmap(steps))(jax.random.split(keys[3], size), alpha, rate, tables)
+    assert np.mean(np.asarray(new_rate != rate)) > 0.9
+    p = ks_p_value(new_rate, stats.gamma(2.0).cdf)
+    p_alpha = ks_p_value(np.asarray(moved * new_rate[:, None])[:, 0], stats.gamma(1.5).cdf)
+    assert (p < P_LIMIT) == fault, p
+    assert p_alpha > P_LIMIT
