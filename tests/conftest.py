@@ -12,12 +12,21 @@ import pytest
 
 import bnp_models as bnp
 
-# Commands that tests start as processes of their own find what the tests compiled.
-_cache = tempfile.TemporaryDirectory(prefix="bnp-models-xla-")
-os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
-jax.config.update("jax_compilation_cache_dir", _cache.name)
+# Processes that share the tests, and those that tests start, find what others compiled.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="bnp-models-xla-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs():
+    """A compiled program maps memory, and a process that has too many maps is killed."""
+    yield
+    jax.clear_caches()
+
 
 VARIABLES = ("age", "sex", "race", "education")
 

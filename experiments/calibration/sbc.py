@@ -1,6 +1,7 @@
 """Simulation-based calibration of concentrations, margins and tau_1 (Talts et al. 2018).
 
     python experiments/calibration/sbc.py hdp
+    python experiments/calibration/sbc.py hdp_zeros
     python experiments/calibration/sbc.py latent_classes
 
 Populations are drawn from the prior, a sample is taken from each, chains are run on the sample, and
@@ -9,6 +10,7 @@ the truth is ranked among their draws: uniformly, if sampler and risk are right.
 
 import argparse
 import csv
+import dataclasses
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +23,7 @@ from scipy.stats import chisquare
 
 from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, StructuralZeros, hdp, nplcm
 from bnp_models.hdp import CONCENTRATIONS
+from bnp_models.kernels import urn_boxes
 from bnp_models.microdata import Schema
 from bnp_models.risk import draw_tau1
 
@@ -30,8 +33,16 @@ SAMPLE, POPULATION = 40, 400
 CAPACITY = 48
 MULTIPLE = 8
 NUM_DRAWS = 99
-# Structural zeros of the truncated models, -1 where a variable is free.
+# Structural zeros of the truncated latent class model, -1 where a variable is free.
 CONDITIONS = [[0, 1, -1, -1], [0, -1, 3, -1], [-1, -1, 0, 2]]
+# Those of the HDP: the first levels of the first two variables go together, and one more.
+EQUIVALENCE = [[0, 1, -1, -1], [1, 0, -1, -1], [2, 0, -1, -1], [-1, -1, 0, 2]]
+
+
+def structural_zeros(conditions):
+    names = tuple(f"v{j}" for j in range(len(NUM_LEVELS)))
+    schema = Schema(names, tuple(tuple(range(size)) for size in NUM_LEVELS))
+    return StructuralZeros.from_codes(np.array(conditions), schema)
 
 
 class MixedMembership:
@@ -40,21 +51,26 @@ class MixedMembership:
     quantities = ("alpha0",)
 
     @staticmethod
-    def draw_population(truth, key):
+    def template(model, conditions=None):
+        zeros = None if conditions is None else structural_zeros(conditions)
+        codes = np.zeros((SAMPLE, len(NUM_LEVELS)), int)
+        # Boxes are listed in NumPy, also while a replication is traced.
+        with jax.ensure_compile_time_eval():
+            return model.prepare(codes, NUM_LEVELS, zeros, multiple=MULTIPLE)
+
+    @classmethod
+    def draw_population(cls, truth, key):
         return hdp.draw_prior(truth, key, POPULATION, NUM_LEVELS, CAPACITY)
 
-    @staticmethod
-    def as_data(model, codes):
+    @classmethod
+    def as_data(cls, model, codes):
         """A sample as the model's data, every record a cell of its own, for vmap."""
-        template = model.prepare(
-            np.zeros((SAMPLE, len(NUM_LEVELS)), int), NUM_LEVELS, multiple=MULTIPLE
-        )
+        template = cls.template(model)
         padded = template.weight.size
-        first_row = jnp.cumsum(jnp.asarray((0, *NUM_LEVELS[:-1])))[:, None]
+        first_row = jnp.asarray(hdp.first_rows(NUM_LEVELS))[:, None]
         rows = first_row + jnp.pad(codes, ((0, 0), (0, padded - SAMPLE)))
-        return hdp.HDPData(
-            rows=rows, weight=template.weight, num_records=template.num_records,
-            variable=template.variable, cell=jnp.arange(padded), cell_rows=rows,
+        return dataclasses.replace(
+            template, rows=rows, cell=jnp.arange(padded), cell_rows=rows,
             num_cells=jnp.asarray(padded),
         )  # fmt: skip
 
@@ -63,8 +79,38 @@ class MixedMembership:
         """The quantities that are ranked, and a draw for cell probabilities."""
         summary = jnp.mean(state.alpha[:SAMPLE]) if state.alpha.ndim else state.alpha
         kept = {"g0": state.g0, "theta": state.theta, "alpha": summary,
-                "alpha_rate": state.rate}  # fmt: skip
+                "alpha_rate": state.rate, "log_feasible": jnp.zeros(())}  # fmt: skip
         return (state.alpha0,), kept
+
+
+class TruncatedMixedMembership(MixedMembership):
+    """The same under structural zeros, with alpha (or b, where alphas have a prior of theirs)."""
+
+    quantities = ("alpha", "alpha0", "log_feasible")
+
+    @staticmethod
+    def template(model):
+        return MixedMembership.template(model, EQUIVALENCE)
+
+    @classmethod
+    def draw_population(cls, truth, key):
+        key_prior, key_records = jax.random.split(key)
+        data = cls.template(truth)
+        state, _ = hdp.draw_prior(truth, key_prior, 1, NUM_LEVELS, CAPACITY)
+        totals = hdp.feasible_totals(state.g0, state.theta, data)
+        state = dataclasses.replace(state, totals=totals)
+        draw = {"g0": state.g0, "theta": state.theta, "alpha": state.alpha,
+                "alpha_rate": state.rate}  # fmt: skip
+        return state, hdp.simulate_records(
+            truth, key_records, draw, POPULATION, NUM_LEVELS, data.zeros.boxes
+        )  # fmt: skip
+
+    @classmethod
+    def measure(cls, model, state):
+        (alpha0,), kept = MixedMembership.measure(model, state)
+        kept["log_feasible"] = hdp.log_feasible(model, None, state, cls.template(model))
+        first = state.alpha if model.shared else state.rate
+        return (first, alpha0, kept["log_feasible"]), kept
 
 
 class LatentClasses:
@@ -76,9 +122,7 @@ class LatentClasses:
     def template(model):
         zeros = None
         if model.truncates:
-            names = tuple(f"v{j}" for j in range(len(NUM_LEVELS)))
-            schema = Schema(names, tuple(tuple(range(size)) for size in NUM_LEVELS))
-            zeros = StructuralZeros.from_codes(np.array(CONDITIONS), schema)
+            zeros = structural_zeros(CONDITIONS)
         return model.prepare(np.zeros((SAMPLE, len(NUM_LEVELS)), int), NUM_LEVELS, zeros)
 
     @classmethod
@@ -122,10 +166,9 @@ class Run(NamedTuple):
     start: int = 10
 
 
-@partial(jax.jit, static_argnames=("run",))
-def replicate(keys, truth, model, run):
+@partial(jax.jit, static_argnames=("run", "kind"))
+def replicate(keys, truth, model, run, kind):
     """Populations of the prior `truth`, and draws of `model` given a sample of each."""
-    kind = family(model)
 
     def one(key):
         key_prior, key_init, key_sweeps = jax.random.split(key, 3)
@@ -150,18 +193,20 @@ def replicate(keys, truth, model, run):
     return jax.vmap(one)(keys)
 
 
-def ranks(model, key, num_replications, *, truth=None, run=None, batch=104):
+def ranks(model, key, num_replications, *, truth=None, run=None, batch=104, kind=None):
     """Ranks (0..NUM_DRAWS) of the true quantities and tau_1, each (num_replications,).
 
-    `truth` is the model that populations come from, by default `model` itself.
+    `truth` is the model that populations come from, by default `model` itself; `kind` the class
+    that measures it, by default the one without structural zeros.
     """
     rng = np.random.default_rng(0)
-    names = family(model).quantities
+    kind = kind or family(model)
+    names = kind.quantities
     found = {name: [] for name in (*names, "tau1")}
     for start in range(0, num_replications, batch):
         keys = jax.random.split(jax.random.fold_in(key, start), batch)
         true, population, drawn, log_p = jax.tree.map(
-            np.asarray, replicate(keys, truth or model, model, run or Run())
+            np.asarray, replicate(keys, truth or model, model, run or Run(), kind)
         )
         for r in range(min(batch, num_replications - start)):
             cells, inverse, counts = np.unique(
@@ -191,32 +236,48 @@ def uniformity(rank, num_bins=10) -> float:
 
 
 def models(kind):
-    """Models of a family by label, and how long their chains are."""
+    """Models of a family by label, how long their chains are, and the class that measures them."""
+    moves = {"dish_stride": 4, "cell_stride": 1, "split_merge_every": 4}
+    if kind == "hdp_zeros":
+        # Under the default prior of b 99 draws of it are worth 3, too few to rank a truth among.
+        return (
+            {
+                f"alpha {name}": HDPMixedMembership(concentration=name, a1=16.0, b1=16.0, **moves)
+                for name in ("shared", "hierarchical")
+            },
+            Run(burn=300, thin=15),
+            TruncatedMixedMembership,
+        )
     if kind == "hdp":
-        moves = {"dish_stride": 4, "cell_stride": 1, "split_merge_every": 4}
-        return {
-            f"alpha {name}": HDPMixedMembership(concentration=name, **moves)
-            for name in CONCENTRATIONS
-        }, Run()
+        return (
+            {
+                f"alpha {name}": HDPMixedMembership(concentration=name, **moves)
+                for name in CONCENTRATIONS
+            },
+            Run(),
+            MixedMembership,
+        )
     few = {"components": 8, "split_merge_every": 2}
     return {
         "no structural zeros": NPLCM(**few), "structural zeros": TNPLCM(**few)
-    }, Run(burn=1000, thin=40)  # fmt: skip
+    }, Run(burn=1000, thin=40), LatentClasses  # fmt: skip
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", choices=("hdp", "latent_classes"))
+    parser.add_argument("models", choices=("hdp", "hdp_zeros", "latent_classes"))
     parser.add_argument("--replications", type=int, default=208)
     args = parser.parse_args()
+    # The kernel's loops are made for samples of thousands; here it is chains that are many.
+    urn_boxes._BLOCKS_AT_ONCE = 256
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    chosen, run = models(args.models)
+    chosen, run, kind = models(args.models)
     found = {
-        label: ranks(model, jax.random.key(2024), args.replications, run=run)
+        label: ranks(model, jax.random.key(2024), args.replications, run=run, kind=kind)
         for label, model in chosen.items()
     }
     num_quantities = len(next(iter(found.values())))
