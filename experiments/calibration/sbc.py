@@ -239,10 +239,9 @@ def models(kind):
     """Models of a family by label, how long their chains are, and the class that measures them."""
     moves = {"dish_stride": 4, "cell_stride": 1, "split_merge_every": 4}
     if kind == "hdp_zeros":
-        # Under the default prior of b 99 draws of it are worth 3, too few to rank a truth among.
         return (
             {
-                f"alpha {name}": HDPMixedMembership(concentration=name, a1=16.0, b1=16.0, **moves)
+                f"alpha {name}": HDPMixedMembership(concentration=name, **moves)
                 for name in ("shared", "hierarchical")
             },
             Run(burn=300, thin=15),
