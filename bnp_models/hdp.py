@@ -20,7 +20,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.assignment import assign_items
-from bnp_models.kernels.atoms import Atoms, draw_levels_by_atom, split_over_atoms
+from bnp_models.kernels.atoms import Atoms, draw_levels_by_atom, share_over_atoms, split_over_atoms
 from bnp_models.kernels.cellprob import (
     CellEstimate,
     log_cell_probability_draws,
@@ -36,7 +36,12 @@ from bnp_models.kernels.concentration import (
     truncated_gamma_rate,
     truncated_shared_concentration,
 )
-from bnp_models.kernels.counting import count_components, count_rows_by_component, order_free_sum
+from bnp_models.kernels.counting import (
+    count_components,
+    count_rows_by_component,
+    first_rows,
+    order_free_sum,
+)
 from bnp_models.kernels.logspace import (
     gamma_variate,
     log_dirichlet,
@@ -290,12 +295,7 @@ class HDPMixedMembership(eqx.Module):
         self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
     ) -> tuple[HDPState, HDPInfo]:
         """One sweep, in the order that leaves the posterior invariant."""
-        key_z, key_tables, key_dish, key_parameters = jax.random.split(key, 4)
-        state = update_labels(key_z, state, data)
-        opens = draw_tables(key_tables, state)
-        state = update_dishes(self, key_dish, state, data, opens, iteration)
-        update = update_parameters if data.zeros is None else update_parameters_truncated
-        return update(self, key_parameters, state, data, opens, iteration)
+        return sweep_with(update_parameters, self, key, state, data, iteration)
 
     def draw_weights(self, key, state, tables, added):
         """Step 4: alpha_0, and at once after it g_0 and the mass beyond the last stick.
@@ -601,10 +601,7 @@ def log_cell_probability(
             urn = {"log_weights": log_block_weights_gamma(model.a, rate, len(num_levels))}
         return log_cell_probability_exact(theta, draw["g0"], cells, **urn) - log_feasible
     key_alpha, key = jax.random.split(key)
-    alpha = draw["alpha"]
-    if not model.shared:
-        shape = jnp.full(num_draws, model.a, draw["g0"].dtype)
-        alpha = gamma_variate(key_alpha, shape, draw["alpha_rate"])
+    alpha = new_concentrations(model, key_alpha, draw["alpha"], draw["alpha_rate"], num_draws)
     estimate = {"draws": log_cell_probability_draws, "sequential": log_cell_probability_sequential}
     found = estimate[method](key, theta, draw["g0"], alpha, cells, num_draws)
     return found._replace(
@@ -628,24 +625,16 @@ def simulate_records(
         Sets of levels of the feasible boxes; infeasible records are drawn again. None: all cells.
     """
     theta = pad_levels(draw["theta"], num_levels)
-
-    def simulate(key, size):
-        key_alpha, key_z, key_x = jax.random.split(key, 3)
-        if model.shared:
-            alpha = jnp.full(size, draw["alpha"])
-        else:
-            shape = jnp.full(size, model.a, draw["g0"].dtype)
-            alpha = gamma_variate(key_alpha, shape, draw["alpha_rate"])
-        z, _ = simulate_labels(key_z, alpha, draw["g0"], len(num_levels))
-        return simulate_levels(key_x, z, theta)
-
+    parameters = draw["alpha"], draw["alpha_rate"], draw["g0"], theta
     if feasible is None:
-        return simulate(key, num_records)
+        return simulate_batch(model, key, *parameters, num_records)[-1]
     first = first_rows(num_levels)[:, None]
 
     def again(carry):
         step, found, codes = carry
-        drawn = simulate(jax.random.fold_in(key, step), SIMULATION_BATCH)
+        drawn = simulate_batch(model, jax.random.fold_in(key, step), *parameters, SIMULATION_BATCH)[
+            -1
+        ]
         inside = in_boxes(first + drawn, feasible)
         place = jnp.where(inside, found + jnp.cumsum(inside) - 1, num_records)
         return step + 1, found + jnp.sum(inside), codes.at[:, place].set(drawn, mode="drop")
@@ -654,9 +643,19 @@ def simulate_records(
     return lax.while_loop(lambda carry: carry[1] < num_records, again, start)[2]
 
 
-def first_rows(num_levels: tuple[int, ...]) -> np.ndarray:
-    """Row of the first level of each variable."""
-    return np.cumsum((0, *num_levels[:-1]))
+def simulate_batch(model, key, alpha, rate, g0, theta, size):
+    """Concentrations, labels, opened tables and level codes of new records; theta as blocks."""
+    key_alpha, key_z, key_x = jax.random.split(key, 3)
+    alpha = new_concentrations(model, key_alpha, alpha, rate, size)
+    z, opens = simulate_labels(key_z, alpha, g0, theta.shape[0])
+    return alpha, z, opens, simulate_levels(key_x, z, theta)
+
+
+def new_concentrations(model, key, alpha, rate, size: int) -> Float[Array, " size"]:
+    """Concentrations of new records: the shared one, or fresh ones from their prior."""
+    if model.shared:
+        return jnp.full(size, alpha)
+    return gamma_variate(key, jnp.full(size, model.a, rate.dtype), rate)
 
 
 def in_boxes(rows: Int[Array, "J n"], boxes: Bool[Array, "B R"]) -> Bool[Array, " n"]:
@@ -671,6 +670,16 @@ def pad_levels(theta: Float[Array, "R K"], num_levels: tuple[int, ...]) -> Float
     exists = level < np.asarray(num_levels)[:, None]
     rows = np.where(exists, first[:, None] + level, 0)
     return jnp.where(exists[:, :, None], theta[rows], 0)
+
+
+def sweep_with(update, model, key, state, data, iteration) -> tuple[HDPState, HDPInfo]:
+    """Labels, tables, dishes, and then the parameters: by `update`, without structural zeros."""
+    key_z, key_tables, key_dish, key_parameters = jax.random.split(key, 4)
+    state = update_labels(key_z, state, data)
+    opens = draw_tables(key_tables, state)
+    state = update_dishes(model, key_dish, state, data, opens, iteration)
+    update = update if data.zeros is None else update_parameters_truncated
+    return update(model, key_parameters, state, data, opens, iteration)
 
 
 def update_labels(key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
@@ -737,7 +746,7 @@ def update_parameters(
     num_rows, capacity = state.theta.shape
     tables_of_component = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables_of_component)
-    alpha, rate, alpha_summary = draw_alpha(model, key_alpha, state, data, opens, num_tables)
+    alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables)
     alpha0 = dp_concentration(
         key_alpha0, state.alpha0, jnp.sum(tables_of_component > 0), num_tables, model.a0, model.b0
     )
@@ -755,7 +764,7 @@ def update_parameters(
     info = HDPInfo(
         components=jnp.sum(tables_of_component > 0, dtype=jnp.int32),
         tables=num_tables,
-        alpha=alpha_summary,
+        alpha=summary_of_alpha(model, alpha, data),
         log_likelihood_items=log_likelihood_items(counts, theta),
         left_over=left_over,
         log_feasible=jnp.zeros_like(alpha0),
@@ -784,10 +793,11 @@ def draw_split_merge(key, z, opens, tables_of_component, data, alpha0):
     return z, count_components(z, opens * data.weight, capacity)
 
 
-def draw_alpha(model, key, state, data, opens, num_tables, augmented=None):
-    """Step 3: alpha, the rate of its prior, and the summary that is recorded.
+def draw_alpha(model, key, state, data, opens, num_tables, augmented=None, log_feasible=None):
+    """Step 3: alpha, and the rate of its prior.
 
-    `augmented` records count as the sample's do, where there are any.
+    Under structural zeros either `augmented` records count as the sample's do, or `log_feasible`,
+    of the shared alpha or the rate, integrates the truncation.
     """
     num_items = state.z.shape[0]
     num_records, more_alpha = data.num_records, 0
@@ -795,23 +805,30 @@ def draw_alpha(model, key, state, data, opens, num_tables, augmented=None):
         num_records = num_records + augmented.records
         num_tables = num_tables + jnp.sum(augmented.tables)
         more_alpha = augmented.sum_alpha
+    truncation = () if log_feasible is None else (log_feasible,)
     if model.shared:
-        alpha = shared_concentration(
-            key, state.alpha, num_tables, num_records, num_items, model.a, model.b
+        draw = truncated_shared_concentration if truncation else shared_concentration
+        alpha = draw(
+            key, state.alpha, num_tables, num_records, num_items, model.a, model.b, *truncation
         )
-        return alpha, state.rate, alpha
+        return alpha, state.rate
     key_alpha, key_rate, key_scale = jax.random.split(key, 3)
     of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
     alpha = record_concentrations(key_alpha, state.alpha, of_record, num_items, model.a, state.rate)
     rate = state.rate
     if model.concentration == "hierarchical":
-        sum_alpha = order_free_sum(alpha * data.weight) + more_alpha
-        rate = gamma_rate(key_rate, sum_alpha, num_records, model.a, model.a1, model.b1)
+        prior = model.a1, model.b1
+        evidence = order_free_sum(alpha * data.weight) + more_alpha, num_records, model.a
+        if truncation:
+            rate = truncated_gamma_rate(key_rate, rate, *evidence, *prior, *truncation)
+        else:
+            rate = gamma_rate(key_rate, *evidence, *prior)
+        # The alphas of augmented records are not kept, and could not be rescaled with the others.
         if augmented is None:
             alpha, rate = rescale_concentrations(
-                key_scale, alpha, rate, of_record, data.weight, num_items, model.a1, model.b1
+                key_scale, alpha, rate, of_record, data.weight, num_items, *prior, *truncation
             )
-    return alpha, rate, summary_of_alpha(model, alpha, data)
+    return alpha, rate
 
 
 def summary_of_alpha(model, alpha, data: HDPData) -> Float[Array, ""]:
@@ -924,6 +941,11 @@ def urn_weights(model, alpha, rate, boxes: UrnBoxes) -> Float[Array, " Q"]:
     return weights_by_size(log_block_weights_gamma(model.a, rate, boxes.most_variables), boxes)
 
 
+def feasible_probability(model, alpha, rate, totals, boxes: UrnBoxes) -> Float[Array, ""]:
+    """P(feasible), from `feasible_totals`, at a shared alpha or a rate of the alphas' prior."""
+    return probability(totals, urn_weights(model, alpha, rate, boxes))
+
+
 def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> Float[Array, ""]:
     """log P(feasible) of a record before truncation.
 
@@ -932,23 +954,26 @@ def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> 
     """
     zeros = data.zeros
     if zeros.feasible is not None:
-        weights = urn_weights(model, _shared_alpha(model, state), state.rate, zeros.feasible)
-        return jnp.log(probability(state.totals, weights))
+        return jnp.log(
+            feasible_probability(model, state.alpha, state.rate, state.totals, zeros.feasible)
+        )
     key_alpha, key_g = jax.random.split(key)
     dtype = state.g0.dtype
-    alpha = _shared_alpha(model, state)
-    if not model.shared:
-        shape = jnp.full((FEASIBLE_DRAWS, 1), model.a, dtype)
-        alpha = gamma_variate(key_alpha, shape, state.rate)
-    shape = jnp.broadcast_to(alpha * state.g0, (FEASIBLE_DRAWS, state.g0.size))
+    alpha = new_concentrations(model, key_alpha, state.alpha, state.rate, FEASIBLE_DRAWS)
+    shape = alpha[:, None] * state.g0
     g = jnp.exp(log_dirichlet(key_g, jnp.maximum(shape, jnp.finfo(dtype).tiny)))
     levels = jnp.matmul(state.theta, g.T, precision=lax.Precision.HIGHEST)
     mass = region_mass(jnp.log(levels), zeros.region)
     return jnp.log(jnp.mean(mass))
 
 
-def _shared_alpha(model, state):
-    return state.alpha if model.shared else None
+def log_feasible_given(model, state: HDPState, boxes: UrnBoxes):
+    """log P(feasible) as a function of the shared alpha, or of the rate of the alphas' prior."""
+
+    def log_p(x):
+        return jnp.log(feasible_probability(model, x, x, state.totals, boxes))
+
+    return log_p
 
 
 def update_parameters_truncated(
@@ -974,12 +999,13 @@ def update_parameters_truncated(
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     num_tables = jnp.sum(tables)
     if exact:
-        alpha, rate, _ = draw_alpha_truncated(model, keys[0], state, data, opens, num_tables)
+        log_p = log_feasible_given(model, state, zeros.feasible)
+        alpha, rate = draw_alpha(model, keys[0], state, data, opens, num_tables, None, log_p)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
     state, accepted_tilt = update_tilts(model, keys[1], state, data, counts, tables)
-    augmented = draw_augmented(model, keys[2], state, data, counts, tables)
+    augmented = draw_augmented(model, keys[2], state, data)
     if not exact:
-        alpha, rate, _ = draw_alpha(model, keys[0], state, data, opens, num_tables, augmented)
+        alpha, rate = draw_alpha(model, keys[0], state, data, opens, num_tables, augmented)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
     alpha0, g0, left_over = model.draw_weights(keys[3], state, tables, augmented.tables)
     shape = 1 + counts.astype(alpha0.dtype)
@@ -1005,43 +1031,6 @@ def update_parameters_truncated(
     return state, info
 
 
-def draw_alpha_truncated(model, key, state, data, opens, num_tables):
-    """Step 3 with no augmented record: alpha and the rate of its prior, over P(feasible)^n."""
-    boxes = data.zeros.feasible
-    if model.shared:
-
-        def log_p(alpha):
-            weights = urn_weights(model, alpha, None, boxes)
-            return jnp.log(probability(state.totals, weights))
-
-        alpha = truncated_shared_concentration(
-            key, state.alpha, num_tables, data.num_records, state.z.shape[0], model.a, model.b,
-            log_p,
-        )  # fmt: skip
-        return alpha, state.rate, alpha
-    key_alpha, key_rate, key_scale = jax.random.split(key, 3)
-    of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
-    alpha = record_concentrations(
-        key_alpha, state.alpha, of_record, state.z.shape[0], model.a, state.rate
-    )
-    rate = state.rate
-    if model.concentration == "hierarchical":
-
-        def log_p_of_rate(rate):
-            weights = urn_weights(model, None, rate, boxes)
-            return jnp.log(probability(state.totals, weights))
-
-        rate = truncated_gamma_rate(
-            key_rate, rate, order_free_sum(alpha * data.weight), data.num_records, model.a,
-            model.a1, model.b1, log_p_of_rate,
-        )  # fmt: skip
-        alpha, rate = rescale_concentrations(
-            key_scale, alpha, rate, of_record, data.weight, state.z.shape[0], model.a1, model.b1,
-            log_p_of_rate,
-        )  # fmt: skip
-    return alpha, rate, summary_of_alpha(model, alpha, data)
-
-
 def update_tilts(model, key, state, data, counts, tables):
     """Slide one component along one of the equivalences among the conditions."""
     zeros = data.zeros
@@ -1050,7 +1039,7 @@ def update_tilts(model, key, state, data, counts, tables):
     key_direction, key_tilt = jax.random.split(key)
     u = uniform(words(key_direction, ()), state.g0.dtype.type)
     index = jnp.minimum((u * len(zeros.tilts)).astype(jnp.int32), len(zeros.tilts) - 1)
-    weights = urn_weights(model, _shared_alpha(model, state), state.rate, zeros.feasible)
+    weights = urn_weights(model, state.alpha, state.rate, zeros.feasible)
     own, of_no_one = model.prior_tables(state)
     tilted = tilt_component(
         key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts, tables + own,
@@ -1060,7 +1049,7 @@ def update_tilts(model, key, state, data, counts, tables):
     return state, tilted.accepted
 
 
-def draw_augmented(model, key, state, data, counts, tables) -> Augmented:
+def draw_augmented(model, key, state, data) -> Augmented:
     """Records of the impossible region before the n-th feasible one, given the parameters."""
     if data.zeros.impossible is None:
         return augment_by_simulation(model, key, state, data)
@@ -1072,11 +1061,11 @@ def draw_augmented(model, key, state, data, counts, tables) -> Augmented:
 def augment_by_boxes(model, key, state, data) -> Augmented:
     """Augmented records aggregated by box, their free variables integrated out; exact."""
     key_block, key_label, key_level = jax.random.split(key, 3)
-    boxes, alpha = data.zeros.impossible, _shared_alpha(model, state)
+    boxes, urn = data.zeros.impossible, (model, state.alpha, state.rate)
     products = block_products(state.theta, state.g0, boxes)
-    feasible = probability(state.totals, urn_weights(model, alpha, state.rate, data.zeros.feasible))
+    feasible = feasible_probability(*urn, state.totals, data.zeros.feasible)
     of_type, records = draw_blocks(
-        key_block, jnp.sum(products, axis=1), urn_weights(model, alpha, state.rate, boxes),
+        key_block, jnp.sum(products, axis=1), urn_weights(*urn, boxes),
         feasible, data.num_records.astype(feasible.dtype), boxes,
         data.weight.size < ONE_BY_ONE_BELOW,
     )  # fmt: skip
@@ -1094,23 +1083,14 @@ def augment_by_expectation(model, state, data) -> Augmented:
     Battiston & Rimella (2024), appendix C, with expectations that are exact given the parameters
     in place of its Monte Carlo averages and of its formulas in print, which are wrong in places.
     """
-    boxes, alpha = data.zeros.impossible, _shared_alpha(model, state)
+    boxes, urn = data.zeros.impossible, (model, state.alpha, state.rate)
     products = block_products(state.theta, state.g0, boxes)
     sums = jnp.sum(products, axis=1)
-    feasible = probability(state.totals, urn_weights(model, alpha, state.rate, data.zeros.feasible))
+    feasible = feasible_probability(*urn, state.totals, data.zeros.feasible)
     per_record = data.num_records / feasible
-    of_type, records = expected_blocks(
-        sums, urn_weights(model, alpha, state.rate, boxes) * per_record, boxes
-    )
+    of_type, records = expected_blocks(sums, urn_weights(*urn, boxes) * per_record, boxes)
     labelled = products * (of_type / jnp.maximum(sums, jnp.finfo(sums.dtype).tiny))[:, None]
-    atoms = data.zeros.atoms
-    share = jax.ops.segment_sum(state.theta, atoms.of_row, num_segments=atoms.variable.size)
-    weight = share.at[atoms.sets].get(mode="fill", fill_value=0)
-    # No level of a set may have a probability left after underflow.
-    tiny = jnp.finfo(sums.dtype).tiny
-    weight = weight / jnp.maximum(jnp.sum(weight, axis=1, keepdims=True), tiny)
-    split = count_sets(labelled, boxes)[:, None] * weight
-    levels = jnp.zeros_like(share).at[atoms.sets].add(split, mode="drop")
+    levels = share_over_atoms(count_sets(labelled, boxes), state.theta, data.zeros.atoms)
     nothing = jnp.zeros_like(feasible)
     return Augmented(
         jnp.minimum(records, 2.0**30).astype(jnp.int32), jnp.sum(labelled, axis=0), levels, nothing
@@ -1156,7 +1136,7 @@ def simulate_infeasible(model, key, state, data, start, add, at_most):
     records, result
         How many were kept, and their sum.
     """
-    zeros, batch, num_items = data.zeros, SIMULATION_BATCH, state.z.shape[0]
+    zeros = data.zeros
     theta = pad_levels(state.theta, zeros.num_levels)
     first = first_rows(zeros.num_levels)[:, None]
     wanted = data.num_records
@@ -1166,14 +1146,11 @@ def simulate_infeasible(model, key, state, data, start, add, at_most):
 
     def simulate(carry):
         step, found, records, result = carry
-        key_alpha, key_z, key_x = jax.random.split(jax.random.fold_in(key, step), 3)
-        if model.shared:
-            alpha = jnp.full(batch, state.alpha)
-        else:
-            shape = jnp.full(batch, model.a, state.g0.dtype)
-            alpha = gamma_variate(key_alpha, shape, state.rate)
-        z, opens = simulate_labels(key_z, alpha, state.g0, num_items)
-        rows = first + simulate_levels(key_x, z, theta)
+        alpha, z, opens, codes = simulate_batch(
+            model, jax.random.fold_in(key, step), state.alpha, state.rate, state.g0, theta,
+            SIMULATION_BATCH,
+        )  # fmt: skip
+        rows = first + codes
         inside = in_boxes(rows, zeros.boxes)
         before = found + jnp.cumsum(inside) - inside
         kept = ~inside & (before < wanted)

@@ -13,7 +13,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models import hdp
 from bnp_models.kernels.counting import count_components, count_rows_by_component
@@ -88,15 +88,7 @@ class MixedMembership(eqx.Module):
         self, key: Key[Array, ""], state: hdp.HDPState, data: hdp.HDPData, iteration: Int[Array, ""]
     ) -> tuple[hdp.HDPState, hdp.HDPInfo]:
         """One sweep, in the order that leaves the posterior invariant."""
-        key_z, key_tables, key_dish, key_parameters = jax.random.split(key, 4)
-        state = hdp.update_labels(key_z, state, data)
-        opens = hdp.draw_tables(key_tables, state)
-        state = hdp.update_dishes(self, key_dish, state, data, opens, iteration)
-        if data.zeros is not None:
-            return hdp.update_parameters_truncated(
-                self, key_parameters, state, data, opens, iteration
-            )
-        return update_parameters(self, key_parameters, state, data, opens)
+        return hdp.sweep_with(update_parameters, self, key, state, data, iteration)
 
     def draw_weights(self, key, state, tables, added):
         """h | m ~ Dir(1 + m_1, .., 1 + m_K): every component is there, with a table or without."""
@@ -127,14 +119,20 @@ class MixedMembership(eqx.Module):
 
 
 def update_parameters(
-    model: MixedMembership, key: Key[Array, ""], state: hdp.HDPState, data: hdp.HDPData, opens
+    model: MixedMembership,
+    key: Key[Array, ""],
+    state: hdp.HDPState,
+    data: hdp.HDPData,
+    opens: Bool[Array, "J n"],
+    iteration: Int[Array, ""],
 ) -> tuple[hdp.HDPState, hdp.HDPInfo]:
     """alpha given the tables, then h and theta given the tables and the items."""
+    del iteration
     key_alpha, key_h, key_theta = jax.random.split(key, 3)
     num_rows, capacity = state.theta.shape
     tables = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables)
-    alpha, _, _ = hdp.draw_alpha(model, key_alpha, state, data, opens, num_tables)
+    alpha, _ = hdp.draw_alpha(model, key_alpha, state, data, opens, num_tables)
     _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     theta = hdp.draw_theta(key_theta, counts, data.variable)

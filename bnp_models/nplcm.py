@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.assignment import draw_rows
 from bnp_models.kernels.atoms import Atoms, draw_levels_by_atom, split_over_atoms
-from bnp_models.kernels.counting import count_rows_by_component, order_free_sum
+from bnp_models.kernels.counting import count_rows_by_component, first_rows, order_free_sum
 from bnp_models.kernels.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.logspace import gamma_variate, loggamma_from_one
 from bnp_models.kernels.rng import uniform, words
@@ -395,11 +395,6 @@ class TNPLCM(_LatentClassModel):
 
     name: ClassVar[str] = "tnplcm"
     truncates: ClassVar[bool] = True
-
-
-def first_rows(num_levels: tuple[int, ...]) -> np.ndarray:
-    """Row of lambda of the first level of each variable."""
-    return np.cumsum((0, *num_levels[:-1]))
 
 
 def one_hot_levels(codes: Int[Array, "J n"], num_levels: tuple[int, ...]) -> Float[Array, "R n"]:

@@ -148,7 +148,7 @@ def population_risk(
         _evaluate, model, jnp.asarray(codes, jnp.int32), num_levels=run.num_levels, method=method,
     )  # fmt: skip
     log_feasible = np.zeros(total)
-    if truncation == "exponent" and "log_feasible" in draws:
+    if truncation == "exponent":
         log_feasible = draws["log_feasible"].astype(np.float64)
     for here, padded in tqdm(blocks_of_draws(total), desc="risk", disable=not progress):
         keys = jax.vmap(partial(jax.random.fold_in, key_particles))(padded)

@@ -472,7 +472,9 @@ def _advance_to(
     began = time.perf_counter()
     first_capacity = _first_capacity(model, settings, table.n)
     capacity, growth, iteration, segments = first_capacity, [], 0, []
-    states = _init_chains(model, data, _chain_keys(key_init, num_chains), capacity, starts)
+    start = partial(_init_chains, capacity=capacity, starts=starts)
+    fresh = (model, data, _chain_keys(key_init, num_chains))
+    states = start(*fresh) if begin is None else jax.eval_shape(start, *fresh)
     available = jax.eval_shape(_one_draw, model, data, chain_keys, states)
     unknown = [name for name in keep if name not in available]
     if unknown:

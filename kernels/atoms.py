@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.counting import first_rows
 from bnp_models.kernels.discrete import split_counts
 from bnp_models.kernels.truncation import draw_levels
 
@@ -36,8 +37,7 @@ class Atoms(eqx.Module):
             none = jnp.zeros((0, 0), jnp.int32)
             return cls(of_row=levels, variable=variable, set_of_box=none, sets=none)
         of_row, variable, set_of_box, sets = [], [], [], []
-        first = np.cumsum((0, *num_levels[:-1]))
-        for j, (start, size) in enumerate(zip(first, num_levels, strict=True)):
+        for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
             patterns, atom = np.unique(boxes[:, start : start + size], axis=1, return_inverse=True)
             own = len(variable) + np.arange(patterns.shape[1])
             of_row.extend(own[atom.reshape(-1)])
@@ -61,12 +61,30 @@ def split_over_atoms(
     atoms: Atoms,
 ) -> Int[Array, "A K"]:
     """Counts by set and class, shared out among the atoms of the sets, and summed by atom."""
-    num_atoms = atoms.variable.size
-    share = jax.ops.segment_sum(jnp.exp(log_level), atoms.of_row, num_segments=num_atoms)
-    weight = share.at[atoms.sets].get(mode="fill", fill_value=0)
+    weight = _weights_in_sets(jnp.exp(log_level), atoms)
     of_atom = split_counts(key, of_set, jnp.swapaxes(weight, 1, 2))
-    added = jnp.zeros(share.shape, jnp.int32)
-    return added.at[atoms.sets].add(jnp.swapaxes(of_atom, 1, 2), mode="drop")
+    return _sum_by_atom(jnp.swapaxes(of_atom, 1, 2), atoms)
+
+
+def share_over_atoms(
+    of_set: Float[Array, "S K"], level: Float[Array, "R K"], atoms: Atoms
+) -> Float[Array, "A K"]:
+    """Expectation of `split_over_atoms`, given level probabilities and expected counts."""
+    weight = _weights_in_sets(level, atoms)
+    # All levels of a set may have underflowed: it then has no count to share out.
+    total = jnp.maximum(jnp.sum(weight, axis=1, keepdims=True), jnp.finfo(level.dtype).tiny)
+    return _sum_by_atom(of_set[:, None] * (weight / total), atoms)
+
+
+def _weights_in_sets(level, atoms):
+    """Probability of each atom of each set, 0 where the set has fewer: (S, W, K)."""
+    share = jax.ops.segment_sum(level, atoms.of_row, num_segments=atoms.variable.size)
+    return share.at[atoms.sets].get(mode="fill", fill_value=0)
+
+
+def _sum_by_atom(of_atom, atoms):
+    empty = jnp.zeros((atoms.variable.size, of_atom.shape[2]), of_atom.dtype)
+    return empty.at[atoms.sets].add(of_atom, mode="drop")
 
 
 def draw_levels_by_atom(

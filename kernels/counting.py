@@ -1,7 +1,13 @@
 """Counting labelled items by scatter-add, in int32."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
+
+
+def first_rows(num_levels: tuple[int, ...]) -> np.ndarray:
+    """Row of the first level of each variable in an array of all levels, variable by variable."""
+    return np.cumsum((0, *num_levels[:-1]))
 
 
 def count_rows_by_component(

@@ -18,7 +18,6 @@ from bnp_models.kernels.urn_boxes import (
     block_products,
     partition_totals,
     probability,
-    type_products,
 )
 
 # Standard deviations of the proposed tilts of the log odds, one of them at random.
@@ -98,7 +97,8 @@ def tilt_component(
     log_change = shift - norm[variable]
     new = old * jnp.exp(log_change)
 
-    before, after = type_products(old, feasible), type_products(new, feasible)
+    pair = jnp.stack([old, new], axis=1)
+    before, after = block_products(pair, jnp.ones(2, dtype), feasible).T
     # A record at one table is feasible with the sum of the boxes' whole blocks.
     log_ratio = jnp.log(jnp.sum(before[feasible.whole]) / jnp.sum(after[feasible.whole]))
     log_scale = jnp.log1p(g * jnp.expm1(log_ratio))

@@ -32,6 +32,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.counting import first_rows
 from bnp_models.kernels.logspace import loggamma, loggamma_from_one, totals_by_group
 from bnp_models.kernels.rng import uniform, words
 
@@ -67,7 +68,7 @@ class Region(eqx.Module):
             Levels of every variable.
         """
         num_rows = sum(num_levels)
-        first = np.cumsum((0, *num_levels[:-1]))
+        first = first_rows(num_levels)
         own = [np.arange(a, a + size) for a, size in zip(first, num_levels, strict=True)]
         variables = [(g, j) for g, sets in enumerate(groups) for j in range(len(own))
                      if not sets[:, own[j]].all()]  # fmt: skip

@@ -187,21 +187,11 @@ def block_products(
     theta: Float[Array, "R K"], g0: Float[Array, " K"], boxes: UrnBoxes
 ) -> Float[Array, "T K"]:
     """g_0k prod_{j in b} theta_kj(A_j) of every type b of block; summed over k it is S_b."""
-    low, high = _half_products(theta, boxes)
-    return low[boxes.half_of_type[0]] * (high * g0)[boxes.half_of_type[1]]
-
-
-def _half_products(theta, boxes):
     of_set = jnp.matmul(boxes.sets, theta, precision=lax.Precision.HIGHEST)
-    return tuple(
+    low, high = (
         jnp.prod(of_set.at[half].get(mode="fill", fill_value=1), axis=1) for half in boxes.halves
     )
-
-
-def type_products(levels: Float[Array, " R"], boxes: UrnBoxes) -> Float[Array, " T"]:
-    """prod_{j in b} theta_j(A_j) of every type b, of a single component."""
-    low, high = (half[:, 0] for half in _half_products(levels[:, None], boxes))
-    return low[boxes.half_of_type[0]] * high[boxes.half_of_type[1]]
+    return low[boxes.half_of_type[0]] * (high * g0)[boxes.half_of_type[1]]
 
 
 def partition_totals(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, " Q"]:
@@ -210,6 +200,7 @@ def partition_totals(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, 
 
 
 def _partition_values(sums, boxes):
+    """prod (|b| - 1)! S_b of every partition, a list as `boxes.blocks`."""
     return [
         jnp.prod(sums[types], axis=1) * orders
         for types, orders in zip(boxes.blocks, boxes.orders, strict=True)

@@ -152,7 +152,7 @@ def test_blocks_are_what_their_sets_say(seed, name, x64):
     np.testing.assert_allclose(products, exact, rtol=1e-12)
     whole = box_columns(np.asarray(theta), sets).prod(axis=1) * np.asarray(g0)
     np.testing.assert_allclose(products[np.asarray(boxes.whole)], whole, rtol=1e-12)
-    alone = urn_boxes.type_products(theta[:, 1], boxes) * g0[1]
+    alone = urn_boxes.block_products(theta[:, 1:2], jnp.ones(1), boxes)[:, 0] * g0[1]
     np.testing.assert_allclose(alone, products[:, 1], rtol=1e-12)
     # As many partitions of d variables into B blocks as there are (Stirling), for each box.
     constrained = [
