@@ -29,7 +29,7 @@ from bnp_models.version import __version__
 # Of the sweep rather than of the posterior.
 SAMPLE_STATS = (
     "tables", "log_likelihood_items", "left_over", "last_class", "augmented", "accepted_levels",
-    "accepted_splits", "accepted_tilts",
+    "accepted_splits", "accepted_tilts", "accepted_trajectories",
 )  # fmt: skip
 
 _OF_RISK = ("tau1", "tau1_conditional", "tau2", "log_likelihood")

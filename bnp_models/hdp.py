@@ -10,6 +10,7 @@ differ *less* from G_0. The functions are pure: they jit, and vmap over chains.
 """
 
 import dataclasses
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -32,6 +33,7 @@ from bnp_models.kernels.concentration import (
     gamma_rate,
     record_concentrations,
     rescale_concentrations,
+    seatless_shared_concentration,
     shared_concentration,
     truncated_gamma_rate,
     truncated_shared_concentration,
@@ -50,6 +52,7 @@ from bnp_models.kernels.logspace import (
 )
 from bnp_models.kernels.partitions import log_block_weights, log_block_weights_gamma
 from bnp_models.kernels.rng import uniform, words
+from bnp_models.kernels.seating import draw_seating, log_totals_by_blocks
 from bnp_models.kernels.splitmerge import split_or_merge
 from bnp_models.kernels.sticks import retrospective_sticks
 from bnp_models.kernels.tables import (
@@ -60,12 +63,14 @@ from bnp_models.kernels.tables import (
     table_indicators,
 )
 from bnp_models.kernels.tilts import tilt_component
+from bnp_models.kernels.trajectories import Concentration, Parameters, move_parameters
 from bnp_models.kernels.truncation import Region, region_mass
 from bnp_models.kernels.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.urn_boxes import (
     TooManyPartitions,
     UrnBoxes,
     block_products,
+    block_sums,
     count_sets,
     draw_block_labels,
     draw_blocks,
@@ -91,6 +96,9 @@ START_COMPONENTS = (10, 50, 200)
 
 # Share of the slots that a start may fill.
 START_SHARE = 7 / 8
+
+# Items that `update_seating` takes at the most: its cost grows as 3^J.
+MAX_SEATED_ITEMS = 10
 
 # Mass of G_0 that `slots_needed` lets go.
 NEGLIGIBLE = 1e-7
@@ -193,6 +201,8 @@ class HDPInfo(eqx.Module):
     """Records drawn for the impossible region; -1 where they were too many and left out."""
     accepted_tilts: Int[Array, ""]
     """Tilt moves accepted, 0 or 1."""
+    accepted_trajectories: Int[Array, ""]
+    """Hamiltonian moves accepted, 0 or 1."""
 
 
 class HDPMixedMembership(eqx.Module):
@@ -220,6 +230,9 @@ class HDPMixedMembership(eqx.Module):
         cells of a sweep (at least 1,024), in rotation, with all their records; 0 turns it off.
     split_merge_every
         Sweeps between split-merge moves; 0 turns them off.
+    seating_every
+        Sweeps between moves that draw the shared alpha with all labels summed out, and the labels
+        of whole records given it, for up to 10 variables; 0 turns them off.
     augmentation
         How records of the impossible region are drawn under structural zeros: "boxes", aggregated
         by box; "simulation", one by one until as many as the sample's are feasible, exact too;
@@ -227,6 +240,9 @@ class HDPMixedMembership(eqx.Module):
         many variables.
     tilt
         Tilt components along equivalences among the conditions.
+    trajectory_steps
+        Leapfrog steps of the Hamiltonian move that a sweep makes under structural zeros; 0 turns
+        it off.
     not_applicable
         Leave out of a record the items that its other items settle, by an equivalence among the
         conditions: most structural zeros vanish with them (`StructuralZeros.not_applicable`).
@@ -248,14 +264,16 @@ class HDPMixedMembership(eqx.Module):
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
     split_merge_every: int = eqx.field(static=True, default=2)
+    seating_every: int = eqx.field(static=True, default=32)
     augmentation: str = eqx.field(static=True, default="auto")
     tilt: bool = eqx.field(static=True, default=True)
+    trajectory_steps: int = eqx.field(static=True, default=8)
     not_applicable: bool = eqx.field(static=True, default=False)
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
         "components", "alpha", "alpha0", "tables", "log_likelihood_items", "left_over",
-        "augmented", "accepted_tilts",
+        "augmented", "accepted_tilts", "accepted_trajectories",
     )  # fmt: skip
     parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
     start_components: ClassVar[tuple[int, ...]] = START_COMPONENTS
@@ -341,7 +359,7 @@ class HDPMixedMembership(eqx.Module):
 
         Components die by themselves; a split or merge this early may settle in a worse mode.
         """
-        return dataclasses.replace(self, split_merge_every=0, tilt=False)
+        return dataclasses.replace(self, split_merge_every=0, tilt=False, seating_every=0)
 
     def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
         """Slots that hold all but a negligible mass, and some to spare."""
@@ -410,6 +428,7 @@ def keep_everything(state: HDPState, info: HDPInfo) -> dict[str, Array]:
         "log_feasible": info.log_feasible,
         "augmented": info.augmented,
         "accepted_tilts": info.accepted_tilts,
+        "accepted_trajectories": info.accepted_trajectories,
         "z": state.z,
     }
 
@@ -675,7 +694,14 @@ def pad_levels(theta: Float[Array, "R K"], num_levels: tuple[int, ...]) -> Float
 def sweep_with(update, model, key, state, data, iteration) -> tuple[HDPState, HDPInfo]:
     """Labels, tables, dishes, and then the parameters: by `update`, without structural zeros."""
     key_z, key_tables, key_dish, key_parameters = jax.random.split(key, 4)
-    state = update_labels(key_z, state, data)
+    every = model.seating_every
+    if every and model.shared and state.z.shape[0] <= MAX_SEATED_ITEMS:
+        state = lax.cond(
+            iteration % every == every - 1, partial(update_seating, model), update_labels,
+            key_z, state, data,
+        )  # fmt: skip
+    else:
+        state = update_labels(key_z, state, data)
     opens = draw_tables(key_tables, state)
     state = update_dishes(model, key_dish, state, data, opens, iteration)
     update = update if data.zeros is None else update_parameters_truncated
@@ -686,6 +712,26 @@ def update_labels(key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPSta
     """Step 1: every item's label, the record weights integrated out."""
     z = assign_items(key, state.z, data.rows, state.alpha, state.g0, state.theta)
     return eqx.tree_at(lambda s: s.z, state, z)
+
+
+def update_seating(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
+    """The shared alpha with all labels summed out, and then every record's labels in one piece.
+
+    Where log P(feasible) is not at hand, alpha stays as it is.
+    """
+    key_alpha, key_z = jax.random.split(key)
+    alpha = state.alpha
+    if data.zeros is None or data.zeros.feasible is not None:
+        log_p = None
+        if data.zeros is not None:
+            log_p = log_feasible_given(model, state, data.zeros.feasible)
+        totals = log_totals_by_blocks(data.cell_rows, data.num_cells, state.g0, state.theta)
+        records = jnp.zeros_like(data.weight).at[data.cell].add(data.weight)
+        alpha = seatless_shared_concentration(
+            key_alpha, alpha, totals, records.astype(alpha.dtype), model.a, model.b, log_p
+        )
+    z = draw_seating(key_z, data.rows, alpha, state.g0, state.theta)
+    return dataclasses.replace(state, alpha=alpha, z=z.astype(state.z.dtype))
 
 
 def draw_tables(key: Key[Array, ""], state: HDPState) -> Bool[Array, "J n"]:
@@ -770,6 +816,7 @@ def update_parameters(
         log_feasible=jnp.zeros_like(alpha0),
         augmented=jnp.zeros((), jnp.int32),
         accepted_tilts=jnp.zeros((), jnp.int32),
+        accepted_trajectories=jnp.zeros((), jnp.int32),
     )
     return state, info
 
@@ -931,7 +978,7 @@ def feasible_totals(g0, theta, data: HDPData) -> Float[Array, " Q"] | None:
     if data.zeros is None or data.zeros.feasible is None:
         return None
     boxes = data.zeros.feasible
-    return partition_totals(jnp.sum(block_products(theta, g0, boxes), axis=1), boxes)
+    return partition_totals(block_sums(theta, g0, boxes), boxes)
 
 
 def urn_weights(model, alpha, rate, boxes: UrnBoxes) -> Float[Array, " Q"]:
@@ -990,7 +1037,7 @@ def update_parameters_truncated(
     records of the impossible region are drawn, and count like the sample's in alpha_0, g_0 and
     theta, and are forgotten.
     """
-    keys = jax.random.split(key, 7)
+    keys = jax.random.split(key, 8)
     num_rows, capacity = state.theta.shape
     zeros = data.zeros
     state = update_components_truncated(model, keys[6], state, data, opens, iteration)
@@ -998,10 +1045,14 @@ def update_parameters_truncated(
     tables = count_components(state.z, opens * data.weight, capacity)
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     num_tables = jnp.sum(tables)
+    accepted_trajectory = jnp.zeros((), bool)
     if exact:
         log_p = log_feasible_given(model, state, zeros.feasible)
         alpha, rate = draw_alpha(model, keys[0], state, data, opens, num_tables, None, log_p)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
+        state, accepted_trajectory = update_trajectory(
+            model, keys[7], state, data, counts, tables, num_tables
+        )
     state, accepted_tilt = update_tilts(model, keys[1], state, data, counts, tables)
     augmented = draw_augmented(model, keys[2], state, data)
     if not exact:
@@ -1027,8 +1078,44 @@ def update_parameters_truncated(
         log_feasible=log_feasible(model, keys[5], state, data),
         augmented=augmented.records,
         accepted_tilts=accepted_tilt.astype(jnp.int32),
+        accepted_trajectories=accepted_trajectory.astype(jnp.int32),
     )
     return state, info
+
+
+def update_trajectory(model, key, state, data, counts, tables, num_tables):
+    """Move theta, g_0 and the shared alpha, or b, together; the truncation integrated exactly."""
+    if not model.trajectory_steps:
+        return state, jnp.zeros((), bool)
+    boxes, n = data.zeros.feasible, data.num_records
+    own, of_no_one = model.prior_tables(state)
+    dtype = state.g0.dtype
+    value, concentration = state.rate, None
+    if model.shared:
+        extra_tables = (num_tables - n).astype(dtype)
+        t = jnp.arange(1, state.z.shape[0], dtype=dtype)
+
+        def log_density(alpha):
+            rising = jnp.sum(jnp.log1p(alpha / t))
+            return (model.a + extra_tables) * jnp.log(alpha) - model.b * alpha - n * rising
+
+        value, concentration = state.alpha, Concentration(log_density, model.a + extra_tables)
+    elif model.concentration == "hierarchical":
+        shape = model.a1 + n * model.a
+        sum_alpha = order_free_sum(state.alpha * data.weight)
+        concentration = Concentration(
+            lambda b: shape * jnp.log(b) - (model.b1 + sum_alpha) * b, shape
+        )
+    moved, accepted = move_parameters(
+        key, Parameters(state.theta, state.g0, value), counts, tables + own, of_no_one,
+        concentration, n, data.variable, lambda x: urn_weights(model, x, x, boxes), boxes,
+        model.trajectory_steps,
+    )  # fmt: skip
+    state = dataclasses.replace(
+        state, theta=moved.theta, g0=moved.g0, totals=feasible_totals(moved.g0, moved.theta, data)
+    )
+    name = "alpha" if model.shared else "rate"
+    return dataclasses.replace(state, **{name: moved.concentration}), accepted
 
 
 def update_tilts(model, key, state, data, counts, tables):

@@ -29,7 +29,7 @@ class MixedMembership(eqx.Module):
         Extreme profiles K.
     a, b
         Shape and rate of alpha's prior.
-    dish_stride, cell_stride, augmentation, tilt, not_applicable
+    dish_stride, cell_stride, seating_every, augmentation, tilt, trajectory_steps, not_applicable
         As in `bnp_models.HDPMixedMembership`.
 
     References
@@ -42,13 +42,16 @@ class MixedMembership(eqx.Module):
     b: float = 1.0
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
+    seating_every: int = eqx.field(static=True, default=32)
     augmentation: str = eqx.field(static=True, default="auto")
     tilt: bool = eqx.field(static=True, default=True)
+    trajectory_steps: int = eqx.field(static=True, default=8)
     not_applicable: bool = eqx.field(static=True, default=False)
 
     name: ClassVar[str] = "mixed-membership"
     scalars: ClassVar[tuple[str, ...]] = (
         "components", "alpha", "tables", "log_likelihood_items", "augmented", "accepted_tilts",
+        "accepted_trajectories",
     )  # fmt: skip
     parameters: ClassVar[tuple[str, ...]] = hdp.HDPMixedMembership.parameters
     truncates: ClassVar[bool] = True

@@ -151,6 +151,62 @@ def truncated_shared_concentration(
     return _truncated_walk(key, alpha, n, jnp.ones((), dtype), log_ratio, log_feasible)
 
 
+def seatless_shared_concentration(
+    key: Key[Array, ""],
+    alpha: Float[Array, ""],
+    log_totals: Float[Array, "J C"],
+    records_of_cell: Float[Array, " C"],
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
+) -> Float[Array, ""]:
+    """One alpha for all records, their labels summed out.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    alpha
+        Current value, of prior Ga(shape, rate).
+    log_totals
+        Of each distinct cell, the log of the sum over partitions into B = 1..J tables
+        (`seating.log_totals_by_blocks`).
+    records_of_cell
+        Records of each cell.
+    log_feasible
+        Of alpha, log P(F) of a truncated sample at the current weights and level probabilities.
+
+    Notes
+    -----
+    The conditional is alpha^(shape - 1) e^(-rate alpha) times, for each record, the sum over B of
+    alpha^B / (alpha)_J exp(log_totals_B), over P_alpha(F): Metropolis steps on log alpha. All
+    labels must be redrawn given alpha before anything uses them.
+    """
+    dtype = alpha.dtype
+    num_items = log_totals.shape[0]
+    n = jnp.sum(records_of_cell)
+    t = jnp.arange(1, num_items, dtype=dtype)
+    more_tables = jnp.arange(num_items, dtype=dtype)[:, None]
+
+    def log_ratio(old, new):
+        step = jnp.log(new / old)
+        rising = jnp.sum(jnp.log1p((new - old) / (old + t)))
+        share = jax.nn.softmax(log_totals + more_tables * jnp.log(old), axis=0)
+        gain = jnp.log1p(jnp.sum(share * jnp.expm1(more_tables * step), axis=0))
+        # All terms have the sign of the step.
+        sign = jnp.sign(step)
+        gains = sign * order_free_sum(
+            jnp.where(records_of_cell > 0, sign * gain, 0) * records_of_cell
+        )
+        return shape * step - rate * (new - old) + gains - n * rising
+
+    def nothing(alpha):
+        return jnp.zeros_like(alpha)
+
+    unit = jnp.ones((), dtype)
+    return _truncated_walk(key, alpha, n, unit, log_ratio, log_feasible or nothing)
+
+
 def truncated_gamma_rate(
     key: Key[Array, ""],
     b: Float[Array, ""],

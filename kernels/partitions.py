@@ -186,17 +186,44 @@ def log_partition_sums(
     S_b = sum_k g0_k prod_{j in b} columns_jk. C is a multiple of `MATMUL_CELLS`, and columns are
     scaled so that no S_b overflows.
     """
+    num_variables = columns.shape[1]
+    _, f = partition_tables(columns, g0, alpha)
+    j = jnp.arange(num_variables, dtype=alpha.dtype)
+    return jnp.log(f[-1]) - jnp.sum(jnp.log((alpha + j) / _unit(alpha)))
+
+
+def partition_tables(
+    columns: Float[Array, "C J K"], g0: Float[Array, " K"], alpha: Float[Array, ""]
+) -> tuple[Float[Array, "A C"], Float[Array, "B C"]]:
+    """Weights of all subsets of the variables, as one block and as a sum over their partitions.
+
+    Parameters
+    ----------
+    columns, g0, alpha
+        As for `log_partition_sums`.
+
+    Returns
+    -------
+    blocks
+        alpha (|b| - 1)! S_b by bit mask of b, A = 2^J.
+    f
+        The sum over partitions of prod of blocks, by bit mask of the subset of the first J - 1
+        variables, and in the last row that of all variables; B = 2^(J-1) + 1. Both have a power of
+        a common unit for each variable.
+    """
     num_cells, num_variables, _ = columns.shape
     size, orders = _sizes(num_variables)
     # One power of this unit a variable keeps alpha^B in range for large alpha.
-    unit = jnp.maximum(alpha, 1)
-    log_factor = jnp.log(alpha) - jnp.asarray(size, columns.dtype) * jnp.log(unit)
+    log_factor = jnp.log(alpha) - jnp.asarray(size, columns.dtype) * jnp.log(_unit(alpha))
     factor = jnp.asarray(orders, columns.dtype) * jnp.exp(log_factor)
+    blocks = _block_sums(columns, g0) * factor[:, None]
     steps, _ = _recursion(num_variables)
     f = jnp.zeros((2 ** (num_variables - 1) + 1, num_cells), columns.dtype).at[0].set(1)
-    f = _partition_pass(_block_sums(columns, g0) * factor[:, None], steps, f)
-    rising = jnp.sum(jnp.log((alpha + jnp.arange(num_variables, dtype=alpha.dtype)) / unit))
-    return jnp.log(f[-1]) - rising
+    return blocks, _partition_pass(blocks, steps, f)
+
+
+def _unit(alpha):
+    return jnp.maximum(alpha, 1)
 
 
 def log_partition_sums_by_blocks(

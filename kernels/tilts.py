@@ -16,6 +16,7 @@ from bnp_models.kernels.rng import normal, uniform, word_pair
 from bnp_models.kernels.urn_boxes import (
     UrnBoxes,
     block_products,
+    block_sums,
     partition_totals,
     probability,
 )
@@ -103,7 +104,7 @@ def tilt_component(
     log_ratio = jnp.log(jnp.sum(before[feasible.whole]) / jnp.sum(after[feasible.whole]))
     log_scale = jnp.log1p(g * jnp.expm1(log_ratio))
     g_new = g * jnp.exp(log_ratio - log_scale)
-    rest = jnp.sum(block_products(theta, g0.at[k].set(0), feasible), axis=1)
+    rest = block_sums(theta, g0.at[k].set(0), feasible)
     new_totals = partition_totals(rest * jnp.exp(-log_scale) + g_new * after, feasible)
 
     # Where a level's probability underflows it must not multiply a change that is not finite.

@@ -33,6 +33,9 @@ MAX_PARTITIONS = 200_000
 # Blocks that receive labels at once.
 _BLOCKS_AT_ONCE = 4096
 
+# Partitions that are summed at once for a type of block.
+_PARTITIONS_AT_ONCE = 16
+
 # Partitions in a row of the table in which augmented records are drawn one by one.
 _ROW = 128
 
@@ -44,7 +47,8 @@ class TooManyPartitions(ValueError):
 class UrnBoxes(eqx.Module):
     """Disjoint boxes, the types of block that their records can have, and their partitions.
 
-    Partitions are sorted by (d, B), d the variables of the box and B the number of blocks.
+    Partitions are sorted by (d, B), d the variables of the box and B the number of blocks, those
+    of few blocks first: each of two tables is then about as wide as its partitions need.
     """
 
     atoms: Atoms
@@ -59,12 +63,18 @@ class UrnBoxes(eqx.Module):
     """Pairs of a type and one of its sets, all of them."""
     whole: Int[Array, " D"]
     """The type of each box whose block has all of its variables."""
-    blocks: tuple[Int[Array, "P_B B"], ...]
-    """Types of the blocks of the partitions, one array for each pair (d, B)."""
-    orders: tuple[Float[Array, " P_B"], ...]
+    blocks: tuple[Int[Array, "W P1"], Int[Array, "V P2"]]
+    """Types of the blocks of the partitions, of few blocks and of many; T where there are fewer."""
+    orders: Float[Array, " P"]
     """prod (|b| - 1)! of the partitions."""
+    having: Int[Array, "m M"]
+    """Partitions that have a block of a type, in several columns; P where there are fewer."""
+    type_of_column: Int[Array, " M"]
+    """The type of each column of `having`."""
     shape: tuple[tuple[int, int], ...] = eqx.field(static=True)
     """The pairs (d, B)."""
+    partitions: tuple[int, ...] = eqx.field(static=True)
+    """Partitions of each pair."""
 
     @property
     def num_types(self) -> int:
@@ -114,7 +124,10 @@ class UrnBoxes(eqx.Module):
                 listed[d] = _partitions(d)
             for num_blocks, (masks, orders) in listed[d].items():
                 found.setdefault((d, num_blocks), []).append((of_mask[masks], orders))
-        shape = tuple(sorted(found))
+        few = (max(sizes, default=1) + 1) // 2
+        shape = tuple(sorted(found, key=lambda pair: (pair[1] > few, pair)))
+        by_pair = {pair: [np.concatenate(part) for part in zip(*found[pair], strict=True)]
+                   for pair in shape}  # fmt: skip
         # Two halves of the variables, so that a block's product has two factors.
         variables = sorted({j for own in of_box for j, _ in own})
         low = set(variables[: len(variables) // 2])
@@ -133,6 +146,17 @@ class UrnBoxes(eqx.Module):
                 line[: len(part)] = part
             return jnp.asarray(table, jnp.int32)
 
+        def side_by_side(wanted):
+            parts = [blocks for (_, b), (blocks, _) in by_pair.items() if wanted(b)]
+            width = max((part.shape[1] for part in parts), default=1)
+            parts = [np.zeros((0, width), int), *parts]
+            more = ((0, width - part.shape[1]) for part in parts)
+            parts = [np.pad(part, ((0, 0), end), constant_values=len(types))
+                     for part, end in zip(parts, more, strict=True)]  # fmt: skip
+            return jnp.asarray(np.concatenate(parts).T, jnp.int32)
+
+        blocks = side_by_side(lambda b: b <= few), side_by_side(lambda b: b > few)
+        type_of_column, having = _invert([np.asarray(table) for table in blocks], len(types))
         pairs = [(t, s) for block, t in types.items() for _, s in block]
         dtype = jnp.result_type(float)
         return cls(
@@ -142,16 +166,35 @@ class UrnBoxes(eqx.Module):
             half_of_type=jnp.asarray(np.array(half_of_type).reshape(-1, 2).T, jnp.int32),
             set_of_type=jnp.asarray(np.array(pairs).reshape(-1, 2).T, jnp.int32),
             whole=jnp.asarray(whole, jnp.int32),
-            blocks=tuple(
-                jnp.asarray(np.concatenate([masks for masks, _ in found[key]]), jnp.int32)
-                for key in shape
+            blocks=blocks,
+            having=jnp.asarray(having.T, jnp.int32),
+            type_of_column=jnp.asarray(type_of_column, jnp.int32),
+            orders=jnp.asarray(
+                np.concatenate([np.zeros(0), *(orders for _, orders in by_pair.values())]), dtype
             ),
-            orders=tuple(
-                jnp.asarray(np.concatenate([orders for _, orders in found[key]]), dtype)
-                for key in shape
-            ),
+            partitions=tuple(len(orders) for _, orders in by_pair.values()),
             shape=shape,
         )
+
+
+def _invert(blocks, num_types):
+    """Rows of the partitions that have each type of block, and the type of each row."""
+    kind = np.concatenate([table.reshape(-1) for table in blocks])
+    ends = np.cumsum([table.shape[1] for table in blocks])
+    index = np.concatenate(
+        [np.tile(np.arange(end - table.shape[1], end), len(table))
+         for end, table in zip(ends, blocks, strict=True)]
+    )  # fmt: skip
+    order = np.argsort(kind, kind="stable")
+    order = order[kind[order] < num_types]
+    kind, index = kind[order], index[order]
+    count = np.bincount(kind, minlength=num_types)
+    rows = -(-count // _PARTITIONS_AT_ONCE)
+    place = np.arange(kind.size) - np.repeat(np.cumsum(count) - count, count)
+    row = np.repeat(np.cumsum(rows) - rows, count) + place // _PARTITIONS_AT_ONCE
+    having = np.full((rows.sum(), _PARTITIONS_AT_ONCE), ends[-1])
+    having[row, place % _PARTITIONS_AT_ONCE] = index
+    return np.repeat(np.arange(num_types), rows), having
 
 
 def _bell(d):
@@ -187,24 +230,84 @@ def block_products(
     theta: Float[Array, "R K"], g0: Float[Array, " K"], boxes: UrnBoxes
 ) -> Float[Array, "T K"]:
     """g_0k prod_{j in b} theta_kj(A_j) of every type b of block; summed over k it is S_b."""
-    of_set = jnp.matmul(boxes.sets, theta, precision=lax.Precision.HIGHEST)
-    low, high = (
-        jnp.prod(of_set.at[half].get(mode="fill", fill_value=1), axis=1) for half in boxes.halves
-    )
+    low, high = _half_products(theta, boxes)
     return low[boxes.half_of_type[0]] * (high * g0)[boxes.half_of_type[1]]
+
+
+def block_sums(
+    theta: Float[Array, "R K"], g0: Float[Array, " K"], boxes: UrnBoxes
+) -> Float[Array, " T"]:
+    """S_b of every type b of block: `block_products` summed over the components."""
+    low, high = _half_products(theta, boxes)
+    # All pairs of halves: a matrix product costs less than gathers for the pairs that there are.
+    pairs = jnp.matmul(low, (high * g0).T, precision=lax.Precision.HIGHEST)
+    return pairs[boxes.half_of_type[0], boxes.half_of_type[1]]
+
+
+def _half_products(theta, boxes):
+    of_set = jnp.matmul(boxes.sets, theta, precision=lax.Precision.HIGHEST)
+    of_set = jnp.concatenate([of_set, jnp.ones_like(of_set[:1])])
+    return [_product(of_set, half.T) for half in boxes.halves]
 
 
 def partition_totals(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, " Q"]:
     """For each pair (d, B) of `boxes.shape`, the sum over partitions of prod (|b| - 1)! S_b."""
-    return jnp.stack([jnp.sum(values) for values in _partition_values(sums, boxes)])
+    return _totals(partition_values(sums, boxes), boxes)
 
 
-def _partition_values(sums, boxes):
-    """prod (|b| - 1)! S_b of every partition, a list as `boxes.blocks`."""
-    return [
-        jnp.prod(sums[types], axis=1) * orders
-        for types, orders in zip(boxes.blocks, boxes.orders, strict=True)
-    ]
+def _totals(values, boxes):
+    ends = np.cumsum(boxes.partitions)
+    return jnp.stack(
+        [jnp.sum(values[b - n : b]) for b, n in zip(ends, boxes.partitions, strict=True)]
+    )
+
+
+def partition_values(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, " P"]:
+    """prod (|b| - 1)! S_b of every partition."""
+    padded = jnp.append(sums, 1)
+    return jnp.concatenate([_product(padded, types) for types in boxes.blocks]) * boxes.orders
+
+
+def _product(rows, indices):
+    """Products of the rows at indices, along the first axis of these."""
+    # Not `prod`, whose gradient takes long to compile.
+    value = rows[indices[0]]
+    for index in indices[1:]:
+        value = value * rows[index]
+    return value
+
+
+def differentiable_probability(
+    sums: Float[Array, " T"], weights: Float[Array, " Q"], boxes: UrnBoxes
+) -> Float[Array, ""]:
+    """`probability`, whose gradient takes a few times its own time.
+
+    The derivative for S_b is the sum over the partitions with b, over S_b; where that underflows,
+    nothing is left of it.
+    """
+
+    @jax.custom_vjp
+    def total(sums, weights):
+        return jnp.sum(partition_values(sums, boxes) * of_partitions(weights, boxes))
+
+    def forward(sums, weights):
+        values = partition_values(sums, boxes)
+        rates = values * of_partitions(weights, boxes)
+        return jnp.sum(rates), (sums, values, rates)
+
+    def backward(residuals, cotangent):
+        sums, values, rates = residuals
+        of_type = jnp.where(sums > 0, count_blocks(rates, boxes) / jnp.where(sums > 0, sums, 1), 0)
+        return cotangent * of_type, cotangent * _totals(values, boxes)
+
+    total.defvjp(forward, backward)
+    return total(sums, weights)
+
+
+def of_partitions(weights: Float[Array, " Q"], boxes: UrnBoxes) -> Float[Array, " P"]:
+    """The weight of each partition, from `weights_by_size`."""
+    parts = [jnp.broadcast_to(w, n) for w, n in zip(weights, boxes.partitions, strict=True)]
+    return jnp.concatenate(parts)
 
 
 def weights_by_size(log_weights: Float[Array, " D"], boxes: UrnBoxes) -> Float[Array, " Q"]:
@@ -227,12 +330,15 @@ def probability(totals: Float[Array, " Q"], weights: Float[Array, " Q"]) -> Floa
     return jnp.sum(totals * weights)
 
 
-def count_blocks(of_partition, boxes: UrnBoxes) -> Int[Array, " T"] | Float[Array, " T"]:
-    """Blocks of each type, given the records of each partition (a list as `boxes.blocks`)."""
-    total = jnp.zeros(boxes.num_types, of_partition[0].dtype)
-    for types, count in zip(boxes.blocks, of_partition, strict=True):
-        total = total.at[types].add(count[:, None], mode="promise_in_bounds")
-    return total
+def count_blocks(
+    of_partition: Int[Array, " P"] | Float[Array, " P"], boxes: UrnBoxes
+) -> Int[Array, " T"] | Float[Array, " T"]:
+    """Blocks of each type, given the records of each partition."""
+    # By gathering: to scatter from each partition to its blocks is several times slower on a CPU.
+    padded = jnp.append(of_partition, 0)
+    by_row = sum(padded.at[index].get(mode="promise_in_bounds") for index in boxes.having)
+    empty = jnp.zeros(boxes.num_types, of_partition.dtype)
+    return empty.at[boxes.type_of_column].add(by_row, indices_are_sorted=True)
 
 
 def count_sets(
@@ -283,8 +389,7 @@ def draw_blocks(
     """
     key_gamma, key_count, key_row = jax.random.split(key, 3)
     g = gamma_variate(key_gamma, num_records, feasible)
-    values = _partition_values(sums, boxes)
-    rates = jnp.concatenate([v * w for v, w in zip(values, weights, strict=True)]) * g
+    rates = partition_values(sums, boxes) * of_partitions(weights, boxes) * g
     by_row = jnp.pad(rates, (0, -rates.size % _ROW)).reshape(-1, _ROW)
     count = poisson(key_count, jnp.sum(by_row, axis=1) if one_by_one else rates)
     most = boxes.most_variables
@@ -292,18 +397,15 @@ def draw_blocks(
     count = jnp.where(too_many, 0, count)
     if one_by_one:
         count = draw_block_labels(key_row, count, by_row).reshape(-1)[: rates.size]
-    bounds = np.cumsum([0, *(len(types) for types in boxes.blocks)])
-    of_partition = [count[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
-    return count_blocks(of_partition, boxes), jnp.where(too_many, -1, jnp.sum(count))
+    return count_blocks(count, boxes), jnp.where(too_many, -1, jnp.sum(count))
 
 
 def expected_blocks(
     sums: Float[Array, " T"], weights: Float[Array, " Q"], boxes: UrnBoxes
 ) -> tuple[Float[Array, " T"], Float[Array, ""]]:
     """Expected blocks by type and records, `weights` from `weights_by_size` times n / P(F)."""
-    values = _partition_values(sums, boxes)
-    rates = [v * w for v, w in zip(values, weights, strict=True)]
-    return count_blocks(rates, boxes), sum(jnp.sum(rate) for rate in rates)
+    rates = partition_values(sums, boxes) * of_partitions(weights, boxes)
+    return count_blocks(rates, boxes), jnp.sum(rates)
 
 
 def draw_block_labels(

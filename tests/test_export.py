@@ -51,6 +51,7 @@ def test_groups_and_dimensions(small, arviz):
     }  # fmt: skip
     assert set(stats.data_vars) == {
         "tables", "log_likelihood_items", "left_over", "augmented", "accepted_tilts",
+        "accepted_trajectories",
     }  # fmt: skip
     for group in (posterior, stats):
         assert all(values.dims == ("chain", "draw") for values in group.data_vars.values())

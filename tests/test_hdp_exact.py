@@ -18,8 +18,8 @@ NUM_LEVELS = (2, 3, 2)
 CODES = np.array([[0, 2, 1], [0, 1, 1]])
 
 # All moves in every sweep or nearly so, and the plain sampler.
-ALL_MOVES = {"dish_stride": 2, "cell_stride": 1, "split_merge_every": 2}
-PLAIN = {"dish_stride": 0, "cell_stride": 0, "split_merge_every": 0}
+ALL_MOVES = {"dish_stride": 2, "cell_stride": 1, "split_merge_every": 2, "seating_every": 3}
+PLAIN = {"dish_stride": 0, "cell_stride": 0, "split_merge_every": 0, "seating_every": 0}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,11 @@ def prior_components(model):
 @pytest.mark.parametrize("concentration", ["record", "shared"])
 def test_joint_distribution(concentration):
     model = HDPMixedMembership(
-        concentration=concentration, dish_stride=4, cell_stride=2, split_merge_every=2
+        concentration=concentration,
+        dish_stride=4,
+        cell_stride=2,
+        split_merge_every=2,
+        seating_every=3,
     )
     z = joint_scores(model)
     assert np.abs(z).max() < Z_LIMIT, z

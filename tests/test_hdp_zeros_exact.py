@@ -21,8 +21,10 @@ from bnp_models.kernels import urn_boxes
 
 # A smaller alpha_0 than the default's, for which 16 slots hold all but 1e-4 of the mass.
 SMALL = {"b0": 3.0, "split_merge_every": 0}
-ALL_MOVES = SMALL | {"dish_stride": 2, "cell_stride": 1}
-PLAIN = SMALL | {"dish_stride": 0, "cell_stride": 0}
+ALL_MOVES = SMALL | {
+    "dish_stride": 2, "cell_stride": 1, "seating_every": 3, "trajectory_steps": 4
+}  # fmt: skip
+PLAIN = SMALL | {"dish_stride": 0, "cell_stride": 0, "seating_every": 0, "trajectory_steps": 0}
 CAPACITY = 16
 
 
@@ -50,6 +52,7 @@ def posterior_scores(model, name, key, *, num_chains=128, num_sweeps=400):
     [
         ("equivalence", "shared", "boxes", ALL_MOVES),
         ("half", "hierarchical", "boxes", PLAIN),
+        ("half", "hierarchical", "boxes", PLAIN | {"trajectory_steps": 4}),
         ("one", "shared", "simulation", PLAIN),
         ("equivalence", "record", "simulation", PLAIN | {"tilt": False}),
     ],
@@ -100,7 +103,9 @@ class Joint:
 
 AUGMENTED = ("augmented tables left out", "augmented levels left out")
 BOXES_FAULTS = (
-    *AUGMENTED, "alpha not truncated", "tilt with the prior of levels twice", "tilt not truncated"
+    *AUGMENTED, "alpha not truncated", "tilt with the prior of levels twice", "tilt not truncated",
+    "trajectory with the prior of levels twice", "trajectory not truncated",
+    "seating not truncated", "seating at another concentration",
 )  # fmt: skip
 SIMULATION_FAULTS = (*AUGMENTED, "augmented alphas left out")
 
@@ -122,7 +127,7 @@ def test_joint_distribution_by_boxes(boxes):
 
 @pytest.mark.parametrize("fault", BOXES_FAULTS)
 def test_joint_distribution_by_boxes_rejects(boxes, fault):
-    z = boxes.scores(12, fault, num_sweeps=300 if fault == "alpha not truncated" else 100)
+    z = boxes.scores(12, fault, num_sweeps=1000 if fault == "alpha not truncated" else 100)
     assert np.abs(z).max() > Z_LIMIT, z
 
 

@@ -184,30 +184,31 @@ def _forget(field):
     return fault
 
 
-def _untruncated_alpha(wrong):
-    right = hdp.truncated_shared_concentration
-
-    def truncated_shared_concentration(*args):
-        *rest, log_feasible = args
-        return right(*rest, lambda alpha: jnp.where(wrong, 0, log_feasible(alpha)))
-
-    return hdp, "truncated_shared_concentration", truncated_shared_concentration
-
-
-# Arguments of `tilt_component` by place.
-_COUNTS, _NUM_RECORDS = 5, 8
-
-
-def _tilt(place, change):
+def _untruncated(name):
     def fault(wrong):
-        right = hdp.tilt_component
+        right = getattr(hdp, name)
 
-        def tilt_component(*args):
+        def function(*args):
+            *rest, log_feasible = args
+            return right(*rest, lambda alpha: jnp.where(wrong, 0, log_feasible(alpha)))
+
+        return hdp, name, function
+
+    return fault
+
+
+def _argument(name, place, change):
+    """A function of `hdp` that gets another argument at this place."""
+
+    def fault(wrong):
+        right = getattr(hdp, name)
+
+        def function(*args):
             args = list(args)
             args[place] = jnp.where(wrong, change(args[place]), args[place])
             return right(*args)
 
-        return hdp, "tilt_component", tilt_component
+        return hdp, name, function
 
     return fault
 
@@ -216,9 +217,15 @@ FAULTS = {
     "augmented tables left out": _forget("tables"),
     "augmented levels left out": _forget("levels"),
     "augmented alphas left out": _forget("sum_alpha"),
-    "alpha not truncated": _untruncated_alpha,
-    "tilt with the prior of levels twice": _tilt(_COUNTS, lambda counts: counts + 1),
-    "tilt not truncated": _tilt(_NUM_RECORDS, lambda n: 0),
+    "alpha not truncated": _untruncated("truncated_shared_concentration"),
+    "tilt with the prior of levels twice": _argument(
+        "tilt_component", 5, lambda counts: counts + 1
+    ),
+    "tilt not truncated": _argument("tilt_component", 8, lambda n: 0),
+    "trajectory with the prior of levels twice": _argument("move_parameters", 2, lambda c: c + 1),
+    "trajectory not truncated": _argument("move_parameters", 6, lambda n: 0),
+    "seating not truncated": _untruncated("seatless_shared_concentration"),
+    "seating at another concentration": _argument("draw_seating", 2, lambda alpha: 4 * alpha),
 }
 
 

@@ -160,8 +160,10 @@ def test_blocks_are_what_their_sets_say(seed, name, x64):
         for box in sets
     ]
     stirling = {1: (1,), 2: (1, 1), 3: (1, 3, 1), 4: (1, 7, 6, 1)}
-    for (d, b), types in zip(boxes.shape, boxes.blocks, strict=True):
-        assert types.shape == (constrained.count(d) * stirling[d][b - 1], b)
+    for (d, b), number in zip(boxes.shape, boxes.partitions, strict=True):
+        assert number == constrained.count(d) * stirling[d][b - 1]
+    sizes = np.concatenate([np.sum(np.asarray(t) < boxes.num_types, 0) for t in boxes.blocks])
+    np.testing.assert_array_equal(sizes, np.repeat([b for _, b in boxes.shape], boxes.partitions))
 
 
 @pytest.mark.parametrize("name", REGIONS)
@@ -185,12 +187,12 @@ def test_count_sets_and_blocks(seed):
     for kind, own in np.asarray(boxes.set_of_type).T:
         exact[own] += of_type[kind]
     np.testing.assert_array_equal(urn_boxes.count_sets(jnp.asarray(of_type), boxes), exact)
-    records = [rng.integers(0, 4, len(types)) for types in boxes.blocks]
+    records = rng.integers(0, 4, sum(boxes.partitions))
     blocks = np.zeros(boxes.num_types, int)
-    for types, count in zip(boxes.blocks, records, strict=True):
-        for line, times in zip(np.asarray(types), count, strict=True):
-            blocks[line] += times
-    found = urn_boxes.count_blocks([jnp.asarray(count) for count in records], boxes)
+    lines = [line[line < boxes.num_types] for types in boxes.blocks for line in np.asarray(types).T]
+    for line, times in zip(lines, records, strict=True):
+        blocks[line] += times
+    found = urn_boxes.count_blocks(jnp.asarray(records), boxes)
     np.testing.assert_array_equal(found, blocks)
 
 
@@ -237,11 +239,11 @@ def test_records_and_blocks_are_negative_binomial(key, seed, monkeypatch, one_by
         assert p > P_LIMIT, kind
     # Blocks of two types vary together as their records do: Cov(N_s + N_t) from the pair's own law.
     pair = jnp.zeros(boxes.num_types).at[jnp.array([0, 1])].set(1)
-    both = [np.asarray(jnp.sum(pair[types], axis=1)) for types in boxes.blocks]
-    rates = [np.asarray(v * w) for v, w in
-             zip(urn_boxes._partition_values(sums, boxes), weights, strict=True)]  # fmt: skip
-    first = sum(np.sum(r * b) for r, b in zip(rates, both, strict=True)) / feasible
-    second = sum(np.sum(r * b**2) for r, b in zip(rates, both, strict=True)) / feasible
+    pair = jnp.append(pair, 0)
+    both = np.concatenate([np.sum(np.asarray(pair[types]), axis=0) for types in boxes.blocks])
+    rates = urn_boxes.partition_values(sums, boxes) * urn_boxes.of_partitions(weights, boxes)
+    first = np.sum(rates * both) / feasible
+    second = np.sum(rates * both**2) / feasible
     variance = N_RECORDS * (second + first**2)
     total = blocks[:, :2].sum(axis=1)
     error = np.std((total - total.mean()) ** 2) / np.sqrt(N_DRAWS)
@@ -305,7 +307,7 @@ def test_too_many_partitions_are_refused():
     # Ten variables, 115,975 partitions, are listed.
     box[0, :4] = True
     boxes = UrnBoxes.of_boxes(box, num_levels)
-    assert sum(map(len, boxes.blocks)) == 115_975
+    assert sum(boxes.partitions) == 115_975
 
 
 def test_new_parameters_compile_nothing(key):
