@@ -115,7 +115,7 @@ SIMULATION_BATCH = 8192
 
 # Under structural zeros, split-merge moves take simulated records: how many times rarer they are,
 # and the most such records that they take, all and for each record of the sample.
-SIMULATED_SPACING = 4
+SIMULATED_SPACING = 16
 SIMULATED_AT_MOST = 2**16
 SIMULATED_PER_RECORD = 32
 
@@ -264,7 +264,7 @@ class HDPMixedMembership(eqx.Module):
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
     split_merge_every: int = eqx.field(static=True, default=2)
-    seating_every: int = eqx.field(static=True, default=32)
+    seating_every: int = eqx.field(static=True, default=16)
     augmentation: str = eqx.field(static=True, default="auto")
     tilt: bool = eqx.field(static=True, default=True)
     trajectory_steps: int = eqx.field(static=True, default=8)
@@ -355,11 +355,13 @@ class HDPMixedMembership(eqx.Module):
         )
 
     def early(self) -> "HDPMixedMembership":
-        """The model of the first part of the warm-up: no split-merge, no tilts.
+        """The model of the first part of the warm-up: labels, tables and parameters alone.
 
         Components die by themselves; a split or merge this early may settle in a worse mode.
         """
-        return dataclasses.replace(self, split_merge_every=0, tilt=False, seating_every=0)
+        return dataclasses.replace(
+            self, split_merge_every=0, seating_every=0, trajectory_steps=0, tilt=False
+        )
 
     def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
         """Slots that hold all but a negligible mass, and some to spare."""
@@ -1085,7 +1087,8 @@ def update_parameters_truncated(
 
 def update_trajectory(model, key, state, data, counts, tables, num_tables):
     """Move theta, g_0 and the shared alpha, or b, together; the truncation integrated exactly."""
-    if not model.trajectory_steps:
+    # It is exact, and would repair some of what the approximation by expected counts does.
+    if not model.trajectory_steps or model.augmentation == "expected":
         return state, jnp.zeros((), bool)
     boxes, n = data.zeros.feasible, data.num_records
     own, of_no_one = model.prior_tables(state)

@@ -18,7 +18,7 @@ from bnp_models.kernels.rng import normal, uniform, words
 from bnp_models.kernels.urn_boxes import UrnBoxes, block_sums, differentiable_probability
 
 # Range of the length of leapfrog steps, in units of standard deviations.
-STEPS = (0.1, 0.4)
+STEPS = (0.15, 0.4)
 
 
 def hamiltonian_step(

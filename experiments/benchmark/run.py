@@ -234,7 +234,10 @@ def latent_class_table(chains):
 
 # Parameters are drawn from their prior until P(feasible) lies here.
 SHARE = (0.04, 0.06)
-PLAIN_HDP = {"dish_stride": 0, "cell_stride": 0, "tilt": False}
+PLAIN_HDP = {
+    "dish_stride": 0, "cell_stride": 0, "tilt": False, "split_merge_every": 0,
+    "seating_every": 0, "trajectory_steps": 0,
+}  # fmt: skip
 HDP_ZEROS = {
     "boxes, plain moves": {"augmentation": "boxes", **PLAIN_HDP},
     "boxes (default)": {},

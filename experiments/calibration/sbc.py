@@ -237,14 +237,14 @@ def uniformity(rank, num_bins=10) -> float:
 
 def models(kind):
     """Models of a family by label, how long their chains are, and the class that measures them."""
-    moves = {"dish_stride": 4, "cell_stride": 1, "split_merge_every": 4}
+    moves = {"dish_stride": 4, "cell_stride": 1, "split_merge_every": 4, "seating_every": 4}
     if kind == "hdp_zeros":
         return (
             {
                 f"alpha {name}": HDPMixedMembership(concentration=name, **moves)
                 for name in ("shared", "hierarchical")
             },
-            Run(burn=300, thin=15),
+            Run(burn=300, thin=25),
             TruncatedMixedMembership,
         )
     if kind == "hdp":

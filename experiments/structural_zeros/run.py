@@ -102,7 +102,7 @@ def main():
     parser.add_argument("--n", type=int, nargs="+", default=[1000, 5000, 10000])
     parser.add_argument("--reps", type=int, default=20, help="populations")
     parser.add_argument("--warmup", type=int, default=2000)
-    parser.add_argument("--draws", type=int, default=250)
+    parser.add_argument("--draws", type=int, default=750)
     parser.add_argument("--thin", type=int, default=8)
     parser.add_argument("--starts", type=int, nargs="+", help="components (the model's: 10 50 200)")
     parser.add_argument("--option", nargs="+", choices=OPTIONS, default=["default"])
