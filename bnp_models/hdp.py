@@ -100,6 +100,10 @@ START_SHARE = 7 / 8
 # Items that `update_seating` takes at the most: its cost grows as 3^J.
 MAX_SEATED_ITEMS = 10
 
+# Sweeps between such moves.
+SEATING_EVERY = 64
+SEATING_EVERY_UNDER_ZEROS = 8
+
 # Mass of G_0 that `slots_needed` lets go.
 NEGLIGIBLE = 1e-7
 
@@ -232,7 +236,8 @@ class HDPMixedMembership(eqx.Module):
         Sweeps between split-merge moves; 0 turns them off.
     seating_every
         Sweeps between moves that draw the shared alpha with all labels summed out, and the labels
-        of whole records given it, for up to 10 variables; 0 turns them off.
+        of whole records given it, for up to 10 variables; None: 8 under structural zeros, where
+        alpha and the labels follow each other slowly, else 64; 0 turns them off.
     augmentation
         How records of the impossible region are drawn under structural zeros: "boxes", aggregated
         by box; "simulation", one by one until as many as the sample's are feasible, exact too;
@@ -264,7 +269,7 @@ class HDPMixedMembership(eqx.Module):
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
     split_merge_every: int = eqx.field(static=True, default=2)
-    seating_every: int = eqx.field(static=True, default=16)
+    seating_every: int | None = eqx.field(static=True, default=None)
     augmentation: str = eqx.field(static=True, default="auto")
     tilt: bool = eqx.field(static=True, default=True)
     trajectory_steps: int = eqx.field(static=True, default=8)
@@ -697,6 +702,8 @@ def sweep_with(update, model, key, state, data, iteration) -> tuple[HDPState, HD
     """Labels, tables, dishes, and then the parameters: by `update`, without structural zeros."""
     key_z, key_tables, key_dish, key_parameters = jax.random.split(key, 4)
     every = model.seating_every
+    if every is None:
+        every = SEATING_EVERY if data.zeros is None else SEATING_EVERY_UNDER_ZEROS
     if every and model.shared and state.z.shape[0] <= MAX_SEATED_ITEMS:
         state = lax.cond(
             iteration % every == every - 1, partial(update_seating, model), update_labels,

@@ -543,7 +543,7 @@ def _advance_to(
                 states = advance(sweeper, data, chain_keys, states, iteration, iteration)[1]
                 jax.block_until_ready(states)
                 clock["compile"] += time.perf_counter() - began
-            elif iteration == early_end:
+            elif iteration == early_end or (iteration == num_warmup and hasattr(model, "shrink")):
                 began = time.perf_counter()
                 sweeper = model
                 fewer = _fewer_slots(model, data, states, capacity)

@@ -100,7 +100,7 @@ def measure(case, starts=None) -> dict:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, nargs="+", default=[1000, 5000, 10000])
-    parser.add_argument("--reps", type=int, default=20, help="populations")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[*range(20)], help="populations")
     parser.add_argument("--warmup", type=int, default=2000)
     parser.add_argument("--draws", type=int, default=750)
     parser.add_argument("--thin", type=int, default=8)
@@ -115,7 +115,7 @@ def main():
     # A population is simulated once; all sizes have as many samples when the time is used up.
     cases = (
         {"option": option, "n": n, "seed": seed} | sweeps
-        for seed in range(args.reps)
+        for seed in args.seeds
         for n in args.n
         for option in dict.fromkeys(options)
     )
