@@ -17,7 +17,7 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import digamma
 
-from bnp_models import StructuralZeros, hdp
+from bnp_models import StructuralZeros, hdp, mixed_membership
 from bnp_models.kernels.logspace import gamma_variate
 from bnp_models.kernels.partitions import log_block_weights
 from bnp_models.kernels.urn import simulate_labels, simulate_levels
@@ -139,6 +139,11 @@ def exact_means(model, name: str):
     likelihood = np.prod(p[:, index], axis=1) / mass ** len(index)
     ends = np.flatnonzero(feasible)[[0, -1]]
     values = np.column_stack([first, alpha0, np.log(mass), p[:, ends] / mass[:, None]])
+    return weighted_means(likelihood, values)
+
+
+def weighted_means(likelihood, values):
+    """Means of values (draws, quantities) of prior draws with these weights, and their errors."""
     top = likelihood[:, None] * values
     mean = top.mean(axis=0) / likelihood.mean()
     residual = top - mean * likelihood[:, None]
@@ -197,18 +202,18 @@ def _untruncated(name):
     return fault
 
 
-def _argument(name, place, change):
-    """A function of `hdp` that gets another argument at this place."""
+def _argument(name, place, change, module=hdp):
+    """A function of a module that gets another argument at this place."""
 
     def fault(wrong):
-        right = getattr(hdp, name)
+        right = getattr(module, name)
 
         def function(*args):
             args = list(args)
             args[place] = jnp.where(wrong, change(args[place]), args[place])
             return right(*args)
 
-        return hdp, name, function
+        return module, name, function
 
     return fault
 
@@ -226,6 +231,12 @@ FAULTS = {
     "trajectory not truncated": _argument("move_parameters", 6, lambda n: 0),
     "seating not truncated": _untruncated("seatless_shared_concentration"),
     "seating at another concentration": _argument("draw_seating", 2, lambda alpha: 4 * alpha),
+    # Of a fixed number of components, whose weights have the prior of one table each.
+    "tilt without the prior of weights": _argument("tilt_component", 6, lambda m: m - 1),
+    "trajectory without the prior of weights": _argument("move_parameters", 3, lambda m: m - 1),
+    "weights with half their prior": _argument(
+        "log_dirichlet", 1, lambda m: m - 0.5, mixed_membership
+    ),
 }
 
 
@@ -251,6 +262,11 @@ def _first(model, state):
     return state.rate if model.concentration == "hierarchical" else jnp.zeros(())
 
 
+def _second(model, state):
+    """alpha_0, or what a fixed number of weights squared add up to."""
+    return state.alpha0 if hasattr(model, "a0") else jnp.sum(state.g0**2)
+
+
 def prepared(model, name):
     """The data of a sample, and the first and the last feasible cell."""
     multiple = max(model.dish_stride, model.cell_stride, 1)
@@ -274,7 +290,8 @@ def posterior_chains(model, key, data, ends, switches, num_sweeps, burn, *, num_
             draw = {"g0": state.g0, "theta": state.theta, "alpha": state.alpha,
                     "alpha_rate": state.rate, "log_feasible": info.log_feasible}  # fmt: skip
             share = jnp.exp(hdp.log_cell_probability(model, None, draw, ends, BINARY))
-            now = jnp.stack([_first(model, state), state.alpha0, info.log_feasible, *share])
+            parameters = _first(model, state), _second(model, state)
+            now = jnp.stack([*parameters, info.log_feasible, *share])
             return state, sums + jnp.where(t >= burn, now, 0)
 
         carry = (model.init(key_init, data, capacity, start), jnp.zeros(len(NAMES)))

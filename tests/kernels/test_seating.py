@@ -1,0 +1,256 @@
+"""Whole records seated anew, against sums over all their labels; the shared alpha without them."""
+
+from functools import partial
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from goodness import P_LIMIT, chi_square_p_value, compiles_once, density_cdf, ks_p_value
+from harness import Z_LIMIT, set_partitions
+
+from bnp_models.kernels import concentration, seating
+
+NUM_LEVELS = (3, 2, 2, 3)
+FIRST = np.cumsum((0, *NUM_LEVELS[:-1]))
+# Not a multiple of what the partition sums take at once.
+N = 20_005
+
+
+def make_state(seed, num_items=4, num_slots=3, dtype=np.float32):
+    rng = np.random.default_rng(seed)
+    levels = [rng.dirichlet(np.ones(size), num_slots).T for size in NUM_LEVELS[:num_items]]
+    g0 = rng.dirichlet(np.full(num_slots, 2.0))
+    return jnp.asarray(np.concatenate(levels), dtype), jnp.asarray(g0, dtype)
+
+
+def label_probabilities(rows, alpha, g0, theta):
+    """Of all label vectors of a record, in the order of `product`: the urn, item by item."""
+    g0, theta = np.asarray(g0, np.float64), np.asarray(theta, np.float64)
+    p = []
+    for z in product(range(g0.size), repeat=len(rows)):
+        terms = [
+            (alpha * g0[k] + z[:j].count(k)) / (alpha + j) * theta[rows[j], k]
+            for j, k in enumerate(z)
+        ]
+        p.append(np.prod(terms))
+    return np.array(p) / np.sum(p)
+
+
+def some_rows(num_items=4):
+    """Three records, over and over."""
+    levels = np.array([[0, 1, 1, 2], [2, 0, 1, 1], [1, 1, 0, 0]])[:, :num_items]
+    return (FIRST[:num_items] + levels).T[:, np.arange(N) % 3]
+
+
+@pytest.fixture
+def few_at_once(monkeypatch):
+    """More chunks than one, none of them full, and fewer lanes than records in it."""
+    monkeypatch.setattr(seating, "_RECORDS_AT_ONCE", 100)
+    monkeypatch.setattr(seating, "_LANES", 7)
+
+
+def draw_labels(key, rows, alpha, g0, theta):
+    z = jax.jit(seating.draw_seating)(key, jnp.asarray(rows), jnp.float32(alpha), g0, theta)
+    assert z.shape == rows.shape
+    return np.asarray(z)
+
+
+def vectors(z, num_slots=3):
+    """Label vectors of records as numbers, in the order of `product`."""
+    return np.ravel_multi_index(np.asarray(z), (num_slots,) * len(z))
+
+
+def p_values(z, rows, alpha, g0, theta):
+    found = []
+    for first in range(3):
+        probability = label_probabilities(rows[:, first], alpha, g0, theta)
+        hits = np.bincount(vectors(z[:, first::3]), minlength=probability.size)
+        found.append(chi_square_p_value(hits, probability))
+    return found
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.8, 8.0])
+def test_labels_are_those_of_the_full_conditional(key, seed, few_at_once, alpha):
+    theta, g0 = make_state(seed)
+    rows = some_rows()
+    z = draw_labels(key, rows, alpha, g0, theta)
+    found = p_values(z, rows, alpha, g0, theta)
+    assert min(found) > P_LIMIT, found
+    # Shown to fail: another concentration.
+    found = p_values(z, rows, 3 * alpha, g0, theta)
+    assert min(found) < P_LIMIT, found
+
+
+@pytest.mark.parametrize("num_items", [1, 2])
+def test_records_of_few_items(key, seed, few_at_once, num_items):
+    theta, g0 = make_state(seed, num_items)
+    rows = some_rows(num_items)
+    z = draw_labels(key, rows, 0.8, g0, theta)
+    assert min(p_values(z, rows, 0.8, g0, theta)) > P_LIMIT
+    # Shown to fail: level probabilities that are not the record's.
+    assert min(p_values(z, rows[:, ::-1], 0.8, g0, theta)) < P_LIMIT
+
+
+def test_the_labels_of_records_are_independent(key, seed, few_at_once, monkeypatch):
+    """In one chunk, and at one place of two chunks."""
+    theta, g0 = make_state(seed)
+    rows = np.repeat(some_rows()[:, :1], N, axis=1)
+    exact = label_probabilities(rows[:, 0], 0.8, g0, theta)
+    size = seating._chunks(jnp.asarray(rows)).shape[2]
+
+    def p_of_pairs(z, apart):
+        number = vectors(z)[: N // (2 * size) * 2 * size].reshape(-1, apart)
+        pairs = number[0::2] * exact.size + number[1::2]
+        return chi_square_p_value(
+            np.bincount(pairs.ravel(), minlength=exact.size**2), np.outer(exact, exact)
+        )
+
+    z = draw_labels(key, rows, 0.8, g0, theta)
+    assert p_of_pairs(z, 1) > P_LIMIT
+    assert p_of_pairs(z, size) > P_LIMIT
+    # Shown to fail: one key for all chunks.
+    monkeypatch.setattr(
+        seating.jax.random, "fold_in", lambda key, i, right=jax.random.fold_in: right(key, i * 0)
+    )
+    again = jax.jit(lambda *args: seating.draw_seating(*args))
+    z = again(key, jnp.asarray(rows), jnp.float32(0.8), g0, theta)
+    assert p_of_pairs(z, size) < P_LIMIT
+
+
+def test_what_is_impossible_is_not_drawn(key, few_at_once):
+    """A component without weight, and one that never has a record's level."""
+    theta, g0 = (np.array(x) for x in make_state(3, num_slots=4))
+    g0[1] = 0
+    rows = some_rows()
+    theta[rows[0, 0], 2] = theta[rows[3, 1], 0] = 0
+    z = draw_labels(key, rows, 0.5, jnp.asarray(g0), jnp.asarray(theta))
+    assert not (z == 1).any()
+    found = []
+    for first in range(3):
+        exact = label_probabilities(rows[:, first], 0.5, g0, theta)
+        found.append(
+            chi_square_p_value(np.bincount(vectors(z[:, first::3], 4), minlength=256), exact)
+        )
+    assert min(found) > P_LIMIT, found
+
+
+def log_totals(rows, num_cells, g0, theta):
+    """By numbers of blocks, the sum over partitions of prod (|b| - 1)! S_b of every cell."""
+    found = np.zeros((len(rows), num_cells))
+    for c in range(num_cells):
+        columns = np.asarray(theta, np.float64)[rows[:, c]]
+        for partition in set_partitions(list(range(len(rows)))):
+            term = 1.0
+            for block in partition:
+                together = np.sum(np.asarray(g0) * columns[block].prod(axis=0))
+                term *= np.prod(np.arange(1, len(block))) * together
+            found[len(partition) - 1, c] += term
+    return np.log(found)
+
+
+@pytest.mark.parametrize("num_items", [1, 4])
+def test_totals_by_blocks(seed, monkeypatch, num_items):
+    """Some cells of a padded table, in several chunks, up to a factor of each cell."""
+    monkeypatch.setattr(seating, "_RECORDS_AT_ONCE", 16)
+    theta, g0 = make_state(seed, num_items, num_slots=5)
+    rng = np.random.default_rng(seed)
+    num_cells = 37
+    rows = FIRST[:num_items, None] + rng.integers(0, 2, (num_items, 53))
+    got = jax.jit(seating.log_totals_by_blocks)(jnp.asarray(rows), jnp.int32(num_cells), g0, theta)
+    assert got.shape == rows.shape
+    exact = log_totals(rows, num_cells, g0, theta)
+    got = np.asarray(got, np.float64)[:, :num_cells]
+    np.testing.assert_allclose(got - got[-1:], exact - exact[-1:], atol=2e-5)
+    if num_items > 1:
+        # Shown to fail: the totals of other cells.
+        wrong = np.roll(exact, 1, axis=1)
+        assert np.abs((got - got[-1:]) - (wrong - wrong[-1:])).max() > 0.1
+
+
+# The shared alpha, labels summed out.
+SHAPE, RATE = 1.5, 0.7
+CHAINS, STEPS, MANY = 10_000, 8, 100
+RECORDS = np.array([7.0, 2.0, 0.0, 5.0])
+
+
+def feasible(alpha, xp=jnp):
+    return (0.1 + 0.6 * alpha) / (1 + alpha)
+
+
+def density_mean(log_density):
+    """By the trapezoid rule over the logarithm."""
+    x = np.exp(np.linspace(-30, 5, 20_001))
+    log_p = log_density(x) + np.log(x)
+    p = np.exp(log_p - log_p.max())
+    return np.sum(p * x) / np.sum(p)
+
+
+@partial(jax.jit, static_argnames="truncated")
+def alpha_steps(keys, start, totals, num_steps, truncated):
+    """Chains after some steps."""
+    log_feasible = (lambda alpha: jnp.log(feasible(alpha))) if truncated else None
+
+    def chain(key, alpha):
+        def step(t, alpha):
+            return concentration.seatless_shared_concentration(
+                jax.random.fold_in(key, t), alpha, totals, jnp.asarray(RECORDS, jnp.float32),
+                SHAPE, RATE, log_feasible,
+            )  # fmt: skip
+
+        return jax.lax.fori_loop(0, num_steps, step, alpha)
+
+    return jax.vmap(chain)(keys, start)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize("num_items", [1, 4])
+def test_alpha_without_labels(key, seed, num_items, truncated):
+    """Its density by the urn's sum over labels of every cell, on a grid."""
+    theta, g0 = make_state(seed, num_items)
+    levels = np.array([[0, 1, 1, 2], [2, 0, 1, 1], [1, 1, 1, 1], [1, 1, 0, 0]])[:, :num_items]
+    rows = (FIRST[:num_items] + levels).T
+    totals = jax.jit(seating.log_totals_by_blocks)(jnp.asarray(rows), jnp.int32(4), g0, theta)
+    # A cell without records has any totals.
+    totals = totals.at[:, 2].set(jnp.nan)
+    exact = log_totals(rows, 4, g0, theta)
+
+    def log_density(alpha, truncated=truncated, records=RECORDS):
+        blocks = np.arange(1, num_items + 1)[:, None]
+        rising = np.sum(np.log(alpha + np.arange(num_items)[:, None]), axis=0)
+        value = (SHAPE - 1) * np.log(alpha) - RATE * alpha
+        for cell, times in zip(exact.T, records, strict=True):
+            p = np.sum(np.exp(cell[:, None] + blocks * np.log(alpha)), axis=0)
+            value += times * (np.log(p) - rising)
+        return value - truncated * records.sum() * np.log(feasible(alpha, np))
+
+    cdf, ppf = density_cdf(log_density)
+    start = jnp.asarray(ppf((np.arange(CHAINS) + 0.5) / CHAINS), jnp.float32)
+    keys = jax.random.split(key, CHAINS)
+    end = alpha_steps(keys, start, totals, STEPS, truncated)
+    assert ks_p_value(end, cdf) > P_LIMIT
+    # Shown to fail: the other truncation.
+    assert ks_p_value(end, density_cdf(lambda x: log_density(x, not truncated))[0]) < P_LIMIT
+    # The mean, from afar.
+    afar = np.asarray(alpha_steps(keys, jnp.full(CHAINS, 3.0), totals, MANY, truncated), float)
+    mean = density_mean(log_density)
+    assert abs(afar.mean() - mean) < Z_LIMIT * afar.std() / np.sqrt(CHAINS)
+    if num_items > 1:
+        # Nor is every cell one record.
+        once = density_cdf(lambda x: log_density(x, records=np.minimum(RECORDS, 1)))[0]
+        assert ks_p_value(end, once) < P_LIMIT
+        # Shown to fail: a table too many in every seating.
+        more = jnp.roll(totals, 1, axis=0).at[0].set(-jnp.inf)
+        wrong = np.asarray(alpha_steps(keys, start, more, MANY, truncated), float)
+        assert ks_p_value(wrong, cdf) < P_LIMIT
+        assert abs(wrong.mean() - mean) > Z_LIMIT * wrong.std() / np.sqrt(CHAINS)
+
+
+def test_new_parameters_compile_nothing(key):
+    one, two = jax.random.split(key)
+    rows = jnp.asarray(some_rows()[:, :50])
+    assert compiles_once(
+        seating.draw_seating, (one, rows, jnp.float32(1), *make_state(0)[::-1]),
+        (two, rows[:, ::-1], jnp.float32(2), *make_state(1)[::-1]),
+    )  # fmt: skip
