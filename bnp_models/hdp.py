@@ -816,18 +816,26 @@ def update_parameters(
     counts = count_rows_by_component(data.rows, z, data.weight, (num_rows, capacity))
     theta = draw_theta(key_theta, counts, data.variable)
     state = HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0)
-    info = HDPInfo(
-        components=jnp.sum(tables_of_component > 0, dtype=jnp.int32),
-        tables=num_tables,
-        alpha=summary_of_alpha(model, alpha, data),
-        log_likelihood_items=log_likelihood_items(counts, theta),
+    return state, sweep_info(model, state, data, tables_of_component, counts, left_over)
+
+
+def sweep_info(model, state: HDPState, data: HDPData, tables, counts, left_over, **truncated):
+    """What a sweep says of itself; `truncated` is what structural zeros add."""
+    none = jnp.zeros((), jnp.int32)
+    truncated = {
+        "log_feasible": jnp.zeros_like(state.alpha0), "augmented": none, "accepted_tilts": none,
+        "accepted_trajectories": none,
+    } | truncated  # fmt: skip
+    for name in ("accepted_tilts", "accepted_trajectories"):
+        truncated[name] = truncated[name].astype(jnp.int32)
+    return HDPInfo(
+        components=jnp.sum(tables > 0, dtype=jnp.int32),
+        tables=jnp.sum(tables),
+        alpha=summary_of_alpha(model, state.alpha, data),
+        log_likelihood_items=log_likelihood_items(counts, state.theta),
         left_over=left_over,
-        log_feasible=jnp.zeros_like(alpha0),
-        augmented=jnp.zeros((), jnp.int32),
-        accepted_tilts=jnp.zeros((), jnp.int32),
-        accepted_trajectories=jnp.zeros((), jnp.int32),
+        **truncated,
     )
-    return state, info
 
 
 def log_likelihood_items(counts: Int[Array, "R K"], theta: Float[Array, "R K"]):
@@ -1078,17 +1086,11 @@ def update_parameters_truncated(
     state = dataclasses.replace(
         state, alpha0=alpha0, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
     )
-    info = HDPInfo(
-        components=jnp.sum(tables > 0, dtype=jnp.int32),
-        tables=num_tables,
-        alpha=summary_of_alpha(model, state.alpha, data),
-        log_likelihood_items=log_likelihood_items(counts, theta),
-        left_over=left_over,
-        log_feasible=log_feasible(model, keys[5], state, data),
-        augmented=augmented.records,
-        accepted_tilts=accepted_tilt.astype(jnp.int32),
-        accepted_trajectories=accepted_trajectory.astype(jnp.int32),
-    )
+    info = sweep_info(
+        model, state, data, tables, counts, left_over,
+        log_feasible=log_feasible(model, keys[5], state, data), augmented=augmented.records,
+        accepted_tilts=accepted_tilt, accepted_trajectories=accepted_trajectory,
+    )  # fmt: skip
     return state, info
 
 

@@ -142,15 +142,4 @@ def update_parameters(
     state = hdp.HDPState(
         z=state.z, g0=h, theta=theta, alpha=alpha, rate=state.rate, alpha0=state.alpha0
     )
-    none = jnp.zeros((), jnp.int32)
-    info = hdp.HDPInfo(
-        components=jnp.sum(tables > 0, dtype=jnp.int32),
-        tables=num_tables,
-        alpha=alpha,
-        log_likelihood_items=hdp.log_likelihood_items(counts, theta),
-        left_over=left_over,
-        log_feasible=jnp.zeros_like(alpha),
-        augmented=none,
-        accepted_tilts=none,
-    )
-    return state, info
+    return state, hdp.sweep_info(model, state, data, tables, counts, left_over)
