@@ -189,17 +189,14 @@ def _forget(field):
     return fault
 
 
-def _untruncated(name):
-    def fault(wrong):
-        right = getattr(hdp, name)
+def _untruncated_alpha(wrong):
+    right = hdp.truncated_shared_concentration
 
-        def function(*args):
-            *rest, log_feasible = args
-            return right(*rest, lambda alpha: jnp.where(wrong, 0, log_feasible(alpha)))
+    def truncated_shared_concentration(*args):
+        *rest, log_feasible = args
+        return right(*rest, lambda alpha: jnp.where(wrong, 0, log_feasible(alpha)))
 
-        return hdp, name, function
-
-    return fault
+    return hdp, "truncated_shared_concentration", truncated_shared_concentration
 
 
 def _argument(name, place, change, module=hdp):
@@ -222,14 +219,13 @@ FAULTS = {
     "augmented tables left out": _forget("tables"),
     "augmented levels left out": _forget("levels"),
     "augmented alphas left out": _forget("sum_alpha"),
-    "alpha not truncated": _untruncated("truncated_shared_concentration"),
+    "alpha not truncated": _untruncated_alpha,
     "tilt with the prior of levels twice": _argument(
         "tilt_component", 5, lambda counts: counts + 1
     ),
     "tilt not truncated": _argument("tilt_component", 8, lambda n: 0),
     "trajectory with the prior of levels twice": _argument("move_parameters", 2, lambda c: c + 1),
     "trajectory not truncated": _argument("move_parameters", 6, lambda n: 0),
-    "seating not truncated": _untruncated("seatless_shared_concentration"),
     "seating at another concentration": _argument("draw_seating", 2, lambda alpha: 4 * alpha),
     # Of a fixed number of components, whose weights have the prior of one table each.
     "tilt without the prior of weights": _argument("tilt_component", 6, lambda m: m - 1),
