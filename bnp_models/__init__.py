@@ -8,7 +8,7 @@ import importlib
 from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
-    "checkpoint", "cli", "datasets", "diagnostics", "equivalences", "export", "hdp", "kernels",
+    "checkpoint", "cli", "datasets", "diagnostics", "equivalences", "export", "hdp", "households", "kernels",
     "microdata", "mixed_membership", "nplcm", "regions", "report", "risk", "sampling",
     "synthesis", "zeros",
 )  # fmt: skip
@@ -22,6 +22,8 @@ _EXPORTS = {
     "Converged": "diagnostics",
     "Equivalence": "equivalences",
     "HDPMixedMembership": "hdp",
+    "HouseholdSchema": "households",
+    "Households": "households",
     "Margins": "synthesis",
     "Microdata": "microdata",
     "MicrodataError": "microdata",
@@ -48,6 +50,7 @@ _EXPORTS = {
     "population_risk": "risk",
     "read_conditions": "zeros",
     "read_frame": "microdata",
+    "read_households": "households",
     "read_levels": "microdata",
     "read_microdata": "microdata",
     "risk_summary": "export",

@@ -1,0 +1,697 @@
+"""Persons within households, coded once, labels kept.
+
+A :class:`HouseholdSchema` says which variables describe households and which persons, and a
+:class:`Households` holds the codes: one array over households and one over members, household by
+household, so that a household of any size takes the room of its members only.
+
+With a *head* (one person of each household, such as the householder), the head's variables may be
+moved to the household, which leaves fewer impossible households to a model: then the members are
+the other persons, and the head's age is the household's variable ``head_age``.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bnp_models.microdata import (
+    Label,
+    Levels,
+    Microdata,
+    MicrodataError,
+    Schema,
+    _choose,
+    _column_names,
+    _declared_levels,
+    _label,
+    _quote,
+    _repeated,
+    _text,
+    _unknown_variable,
+    read_frame,
+    read_levels,
+)
+
+# "3", or "5+" and the like for households of so many or more.
+_SIZE_LABEL = re.compile(r"\s*([0-9]{1,6})\s*(\+|(?:and|or) (?:more|over))?\s*")
+
+
+@dataclass(frozen=True)
+class HouseholdSchema:
+    """The variables of persons within households, and how a model sees them; hashable.
+
+    Parameters
+    ----------
+    table : Schema
+        The J variables of the person-level table, those of households included.
+    household : str
+        The column of household identifiers, which is no variable.
+    household_level : tuple of str
+        The variables of ``table`` that are the same for all persons of a household.
+    head : (str, label), optional
+        The relationship variable and its label for the head, whose variables then are the
+        household's. Every household has exactly one.
+    size_variable : str, optional
+        The household-level variable that says how many persons there are.
+    id_position : int
+        Where the column of identifiers stands among those of ``table``.
+
+    Raises
+    ------
+    MicrodataError
+        If a variable is unknown or listed twice, no variable of persons is left, or the head's
+        label is not a level.
+    """
+
+    table: Schema
+    household: str
+    household_level: tuple[str, ...] = ()
+    head: tuple[str, Label] | None = None
+    size_variable: str | None = None
+    id_position: int = 0
+
+    def __post_init__(self):
+        if self.household in self.table.variables:
+            raise MicrodataError(
+                "the household identifier is among the variables; leave it out",
+                column=self.household,
+            )
+        for variable in self.household_level:
+            if variable not in self.table.variables:
+                raise _unknown_variable(variable, self.table.variables)
+        if (repeated := _repeated(self.household_level)) is not None:
+            raise MicrodataError("the variable is listed twice; list it once", column=repeated)
+        if not self.personal:
+            raise MicrodataError(
+                "every variable is a household variable; keep at least one that describes persons"
+            )
+        if self.size_variable is not None and self.size_variable not in self.household_level:
+            raise _unknown_variable(self.size_variable, self.household_level)
+        if self.head is None:
+            return
+        relationship, label = self.head
+        if relationship not in self.personal:
+            raise _unknown_variable(relationship, self.personal)
+        self.table.encode(relationship, label)
+        if len(self.table.levels[self.table.variables.index(relationship)]) == 1:
+            raise MicrodataError(
+                f"everyone is {_quote(label)}, so no member is left beside the head; leave out "
+                "the head, or declare more levels",
+                column=relationship,
+            )
+        for variable in self._of_head:
+            if f"head_{variable}" in self.table.variables:
+                raise MicrodataError(
+                    f"the head's {_quote(variable)} needs this name; rename the column",
+                    column=f"head_{variable}",
+                )
+
+    @property
+    def personal(self) -> tuple[str, ...]:
+        """The variables of ``table`` that describe persons."""
+        return tuple(name for name in self.table.variables if name not in self.household_level)
+
+    @cached_property
+    def household_variables(self) -> tuple[str, ...]:
+        """The q variables of a household in a model, its size not among them.
+
+        They are the household-level ones, then ``head_VARIABLE`` for each of the head's.
+        """
+        own = [name for name in self.household_level if name != self.size_variable]
+        return (*own, *(f"head_{name}" for name in self._of_head))
+
+    @cached_property
+    def household_levels(self) -> tuple[tuple[Label, ...], ...]:
+        """The labels of each household variable, in the order of their codes."""
+        own = [name for name in self.household_level if name != self.size_variable]
+        return tuple(self.labels(name) for name in (*own, *self._of_head))
+
+    @property
+    def member_variables(self) -> tuple[str, ...]:
+        """The p variables of a member in a model."""
+        return self.personal
+
+    @cached_property
+    def member_levels(self) -> tuple[tuple[Label, ...], ...]:
+        """The labels of each member variable; with a head, no member's relationship is that."""
+        levels = []
+        for name in self.personal:
+            labels = list(self.labels(name))
+            if self.head is not None and name == self.head[0]:
+                del labels[self.head_code]
+            levels.append(tuple(labels))
+        return tuple(levels)
+
+    @property
+    def num_household_levels(self) -> tuple[int, ...]:
+        """Number of levels of each of the q household variables."""
+        return tuple(map(len, self.household_levels))
+
+    @property
+    def num_member_levels(self) -> tuple[int, ...]:
+        """Number of levels of each of the p member variables."""
+        return tuple(map(len, self.member_levels))
+
+    @property
+    def num_heads(self) -> int:
+        """How many persons of a household are not among its members: 1 with a head, else 0."""
+        return 0 if self.head is None else 1
+
+    @cached_property
+    def head_code(self) -> int:
+        """The code in ``table`` of the head's relationship."""
+        return self.table.encode(*self.head)
+
+    def labels(self, variable: str) -> tuple[Label, ...]:
+        """Return the labels of a variable of ``table``."""
+        if variable not in self.table.variables:
+            raise _unknown_variable(variable, self.table.variables)
+        return self.table.levels[self.table.variables.index(variable)]
+
+    @property
+    def _of_head(self) -> tuple[str, ...]:
+        """The variables of persons that the household has of its head."""
+        if self.head is None:
+            return ()
+        return tuple(name for name in self.personal if name != self.head[0])
+
+
+class SizeBlock(NamedTuple):
+    """The households of one size.
+
+    Attributes
+    ----------
+    size : int
+        Number of persons h, the head included.
+    households : (n_h,) int64 array
+        Their indices, ascending.
+    household_codes : (n_h, q) int32 array
+    member_codes : (n_h, m, p) int32 array
+        m is h, or h - 1 if the head is not a member.
+    members : (n_h, m) int64 array
+        Their rows of ``Households.member_codes``.
+    """
+
+    size: int
+    households: np.ndarray
+    household_codes: np.ndarray
+    member_codes: np.ndarray
+    members: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Households:
+    """Households and their members as level codes.
+
+    Parameters
+    ----------
+    schema : HouseholdSchema
+        The q household variables and p member variables.
+    household_codes : (n, q) integer array
+        Level codes, -1 where missing. All arrays are copied to read-only int32 ones.
+    sizes : (n,) integer array
+        Number of persons of each household, the head included; at least 1.
+    member_codes : (M, p) integer array
+        Those of household 0, then of household 1, ...; -1 where missing. M is the sum of the
+        sizes, less n if the head is not a member.
+    ids : (n,) array, optional
+        Label of each household; 1, 2, ... by default.
+    rows : (N,) integer array, optional
+        0-based row of each person in the table they come from: household by household, the head
+        first if it is not a member. In that order by default.
+
+    Raises
+    ------
+    MicrodataError
+        If shapes do not fit, or a code is outside its variable's levels.
+    """
+
+    schema: HouseholdSchema
+    household_codes: np.ndarray
+    sizes: np.ndarray
+    member_codes: np.ndarray
+    ids: np.ndarray | None = None
+    rows: np.ndarray | None = None
+
+    def __post_init__(self):
+        schema = self.schema
+        sizes = _read_only(self.sizes)
+        if sizes.ndim != 1 or (sizes < 1).any():
+            raise MicrodataError("sizes are not a list of numbers of persons, each at least 1")
+        n = len(sizes)
+        household_codes = _checked_codes(
+            self.household_codes, n, schema.household_variables, schema.num_household_levels
+        )
+        member_codes = _checked_codes(
+            self.member_codes,
+            int(sizes.sum()) - n * schema.num_heads,
+            schema.member_variables,
+            schema.num_member_levels,
+        )
+        ids = np.arange(1, n + 1) if self.ids is None else np.array(self.ids)
+        rows = np.arange(sizes.sum()) if self.rows is None else np.array(self.rows)
+        if ids.shape != (n,) or rows.shape != (sizes.sum(),):
+            raise MicrodataError(f"ids or rows do not fit {n} households of {sizes.sum()} persons")
+        for array in (ids, rows):
+            array.flags.writeable = False
+        for name, array in (
+            ("household_codes", household_codes), ("sizes", sizes), ("member_codes", member_codes),
+            ("ids", ids), ("rows", rows),
+        ):  # fmt: skip
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        household: str = "hid",
+        household_variables: Sequence[str] = (),
+        variables: Sequence[str] | None = None,
+        levels: Levels | Schema | None = None,
+        head: tuple[str, Label] | None = None,
+    ) -> "Households":
+        """Code a frame of persons.
+
+        Parameters
+        ----------
+        frame : DataFrame, (N, any)
+            One person a row, the persons of a household in any rows. NaN, None, NA and the empty
+            string are missing.
+        household : str
+            The column that identifies the household; any labels, none missing.
+        household_variables : sequence of str
+            The variables that describe the household, the same in all its rows. One that is the
+            number of persons in every household is recognised: synthetic households get it from
+            their size.
+        variables : sequence of str, optional
+            The columns to keep, household variables included; all by default.
+        levels : mapping of variable to labels, frame or Schema, optional
+            As in :meth:`Microdata.from_frame`.
+        head : (str, label), optional
+            The relationship variable and its label for the head of the household, as
+            ``("relate", "Householder")``. The head's variables then are the household's.
+
+        Raises
+        ------
+        MicrodataError
+            Besides the errors of :meth:`Microdata.from_frame`: if an identifier is missing, a
+            household variable differs within a household, there are fewer than two households, or
+            `head` is given and a household has not exactly one.
+        """
+        names = [str(name) for name in frame.columns]
+        columns = _chosen(variables, household, household_variables, names)
+        chosen = tuple(name for name in columns if name != household)
+        declared = {
+            name: labels
+            for name, labels in _declared_levels(levels, names).items()
+            if name in chosen
+        }
+        persons = Microdata.from_frame(frame, chosen, declared)
+        of_household, ids = _identify(frame.iloc[:, names.index(household)], household)
+        if len(ids) < 2:
+            raise MicrodataError(
+                "all persons are of one household; at least two are needed", column=household
+            )
+        household_level = tuple(name for name in chosen if name in household_variables)
+        for name in household_level:
+            _require_constant(persons, name, of_household, ids)
+        sizes = np.bincount(of_household)
+        schema = HouseholdSchema(
+            persons.schema,
+            household,
+            household_level,
+            head,
+            _size_variable(persons, household_level, of_household, sizes),
+            columns.index(household),
+        )
+        is_head = np.zeros(persons.n, dtype=bool)
+        if head is not None:
+            is_head = persons.codes[:, chosen.index(head[0])] == schema.head_code
+            _require_one_head(is_head, of_household, ids, head)
+        # Household by household, the head first, in the order of the frame.
+        rows = np.lexsort((np.arange(persons.n), ~is_head, of_household))
+        codes = persons.codes[rows]
+        first = np.cumsum(sizes) - sizes
+        own = [chosen.index(name) for name in household_level if name != schema.size_variable]
+        of_head = [chosen.index(name) for name in schema._of_head]
+        members = codes[~is_head[rows]][:, [chosen.index(name) for name in schema.personal]]
+        if head is not None:
+            relationship = members[:, schema.personal.index(head[0])]
+            relationship -= relationship > schema.head_code
+        return cls(schema, codes[first][:, own + of_head], sizes, members, ids, rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the persons with their labels and household identifiers, in the order of
+        ``rows``: what was coded, or a synthetic table in the same columns."""
+        schema = self.schema
+        of_household = np.repeat(np.arange(self.n), self.sizes)
+        is_head = np.zeros(len(of_household), dtype=bool)
+        if schema.head is not None:
+            is_head[np.cumsum(self.sizes) - self.sizes] = True
+        codes = np.empty((len(of_household), len(schema.table.variables)), dtype=np.int32)
+        for j, name in enumerate(schema.table.variables):
+            if name == schema.size_variable:
+                codes[:, j] = self._size_column()[of_household]
+            elif name in schema.household_level:
+                k = schema.household_variables.index(name)
+                codes[:, j] = self.household_codes[of_household, k]
+            else:
+                column = self.member_codes[:, schema.member_variables.index(name)]
+                if schema.head is None:
+                    codes[:, j] = column
+                elif name == schema.head[0]:
+                    codes[is_head, j] = schema.head_code
+                    codes[~is_head, j] = column + (column >= schema.head_code)
+                else:
+                    k = schema.household_variables.index(f"head_{name}")
+                    codes[is_head, j] = self.household_codes[:, k]
+                    codes[~is_head, j] = column
+        order = np.argsort(self.rows, kind="stable")
+        frame = Microdata(schema.table, codes[order]).to_frame()
+        ids = pd.Series(self.ids[of_household[order]]).infer_objects()
+        frame.insert(schema.id_position, schema.household, ids)
+        return frame
+
+    @property
+    def n(self) -> int:
+        """Number of households."""
+        return len(self.sizes)
+
+    @property
+    def num_persons(self) -> int:
+        """Number of persons, heads included, N."""
+        return len(self.rows)
+
+    @property
+    def num_members(self) -> int:
+        """Number of members, M."""
+        return len(self.member_codes)
+
+    @property
+    def household_variables(self) -> tuple[str, ...]:
+        """Names of the q household variables."""
+        return self.schema.household_variables
+
+    @property
+    def member_variables(self) -> tuple[str, ...]:
+        """Names of the p member variables."""
+        return self.schema.member_variables
+
+    @cached_property
+    def member_household(self) -> np.ndarray:
+        """The (M,) int32 index of each member's household, ascending."""
+        members = self.sizes - self.schema.num_heads
+        return _read_only(np.repeat(np.arange(self.n), members))
+
+    @cached_property
+    def size_blocks(self) -> tuple[SizeBlock, ...]:
+        """The households by size, the smallest first."""
+        members = self.sizes - self.schema.num_heads
+        first = np.cumsum(members) - members
+        blocks = []
+        for size in np.unique(self.sizes):
+            households = np.flatnonzero(self.sizes == size)
+            index = first[households, None] + np.arange(size - self.schema.num_heads)
+            blocks.append(
+                SizeBlock(
+                    int(size), households, self.household_codes[households],
+                    self.member_codes[index], index,
+                )
+            )  # fmt: skip
+        return tuple(blocks)
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether any value is missing."""
+        return bool((self.household_codes < 0).any() or (self.member_codes < 0).any())
+
+    @property
+    def incomplete(self) -> np.ndarray:
+        """(n,) bool array: whether the household or a member of it has a missing value."""
+        incomplete = (self.household_codes < 0).any(axis=1)
+        incomplete[self.member_household[(self.member_codes < 0).any(axis=1)]] = True
+        return incomplete
+
+    def first_row(self, household: int) -> int:
+        """Return the 0-based row of the table in which a household (its index) first occurs."""
+        start = int(self.sizes[:household].sum())
+        return int(self.rows[start : start + self.sizes[household]].min())
+
+    def require_complete(self, what: str) -> None:
+        """Check that no value is missing.
+
+        Parameters
+        ----------
+        what : str
+            What needs complete households, for the message.
+
+        Raises
+        ------
+        MicrodataError
+            If a value is missing; it names the first such household.
+        """
+        incomplete = np.flatnonzero(self.incomplete)
+        if incomplete.size == 0:
+            return
+        i = int(incomplete[0])
+        raise MicrodataError(
+            f"household {_quote(_label(self.ids[i]))} has a missing value ({incomplete.size} of "
+            f"{self.n} households are incomplete) and {what} needs complete households; drop or "
+            "complete them",
+            row=self.first_row(i),
+        )
+
+    def select(self, chosen: np.ndarray) -> "Households":
+        """Return some of the households, with the same schema.
+
+        Parameters
+        ----------
+        chosen : (n,) bool array or (k,) integer array
+            Which ones; indices in any order.
+        """
+        index = np.arange(self.n)[chosen]
+        persons = np.split(np.arange(self.num_persons), np.cumsum(self.sizes)[:-1])
+        members = np.split(
+            np.arange(self.num_members), np.cumsum(self.sizes - self.schema.num_heads)[:-1]
+        )
+        none = np.zeros(0, dtype=np.int64)
+        return Households(
+            self.schema,
+            self.household_codes[index],
+            self.sizes[index],
+            self.member_codes[np.concatenate([none, *(members[i] for i in index)])],
+            self.ids[index],
+            self.rows[np.concatenate([none, *(persons[i] for i in index)])],
+        )
+
+    def _size_column(self) -> np.ndarray:
+        """The (n,) codes of the size variable."""
+        column = _codes_of_sizes(self.schema.labels(self.schema.size_variable), self.sizes)
+        if (column < 0).any():
+            raise MicrodataError(
+                f"no level stands for a household of {self.sizes[np.argmax(column < 0)]} persons; "
+                "declare one",
+                column=self.schema.size_variable,
+            )
+        return column
+
+
+def read_households(
+    path: str | PathLike,
+    household: str = "hid",
+    household_variables: Sequence[str] = (),
+    variables: Sequence[str] | None = None,
+    levels: Levels | Schema | str | PathLike | None = None,
+    head: tuple[str, Label] | None = None,
+) -> Households:
+    """Read persons from a CSV file, or a Parquet file if the name ends in .parquet or .pq.
+
+    Parameters
+    ----------
+    path : str or path
+        One person a row, with a header; read as by :func:`read_microdata`.
+    household, household_variables, variables, head
+        As in :meth:`Households.from_frame`.
+    levels : path, mapping, frame or Schema, optional
+        Declared levels, or the file that :func:`read_levels` reads.
+
+    Raises
+    ------
+    MicrodataError
+        If the file cannot be read or used; it names the file, row, line, column and value.
+    """
+    names = _column_names(path)
+    if isinstance(levels, str | PathLike):
+        levels = read_levels(levels, names)
+    try:
+        declared = _declared_levels(levels, names)
+        columns = _chosen(variables, household, household_variables, names)
+    except MicrodataError as error:
+        raise error.in_file(path) from None
+    frame, lines = read_frame(path, columns)
+    try:
+        return Households.from_frame(
+            frame, household, household_variables, columns,
+            {name: labels for name, labels in declared.items() if name in columns}, head,
+        )  # fmt: skip
+    except MicrodataError as error:
+        raise error.in_file(path, lines) from None
+
+
+def _read_only(array) -> np.ndarray:
+    array = np.array(array, dtype=np.int32, order="C")
+    array.flags.writeable = False
+    return array
+
+
+def _checked_codes(given, n: int, variables, num_levels) -> np.ndarray:
+    """Return (n, variables) codes, read-only; refuse other shapes and codes out of range."""
+    given = np.asarray(given)
+    if given.shape != (n, len(variables)):
+        raise MicrodataError(f"codes have shape {given.shape}; expected ({n}, {len(variables)})")
+    if not np.issubdtype(given.dtype, np.integer):
+        raise MicrodataError(f"codes have dtype {given.dtype}; expected integers")
+    outside = (given < -1) | (given >= np.array(num_levels, dtype=np.int64))
+    if outside.any():
+        i, j = np.argwhere(outside)[0]
+        raise MicrodataError(
+            f"code {given[i, j]} (index {i}) is not between -1 and {num_levels[j] - 1}",
+            column=variables[j],
+        )
+    return _read_only(given)
+
+
+def _chosen(variables, household, household_variables, names) -> tuple[str, ...]:
+    """Return the columns to keep, in order, the identifier among them."""
+    if isinstance(household_variables, str):
+        raise MicrodataError(
+            f"household_variables is the text {_quote(household_variables)}; give a list of names"
+        )
+    if household not in names:
+        raise _unknown_variable(household, names)
+    columns = _choose(variables, names)
+    if household not in columns:
+        columns = (household, *columns)
+    for name in household_variables:
+        if name == household:
+            raise MicrodataError(
+                "the household identifier is no household variable; leave it out", column=name
+            )
+        if name not in names:
+            raise _unknown_variable(name, names)
+        if name not in columns:
+            raise MicrodataError(
+                "a household variable is not among the variables chosen; add it there, or leave "
+                "it out",
+                column=name,
+            )
+    if (repeated := _repeated(household_variables)) is not None:
+        raise MicrodataError("the variable is listed twice; list it once", column=repeated)
+    return columns
+
+
+def _identify(column: pd.Series, household: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return each person's household, numbered as they first occur, and the n labels."""
+    missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
+    if missing.any():
+        raise MicrodataError(
+            "the household identifier is missing; fill it in or drop the row",
+            row=int(np.argmax(missing)),
+            column=household,
+        )
+    try:
+        of_household, ids = pd.factorize(column)
+    except TypeError:
+        raise MicrodataError(
+            "values that are not plain labels (lists or the like); use text or numbers",
+            column=household,
+        ) from None
+    return of_household, np.asarray(ids)
+
+
+def _require_constant(
+    persons: Microdata, variable: str, of_household: np.ndarray, ids: np.ndarray
+) -> None:
+    j = persons.schema.variables.index(variable)
+    column = persons.codes[:, j]
+    first = np.unique(of_household, return_index=True)[1]
+    differs = column != column[first][of_household]
+    if not differs.any():
+        return
+    row = int(np.argmax(differs))
+    before = int(first[of_household[row]])
+    labels = persons.schema.levels[j]
+
+    def shown(code):
+        return "missing" if code < 0 else _quote(labels[code])
+
+    raise MicrodataError(
+        f"value {shown(column[row])} but {shown(column[before])} in row {before} of the same "
+        f"household, {_quote(_label(ids[of_household[row]]))}; make them the same, or leave it out "
+        "of the household variables",
+        row=row,
+        column=variable,
+    )
+
+
+def _require_one_head(
+    is_head: np.ndarray, of_household: np.ndarray, ids: np.ndarray, head: tuple[str, Label]
+) -> None:
+    heads = np.bincount(of_household, weights=is_head, minlength=len(ids)).astype(int)
+    wrong = np.flatnonzero(heads != 1)
+    if wrong.size == 0:
+        return
+    i = int(wrong[0])
+    count = "no person" if heads[i] == 0 else f"{heads[i]} persons"
+    raise MicrodataError(
+        f"household {_quote(_label(ids[i]))} has {count} with the value {_quote(head[1])} "
+        f"({wrong.size} of {len(ids)} households have not exactly one); correct or drop such "
+        "households, or leave out the head",
+        row=int(np.argmax(of_household == i)),
+        column=head[0],
+    )
+
+
+def _size_codes(labels: Sequence[Label]) -> tuple[dict[int, int], tuple[int, int] | None]:
+    """Return the code of each size that a label names, and the (least size, code) of "5+"."""
+    exact, more = {}, None
+    for code, label in enumerate(labels):
+        if found := _SIZE_LABEL.fullmatch(_text(label)):
+            if found[2]:
+                more = (int(found[1]), code)
+            else:
+                exact[int(found[1])] = code
+    return exact, more
+
+
+def _codes_of_sizes(labels: Sequence[Label], sizes: np.ndarray) -> np.ndarray:
+    """Return the code of the label that stands for each size, -1 if none does."""
+    exact, more = _size_codes(labels)
+
+    def code(size):
+        if more is not None and size >= more[0]:
+            return more[1]
+        return exact.get(size, -1)
+
+    distinct, index = np.unique(sizes, return_inverse=True)
+    return np.array([code(int(size)) for size in distinct], dtype=np.int32)[index]
+
+
+def _size_variable(
+    persons: Microdata,
+    household_level: Sequence[str],
+    of_household: np.ndarray,
+    sizes: np.ndarray,
+) -> str | None:
+    """Return the household variable that is the number of persons, or that number up to "5+"."""
+    for name in household_level:
+        j = persons.schema.variables.index(name)
+        of_size = _codes_of_sizes(persons.schema.levels[j], sizes)
+        if (of_size >= 0).all() and (of_size[of_household] == persons.codes[:, j]).all():
+            return name
+    return None
