@@ -8,8 +8,8 @@ import importlib
 from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
-    "checkpoint", "cli", "datasets", "diagnostics", "equivalences", "export", "hdp", "households", "kernels",
-    "microdata", "mixed_membership", "nplcm", "regions", "report", "risk", "sampling",
+    "checkpoint", "cli", "datasets", "diagnostics", "equivalences", "export", "hdp", "households",
+    "kernels", "microdata", "mixed_membership", "nplcm", "regions", "report", "risk", "sampling",
     "synthesis", "zeros",
 )  # fmt: skip
 
