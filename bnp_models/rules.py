@@ -1,0 +1,1534 @@
+"""Rules that possible households keep: composed and read in words, compiled to JAX predicates.
+
+::
+
+    head, child = person(relate="Householder"), person(relate="Child")
+    rules = Rules([
+        exactly(1, head),
+        each(head).has(aged(15)),
+        each(child).is_younger_than(head, 7),
+        at_most(1, person(relate="Spouse")).named("one spouse"),
+        at_least(1, child).implies(household(tenure="Owned")),
+    ])
+
+A condition (:func:`person`, :func:`aged`, ...) is true or false of one person, a rule of a
+household of complete records. Both combine by ``&``, ``|`` and ``~``. A comparison is made for
+every person that the left side describes with every *other* person that the right side describes,
+and holds if there is none.
+
+Ages are the numbers that labels stand for: ``7``, ``"7"``, ``"5-9"`` or ``"5 to 9"``, ``"85+"`` or
+``"85 and over"``, ``"under 5"`` or ``"<5"``. Where a label stands for several ages, a comparison
+holds if it holds for some of them: a household is impossible only if it is so at every age within
+its intervals, each comparison taken by itself.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from bnp_models.households import Households, HouseholdSchema, _codes_of_sizes
+from bnp_models.microdata import (
+    Label,
+    MicrodataError,
+    _label,
+    _quote,
+    _repeated,
+    _text,
+    _undeclared,
+    _unknown_variable,
+)
+
+# Completions of an incomplete household that are tried, at most and at once.
+_COMPLETIONS, _COMPLETIONS_AT_ONCE = 2**20, 2**14
+# Entries of the largest array of pairs for which a head form is made.
+_PAIRS = 2**25
+# Joint levels over which two conditions are compared.
+_JOINT_LEVELS = 2**20
+
+_OPEN_ENDED = 10**6
+_YEARS = r"\s*(?:years?(?: old| of age)?)?\s*"
+_NUMBER = re.compile(rf"\s*([0-9]+(?:\.[0-9]+)?){_YEARS}")
+_INTERVAL = re.compile(rf"\s*([0-9]+)\s*(?:-|–|to)\s*([0-9]+){_YEARS}")
+_AT_LEAST = re.compile(
+    rf"\s*([0-9]+){_YEARS}(?:\+|(?:and|or) (?:over|older|above|more|up)){_YEARS}"
+)
+_LESS_THAN = re.compile(rf"\s*(?:<|under|below|less than)\s*([0-9]+){_YEARS}", re.IGNORECASE)
+
+
+class Variables(NamedTuple):
+    """Names of the variables of the table that rules read.
+
+    Attributes
+    ----------
+    household : tuple of str
+        Variables of households.
+    member : tuple of str
+        Variables of persons.
+    """
+
+    household: tuple[str, ...]
+    member: tuple[str, ...]
+
+
+class Columns(NamedTuple):
+    """Columns of the arrays of codes that rules read, ascending.
+
+    Attributes
+    ----------
+    household : tuple of int
+        Of ``household_codes``; with the head at household level, its variables are here too.
+    member : tuple of int
+        Of ``member_codes``.
+    """
+
+    household: tuple[int, ...]
+    member: tuple[int, ...]
+
+
+class HouseholdView:
+    """What a rule sees of households of one size; arrays broadcast over leading dimensions.
+
+    Predicates written in Python (:func:`predicate`) get one. Whether the head is a member or at
+    household level makes no difference here: h persons, the head among them.
+
+    Attributes
+    ----------
+    schema : HouseholdSchema
+    size : int
+        Number of persons h.
+    """
+
+    def __init__(self, schema, xp, household_codes, member_codes, columns: Columns):
+        self.schema, self._xp, self._columns = schema, xp, columns
+        self._household = xp.asarray(household_codes)
+        self._members = xp.asarray(member_codes)
+        self.size = self._members.shape[-2] + schema.num_heads
+
+    def code(self, variable: str):
+        """Return level codes: (..., h) for a variable of persons, (...) for one of households."""
+        if variable in self.schema.household_level:
+            return self._household_code(variable)[..., 0]
+        return self._person_code(variable)
+
+    def is_(self, variable: str, *labels: Label):
+        """Whether the value is one of some labels: (..., h) or (...) bool, as for ``code``."""
+        table = _label_table(self.schema, variable, labels)
+        return _look_up(self._xp, table, self.code(variable))
+
+    def number(self, variable: str):
+        """Return the numbers that the labels stand for, as for ``code``; of an interval the
+        least."""
+        return _numbers(self._xp, self.schema, variable, self.code(variable))[0]
+
+    def _household_code(self, variable: str):
+        """(..., 1) codes, which broadcast over persons."""
+        if variable == self.schema.size_variable:
+            code = _codes_of_sizes(self.schema.labels(variable), np.array([self.size]))[0]
+            return self._xp.full((*self._household.shape[:-1], 1), code, dtype=np.int32)
+        if variable not in self.schema.household_level:
+            raise _unknown_variable(variable, self.schema.household_level)
+        return self._column(self._household, self.schema.household_variables, variable, 0)
+
+    def _person_code(self, variable: str):
+        schema, xp = self.schema, self._xp
+        if variable not in schema.personal:
+            raise _unknown_variable(variable, schema.personal)
+        codes = self._column(self._members, schema.member_variables, variable, 1)[..., 0]
+        if schema.head is None:
+            return codes
+        if variable == schema.head[0]:
+            codes = codes + (codes >= schema.head_code).astype(codes.dtype)
+            head = xp.full((*codes.shape[:-1], 1), schema.head_code, dtype=np.int32)
+        else:
+            head = self._column(self._household, schema.household_variables, f"head_{variable}", 0)
+        lead = np.broadcast_shapes(head.shape[:-1], codes.shape[:-1])
+        return xp.concatenate(
+            [xp.broadcast_to(part, (*lead, part.shape[-1])) for part in (head, codes)], axis=-1
+        )
+
+    def _column(self, codes, names, variable: str, which: int):
+        """(..., 1) entries of one column."""
+        index = names.index(variable)
+        if index not in self._columns[which]:
+            raise ValueError(f"the arrays of codes lack {variable!r}, which a rule reads")
+        k = self._columns[which].index(index)
+        return codes[..., k : k + 1].astype(np.int32)
+
+
+class _Levels:
+    """Joint levels in place of persons: codes of each variable, shaped to broadcast."""
+
+    def __init__(self, schema, persons: Mapping, households: Mapping):
+        self.schema, self._xp = schema, np
+        self._persons, self._households = persons, households
+
+    def _person_code(self, variable: str):
+        return self._persons[variable]
+
+    def _household_code(self, variable: str):
+        return self._households[variable]
+
+
+class Condition:
+    """Something that is true or false of one person; combine by ``&``, ``|`` and ``~``."""
+
+    household: tuple[str, ...] = ()
+    member: tuple[str, ...] = ()
+
+    def mask(self, view):
+        """(..., h) bool: of which persons it is true."""
+        raise NotImplementedError
+
+    def __and__(self, other: "Condition") -> "Condition":
+        return _Both(self, other)
+
+    def __or__(self, other: "Condition") -> "Condition":
+        return _Either(self, other)
+
+    def __invert__(self) -> "Condition":
+        return _Otherwise(self)
+
+
+@dataclass(frozen=True)
+class Person(Condition):
+    """A person with some values: (variable, labels) pairs; with none, any person."""
+
+    values: tuple[tuple[str, tuple[Label, ...]], ...]
+
+    @property
+    def member(self):
+        return tuple(variable for variable, _ in self.values)
+
+    def mask(self, view):
+        if not self.values:
+            return view._xp.ones_like(view._person_code(view.schema.personal[0]), dtype=bool)
+        masks = [
+            _look_up(
+                view._xp, _label_table(view.schema, variable, labels), view._person_code(variable)
+            )
+            for variable, labels in self.values
+        ]
+        return _all_of(masks)
+
+    def __str__(self):
+        return " and ".join(
+            f"{variable} {' or '.join(map(_quote, labels))}" for variable, labels in self.values
+        )
+
+
+@dataclass(frozen=True)
+class Aged(Condition):
+    """A person whose age, or other number, is within bounds; both included."""
+
+    at_least: float | None
+    at_most: float | None
+    variable: str = "age"
+
+    @property
+    def member(self):
+        return (self.variable,)
+
+    def mask(self, view):
+        least, most = _bounds(view.schema, self.variable)
+        table = np.ones(len(least), dtype=bool)
+        if self.at_least is not None:
+            table &= most >= self.at_least
+        if self.at_most is not None:
+            table &= least <= self.at_most
+        return _look_up(view._xp, table, view._person_code(self.variable))
+
+    def __str__(self):
+        if self.at_most is None:
+            return f"{self.variable} at least {self.at_least}"
+        if self.at_least is None:
+            return f"{self.variable} at most {self.at_most}"
+        return f"{self.variable} from {self.at_least} to {self.at_most}"
+
+
+@dataclass(frozen=True)
+class AsHousehold(Condition):
+    """A person whose value has the same label as a variable of the household."""
+
+    variable: str
+    household_variable: str
+
+    @property
+    def member(self):
+        return (self.variable,)
+
+    @property
+    def household(self):
+        return (self.household_variable,)
+
+    def mask(self, view):
+        ours = view._person_code(self.variable)
+        theirs = view._household_code(self.household_variable)
+        texts = {
+            _text(label): code
+            for code, label in enumerate(view.schema.labels(self.household_variable))
+        }
+        # A label that the household's variable lacks agrees with nothing.
+        table = [texts.get(_text(label), -2) for label in view.schema.labels(self.variable)]
+        return view._xp.asarray(np.array([*table, -2], dtype=np.int32))[ours] == theirs
+
+    def __str__(self):
+        return f"{self.variable} equal to the household's {self.household_variable}"
+
+
+@dataclass(frozen=True)
+class OfHousehold(Condition):
+    """A household with some values: (variable, labels) pairs."""
+
+    values: tuple[tuple[str, tuple[Label, ...]], ...]
+
+    @property
+    def household(self):
+        return tuple(variable for variable, _ in self.values)
+
+    def mask(self, view):
+        masks = [
+            _look_up(
+                view._xp, _label_table(view.schema, variable, labels),
+                view._household_code(variable),
+            )
+            for variable, labels in self.values
+        ]  # fmt: skip
+        return _all_of(masks)
+
+    def __str__(self):
+        return " and ".join(
+            f"{variable} {' or '.join(map(_quote, labels))}" for variable, labels in self.values
+        )
+
+
+@dataclass(frozen=True)
+class _Pair(Condition):
+    first: Condition
+    second: Condition
+
+    @property
+    def member(self):
+        return tuple(dict.fromkeys((*self.first.member, *self.second.member)))
+
+    @property
+    def household(self):
+        return tuple(dict.fromkeys((*self.first.household, *self.second.household)))
+
+
+@dataclass(frozen=True)
+class _Both(_Pair):
+    def mask(self, view):
+        return self.first.mask(view) & self.second.mask(view)
+
+    def __str__(self):
+        return f"{_bracketed(self.first)} and {_bracketed(self.second)}"
+
+
+@dataclass(frozen=True)
+class _Either(_Pair):
+    def mask(self, view):
+        return self.first.mask(view) | self.second.mask(view)
+
+    def __str__(self):
+        return f"{_bracketed(self.first)} or {_bracketed(self.second)}"
+
+
+@dataclass(frozen=True)
+class _Otherwise(Condition):
+    of: Condition
+
+    @property
+    def member(self):
+        return self.of.member
+
+    @property
+    def household(self):
+        return self.of.household
+
+    def mask(self, view):
+        return ~self.of.mask(view)
+
+    def __str__(self):
+        return f"not ({self.of})"
+
+
+ANYONE = Person(())
+
+
+def person(values: Mapping[str, Any] | None = None, /, **named) -> Person:
+    """Describe persons by their values.
+
+    Parameters
+    ----------
+    values : mapping of variable to label or labels, optional
+        For names of variables that are no Python names.
+    **named
+        ``person(relate=("Child", "Stepchild"), sex="Female")``: one of the labels given, in each
+        variable. Without any, every person.
+    """
+    return Person(_as_values(values, named))
+
+
+def aged(
+    at_least: float | None = None, at_most: float | None = None, variable: str = "age"
+) -> Aged:
+    """Describe persons by their age, or another variable whose labels are numbers; bounds
+    included."""
+    if at_least is None and at_most is None:
+        raise ValueError("give at_least, at_most or both")
+    return Aged(at_least, at_most, variable)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A statement about one household, true or false; combine by ``&``, ``|`` and ``~``.
+
+    ``str(rule)`` says it in words. ``rule.name`` is that text unless the rule was
+    :meth:`named`.
+    """
+
+    title: str | None = field(default=None, kw_only=True)
+
+    kind = "logic"
+
+    @property
+    def name(self) -> str:
+        """The name given, or the rule in words."""
+        return str(self) if self.title is None else self.title
+
+    @property
+    def variables(self) -> Variables:
+        """The variables of the table that the rule reads."""
+        parts = self._conditions()
+        return Variables(
+            tuple(dict.fromkeys(name for part in parts for name in part.household)),
+            tuple(dict.fromkeys(name for part in parts for name in part.member)),
+        )
+
+    def named(self, name: str) -> "Rule":
+        """Return the rule under a name."""
+        return replace(self, title=name)
+
+    def compile(
+        self, schema: Households | HouseholdSchema, columns: Columns | None = None
+    ) -> "CompiledRules":
+        """Compile the rule alone, as :meth:`Rules.compile` does."""
+        return Rules([self]).compile(schema, columns)
+
+    def implies(self, other: "Rule") -> "Rule":
+        """Return the rule that wherever this one holds, the other does."""
+        if isinstance(self, HouseholdHas) and isinstance(other, HouseholdHas):
+            return HouseholdHas(~self.condition | other.condition)
+        return Implies(self, other)
+
+    def __and__(self, other: "Rule") -> "Rule":
+        if isinstance(self, HouseholdHas) and isinstance(other, HouseholdHas):
+            return HouseholdHas(self.condition & other.condition)
+        return And(self, other)
+
+    def __or__(self, other: "Rule") -> "Rule":
+        if isinstance(self, HouseholdHas) and isinstance(other, HouseholdHas):
+            return HouseholdHas(self.condition | other.condition)
+        return Or(self, other)
+
+    def __invert__(self) -> "Rule":
+        return Not(self)
+
+    def _conditions(self) -> tuple[Condition, ...]:
+        raise NotImplementedError
+
+    def _holds(self, view: HouseholdView):
+        """(...) bool: in which households it is true."""
+        raise NotImplementedError
+
+    def _parts(self) -> "_Parts | None":
+        """The rule as statements about single persons and pairs, or None if it is not such."""
+        return None
+
+
+class _Parts(NamedTuple):
+    """Statements that together are a rule.
+
+    ``unary``: (who, what): who is, is what. ``pairs``: rules that compare two persons. ``never``:
+    two conditions of which not both occur, in one person or two. ``at_most``: (who, count).
+    """
+
+    one: tuple[Condition, ...] = ()
+    at_most: tuple[tuple[Condition, int], ...] = ()
+    unary: tuple[tuple[Condition, Condition], ...] = ()
+    pairs: tuple["_Comparison", ...] = ()
+    never: tuple[tuple[Condition, Condition], ...] = ()
+
+
+@dataclass(frozen=True)
+class Count(Rule):
+    """How many persons some condition is true of: from ``least`` to ``most``."""
+
+    least: int
+    most: int | None
+    who: Condition
+
+    kind = "count"
+
+    def _conditions(self):
+        return (self.who,)
+
+    def _holds(self, view):
+        count = self.who.mask(view).astype(np.int32).sum(-1)
+        if self.most is None:
+            return count >= self.least
+        if self.least == self.most:
+            return count == self.least
+        return (count >= self.least) & (count <= self.most)
+
+    def _parts(self):
+        if self.most == 0:
+            return _Parts(unary=((self.who, ~ANYONE),))
+        if self.least == 0 and self.most is not None:
+            return _Parts(at_most=((self.who, self.most),))
+        if self.least == self.most == 1:
+            return _Parts(one=(self.who,))
+        return None
+
+    def __str__(self):
+        if self.most is None:
+            return f"at least {_persons(self.least, self.who)}"
+        if self.most == 0:
+            return f"no {_one(self.who)}"
+        if self.least == self.most:
+            return f"exactly {_persons(self.least, self.who)}"
+        if self.least == 0:
+            return f"at most {_persons(self.most, self.who)}"
+        return f"{self.least} to {_persons(self.most, self.who)}"
+
+
+@dataclass(frozen=True)
+class Each(Rule):
+    """Everyone of whom one condition is true has the other too."""
+
+    who: Condition
+    what: Condition
+
+    kind = "each"
+
+    def _conditions(self):
+        return (self.who, self.what)
+
+    def _holds(self, view):
+        return (~self.who.mask(view) | self.what.mask(view)).all(-1)
+
+    def _parts(self):
+        return _Parts(unary=((self.who, self.what),))
+
+    def __str__(self):
+        return f"each {_one(self.who)} has {self.what}"
+
+
+@dataclass(frozen=True)
+class _Comparison(Rule):
+    """Every ``who`` stands in some relation to every other person that is ``whom``."""
+
+    who: Condition
+    whom: Condition
+    variable: str
+
+    kind = "pair"
+
+    def _conditions(self):
+        return (self.who, self.whom, Person(((self.variable, ()),)))
+
+    def _related(self, first, second):
+        """Whether the relation holds, for views or levels that broadcast."""
+        raise NotImplementedError
+
+    def _holds(self, view):
+        who, whom = self.who.mask(view), self.whom.mask(view)
+        if _disjoint(self.who, self.whom, view.schema):
+            return self._holds_apart(view, who, whom)
+        return self._holds_between(view, who, whom)
+
+    def _holds_apart(self, view, who, whom):
+        """As ``_holds``, where no person is both."""
+        return self._holds_between(view, who, whom)
+
+    def _holds_between(self, view, who, whom):
+        codes = {self.variable: view._person_code(self.variable)}
+        first = _Levels(view.schema, {v: c[..., :, None] for v, c in codes.items()}, {})
+        second = _Levels(view.schema, {v: c[..., None, :] for v, c in codes.items()}, {})
+        first._xp = second._xp = view._xp
+        other = view._xp.asarray(~np.eye(view.size, dtype=bool))
+        other = other.reshape((1,) * (who.ndim - 1) + other.shape)
+        broken = who[..., :, None] & whom[..., None, :] & ~self._related(first, second) & other
+        return ~broken.any((-2, -1))
+
+    def _parts(self):
+        return _Parts(pairs=(self,))
+
+
+@dataclass(frozen=True)
+class Compare(_Comparison):
+    """A difference in age, or another number: ``younger``, ``older`` by at least ``years``, or
+    ``within`` them."""
+
+    relation: str
+    years: float
+
+    def _ages(self, view):
+        codes = view._person_code(self.variable)
+        least, most = _numbers(view._xp, view.schema, self.variable, codes)
+        if isinstance(self.years, int):
+            return least, most
+        return least.astype(np.float32), most.astype(np.float32)
+
+    def _related(self, first, second):
+        least, most = self._ages(first)
+        least_other, most_other = self._ages(second)
+        if self.relation == "younger":
+            return least <= most_other - self.years
+        if self.relation == "older":
+            return most >= least_other + self.years
+        return (least - most_other <= self.years) & (least_other - most <= self.years)
+
+    def _holds_apart(self, view, who, whom):
+        xp = view._xp
+        least, most = self._ages(view)
+        far = np.array(4 * _OPEN_ENDED, dtype=least.dtype)
+        # The extremes decide: the oldest of those who must be younger, and so on.
+        highest = xp.where(who, least, -far).max(-1)
+        lowest = xp.where(who, most, far).min(-1)
+        highest_other = xp.where(whom, least, -far).max(-1)
+        lowest_other = xp.where(whom, most, far).min(-1)
+        if self.relation == "younger":
+            return highest <= lowest_other - self.years
+        if self.relation == "older":
+            return lowest >= highest_other + self.years
+        return (highest - lowest_other <= self.years) & (highest_other - lowest <= self.years)
+
+    def __str__(self):
+        years = "year" if self.years == 1 else "years"
+        how = {
+            "younger": f"at least {self.years} {years} younger than",
+            "older": f"at least {self.years} {years} older than",
+            "within": f"within {self.years} {years} of",
+        }[self.relation]
+        by = "" if self.variable == "age" else f" by {self.variable}"
+        return f"each {_one(self.who)} is {how} each {_other(self.whom)}{by}"
+
+
+@dataclass(frozen=True)
+class Same(_Comparison):
+    """The same value, or another one."""
+
+    same: bool
+
+    def _related(self, first, second):
+        codes = (first._person_code(self.variable), second._person_code(self.variable))
+        return codes[0] == codes[1] if self.same else codes[0] != codes[1]
+
+    def _holds_apart(self, view, who, whom):
+        num_levels = len(view.schema.labels(self.variable))
+        if num_levels > 8:
+            return self._holds_between(view, who, whom)
+        codes = view._person_code(self.variable)
+        broken = []
+        for code in range(num_levels):
+            here = codes == code
+            broken.append((who & here).any(-1) & (whom & (~here if self.same else here)).any(-1))
+        return ~_any_of(broken)
+
+    def __str__(self):
+        how = f"the same {self.variable} as" if self.same else f"another {self.variable} than"
+        return f"each {_one(self.who)} has {how} each {_other(self.whom)}"
+
+
+@dataclass(frozen=True)
+class HouseholdHas(Rule):
+    """A condition on variables of the household alone."""
+
+    condition: Condition
+
+    kind = "household"
+
+    def _conditions(self):
+        return (self.condition,)
+
+    def _holds(self, view):
+        return self.condition.mask(view)[..., 0]
+
+    def _parts(self):
+        return _Parts(unary=((ANYONE, self.condition),))
+
+    def __invert__(self):
+        return HouseholdHas(~self.condition)
+
+    def __str__(self):
+        return f"the household has {self.condition}"
+
+
+@dataclass(frozen=True)
+class Not(Rule):
+    """Where another rule does not hold."""
+
+    rule: Rule
+
+    def _conditions(self):
+        return self.rule._conditions()
+
+    def _holds(self, view):
+        return ~self.rule._holds(view)
+
+    def __str__(self):
+        return f"not ({self.rule})"
+
+
+@dataclass(frozen=True)
+class _TwoRules(Rule):
+    first: Rule
+    second: Rule
+
+    def _conditions(self):
+        return (*self.first._conditions(), *self.second._conditions())
+
+
+@dataclass(frozen=True)
+class And(_TwoRules):
+    """Where both rules hold."""
+
+    def _holds(self, view):
+        return self.first._holds(view) & self.second._holds(view)
+
+    def _parts(self):
+        parts = (self.first._parts(), self.second._parts())
+        return None if None in parts else _Parts(*(a + b for a, b in zip(*parts, strict=True)))
+
+    def __str__(self):
+        return f"({self.first}) and ({self.second})"
+
+
+@dataclass(frozen=True)
+class Or(_TwoRules):
+    """Where at least one rule holds."""
+
+    def _holds(self, view):
+        return self.first._holds(view) | self.second._holds(view)
+
+    def __str__(self):
+        return f"({self.first}) or ({self.second})"
+
+
+@dataclass(frozen=True)
+class Implies(_TwoRules):
+    """Where the first rule does not hold, or the second does."""
+
+    def _holds(self, view):
+        return ~self.first._holds(view) | self.second._holds(view)
+
+    def _parts(self):
+        then = self.second._parts()
+        if then is None:
+            return None
+        if isinstance(self.first, HouseholdHas):
+            if then.one or then.at_most:
+                return None
+            given = self.first.condition
+            return _Parts(
+                unary=tuple((who & given, what) for who, what in then.unary),
+                pairs=tuple(replace(rule, who=rule.who & given) for rule in then.pairs),
+                never=tuple((first & given, second) for first, second in then.never),
+            )
+        if isinstance(self.first, Count) and (self.first.least, self.first.most) == (1, None):
+            if then._replace(unary=()) != _Parts():
+                return None
+            given = self.first.who
+            return _Parts(never=tuple((given, who & ~what) for who, what in then.unary))
+        return None
+
+    def __str__(self):
+        return f"if {self.first}, then {self.second}"
+
+
+@dataclass(frozen=True)
+class Predicate(Rule):
+    """A rule written in Python; see :func:`predicate`."""
+
+    function: Callable[[HouseholdView], Any]
+    text: str
+    reads: Variables
+
+    kind = "predicate"
+
+    @property
+    def variables(self):
+        return self.reads
+
+    def _holds(self, view):
+        return self.function(view)
+
+    def __str__(self):
+        return self.text
+
+
+class Subject(NamedTuple):
+    """Persons of whom a rule is to be made; see :func:`each`."""
+
+    who: Condition
+
+    def has(self, what: Condition) -> Rule:
+        """Each of them has this, such as ``aged(15)`` or ``person(sex="Female")``."""
+        return Each(self.who, what)
+
+    def is_younger_than(self, whom: Condition, years: float, variable: str = "age") -> Rule:
+        """Each of them is at least so many years younger than each ``whom``."""
+        return Compare(self.who, whom, variable, "younger", years)
+
+    def is_older_than(self, whom: Condition, years: float, variable: str = "age") -> Rule:
+        """Each of them is at least so many years older than each ``whom``."""
+        return Compare(self.who, whom, variable, "older", years)
+
+    def is_within(self, years: float, whom: Condition, variable: str = "age") -> Rule:
+        """The ages of each of them and each ``whom`` are at most so many years apart."""
+        return Compare(self.who, whom, variable, "within", years)
+
+    def differs_from(self, whom: Condition, variable: str) -> Rule:
+        """Each of them has another value than each ``whom``."""
+        return Same(self.who, whom, variable, False)
+
+    def agrees_with(self, whom: Condition, variable: str) -> Rule:
+        """Each of them has the same value as each ``whom``."""
+        return Same(self.who, whom, variable, True)
+
+    def agrees_with_household(self, variable: str, household_variable: str) -> Rule:
+        """Each of them has the label that a variable of the household has."""
+        return Each(self.who, AsHousehold(variable, household_variable))
+
+
+def exactly(count: int, who: Condition = ANYONE) -> Rule:
+    """So many persons, neither more nor less."""
+    return Count(count, count, who)
+
+
+def at_most(count: int, who: Condition = ANYONE) -> Rule:
+    """So many persons or fewer."""
+    return Count(0, count, who)
+
+
+def at_least(count: int, who: Condition = ANYONE) -> Rule:
+    """So many persons or more."""
+    return Count(count, None, who)
+
+
+def each(who: Condition = ANYONE) -> Subject:
+    """Start a rule about every person described: ``each(child).is_younger_than(head, 7)``."""
+    return Subject(who)
+
+
+def household(values: Mapping[str, Any] | None = None, /, **named) -> Rule:
+    """The household has one of the labels given, in each variable: ``household(tenure="own")``."""
+    given = _as_values(values, named)
+    if not given:
+        raise ValueError("give at least one variable")
+    return HouseholdHas(OfHousehold(given))
+
+
+def predicate(
+    function: Callable[[HouseholdView], Any],
+    text: str,
+    *,
+    member: Iterable[str] = (),
+    household: Iterable[str] = (),
+) -> Rule:
+    """Make a rule of a Python function.
+
+    Parameters
+    ----------
+    function : callable
+        Of a :class:`HouseholdView` of households of one size h; returns (...) bool, one for each.
+        It must work on NumPy arrays and on traced JAX arrays: no ``if`` on values.
+    text : str
+        The rule in words.
+    member, household : iterables of str
+        The variables that it reads; it sees no others.
+    """
+    return Predicate(function, text, Variables(tuple(household), tuple(member)))
+
+
+class Rules:
+    """Rules with distinct names, all of which a possible household keeps.
+
+    Parameters
+    ----------
+    rules : iterable of Rule
+    """
+
+    def __init__(self, rules: Iterable[Rule] = ()):
+        self._rules = tuple(rules)
+        for rule in self._rules:
+            if not isinstance(rule, Rule):
+                raise TypeError(f"{rule!r} is not a rule")
+        if (repeated := _repeated(rule.name for rule in self._rules)) is not None:
+            raise ValueError(f"two rules are called {repeated!r}; drop or rename one")
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __getitem__(self, name: str) -> Rule:
+        for rule in self._rules:
+            if rule.name == name:
+                return rule
+        raise KeyError(f"no rule is called {name!r}; the rules are {self.names}")
+
+    def __add__(self, other: "Rules | Rule | Iterable[Rule]") -> "Rules":
+        more = (other,) if isinstance(other, Rule) else tuple(other)
+        return Rules((*self._rules, *more))
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Rules) and self._rules == other._rules
+
+    def __hash__(self) -> int:
+        return hash(self._rules)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} rules>\n{self.describe()}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the rules."""
+        return tuple(rule.name for rule in self._rules)
+
+    @property
+    def variables(self) -> Variables:
+        """The variables of the table that some rule reads."""
+        found = [rule.variables for rule in self._rules]
+        return Variables(
+            tuple(dict.fromkeys(name for reads in found for name in reads.household)),
+            tuple(dict.fromkeys(name for reads in found for name in reads.member)),
+        )
+
+    def without(self, *names: str) -> "Rules":
+        """Return the rules but for some, by name; KeyError if there is none of that name."""
+        dropped = [self[name] for name in names]
+        return Rules(rule for rule in self._rules if rule not in dropped)
+
+    def describe(self) -> str:
+        """Return the rules in words, one a line."""
+        return "\n".join(
+            f"- {rule}" if rule.title is None else f"- {rule.title}: {rule}" for rule in self._rules
+        )
+
+    def columns(self, schema: Households | HouseholdSchema) -> Columns:
+        """Return the columns of the arrays of codes that some rule reads."""
+        return _columns(_schema_of(schema), self.variables)
+
+    def compile(
+        self, schema: Households | HouseholdSchema, columns: Columns | None = None
+    ) -> "CompiledRules":
+        """Compile the rules for the variables and levels of a table.
+
+        Parameters
+        ----------
+        schema : Households or HouseholdSchema
+        columns : Columns, optional
+            The columns of codes that the function will be given, all by default; at least those
+            that the rules read (:meth:`columns`).
+
+        Returns
+        -------
+        CompiledRules
+            Called with (..., q) household codes and (..., m, p) member codes of households of one
+            size, it returns (...) bool: True where the household is possible.
+
+        Raises
+        ------
+        MicrodataError
+            If a rule reads a variable or label that the table lacks, or compares labels that are
+            no numbers.
+        """
+        schema = _schema_of(schema)
+        for rule in self._rules:
+            _try(rule, schema)
+        if columns is None:
+            columns = Columns(
+                tuple(range(len(schema.household_variables))),
+                tuple(range(len(schema.member_variables))),
+            )
+        return CompiledRules(self._rules, schema, columns)
+
+    def stages(self, schema: Households | HouseholdSchema) -> tuple["Stage", ...]:
+        """Order the rules for rejection: few levels first, so that the other variables of a
+        household are drawn only if it is still possible.
+
+        Together the stages hold every rule once.
+        """
+        schema = _schema_of(schema)
+        counts = (schema.num_household_levels, schema.num_member_levels)
+        left = [(rule, _columns(schema, rule.variables)) for rule in self._rules]
+        known, stages = Columns((), ()), []
+
+        def added(reads):
+            return [
+                counts[which][j] for which in (0, 1) for j in set(reads[which]) - set(known[which])
+            ]
+
+        while left:
+            reads = min((reads for _, reads in left), key=lambda reads: math.prod(added(reads)))
+            known = Columns(*(tuple(sorted({*known[which], *reads[which]})) for which in (0, 1)))
+            here = [rule for rule, reads in left if not added(reads)]
+            left = [(rule, reads) for rule, reads in left if rule not in here]
+            stages.append(Stage(known, Rules(here).compile(schema, known)))
+        return tuple(stages)
+
+    def head_form(self, schema: Households | HouseholdSchema) -> "HeadForm | None":
+        """Return the rules as tables over the joint levels of a head and one other member.
+
+        Returns
+        -------
+        HeadForm or None
+            None if there is no rule "exactly one person with ..." of members' variables alone and
+            the schema has no head, or the tables would be too large. Rules that compare members
+            other than the head with each other, count them in other ways, or were written in
+            Python are left in ``rest``.
+        """
+        return _head_form(self, _schema_of(schema))
+
+    def check(self, households: Households) -> np.ndarray:
+        """Return which households are possible.
+
+        Returns
+        -------
+        (n,) bool array
+            For a household with missing values in what the rules read, whether some completion is
+            possible; True if there are more than 2^20 of them.
+
+        Raises
+        ------
+        MicrodataError
+            As for :meth:`compile`.
+        """
+        compiled = self.compile(households)
+        columns = self.columns(households)
+        result = np.ones(households.n, dtype=bool)
+        for block in households.size_blocks:
+            result[block.households] = compiled.on_numpy(block.household_codes, block.member_codes)
+            incomplete = (block.household_codes[:, columns.household] < 0).any(1) | (
+                block.member_codes[:, :, columns.member] < 0
+            ).any((1, 2))
+            for i in np.flatnonzero(incomplete):
+                result[block.households[i]] = _completable(
+                    compiled, columns, block.household_codes[i], block.member_codes[i]
+                )
+        return result
+
+    def tally(self, households: Households) -> dict[str, int]:
+        """Return how many households break each rule, as :meth:`check` does, by name."""
+        return {rule.name: int((~Rules([rule]).check(households)).sum()) for rule in self._rules}
+
+    def require_feasible(self, households: Households) -> None:
+        """Check that no household breaks a rule.
+
+        Raises
+        ------
+        MicrodataError
+            It names the row and identifier of the first such household and the rule in words.
+        """
+        bad = np.flatnonzero(~self.check(households))
+        if bad.size == 0:
+            return
+        i = int(bad[0])
+        one = households.select(np.array([i]))
+        broken = [rule for rule in self._rules if not Rules([rule]).check(one)[0]]
+        who = f"household {_quote(_label(households.ids[i]))}"
+        if broken:
+            title = "" if broken[0].title is None else f" {broken[0].title!r}"
+            what = f"{who} breaks the rule{title}: {broken[0]}"
+        else:
+            what = f"the rules leave no value for those missing in {who}"
+        raise MicrodataError(
+            f"{what} ({bad.size} of {households.n} households are impossible); correct or drop "
+            "them, or drop the rule",
+            row=households.first_row(i),
+        )
+
+
+@dataclass(frozen=True)
+class CompiledRules:
+    """A pure function of codes, True where a household keeps all the rules; hashable."""
+
+    rules: tuple[Rule, ...]
+    schema: HouseholdSchema
+    columns: Columns
+
+    def __call__(self, household_codes, member_codes):
+        """Judge households of one size.
+
+        Parameters
+        ----------
+        household_codes
+            (..., columns.household) integer codes, no -1.
+        member_codes
+            (..., m, columns.member) integer codes, no -1; m is the number of persons, less one if
+            the head is at household level. The leading dimensions are those of household_codes,
+            or broadcast with them.
+
+        Returns
+        -------
+        possible
+            (...) bool.
+        """
+        return self._judge(jnp, household_codes, member_codes)
+
+    def on_numpy(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
+        """As a call, without JAX."""
+        return np.asarray(self._judge(np, household_codes, member_codes))
+
+    def _judge(self, xp, household_codes, member_codes):
+        view = HouseholdView(self.schema, xp, household_codes, member_codes, self.columns)
+        shape = np.broadcast_shapes(household_codes.shape[:-1], member_codes.shape[:-2])
+        possible = xp.ones(shape, dtype=bool)
+        for rule in self.rules:
+            possible = possible & rule._holds(view)
+        return possible
+
+
+class Stage(NamedTuple):
+    """Rules that can be judged once some columns are known.
+
+    Attributes
+    ----------
+    columns : Columns
+        Those known by now, the stages before included.
+    rules : CompiledRules
+        A function of those columns.
+    """
+
+    columns: Columns
+    rules: CompiledRules
+
+
+@dataclass(frozen=True, eq=False)
+class HeadForm:
+    """Rules of the form: exactly one head, and each other member fits that head.
+
+    Household ``b`` (its joint level of the household columns read) with members of joint levels
+    ``r_1..r_m`` is possible if and only if
+
+    - exactly one member has ``is_head``, say with ``r = heads[a]``; with the head at household
+      level, none has, and a = 0;
+    - ``head_ok[b, a]``;
+    - ``pair_ok[b, a, r]`` for every other member;
+    - of the other members, at most ``count`` are in ``mask``, for each of ``at_most``;
+    - of the other members, none is in one mask while another is in the other, for each of
+      ``apart``;
+    - the rules in ``rest`` hold.
+
+    Joint levels count the last variable fastest.
+
+    Attributes
+    ----------
+    schema : HouseholdSchema
+    columns : Columns
+        The columns whose joint levels these are: B of the household's, R of a member's.
+    household_variables_read, member_variables_read : tuples of str
+        Their names.
+    num_household_levels, num_member_levels : tuples of int
+        Their numbers of levels; B and R are the products.
+    is_head : (R,) bool array
+        Joint levels of a head among the members; none if the head is at household level.
+    heads : (A,) int64 array
+        Where ``is_head``, ascending; with the head at household level A is 1 and the entry -1.
+    head_ok : (B, A) bool array
+    pair_ok : (B, A, R) bool array
+        False for another head.
+    at_most : tuple of ((R,) bool array, int)
+    apart : tuple of ((R,) bool array, (R,) bool array)
+    rest : Rules
+        Rules that are not of this form, to be judged by themselves.
+    """
+
+    schema: HouseholdSchema
+    columns: Columns
+    num_household_levels: tuple[int, ...]
+    num_member_levels: tuple[int, ...]
+    is_head: np.ndarray
+    heads: np.ndarray
+    head_ok: np.ndarray
+    pair_ok: np.ndarray
+    at_most: tuple[tuple[np.ndarray, int], ...]
+    apart: tuple[tuple[np.ndarray, np.ndarray], ...]
+    rest: Rules
+
+    @cached_property
+    def household_variables_read(self) -> tuple[str, ...]:
+        """Names of the household columns."""
+        return tuple(self.schema.household_variables[j] for j in self.columns.household)
+
+    @cached_property
+    def member_variables_read(self) -> tuple[str, ...]:
+        """Names of the member columns."""
+        return tuple(self.schema.member_variables[j] for j in self.columns.member)
+
+    def household_level(self, household_codes: np.ndarray) -> np.ndarray:
+        """Return the joint level b, (...), of (..., q) household codes."""
+        return _joint(household_codes[..., self.columns.household], self.num_household_levels)
+
+    def member_level(self, member_codes: np.ndarray) -> np.ndarray:
+        """Return the joint level r, (..., m), of (..., m, p) member codes."""
+        return _joint(member_codes[..., self.columns.member], self.num_member_levels)
+
+    def holds(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
+        """Judge households of one size by the tables, ``rest`` included: the definition above.
+
+        Parameters
+        ----------
+        household_codes : (k, q) integer array
+        member_codes : (k, m, p) integer array
+
+        Returns
+        -------
+        (k,) bool array
+        """
+        b, r = self.household_level(household_codes), self.member_level(member_codes)
+        head = self.is_head[r]
+        if self.schema.head is not None:
+            possible, a = ~head.any(1), np.zeros(len(b), dtype=np.int64)
+        else:
+            possible = head.sum(1) == 1
+            position = np.take_along_axis(r, head.argmax(1)[:, None], axis=1)[:, 0]
+            a = np.where(possible, np.searchsorted(self.heads, position), 0)
+            a = np.minimum(a, max(len(self.heads) - 1, 0))
+        if len(self.heads) == 0:
+            return np.zeros(len(b), dtype=bool)
+        possible &= self.head_ok[b, a]
+        possible &= (head | self.pair_ok[b[:, None], a[:, None], r]).all(1)
+        for mask, count in self.at_most:
+            possible &= (mask[r] & ~head).sum(1) <= count
+        for first, second in self.apart:
+            possible &= ~((first[r] & ~head).any(1) & (second[r] & ~head).any(1))
+        rest = self.rest.compile(self.schema)
+        return possible & rest.on_numpy(household_codes, member_codes)
+
+
+def _schema_of(schema: Households | HouseholdSchema) -> HouseholdSchema:
+    return schema.schema if isinstance(schema, Households) else schema
+
+
+def _as_values(values: Mapping | None, named: Mapping) -> tuple[tuple[str, tuple[Label, ...]], ...]:
+    given = {**(values or {}), **named}
+    pairs = []
+    for variable, labels in given.items():
+        several = isinstance(labels, tuple | list | set | frozenset)
+        labels = tuple(labels) if several else (labels,)
+        if not labels:
+            raise ValueError(f"no label of {variable!r} is given")
+        pairs.append((variable, labels))
+    return tuple(pairs)
+
+
+def _one(who: Condition) -> str:
+    return f"person with {who}" if str(who) else "person"
+
+
+def _other(whom: Condition) -> str:
+    return f"other person with {whom}" if str(whom) else "other person"
+
+
+def _persons(count: int, who: Condition) -> str:
+    persons = "person" if count == 1 else "persons"
+    return f"{count} {persons} with {who}" if str(who) else f"{count} {persons}"
+
+
+def _bracketed(condition: Condition) -> str:
+    return f"({condition})" if isinstance(condition, _Pair) else str(condition)
+
+
+def _all_of(masks):
+    result = masks[0]
+    for mask in masks[1:]:
+        result = result & mask
+    return result
+
+
+def _any_of(masks):
+    result = masks[0]
+    for mask in masks[1:]:
+        result = result | mask
+    return result
+
+
+def _look_up(xp, table: np.ndarray, codes):
+    """Whether codes are in the set that a (L,) bool table marks; missing ones are in none."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], table, [False]]).astype(np.int8)))
+    runs = edges.reshape(-1, 2)
+    if len(runs) > 4:
+        return xp.asarray(np.append(table, False))[codes]
+    # Few runs of codes: comparisons, which fuse, in place of gathers.
+    masks = [
+        codes == int(start) if stop == start + 1 else (codes >= int(start)) & (codes < int(stop))
+        for start, stop in runs
+    ]
+    return _any_of(masks) if masks else xp.zeros_like(codes, dtype=bool)
+
+
+def _numbers(xp, schema: HouseholdSchema, variable: str, codes):
+    """Return the least and the largest number that the label of each code stands for."""
+    least, most = _bounds(schema, variable)
+    if (least == most).all() and (np.diff(least) == 1).all() and least.dtype == np.int32:
+        number = codes + int(least[0])
+        return number, number
+    return xp.asarray(least)[codes], xp.asarray(most)[codes]
+
+
+@lru_cache(maxsize=256)
+def _label_table(schema: HouseholdSchema, variable: str, labels: tuple[Label, ...]) -> np.ndarray:
+    known = schema.labels(variable)
+    codes = {_text(label): code for code, label in enumerate(known)}
+    table = np.zeros(len(known), dtype=bool)
+    for label in labels:
+        text = _text(_label(label))
+        if text not in codes:
+            raise MicrodataError(_undeclared(label, known), column=variable)
+        table[codes[text]] = True
+    return table
+
+
+@lru_cache(maxsize=256)
+def _bounds(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the (L,) least and largest number that each label of a variable stands for."""
+    pairs = []
+    for label in schema.labels(variable):
+        text = _text(label)
+        if found := _NUMBER.fullmatch(text):
+            pairs.append((float(found[1]), float(found[1])))
+        elif found := _INTERVAL.fullmatch(text):
+            pairs.append((float(found[1]), float(found[2])))
+        elif found := _AT_LEAST.fullmatch(text):
+            pairs.append((float(found[1]), float(_OPEN_ENDED)))
+        elif found := _LESS_THAN.fullmatch(text):
+            pairs.append((0.0, float(found[1]) - 1))
+        else:
+            raise MicrodataError(
+                f"level {_quote(label)} is no number; a rule that compares numbers takes levels "
+                "such as 7, '5-9', '85+' or 'under 5'",
+                column=variable,
+            )
+    bounds = np.array(pairs).T
+    bounds = bounds.astype(np.int32 if (bounds == np.round(bounds)).all() else np.float32)
+    return bounds[0], bounds[1]
+
+
+@lru_cache(maxsize=256)
+def _disjoint(first: Condition, second: Condition, schema: HouseholdSchema) -> bool:
+    """Whether it is known that no person is both."""
+    both = first & second
+    variables = both.member
+    num_levels = [len(schema.labels(variable)) for variable in variables]
+    if both.household or not variables or math.prod(num_levels) > _JOINT_LEVELS:
+        return False
+    codes = np.unravel_index(np.arange(math.prod(num_levels)), num_levels)
+    persons = dict(zip(variables, (code.astype(np.int32) for code in codes), strict=True))
+    return not both.mask(_Levels(schema, persons, {})).any()
+
+
+def _columns(schema: HouseholdSchema, reads: Variables) -> Columns:
+    for known, names in (
+        (schema.household_level, reads.household),
+        (schema.personal, reads.member),
+    ):
+        for name in names:
+            if name not in known:
+                raise _unknown_variable(name, known)
+    household = [name for name in reads.household if name != schema.size_variable]
+    if schema.head is not None:
+        household += [f"head_{name}" for name in reads.member if name != schema.head[0]]
+    return Columns(
+        tuple(sorted(schema.household_variables.index(name) for name in household)),
+        tuple(sorted(schema.member_variables.index(name) for name in reads.member)),
+    )
+
+
+def _try(rule: Rule, schema: HouseholdSchema) -> None:
+    """Judge one made-up household of two, to find what the schema lacks."""
+    try:
+        columns = _columns(schema, rule.variables)
+        view = HouseholdView(
+            schema,
+            np,
+            np.zeros((1, len(columns.household)), dtype=np.int32),
+            np.zeros((1, 2 - schema.num_heads, len(columns.member)), dtype=np.int32),
+            columns,
+        )
+        judged = rule._holds(view)
+    except MicrodataError as error:
+        raise MicrodataError(
+            f"{error.problem} (read by the rule {rule.name!r})", column=error.column
+        ) from None
+    if np.shape(judged) != (1,) or np.asarray(judged).dtype != bool:
+        raise MicrodataError(
+            f"the rule {rule.name!r} gave shape {np.shape(judged)} and dtype "
+            f"{np.asarray(judged).dtype} for 1 household; it must give one bool for each"
+        )
+
+
+def _completable(compiled, columns: Columns, household: np.ndarray, members: np.ndarray) -> bool:
+    """Whether some completion of one household's (q,) and (m, p) codes is possible."""
+    schema = compiled.schema
+    holes = [(0, (j,), schema.num_household_levels[j]) for j in columns.household
+             if household[j] < 0]  # fmt: skip
+    holes += [(1, (i, j), schema.num_member_levels[j]) for i in range(len(members))
+              for j in columns.member if members[i, j] < 0]  # fmt: skip
+    num_levels = [levels for _, _, levels in holes]
+    total = math.prod(num_levels)
+    if total > _COMPLETIONS:
+        return True
+    for start in range(0, total, _COMPLETIONS_AT_ONCE):
+        index = np.arange(start, min(start + _COMPLETIONS_AT_ONCE, total))
+        filled = (
+            np.repeat(household[None], len(index), axis=0),
+            np.repeat(members[None], len(index), axis=0),
+        )
+        for (which, place, _), codes in zip(
+            holes, np.unravel_index(index, num_levels), strict=True
+        ):
+            filled[which][:, *place] = codes
+        if compiled.on_numpy(*filled).any():
+            return True
+    return False
+
+
+def _joint(codes: np.ndarray, num_levels) -> np.ndarray:
+    """Return (...) joint levels of (..., variables) codes, the last variable fastest."""
+    result = np.zeros(codes.shape[:-1], dtype=np.int64)
+    for j, levels in enumerate(num_levels):
+        result = result * levels + codes[..., j]
+    return result
+
+
+def _head_form(rules: Rules, schema: HouseholdSchema) -> HeadForm | None:
+    parts = {rule: rule._parts() for rule in rules}
+    one = [(rule, found.one[0]) for rule, found in parts.items()
+           if found is not None and len(found.one) == 1 and not found.one[0].household]  # fmt: skip
+    head_rule, head = one[0] if one else (None, None)
+    if head is None and schema.head is None:
+        return None
+    form = [
+        rule
+        for rule, found in parts.items()
+        if found is not None
+        and (not found.one or rule is head_rule)
+        and schema.size_variable not in rule.variables.household
+    ]
+    while True:
+        made = _head_tables(schema, head, {rule: parts[rule] for rule in form})
+        if made is None or isinstance(made, dict):
+            break
+        form.remove(made)
+    if made is None or head_rule not in form and schema.head is None:
+        return None
+    return HeadForm(schema=schema, rest=Rules(rule for rule in rules if rule not in form), **made)
+
+
+def _head_tables(schema: HouseholdSchema, head: Condition | None, parts: Mapping[Rule, _Parts]):
+    """Return the fields of a head form, None if they are too large, or a rule that is not of that
+    form."""
+    columns = Rules(parts).columns(schema)
+    num_b = tuple(schema.num_household_levels[j] for j in columns.household)
+    num_r = tuple(schema.num_member_levels[j] for j in columns.member)
+    B, R = math.prod(num_b), math.prod(num_r)
+    if B * R > _PAIRS:
+        return None
+    of_b = np.array(np.unravel_index(np.arange(B), num_b), dtype=np.int32).reshape(-1, B)
+    of_r = np.array(np.unravel_index(np.arange(R), num_r), dtype=np.int32).reshape(-1, R)
+    households = {
+        schema.household_variables[j]: codes[:, None, None]
+        for j, codes in zip(columns.household, of_b, strict=True)
+    }
+    members = {
+        schema.member_variables[j]: codes for j, codes in zip(columns.member, of_r, strict=True)
+    }
+    # A variable that no rule reads stands in for "every person".
+    members.setdefault(schema.personal[0], np.zeros(R, dtype=np.int32))
+    if schema.head is None:
+        is_head = head.mask(_Levels(schema, members, {}))
+        heads = np.flatnonzero(is_head)
+        of_heads = {name: codes[heads][None, :, None] for name, codes in members.items()}
+    else:
+        relationship = schema.head[0]
+        if relationship in members:
+            codes = members[relationship]
+            members[relationship] = codes + (codes >= schema.head_code)
+        is_head, heads = np.zeros(R, dtype=bool), np.array([-1])
+        of_heads = {
+            name: households.get(f"head_{name}", np.zeros((B, 1, 1), dtype=np.int32))
+            for name in members
+        }
+        of_heads[relationship] = np.full((B, 1, 1), schema.head_code, dtype=np.int32)
+    A = len(heads)
+    if B * A * R > _PAIRS:
+        return None
+    the_head = _Levels(schema, of_heads, households)
+    other = _Levels(schema, {name: c[None, None, :] for name, c in members.items()}, households)
+    head_ok = np.ones((B, A, 1), dtype=bool)
+    pair_ok = np.broadcast_to(~is_head, (B, A, R)).copy()
+    at_most, apart = [], []
+
+    def on_others(condition):
+        """(R,) mask over members other than the head, None if it depends on the household."""
+        mask = condition.mask(other)
+        if mask.shape[0] != 1:
+            if (mask != mask[:1]).any():
+                return None
+            mask = mask[:1]
+        return np.broadcast_to(mask, (1, 1, R)).reshape(R) & ~is_head
+
+    for rule, part in parts.items():
+        for who in part.one:
+            # With the head at household level the rule must be about that head.
+            if not who.mask(the_head).all() or (who.mask(other) & ~is_head).any():
+                return rule
+        for who, what in part.unary:
+            head_ok &= ~who.mask(the_head) | what.mask(the_head)
+            pair_ok &= ~who.mask(other) | what.mask(other)
+        for pair in part.pairs:
+            who, whom = pair.who.mask(other) & ~is_head, pair.whom.mask(other) & ~is_head
+            if who.any() and whom.any():
+                return rule
+            pair_ok &= ~(who & pair.whom.mask(the_head)) | pair._related(other, the_head)
+            pair_ok &= ~(pair.who.mask(the_head) & whom) | pair._related(the_head, other)
+        for first, second in part.never:
+            masks = [on_others(first), on_others(second)]
+            if masks[0] is None or masks[1] is None:
+                return rule
+            head_ok &= ~(first.mask(the_head) & second.mask(the_head))
+            pair_ok &= ~(first.mask(other) & second.mask(other))
+            pair_ok &= ~(first.mask(the_head) & second.mask(other))
+            pair_ok &= ~(first.mask(other) & second.mask(the_head))
+            if masks[0].any() and masks[1].any():
+                apart.append((masks[0], masks[1]))
+        for who, count in part.at_most:
+            of_head, mask = who.mask(the_head), on_others(who)
+            if mask is None or of_head.any() != of_head.all():
+                return rule
+            count -= int(of_head.all() and of_head.size > 0)
+            if count <= 0:
+                pair_ok &= ~mask
+            if mask.any():
+                at_most.append((mask, count))
+    return {
+        "columns": columns,
+        "num_household_levels": num_b,
+        "num_member_levels": num_r,
+        "is_head": is_head,
+        "heads": heads,
+        "head_ok": head_ok[:, :, 0],
+        "pair_ok": pair_ok,
+        "at_most": tuple(at_most),
+        "apart": tuple(apart),
+    }
