@@ -8,9 +8,9 @@ import importlib
 from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
-    "checkpoint", "cli", "datasets", "diagnostics", "equivalences", "export", "hdp", "households",
-    "kernels", "microdata", "mixed_membership", "nplcm", "regions", "report", "risk", "sampling",
-    "synthesis", "zeros",
+    "checkpoint", "cli", "conditions", "datasets", "diagnostics", "equivalences", "export", "hdp",
+    "households", "kernels", "microdata", "mixed_membership", "nplcm", "regions", "report", "risk",
+    "rules", "sampling", "synthesis", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
@@ -31,6 +31,8 @@ _EXPORTS = {
     "Modes": "diagnostics",
     "NPLCM": "nplcm",
     "PopulationRisk": "risk",
+    "Rule": "rules",
+    "Rules": "rules",
     "Run": "sampling",
     "Schema": "microdata",
     "Settings": "sampling",
