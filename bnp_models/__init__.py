@@ -10,7 +10,7 @@ from bnp_models.version import __version__ as __version__
 _SUBMODULES = (
     "checkpoint", "cli", "conditions", "datasets", "diagnostics", "equivalences", "export", "hdp",
     "households", "kernels", "microdata", "mixed_membership", "nplcm", "regions", "report", "risk",
-    "rules", "sampling", "synthesis", "zeros",
+    "rule_sets", "rules", "sampling", "synthesis", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
@@ -38,6 +38,7 @@ _EXPORTS = {
     "Settings": "sampling",
     "StructuralZeros": "zeros",
     "TNPLCM": "nplcm",
+    "census_relationships": "rule_sets",
     "check_input": "sampling",
     "check_population_size": "risk",
     "combine_fully_synthetic": "synthesis",
@@ -45,6 +46,7 @@ _EXPORTS = {
     "combine_partially_synthetic": "synthesis",
     "convergence": "diagnostics",
     "extend": "sampling",
+    "find_head": "rule_sets",
     "find_modes": "diagnostics",
     "impute": "synthesis",
     "level_margins": "synthesis",
@@ -55,6 +57,7 @@ _EXPORTS = {
     "read_households": "households",
     "read_levels": "microdata",
     "read_microdata": "microdata",
+    "read_rules": "rule_sets",
     "risk_summary": "export",
     "run_summary": "export",
     "sample": "sampling",
