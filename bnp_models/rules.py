@@ -999,6 +999,14 @@ def _joint(codes: np.ndarray, num_levels) -> np.ndarray:
     return result
 
 
+def _codes_of_joint(num_levels) -> list[np.ndarray]:
+    """Return the code of each variable at each joint level, a (levels,) int32 array each."""
+    if not num_levels:
+        return []
+    codes = np.unravel_index(np.arange(math.prod(num_levels)), num_levels)
+    return [code.astype(np.int32) for code in codes]
+
+
 def _head_form(rules: Rules, schema: HouseholdSchema) -> HeadForm | None:
     parts = {rule: rule._parts() for rule in rules}
     one = [(rule, found.one[0]) for rule, found in parts.items()
@@ -1032,8 +1040,7 @@ def _head_tables(schema: HouseholdSchema, head: Condition | None, parts: Mapping
     B, R = math.prod(num_b), math.prod(num_r)
     if B * R > _PAIRS:
         return None
-    of_b = np.array(np.unravel_index(np.arange(B), num_b), dtype=np.int32).reshape(-1, B)
-    of_r = np.array(np.unravel_index(np.arange(R), num_r), dtype=np.int32).reshape(-1, R)
+    of_b, of_r = _codes_of_joint(num_b), _codes_of_joint(num_r)
     households = {
         schema.household_variables[j]: codes[:, None, None]
         for j, codes in zip(columns.household, of_b, strict=True)
