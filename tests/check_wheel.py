@@ -48,6 +48,7 @@ def main(repository: Path) -> None:
         "base.html.j2",
         "report.html.j2",
         "synthesis.html.j2",
+        "datasets/bay_area_households.parquet",
         "datasets/census_income.parquet",
     ):
         if not (folder / name).is_file():

@@ -1,4 +1,4 @@
-"""The bundled population and the true risk of its samples."""
+"""The bundled population and the true risk of its samples; the bundled households."""
 
 import time
 
@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bnp_models.datasets import Population, census_income
+from bnp_models.datasets import Population, bay_area_households, census_income
 from bnp_models.microdata import MicrodataError, read_microdata
+from bnp_models.rule_sets import census_relationships, find_head
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -130,3 +131,57 @@ def test_adults_leave_out_what_age_determines():
     assert "Under 15 years old" not in adults.levels["education"]
     sample = adults.sample(500, seed=3)
     assert 0 < adults.truth(sample).tau1 <= adults.truth(sample).sample_uniques
+
+
+@pytest.mark.parametrize(
+    ("options", "households", "persons"),
+    [
+        ({}, 4_427, 7_639),
+        ({"distinct": True}, 1_968, 3_633),
+        ({"group_quarters": True}, 5_000, 8_212),
+        ({"group_quarters": True, "distinct": True}, 2_305, 3_970),
+    ],
+)
+def test_bay_area_households(options, households, persons):
+    data = bay_area_households(**options)
+    assert (len(data), len(data.frame)) == (households, persons)
+    table = data.households()
+    assert (table.n, table.num_persons) == (households, persons)
+    assert table.schema.size_variable == "persons"
+    assert table.household_variables == ("tenure", "income", "vehicles")
+    assert table.member_variables[:3] == ("relate", "age", "sex")
+    assert not table.has_missing
+    assert find_head(table.schema) == data.head
+    # Persons in group quarters have no householder; nobody breaks another rule.
+    broken = census_relationships(table).tally(table)
+    alone = (data.frame["tenure"] == "Group quarters").sum()
+    assert broken == {name: alone if name == "one head" else 0 for name in broken}
+    assert len(broken) == 15
+    assert alone == {5_000: 573, 2_305: 337}.get(households, 0)
+
+
+def test_bay_area_households_by_size():
+    data = bay_area_households()
+    table = data.households(head=True)
+    counts = {block.size: len(block.households) for block in table.size_blocks}
+    assert list(counts) == list(range(1, 13))
+    assert [counts[size] for size in (1, 2, 3, 4)] == [2_480, 1_394, 307, 95]
+    assert table.num_members == 7_639 - 4_427
+    frame = data.frame.astype({name: object for name in data.frame.select_dtypes("category")})
+    pd.testing.assert_frame_equal(table.to_frame(), frame, check_dtype=False)
+
+
+def test_the_labels_of_the_households_agree_with_each_other():
+    frame = bay_area_households(group_quarters=True).frame
+    age, relate = frame["age"], frame["relate"]
+    np.testing.assert_array_equal(frame["marital_status"] == "Under 15 years old", age < 15)
+    np.testing.assert_array_equal(frame["employment"] == "Under 16 years old", age < 16)
+    np.testing.assert_array_equal(
+        relate.str.endswith("group quarters"), frame["tenure"] == "Group quarters"
+    )
+    married = frame["marital_status"] == "Married, spouse present"
+    assert married[relate == "Husband/wife"].all() and (relate == "Husband/wife").sum() == 870
+    with_spouse = frame["household"].isin(frame["household"][relate == "Husband/wife"])
+    np.testing.assert_array_equal(
+        married[relate == "Householder"], with_spouse[relate == "Householder"]
+    )

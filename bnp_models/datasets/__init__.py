@@ -1,8 +1,12 @@
-"""Bundled real populations, from which samples with a known disclosure risk are drawn.
+"""Bundled real data: a population, from which samples with a known disclosure risk are drawn, and
+persons within households.
 
 ``census_income()`` holds ten grouped variables of the 299,285 persons of the Census-Income (KDD)
 data (UCI Machine Learning Repository, DOI 10.24432/C5N30T, CC BY 4.0), an extract of the public
 domain US Current Population Survey of 1994 and 1995.
+
+``bay_area_households()`` holds twelve variables of 8,212 persons in 5,000 households of the San
+Francisco Bay Area, an example of ActivitySim (BSD 3-Clause) made of Census 2000 public-use records.
 """
 
 from dataclasses import dataclass
@@ -14,9 +18,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bnp_models.microdata import Microdata, MicrodataError, group_cells
+from bnp_models.households import Households
+from bnp_models.microdata import Label, Microdata, MicrodataError, group_cells
 
-__all__ = ["Population", "Truth", "census_income"]
+__all__ = ["HouseholdData", "Population", "Truth", "bay_area_households", "census_income"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,4 +199,76 @@ def census_income(*, adults: bool = False) -> Population:
             "grouped."
         ),
         licence="CC BY 4.0; the survey's microdata are in the US public domain",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class HouseholdData:
+    """Persons within households, and how to code them.
+
+    Attributes
+    ----------
+    frame : DataFrame, (N, columns)
+        One person a row, household by household.
+    household : str
+        The column that identifies the household.
+    household_variables : tuple of str
+        The variables that describe households.
+    head : (str, label)
+        The relationship variable and its label for the head.
+    source : str
+        Where the data come from.
+    licence : str
+        The terms they are under.
+    """
+
+    frame: pd.DataFrame
+    household: str
+    household_variables: tuple[str, ...]
+    head: tuple[str, Label]
+    source: str
+    licence: str
+
+    def __len__(self) -> int:
+        return self.frame[self.household].nunique()
+
+    def households(self, *, head: bool = False) -> Households:
+        """Code them, with the head's variables at household level or not."""
+        return Households.from_frame(
+            self.frame, self.household, self.household_variables, head=self.head if head else None
+        )
+
+
+def bay_area_households(*, group_quarters: bool = False, distinct: bool = False) -> HouseholdData:
+    """Return the bundled households: 4,427 with 7,639 persons, 4 household and 6 person variables.
+
+    ``bnp_models/datasets/README.md`` describes the variables and says which records repeat.
+
+    Parameters
+    ----------
+    group_quarters : bool
+        Keep the 573 persons in group quarters too, each a household of one without a householder.
+    distinct : bool
+        Keep one household of each source record: 1,968 (with group quarters 2,305).
+    """
+    with resources.files(__name__).joinpath("bay_area_households.parquet").open("rb") as file:
+        frame = pd.read_parquet(file)
+    if not group_quarters:
+        frame = frame[frame["tenure"] != "Group quarters"]
+    if distinct:
+        first = frame.groupby("source_record")["household"].transform("min")
+        frame = frame[frame["household"] == first]
+    frame = frame.drop(columns="source_record").reset_index(drop=True)
+    for name in frame.select_dtypes("category"):
+        frame[name] = frame[name].cat.remove_unused_categories()
+    return HouseholdData(
+        frame=frame,
+        household="household",
+        household_variables=("persons", "tenure", "income", "vehicles"),
+        head=("relate", "Householder"),
+        source=(
+            "ActivitySim 1.6.0, examples/prototype_mtc/data: a synthetic population of part of the "
+            "San Francisco Bay Area, drawn with repeats from US Census 2000 public-use microdata."
+        ),
+        licence="BSD 3-Clause, Copyright (c) Zephyr Foundation",
     )
