@@ -88,6 +88,10 @@ class HouseholdView:
         least."""
         return _numbers(self._xp, self.schema, variable, self.code(variable))[0]
 
+    def _everyone(self):
+        lead = np.broadcast_shapes(self._household.shape[:-1], self._members.shape[:-2])
+        return self._xp.ones((*lead, self.size), dtype=bool)
+
     def _household_code(self, variable: str):
         """(..., 1) codes, which broadcast over persons."""
         if variable == self.schema.size_variable:
@@ -124,11 +128,14 @@ class HouseholdView:
 
 
 class _Levels:
-    """Joint levels in place of persons: codes of each variable, shaped to broadcast."""
+    """Joint levels in place of persons: codes of each variable, which broadcast to `shape`."""
 
-    def __init__(self, schema, persons: Mapping, households: Mapping):
-        self.schema, self._xp = schema, np
-        self._persons, self._households = persons, households
+    def __init__(self, schema, persons: Mapping, households: Mapping, shape=(), xp=np):
+        self.schema, self._xp = schema, xp
+        self._persons, self._households, self._shape = persons, households, shape
+
+    def _everyone(self):
+        return np.ones(self._shape, dtype=bool)
 
     def _person_code(self, variable: str):
         return self._persons[variable]
@@ -169,7 +176,7 @@ class Person(Condition):
 
     def mask(self, view):
         if not self.values:
-            return view._xp.ones_like(view._person_code(view.schema.personal[0]), dtype=bool)
+            return view._everyone()
         masks = [
             _look_up(
                 view._xp, _label_table(view.schema, variable, labels), view._person_code(variable)

@@ -250,10 +250,11 @@ class _Comparison(Rule):
         return self._holds_between(view, who, whom)
 
     def _holds_between(self, view, who, whom):
-        codes = {self.variable: view._person_code(self.variable)}
-        first = _Levels(view.schema, {v: c[..., :, None] for v, c in codes.items()}, {})
-        second = _Levels(view.schema, {v: c[..., None, :] for v, c in codes.items()}, {})
-        first._xp = second._xp = view._xp
+        codes = view._person_code(self.variable)
+        first, second = (
+            _Levels(view.schema, {self.variable: code}, {}, xp=view._xp)
+            for code in (codes[..., :, None], codes[..., None, :])
+        )
         other = view._xp.asarray(~np.eye(view.size, dtype=bool))
         other = other.reshape((1,) * (who.ndim - 1) + other.shape)
         broken = who[..., :, None] & whom[..., None, :] & ~self._related(first, second) & other
@@ -441,7 +442,13 @@ class Implies(_TwoRules):
             if then._replace(unary=()) != _Parts():
                 return None
             given = self.first.who
-            return _Parts(never=tuple((given, who & ~what) for who, what in then.unary))
+            of_household = [what for who, what in then.unary if who == ANYONE and not what.member]
+            return _Parts(
+                unary=tuple((given, what) for what in of_household),
+                never=tuple(
+                    (given, who & ~what) for who, what in then.unary if who != ANYONE or what.member
+                ),
+            )
         return None
 
     def __str__(self):
@@ -1048,10 +1055,8 @@ def _head_tables(schema: HouseholdSchema, head: Condition | None, parts: Mapping
     members = {
         schema.member_variables[j]: codes for j, codes in zip(columns.member, of_r, strict=True)
     }
-    # A variable that no rule reads stands in for "every person".
-    members.setdefault(schema.personal[0], np.zeros(R, dtype=np.int32))
     if schema.head is None:
-        is_head = head.mask(_Levels(schema, members, {}))
+        is_head = head.mask(_Levels(schema, members, {}, (R,)))
         heads = np.flatnonzero(is_head)
         of_heads = {name: codes[heads][None, :, None] for name, codes in members.items()}
     else:
@@ -1068,8 +1073,9 @@ def _head_tables(schema: HouseholdSchema, head: Condition | None, parts: Mapping
     A = len(heads)
     if B * A * R > _PAIRS:
         return None
-    the_head = _Levels(schema, of_heads, households)
-    other = _Levels(schema, {name: c[None, None, :] for name, c in members.items()}, households)
+    the_head = _Levels(schema, of_heads, households, (1, A, 1))
+    of_others = {name: codes[None, None, :] for name, codes in members.items()}
+    other = _Levels(schema, of_others, households, (1, 1, R))
     head_ok = np.ones((B, A, 1), dtype=bool)
     pair_ok = np.broadcast_to(~is_head, (B, A, R)).copy()
     at_most, apart = [], []
