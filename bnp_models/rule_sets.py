@@ -5,6 +5,7 @@
 Methodology 45(2), "Multiple imputation of missing values in household data with structural zeros").
 """
 
+import re
 import runpy
 import traceback
 from collections.abc import Iterable, Mapping
@@ -16,48 +17,54 @@ from bnp_models.microdata import Label, MicrodataError, Schema, _listed, _quote,
 from bnp_models.rules import Rule, Rules, aged, at_least, at_most, each, exactly, person
 
 # The roles that the shipped rules know, and usual labels of each, in lower case and without
-# punctuation. "other" is everyone of whom the rules say nothing.
+# punctuation; "of head" and the like may follow. "other" is everyone of whom the rules say nothing.
 ROLES = {
     "head": (
         "head", "householder", "head householder", "head of household", "household head",
-        "reference person",
+        "reference person", "householder reference person", "head of the household",
     ),
     "spouse": (
-        "spouse", "husband", "wife", "husband wife", "husband or wife", "spouse of householder",
-        "spouse of head", "opposite sex husband wife spouse", "opposite sex spouse",
+        "spouse", "husband", "wife", "husband wife", "husband or wife", "wife husband",
+        "husband wife spouse", "opposite sex husband wife spouse", "opposite sex spouse",
     ),
+    "same-sex spouse": ("same sex spouse", "same sex husband wife spouse"),
     "child": (
         "child", "biological child", "natural child", "natural born child", "own child", "son",
         "daughter", "son daughter", "son or daughter", "biological son or daughter",
-        "natural born son daughter",
+        "biological son daughter", "natural born son daughter", "natural born son or daughter",
     ),
     "adopted child": (
         "adopted child", "adopted", "adopted son or daughter", "adopted son daughter",
     ),
     "stepchild": (
         "stepchild", "step child", "stepson or stepdaughter", "stepson stepdaughter",
+        "stepson", "stepdaughter",
     ),
     "sibling": (
         "sibling", "brother", "sister", "brother sister", "brother or sister",
     ),
-    "parent": ("parent", "father", "mother", "father mother", "father or mother"),
+    "parent": (
+        "parent", "father", "mother", "father mother", "father or mother", "mother father",
+        "mother or father",
+    ),
     "parent-in-law": (
-        "parent in law", "father in law", "mother in law", "mother father in law",
-        "father mother in law",
+        "parent in law", "father in law", "mother in law", "father mother in law",
+        "mother father in law", "father in law or mother in law", "mother in law father in law",
     ),
     "grandchild": ("grandchild", "grand child", "grandson", "granddaughter"),
     "other": (
         "other", "other relative", "other relatives", "other non relative", "other non relatives",
         "other nonrelative", "other nonrelatives", "nonrelative", "non relative", "nonrelatives",
-        "child in law", "son in law", "daughter in law", "son daughter in law",
-        "son in law or daughter in law", "sibling in law", "brother sister in law",
-        "brother in law", "sister in law", "nephew niece", "nephew or niece", "grandparent",
+        "non relatives", "unrelated", "child in law", "son in law", "daughter in law",
+        "son daughter in law", "son in law or daughter in law", "son in law daughter in law",
+        "sibling in law", "brother in law", "sister in law", "brother sister in law",
+        "brother in law sister in law", "nephew niece", "nephew or niece", "grandparent",
         "uncle aunt", "uncle or aunt", "cousin", "roomer", "boarder", "roomer boarder",
         "roomer or boarder", "lodger", "housemate", "roommate", "housemate roommate",
-        "housemate or roommate", "partner", "unmarried partner", "partner friend visitor",
-        "partner roommate", "partner or roommate", "foster child", "visitor", "friend",
-        "friend visitor", "employee", "same sex spouse", "same sex husband wife spouse",
-        "same sex unmarried partner", "opposite sex unmarried partner", "group quarters",
+        "housemate or roommate", "roommate or housemate", "roommate housemate", "partner",
+        "unmarried partner", "partner friend visitor", "partner roommate", "partner or roommate",
+        "same sex unmarried partner", "opposite sex unmarried partner", "foster child", "visitor",
+        "friend", "friend visitor", "employee", "group quarters", "institutional inmates",
         "institutionalized group quarters", "noninstitutionalized group quarters",
         "institutionalized group quarters population",
         "noninstitutionalized group quarters population",
@@ -74,6 +81,7 @@ USUAL_NAMES = {
 }  # fmt: skip
 
 _ROLE_OF = {label: role for role, labels in ROLES.items() for label in labels}
+_OF_HEAD = re.compile(r" (?:of|to) (?:the )?(?:household )?(?:head|householder|reference person)$")
 
 
 def census_relationships(
@@ -99,7 +107,8 @@ def census_relationships(
         or that mean something else here: ``{"Child": "child", "Lodger": "other"}``. None is
         ``"other"``. Labels are compared without case and punctuation.
     same_sex_spouse : bool
-        Leave out the rule ``spouse of the other sex``, and do not read the sex.
+        Leave out the rule ``spouse of the other sex``, and do not read the sex. Where spouses of
+        the same sex have a label of their own, the rule is not about them in any case.
 
     Raises
     ------
@@ -127,14 +136,18 @@ def census_relationships(
         exactly(1, head).named("one head"),
         each(head).has(aged(15, variable=age)).named("age of the head"),
     ]
-    if spouse := roles.get("spouse"):
+    spouses = (*labels_of.get("spouse", ()), *labels_of.get("same-sex spouse", ()))
+    if spouses:
+        spouse = person({relationship: spouses})
         rules += [
             at_most(1, spouse).named("one spouse"),
             each(spouse).has(aged(15, variable=age)).named("age of the spouse"),
         ]
-        if not same_sex_spouse:
+        if "spouse" in roles and not same_sex_spouse:
             sex = _find(table, "sex", sex)
-            rules.append(each(spouse).differs_from(head, sex).named("spouse of the other sex"))
+            rules.append(
+                each(roles["spouse"]).differs_from(head, sex).named("spouse of the other sex")
+            )
         rules.append(each(spouse).is_within(49, head, age).named("ages of spouses"))
     for role, years in (("child", 7), ("adopted child", 11), ("stepchild", 9)):
         if young := roles.get(role):
@@ -149,7 +162,7 @@ def census_relationships(
         rules.append(
             there_is.implies(each(head).has(aged(30, variable=age))).named("age of grandparent")
         )
-        if spouse:
+        if spouses:
             rules.append(
                 there_is.implies(each(spouse).has(aged(16, variable=age))).named(
                     "age of grandparent's spouse"
@@ -175,7 +188,7 @@ def find_head(schema: HouseholdSchema | Schema) -> tuple[str, Label] | None:
     for variable in table.variables:
         if _plain(variable) in USUAL_NAMES["relationship"]:
             labels = table.levels[table.variables.index(variable)]
-            heads = [label for label in labels if _ROLE_OF.get(_plain(label)) == "head"]
+            heads = [label for label in labels if _role(label) == "head"]
             if len(heads) == 1:
                 return variable, heads[0]
     return None
@@ -244,11 +257,11 @@ def _as_rules(given) -> Rules:
         if not wrong:
             return Rules(given)
         raise MicrodataError(
-            f"`rules` holds {_quote(wrong[0])}, a {type(wrong[0]).__name__}, which is no rule"
+            f"`rules` holds {_quote(wrong[0])}, of type {type(wrong[0]).__name__}, which is no rule"
         )
     raise MicrodataError(
-        f"`rules` is a {type(given).__name__}; expected bnp_models.Rules, a rule, a list of rules "
-        "or a function that returns one of these"
+        f"`rules` is of type {type(given).__name__}; expected bnp_models.Rules, a rule, a list of "
+        "rules or a function that returns one of these"
     )
 
 
@@ -274,6 +287,12 @@ def _plain(label: Label) -> str:
     """Return a label in lower case, with single spaces for what is no letter or digit."""
     text = "".join(letter if letter.isalnum() else " " for letter in _text(label).lower())
     return " ".join(text.split())
+
+
+def _role(label: Label) -> str | None:
+    """Return the role that a label usually names."""
+    text = _plain(label)
+    return _ROLE_OF.get(text) or _ROLE_OF.get(_OF_HEAD.sub("", text))
 
 
 def _find(table: Schema, what: str, given: str | None) -> str:
@@ -315,7 +334,7 @@ def _roles(
     labels_of: dict[str, tuple[Label, ...]] = {}
     unknown = []
     for label in known:
-        role = plain.get(_plain(label), _ROLE_OF.get(_plain(label)))
+        role = plain.get(_plain(label), _role(label))
         if role is None:
             unknown.append(label)
         else:

@@ -963,7 +963,7 @@ def _try(rule: Rule, schema: HouseholdSchema) -> None:
         judged = rule._holds(view)
     except MicrodataError as error:
         raise MicrodataError(
-            f"{error.problem} (read by the rule {rule.name!r})", column=error.column
+            f"{error.problem} (read by the rule: {rule.name})", column=error.column
         ) from None
     if np.shape(judged) != (1,) or np.asarray(judged).dtype != bool:
         raise MicrodataError(
