@@ -50,6 +50,7 @@ def main(repository: Path) -> None:
         "synthesis.html.j2",
         "datasets/bay_area_households.parquet",
         "datasets/census_income.parquet",
+        "datasets/southeast_michigan_households.parquet",
     ):
         if not (folder / name).is_file():
             raise SystemExit(f"missing from the wheel: {name}")

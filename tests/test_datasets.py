@@ -6,7 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bnp_models.datasets import Population, bay_area_households, census_income
+from bnp_models.datasets import (
+    Population,
+    bay_area_households,
+    census_income,
+    southeast_michigan_households,
+)
 from bnp_models.microdata import MicrodataError, read_microdata
 from bnp_models.rule_sets import census_relationships, find_head
 
@@ -185,3 +190,46 @@ def test_the_labels_of_the_households_agree_with_each_other():
     np.testing.assert_array_equal(
         married[relate == "Householder"], with_spouse[relate == "Householder"]
     )
+
+
+def test_southeast_michigan_households():
+    data = southeast_michigan_households()
+    table = data.households(head=True)
+    assert (len(data), len(data.frame), table.n, table.num_persons) == (14_853, 31_074) * 2
+    assert table.schema.size_variable == "persons"
+    assert table.household_variables[:2] == ("income", "vehicles")
+    assert not table.has_missing and find_head(table.schema) == data.head
+    # Couples of one sex are the only ones that break a rule.
+    rules = census_relationships(table)
+    broken = rules.tally(table)
+    assert broken == {name: 26 * (name == "spouse of the other sex") for name in rules.names}
+    rules.without("spouse of the other sex").require_feasible(table)
+    one_race = data.frame.groupby("household")["race"].nunique() == 1
+    np.testing.assert_allclose(
+        one_race.groupby(table.sizes).mean().loc[[2, 3, 4]], [0.741, 0.900, 0.719], atol=5e-4
+    )
+    np.testing.assert_array_equal(
+        data.frame["employment"] == "Under 16 years old", data.frame["age"] < 16
+    )
+
+
+def test_the_records_that_repeat_can_be_left_out():
+    data = southeast_michigan_households(distinct=True)
+    assert (len(data), len(data.frame)) == (1_183, 2_088)
+    variables = data.frame.columns.drop("household")
+    kinds = data.frame.astype(str).groupby("household")[list(variables)].agg(tuple)
+    assert len(kinds.drop_duplicates()) == 1_039  # in these variables; the source has more
+
+
+def test_households_are_sampled_whole():
+    data = southeast_michigan_households()
+    sample = data.sample(300, seed=5)
+    pd.testing.assert_frame_equal(sample.frame, data.sample(300, seed=5).frame)
+    assert not sample.frame.equals(data.sample(300, seed=6).frame)
+    assert len(sample) == 300 == sample.households().n
+    kept = data.frame[data.frame["household"].isin(sample.frame["household"])]
+    pd.testing.assert_frame_equal(sample.frame, kept.reset_index(drop=True))
+    assert (sample.frame.dtypes == data.frame.dtypes).all()
+    for number in (1, 14_854):
+        with pytest.raises(ValueError, match=f"{number} households are not between 2 and 14853"):
+            data.sample(number, seed=0)

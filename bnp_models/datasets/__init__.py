@@ -5,11 +5,12 @@ persons within households.
 data (UCI Machine Learning Repository, DOI 10.24432/C5N30T, CC BY 4.0), an extract of the public
 domain US Current Population Survey of 1994 and 1995.
 
-``bay_area_households()`` holds twelve variables of 8,212 persons in 5,000 households of the San
-Francisco Bay Area, an example of ActivitySim (BSD 3-Clause) made of Census 2000 public-use records.
+``bay_area_households()`` and ``southeast_michigan_households()`` hold persons within households,
+with their relationship to the householder: examples of ActivitySim (BSD 3-Clause) made of
+public-use records of the US census and the American Community Survey.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from os import PathLike
@@ -21,7 +22,10 @@ import pandas as pd
 from bnp_models.households import Households
 from bnp_models.microdata import Label, Microdata, MicrodataError, group_cells
 
-__all__ = ["HouseholdData", "Population", "Truth", "bay_area_households", "census_income"]
+__all__ = [
+    "HouseholdData", "Population", "Truth", "bay_area_households", "census_income",
+    "southeast_michigan_households",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +189,7 @@ def census_income(*, adults: bool = False) -> Population:
         the variable that is theirs alone: 228,421 persons, 9 variables, 64,512 cells, and hardly a
         combination that is impossible.
     """
-    with resources.files(__name__).joinpath("census_income.parquet").open("rb") as file:
-        frame = pd.read_parquet(file)
+    frame = _read("census_income")
     if adults:
         frame = frame[frame["age"] != "0-14"].drop(columns="parents_at_home")
         frame = frame.apply(lambda column: column.cat.remove_unused_categories())
@@ -232,6 +235,29 @@ class HouseholdData:
     def __len__(self) -> int:
         return self.frame[self.household].nunique()
 
+    def sample(self, num_households: int, seed: int) -> "HouseholdData":
+        """Draw a simple random sample of households without replacement.
+
+        Parameters
+        ----------
+        num_households : int
+            From 2 to as many as there are.
+        seed : int
+            Seed of the PCG64 generator.
+
+        Raises
+        ------
+        ValueError
+            If the number is out of range.
+        """
+        if not 2 <= num_households <= len(self):
+            raise ValueError(f"{num_households} households are not between 2 and {len(self)}")
+        generator = np.random.Generator(np.random.PCG64(seed))
+        ids = self.frame[self.household].unique()
+        chosen = generator.choice(ids, size=num_households, replace=False)
+        kept = self.frame[self.household].isin(chosen)
+        return replace(self, frame=self.frame[kept].reset_index(drop=True))
+
     def households(self, *, head: bool = False) -> Households:
         """Code them, with the head's variables at household level or not."""
         return Households.from_frame(
@@ -251,18 +277,11 @@ def bay_area_households(*, group_quarters: bool = False, distinct: bool = False)
     distinct : bool
         Keep one household of each source record: 1,968 (with group quarters 2,305).
     """
-    with resources.files(__name__).joinpath("bay_area_households.parquet").open("rb") as file:
-        frame = pd.read_parquet(file)
+    frame = _read("bay_area_households")
     if not group_quarters:
         frame = frame[frame["tenure"] != "Group quarters"]
-    if distinct:
-        first = frame.groupby("source_record")["household"].transform("min")
-        frame = frame[frame["household"] == first]
-    frame = frame.drop(columns="source_record").reset_index(drop=True)
-    for name in frame.select_dtypes("category"):
-        frame[name] = frame[name].cat.remove_unused_categories()
     return HouseholdData(
-        frame=frame,
+        frame=_without_repeats(frame, distinct),
         household="household",
         household_variables=("persons", "tenure", "income", "vehicles"),
         head=("relate", "Householder"),
@@ -272,3 +291,44 @@ def bay_area_households(*, group_quarters: bool = False, distinct: bool = False)
         ),
         licence="BSD 3-Clause, Copyright (c) Zephyr Foundation",
     )
+
+
+def southeast_michigan_households(*, distinct: bool = False) -> HouseholdData:
+    """Return the bundled households with race: 14,853 with 31,074 persons, 3 household variables
+    and 5 of persons.
+
+    ``bnp_models/datasets/README.md`` describes the variables and says which records repeat.
+
+    Parameters
+    ----------
+    distinct : bool
+        Keep one household of each source record: 1,183.
+    """
+    return HouseholdData(
+        frame=_without_repeats(_read("southeast_michigan_households"), distinct),
+        household="household",
+        household_variables=("persons", "income", "vehicles"),
+        head=("relate", "Householder"),
+        source=(
+            "ActivitySim 1.6.0, examples/production_semcog/data: a synthetic population of part of "
+            "Southeast Michigan, drawn with repeats from public-use microdata of the American "
+            "Community Survey."
+        ),
+        licence="BSD 3-Clause, Copyright (c) Zephyr Foundation",
+    )
+
+
+def _read(name: str) -> pd.DataFrame:
+    with resources.files(__name__).joinpath(f"{name}.parquet").open("rb") as file:
+        return pd.read_parquet(file)
+
+
+def _without_repeats(frame: pd.DataFrame, distinct: bool) -> pd.DataFrame:
+    """Drop the column of source records and, if `distinct`, all but the first household of each."""
+    if distinct:
+        first = frame.groupby("source_record")["household"].transform("min")
+        frame = frame[frame["household"] == first]
+    frame = frame.drop(columns="source_record").reset_index(drop=True)
+    for name in frame.select_dtypes("category"):
+        frame[name] = frame[name].cat.remove_unused_categories()
+    return frame
