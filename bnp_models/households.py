@@ -33,6 +33,7 @@ from bnp_models.microdata import (
     _repeated,
     _text,
     _unknown_variable,
+    content_digest,
     read_frame,
     read_levels,
 )
@@ -429,6 +430,11 @@ class Households:
     def has_missing(self) -> bool:
         """Whether any value is missing."""
         return bool((self.household_codes < 0).any() or (self.member_codes < 0).any())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the schema and the codes, in hexadecimal digits."""
+        return content_digest(self.schema, self.household_codes, self.sizes, self.member_codes)
 
     @property
     def incomplete(self) -> np.ndarray:

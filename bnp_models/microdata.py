@@ -8,6 +8,7 @@ Labels are compared by their text: ``1``, ``1.0`` and ``"1"`` are one level, ``"
 """
 
 import csv
+import hashlib
 import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -276,6 +277,11 @@ class Microdata:
     def has_missing(self) -> bool:
         """Whether any value is missing."""
         return bool((self.codes < 0).any())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the schema and the codes, in hexadecimal digits."""
+        return content_digest(self.schema, self.codes)
 
     def require_complete(self, what: str) -> None:
         """Check that no value is missing.
@@ -695,3 +701,11 @@ def _csv_rows(path: str | PathLike) -> Iterable[tuple[int, list[str]]]:
 def _reason(error: Exception) -> str:
     text = getattr(error, "strerror", None) or str(error)
     return " ".join(text.split()) or type(error).__name__
+
+
+def content_digest(schema, *arrays: np.ndarray) -> str:
+    """SHA-256 of a schema and arrays, in hexadecimal digits."""
+    digest = hashlib.sha256(repr(schema).encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -49,7 +49,14 @@ from bnp_models.conditions import (
     person,
 )
 from bnp_models.households import Households, HouseholdSchema
-from bnp_models.microdata import MicrodataError, _label, _quote, _repeated, _unknown_variable
+from bnp_models.microdata import (
+    MicrodataError,
+    _label,
+    _quote,
+    _repeated,
+    _unknown_variable,
+    content_digest,
+)
 
 __all__ = [
     "CompiledRules", "HeadForm", "HouseholdView", "Rule", "Rules", "Stage", "aged", "at_least",
@@ -132,7 +139,8 @@ class Rule:
     def __invert__(self) -> "Rule":
         return Not(self)
 
-    def _conditions(self) -> tuple[Condition, ...]:
+    def _conditions(self) -> tuple["Condition | Variables", ...]:
+        """What the rule is made of, each with the names of the variables that it reads."""
         raise NotImplementedError
 
     def _holds(self, view: HouseholdView):
@@ -466,9 +474,8 @@ class Predicate(Rule):
 
     kind = "predicate"
 
-    @property
-    def variables(self):
-        return self.reads
+    def _conditions(self):
+        return (self.reads,)
 
     def _holds(self, view):
         return self.function(view)
@@ -620,6 +627,11 @@ class Rules:
         """Return the rules but for some, by name; KeyError if there is none of that name."""
         dropped = [self[name] for name in names]
         return Rules(rule for rule in self._rules if rule not in dropped)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the rules in words, in hexadecimal digits."""
+        return content_digest(self.describe())
 
     def describe(self) -> str:
         """Return the rules in words, one a line."""

@@ -32,6 +32,7 @@ from bnp_models.microdata import (
     _listed,
     _quote,
     _repeated,
+    content_digest,
     read_frame,
 )
 from bnp_models.regions import (
@@ -347,6 +348,11 @@ class StructuralZeros:
             reached = self._reach(chunk.shape[1], takes)
             result[start : start + chunk.shape[1]] = reached[FEASIBLE]
         return result
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the schema and the conditions, in hexadecimal digits."""
+        return content_digest(self.schema, self.conditions)
 
     def require_feasible(self, table: Microdata) -> None:
         """Check that no record is impossible and that each incomplete one can be completed.
