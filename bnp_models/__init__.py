@@ -8,9 +8,9 @@ import importlib
 from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
-    "checkpoint", "cli", "conditions", "datasets", "diagnostics", "equivalences", "export", "hdp",
-    "households", "kernels", "microdata", "mixed_membership", "nplcm", "regions", "report", "risk",
-    "rule_sets", "rules", "sampling", "synthesis", "zeros",
+    "checkpoint", "cli", "completions", "conditions", "datasets", "diagnostics", "equivalences",
+    "export", "hdp", "households", "kernels", "microdata", "mixed_membership", "nplcm", "regions",
+    "report", "risk", "rule_sets", "rules", "sampling", "synthesis", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
@@ -44,6 +44,7 @@ _EXPORTS = {
     "combine_fully_synthetic": "synthesis",
     "combine_imputed": "synthesis",
     "combine_partially_synthetic": "synthesis",
+    "complete_households": "completions",
     "convergence": "diagnostics",
     "extend": "sampling",
     "find_head": "rule_sets",
