@@ -1,14 +1,12 @@
 """Feasible values for what is missing in households: where a sampler of missing values starts."""
 
-import math
-
 import numpy as np
 
 from bnp_models.households import Households
 from bnp_models.microdata import MicrodataError, _label, _quote
-from bnp_models.rules import CompiledRules, Rules
+from bnp_models.rules import CompiledRules, Rules, completions
 
-# Rounds of draws for all households at once, then draws and completions for one that is left.
+# Rounds of draws for all households at once, then completions tried for one that is left.
 _ROUNDS, _ALONE = 100, 2**18
 
 
@@ -44,8 +42,11 @@ def complete_households(
     rules.require_feasible(households)
     compiled = rules.compile(households)
     generator = np.random.Generator(np.random.PCG64(seed))
-    of_household = _margins(households.household_codes, households.schema.num_household_levels)
-    of_member = _margins(households.member_codes, households.schema.num_member_levels)
+    schema = households.schema
+    margins = (
+        _margins(households.household_codes, schema.num_household_levels),
+        _margins(households.member_codes, schema.num_member_levels),
+    )
     household_codes = np.array(households.household_codes)
     member_codes = np.array(households.member_codes)
     incomplete = households.incomplete
@@ -57,15 +58,11 @@ def complete_households(
         for _ in range(_ROUNDS):
             if left.size == 0:
                 break
-            for codes, given, margins in zip(
-                filled, observed, (of_household, of_member), strict=True
-            ):
-                codes[left] = _draw(generator, given[left], margins)
+            for codes, given, of_variable in zip(filled, observed, margins, strict=True):
+                codes[left] = _draw(generator, given[left], of_variable)
             left = left[~compiled.on_numpy(filled[0][left], filled[1][left])]
         for i in left:
-            found = _search(
-                compiled, observed[0][i], observed[1][i], of_household, of_member, generator
-            )
+            found = _search(compiled, observed[0][i], observed[1][i], margins, generator)
             if found is None:
                 k = block.households[here[i]]
                 raise MicrodataError(
@@ -78,9 +75,8 @@ def complete_households(
         household_codes[block.households[here]] = filled[0]
         member_codes[block.members[here]] = filled[1]
     return Households(
-        households.schema, household_codes, households.sizes, member_codes, households.ids,
-        households.rows,
-    )  # fmt: skip
+        schema, household_codes, households.sizes, member_codes, households.ids, households.rows
+    )
 
 
 def _margins(codes: np.ndarray, num_levels) -> list[np.ndarray]:
@@ -104,33 +100,17 @@ def _draw(generator, codes: np.ndarray, margins) -> np.ndarray:
 
 
 def _search(
-    compiled: CompiledRules, household: np.ndarray, members: np.ndarray, of_household, of_member,
-    generator,
-):  # fmt: skip
+    compiled: CompiledRules, household: np.ndarray, members: np.ndarray, margins, generator
+):
     """Return possible completions of one household's (q,) and (m, p) codes, or None."""
-    schema = compiled.schema
-    reads = Rules(compiled.rules).columns(schema)
-    free = [(0, (j,), schema.num_household_levels[j]) for j in reads.household if household[j] < 0]
-    free += [
-        (1, (i, j), schema.num_member_levels[j])
-        for i in range(len(members))
-        for j in reads.member
-        if members[i, j] < 0
-    ]
-    total = math.prod(levels for _, _, levels in free)
-    # All completions in random order if they are few, else draws.
-    order = generator.permutation(total) if total <= _ALONE else None
-    for start in range(0, min(total, _ALONE), 2**14):
-        size = min(2**14, min(total, _ALONE) - start)
-        filled = [
-            _draw(generator, np.repeat(codes[None], size, axis=0), margins)
-            for codes, margins in ((household, of_household), (members, of_member))
-        ]
-        if order is not None and free:
-            values = np.unravel_index(order[start : start + size], [n for _, _, n in free])
-            for (which, place, _), value in zip(free, values, strict=True):
-                filled[which][:, *place] = value
+    columns = Rules(compiled.rules).columns(compiled.schema)
+    for filled in completions(compiled.schema, columns, household, members, _ALONE):
         possible = np.flatnonzero(compiled.on_numpy(*filled))
         if possible.size:
-            return filled[0][possible[0]], filled[1][possible[0]]
+            one = generator.choice(possible)
+            # What no rule reads is still missing.
+            return tuple(
+                _draw(generator, codes[one], of_variable)
+                for codes, of_variable in zip(filled, margins, strict=True)
+            )
     return None

@@ -63,8 +63,8 @@ __all__ = [
     "at_most", "each", "exactly", "household", "person", "predicate",
 ]  # fmt: skip
 
-# Completions of an incomplete household that are tried, at most and at once.
-_COMPLETIONS, _COMPLETIONS_AT_ONCE = 2**20, 2**14
+# Completions of an incomplete household that are tried: at most, at first and at once.
+_COMPLETIONS, _COMPLETIONS_AT_FIRST, _COMPLETIONS_AT_ONCE = 2**20, 2**8, 2**14
 # Entries of the largest array of pairs for which a head form is made.
 _PAIRS = 2**25
 
@@ -721,7 +721,7 @@ class Rules:
         -------
         (n,) bool array
             For a household with missing values in what the rules read, whether some completion is
-            possible; True if there are more than 2^20 of them.
+            possible; True if it is none of 2^20.
 
         Raises
         ------
@@ -984,30 +984,63 @@ def _try(rule: Rule, schema: HouseholdSchema) -> None:
         )
 
 
-def _completable(compiled, columns: Columns, household: np.ndarray, members: np.ndarray) -> bool:
-    """Whether some completion of one household's (q,) and (m, p) codes is possible."""
-    schema = compiled.schema
+def completions(
+    schema: HouseholdSchema,
+    columns: Columns,
+    household_codes: np.ndarray,
+    member_codes: np.ndarray,
+    limit: int = _COMPLETIONS,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the completions of one household in some columns, in a scattered order.
+
+    Parameters
+    ----------
+    schema
+    columns
+        Where missing values are filled in.
+    household_codes, member_codes
+        (q,) and (m, p) level codes, -1 where missing.
+    limit
+        At most so many completions.
+
+    Yields
+    ------
+    household_codes, member_codes
+        (k, q) and (k, m, p) arrays: few at first, then more at once.
+    """
     holes = [(0, (j,), schema.num_household_levels[j]) for j in columns.household
-             if household[j] < 0]  # fmt: skip
-    holes += [(1, (i, j), schema.num_member_levels[j]) for i in range(len(members))
-              for j in columns.member if members[i, j] < 0]  # fmt: skip
+             if household_codes[j] < 0]  # fmt: skip
+    holes += [(1, (i, j), schema.num_member_levels[j]) for i in range(len(member_codes))
+              for j in columns.member if member_codes[i, j] < 0]  # fmt: skip
     num_levels = [levels for _, _, levels in holes]
     total = math.prod(num_levels)
-    if total > _COMPLETIONS:
-        return True
-    for start in range(0, total, _COMPLETIONS_AT_ONCE):
-        index = np.arange(start, min(start + _COMPLETIONS_AT_ONCE, total))
+    # Steps of a number coprime to the total visit each completion once, far from the last.
+    step = int(total * 0.618) + 1
+    while math.gcd(step, total) != 1:
+        step += 1
+    start, size, stop = 0, _COMPLETIONS_AT_FIRST, min(total, limit)
+    while start < stop:
+        # Python integers: the products may exceed 64 bits.
+        index = [k * step % total for k in range(start, min(start + size, stop))]
         filled = (
-            np.repeat(household[None], len(index), axis=0),
-            np.repeat(members[None], len(index), axis=0),
+            np.repeat(household_codes[None], len(index), axis=0),
+            np.repeat(member_codes[None], len(index), axis=0),
         )
-        for (which, place, _), codes in zip(
-            holes, np.unravel_index(index, num_levels), strict=True
-        ):
-            filled[which][:, *place] = codes
+        for which, place, levels in reversed(holes):
+            filled[which][:, *place] = [k % levels for k in index]
+            index = [k // levels for k in index]
+        yield filled
+        start, size = start + size, min(4 * size, _COMPLETIONS_AT_ONCE)
+
+
+def _completable(compiled, columns: Columns, household: np.ndarray, members: np.ndarray) -> bool:
+    """Whether some completion of one household's (q,) and (m, p) codes is possible."""
+    tried = 0
+    for filled in completions(compiled.schema, columns, household, members):
         if compiled.on_numpy(*filled).any():
             return True
-    return False
+        tried += len(filled[0])
+    return tried == _COMPLETIONS
 
 
 def _joint(codes: np.ndarray, num_levels) -> np.ndarray:
