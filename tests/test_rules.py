@@ -549,6 +549,8 @@ def test_sets_of_rules():
     assert rules.variables == ((), ("relate",))
     more = rules + household(tenure="own") + each(SPOUSE).agrees_with_household("race", "owner")
     assert more.variables == (("tenure", "owner"), ("relate", "race"))
+    python = predicate(lambda view: view.is_("sex", "f").any(-1), "a woman", member=["sex"])
+    assert (~python & household(tenure="own")).variables == (("tenure",), ("sex",))
     with pytest.raises(KeyError, match="no rule is called"):
         rules.without("two")
     with pytest.raises(ValueError, match="two rules are called 'one'"):
