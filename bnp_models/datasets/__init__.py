@@ -324,11 +324,14 @@ def _read(name: str) -> pd.DataFrame:
 
 
 def _without_repeats(frame: pd.DataFrame, distinct: bool) -> pd.DataFrame:
-    """Drop the column of source records and, if `distinct`, all but the first household of each."""
+    """Drop the column of source records and, if `distinct`, all but the first household of each;
+    widen the integers, which the file has narrow."""
     if distinct:
         first = frame.groupby("source_record")["household"].transform("min")
         frame = frame[frame["household"] == first]
     frame = frame.drop(columns="source_record").reset_index(drop=True)
+    numbers = frame.select_dtypes("integer").columns
+    frame = frame.astype(dict.fromkeys(numbers, np.int64))
     for name in frame.select_dtypes("category"):
         frame[name] = frame[name].cat.remove_unused_categories()
     return frame
