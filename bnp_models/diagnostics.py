@@ -437,6 +437,19 @@ def warnings_of(
     return [sentence for sentence in checks if sentence]
 
 
+def warnings_of_draws(draws: dict[str, np.ndarray]) -> list[str]:
+    """Those warnings of `warnings_of` that arrays (chains, draws) by name suffice for."""
+    figures = {name: diagnose(values) for name, values in draws.items()}
+    num_chains = len(next(iter(draws.values())))
+    checks = (
+        _not_converged(figures),
+        _different_modes(draws),
+        _few_effective_draws(figures, num_chains),
+        _short_run(draws),
+    )
+    return [sentence for sentence in checks if sentence]
+
+
 def _stopped_early(run, risk, margins):
     if run.until is None or target_reached(run, risk, margins):
         return None

@@ -63,7 +63,6 @@ def to_inference_data(
         `arviz.InferenceData` on ArviZ 0.2x, an xarray `DataTree` on 1.x; groups "posterior" and
         "sample_stats", dimensions chain and draw.
     """
-    az = load_arviz()
     thin = 1 if risk is None else risk.thin
     chosen = {
         name: values[:, ::thin]
@@ -76,6 +75,24 @@ def to_inference_data(
     }
     if risk is not None:
         groups["posterior"] |= {name: getattr(risk, name) for name in _OF_RISK}
+    attributes = {
+        "model": run.model.name,
+        "num_warmup": run.settings.num_warmup,
+        "thin": run.settings.thin * thin,
+    }
+    if risk is not None:
+        attributes["population_size"] = risk.population_size
+    if seed is not None:
+        attributes["seed"] = seed
+    return groups_for_arviz(groups, attributes)
+
+
+def groups_for_arviz(groups: dict[str, dict[str, np.ndarray]], attributes: dict):
+    """Arrays (chains, draws, ..) by group and name, as this ArviZ has them.
+
+    Empty groups are left out; versions are added to the attributes.
+    """
+    az = load_arviz()
     groups = {name: group for name, group in groups.items() if group}
     with warnings.catch_warnings():
         # ArviZ warns of fewer draws than chains, which `warnings_of` says better.
@@ -84,17 +101,8 @@ def to_inference_data(
             data = az.from_dict(groups)
         else:
             data = az.from_dict(**groups)
-    attributes = {
-        "inference_library": "bnp-models",
-        "model": run.model.name,
-        "num_warmup": run.settings.num_warmup,
-        "thin": run.settings.thin * thin,
-    }
+    attributes = {"inference_library": "bnp-models"} | attributes
     attributes |= {f"{name}_version": version for name, version in versions().items()}
-    if risk is not None:
-        attributes["population_size"] = risk.population_size
-    if seed is not None:
-        attributes["seed"] = seed
     # Replaced, not updated: ArviZ's own attributes hold the time.
     for name in groups:
         data[name].attrs = dict(attributes)

@@ -94,6 +94,11 @@ def loglinear_risk(
     )
 
 
+def check_support(cells: WeightedCells, max_support: int = MAX_SUPPORT) -> None:
+    """Raise MicrodataError where `loglinear_risk` with two-way interactions would."""
+    _support(cells.codes, max_support)
+
+
 def poisson_reciprocal(f: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """E 1 / (f + X) with X ~ Poisson(mean), to 1e-12 of its value.
 

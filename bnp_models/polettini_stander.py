@@ -472,7 +472,7 @@ class CellRisk:
     """The disclosure risk of every non-empty cell of a sample."""
 
     model: PolettiniStander
-    """With the hyperparameters that were used; those of full Bayes are in `draws`."""
+    """With the hyperparameters that were used; under full Bayes, the medians of `draws`."""
     cells: WeightedCells
     draws: HyperparameterDraws | None
     """Chains of the hyperparameters, under full Bayes."""
@@ -556,8 +556,10 @@ def cell_risk(
             values, log_likelihood = draws.values, draws.log_likelihood
         flat = {name: value.reshape(-1) for name, value in values.items()}
         risks, chances = _risks(model.variant, flat, f, phat, _size(cells))
-        compiled = time.perf_counter()
         quantiles, mode = _places(model.variant, flat, f, phat, _size(cells))
+    if draws is not None:
+        medians = {name: float(np.median(value)) for name, value in values.items()}
+        model = PolettiniStander(model.variant, **medians, empty_phat=model.empty_phat)
     number = np.bincount(pair, minlength=len(f))[unique]
     chances_unique = chances[:, unique]
     shape = log_likelihood.shape
@@ -577,7 +579,7 @@ def cell_risk(
         tau1_conditional=conditional[rows].reshape(shape),
         tau1_variance=variance[rows].reshape(shape), tau2=tau2[rows].reshape(shape),
         log_likelihood=log_likelihood,
-        seconds={"risk": time.perf_counter() - began, "first": compiled - began},
+        seconds={"risk": time.perf_counter() - began},
     )  # fmt: skip
 
 
@@ -647,7 +649,7 @@ def _places(variant, flat, f, phat, size):
         found = summarise(*_cell_arguments(variant, values, *arrays), LEVELS)
         return np.asarray(found.quantiles)[:, of_pair], np.asarray(found.mode)[of_pair]
     levels = tuple((np.arange(_MIXED_LEVELS) + 0.5) / _MIXED_LEVELS)
-    pooled, modes, totals = [], [], []
+    pooled, modes = [], []
     for i in chosen:
         values = {name: value[i] for name, value in flat.items()}
         found = summarise(*_cell_arguments(variant, values, *arrays), levels)
@@ -656,7 +658,6 @@ def _places(variant, flat, f, phat, size):
     quantiles = np.quantile(np.concatenate(pooled), LEVELS, axis=0, method="inverted_cdf")
     candidates = np.quantile(np.stack(modes), np.linspace(0, 1, 9), axis=0, method="nearest")
     density = np.zeros(candidates.shape)
-    del totals
     for i in chosen[:: max(1, len(chosen) // 16)]:
         values = {name: value[i] for name, value in flat.items()}
         arguments = _cell_arguments(variant, values, *arrays)

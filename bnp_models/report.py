@@ -151,19 +151,24 @@ def render_synthesis_report(
     )
 
 
-def _render(template, run, draws, **content):
-    """A page: what all of them show, and its own content."""
+def environment():
+    """Where the templates of all pages are."""
     import jinja2
 
-    environment = jinja2.Environment(
+    found = jinja2.Environment(
         loader=jinja2.PackageLoader("bnp_models", "."),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": "{:,}".format, "number": _number, "plain": _plain}
-    return environment.get_template(template).render(
+    found.filters |= {"count": "{:,}".format, "number": _number, "plain": _plain}
+    return found
+
+
+def _render(template, run, draws, **content):
+    """A page: what all of them show, and its own content."""
+    return environment().get_template(template).render(
         settings=run.settings,
         versions=versions() | {"python": platform.python_version()},
         max_rhat=MAX_RHAT,
