@@ -24,10 +24,16 @@ MODELS = {
     "mixed-membership": ("MixedMembership", ("components", "augmentation", "not_applicable")),
     "nplcm": ("NPLCM", ("components",)),
     "tnplcm": ("TNPLCM", ("components",)),
+    "polettini-stander-1": ("PolettiniStander", ("alpha", "a", "b")),
+    "polettini-stander-2": ("PolettiniStander", ("alpha", "a", "gamma", "empty_phat")),
 }
 
+# Models of cells rather than of records: they have no sweeps, and more options.
+_CELL_MODELS = {"polettini-stander-1": 1, "polettini-stander-2": 2}
+_CELL_OPTIONS = ("cells", "weights", "hyperparameters", "baselines")
+
 _MODELS_OF = {
-    "risk": ("hdp", "mixed-membership", "nplcm", "tnplcm"),
+    "risk": ("hdp", "mixed-membership", "nplcm", "tnplcm", *_CELL_MODELS),
     "synthesize": ("tnplcm", "nplcm"),
     "impute": ("tnplcm", "nplcm"),
 }  # The first is the default.
@@ -72,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
         return stop.code
     try:
         return options.command(options, argv)
-    except (bnp.MicrodataError, bnp.CheckpointError, _UsageError) as error:
+    except (bnp.MicrodataError, bnp.CheckpointError, bnp.NoMaximumError, _UsageError) as error:
         return _fail(str(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
@@ -81,6 +87,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def risk(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
+    if options.model in _CELL_MODELS:
+        return _cell_risk(options, argv)
     model, table, conditions = _checked_input(options)
     for name in _RECORDS_COLUMNS:
         if name in table.schema.variables:
@@ -199,6 +207,106 @@ def _carry_out(options, argv, model, table, conditions, settings, evaluate, eval
     return 0
 
 
+def _cell_risk(options, argv):
+    """``bnp-models risk`` by a model of cells."""
+    import jax
+
+    model, cells = _checked_cells(options)
+    names = (*_CELL_OPTIONS, "population_size")
+    settings = _settings(
+        options, model, cells.table, None, **{name: getattr(options, name) for name in names},
+        weights_sha256=hashlib.sha256(cells.weight.tobytes()).hexdigest(),
+    )  # fmt: skip
+    out, outputs = Path(options.out), _outputs(options)
+    if options.resume and _is_complete(out, outputs, settings):
+        _say(options, f"{out} is complete: nothing to resume")
+        return 0
+    made = _make_folder(out)
+    try:
+        for name in {*_OUTPUTS["risk"], *outputs}:
+            (out / name).unlink(missing_ok=True)
+        _use_compilation_cache()
+        key_chains, key_counts = jax.random.split(jax.random.key(options.seed))
+        draws, seconds = None, {}
+        if options.hyperparameters == "empirical-bayes":
+            fitted = bnp.fit_empirical_bayes(model, cells)
+            model, seconds = fitted.model, fitted.seconds
+        elif options.hyperparameters == "full-bayes":
+            draws = bnp.sample_hyperparameters(
+                model, cells, key=key_chains, num_chains=options.chains,
+                num_warmup=options.warmup, num_samples=options.draws, thin=options.thin,
+                progress=_shows_progress(options),
+            )  # fmt: skip
+            seconds = draws.seconds
+        result = bnp.cell_risk(
+            model, cells, key=key_counts, draws=draws, num_chains=options.chains,
+            num_samples=options.draws,
+        )  # fmt: skip
+        summary = bnp.cell_risk_summary(
+            result, method=options.hyperparameters, seed=options.seed,
+            seconds=seconds | result.seconds,
+        )  # fmt: skip
+        settings |= {"command": shlex.join(["bnp-models", *(w for w in argv if w != "--resume")])}
+        bnp.write_netcdf(
+            bnp.cell_inference_data(result, seed=options.seed), out / "posterior.nc"
+        )  # fmt: skip
+        bnp.write_cells(result, out / "cells.csv", baselines=options.baselines)
+        bnp.write_cell_report(out / "report.html", result, summary, command=settings["command"])
+        bnp.write_json(settings, out / "run.json")
+        bnp.write_json(summary, out / "risk.json")
+    except KeyboardInterrupt:
+        _remove_empty(made)
+        print("bnp-models: interrupted; repeat the command", file=sys.stderr)
+        return 130
+    except BaseException:
+        _remove_empty(made)
+        raise
+    _say(options, _answer(summary, out, "cells.csv"))
+    return 0
+
+
+def _checked_cells(options):
+    """The model and the weighted cells; everything that needs no computation is checked."""
+    _check_options(options)
+    for name in ("conditions", *_STOPPING, "keep_parameters"):
+        if getattr(options, name):
+            others = (m for m in _MODELS_OF["risk"] if m not in _CELL_MODELS)
+            raise _UsageError(f"{_flag(name)}: is an option of --model {_listed(others)} only")
+    if options.hyperparameters == "full-bayes":
+        for name in ("alpha", "a", "b", "gamma"):
+            if getattr(options, name) is not None:
+                raise _UsageError(
+                    f"{_flag(name)}: full Bayes has priors; leave out the option, or "
+                    "--hyperparameters full-bayes"
+                )
+    fields = MODELS[options.model][1]
+    try:
+        model = bnp.PolettiniStander(_CELL_MODELS[options.model], **_given(options, *fields))
+        bnp.Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
+    except ValueError as error:
+        raise _UsageError(str(error)) from None
+    weights, variables = None, options.variables
+    if options.weights is not None:
+        weights = bnp.read_weights(options.sample, options.weights)
+        if variables is None:
+            variables = [v for v in bnp.read_frame(options.sample)[0] if v != options.weights]
+        elif options.weights in variables:
+            raise bnp.MicrodataError(
+                "the column of the weights is no key variable; leave it out of --variables",
+                file=options.sample,
+                column=options.weights,
+            )
+    table = bnp.read_microdata(options.sample, variables, options.levels)
+    with _located(options):
+        bnp.check_names(table.schema.variables, options.baselines)
+        cells = bnp.weighted_cells(
+            table, options.population_size, weights, num_cells=options.cells
+        )  # fmt: skip
+        if options.baselines:
+            bnp.check_support(cells)
+    return model, cells
+
+
 def _write_risk(options, run, result, settings):
     out = Path(options.out)
     summary = bnp.risk_summary(result, seed=options.seed)
@@ -240,7 +348,7 @@ def _write_datasets(options, run, margins, settings):
     return "\n".join(lines), summary
 
 
-def _answer(summary, out):
+def _answer(summary, out, table="records.csv"):
     tau1 = summary["tau1"]
     lines = [
         f"{summary['sample_uniques']:,} of {summary['n']:,} records are unique in the sample; of "
@@ -248,17 +356,14 @@ def _answer(summary, out):
         f"(95% interval {tau1['q025']:.0f} to {tau1['q975']:.0f})"
     ]
     lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
-    lines.append(f"written: {out / 'report.html'}, risk.json, records.csv, posterior.nc")
+    lines.append(f"written: {out / 'report.html'}, risk.json, {table}, posterior.nc")
     return "\n".join(lines)
 
 
 def _checked_input(options):
     """The model, the coded sample and the conditions; checks that need no sampling are made."""
     kind, fields = MODELS[options.model]
-    for name in _OPTIONS:
-        if getattr(options, name, None) is not None and name not in fields:
-            models = [m for m in _MODELS_OF[options.name] if name in MODELS[m][1]]
-            raise _UsageError(f"{_flag(name)}: is an option of --model {_listed(models)} only")
+    _check_options(options)
     _check_stopping(options)
     try:
         model = getattr(bnp, kind)(**_given(options, *fields))
@@ -283,6 +388,20 @@ def _checked_input(options):
         with _located(options):
             conditions.require_feasible(table)
     return model, table, conditions
+
+
+def _check_options(options):
+    """Refuse options that are not the model's."""
+    fields = MODELS[options.model][1]
+    for name in _OPTIONS:
+        if getattr(options, name, None) is not None and name not in fields:
+            models = [m for m in _MODELS_OF[options.name] if name in MODELS[m][1]]
+            raise _UsageError(f"{_flag(name)}: is an option of --model {_listed(models)} only")
+    if options.model not in _CELL_MODELS:
+        for name in _CELL_OPTIONS:
+            if getattr(options, name, None) not in (None, False, "fixed"):
+                models = _listed(_CELL_MODELS)
+                raise _UsageError(f"{_flag(name)}: is an option of --model {models} only")
 
 
 @contextlib.contextmanager
@@ -344,6 +463,8 @@ def _settings(options, model, table, conditions, **more):
 
 def _outputs(options):
     names = _OUTPUTS[options.name]
+    if options.model in _CELL_MODELS:
+        names = tuple("cells.csv" if name == "records.csv" else name for name in names)
     if options.name in _DATASETS:
         names += tuple(_DATASETS[options.name].format(m + 1) for m in range(options.datasets))
     return names
@@ -472,11 +593,44 @@ def _add_risk(commands):
         help="estimate how many sample uniques are unique in the population",
         description="Estimate the disclosure risk of a sample of categorical microdata: how many "
         "of its unique records are unique in the population, and which.",
-        epilog="Writes risk.json, records.csv, posterior.nc and report.html to DIR.",
+        epilog="Writes risk.json, records.csv (or cells.csv), posterior.nc and report.html to DIR.",
     )
     parser.add_argument("--population-size", metavar="N", type=_integer(1, 2**53), required=True,
                         help="persons in the population, those of the sample included")  # fmt: skip
     _add_common(parser, "risk", keep_parameters=False)
+    _add_cells(parser)
+
+
+def _add_cells(parser):
+    """Options of the models of cells."""
+    cells = parser.add_argument_group(
+        "polettini-stander", "risk of every cell; writes cells.csv instead of records.csv"
+    )
+    cells.add_argument("--weights", metavar="COLUMN",
+                       help="column of the design weights: persons that a record stands "
+                       "for (default: N / n each)")  # fmt: skip
+    cells.add_argument("--cells", metavar="K", type=_integer(1, 2**62),
+                       help="cells that a person can fall in (default: all combinations of "
+                       "levels)")  # fmt: skip
+    cells.add_argument("--hyperparameters", default="fixed",
+                       choices=("fixed", "empirical-bayes", "full-bayes"),
+                       help="as given below, those of the largest likelihood, or sampled by "
+                       "NUTS (default: fixed)")  # fmt: skip
+    for name, what in (
+        ("alpha", "shape of the cell means (default: 0.92 in model 1, 0.1 in 2)"),
+        ("a", "of the sampling fractions: Beta(a, b) in model 1 (default: 0.86), Beta(a phat, "
+              "a (1 - phat)) in 2 (default: 80)"),
+        ("b", "of model 1 (default: 80)"),
+        ("gamma", "of model 2: share of the cells that can be sampled (default: 0.7)"),
+    ):  # fmt: skip
+        cells.add_argument(f"--{name}", metavar="X", type=_number_above(0), help=what)
+    cells.add_argument("--empty-phat", metavar="P:W,..", type=_mixture,
+                       help="of model 2: sampling fractions assumed of empty cells, and the share "
+                       "of these with each, as 0.0034:0.86,0.028:0.14 (default: that of the "
+                       "whole sample)")  # fmt: skip
+    cells.add_argument("--baselines", action="store_true",
+                       help="add to cells.csv the risk of Benedetti and Franconi, and of Poisson "
+                       "log-linear models")  # fmt: skip
 
 
 def _add_synthesize(commands):
@@ -628,6 +782,16 @@ def _number_above(least):
         return value
 
     return number
+
+
+def _mixture(text):
+    try:
+        pairs = [tuple(map(float, part.split(":"))) for part in text.split(",")]
+    except ValueError:
+        pairs = [()]
+    if not all(len(pair) == 2 for pair in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list such as 0.0034:0.86,0.028:0.14")
+    return tuple(pairs)
 
 
 def _flag(name):
