@@ -658,9 +658,8 @@ def simulate_records(
 
     def again(carry):
         step, found, codes = carry
-        drawn = simulate_batch(model, jax.random.fold_in(key, step), *parameters, SIMULATION_BATCH)[
-            -1
-        ]
+        key_batch = jax.random.fold_in(key, step)
+        *_, drawn = simulate_batch(model, key_batch, *parameters, SIMULATION_BATCH)
         inside = in_boxes(first + drawn, feasible)
         place = jnp.where(inside, found + jnp.cumsum(inside) - 1, num_records)
         return step + 1, found + jnp.sum(inside), codes.at[:, place].set(drawn, mode="drop")

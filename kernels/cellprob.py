@@ -26,11 +26,12 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.kernels.assignment import search_cumulative
 from bnp_models.kernels.logspace import log_dirichlet
 from bnp_models.kernels.partitions import (
-    MATMUL_CELLS,
+    equal_chunks,
     log_block_weights,
     log_block_weights_gamma,
     log_partition_sums,
     log_partition_sums_by_blocks,
+    scale_columns,
 )
 from bnp_models.kernels.rng import uniform_pair
 
@@ -72,16 +73,6 @@ class CellEstimate(NamedTuple):
     log_p_halves: Float[Array, "2 C"]
 
 
-def _scale(columns, g0, num_variables):
-    """Columns over their scales, and the logs of the scales (without the last axis).
-
-    g_0k^(1/J) theta_kj is at most one after scaling, so no block sum overflows; a maximum over
-    theta alone may be that of an empty slot, beside which everything real would underflow.
-    """
-    scale = jnp.max(columns * jnp.exp(jnp.log(g0) / num_variables), axis=-1)
-    return columns / jnp.where(scale > 0, scale, 1)[..., None], jnp.log(scale)
-
-
 def _log_probability(columns, log_scale, g0, alpha, log_weights):
     if log_weights is None:
         log_p = log_partition_sums(columns, g0, alpha)
@@ -107,7 +98,7 @@ def log_column_probability_exact(
     urn = _check_exact(columns.shape[1], alpha, log_weights, columns.dtype)
 
     def chunk(part):
-        return _log_probability(*_scale(part, g0, part.shape[1]), g0, *urn)
+        return _log_probability(*scale_columns(part, g0, part.shape[1]), g0, *urn)
 
     return _by_chunks(chunk, columns, chunk_size)
 
@@ -159,7 +150,7 @@ def log_cell_probability_exact(
     """
     urn = _check_exact(theta.shape[0], alpha, log_weights, theta.dtype)
     variables = np.arange(theta.shape[0])
-    scaled, log_scale = _scale(theta, g0, theta.shape[0])
+    scaled, log_scale = scale_columns(theta, g0, theta.shape[0])
 
     def chunk(part):
         return _log_probability(scaled[variables, part], log_scale[variables, part], g0, *urn)
@@ -185,8 +176,7 @@ def _check_exact(num_variables, alpha, log_weights, dtype):
 def _by_chunks(function, rows, chunk_size):
     """`function` over equal chunks of rows, of a multiple of `MATMUL_CELLS`, padded with zeros."""
     num_rows = rows.shape[0]
-    num_chunks = max(1, -(-num_rows // chunk_size))
-    size = max(1, -(-num_rows // (num_chunks * MATMUL_CELLS))) * MATMUL_CELLS
+    num_chunks, size = equal_chunks(num_rows, chunk_size)
     padding = [(0, num_chunks * size - num_rows), *[(0, 0)] * (rows.ndim - 1)]
     chunks = jnp.pad(rows, padding).reshape(num_chunks, size, *rows.shape[1:])
     return lax.map(function, chunks).reshape(-1)[:num_rows]

@@ -19,6 +19,24 @@ MATMUL_CELLS = 8
 """The partition sums take cells in multiples of this."""
 
 
+def scale_columns(
+    columns: Float[Array, "... K"], g0: Float[Array, " K"], num_variables: int
+) -> tuple[Float[Array, "... K"], Float[Array, "..."]]:
+    """Columns over their scales, and the logs of the scales (without the last axis).
+
+    g_0k^(1/J) theta_kj is at most one after scaling, so no block sum overflows; a maximum over
+    theta alone may be that of an empty slot, beside which everything real would underflow.
+    """
+    scale = jnp.max(columns * jnp.exp(jnp.log(g0) / num_variables), axis=-1)
+    return columns / jnp.where(scale > 0, scale, 1)[..., None], jnp.log(scale)
+
+
+def equal_chunks(num_rows: int, at_most: int) -> tuple[int, int]:
+    """Number and size of equal chunks that hold these rows, a multiple of `MATMUL_CELLS` each."""
+    num_chunks = max(1, -(-num_rows // at_most))
+    return num_chunks, max(1, -(-num_rows // (num_chunks * MATMUL_CELLS))) * MATMUL_CELLS
+
+
 def log_block_weights(alpha: Float[Array, ""] | float, num_variables: int) -> Float[Array, " J"]:
     """log w_B, w_B = alpha^B / (alpha)_J for B = 1..J blocks; (alpha)_J the rising factorial."""
     log_alpha = jnp.log(jnp.asarray(alpha, dtype=jnp.result_type(float, alpha)))

@@ -13,9 +13,10 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.assignment import draw_rows
 from bnp_models.kernels.partitions import (
-    MATMUL_CELLS,
+    equal_chunks,
     log_partition_sums_by_blocks,
     partition_tables,
+    scale_columns,
 )
 
 # Records whose tables of subsets are in memory at once: about 1.5 * 2^J numbers each.
@@ -48,7 +49,7 @@ def log_totals_by_blocks(
     factor that depends on neither alpha nor B.
     """
     num_items = rows.shape[0]
-    scaled = _scaled(theta, g0, num_items)
+    scaled, _ = scale_columns(theta, g0, num_items)
     chunks = _chunks(rows)
     size = chunks.shape[2]
 
@@ -89,7 +90,7 @@ def draw_seating(
     g_0k prod_{j in b} theta_kj(x_ij). O(3^J + 2^J K) time a record.
     """
     num_items, num_records = rows.shape
-    scaled = _scaled(theta, g0, num_items)
+    scaled, _ = scale_columns(theta, g0, num_items)
     chunks = _chunks(rows)
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(chunks.shape[0]))
 
@@ -151,12 +152,6 @@ def _seat(key, columns, g0, blocks, f):
     return lax.while_loop(unfinished, next_block, (jnp.int32(0), left, z))[2].T
 
 
-def _scaled(theta, g0, num_items):
-    """Level probabilities over row scales, with which no sum over components overflows."""
-    scale = jnp.max(theta * jnp.exp(jnp.log(g0) / num_items), axis=1, keepdims=True)
-    return theta / jnp.where(scale > 0, scale, 1)
-
-
 def _columns(theta, rows):
     return jnp.moveaxis(theta[rows], 0, 1)
 
@@ -164,7 +159,6 @@ def _columns(theta, rows):
 def _chunks(rows):
     """Rows of equally many records, of a multiple of `MATMUL_CELLS`: (chunks, J, size)."""
     num_items, num_records = rows.shape
-    num_chunks = -(-num_records // _RECORDS_AT_ONCE)
-    size = -(-num_records // (num_chunks * MATMUL_CELLS)) * MATMUL_CELLS
+    num_chunks, size = equal_chunks(num_records, _RECORDS_AT_ONCE)
     padded = jnp.pad(rows, ((0, 0), (0, num_chunks * size - num_records)))
     return jnp.moveaxis(padded.reshape(num_items, num_chunks, size), 1, 0)

@@ -288,7 +288,7 @@ def differentiable_probability(
 
     @jax.custom_vjp
     def total(sums, weights):
-        return jnp.sum(partition_values(sums, boxes) * of_partitions(weights, boxes))
+        return forward(sums, weights)[0]
 
     def forward(sums, weights):
         values = partition_values(sums, boxes)

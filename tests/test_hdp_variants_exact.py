@@ -20,6 +20,7 @@ from truncated import (
     WIDER_CONDITIONS,
     all_cells,
     exact_means,
+    fit_few_records,
     is_feasible,
     posterior_chains,
     prepared,
@@ -46,11 +47,7 @@ CAPACITY = 16
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch):
-    """Loops that fit the few records of a table."""
-    monkeypatch.setattr(hdp, "SIMULATION_BATCH", 64)
-    monkeypatch.setattr(hdp, "SIMULATED_SPACING", 1)
-    monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", 64)
-    monkeypatch.setattr(urn_boxes, "_ROW", 8)
+    fit_few_records(monkeypatch)
 
 
 def chain_scores(model, data, ends, exact, key, switches=None, capacity=CAPACITY, num_chains=128,

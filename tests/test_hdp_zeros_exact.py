@@ -7,6 +7,7 @@ import pytest
 from harness import Z_LIMIT
 from truncated import (
     exact_means,
+    fit_few_records,
     joint_chains,
     joint_data,
     posterior_chains,
@@ -17,7 +18,6 @@ from truncated import (
 )
 
 from bnp_models import HDPMixedMembership, hdp
-from bnp_models.kernels import urn_boxes
 
 # A smaller alpha_0 than the default's, for which 16 slots hold all but 1e-4 of the mass.
 SMALL = {"b0": 3.0, "split_merge_every": 0}
@@ -30,11 +30,7 @@ CAPACITY = 16
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch):
-    """Loops that fit the few records of a table."""
-    monkeypatch.setattr(hdp, "SIMULATION_BATCH", 64)
-    monkeypatch.setattr(hdp, "SIMULATED_SPACING", 1)
-    monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", 64)
-    monkeypatch.setattr(urn_boxes, "_ROW", 8)
+    fit_few_records(monkeypatch)
 
 
 def posterior_scores(model, name, key, *, num_chains=128, num_sweeps=400):

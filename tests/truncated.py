@@ -18,6 +18,7 @@ from scipy import integrate, stats
 from scipy.special import digamma
 
 from bnp_models import StructuralZeros, hdp, mixed_membership
+from bnp_models.kernels import urn_boxes
 from bnp_models.kernels.logspace import gamma_variate
 from bnp_models.kernels.partitions import log_block_weights
 from bnp_models.kernels.urn import simulate_labels, simulate_levels
@@ -47,6 +48,14 @@ WIDER = (2, 3, 3)
 WIDER_CONDITIONS = [[0, 1, -1], [0, 2, -1], [1, 0, -1], [1, 1, 0]]
 
 _STICKS = 64
+
+
+def fit_few_records(monkeypatch):
+    """Loops that fit the few records of a table."""
+    monkeypatch.setattr(hdp, "SIMULATION_BATCH", 64)
+    monkeypatch.setattr(hdp, "SIMULATED_SPACING", 1)
+    monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", 64)
+    monkeypatch.setattr(urn_boxes, "_ROW", 8)
 
 
 def structural_zeros(conditions, num_levels=BINARY) -> StructuralZeros:

@@ -260,6 +260,8 @@ def hdp_zeros_table(minutes, sizes, cost_sizes, burn):
         for row in measure(case["n"], burn):
             results.append(case | row)
             report(case | row)
+        # Programs that stay compiled use up the memory maps of a process.
+        jax.clear_caches()
     if path.exists():
         tables = pd.read_csv(path)
         write_hdp_zeros(tables, path.with_suffix(".md"), path.with_suffix(".png"))
@@ -308,12 +310,17 @@ def time_samplers(n, burn):
 
 
 def time_cost(n, burn):
-    """Both exact augmentations from one and the same state."""
+    """Both exact augmentations from one and the same state, no other move beside them."""
     zeros, table = zeros_sample(n)
     cases = {
         label: Chains(
-            bnp.HDPMixedMembership(augmentation=label), table, 1, zeros, burn=0, fixed=True
-        )
+            bnp.HDPMixedMembership(augmentation=label, **PLAIN_HDP),
+            table,
+            1,
+            zeros,
+            burn=0,
+            fixed=True,
+        )  # fmt: skip
         for label in ("boxes", "simulation")
     }
     cases["boxes"].advance(burn)
