@@ -9,9 +9,9 @@ from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
     "checkpoint", "cli", "completions", "conditions", "datasets", "diagnostics", "equivalences",
-    "export", "hdp", "households", "kernels", "loglinear", "microdata", "mixed_membership", "nplcm",
-    "polettini_stander", "regions", "report", "risk", "rule_sets", "rules", "sampling", "synthesis",
-    "weights", "zeros",
+    "export", "hdp", "households", "kernels", "loglinear", "microdata", "mixed_membership",
+    "ndpmpm", "nplcm", "polettini_stander", "regions", "report", "risk", "rule_sets", "rules",
+    "sampling", "synthesis", "weights", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
@@ -34,6 +34,7 @@ _EXPORTS = {
     "MicrodataError": "microdata",
     "MixedMembership": "mixed_membership",
     "Modes": "diagnostics",
+    "NDPMPM": "ndpmpm",
     "NPLCM": "nplcm",
     "NoMaximumError": "polettini_stander",
     "PolettiniStander": "polettini_stander",

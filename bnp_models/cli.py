@@ -446,16 +446,14 @@ def _settings(options, model, table, conditions, **more):
     import jax
 
     names = ("chains", "warmup", "draws", "thin", "seed", "keep_parameters")
-    content = repr(table.schema).encode() + table.codes.tobytes()
-    zeros = None if conditions is None else conditions.conditions.tobytes()
     return {
         "model": options.model,
         **more,
         **{name: getattr(options, name, None) for name in _OPTIONS},
         **({"components": model.components} if "components" in MODELS[options.model][1] else {}),
         **{name: getattr(options, name) for name in names + _STOPPING},
-        "sample_sha256": hashlib.sha256(content).hexdigest(),
-        "conditions_sha256": None if zeros is None else hashlib.sha256(zeros).hexdigest(),
+        "sample_sha256": table.digest,
+        "conditions_sha256": None if conditions is None else conditions.digest,
         "version": bnp.__version__,
         "jax_version": jax.__version__,
     }

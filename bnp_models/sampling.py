@@ -27,7 +27,9 @@ from tqdm import tqdm
 
 from bnp_models.checkpoint import Checkpoint, Saved
 from bnp_models.equivalences import Coding
+from bnp_models.households import Households
 from bnp_models.microdata import Microdata
+from bnp_models.rules import Rules
 from bnp_models.version import __version__
 from bnp_models.zeros import StructuralZeros
 
@@ -62,9 +64,14 @@ class Settings:
     thin: int
     keep: tuple[str, ...]
     start_components: tuple[int, ...]
+    parameters_every: int = 1
+    """Draws for one of which arrays, such as level probabilities, are kept."""
 
     def __post_init__(self):
-        for name, least in (("num_chains", 1), ("num_warmup", 0), ("num_samples", 1), ("thin", 1)):
+        for name, least in (
+            ("num_chains", 1), ("num_warmup", 0), ("num_samples", 1), ("thin", 1),
+            ("parameters_every", 1),
+        ):  # fmt: skip
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
@@ -99,7 +106,8 @@ class Run:
     table: Microdata
     settings: Settings
     draws: dict[str, np.ndarray]
-    """Kept quantities, each (chains, draws, ...)."""
+    """Kept quantities, each (chains, draws); arrays, of every `settings.parameters_every`-th draw,
+    (chains, draws // parameters_every, ...)."""
     key: jax.Array
     """A key that the chains have not used, for what is computed from the draws."""
     state: object
@@ -130,7 +138,7 @@ class Run:
         Parameters
         ----------
         thin
-            Take every `thin`-th draw.
+            Take every `thin`-th of the draws of which arrays were kept.
 
         Raises
         ------
@@ -141,7 +149,10 @@ class Run:
         missing = [name for name in names if name not in self.draws]
         if missing:
             raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
-        return {name: self.draws[name][:, ::thin] for name in names}
+        every = self.settings.parameters_every
+        kept = {name: self.draws[name] for name in names}
+        kept = {name: x[:, every - 1 :: every] if x.ndim == 2 else x for name, x in kept.items()}
+        return {name: values[:, ::thin] for name, values in kept.items()}
 
     @property
     def coding(self) -> Coding | None:
@@ -174,10 +185,13 @@ class Run:
             raise ValueError(
                 f"{self.settings.num_samples} draws cannot be thinned by {by}: not a multiple"
             )
-        settings = replace(
-            self.settings, num_samples=self.settings.num_samples // by, thin=self.settings.thin * by
-        )
-        draws = {name: value[:, by - 1 :: by].copy() for name, value in self.draws.items()}
+        settings = _thinned(self.settings, by, self.settings.num_samples // by)
+        sparser = settings.parameters_every * by // self.settings.parameters_every
+        draws = {
+            name: value[:, step - 1 :: step].copy()
+            for name, value in self.draws.items()
+            for step in (by if value.ndim == 2 else sparser,)
+        }
         return replace(self, settings=settings, draws=draws)
 
     def to_inference_data(self):
@@ -202,6 +216,7 @@ def sample(
     thin: int = 1,
     keep: Sequence[str] | None = None,
     start_components: Sequence[int] | None = None,
+    parameters_every: int | None = None,
     devices: Sequence[jax.Device] | None = None,
     checkpoint: str | os.PathLike | None = None,
     resume: bool = False,
@@ -232,6 +247,9 @@ def sample(
     start_components
         Components of the chains' initial states, cycled over the chains; default as the model
         recommends. Scattered starts are what R-hat needs to see a second mode.
+    parameters_every
+        Keep arrays, such as level probabilities, of every so many draws only; scalars are kept of
+        all. Default: of all, or as the model says whose arrays are large.
     devices
         Devices to use; default all of `jax.devices()`. Chains are sharded first, then records.
     checkpoint
@@ -252,7 +270,9 @@ def sample(
         On settings out of range, an unknown name in `keep`, missing values or conditions that the
         model does not take, a record in a structural zero, or a checkpoint of another run.
     """
-    settings = _settings(model, num_chains, num_warmup, num_samples, thin, keep, start_components)
+    settings = _settings(
+        model, num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
+    )
     check_input(model, table, conditions)
     store = saved = None
     if checkpoint is not None:
@@ -330,6 +350,7 @@ def sample_until(
     thin: int = 1,
     keep: Sequence[str] | None = None,
     start_components: Sequence[int] | None = None,
+    parameters_every: int | None = None,
     devices: Sequence[jax.Device] | None = None,
     checkpoint: str | os.PathLike | None = None,
     resume: bool = False,
@@ -357,8 +378,8 @@ def sample_until(
     checkpoint
         Folder for checkpoints. With `resume`, the run continues from the last one there; with a
         larger `max_minutes`, also one that had used up its minutes.
-    conditions, num_chains, num_warmup, keep, start_components, devices, checkpoint_seconds, \
-    chunk_sweeps, progress, monitor
+    conditions, num_chains, num_warmup, keep, start_components, parameters_every, devices, \
+    checkpoint_seconds, chunk_sweeps, progress, monitor
         As for `sample`.
 
     Returns
@@ -377,7 +398,9 @@ def sample_until(
     Memory is bounded: a chain keeps at most four times its first draws. Before it would keep more,
     every second draw is let go (`Run.thinned`) and `thin` doubles from there on.
     """
-    first = _settings(model, num_chains, num_warmup, num_samples, thin, keep, start_components)
+    first = _settings(
+        model, num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
+    )
     if not max_minutes > 0:
         raise ValueError(f"max_minutes must be positive, not {max_minutes}")
     check_input(model, table, conditions)
@@ -417,7 +440,15 @@ def _round(first: Settings, iteration: int) -> Settings | None:
     if first.num_warmup + times * first.num_samples * first.thin >= _MAX_SWEEPS:
         return None
     by = max(1, times // KEPT_AT_MOST)
-    return replace(first, num_samples=first.num_samples * times // by, thin=first.thin * by)
+    return _thinned(first, by, first.num_samples * times // by)
+
+
+def _thinned(settings: Settings, by: int, num_samples: int) -> Settings:
+    """Fewer draws, those that are kept of them being among the old ones."""
+    every = math.lcm(settings.parameters_every, by) // by
+    return replace(
+        settings, num_samples=num_samples, thin=settings.thin * by, parameters_every=every
+    )
 
 
 class _Task(NamedTuple):
@@ -429,11 +460,17 @@ class _Task(NamedTuple):
     key: jax.Array
 
 
-def _settings(model, num_chains, num_warmup, num_samples, thin, keep, start_components):
+def _settings(
+    model, num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
+):
     keep = tuple(keep) if keep is not None else model.scalars + model.parameters
+    if parameters_every is None:
+        parameters_every = min(getattr(model, "parameters_every", 1), max(num_samples, 1))
     start_components = model.start_components if start_components is None else start_components
     start_components = tuple(int(c) for c in start_components)
-    return Settings(num_chains, num_warmup, num_samples, thin, keep, start_components)
+    return Settings(
+        num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
+    )
 
 
 def _advance_to(
@@ -459,8 +496,7 @@ def _advance_to(
         raise ValueError(f"chunk_sweeps must be positive, not {chunk_sweeps}")
     model, table, conditions, key = task
     num_chains, num_warmup, keep = settings.num_chains, settings.num_warmup, settings.keep
-    num_levels = table.schema.num_levels
-    data = model.prepare(table.codes, num_levels, conditions)
+    data = prepared(model, table, conditions)
     devices = list(devices) if devices is not None else jax.devices()
     place = _Placement(model, num_chains, data, devices)
     key_init, key_sweeps, key_grow, key_risk = jax.random.split(key, 4)
@@ -493,13 +529,15 @@ def _advance_to(
         growth, clock, states = list(begin.growth), dict(begin.seconds), begin.state
     data, states = place.data(data), place.state(states)
 
-    slots = _num_slots({name: available[name] for name in keep}, num_chains)
+    every = settings.parameters_every
+    slots = _num_slots({name: available[name] for name in keep}, num_chains, every)
     early_end = int(num_warmup * EARLY_SHARE) if first_capacity > model.capacity else 0
     # Until the starts have shed their components: a plainer sweep, which is compiled sooner.
     sweeper = model.early() if iteration < early_end else model
     advance = partial(
-        _advance, warmup=num_warmup, thin=settings.thin, keep=keep, slots=slots, patience=early_end
-    )
+        _advance, warmup=num_warmup, thin=settings.thin, keep=keep, slots=slots, every=every,
+        patience=early_end,
+    )  # fmt: skip
     # No sweep at all: this call traces and compiles, so that the clock of the others is clean.
     states = advance(sweeper, data, chain_keys, states, iteration, iteration)[1]
     jax.block_until_ready(states)
@@ -517,11 +555,14 @@ def _advance_to(
             began = time.perf_counter()
             stop = min(goal, _chunk_end(iteration, settings, slots, chunk_sweeps, rate))
             stop = min(stop, early_end) if iteration < early_end else stop
-            reached, states, overflow, buffers, slot = advance(
+            reached, states, overflow, buffers, last = advance(
                 sweeper, data, chain_keys, states, iteration, stop
             )
             reached, overflow = int(reached), bool(overflow)
-            kept = _num_kept(reached, settings) - _num_kept(iteration, settings)
+            kept, kept_arrays = (
+                _num_kept(reached, settings, by) - _num_kept(iteration, settings, by)
+                for by in (1, every)
+            )
             host = jax.device_get(buffers) if kept or progress else {}
             elapsed = time.perf_counter() - began
             clock["warmup" if iteration < num_warmup else "draws"] += elapsed
@@ -530,9 +571,10 @@ def _advance_to(
             bar.update(reached - iteration)
             iteration = reached
             if kept:
-                pending.append({name: value[:kept].copy() for name, value in host.items()})
+                number = {name: kept if available[name].ndim == 1 else kept_arrays for name in host}
+                pending.append({name: value[: number[name]].copy() for name, value in host.items()})
             if progress:
-                latest = {name: value[int(slot)] for name, value in host.items()}
+                latest = {name: value[int(last[name])] for name, value in host.items()}
                 bar.set_postfix(_postfix(latest, monitor))
             if overflow:
                 began = time.perf_counter()
@@ -543,7 +585,7 @@ def _advance_to(
                 states = advance(sweeper, data, chain_keys, states, iteration, iteration)[1]
                 jax.block_until_ready(states)
                 clock["compile"] += time.perf_counter() - began
-            elif iteration == early_end or (iteration == num_warmup and hasattr(model, "shrink")):
+            elif hasattr(model, "shrink") and iteration in (early_end, num_warmup):
                 began = time.perf_counter()
                 sweeper = model
                 fewer = _fewer_slots(model, data, states, capacity)
@@ -595,8 +637,23 @@ def coding_of(model, conditions: StructuralZeros | None) -> Coding | None:
     return conditions.not_applicable if recoded else None
 
 
-def check_input(model, table: Microdata, conditions: StructuralZeros | None = None) -> None:
+def prepared(model, table: Microdata | Households, conditions=None):
+    """The model's arrays of a table."""
+    if isinstance(table, Households):
+        return model.prepare(table, conditions)
+    return model.prepare(table.codes, table.schema.num_levels, conditions)
+
+
+def check_input(
+    model, table: Microdata | Households, conditions: StructuralZeros | Rules | None = None
+) -> None:
     """Raise ValueError unless the model can be fitted to these records under these conditions."""
+    nested = getattr(model, "nested", False)
+    for given, kinds in ((table, (Microdata, Households)), (conditions, (StructuralZeros, Rules))):
+        if given is not None and not isinstance(given, kinds[nested]):
+            raise ValueError(
+                f"the {model.name} model takes {kinds[nested].__name__}, not {type(given).__name__}"
+            )
     if not model.takes_missing:
         table.require_complete(f"the {model.name} model")
     if conditions is None:
@@ -606,7 +663,7 @@ def check_input(model, table: Microdata, conditions: StructuralZeros | None = No
             f"the {model.name} model does not take structural zeros; use tnplcm, or leave out the "
             "conditions"
         )
-    if conditions.schema != table.schema:
+    if not nested and conditions.schema != table.schema:
         raise ValueError("the conditions were made for another schema; make them with table.schema")
     conditions.require_feasible(table)
 
@@ -636,6 +693,8 @@ def _first_capacity(model, settings: Settings, num_records: int) -> int:
 
 def _fewer_slots(model, data, states, capacity: int) -> int:
     """Half the slots, or a quarter, .., where that is enough for every chain."""
+    if capacity // 2 < model.capacity:
+        return capacity
     needed = float(jnp.max(_slots_needed(model, states, data)))
     while capacity // 2 >= max(model.capacity, needed):
         capacity //= 2
@@ -668,8 +727,10 @@ def _one_draw(model, data, chain_keys, states):
     return _sweep_chains(model, data, chain_keys, states, jnp.int32(0), None)[2]
 
 
-@partial(jax.jit, static_argnames=("keep", "slots"))
-def _advance(model, data, chain_keys, states, start, stop, warmup, patience, thin, keep, slots):
+@partial(jax.jit, static_argnames=("keep", "slots", "every"))
+def _advance(
+    model, data, chain_keys, states, start, stop, warmup, patience, thin, keep, slots, every=1
+):
     """Sweeps start..stop-1, or fewer where a chain outgrows its capacity.
 
     Start and stop are traced: chunks of any length share one compiled program. A sweep that is not
@@ -678,8 +739,11 @@ def _advance(model, data, chain_keys, states, start, stop, warmup, patience, thi
     shapes = jax.eval_shape(
         lambda: _sweep_chains(model, data, chain_keys, states, jnp.int32(0), keep)[2]
     )
-    buffers = jax.tree.map(lambda s: jnp.zeros((slots + 1, *s.shape), s.dtype), shapes)
-    first = jnp.maximum(start - warmup, 0) // thin
+    # Sweeps per entry of a buffer, and entries: arrays may be kept of fewer draws.
+    strides = {name: 1 if s.ndim == 1 else every for name, s in shapes.items()}
+    sizes = {name: -(-slots // stride) for name, stride in strides.items()}
+    buffers = {name: jnp.zeros((sizes[name] + 1, *s.shape), s.dtype) for name, s in shapes.items()}
+    past = jnp.maximum(start - warmup, 0)
 
     def unfinished(carry):
         iteration, _, overflow, _, _ = carry
@@ -687,6 +751,7 @@ def _advance(model, data, chain_keys, states, start, stop, warmup, patience, thi
 
     def body(carry):
         iteration, states, _, buffers, _ = carry
+        buffers, last = dict(buffers), {}
         states, left_over, kept = _sweep_chains(model, data, chain_keys, states, iteration, keep)
         if hasattr(model, "settle"):
             states = jax.lax.cond(
@@ -701,19 +766,22 @@ def _advance(model, data, chain_keys, states, start, stop, warmup, patience, thi
         tolerance = jnp.where(iteration < patience, jnp.inf, tolerance)
         overflow = left_over > tolerance
         done = iteration + 1 - warmup
-        slot = jnp.where((done > 0) & (done % thin == 0), done // thin - 1 - first, slots)
-        buffers = jax.tree.map(
-            lambda b, x: jax.lax.dynamic_update_index_in_dim(b, x, slot, axis=0), buffers, kept
-        )
-        return iteration + 1, states, overflow, buffers, slot
+        for name, value in kept.items():
+            step = thin * strides[name]
+            number = done // step - 1 - past // step
+            last[name] = jnp.where((done > 0) & (done % step == 0), number, sizes[name])
+            buffers[name] = jax.lax.dynamic_update_index_in_dim(
+                buffers[name], value, last[name], axis=0
+            )
+        return iteration + 1, states, overflow, buffers, last
 
-    carry = (jnp.int32(start), states, jnp.bool_(False), buffers, jnp.int32(slots))
-    iteration, states, overflow, buffers, slot = jax.lax.while_loop(unfinished, body, carry)
-    return iteration, states, overflow, buffers, slot
+    spare = {name: jnp.int32(size) for name, size in sizes.items()}
+    carry = (jnp.int32(start), states, jnp.bool_(False), buffers, spare)
+    return jax.lax.while_loop(unfinished, body, carry)
 
 
-def _num_kept(iteration: int, settings: Settings) -> int:
-    return max(iteration - settings.num_warmup, 0) // settings.thin
+def _num_kept(iteration: int, settings: Settings, every: int = 1) -> int:
+    return max(iteration - settings.num_warmup, 0) // (settings.thin * every)
 
 
 def _goal(iteration: int, settings: Settings, clock, max_seconds: float | None) -> int:
@@ -724,10 +792,13 @@ def _goal(iteration: int, settings: Settings, clock, max_seconds: float | None) 
     return min(settings.num_warmup + number * settings.thin, settings.num_sweeps)
 
 
-def _num_slots(available, num_chains: int) -> int:
+def _num_slots(available, num_chains: int, every: int) -> int:
     """Draws that one chunk can keep."""
     leaves = jax.tree.leaves(available)
-    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+    size = sum(
+        math.prod(leaf.shape) * leaf.dtype.itemsize // (1 if leaf.ndim == 1 else every)
+        for leaf in leaves
+    )
     return int(np.clip(_BUFFER_BYTES // max(size, 1), 1, _MAX_SLOTS))
 
 
@@ -777,9 +848,8 @@ def _fingerprint(model, table, conditions, settings, key) -> str:
         "settings": str(settings),
         "key": np.asarray(jax.random.key_data(key)).tolist(),
         "impl": str(jax.random.key_impl(key)),
-        "data": hashlib.sha256(np.ascontiguousarray(table.codes).tobytes()).hexdigest(),
-        "conditions": None if conditions is None else conditions.conditions.tolist(),
-        "schema": [table.schema.variables, [[str(x) for x in v] for v in table.schema.levels]],
+        "data": table.digest,
+        "conditions": None if conditions is None else conditions.digest,
         "versions": [__version__, jax.__version__, str(jnp.result_type(float))],
         "backend": jax.default_backend(),
     }

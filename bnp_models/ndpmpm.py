@@ -1,0 +1,519 @@
+"""Nested Dirichlet process mixture of products of multinomials: persons within households.
+
+    alpha, beta_g ~ Ga(a, b),  pi = sticks(alpha, F classes),  omega_g = sticks(beta_g, S classes)
+    lambda_gk ~ Dir(1),        phi_gmk ~ Dir(1)
+    G_i ~ pi,                  M_ij ~ omega_{G_i}
+    size and values of household i ~ lambda_{G_i},  values of its member j ~ phi_{G_i M_ij}
+
+truncated to the households that a `bnp_models.Rules` leaves possible (Hu, Reiter & Wang 2018,
+doi:10.1214/16-BA1047). The functions are pure: they jit, and vmap over chains.
+"""
+
+import math
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.households import Households
+from bnp_models.kernels.assignment import draw_rows
+from bnp_models.kernels.atoms import Atoms, draw_levels_by_atom
+from bnp_models.kernels.counting import count_rows_by_component, first_rows, order_free_sum
+from bnp_models.kernels.impossible_households import (
+    Augmented,
+    Head,
+    HeadTables,
+    Levels,
+    add_other_heads,
+    add_simulated,
+    judge_by_predicate,
+    judge_by_tables,
+    tables_of,
+)
+from bnp_models.kernels.logspace import gamma_variate
+from bnp_models.kernels.nested import (
+    Blocks,
+    Plan,
+    draw_member_classes,
+    log_member_probability,
+    merge_plan,
+    merged_rows,
+    merged_tables,
+    repeat_by_member,
+    sum_by_household,
+)
+from bnp_models.kernels.rng import uniform, words
+from bnp_models.kernels.sticks import stick_concentration, truncated_sticks
+from bnp_models.kernels.truncation import draw_levels, reorder_classes
+from bnp_models.rules import HeadForm, Rules
+
+BETAS = ("common", "class")
+
+
+class NestedData(eqx.Module):
+    """Coded households, in blocks of one number of members."""
+
+    household_rows: Int[Array, "Q1 n"]
+    """Row of lambda that holds each household's level of each variable, the size the last one."""
+    member_codes: Int[Array, "p N"]
+    """Level codes of the members."""
+    household_variable: Int[Array, " Q"]
+    """Variable of each row of lambda."""
+    member_variable: Int[Array, " R"]
+    """Variable of each row of phi."""
+    blocks: Blocks = eqx.field(static=True)
+    """(members, households) of each block; the sizes in ascending order."""
+    plan: Plan = eqx.field(static=True)
+    """Member variables by table of joint levels."""
+    household: Levels
+    """The household variables, the size the last one."""
+    member: Levels
+    """The member variables."""
+    possible: object = eqx.field(static=True)
+    """Of household and member codes, whether a household is possible; None without rules."""
+    head: Head | None = eqx.field(static=True)
+    """The members of whom every household has exactly one, if there are such."""
+    tables: HeadTables | None
+    """The rules as tables, where they have that form."""
+
+    @property
+    def num_households(self) -> int:
+        """Households n."""
+        return self.household_rows.shape[1]
+
+
+class NestedState(eqx.Module):
+    """All that a chain needs to go on: the classes are redrawn first."""
+
+    log_pi: Float[Array, " F"]
+    """Log weights of the household classes before truncation."""
+    log_omega: Float[Array, "F S"]
+    """Log weights of the member classes in each."""
+    log_lambda: Float[Array, "Q F"]
+    """Log level probabilities of households."""
+    log_phi: Float[Array, "R F S"]
+    """Log level probabilities of members."""
+    alpha: Float[Array, ""]
+    """Concentration of the household classes."""
+    beta: Float[Array, " *F"]
+    """Concentration of the member classes, one for all or one for each household class."""
+
+
+class NestedInfo(eqx.Module):
+    """What one sweep says of itself."""
+
+    components: Int[Array, ""]
+    """Household classes with at least one household of the sample."""
+    member_components: Int[Array, ""]
+    """The most member classes that are occupied in one of them."""
+    last_class: Int[Array, ""]
+    """Households in the last class, which takes all that the sticks leave: should be 0."""
+    last_member_class: Int[Array, ""]
+    """Members in the last class of a household class."""
+    log_likelihood: Float[Array, ""]
+    """Of the sample, classes integrated out, at the parameters that the sweep started from."""
+    log_feasible: Float[Array, ""]
+    """Log P(possible) of a household before truncation; driven by the prior."""
+    augmented: Int[Array, ""]
+    """Impossible households drawn; -1 where they were beyond 2**28 and not all drawn."""
+    left_over: Float[Array, ""]
+    """0: the sticks are truncated by definition."""
+
+
+class NDPMPM(eqx.Module):
+    """The nested Dirichlet process mixture of products of multinomials.
+
+    Parameters
+    ----------
+    components
+        Household classes F at which the sticks are truncated.
+    member_components
+        Member classes S of each of them.
+    a, b
+        Shape and rate of alpha's prior.
+    a_beta, b_beta
+        The same of beta.
+    beta
+        "common": one concentration for the member classes of all household classes; "class": one
+        each.
+    reorder
+        Moves that exchange adjacent classes, weights and all.
+
+    References
+    ----------
+    Hu, J., Reiter, J. P. & Wang, Q. (2018), doi:10.1214/16-BA1047.
+    """
+
+    components: int = eqx.field(static=True, default=40)
+    member_components: int = eqx.field(static=True, default=15)
+    a: float = 0.25
+    b: float = 0.25
+    a_beta: float = 0.25
+    b_beta: float = 0.25
+    beta: str = eqx.field(static=True, default="common")
+    reorder: bool = eqx.field(static=True, default=True)
+
+    name: ClassVar[str] = "ndpmpm"
+    truncates: ClassVar[bool] = True
+    takes_missing: ClassVar[bool] = True
+    nested: ClassVar[bool] = True
+    parameters_every: ClassVar[int] = 10
+    scalars: ClassVar[tuple[str, ...]] = (
+        "components", "member_components", "alpha", "beta", "log_likelihood", "last_class",
+        "last_member_class", "augmented",
+    )  # fmt: skip
+    parameters: ClassVar[tuple[str, ...]] = (
+        "log_pi", "log_omega", "log_lambda", "log_phi", "log_feasible",
+    )  # fmt: skip
+
+    def __check_init__(self):
+        for name in ("components", "member_components"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 2:
+                raise ValueError(f"{name} must be an integer of at least 2, not {value}")
+        for name in ("a", "b", "a_beta", "b_beta"):
+            value = getattr(self, name)
+            if isinstance(value, (int, float)) and not value > 0:
+                raise ValueError(f"{name} must be positive, not {value}")
+        if self.beta not in BETAS:
+            raise ValueError(f"beta is one of {', '.join(BETAS)}, not {self.beta!r}")
+
+    @property
+    def start_components(self) -> tuple[int, ...]:
+        """Household classes of the initial states: all."""
+        return (self.components,)
+
+    @property
+    def capacity(self) -> int:
+        """Slots for household classes: F, which never grows."""
+        return self.components
+
+    def prepare(self, table: Households, rules: Rules | None = None) -> NestedData:
+        """Arrays of coded households."""
+        schema = table.schema
+        blocks = table.size_blocks
+        order = np.concatenate([block.households for block in blocks])
+        size = np.repeat(np.arange(len(blocks)), [len(block.households) for block in blocks])
+        members = [block.member_codes.reshape(-1, len(schema.member_variables)) for block in blocks]
+        codes = np.column_stack([table.household_codes[order], size])
+        num_household = (*schema.num_household_levels, len(blocks))
+        num_member = schema.num_member_levels
+        read, possible, head, tables = ((), ()), None, None, None
+        if rules is not None and len(rules):
+            read = rules.columns(schema)
+            possible = rules.compile(schema)
+            form = rules.head_form(schema)
+            if form is not None:
+                head = head_of(form)
+                if not len(form.rest) and (head is not None or schema.head is not None):
+                    tables = head_tables(form)
+        return NestedData(
+            household_rows=jnp.asarray((codes + first_rows(num_household)).T, jnp.int32),
+            member_codes=jnp.asarray(np.concatenate(members).T, jnp.int32),
+            household_variable=_variables(num_household),
+            member_variable=_variables(num_member),
+            blocks=tuple((block.member_codes.shape[1], len(block.households)) for block in blocks),
+            plan=merge_plan(num_member),
+            household=Levels(num_household, tuple(read[0])),
+            member=Levels(num_member, tuple(read[1])),
+            possible=possible,
+            head=head,
+            tables=tables,
+        )
+
+    def record_axes(self, tree) -> list[int | None]:
+        """No leaf is sharded over households: chains are what devices share."""
+        return [None] * len(jax.tree.leaves(tree))
+
+    def init(
+        self, key: Key[Array, ""], data: NestedData, capacity: int, num_components: Int[Array, ""]
+    ) -> NestedState:
+        """A start with every household in one of the classes, at random, and so its members."""
+        del capacity
+        key_g, key_m, key_parameters = jax.random.split(key, 3)
+        limit = jnp.minimum(num_components, self.components)
+        g = _draw_uniform(key_g, (data.num_households,), limit)
+        m = _draw_uniform(key_m, data.member_codes.shape[1:], self.member_components)
+        alpha = jnp.ones(())
+        beta = jnp.ones((self.components,) if self.beta == "class" else ())
+        counts = count_classes(self, g, m, data)
+        return update_parameters(self, key_parameters, alpha, beta, counts, data)
+
+    def settle(self, state: NestedState, data: NestedData) -> NestedState:
+        """Sort the classes by weight: for warm-up only, the posterior is not invariant."""
+        del data
+        return _reordered(state, jnp.argsort(-state.log_pi), jnp.argsort(-state.log_omega, axis=1))
+
+    def sweep(
+        self, key: Key[Array, ""], state: NestedState, data: NestedData, iteration: Int[Array, ""]
+    ) -> tuple[NestedState, NestedInfo]:
+        """One sweep, in an order that leaves the posterior invariant."""
+        del iteration
+        key_g, key_augment, key_parameters, key_order = jax.random.split(key, 4)
+        g, m, log_likelihood = update_classes(key_g, state, data)
+        counts = count_classes(self, g, m, data)
+        augmented, number, log_feasible = augment(self, key_augment, state, data)
+        info = NestedInfo(
+            components=jnp.sum(counts.households > 0, dtype=jnp.int32),
+            member_components=jnp.max(jnp.sum(counts.members > 0, axis=1, dtype=jnp.int32)),
+            last_class=counts.households[-1],
+            last_member_class=jnp.sum(counts.members[:, -1]),
+            log_likelihood=log_likelihood - data.num_households * log_feasible,
+            log_feasible=log_feasible,
+            augmented=number,
+            left_over=jnp.zeros((), state.alpha.dtype),
+        )
+        counts = jax.tree.map(jnp.add, counts, augmented)
+        state = update_parameters(self, key_parameters, state.alpha, state.beta, counts, data)
+        return update_order(self, key_order, state), info
+
+    def grow(self, key, state, data, capacity):
+        """The number of classes is part of the model: the driver never asks for more."""
+        raise ValueError(f"{self.name} has a fixed number of classes")
+
+    def keep(self, state: NestedState, info: NestedInfo) -> dict[str, Array]:
+        """Everything of one sweep that a user may choose to keep."""
+        return {
+            "components": info.components,
+            "member_components": info.member_components,
+            "alpha": state.alpha,
+            "beta": state.beta,
+            "log_likelihood": info.log_likelihood,
+            "last_class": info.last_class,
+            "last_member_class": info.last_member_class,
+            "augmented": info.augmented,
+            "log_pi": state.log_pi,
+            "log_omega": state.log_omega,
+            "log_lambda": state.log_lambda,
+            "log_phi": state.log_phi,
+            "log_feasible": info.log_feasible,
+        }
+
+
+def head_of(form: HeadForm) -> Head | None:
+    """Those of whom the rules want exactly one, where one member variable tells who they are."""
+    if not form.is_head.any():
+        return None
+    is_head = form.is_head.reshape(form.num_member_levels)
+    for axis, variable in enumerate(form.columns.member):
+        others = tuple(k for k in range(is_head.ndim) if k != axis)
+        levels = is_head.all(axis=others)
+        if (levels == is_head.any(axis=others)).all():
+            return Head(variable, tuple(map(bool, levels)))
+    return None
+
+
+def head_tables(form: HeadForm) -> HeadTables:
+    """The tables of rules that have that form, but for the rest."""
+    num_joint = form.is_head.size
+    head_index = np.zeros(num_joint, np.int32)
+    if form.heads[0] >= 0:
+        head_index[form.heads] = np.arange(len(form.heads))
+    apart = np.array([masks for masks in form.apart], bool).reshape(-1, 2, num_joint)
+    limited = np.array([mask for mask, _ in form.at_most], bool).reshape(-1, num_joint)
+    return HeadTables(
+        head_ok=jnp.asarray(form.head_ok),
+        pair_ok=jnp.asarray(form.pair_ok),
+        head_index=jnp.asarray(head_index),
+        limited=jnp.asarray(limited),
+        at_most=jnp.asarray([count for _, count in form.at_most], jnp.int32),
+        apart=jnp.asarray(np.moveaxis(apart, 0, 1)),
+    )
+
+
+def draw_prior(model: NDPMPM, key: Key[Array, ""], data: NestedData) -> NestedState:
+    """Parameters from the prior before truncation."""
+    key_alpha, key_beta, key_parameters = jax.random.split(key, 3)
+    dtype = jnp.result_type(float)
+    alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
+    shape = (model.components,) if model.beta == "class" else ()
+    beta = gamma_variate(key_beta, jnp.full(shape, model.a_beta, dtype), model.b_beta)
+    none = Augmented.none((model.components, model.member_components), data.household, data.member)
+    return update_parameters(model, key_parameters, alpha, beta, none, data)
+
+
+def _variables(num_levels):
+    return jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32)
+
+
+def _draw_uniform(key, shape, limit):
+    dtype = jnp.result_type(float)
+    u = uniform(words(key, shape), dtype.type)
+    return jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
+
+
+def update_classes(
+    key: Key[Array, ""], state: NestedState, data: NestedData
+) -> tuple[Int[Array, " n"], Int[Array, " N"], Float[Array, ""]]:
+    """Steps 1 and 2: the class of every household, its members' summed out, and then theirs.
+
+    Returns
+    -------
+    g, m
+        Classes of the households and of the members.
+    log_likelihood
+        Of the sample before truncation, all classes summed out.
+    """
+    key_g, key_m = jax.random.split(key)
+    omega = jnp.exp(state.log_omega)
+    tables = merged_tables(jnp.exp(state.log_phi), data.member.num_levels, data.plan)
+    rows = merged_rows(data.member_codes, data.member.num_levels, data.plan)
+    log_weight = sum_by_household(log_member_probability(tables, omega, rows), data.blocks)
+    log_weight = log_weight.T + state.log_pi[:, None]
+    for own in data.household_rows:
+        log_weight = log_weight + state.log_lambda.T[:, own]
+    g, log_total = draw_rows(key_g, log_weight)
+    m = draw_member_classes(key_m, tables, omega, rows, repeat_by_member(g, data.blocks))
+    return g, m, -order_free_sum(-jnp.minimum(log_total, 0))
+
+
+def count_classes(
+    model: NDPMPM, g: Int[Array, " n"], m: Int[Array, " N"], data: NestedData
+) -> Augmented:
+    """Households and members of the sample by class and level."""
+    shape = (model.components, model.member_components)
+    household_levels = count_rows_by_component(
+        data.household_rows, jnp.broadcast_to(g, data.household_rows.shape),
+        jnp.ones(g.size, jnp.int32), (sum(data.household.num_levels), shape[0]),
+    )  # fmt: skip
+    z = repeat_by_member(g, data.blocks) * shape[1] + m
+    rows = data.member_codes + first_rows(data.member.num_levels)[:, None].astype(np.int32)
+    member_levels = count_rows_by_component(
+        rows, jnp.broadcast_to(z, rows.shape), jnp.ones(z.size, jnp.int32),
+        (sum(data.member.num_levels), math.prod(shape)),
+    ).reshape(-1, *shape)  # fmt: skip
+    return Augmented(
+        households=jnp.sum(household_levels[data.household.size_rows], axis=0),
+        household_levels=household_levels,
+        members=jnp.sum(member_levels[: data.member.num_levels[0]], axis=0),
+        member_levels=member_levels,
+        unread=jnp.zeros((2, *shape), jnp.int32),
+    )
+
+
+def augment(
+    model: NDPMPM, key: Key[Array, ""], state: NestedState, data: NestedData
+) -> tuple[Augmented, Int[Array, ""], Float[Array, ""]]:
+    """Step 1 under structural zeros: the impossible households.
+
+    Returns
+    -------
+    augmented
+        Their counts.
+    number
+        How many; -1 where there were too many.
+    log_possible
+        Log P(possible) of a household.
+    """
+    shape = (model.components, model.member_components)
+    augmented = Augmented.none(shape, data.household, data.member)
+    if data.possible is None:
+        return augmented, jnp.int32(0), jnp.zeros_like(state.alpha)
+    tables = tables_of(
+        state.log_pi, state.log_omega, state.log_lambda, state.log_phi, data.household,
+        data.member, data.head,
+    )  # fmt: skip
+    key_simulate, key_heads = jax.random.split(key)
+    sizes, wanted = zip(*data.blocks, strict=True)
+    log_size = state.log_lambda[data.household.size_rows]
+    if data.tables is None:
+        judge = judge_by_predicate(data.possible, sizes, wanted)
+    else:
+        judge = judge_by_tables(data.tables, data.household, data.member)
+    has_head = data.head is not None
+    augmented, found, number = add_simulated(
+        key_simulate, augmented, tables, log_size, sizes, wanted, judge, data.household,
+        data.member, has_head,
+    )  # fmt: skip
+    failed = found < sum(wanted)
+    if has_head:
+        augmented, others = add_other_heads(
+            key_heads, augmented, tables, log_size, sizes, found + number, data.household
+        )
+        failed = failed | (others < 0)
+        number = number + jnp.maximum(others, 0)
+    share = found / (found + number).astype(state.alpha.dtype)
+    return augmented, jnp.where(failed, -1, number), jnp.log(share)
+
+
+def update_parameters(
+    model: NDPMPM,
+    key: Key[Array, ""],
+    alpha: Float[Array, ""],
+    beta: Float[Array, " *F"],
+    counts: Augmented,
+    data: NestedData,
+) -> NestedState:
+    """Steps 3 to 8: level probabilities, sticks and then their concentrations."""
+    dtype = alpha.dtype
+    keys = jax.random.split(key, 6)
+    shape = (model.components, model.member_components)
+    log_lambda = draw_levels(
+        keys[0], 1 + counts.household_levels.astype(dtype), data.household_variable
+    )
+    log_phi = draw_member_levels(keys[1], counts, data).reshape(-1, *shape)
+    log_pi, sum_log_1mv = truncated_sticks(keys[2], counts.households, alpha)
+    log_omega, sums_log_1mv = jax.vmap(truncated_sticks)(
+        jax.random.split(keys[3], shape[0]), counts.members, jnp.broadcast_to(beta, shape[:1])
+    )
+    alpha = stick_concentration(keys[4], sum_log_1mv, shape[0], model.a, model.b)
+    if model.beta == "common":
+        sticks = shape[0] * (shape[1] - 1)
+        shape_beta = jnp.asarray(model.a_beta + sticks, dtype)
+        beta = gamma_variate(keys[5], shape_beta, model.b_beta - jnp.sum(sums_log_1mv))
+    else:
+        beta = gamma_variate(
+            keys[5], jnp.full(shape[0], model.a_beta + shape[1] - 1, dtype),
+            model.b_beta - sums_log_1mv,
+        )  # fmt: skip
+    return NestedState(log_pi, log_omega, log_lambda, log_phi, alpha, beta)
+
+
+def draw_member_levels(
+    key: Key[Array, ""], counts: Augmented, data: NestedData
+) -> Float[Array, "R C"]:
+    """Log level probabilities of the members, those known by their kind only among the counts."""
+    dtype = jnp.result_type(float)
+    shape = 1 + counts.member_levels.reshape(counts.member_levels.shape[0], -1).astype(dtype)
+    if data.head is None:
+        return draw_levels(key, shape, data.member_variable)
+    key_others, key_head = jax.random.split(key)
+    variable, levels = data.head
+    first = first_rows(data.member.num_levels)[variable]
+    own = slice(first, first + len(levels))
+    atoms = Atoms(
+        of_row=jnp.asarray(levels, jnp.int32), variable=jnp.zeros(2, jnp.int32),
+        set_of_box=jnp.zeros((0, 0), jnp.int32), sets=jnp.zeros((0, 0), jnp.int32),
+    )  # fmt: skip
+    drawn = draw_levels_by_atom(key_head, shape[own], counts.unread.reshape(2, -1), atoms)
+    return draw_levels(key_others, shape, data.member_variable).at[own].set(drawn)
+
+
+def update_order(model: NDPMPM, key: Key[Array, ""], state: NestedState) -> NestedState:
+    """Exchange classes with their neighbours, weights and all: only the sticks know the order."""
+    if not model.reorder:
+        return state
+    key_pi, key_omega = jax.random.split(key)
+    order = reorder_classes(key_pi, state.log_pi, state.alpha)
+    beta = jnp.broadcast_to(state.beta, (model.components,))
+    nested = jax.vmap(reorder_classes)(
+        jax.random.split(key_omega, model.components), state.log_omega, beta
+    )
+    return _reordered(state, order, nested)
+
+
+def _reordered(state: NestedState, order, nested) -> NestedState:
+    """Member classes in the order `nested` of each household class, then those in `order`."""
+    log_omega = jnp.take_along_axis(state.log_omega, nested, axis=1)
+    log_phi = jnp.take_along_axis(state.log_phi, nested[None], axis=2)
+    return NestedState(
+        log_pi=state.log_pi[order],
+        log_omega=log_omega[order],
+        log_lambda=state.log_lambda[:, order],
+        log_phi=log_phi[:, order],
+        alpha=state.alpha,
+        beta=state.beta[order] if state.beta.ndim else state.beta,
+    )

@@ -1,0 +1,323 @@
+"""The nested model: exact answers on tiny households, chains, and faults planted in them."""
+
+import contextlib
+from functools import partial
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+from bnp_models import Households, ndpmpm
+
+# The sweeps compile for longer than they run here.
+COMPILE = {"xla_backend_optimization_level": 1}
+
+LEVELS = pd.DataFrame(
+    [("home", "own"), ("home", "rent"), ("role", "head"), ("role", "other"), ("age", "0"),
+     ("age", "1")],
+    columns=["variable", "level"],
+)  # fmt: skip
+
+
+def tiny_households(households, head=None) -> Households:
+    """Households given as (home, [(role, age), ..]), labels in full."""
+    rows = [
+        (i, home, role, age)
+        for i, (home, members) in enumerate(households)
+        for role, age in members
+    ]
+    frame = pd.DataFrame(rows, columns=["hid", "home", "role", "age"])
+    return Households.from_frame(frame, "hid", ["home"], levels=LEVELS, head=head)
+
+
+def all_households(data, members):
+    """Codes of all households of one number of members: (B, q) and (B, members, p)."""
+    household = data.household.num_levels[:-1]
+    codes = np.array(list(product(*map(range, household + data.member.num_levels * members))))
+    codes = codes.reshape(-1, len(household) + members * len(data.member.num_levels))
+    q = len(household)
+    return codes[:, :q], codes[:, q:].reshape(len(codes), members, len(data.member.num_levels))
+
+
+def log_probabilities(xp, parameters, data, i):
+    """Log probability, size included, of all households of the i-th size, before truncation.
+
+    `parameters` are log_pi (.., F), log_omega (.., F, S), log_lambda (.., Q, F) and log_phi
+    (.., R, F, S); the result is (.., B).
+    """
+    log_pi, log_omega, log_lambda, log_phi = parameters
+    household, members = all_households(data, data.blocks[i][0])
+    first_q = ndpmpm.first_rows(data.household.num_levels)
+    first_p = ndpmpm.first_rows(data.member.num_levels)
+    total = log_pi[..., None, :] + log_lambda[..., [first_q[-1] + i], :]
+    for k in range(household.shape[1]):
+        total = total + log_lambda[..., first_q[k] + household[:, k], :]
+    for j in range(members.shape[1]):
+        own = log_omega[..., None, :, :]
+        for v in range(members.shape[2]):
+            own = own + log_phi[..., first_p[v] + members[:, j, v], :, :]
+        total = total + _logsumexp(xp, own)
+    return _logsumexp(xp, total)
+
+
+def _logsumexp(xp, x):
+    top = xp.max(x, axis=-1, keepdims=True)
+    return xp.log(xp.sum(xp.exp(x - top), axis=-1)) + top[..., 0]
+
+
+def possible_households(data, i):
+    """Whether each household of the i-th size is possible, by asking the rules one by one."""
+    household, members = all_households(data, data.blocks[i][0])
+    if data.possible is None:
+        return np.ones(len(household), bool)
+    return np.array([
+        bool(data.possible.on_numpy(h[None], m[None])[0])
+        for h, m in zip(household, members, strict=True)
+    ])  # fmt: skip
+
+
+def statistics(xp, parameters, data, i):
+    """log P(possible | size) and the shares of two possible households, of the i-th size."""
+    log_p = log_probabilities(xp, parameters, data, i)
+    keep = possible_households(data, i)
+    log_all, log_possible = _logsumexp(xp, log_p), _logsumexp(xp, log_p[..., keep])
+    ends = np.flatnonzero(keep)[[0, -1]]
+    shares = xp.exp(log_p[..., ends] - log_possible[..., None])
+    return xp.concatenate([(log_possible - log_all)[..., None], shares], axis=-1)
+
+
+def prior_parameters(model, data, size, seed):
+    """Draws from the prior by NumPy: alpha, beta (its first), and the logs of the parameters."""
+    rng = np.random.default_rng(seed)
+    F, S = model.components, model.member_components
+
+    def sticks(concentration, number):
+        v = rng.beta(1, np.repeat(concentration[..., None], number, axis=-1))
+        v[..., -1] = 1
+        rest = np.cumprod(1 - v[..., :-1], axis=-1)
+        return v * np.concatenate([np.ones((*v.shape[:-1], 1)), rest], axis=-1)
+
+    def levels(num_levels, shape):
+        parts = [rng.standard_exponential((size, number, *shape)) for number in num_levels]
+        return np.concatenate([x / x.sum(axis=1, keepdims=True) for x in parts], axis=1)
+
+    alpha = rng.gamma(model.a, 1 / model.b, size)
+    num_betas = 1 if model.beta == "common" else F
+    beta = rng.gamma(model.a_beta, 1 / model.b_beta, (size, num_betas))
+    parameters = (
+        sticks(alpha, F), sticks(np.broadcast_to(beta, (size, F)), S),
+        levels(data.household.num_levels, (F,)), levels(data.member.num_levels, (F, S)),
+    )  # fmt: skip
+    return alpha, beta[:, 0], tuple(np.log(np.maximum(x, 1e-300)) for x in parameters)
+
+
+def exact_means(model, table, data, num_draws=300_000, seed=0):
+    """Posterior means of log alpha, log beta and `statistics` of every size, and their errors.
+
+    By weighting draws from the prior with the likelihood, summed over classes in full.
+    """
+    observed = []
+    for i, block in enumerate(table.size_blocks):
+        household, members = all_households(data, data.blocks[i][0])
+        cells = {h.tobytes() + m.tobytes(): b for b, (h, m) in
+                 enumerate(zip(household, members, strict=True))}  # fmt: skip
+        observed.append([
+            cells[h.astype(int).tobytes() + m.astype(int).tobytes()]
+            for h, m in zip(block.household_codes, block.member_codes, strict=True)
+        ])  # fmt: skip
+    likelihood, values = [], []
+    for step in range(num_draws // 50_000):
+        alpha, beta, parameters = prior_parameters(model, data, 50_000, (seed, step))
+        log_like, possible, found = 0.0, [], [np.log(alpha), np.log(beta)]
+        for i, cells in enumerate(observed):
+            log_p = log_probabilities(np, parameters, data, i)
+            possible.append(_logsumexp(np, log_p[:, possible_households(data, i)]))
+            log_like = log_like + log_p[:, cells].sum(axis=1)
+            found += list(statistics(np, parameters, data, i).T)
+        log_feasible = _logsumexp(np, np.stack(possible, axis=1))
+        likelihood.append(np.exp(log_like - data.num_households * log_feasible))
+        values.append(np.column_stack(found))
+    likelihood, values = np.concatenate(likelihood), np.concatenate(values)
+    top = likelihood[:, None] * values
+    mean = top.mean(axis=0) / likelihood.mean()
+    residual = top - mean * likelihood[:, None]
+    return mean, residual.std(axis=0) / likelihood.mean() / np.sqrt(len(likelihood))
+
+
+def _parameters(state):
+    return state.log_pi, state.log_omega, state.log_lambda, state.log_phi
+
+
+def _now(state, data):
+    found = [statistics(jnp, _parameters(state), data, i) for i in range(len(data.blocks))]
+    beta = state.beta[0] if state.beta.ndim else state.beta
+    return jnp.concatenate([jnp.log(jnp.stack([state.alpha, beta])), *found])
+
+
+# Faults: each is a wrong version of one step, chosen by a switch when the compiled sweep runs.
+
+
+def _forget_augmented(field):
+    def fault(wrong):
+        right = ndpmpm.augment
+
+        def augment(model, key, state, data):
+            found, *rest = right(model, key, state, data)
+            return found._replace(**{field: jnp.where(wrong, 0, getattr(found, field))}), *rest
+
+        return ndpmpm, "augment", augment
+
+    return fault
+
+
+def _forget_other_heads(wrong):
+    right = ndpmpm.add_other_heads
+
+    def add_other_heads(key, augmented, *args):
+        found, number = right(key, augmented, *args)
+        return jax.tree.map(lambda a, b: jnp.where(wrong, a, b), augmented, found), number
+
+    return ndpmpm, "add_other_heads", add_other_heads
+
+
+def _size_by_size(wrong):
+    # As printed: each size by itself, until the sample's number of that size.
+    def augment(model, key, state, data, right=ndpmpm.augment):
+        found, *rest = right(model, key, state, data)
+        sizes, wanted = zip(*data.blocks, strict=True)
+        tables = ndpmpm.tables_of(
+            state.log_pi, state.log_omega, state.log_lambda, state.log_phi, data.household,
+            data.member, None,
+        )  # fmt: skip
+        log_size = state.log_lambda[data.household.size_rows]
+        one = np.eye(len(sizes), dtype=bool)
+        shape = (model.components, model.member_components)
+        printed = ndpmpm.Augmented.none(shape, data.household, data.member)
+        for i, number in enumerate(wanted):
+            printed, _, _ = ndpmpm.add_simulated(
+                jax.random.fold_in(key, i), printed, tables,
+                jnp.where(one[i][:, None], log_size, -jnp.inf), sizes, tuple(number * one[i]),
+                ndpmpm.judge_by_predicate(data.possible, sizes, wanted), data.household,
+                data.member, False,
+            )  # fmt: skip
+        return jax.tree.map(lambda a, b: jnp.where(wrong, a, b), printed, found), *rest
+
+    return ndpmpm, "augment", augment
+
+
+def _count_households_for_members(wrong):
+    # Sticks of the member classes by households, not by members.
+    right = ndpmpm.truncated_sticks
+
+    def truncated_sticks(key, counts, concentration):
+        return right(key, jnp.where(wrong, counts // 2, counts), concentration)
+
+    return ndpmpm, "truncated_sticks", truncated_sticks
+
+
+def _invert_reorder(wrong):
+    right = ndpmpm.reorder_classes
+
+    def reorder_classes(key, log_pi, alpha):
+        return right(key, log_pi, jnp.where(wrong, 2 - alpha, alpha))
+
+    return ndpmpm, "reorder_classes", reorder_classes
+
+
+FAULTS = {
+    "no impossible households": _forget_augmented("households"),
+    "no impossible members": _forget_augmented("members"),
+    "no levels of impossible members": _forget_augmented("member_levels"),
+    "no levels of impossible households": _forget_augmented("household_levels"),
+    "nobody known by kind": _forget_augmented("unread"),
+    "no other heads": _forget_other_heads,
+    "size by size": _size_by_size,
+    "half of the members in the sticks": _count_households_for_members,
+    "reorder inverted": _invert_reorder,
+}
+
+
+def switched(names, on=None):
+    """Switches of these faults, one of them on at most."""
+    return {name: jnp.asarray(name == on) for name in names}
+
+
+@contextlib.contextmanager
+def planted(switches):
+    """The sweep with these faults, while it is traced."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, wrong in switches.items():
+            patch.setattr(*FAULTS[name](wrong))
+        yield
+
+
+@partial(jax.jit, static_argnames=("num_chains",), compiler_options=COMPILE)
+def posterior_chains(model, key, data, switches, num_sweeps, burn, num_chains=128):
+    """Per-chain means of what `exact_means` returns."""
+
+    def one(key):
+        key_init, key_sweeps = jax.random.split(key)
+
+        def body(t, carry):
+            state, sums = carry
+            with planted(switches):
+                state, _ = model.sweep(jax.random.fold_in(key_sweeps, t), state, data, t)
+            return state, sums + jnp.where(t >= burn, _now(state, data), 0)
+
+        state = model.init(key_init, data, model.capacity, jnp.asarray(model.components))
+        carry = (state, jnp.zeros_like(_now(state, data)))
+        return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / (num_sweeps - burn)
+
+    return jax.vmap(one)(jax.random.split(key, num_chains))
+
+
+@partial(jax.jit, static_argnames=("num_chains",), compiler_options=COMPILE)
+def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
+    """Per-chain means of the same under chains that alternate data and sweeps.
+
+    Data of one size: every chain starts from the prior, and alternates possible households drawn
+    given the parameters, classes summed out, with a sweep given them (Geweke 2004,
+    doi:10.1198/016214504000001132). The parameters' marginal is their prior.
+    """
+    members, number = data.blocks[0]
+    household, person = all_households(data, members)
+    keep = possible_households(data, 0)
+    household, person = jnp.asarray(household[keep]), jnp.asarray(person[keep])
+    first = jnp.asarray(ndpmpm.first_rows(data.household.num_levels))[:, None]
+
+    def one(key):
+        key_prior, key_steps = jax.random.split(key)
+
+        def body(t, carry):
+            state, sums = carry
+            key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
+            log_p = log_probabilities(jnp, _parameters(state), data, 0)[keep]
+            chosen = jax.random.categorical(key_x, log_p, shape=(number,))
+            codes = jnp.concatenate([household[chosen].T, jnp.zeros((1, number), int)])
+            new = ndpmpm.eqx.tree_at(
+                lambda d: (d.household_rows, d.member_codes),
+                data,
+                (
+                    (codes + first).astype(jnp.int32),
+                    person[chosen].reshape(number * members, -1).T.astype(jnp.int32),
+                ),
+            )
+            with planted(switches):
+                state, _ = model.sweep(key_sweep, state, new, t)
+            return state, sums + _now(state, data)
+
+        state = ndpmpm.draw_prior(model, key_prior, data)
+        carry = (state, jnp.zeros_like(_now(state, data)))
+        return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / num_sweeps
+
+    return jax.vmap(one)(jax.random.split(key, num_chains))
+
+
+def prior_means(model, data, num_draws=400_000, seed=1):
+    """Means of what `joint_chains` returns under the prior, and their errors."""
+    alpha, beta, parameters = prior_parameters(model, data, num_draws, seed)
+    values = np.column_stack([np.log(alpha), np.log(beta), statistics(np, parameters, data, 0)])
+    return values.mean(axis=0), values.std(axis=0) / np.sqrt(num_draws)
