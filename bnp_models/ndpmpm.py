@@ -9,28 +9,37 @@ truncated to the households that a `bnp_models.Rules` leaves possible (Hu, Reite
 doi:10.1214/16-BA1047). The functions are pure: they jit, and vmap over chains.
 """
 
+import dataclasses
+import itertools
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.completions import complete_households
 from bnp_models.households import Households
-from bnp_models.kernels.assignment import draw_rows
+from bnp_models.kernels.assignment import cumulative_sum, draw_rows, search_cumulative
 from bnp_models.kernels.atoms import Atoms, draw_levels_by_atom
 from bnp_models.kernels.counting import count_rows_by_component, first_rows, order_free_sum
 from bnp_models.kernels.impossible_households import (
     Augmented,
     Head,
     HeadTables,
+    Judge,
     Levels,
+    Simulated,
     add_other_heads,
     add_simulated,
     judge_by_predicate,
     judge_by_tables,
+    log_class_weight,
+    log_possible,
+    simulate_households,
     tables_of,
 )
 from bnp_models.kernels.logspace import gamma_variate
@@ -51,6 +60,15 @@ from bnp_models.kernels.truncation import draw_levels, reorder_classes
 from bnp_models.rules import HeadForm, Rules
 
 BETAS = ("common", "class")
+
+MISSING_ATTEMPTS = 4
+"""Proposals of missing values in a sweep."""
+
+MEMBERS_AT_ONCE = 4
+"""Room for members, for each of the households that are simulated at once."""
+
+MAX_COMPOSITIONS = 2000
+"""Ways to make up a household of kinds of members up to which P(possible) is computed exactly."""
 
 
 class NestedData(eqx.Module):
@@ -78,6 +96,14 @@ class NestedData(eqx.Module):
     """The members of whom every household has exactly one, if there are such."""
     tables: HeadTables | None
     """The rules as tables, where they have that form."""
+    is_head: Bool[Array, " J"] | None
+    """Joint levels of a head among the members, if the tables have such."""
+    missing: tuple["Missing", ...] = ()
+    """The incomplete households of each block that has any; the codes above are completed."""
+    at_household: Int[Array, "2 C1"] = None
+    """(variable, household) of each missing value of a household."""
+    at_member: Int[Array, "2 C2"] = None
+    """(variable, member) of each missing value of a member."""
 
     @property
     def num_households(self) -> int:
@@ -100,6 +126,21 @@ class NestedState(eqx.Module):
     """Concentration of the household classes."""
     beta: Float[Array, " *F"]
     """Concentration of the member classes, one for all or one for each household class."""
+    completed: Int[Array, " C"]
+    """Level codes of the missing values, those of households first; one 0 where none is missing."""
+
+
+class Missing(eqx.Module):
+    """Missing values of the households of one block."""
+
+    households: Int[Array, " I"]
+    """Incomplete households."""
+    members: Int[Array, "I h"]
+    """Their members."""
+    of_household: Bool[Array, "I q"]
+    """Which of their values are missing."""
+    of_members: Bool[Array, "I h p"]
+    """Which of their members' are."""
 
 
 class NestedInfo(eqx.Module):
@@ -166,7 +207,7 @@ class NDPMPM(eqx.Module):
         "last_member_class", "augmented",
     )  # fmt: skip
     parameters: ClassVar[tuple[str, ...]] = (
-        "log_pi", "log_omega", "log_lambda", "log_phi", "log_feasible",
+        "log_pi", "log_omega", "log_lambda", "log_phi", "log_feasible", "completed",
     )  # fmt: skip
 
     def __check_init__(self):
@@ -194,6 +235,15 @@ class NDPMPM(eqx.Module):
     def prepare(self, table: Households, rules: Rules | None = None) -> NestedData:
         """Arrays of coded households."""
         schema = table.schema
+        at_household = at_member = np.zeros((2, 0), int)
+        missing = ()
+        if table.has_missing:
+            order = np.concatenate([block.households for block in table.size_blocks])
+            of_member = np.concatenate([block.members.reshape(-1) for block in table.size_blocks])
+            at_household = np.stack(np.nonzero((table.household_codes[order] < 0).T))
+            at_member = np.stack(np.nonzero((table.member_codes[of_member] < 0).T))
+            missing = _missing(table.size_blocks)
+            table = complete_households(table, rules, seed=0)
         blocks = table.size_blocks
         order = np.concatenate([block.households for block in blocks])
         size = np.repeat(np.arange(len(blocks)), [len(block.households) for block in blocks])
@@ -209,7 +259,8 @@ class NDPMPM(eqx.Module):
             if form is not None:
                 head = head_of(form)
                 if not len(form.rest) and (head is not None or schema.head is not None):
-                    tables = head_tables(form)
+                    others = [block.member_codes.shape[1] - (head is not None) for block in blocks]
+                    tables = head_tables(form, others)
         return NestedData(
             household_rows=jnp.asarray((codes + first_rows(num_household)).T, jnp.int32),
             member_codes=jnp.asarray(np.concatenate(members).T, jnp.int32),
@@ -222,6 +273,10 @@ class NDPMPM(eqx.Module):
             possible=possible,
             head=head,
             tables=tables,
+            missing=missing,
+            at_household=jnp.asarray(at_household, jnp.int32),
+            at_member=jnp.asarray(at_member, jnp.int32),
+            is_head=None if tables is None or head is None else jnp.asarray(form.is_head),
         )
 
     def record_axes(self, tree) -> list[int | None]:
@@ -252,8 +307,11 @@ class NDPMPM(eqx.Module):
     ) -> tuple[NestedState, NestedInfo]:
         """One sweep, in an order that leaves the posterior invariant."""
         del iteration
-        key_g, key_augment, key_parameters, key_order = jax.random.split(key, 4)
+        key_g, key_missing, key_augment, key_parameters, key_order = jax.random.split(key, 5)
+        data = fill_in(state, data)
         g, m, log_likelihood = update_classes(key_g, state, data)
+        if data.missing:
+            data = update_missing(key_missing, state, g, m, data)
         counts = count_classes(self, g, m, data)
         augmented, number, log_feasible = augment(self, key_augment, state, data)
         info = NestedInfo(
@@ -269,6 +327,10 @@ class NDPMPM(eqx.Module):
         counts = jax.tree.map(jnp.add, counts, augmented)
         state = update_parameters(self, key_parameters, state.alpha, state.beta, counts, data)
         return update_order(self, key_order, state), info
+
+    def simulate_households(self, key, draw, data, left, lanes):
+        """See the function `simulate_possible`."""
+        return simulate_possible(key, draw, data, left, lanes)
 
     def grow(self, key, state, data, capacity):
         """The number of classes is part of the model: the driver never asks for more."""
@@ -289,6 +351,7 @@ class NDPMPM(eqx.Module):
             "log_omega": state.log_omega,
             "log_lambda": state.log_lambda,
             "log_phi": state.log_phi,
+            "completed": state.completed,
             "log_feasible": info.log_feasible,
         }
 
@@ -306,14 +369,24 @@ def head_of(form: HeadForm) -> Head | None:
     return None
 
 
-def head_tables(form: HeadForm) -> HeadTables:
-    """The tables of rules that have that form, but for the rest."""
+def head_tables(form: HeadForm, others: Sequence[int]) -> HeadTables:
+    """The tables of rules that have that form, but for the rest.
+
+    Parameters
+    ----------
+    form
+        The rules.
+    others
+        Of each size, the members beside a head.
+    """
     num_joint = form.is_head.size
     head_index = np.zeros(num_joint, np.int32)
     if form.heads[0] >= 0:
         head_index[form.heads] = np.arange(len(form.heads))
     apart = np.array([masks for masks in form.apart], bool).reshape(-1, 2, num_joint)
     limited = np.array([mask for mask, _ in form.at_most], bool).reshape(-1, num_joint)
+    masks = np.concatenate([limited, *apart]).reshape(-1, num_joint)
+    kinds, kind = np.unique(masks, axis=1, return_inverse=True)
     return HeadTables(
         head_ok=jnp.asarray(form.head_ok),
         pair_ok=jnp.asarray(form.pair_ok),
@@ -321,7 +394,34 @@ def head_tables(form: HeadForm) -> HeadTables:
         limited=jnp.asarray(limited),
         at_most=jnp.asarray([count for _, count in form.at_most], jnp.int32),
         apart=jnp.asarray(np.moveaxis(apart, 0, 1)),
+        kind=jnp.asarray(kind.reshape(-1), jnp.int32),
+        compositions=_compositions(
+            kinds.T, tuple(count for _, count in form.at_most), tuple(others)
+        ),
     )
+
+
+def _compositions(kinds, at_most, others):
+    """Of each size, how many other members of each kind keep the limits and the pairs apart.
+
+    Parameters
+    ----------
+    kinds
+        (kinds, masks): limits first, then pairs apart.
+    """
+    num_kinds, num_limits = len(kinds), len(at_most)
+    if any(math.comb(m + num_kinds - 1, num_kinds - 1) > MAX_COMPOSITIONS for m in others):
+        return None
+    limits, apart = kinds[:, :num_limits], kinds[:, num_limits:].reshape(num_kinds, -1, 2)
+    found = []
+    for m in others:
+        bars = itertools.combinations(range(m + num_kinds - 1), num_kinds - 1)
+        counts = np.array([np.diff((-1, *bar, m + num_kinds - 1)) - 1 for bar in bars])
+        some = counts @ apart.reshape(num_kinds, -1) > 0
+        allowed = (counts @ limits <= at_most).all(axis=1)
+        allowed &= ~some.reshape(len(counts), -1, 2).all(axis=2).any(axis=1)
+        found.append(tuple(tuple(map(int, row)) for row in counts[allowed]))
+    return tuple(found)
 
 
 def draw_prior(model: NDPMPM, key: Key[Array, ""], data: NestedData) -> NestedState:
@@ -370,6 +470,113 @@ def update_classes(
     return g, m, -order_free_sum(-jnp.minimum(log_total, 0))
 
 
+def fill_in(state: NestedState, data: NestedData) -> NestedData:
+    """The data with the missing values as they are in this state."""
+    if not data.missing:
+        return data
+    number = data.at_household.shape[1]
+    first = jnp.asarray(first_rows(data.household.num_levels), jnp.int32)
+    rows = first[data.at_household[0]] + state.completed[:number]
+    return dataclasses.replace(
+        data,
+        household_rows=data.household_rows.at[tuple(data.at_household)].set(rows),
+        member_codes=data.member_codes.at[tuple(data.at_member)].set(state.completed[number:]),
+    )
+
+
+def _completed(data):
+    """The missing values, of data in which they are filled in."""
+    if not data.missing:
+        return jnp.zeros(1, jnp.int32)
+    first = jnp.asarray(first_rows(data.household.num_levels), jnp.int32)
+    of_households = data.household_rows[tuple(data.at_household)] - first[data.at_household[0]]
+    return jnp.concatenate([of_households, data.member_codes[tuple(data.at_member)]])
+
+
+def update_missing(
+    key: Key[Array, ""],
+    state: NestedState,
+    g: Int[Array, " n"],
+    m: Int[Array, " N"],
+    data: NestedData,
+) -> NestedData:
+    """The missing values of the incomplete households, given their classes.
+
+    Values drawn from the classes are a Metropolis-Hastings proposal that is accepted where the
+    household is possible: all missing values of a household at once, then random halves of them.
+    """
+    first = first_rows(data.household.num_levels)
+    household_codes = data.household_rows[:-1] - first[:-1, None].astype(np.int32)
+    member_codes = data.member_codes
+
+    def draw(key, log_levels, levels, of_class):
+        """Codes of all variables, of units in these classes: (units, variables)."""
+        u = uniform(words(key, (len(levels.num_levels), of_class.size)), log_levels.dtype.type)
+        tables = [
+            cumulative_sum(jnp.exp(levels.block(log_levels, j)).T)
+            for j in range(len(levels.num_levels))
+        ]
+        codes = [search_cumulative(t, of_class, x)[0] for t, x in zip(tables, u, strict=True)]
+        return jnp.stack(codes, axis=1)
+
+    log_phi = state.log_phi.reshape(state.log_phi.shape[0], -1)
+    num_nested = state.log_omega.shape[1]
+    for i, block in enumerate(data.missing):
+        here = household_codes[:, block.households].T
+        there = jnp.moveaxis(member_codes[:, block.members], 0, 2)
+        g_block = g[block.households]
+        z_block = (g_block[:, None] * num_nested + m[block.members]).reshape(-1)
+
+        def attempt(t, codes, i=i, block=block, g_block=g_block, z_block=z_block):
+            here, there = codes
+            keys = jax.random.split(jax.random.fold_in(jax.random.fold_in(key, i), t), 3)
+            new_here = draw(keys[0], state.log_lambda, data.household, g_block)[:, :-1]
+            new_there = draw(keys[1], log_phi, data.member, z_block).reshape(there.shape)
+            number = here.shape[1] + there[0].size
+            coin = uniform(words(keys[2], (here.shape[0], number)))
+            coin = (coin < 0.5) | (t == 0)
+            change = coin[:, : here.shape[1]] & block.of_household
+            new_here = jnp.where(change, new_here, here)
+            change = coin[:, here.shape[1] :].reshape(there.shape) & block.of_members
+            new_there = jnp.where(change, new_there, there)
+            possible = jnp.ones(here.shape[0], bool)
+            if data.possible is not None:
+                possible = data.possible(new_here, new_there)
+            return (
+                jnp.where(possible[:, None], new_here, here),
+                jnp.where(possible[:, None, None], new_there, there),
+            )
+
+        here, there = jax.lax.fori_loop(0, MISSING_ATTEMPTS, attempt, (here, there))
+        household_codes = household_codes.at[:, block.households].set(here.T)
+        member_codes = member_codes.at[:, block.members].set(jnp.moveaxis(there, 2, 0))
+    rows = household_codes + first[:-1, None].astype(np.int32)
+    return dataclasses.replace(
+        data,
+        household_rows=data.household_rows.at[:-1].set(rows),
+        member_codes=member_codes,
+    )
+
+
+def _missing(blocks):
+    """The incomplete households of each block that has any."""
+    found, household, member = [], 0, 0
+    for block in blocks:
+        number, members = block.member_codes.shape[:2]
+        of_household, of_members = block.household_codes < 0, block.member_codes < 0
+        own = np.flatnonzero(of_household.any(axis=1) | of_members.any(axis=(1, 2)))
+        if own.size:
+            of_own = member + own[:, None] * members + np.arange(members)
+            found.append(Missing(
+                households=jnp.asarray(household + own, jnp.int32),
+                members=jnp.asarray(of_own, jnp.int32),
+                of_household=jnp.asarray(of_household[own]),
+                of_members=jnp.asarray(of_members[own]),
+            ))  # fmt: skip
+        household, member = household + number, member + number * members
+    return tuple(found)
+
+
 def count_classes(
     model: NDPMPM, g: Int[Array, " n"], m: Int[Array, " N"], data: NestedData
 ) -> Augmented:
@@ -405,8 +612,9 @@ def augment(
         Their counts.
     number
         How many; -1 where there were too many.
-    log_possible
-        Log P(possible) of a household.
+    log_feasible
+        Log P(possible) of a household: exact where the rules are tables, else from the share of
+        possible ones among those drawn.
     """
     shape = (model.components, model.member_components)
     augmented = Augmented.none(shape, data.household, data.member)
@@ -419,13 +627,9 @@ def augment(
     key_simulate, key_heads = jax.random.split(key)
     sizes, wanted = zip(*data.blocks, strict=True)
     log_size = state.log_lambda[data.household.size_rows]
-    if data.tables is None:
-        judge = judge_by_predicate(data.possible, sizes, wanted)
-    else:
-        judge = judge_by_tables(data.tables, data.household, data.member)
     has_head = data.head is not None
     augmented, found, number = add_simulated(
-        key_simulate, augmented, tables, log_size, sizes, wanted, judge, data.household,
+        key_simulate, augmented, tables, log_size, sizes, wanted, _judge(data), data.household,
         data.member, has_head,
     )  # fmt: skip
     failed = found < sum(wanted)
@@ -435,8 +639,20 @@ def augment(
         )
         failed = failed | (others < 0)
         number = number + jnp.maximum(others, 0)
-    share = found / (found + number).astype(state.alpha.dtype)
-    return augmented, jnp.where(failed, -1, number), jnp.log(share)
+    if data.tables is not None and data.tables.compositions is not None:
+        log_share = log_possible(
+            state.log_pi, state.log_omega, state.log_lambda, state.log_phi, data.tables,
+            data.household, data.member, data.is_head,
+        )  # fmt: skip
+    else:
+        log_share = jnp.log(found / (found + number).astype(state.alpha.dtype))
+    return augmented, jnp.where(failed, -1, number), log_share
+
+
+def _judge(data: NestedData) -> Judge:
+    if data.tables is None:
+        return judge_by_predicate(data.possible, *zip(*data.blocks, strict=True))
+    return judge_by_tables(data.tables, data.household, data.member)
 
 
 def update_parameters(
@@ -469,7 +685,7 @@ def update_parameters(
             keys[5], jnp.full(shape[0], model.a_beta + shape[1] - 1, dtype),
             model.b_beta - sums_log_1mv,
         )  # fmt: skip
-    return NestedState(log_pi, log_omega, log_lambda, log_phi, alpha, beta)
+    return NestedState(log_pi, log_omega, log_lambda, log_phi, alpha, beta, _completed(data))
 
 
 def draw_member_levels(
@@ -516,4 +732,52 @@ def _reordered(state: NestedState, order, nested) -> NestedState:
         log_phi=log_phi[:, order],
         alpha=state.alpha,
         beta=state.beta[order] if state.beta.ndim else state.beta,
+        completed=state.completed,
     )
+
+
+def simulate_possible(
+    key: Key[Array, ""],
+    draw: dict[str, Array],
+    data: NestedData,
+    left: Float[Array, " H"],
+    lanes: int,
+) -> tuple[Simulated, Bool[Array, " B"]]:
+    """A batch of households given one kept draw, and which of them are possible.
+
+    Parameters
+    ----------
+    draw
+        Parameters.
+    data
+        The sample, of which only sizes and rules are used.
+    left
+        Of each size, in which proportion to simulate it: the households of one size do not depend
+        on that.
+    lanes
+        Households at once.
+    """
+    key_draw, key_judge = jax.random.split(key)
+    every = (
+        Levels(data.household.num_levels, tuple(range(len(data.household.num_levels) - 1))),
+        Levels(data.member.num_levels, tuple(range(len(data.member.num_levels)))),
+    )
+    parameters = [draw[name] for name in ("log_pi", "log_omega", "log_lambda", "log_phi")]
+    tables = tables_of(*parameters, *every, data.head)
+    sizes, _ = zip(*data.blocks, strict=True)
+    log_size = draw["log_lambda"][data.household.size_rows]
+    has_head = data.head is not None
+    log_weight = jnp.stack([
+        log_class_weight(tables, log_size[i], size, 1 if has_head else None)
+        for i, size in enumerate(sizes)
+    ])  # fmt: skip
+    log_weight = jax.nn.log_softmax(log_weight, axis=1) + jnp.log(left)[:, None]
+    others = tuple(size - has_head for size in sizes)
+    new = simulate_households(
+        key_draw, tables, log_weight, others, lanes, lanes * MEMBERS_AT_ONCE + max(others), *every,
+        has_head,
+    )  # fmt: skip
+    possible = new.used
+    if data.possible is not None:
+        possible = possible & _judge(data)(new, key_judge)
+    return new, possible

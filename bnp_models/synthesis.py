@@ -6,6 +6,7 @@ doi:10.1111/rssa.12352, section 2.4). Records are drawn feasible, none is reject
 checked against the conditions before they leave.
 """
 
+import itertools
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -14,12 +15,17 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bnp_models.households import Households
 from bnp_models.microdata import Microdata
-from bnp_models.sampling import Run, blocks_of_draws
+from bnp_models.sampling import Run, blocks_of_draws, prepared
 
 # Records simulated at once: at most so many, and entries of the arrays of boxes by records.
 _RECORDS_AT_ONCE = 2**15
 _ENTRIES_AT_ONCE = 2**25
+
+# Households simulated at once at most, and those of one size without a possible one among them
+# after which nothing is hoped for.
+_HOUSEHOLDS_AT_ONCE, _MAX_TRIED = 2**15, 1e8
 
 # What the keys that a run set aside are folded with, one a purpose.
 _SYNTHESIS, _IMPUTATION = 0x53594E, 0x494D50
@@ -38,14 +44,16 @@ def synthesize(
     num_datasets
         M, one for each of as many well-separated draws.
     num_rows
-        Records of each; by default as many as the sample has.
+        Records of each; by default as many as the sample has. Of households none other: there are
+        as many of each size as in the sample.
     key
         By default one that `run` set aside.
 
     Returns
     -------
     frames
-        Of the sample's columns and labels, in the sample's types.
+        Of the sample's columns and labels, in the sample's types; households by size, numbered
+        anew.
 
     Raises
     ------
@@ -58,6 +66,8 @@ def synthesize(
     -----
     Estimates from the M files are combined by `combine_partially_synthetic`.
     """
+    if isinstance(run.table, Households):
+        return _synthesize_households(run, num_datasets, num_rows, key)
     num_rows = run.table.n if num_rows is None else num_rows
     if num_rows < 1:
         raise ValueError(f"num_rows must be at least 1, not {num_rows}")
@@ -118,6 +128,8 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
         raise ValueError("no value is missing: there is nothing to impute")
     if not model.takes_missing:
         raise ValueError(f"the {model.name} model does not draw missing values")
+    if isinstance(table, Households):
+        return _impute_households(run, num_datasets)
     key = jax.random.fold_in(run.key if key is None else key, _IMPUTATION)
     data = model.prepare(table.codes, table.schema.num_levels, run.conditions)
     observed = table.codes >= 0
@@ -128,6 +140,92 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
             raise RuntimeError("an observed value was changed; please report this defect")
         frames.append(_checked_frame(run, codes))
     return frames
+
+
+def _synthesize_households(run, num_datasets, num_rows, key):
+    """Households of each size, as many as in the sample, for each of as many draws."""
+    table, model = run.table, run.model
+    if num_rows is not None and num_rows != table.num_persons:
+        raise ValueError(
+            f"num_rows is {num_rows}, but synthetic households have the sizes of the sample's, "
+            f"which make {table.num_persons} persons; leave it out"
+        )
+    key = jax.random.fold_in(run.key if key is None else key, _SYNTHESIS)
+    data = prepared(model, table, run.conditions)
+    lanes = int(np.clip(2 * table.n, 256, _HOUSEHOLDS_AT_ONCE))
+    frames = []
+    for m, draw in enumerate(_spaced_draws(run, num_datasets)):
+        key_m = jax.random.fold_in(key, m)
+        frames.append(_checked_households(run, *_draw_households(model, key_m, draw, data, lanes)))
+    return frames
+
+
+def _draw_households(model, key, draw, data, lanes):
+    """Household codes, members of each, and member codes: possible ones, until all are there."""
+    sizes, wanted = (np.array(x) for x in zip(*data.blocks, strict=True))
+    tried, found = np.zeros(len(wanted)), np.zeros_like(wanted)
+    households = [[] for _ in wanted]
+    for step in itertools.count():
+        left = wanted - found
+        if not left.any():
+            break
+        hopeless = (found == 0) & (tried > _MAX_TRIED)
+        if hopeless.any():
+            raise RuntimeError(
+                f"no possible household with {sizes[hopeless][0]} members among "
+                f"{int(tried[hopeless][0]):,} simulated; look for rules that exclude too much"
+            )
+        share = left * (tried + 1) / (found + 0.5)
+        new, good = _simulate_households(
+            model, jax.random.fold_in(key, step), draw, data, share / share.sum(), lanes=lanes
+        )
+        new, good = jax.tree.map(np.asarray, (new, good))
+        tried += np.bincount(new.size[new.used], minlength=len(sizes))
+        for i in np.flatnonzero(left):
+            for lane in np.flatnonzero(good & (new.size == i))[: left[i]]:
+                head = [] if new.head is None else [new.head[1][:, lane, None]]
+                others = new.first[lane] + np.arange(sizes[i] - len(head))
+                members = np.concatenate([*head, new.members[:, others]], axis=1)
+                households[i].append((new.codes[:-1, lane], members.T))
+            found[i] = len(households[i])
+    codes, members = zip(*(one for of_size in households for one in of_size), strict=True)
+    return np.stack(codes), np.repeat(sizes, wanted), np.concatenate(members)
+
+
+def _impute_households(run, num_datasets):
+    """The sample with the missing values of as many draws filled in."""
+    table = run.table
+    data = prepared(run.model, table, run.conditions)
+    order = np.concatenate([block.households for block in table.size_blocks])
+    of_member = np.concatenate([block.members.reshape(-1) for block in table.size_blocks])
+    (of_codes, household), (of_values, member) = map(
+        np.asarray, (data.at_household, data.at_member)
+    )
+    frames = []
+    for draw in _spaced_draws(run, num_datasets):
+        values = np.asarray(draw["completed"])
+        codes, members = table.household_codes.copy(), table.member_codes.copy()
+        codes[order[household], of_codes] = values[: household.size]
+        members[of_member[member], of_values] = values[household.size :]
+        frames.append(_checked_households(run, codes, None, members))
+    return frames
+
+
+def _checked_households(run, codes, members, member_codes):
+    """The frame of households; where `members` is None, those of the sample with other codes."""
+    table = run.table
+    if members is None:
+        made = Households(
+            table.schema, codes, table.sizes, member_codes, table.ids, table.rows
+        )  # fmt: skip
+    else:
+        made = Households(table.schema, codes, members + table.schema.num_heads, member_codes)
+    if run.conditions is not None and not (possible := run.conditions.check(made)).all():
+        raise RuntimeError(
+            f"{int((~possible).sum())} of {made.n} households made are impossible; please report "
+            "this defect"
+        )
+    return made.to_frame()
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,6 +420,11 @@ def _checked_frame(run, codes):
 @partial(jax.jit, static_argnames=("num_records", "num_levels"))
 def _simulate(model, key, draw, feasible, num_records, num_levels):
     return model.simulate_records(key, draw, num_records, num_levels, feasible)
+
+
+@partial(jax.jit, static_argnames="lanes")
+def _simulate_households(model, key, draw, data, left, lanes):
+    return model.simulate_households(key, draw, data, left, lanes)
 
 
 @jax.jit

@@ -449,6 +449,11 @@ class HeadTables(eqx.Module):
     """How many."""
     apart: Bool[Array, "2 D R"]
     """Other members who cannot live together: one of the first kind, another of the second."""
+    kind: Int[Array, " R"]
+    """Kind of each joint level: what the limits and the pairs apart tell of it."""
+    compositions: tuple[tuple[tuple[int, ...], ...], ...] | None = eqx.field(static=True)
+    """Of each size, the numbers of other members of each kind that are allowed; None where they
+    are too many to be gone through."""
 
 
 def _joint_level(codes, levels):
@@ -539,3 +544,77 @@ def add_other_heads(
         unread=augmented.unread + nested,
     )
     return augmented, jnp.where(failed, -1, jnp.sum(number))
+
+
+def log_possible(
+    log_pi: Float[Array, " F"],
+    log_omega: Float[Array, "F S"],
+    log_lambda: Float[Array, "Q F"],
+    log_phi: Float[Array, "R F S"],
+    rules: HeadTables,
+    household: Levels,
+    member: Levels,
+    head_apart: Bool[Array, " J"] | None,
+) -> Float[Array, ""]:
+    """Exact log P(possible) of a household, sizes and classes summed out.
+
+    Parameters
+    ----------
+    log_pi, log_omega, log_lambda, log_phi
+        Log weights of the classes, and level probabilities.
+    rules
+        Tables with compositions.
+    head_apart
+        Which joint levels of a member are a head's; None where no member is the head.
+
+    Notes
+    -----
+    Given the class, the household's level b and the head a, other members are independent: with
+    w_k their probability of being of kind k and fitting the head, m of them are allowed with
+    probability sum m! prod w_k^{n_k} / n_k! over the allowed compositions.
+    """
+    num_classes = log_pi.size
+    joint = jnp.exp(log_omega)[None]
+    for j in member.read:
+        own = jnp.exp(member.block(log_phi, j))
+        joint = (joint[:, None] * own).reshape(-1, *joint.shape[1:])
+    joint = jnp.sum(joint, axis=2)
+    of_household = jnp.ones((1, num_classes), joint.dtype)
+    for k in household.read:
+        own = jnp.exp(household.block(log_lambda, k))
+        of_household = (of_household[:, None] * own).reshape(-1, num_classes)
+    num_kinds = len(rules.compositions[0][0]) if rules.compositions[0] else 1
+    # (kinds, B, A, F)
+    fits = jnp.stack([
+        jnp.einsum(
+            "bar,rf->baf", (rules.pair_ok & (rules.kind == k)).astype(joint.dtype), joint,
+            precision=lax.Precision.HIGHEST,
+        )
+        for k in range(num_kinds)
+    ])  # fmt: skip
+    if head_apart is None:
+        of_head = jnp.ones((1, num_classes), joint.dtype)
+    else:
+        heads = rules.head_ok.shape[1]
+        of_head = (
+            jnp.zeros((heads, num_classes), joint.dtype)
+            .at[rules.head_index]
+            .add(jnp.where(head_apart[:, None], joint, 0))
+        )
+    good = rules.head_ok[:, :, None] * of_head * of_household[:, None]
+    total = jnp.zeros((), joint.dtype)
+    sizes = jnp.exp(log_lambda[household.size_rows])
+    for i, allowed in enumerate(rules.compositions):
+        number = sum(allowed[0]) if allowed else 0
+        sum_allowed = jnp.zeros_like(fits[0])
+        for counts in allowed:
+            ways = math.factorial(number)
+            term = jnp.ones_like(fits[0])
+            for k, count in enumerate(counts):
+                ways //= math.factorial(count)
+                term = term * fits[k] ** count if count else term
+            sum_allowed = sum_allowed + ways * term
+        heads = 1 if head_apart is None else number + 1
+        by_class = jnp.sum(good * sum_allowed, axis=(0, 1)) * heads
+        total = total + jnp.sum(jnp.exp(log_pi) * sizes[i] * by_class)
+    return jnp.log(total)

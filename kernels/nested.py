@@ -6,7 +6,7 @@ Reiter & Wang 2018, doi:10.1080/01621459.2017.1350179 for synthesis; the nested 
 Rodriguez, Dunson & Gelfand 2008, doi:10.1198/016214508000000553).
 
 Members lie one after the other, household by household, households in blocks of one number of
-members: `blocks` is ((members, households), ...), static, so that sums over households are reshapes.
+members: `blocks` is ((members, households), ...), static, so that sums over them are reshapes.
 """
 
 import jax.numpy as jnp
