@@ -24,6 +24,7 @@ MODELS = {
     "mixed-membership": ("MixedMembership", ("components", "augmentation", "not_applicable")),
     "nplcm": ("NPLCM", ("components",)),
     "tnplcm": ("TNPLCM", ("components",)),
+    "ndpmpm": ("NDPMPM", ("components", "member_components")),
     "polettini-stander-1": ("PolettiniStander", ("alpha", "a", "b")),
     "polettini-stander-2": ("PolettiniStander", ("alpha", "a", "gamma", "empty_phat")),
 }
@@ -32,10 +33,13 @@ MODELS = {
 _CELL_MODELS = {"polettini-stander-1": 1, "polettini-stander-2": 2}
 _CELL_OPTIONS = ("cells", "weights", "hyperparameters", "baselines")
 
+# Options of the models of persons within households.
+_HOUSEHOLD_OPTIONS = ("household", "household_variables", "rules", "head")
+
 _MODELS_OF = {
     "risk": ("hdp", "mixed-membership", "nplcm", "tnplcm", *_CELL_MODELS),
-    "synthesize": ("tnplcm", "nplcm"),
-    "impute": ("tnplcm", "nplcm"),
+    "synthesize": ("tnplcm", "nplcm", "ndpmpm"),
+    "impute": ("tnplcm", "nplcm", "ndpmpm"),
 }  # The first is the default.
 _OPTIONS = tuple(dict.fromkeys(name for _, names in MODELS.values() for name in names))
 _STOPPING = ("until_rhat", "until_ess", "max_minutes")
@@ -115,16 +119,27 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
 def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models synthesize``: check everything, sample, write synthetic data sets."""
     model, table, conditions = _checked_input(options)
-    if options.rows is None:
+    if options.household is not None:
+        if options.rows not in (None, table.num_persons):
+            raise _UsageError(
+                "--rows: synthetic households have the sizes of the sample's; leave it out"
+            )
+        options.rows = table.num_persons
+    elif options.rows is None:
         options.rows = table.n
     _check_datasets(options)
     settings = _settings(
         options, model, table, conditions, datasets=options.datasets, rows=options.rows
     )
     return _carry_out(
-        options, argv, model, table, conditions, settings, bnp.level_margins, "margins",
+        options, argv, model, table, conditions, settings, _margins_of(options), "margins",
         _write_datasets,
     )  # fmt: skip
+
+
+def _margins_of(options):
+    """Makes of a run the margins that convergence is judged by; of households, none."""
+    return bnp.level_margins if options.household is None else lambda run: None
 
 
 def impute(options: argparse.Namespace, argv: list[str]) -> int:
@@ -138,7 +153,7 @@ def impute(options: argparse.Namespace, argv: list[str]) -> int:
     _check_datasets(options)
     settings = _settings(options, model, table, conditions, datasets=options.datasets)
     return _carry_out(
-        options, argv, model, table, conditions, settings, bnp.level_margins, "margins",
+        options, argv, model, table, conditions, settings, _margins_of(options), "margins",
         _write_datasets,
     )  # fmt: skip
 
@@ -340,6 +355,8 @@ def _write_datasets(options, run, margins, settings):
     bnp.write_json(settings | summary, out / "run.json")
     kind = "completed" if imputed else "synthetic"
     zeros = "" if run.conditions is None else ", none of them in a structural zero"
+    if run.conditions is not None and options.household is not None:
+        zeros = " in households that keep the rules"
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     lines = [f"{len(frames)} {kind} data set{'s'[: len(frames) > 1]} of {len(frames[0]):,} records"
              f"{zeros}"]  # fmt: skip
@@ -375,6 +392,8 @@ def _checked_input(options):
             f"--conditions: the {options.model} model does not take structural zeros; use --model "
             f"{_listed(_taking_zeros(options.name), 'or')}"
         )
+    if getattr(model, "nested", False):
+        return model, *_checked_households(options)
     table = bnp.read_microdata(options.sample, options.variables, options.levels)
     conditions = None
     if options.conditions is not None:
@@ -390,9 +409,49 @@ def _checked_input(options):
     return model, table, conditions
 
 
+def _checked_households(options):
+    """The coded households and the rules that they keep."""
+    read = functools.partial(
+        bnp.read_households, options.sample, options.household, options.household_variables or (),
+        options.variables, options.levels,
+    )  # fmt: skip
+    table = read()
+    head = None if options.head == "no" else bnp.find_head(table.schema)
+    if head is not None:
+        try:
+            table = read(head=head)
+        except bnp.MicrodataError:
+            # Not exactly one in each household; rules that want it say so of which.
+            if options.head == "yes":
+                raise
+    elif options.head == "yes":
+        raise _UsageError("--head yes: no variable with a label such as Householder is found")
+    rules = None
+    if options.rules is not None:
+        rules = bnp.read_rules(options.rules, table)
+        with _located(options):
+            rules.require_feasible(table)
+    return table, rules
+
+
 def _check_options(options):
     """Refuse options that are not the model's."""
     fields = MODELS[options.model][1]
+    nested = [name for name, (kind, _) in MODELS.items() if kind == "NDPMPM"]
+    for name in _HOUSEHOLD_OPTIONS:
+        if options.model not in nested and getattr(options, name, None) not in (None, "auto"):
+            raise _UsageError(f"{_flag(name)}: is an option of --model {_listed(nested)} only")
+    if options.model in nested:
+        if options.household is None:
+            raise _UsageError(
+                f"--model {options.model}: needs --household, the column that says who lives with "
+                "whom"
+            )
+        if options.conditions is not None:
+            raise _UsageError(
+                f"--conditions: the {options.model} model takes --rules; a combination that is "
+                "impossible for one person is a rule about each person"
+            )
     for name in _OPTIONS:
         if getattr(options, name, None) is not None and name not in fields:
             models = [m for m in _MODELS_OF[options.name] if name in MODELS[m][1]]
@@ -449,8 +508,12 @@ def _settings(options, model, table, conditions, **more):
     return {
         "model": options.model,
         **more,
-        **{name: getattr(options, name, None) for name in _OPTIONS},
-        **({"components": model.components} if "components" in MODELS[options.model][1] else {}),
+        **{name: getattr(options, name, None) for name in (*_OPTIONS, *_HOUSEHOLD_OPTIONS)},
+        **{
+            name: getattr(model, name)
+            for name in ("components", "member_components")
+            if name in MODELS[options.model][1]
+        },
         **{name: getattr(options, name) for name in names + _STOPPING},
         "sample_sha256": table.digest,
         "conditions_sha256": None if conditions is None else conditions.digest,
@@ -667,6 +730,27 @@ def _add_impute(commands):
     _add_common(parser, "impute", keep_parameters=False)
 
 
+def _add_households(parser):
+    """Options of the models of persons within households."""
+    group = parser.add_argument_group(
+        "ndpmpm", "persons within households; one person a row, households of the sample's sizes"
+    )
+    group.add_argument("--household", metavar="COLUMN",
+                       help="column that says who lives with whom")  # fmt: skip
+    group.add_argument("--household-variables", metavar="A,B,..", type=_names,
+                       help="columns that are the same for all members of a household")  # fmt: skip
+    group.add_argument("--rules", metavar="RULES",
+                       help="what every household keeps: census-relationships, or a Python file "
+                       "that defines `rules`, which is run (see bnp_models.rules)")  # fmt: skip
+    group.add_argument("--head", choices=("auto", "yes", "no"), default="auto",
+                       help="let the head's variables be the household's: auto, where every "
+                       "household has one with a usual label such as Householder (default: "
+                       "auto)")  # fmt: skip
+    group.add_argument("--member-components", metavar="S", type=_integer(2, 2**12),
+                       help="classes of members in each class of households (default: "
+                       "15)")  # fmt: skip
+
+
 def _add_command(commands, name, function, **texts):
     parser = commands.add_parser(name, allow_abbrev=False, **texts)
     parser.set_defaults(command=function, name=name)
@@ -706,7 +790,10 @@ def _add_common(parser, name, keep_parameters):
     model.add_argument("--components", metavar="K", type=_integer(2, 2**16),
                        help="latent classes of nplcm and tnplcm (default: 50), or components "
                        "of mixed-membership (default: 20)" if "hdp" in models else
-                       "latent classes (default: 50)")  # fmt: skip
+                       "latent classes (default: 50), of households with ndpmpm (default: "
+                       "40)")  # fmt: skip
+    if "ndpmpm" in models:
+        _add_households(parser)
     chains = parser.add_argument_group("chains")
     for option, default, least, most, what in (
         ("chains", 4, 1, 2**16, "chains"),

@@ -79,8 +79,10 @@ def monitored(
             "alpha": run.draws["alpha"][:, :: risk.thin],
             "log_likelihood": risk.log_likelihood,
         }
-    names = ("log_likelihood", "components", "alpha")
-    chosen = {name: run.draws[name] for name in names if name in run.draws}
+    names = ("log_likelihood", "components", "alpha", "beta")
+    chosen = {
+        name: run.draws[name] for name in names if name in run.draws and run.draws[name].ndim == 2
+    }
     return chosen if margins is None else chosen | worst_margins(margins)
 
 
@@ -430,6 +432,7 @@ def warnings_of(
         _one_chain(run),
         _left_over(run),
         _last_class(run),
+        _last_member_class(run),
         _too_many_augmented(run),
         _monte_carlo_error(risk),
         _growth(run),
@@ -538,6 +541,16 @@ def _last_class(run):
         return (
             f"too few classes: in a kept draw, {most} records are in the last class, which takes "
             "all that the others leave; raise components (--components)"
+        )
+
+
+def _last_member_class(run):
+    draws = run.draws.get("last_member_class", np.zeros(1))
+    if np.max(draws, initial=0) > 0:
+        return (
+            f"too few member classes: on average, {np.mean(draws):.1f} members are in the last "
+            "class of their household's class, which takes all that the others leave; raise "
+            "member_components (--member-components)"
         )
 
 

@@ -21,7 +21,10 @@ from bnp_models.diagnostics import (
     target_reached,
     warnings_of,
 )
+from bnp_models.households import Households
+from bnp_models.microdata import Microdata
 from bnp_models.risk import PopulationRisk
+from bnp_models.rules import Rules
 from bnp_models.sampling import Run
 from bnp_models.synthesis import Margins
 from bnp_models.version import __version__
@@ -29,7 +32,7 @@ from bnp_models.version import __version__
 # Of the sweep rather than of the posterior.
 SAMPLE_STATS = (
     "tables", "log_likelihood_items", "left_over", "last_class", "augmented", "accepted_levels",
-    "accepted_splits", "accepted_tilts", "accepted_trajectories",
+    "accepted_splits", "accepted_tilts", "accepted_trajectories", "last_member_class",
 )  # fmt: skip
 
 _OF_RISK = ("tau1", "tau1_conditional", "tau2", "log_likelihood")
@@ -61,13 +64,15 @@ def to_inference_data(
     -------
     data
         `arviz.InferenceData` on ArviZ 0.2x, an xarray `DataTree` on 1.x; groups "posterior" and
-        "sample_stats", dimensions chain and draw.
+        "sample_stats", dimensions chain and draw. Where a model's arrays are kept of fewer draws,
+        they are a group "parameters", whose coordinate draw says of which.
     """
     thin = 1 if risk is None else risk.thin
+    every = run.settings.parameters_every
     chosen = {
         name: values[:, ::thin]
         for name, values in run.draws.items()
-        if values.ndim == 2 or parameters
+        if values.ndim == 2 or (parameters and every == 1)
     }
     groups = {
         "posterior": {k: v for k, v in chosen.items() if k not in SAMPLE_STATS},
@@ -84,7 +89,16 @@ def to_inference_data(
         attributes["population_size"] = risk.population_size
     if seed is not None:
         attributes["seed"] = seed
-    return groups_for_arviz(groups, attributes)
+    data = groups_for_arviz(groups, attributes)
+    if parameters and every > 1:
+        arrays = {name: values for name, values in run.draws.items() if values.ndim > 2}
+        made = groups_for_arviz({"posterior": arrays}, attributes)["posterior"]
+        draws = every * np.arange(1, made.sizes["draw"] + 1) - 1
+        if hasattr(data, "add_groups"):
+            data.add_groups({"parameters": made.assign_coords(draw=draws)})
+        else:
+            data["parameters"] = made.assign_coords(draw=draws)
+    return data
 
 
 def groups_for_arviz(groups: dict[str, dict[str, np.ndarray]], attributes: dict):
@@ -181,14 +195,16 @@ def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = 
     seed
         The seed, where there was one.
     """
-    schema, conditions = run.table.schema, run.conditions
+    persons, conditions = persons_of(run.table), run.conditions
+    schema = persons.schema
     summary = {
         "model": run.model.name,
-        "n": run.table.n,
+        "n": persons.n,
+        **_of_households(run),
         "variables": list(schema.variables),
         "levels": list(schema.num_levels),
         "cells": schema.num_cells,
-        "missing": int((run.table.codes < 0).sum()),
+        "missing": int((persons.codes < 0).sum()),
         "seed": seed,
         "version": __version__,
         "device": run.device,
@@ -201,12 +217,35 @@ def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = 
         # -1 marks a sweep that counted none; a warning says so.
         counted = run.draws["augmented"][run.draws["augmented"] >= 0]
         summary["augmented"] = float(np.mean(counted)) if counted.size else None
-    if conditions is not None:
+    if isinstance(conditions, Rules):
+        summary["rules_in_words"] = [str(rule) for rule in conditions]
+        summary["p_zero"] = p_zero(run)
+    elif conditions is not None:
         summary["num_conditions"] = conditions.num_conditions
         summary["impossible_cells"] = conditions.num_impossible_cells
         summary["p_zero"] = p_zero(run)
         summary["equivalences"] = equivalences(run)
     return summary | {"warnings": warnings_of(run, margins=margins)} | _timing(run)
+
+
+def persons_of(table: Microdata | Households) -> Microdata:
+    """The table of persons: of households, that of their members."""
+    return table.persons if isinstance(table, Households) else table
+
+
+def _of_households(run):
+    """What is told of households."""
+    if not isinstance(run.table, Households):
+        return {}
+    schema = run.table.schema
+    sizes, counts = np.unique(run.table.sizes, return_counts=True)
+    return {
+        "households": run.table.n,
+        "household_sizes": {str(size): int(n) for size, n in zip(sizes, counts, strict=True)},
+        "household_level": list(schema.household_level),
+        "household_head": None if schema.head is None else [str(x) for x in schema.head],
+        "active_member_components": float(np.mean(run.draws["member_components"])),
+    }
 
 
 def equivalences(run: Run) -> list[str]:

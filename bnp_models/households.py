@@ -349,6 +349,15 @@ class Households:
     def to_frame(self) -> pd.DataFrame:
         """Return the persons with their labels and household identifiers, in the order of
         ``rows``: what was coded, or a synthetic table in the same columns."""
+        frame = self.persons.to_frame()
+        of_household = np.repeat(np.arange(self.n), self.sizes)
+        ids = self.ids[of_household[np.argsort(self.rows, kind="stable")]]
+        frame.insert(self.schema.id_position, self.schema.household, pd.Series(ids).infer_objects())
+        return frame
+
+    @cached_property
+    def persons(self) -> Microdata:
+        """The persons without their household identifiers, in the order of ``rows``."""
         schema = self.schema
         of_household = np.repeat(np.arange(self.n), self.sizes)
         is_head = np.zeros(len(of_household), dtype=bool)
@@ -372,11 +381,7 @@ class Households:
                     k = schema.household_variables.index(f"head_{name}")
                     codes[is_head, j] = self.household_codes[:, k]
                     codes[~is_head, j] = column
-        order = np.argsort(self.rows, kind="stable")
-        frame = Microdata(schema.table, codes[order]).to_frame()
-        ids = pd.Series(self.ids[of_household[order]]).infer_objects()
-        frame.insert(schema.id_position, schema.household, ids)
-        return frame
+        return Microdata(schema.table, codes[np.argsort(self.rows, kind="stable")])
 
     @property
     def n(self) -> int:

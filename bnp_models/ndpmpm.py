@@ -364,7 +364,8 @@ def head_of(form: HeadForm) -> Head | None:
     for axis, variable in enumerate(form.columns.member):
         others = tuple(k for k in range(is_head.ndim) if k != axis)
         levels = is_head.all(axis=others)
-        if (levels == is_head.any(axis=others)).all():
+        # Where all levels are a head's, nobody is left to be counted apart.
+        if (levels == is_head.any(axis=others)).all() and not levels.all():
             return Head(variable, tuple(map(bool, levels)))
     return None
 

@@ -555,8 +555,12 @@ def cell_risk(
         else:
             values, log_likelihood = draws.values, draws.log_likelihood
         flat = {name: value.reshape(-1) for name, value in values.items()}
-        risks, chances = _risks(model.variant, flat, f, phat, _size(cells))
-        quantiles, mode = _places(model.variant, flat, f, phat, _size(cells))
+        arguments = model.variant, flat, f, phat, _size(cells)
+        if draws is None:
+            risks, chances, quantiles, mode = _at_one(*arguments)
+        else:
+            risks, chances = _risks(*arguments)
+            quantiles, mode = _places(*arguments)
     if draws is not None:
         medians = {name: float(np.median(value)) for name, value in values.items()}
         model = PolettiniStander(model.variant, **medians, empty_phat=model.empty_phat)
@@ -615,6 +619,18 @@ def _distinct_for(variant, f, phat):
     return f, phat, np.arange(len(f))
 
 
+def _at_one(variant, flat, f, phat, size):
+    """What `_risks` and `_places` return, of one draw."""
+    f, phat, of_pair = _distinct_for(variant, f, phat)
+    values = {name: value[0] for name, value in flat.items()}
+    arguments = _cell_arguments(variant, values, *map(jnp.asarray, (f, phat, size)))
+    found = jax.tree.map(np.asarray, summarise(*arguments, LEVELS))
+    return (
+        found.risk[None, of_pair], found.p_unique[None, of_pair], found.quantiles[:, of_pair],
+        found.mode[of_pair],
+    )  # fmt: skip
+
+
 def _risks(variant, flat, f, phat, size):
     """E(1 / F | f) and P(F = 1 | f), (draws, pairs)."""
     f, phat, of_pair = _distinct_for(variant, f, phat)
@@ -625,9 +641,6 @@ def _risks(variant, flat, f, phat, size):
         return found.risk, found.p_unique
 
     total = len(flat["alpha"])
-    if total == 1:
-        found = one({name: value[0] for name, value in flat.items()})
-        return tuple(np.asarray(part)[None, of_pair] for part in found)
     evaluate = jax.jit(lambda values: jax.lax.map(one, values))
     parts = []
     for start in range(0, total, _BATCH_OF_DRAWS):
@@ -644,10 +657,6 @@ def _places(variant, flat, f, phat, size):
     arrays = tuple(map(jnp.asarray, (f, phat, size)))
     total = len(flat["alpha"])
     chosen = np.unique(np.linspace(0, total - 1, min(total, _MIXED)).round().astype(int))
-    if len(chosen) == 1:
-        values = {name: value[0] for name, value in flat.items()}
-        found = summarise(*_cell_arguments(variant, values, *arrays), LEVELS)
-        return np.asarray(found.quantiles)[:, of_pair], np.asarray(found.mode)[of_pair]
     levels = tuple((np.arange(_MIXED_LEVELS) + 0.5) / _MIXED_LEVELS)
     pooled, modes = [], []
     for i in chosen:

@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.diagnostics import MAX_RHAT, MIN_ESS_PER_CHAIN, monitored
-from bnp_models.export import replacing, risk_summary, run_summary, versions
+from bnp_models.export import persons_of, replacing, risk_summary, run_summary, versions
+from bnp_models.households import Households
 from bnp_models.microdata import group_cells
 from bnp_models.risk import PopulationRisk
+from bnp_models.rules import Rules
 from bnp_models.sampling import Run
 from bnp_models.synthesis import Margins
 
@@ -125,7 +127,9 @@ def render_synthesis_report(
     seed: int | None = None,
 ) -> str:
     """The page that `write_synthesis_report` writes."""
-    table = run.table
+    table = persons_of(run.table)
+    if isinstance(run.table, Households):
+        frames = [frame.drop(columns=run.table.schema.household) for frame in frames]
     summary = run_summary(run, margins, seed=seed)
     complete = table.codes[(table.codes >= 0).all(axis=1)]
     variables = _compared(table, frames, imputed)
@@ -168,21 +172,26 @@ def environment():
 
 def _render(template, run, draws, **content):
     """A page: what all of them show, and its own content."""
-    return environment().get_template(template).render(
-        settings=run.settings,
-        versions=versions() | {"python": platform.python_version()},
-        max_rhat=MAX_RHAT,
-        min_ess=MIN_ESS_PER_CHAIN * run.settings.num_chains,
-        conditions=_conditions(run.conditions),
-        advice=_advice(run),
-        colours=[
-            (chain + 1, _COLOURS[chain % len(_COLOURS)])
-            for chain in range(min(run.settings.num_chains, len(_COLOURS)))
-        ],
-        traces=[
-            (name, _trace(name, values), _ranks(name, values)) for name, values in draws.items()
-        ],
-        **content,
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            settings=run.settings,
+            versions=versions() | {"python": platform.python_version()},
+            max_rhat=MAX_RHAT,
+            min_ess=MIN_ESS_PER_CHAIN * run.settings.num_chains,
+            conditions=_conditions(run.conditions),
+            rules=list(map(str, run.conditions)) if isinstance(run.conditions, Rules) else [],
+            advice=_advice(run),
+            colours=[
+                (chain + 1, _COLOURS[chain % len(_COLOURS)])
+                for chain in range(min(run.settings.num_chains, len(_COLOURS)))
+            ],
+            traces=[
+                (name, _trace(name, values), _ranks(name, values)) for name, values in draws.items()
+            ],
+            **content,
+        )
     )
 
 
@@ -204,7 +213,7 @@ def _advice(run):
 
 
 def _conditions(conditions):
-    if conditions is None:
+    if conditions is None or isinstance(conditions, Rules):
         return None
     share = conditions.num_impossible_cells / conditions.schema.num_cells
     # So that rounding never turns most into all, or some into none.
