@@ -42,7 +42,7 @@ def enumerated():
     return {F: p / total for F, p in found.items()}
 
 
-def counts_of_states(key, update, num_chains=4000, burn=150, sweeps=4, apart=50):
+def counts_of_states(key, update, num_chains=3000, burn=100, sweeps=4, apart=30):
     """How often each F is among states of independent chains, `apart` sweeps from each other."""
     data = dmm.CountsData(jnp.asarray(SEEN), jnp.asarray(PHAT))
     start = jnp.asarray([1, TOTAL - 3, 2])
@@ -80,7 +80,7 @@ def test_a_wrong_beta_is_seen(key):
         assert fit(counts_of_states(key, planted)) < P_LIMIT
 
 
-def joint_chains(key, sweep, num_chains=300, num_sweeps=300, cells=4, total=12):
+def joint_chains(key, sweep, num_chains=200, num_sweeps=250, cells=4, total=12):
     """Means over chains that alternate sampling of f given F with a sweep (Geweke 2004)."""
     phat = jnp.asarray([0.1, 0.3, 0.5, 0.2])
 
