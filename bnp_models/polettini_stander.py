@@ -43,8 +43,8 @@ LEVELS = (0.025, 0.5, 0.975)
 
 # A cell whose weights add up to its records has phat = 1, at which b is 0 and F is f.
 _LARGEST_PHAT = 1 - 1e-9
-# Of the quadrature of a likelihood: errors of 1e-8 in the usual range.
-_NODES = 128
+# Of the quadrature of a likelihood: errors of 1e-8, and 4e-6 at the worst of a wide range.
+_NODES = 96
 # Beyond these a search has run to the edge of the parameter space.
 _BOUNDS = {"alpha": (1e-4, 1e4), "a": (1e-3, 1e6), "b": (1e-3, 1e9), "gamma": (1e-4, 1 - 1e-4)}
 # A parameter whose logarithm (or logit) is less certain than this is not determined by the data.
@@ -413,43 +413,20 @@ def sample_hyperparameters(
     normal about that of n / N, with 0.5; gamma is uniform. 95% of alpha lies from 0.016 to 5.7, of
     the concentration from 4 to 1,500.
     """
-    import numpyro
-    from numpyro.distributions import Normal, Uniform
     from numpyro.infer import MCMC, NUTS, init_to_uniform
 
     with double_precision():
         data = _data(model, cells)
         fraction = min(cells.f.sum() / cells.population_size, _LARGEST_PHAT)
-
-        def hierarchy(data):
-            z = {name: numpyro.sample(f"z_{name}", Normal(0.0, 1.0)) for name in PRIORS}
-            alpha, concentration = (
-                jnp.exp(centre + sd * z[name]) for name, (centre, sd) in PRIORS.items()
-            )
-            values = {"alpha": alpha}
-            if model.variant == 1:
-                z_fraction = numpyro.sample("z_fraction", Normal(0.0, 1.0))
-                share = jax.nn.sigmoid(logit(fraction) + FRACTION_SD * z_fraction)
-                values |= {"a": concentration * share, "b": concentration * (1 - share)}
-            else:
-                gamma = numpyro.sample("gamma", Uniform(0.0, 1.0))
-                values |= {"a": concentration, "gamma": gamma}
-            for name, value in values.items():
-                if name != "gamma":
-                    numpyro.deterministic(name, value)
-            log_likelihood = _log_likelihood(model.variant, values, data)
-            numpyro.deterministic("log_likelihood", log_likelihood)
-            numpyro.factor("likelihood", log_likelihood)
-
         mcmc = MCMC(
-            NUTS(hierarchy, init_strategy=init_to_uniform(radius=1.0)),
+            NUTS(partial(hierarchy, model.variant), init_strategy=init_to_uniform(radius=1.0)),
             num_warmup=num_warmup, num_samples=num_samples * thin, num_chains=num_chains,
             thinning=thin, chain_method="sequential", progress_bar=progress,
         )  # fmt: skip
         fields = ("diverging", "num_steps", "accept_prob", "energy")
         began = time.perf_counter()
         key = jax.random.wrap_key_data(jax.random.key_data(key))
-        mcmc.run(key, data, extra_fields=fields)
+        mcmc.run(key, data, fraction, extra_fields=fields)
         drawn = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
         extra = {k: np.asarray(v) for k, v in mcmc.get_extra_fields(group_by_chain=True).items()}
     extra["acceptance_rate"] = extra.pop("accept_prob")
@@ -459,6 +436,39 @@ def sample_hyperparameters(
         statistics=extra,
         seconds={"chains": time.perf_counter() - began},
     )
+
+
+def hierarchy(variant: int, data, fraction: float) -> None:
+    """The hyperparameters and their likelihood, as a NumPyro model.
+
+    Parameters
+    ----------
+    variant
+        1 or 2.
+    data
+        Distinct cells.
+    fraction
+        n / N.
+    """
+    import numpyro
+    from numpyro.distributions import Normal, Uniform
+
+    z = {name: numpyro.sample(f"z_{name}", Normal(0.0, 1.0)) for name in PRIORS}
+    alpha, concentration = (
+        jnp.exp(centre + sd * z[name]) for name, (centre, sd) in PRIORS.items()
+    )  # fmt: skip
+    values = {"alpha": alpha, "a": concentration}
+    if variant == 1:
+        z_fraction = numpyro.sample("z_fraction", Normal(0.0, 1.0))
+        share = jax.nn.sigmoid(logit(fraction) + FRACTION_SD * z_fraction)
+        values |= {"a": concentration * share, "b": concentration * (1 - share)}
+    for name, value in values.items():
+        numpyro.deterministic(name, value)
+    if variant == 2:
+        values["gamma"] = numpyro.sample("gamma", Uniform(0.0, 1.0))
+    log_likelihood = _log_likelihood(variant, values, data)
+    numpyro.deterministic("log_likelihood", log_likelihood)
+    numpyro.factor("likelihood", log_likelihood)
 
 
 # Risk.

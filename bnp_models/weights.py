@@ -119,7 +119,7 @@ def weighted_cells(
             k = cells.record_cell[row]
             raise MicrodataError(
                 f"the weights of this record's cell add up to {weight[k]:g}, less than its "
-                f"{f[k]:.0f} record{'s'[: int(f[k] > 1)]}; a weight is the number of persons that a "
+                f"{f[k]:.0f} record{'s'[: int(f[k] > 1)]}; a weight counts the persons that a "
                 "record stands for, itself included",
                 row=row,
             )

@@ -1,0 +1,102 @@
+"""Simulation-based calibration of the full Bayes of Models I and II (Talts et al. 2018).
+
+    python experiments/polettini_stander/sbc.py
+
+Hyperparameters are drawn from their priors, a population and a sample of it from the hierarchy,
+NUTS is run on the sample, and the truth is ranked among its draws: uniformly, if likelihood and
+sampler are right. Writes sbc.csv. arXiv:1804.06788.
+"""
+
+import argparse
+import csv
+import sys
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.infer import MCMC, NUTS, init_to_uniform
+from scipy.stats import chisquare
+
+from bnp_models import PolettiniStander
+from bnp_models.polettini_stander import (
+    FRACTION_SD,
+    PRIORS,
+    _data,
+    double_precision,
+    hierarchy,
+)
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parents[1] / "tests"))
+from hierarchy import simulate_cells  # noqa: E402
+
+CELLS, POPULATION, FRACTION = 200, 4_000, 0.05
+PHATS = ((0.02, 0.6), (0.1, 0.4))
+# Distinct cells are padded to as many, so that all data sets are one compiled program.
+PADDED = 72
+WARMUP, DRAWS, THIN = 200, 63, 4
+BINS = 8
+
+
+def draw_truth(random, variant):
+    alpha, concentration = (np.exp(random.normal(*PRIORS[name])) for name in PRIORS)
+    if variant == 2:
+        return {"alpha": alpha, "a": concentration, "gamma": random.uniform()}
+    odds = np.log(FRACTION / (1 - FRACTION)) + FRACTION_SD * random.normal()
+    share = 1 / (1 + np.exp(-odds))
+    return {"alpha": alpha, "a": concentration * share, "b": concentration * (1 - share)}
+
+
+def padded(data):
+    """With cells of number zero."""
+    missing = PADDED - data.f.size
+    assert missing >= 0, f"{data.f.size} distinct cells"
+    ones = jnp.ones(missing)
+    parts = {"f": ones, "phat": 0.5 * ones, "number": 0 * ones}
+    return data._replace(**{k: jnp.concatenate([getattr(data, k), v]) for k, v in parts.items()})
+
+
+def ranks(variant, num_data, seed=0):
+    """Rank of each hyperparameter among the draws, for each data set."""
+    kernel = NUTS(partial(hierarchy, variant), init_strategy=init_to_uniform(radius=1.0))
+    mcmc = MCMC(kernel, num_warmup=WARMUP, num_samples=DRAWS * THIN, thinning=THIN,
+                progress_bar=False, jit_model_args=True)  # fmt: skip
+    random = np.random.default_rng(seed)
+    found = []
+    while len(found) < num_data:
+        truth = draw_truth(random, variant)
+        values = {"phats": PHATS} if variant == 2 else {}
+        drawn = simulate_cells(random, CELLS, POPULATION, **truth, **values)
+        empty = {"empty_phat": drawn.empty_phat} if variant == 2 else {}
+        data = padded(_data(PolettiniStander(variant, **empty), drawn.cells))
+        mcmc.run(jax.random.key(len(found)), data, FRACTION)
+        draws = mcmc.get_samples()
+        found.append([int((np.asarray(draws[k]) < v).sum()) for k, v in truth.items()])
+        if len(found) % 10 == 0:
+            print(variant, len(found), flush=True)
+    return tuple(truth), np.array(found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-sets", type=int, default=100)
+    args = parser.parse_args()
+    rows = []
+    with double_precision():
+        for variant in (1, 2):
+            names, found = ranks(variant, args.data_sets)
+            for name, column in zip(names, found.T, strict=True):
+                heights = np.bincount(column * BINS // (DRAWS + 1), minlength=BINS)
+                p = chisquare(heights).pvalue
+                rows.append([f"Model {'I' * variant}", name, len(column), f"{p:.3g}", *heights])
+    with open(HERE / "sbc.csv", "w", newline="") as stream:
+        header = ["model", "hyperparameter", "data_sets", "p_value"]
+        header += [f"bin{i}" for i in range(BINS)]
+        csv.writer(stream).writerows([header, *rows])
+    print(*rows, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
