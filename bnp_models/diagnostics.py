@@ -546,7 +546,7 @@ def _last_class(run):
 
 def _last_member_class(run):
     draws = run.draws.get("last_member_class", np.zeros(1))
-    if np.max(draws, initial=0) > 0:
+    if np.mean(draws) >= 1:
         return (
             f"too few member classes: on average, {np.mean(draws):.1f} members are in the last "
             "class of their household's class, which takes all that the others leave; raise "
