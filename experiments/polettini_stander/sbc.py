@@ -16,7 +16,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer import MCMC, NUTS, init_to_uniform
+from numpyro.infer.hmc import hmc
+from numpyro.infer.util import potential_energy
 from scipy.stats import chisquare
 
 from bnp_models import PolettiniStander
@@ -58,11 +59,42 @@ def padded(data):
     return data._replace(**{k: jnp.concatenate([getattr(data, k), v]) for k, v in parts.items()})
 
 
+@partial(jax.jit, static_argnums=0)
+def chain(variant, key, data):
+    """Draws of the model's sites, on the real line."""
+    model = partial(hierarchy, variant)
+    init_kernel, sample_kernel = hmc(
+        potential_fn_gen=lambda data: partial(potential_energy, model, (data, FRACTION), {}),
+        algo="NUTS",
+    )
+    names = (*(f"z_{name}" for name in PRIORS), "z_fraction" if variant == 1 else "gamma")
+    state = init_kernel(
+        dict.fromkeys(names, jnp.zeros(())), num_warmup=WARMUP, model_args=(data,), rng_key=key
+    )
+
+    def steps(number, state):
+        return jax.lax.fori_loop(0, number, lambda _, s: sample_kernel(s, (data,)), state)
+
+    def draw(state, _):
+        state = steps(THIN, state)
+        return state, state.z
+
+    return jax.lax.scan(draw, steps(WARMUP, state), length=DRAWS)[1]
+
+
+def values_of(variant, z):
+    """The hyperparameters of the draws."""
+    alpha, concentration = (
+        np.exp(centre + sd * z[f"z_{name}"]) for name, (centre, sd) in PRIORS.items()
+    )
+    if variant == 2:
+        return {"alpha": alpha, "a": concentration, "gamma": 1 / (1 + np.exp(-z["gamma"]))}
+    share = 1 / (1 + (1 - FRACTION) / FRACTION * np.exp(-FRACTION_SD * z["z_fraction"]))
+    return {"alpha": alpha, "a": concentration * share, "b": concentration * (1 - share)}
+
+
 def ranks(variant, num_data, seed=0):
     """Rank of each hyperparameter among the draws, for each data set."""
-    kernel = NUTS(partial(hierarchy, variant), init_strategy=init_to_uniform(radius=1.0))
-    mcmc = MCMC(kernel, num_warmup=WARMUP, num_samples=DRAWS * THIN, thinning=THIN,
-                progress_bar=False, jit_model_args=True)  # fmt: skip
     random = np.random.default_rng(seed)
     found = []
     while len(found) < num_data:
@@ -71,9 +103,9 @@ def ranks(variant, num_data, seed=0):
         drawn = simulate_cells(random, CELLS, POPULATION, **truth, **values)
         empty = {"empty_phat": drawn.empty_phat} if variant == 2 else {}
         data = padded(_data(PolettiniStander(variant, **empty), drawn.cells))
-        mcmc.run(jax.random.key(len(found)), data, FRACTION)
-        draws = mcmc.get_samples()
-        found.append([int((np.asarray(draws[k]) < v).sum()) for k, v in truth.items()])
+        z = jax.tree.map(np.asarray, chain(variant, jax.random.key(len(found)), data))
+        draws = values_of(variant, z)
+        found.append([int((draws[k] < v).sum()) for k, v in truth.items()])
         if len(found) % 10 == 0:
             print(variant, len(found), flush=True)
     return tuple(truth), np.array(found)
