@@ -24,10 +24,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bnp_models.completions import complete_households
 from bnp_models.households import Households
 from bnp_models.kernels.assignment import cumulative_sum, draw_rows, search_cumulative
-from bnp_models.kernels.atoms import Atoms, draw_levels_by_atom
 from bnp_models.kernels.counting import count_rows_by_component, first_rows, order_free_sum
 from bnp_models.kernels.impossible_households import (
     Augmented,
+    Compositions,
     Head,
     HeadTables,
     Judge,
@@ -42,7 +42,7 @@ from bnp_models.kernels.impossible_households import (
     simulate_households,
     tables_of,
 )
-from bnp_models.kernels.logspace import gamma_variate
+from bnp_models.kernels.logspace import gamma_variate, loggamma_from_one
 from bnp_models.kernels.nested import (
     Blocks,
     Plan,
@@ -55,14 +55,20 @@ from bnp_models.kernels.nested import (
     sum_by_household,
 )
 from bnp_models.kernels.rng import uniform, words
-from bnp_models.kernels.sticks import stick_concentration, truncated_sticks
-from bnp_models.kernels.truncation import draw_levels, reorder_classes
+from bnp_models.kernels.sticks import truncated_sticks
+from bnp_models.kernels.truncation import normalise_levels, reorder_classes
 from bnp_models.rules import HeadForm, Rules
 
 BETAS = ("common", "class")
 
 MISSING_ATTEMPTS = 4
 """Proposals of missing values in a sweep."""
+
+DISTINCT_BELOW = 0.8
+"""Share of distinct members up to which probabilities are computed for these alone."""
+
+FEW_MEMBERS = 512
+"""Members below which that is not tried."""
 
 MEMBERS_AT_ONCE = 4
 """Room for members, for each of the households that are simulated at once."""
@@ -104,6 +110,8 @@ class NestedData(eqx.Module):
     """(variable, household) of each missing value of a household."""
     at_member: Int[Array, "2 C2"] = None
     """(variable, member) of each missing value of a member."""
+    distinct: tuple[Int[Array, "p U"], Int[Array, " N"]] | None = None
+    """The distinct members, and which of them each member is; None where that saves little."""
 
     @property
     def num_households(self) -> int:
@@ -261,9 +269,10 @@ class NDPMPM(eqx.Module):
                 if not len(form.rest) and (head is not None or schema.head is not None):
                     others = [block.member_codes.shape[1] - (head is not None) for block in blocks]
                     tables = head_tables(form, others)
+        member_codes = np.concatenate(members).T
         return NestedData(
             household_rows=jnp.asarray((codes + first_rows(num_household)).T, jnp.int32),
-            member_codes=jnp.asarray(np.concatenate(members).T, jnp.int32),
+            member_codes=jnp.asarray(member_codes, jnp.int32),
             household_variable=_variables(num_household),
             member_variable=_variables(num_member),
             blocks=tuple((block.member_codes.shape[1], len(block.households)) for block in blocks),
@@ -277,6 +286,7 @@ class NDPMPM(eqx.Module):
             at_household=jnp.asarray(at_household, jnp.int32),
             at_member=jnp.asarray(at_member, jnp.int32),
             is_head=None if tables is None or head is None else jnp.asarray(form.is_head),
+            distinct=None if missing else _distinct(member_codes),
         )
 
     def record_axes(self, tree) -> list[int | None]:
@@ -395,34 +405,55 @@ def head_tables(form: HeadForm, others: Sequence[int]) -> HeadTables:
         limited=jnp.asarray(limited),
         at_most=jnp.asarray([count for _, count in form.at_most], jnp.int32),
         apart=jnp.asarray(np.moveaxis(apart, 0, 1)),
-        kind=jnp.asarray(kind.reshape(-1), jnp.int32),
         compositions=_compositions(
-            kinds.T, tuple(count for _, count in form.at_most), tuple(others)
+            kinds.T, tuple(count for _, count in form.at_most), tuple(others), kind.reshape(-1),
+            form,
         ),
-    )
+    )  # fmt: skip
 
 
-def _compositions(kinds, at_most, others):
-    """Of each size, how many other members of each kind keep the limits and the pairs apart.
+def _compositions(kinds, at_most, others, kind, form):
+    """How many other members of each kind keep the limits and the pairs apart, and fit a head.
 
     Parameters
     ----------
     kinds
         (kinds, masks): limits first, then pairs apart.
+    kind
+        Kind of each joint level.
     """
     num_kinds, num_limits = len(kinds), len(at_most)
     if any(math.comb(m + num_kinds - 1, num_kinds - 1) > MAX_COMPOSITIONS for m in others):
         return None
     limits, apart = kinds[:, :num_limits], kinds[:, num_limits:].reshape(num_kinds, -1, 2)
-    found = []
-    for m in others:
+    size, found = [], []
+    for i, m in enumerate(others):
         bars = itertools.combinations(range(m + num_kinds - 1), num_kinds - 1)
         counts = np.array([np.diff((-1, *bar, m + num_kinds - 1)) - 1 for bar in bars])
         some = counts @ apart.reshape(num_kinds, -1) > 0
         allowed = (counts @ limits <= at_most).all(axis=1)
         allowed &= ~some.reshape(len(counts), -1, 2).all(axis=2).any(axis=1)
-        found.append(tuple(tuple(map(int, row)) for row in counts[allowed]))
-    return tuple(found)
+        size += [i] * int(allowed.sum())
+        found.append(counts[allowed])
+    found = np.concatenate(found)
+    ways = [math.factorial(row.sum()) / math.prod(map(math.factorial, row)) for row in found]
+    num_households, num_heads, _ = form.pair_ok.shape
+    levels = [np.flatnonzero(kind == k) for k in range(num_kinds)]
+    fits, rows = zip(*(
+        np.unique(form.pair_ok[:, :, own].reshape(-1, own.size), axis=0, return_inverse=True)
+        for own in levels
+    ), strict=True)  # fmt: skip
+    dtype = jnp.result_type(float)
+    return Compositions(
+        size=jnp.asarray(size, jnp.int32),
+        counts=jnp.asarray(found, jnp.int32),
+        ways=jnp.asarray(ways, dtype),
+        places=jnp.asarray(others, jnp.int32) + 1,
+        most=max(others),
+        levels=tuple(jnp.asarray(own, jnp.int32) for own in levels),
+        fits=tuple(jnp.asarray(matrix, dtype) for matrix in fits),
+        row=jnp.asarray(np.stack(rows).reshape(num_kinds, num_households, num_heads), jnp.int32),
+    )
 
 
 def draw_prior(model: NDPMPM, key: Key[Array, ""], data: NestedData) -> NestedState:
@@ -462,11 +493,22 @@ def update_classes(
     omega = jnp.exp(state.log_omega)
     tables = merged_tables(jnp.exp(state.log_phi), data.member.num_levels, data.plan)
     rows = merged_rows(data.member_codes, data.member.num_levels, data.plan)
-    log_weight = sum_by_household(log_member_probability(tables, omega, rows), data.blocks)
-    log_weight = log_weight.T + state.log_pi[:, None]
-    for own in data.household_rows:
-        log_weight = log_weight + state.log_lambda.T[:, own]
-    g, log_total = draw_rows(key_g, log_weight)
+    if data.distinct is None:
+        log_member = log_member_probability(tables, omega, rows)
+    else:
+        codes, index = data.distinct
+        own = merged_rows(codes, data.member.num_levels, data.plan)
+        log_member = log_member_probability(tables, omega, own)
+        log_member = log_member.at[index].get(mode="promise_in_bounds")
+
+    # A loop, not unrolled: fused gathers are computed again by every consumer on a CPU.
+    def add(k, log_weight):
+        own = data.household_rows[k]
+        return log_weight + state.log_lambda.at[own].get(mode="promise_in_bounds")
+
+    log_weight = sum_by_household(log_member, data.blocks) + state.log_pi
+    log_weight = jax.lax.fori_loop(0, data.household_rows.shape[0], add, log_weight)
+    g, log_total = draw_rows(key_g, log_weight.T)
     m = draw_member_classes(key_m, tables, omega, rows, repeat_by_member(g, data.blocks))
     return g, m, -order_free_sum(-jnp.minimum(log_total, 0))
 
@@ -557,6 +599,16 @@ def update_missing(
         household_rows=data.household_rows.at[:-1].set(rows),
         member_codes=member_codes,
     )
+
+
+def _distinct(member_codes):
+    """The distinct members and which of them each one is, where they are few enough."""
+    if member_codes.shape[1] < FEW_MEMBERS:
+        return None
+    codes, index = np.unique(member_codes, axis=1, return_inverse=True)
+    if codes.shape[1] > DISTINCT_BELOW * member_codes.shape[1]:
+        return None
+    return jnp.asarray(codes, jnp.int32), jnp.asarray(index.reshape(-1), jnp.int32)
 
 
 def _missing(blocks):
@@ -665,48 +717,60 @@ def update_parameters(
     data: NestedData,
 ) -> NestedState:
     """Steps 3 to 8: level probabilities, sticks and then their concentrations."""
-    dtype = alpha.dtype
-    keys = jax.random.split(key, 6)
-    shape = (model.components, model.member_components)
-    log_lambda = draw_levels(
-        keys[0], 1 + counts.household_levels.astype(dtype), data.household_variable
-    )
-    log_phi = draw_member_levels(keys[1], counts, data).reshape(-1, *shape)
-    log_pi, sum_log_1mv = truncated_sticks(keys[2], counts.households, alpha)
-    log_omega, sums_log_1mv = jax.vmap(truncated_sticks)(
-        jax.random.split(keys[3], shape[0]), counts.members, jnp.broadcast_to(beta, shape[:1])
-    )
-    alpha = stick_concentration(keys[4], sum_log_1mv, shape[0], model.a, model.b)
+    keys = jax.random.split(key, 4)
+    log_lambda, log_phi = draw_level_probabilities(keys[0], counts, data)
+    log_pi, sum_log_1mv = truncated_sticks(keys[1], counts.households, alpha)
+    each_beta = jnp.broadcast_to(beta, (model.components,))
+    log_omega, sums_log_1mv = truncated_sticks(keys[2], counts.members, each_beta)
+    sticks = model.member_components - 1
     if model.beta == "common":
-        sticks = shape[0] * (shape[1] - 1)
-        shape_beta = jnp.asarray(model.a_beta + sticks, dtype)
-        beta = gamma_variate(keys[5], shape_beta, model.b_beta - jnp.sum(sums_log_1mv))
-    else:
-        beta = gamma_variate(
-            keys[5], jnp.full(shape[0], model.a_beta + shape[1] - 1, dtype),
-            model.b_beta - sums_log_1mv,
-        )  # fmt: skip
+        sticks, sums_log_1mv = sticks * model.components, jnp.sum(sums_log_1mv)
+    of_betas = jnp.atleast_1d(sums_log_1mv)
+    dtype = alpha.dtype
+    drawn = gamma_variate(
+        keys[3],
+        jnp.full(1 + of_betas.size, model.a_beta + sticks, dtype)
+        .at[0].set(model.a + model.components - 1),
+        jnp.append(model.b - sum_log_1mv, model.b_beta - of_betas),
+    )  # fmt: skip
+    alpha, beta = drawn[0], drawn[1:].reshape(beta.shape)
     return NestedState(log_pi, log_omega, log_lambda, log_phi, alpha, beta, _completed(data))
 
 
-def draw_member_levels(
+def draw_level_probabilities(
     key: Key[Array, ""], counts: Augmented, data: NestedData
-) -> Float[Array, "R C"]:
-    """Log level probabilities of the members, those known by their kind only among the counts."""
+) -> tuple[Float[Array, "Q F"], Float[Array, "R F S"]]:
+    """Log level probabilities of households and of members, those known by their kind only among
+    the counts.
+
+    The gamma variates are drawn together: each draw apart is compiled, and waits, by itself.
+    """
+    shapes = [counts.household_levels, counts.member_levels]
+    if data.head is not None:
+        variable, levels = data.head
+        first = first_rows(data.member.num_levels)[variable]
+        own = slice(first, first + len(levels))
+        kind = jnp.asarray(levels, jnp.int32)
+        of_kind = [
+            jnp.sum(counts.member_levels[own][np.array(levels) == k] + 1, axis=0) for k in (0, 1)
+        ]
+        # One is added back: the shape is of levels, each with its one from the prior.
+        shapes.append(jnp.stack(of_kind) + counts.unread - 1)
     dtype = jnp.result_type(float)
-    shape = 1 + counts.member_levels.reshape(counts.member_levels.shape[0], -1).astype(dtype)
-    if data.head is None:
-        return draw_levels(key, shape, data.member_variable)
-    key_others, key_head = jax.random.split(key)
-    variable, levels = data.head
-    first = first_rows(data.member.num_levels)[variable]
-    own = slice(first, first + len(levels))
-    atoms = Atoms(
-        of_row=jnp.asarray(levels, jnp.int32), variable=jnp.zeros(2, jnp.int32),
-        set_of_box=jnp.zeros((0, 0), jnp.int32), sets=jnp.zeros((0, 0), jnp.int32),
-    )  # fmt: skip
-    drawn = draw_levels_by_atom(key_head, shape[own], counts.unread.reshape(2, -1), atoms)
-    return draw_levels(key_others, shape, data.member_variable).at[own].set(drawn)
+    shape = 1 + jnp.concatenate([x.reshape(-1) for x in shapes]).astype(dtype)
+    log_g = loggamma_from_one(key, shape)
+    ends = np.cumsum([x.size for x in shapes])[:-1]
+    log_g = [x.reshape(y.shape) for x, y in zip(jnp.split(log_g, ends), shapes, strict=True)]
+    log_lambda = normalise_levels(log_g[0], data.household_variable)
+    num_levels, num_classes = counts.member_levels.shape[0], counts.members.size
+    log_member = log_g[1].reshape(num_levels, num_classes)
+    log_phi = normalise_levels(log_member, data.member_variable)
+    if data.head is not None:
+        # Kinds have Dirichlet shares given all counts, the levels of one given those read only.
+        log_share = jax.nn.log_softmax(log_g[2].reshape(2, num_classes), axis=0)
+        within = normalise_levels(log_member[own], kind)
+        log_phi = log_phi.at[own].set(within + log_share[kind])
+    return log_lambda, log_phi.reshape(counts.member_levels.shape)
 
 
 def update_order(model: NDPMPM, key: Key[Array, ""], state: NestedState) -> NestedState:
@@ -724,13 +788,13 @@ def update_order(model: NDPMPM, key: Key[Array, ""], state: NestedState) -> Nest
 
 def _reordered(state: NestedState, order, nested) -> NestedState:
     """Member classes in the order `nested` of each household class, then those in `order`."""
-    log_omega = jnp.take_along_axis(state.log_omega, nested, axis=1)
-    log_phi = jnp.take_along_axis(state.log_phi, nested[None], axis=2)
+    nested = nested[order]
+    rows = order[:, None], nested
     return NestedState(
         log_pi=state.log_pi[order],
-        log_omega=log_omega[order],
+        log_omega=state.log_omega[rows],
         log_lambda=state.log_lambda[:, order],
-        log_phi=log_phi[:, order],
+        log_phi=state.log_phi[:, *rows],
         alpha=state.alpha,
         beta=state.beta[order] if state.beta.ndim else state.beta,
         completed=state.completed,

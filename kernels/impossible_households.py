@@ -41,6 +41,12 @@ MAX_COUNTED = 2**30
 _SHARE_AT_ONCE = 0.5
 _LEAST_AT_ONCE = 128
 
+# Room for members, for each member that the households simulated at once are expected to have.
+_ROOM = 1.15
+
+# Both are multiples of this: loops over other numbers of lanes are several times slower on a CPU.
+_LANES = 128
+
 
 class Levels(eqx.Module):
     """Variables and their levels, as rows of one array."""
@@ -331,8 +337,10 @@ def add_simulated(
     """
     total = sum(wanted)
     others = tuple(size - has_head for size in sizes)
-    lanes = max(_LEAST_AT_ONCE, int(total * _SHARE_AT_ONCE))
-    slots = int(lanes * np.average(others, weights=wanted)) + max(others)
+    lanes = _whole(max(_LEAST_AT_ONCE, total * _SHARE_AT_ONCE))
+    # The larger a household, the more often it is impossible: room as if by its members.
+    likely = np.array(wanted) * np.maximum(others, 1)
+    slots = _whole(_ROOM * lanes * np.average(others, weights=likely) + max(others))
     log_weight = jnp.stack([
         log_class_weight(tables, log_size[i], size, 1 if has_head else None)
         for i, size in enumerate(sizes)
@@ -360,25 +368,38 @@ def add_simulated(
 
     zero = jnp.int32(0)
     start = (zero, zero, zero, augmented)
-    _, found, impossible, augmented = lax.while_loop(unfinished, simulate, start)
-    return augmented, found, impossible
+    _, found, impossible, counts = lax.while_loop(unfinished, simulate, start)
+    # All of them have a size, and a level of every variable that is read.
+    new = counts.household_levels - augmented.household_levels
+    counts = counts._replace(
+        households=augmented.households + jnp.sum(new[household.size_rows], axis=0)
+    )
+    if member.read:
+        new = member.block(counts.member_levels - augmented.member_levels, member.read[0])
+        counts = counts._replace(members=augmented.members + jnp.sum(new, axis=0))
+    return counts, found, impossible
+
+
+def _whole(number):
+    return math.ceil(number / _LANES) * _LANES
 
 
 def _add_households(counts, kept, new, household):
     rows = jnp.asarray(household.size_rows, jnp.int32)[new.size]
-    levels = counts.household_levels.at[rows, new.g].add(kept)
+    levels = counts.household_levels.at[rows, new.g].add(kept, mode="promise_in_bounds")
     for k, first in zip(household.read, household.first, strict=True):
-        levels = levels.at[first + new.codes[k], new.g].add(kept)
-    return counts._replace(
-        households=counts.households.at[new.g].add(kept), household_levels=levels
-    )
+        own = first + new.codes[k]
+        levels = levels.at[own, new.g].add(kept, mode="promise_in_bounds")
+    return counts._replace(household_levels=levels)
 
 
 def _add_members(counts, kept, g, m, codes, member):
+    if not member.read:
+        return counts._replace(members=counts.members.at[g, m].add(kept))
     levels = counts.member_levels
     for j, first in zip(member.read, member.first, strict=True):
-        levels = levels.at[first + codes[j], g, m].add(kept)
-    return counts._replace(members=counts.members.at[g, m].add(kept), member_levels=levels)
+        levels = levels.at[first + codes[j], g, m].add(kept, mode="promise_in_bounds")
+    return counts._replace(member_levels=levels)
 
 
 def judge_by_predicate(
@@ -449,11 +470,30 @@ class HeadTables(eqx.Module):
     """How many."""
     apart: Bool[Array, "2 D R"]
     """Other members who cannot live together: one of the first kind, another of the second."""
-    kind: Int[Array, " R"]
-    """Kind of each joint level: what the limits and the pairs apart tell of it."""
-    compositions: tuple[tuple[tuple[int, ...], ...], ...] | None = eqx.field(static=True)
-    """Of each size, the numbers of other members of each kind that are allowed; None where they
-    are too many to be gone through."""
+    compositions: "Compositions | None"
+    """Other members that a household may have, by kind: what the limits and the pairs apart tell of
+    them; None where they are too many to be gone through."""
+
+
+class Compositions(eqx.Module):
+    """Numbers of other members of each kind that are allowed, and who of a kind fits which head."""
+
+    size: Int[Array, " C"]
+    """Which of the sizes each one is of."""
+    counts: Int[Array, "C kinds"]
+    """Other members of each kind."""
+    ways: Float[Array, " C"]
+    """Orders of the kinds among them."""
+    places: Int[Array, " H"]
+    """Places that a head may have among the members of each size, if it is one of them."""
+    most: int = eqx.field(static=True)
+    """The largest number of other members."""
+    levels: tuple[Int[Array, " R_k"], ...]
+    """Of each kind, its joint levels."""
+    fits: tuple[Float[Array, "D_k R_k"], ...]
+    """Which of them are beside a head, once for all heads that have the same ones."""
+    row: Int[Array, "kinds B A"]
+    """Which of these rows each joint level of a household and head has."""
 
 
 def _joint_level(codes, levels):
@@ -574,23 +614,15 @@ def log_possible(
     probability sum m! prod w_k^{n_k} / n_k! over the allowed compositions.
     """
     num_classes = log_pi.size
-    joint = jnp.exp(log_omega)[None]
-    for j in member.read:
-        own = jnp.exp(member.block(log_phi, j))
-        joint = (joint[:, None] * own).reshape(-1, *joint.shape[1:])
-    joint = jnp.sum(joint, axis=2)
+    allowed = rules.compositions
+    joint = _joint_probability(log_omega, log_phi, member)
     of_household = jnp.ones((1, num_classes), joint.dtype)
     for k in household.read:
         own = jnp.exp(household.block(log_lambda, k))
         of_household = (of_household[:, None] * own).reshape(-1, num_classes)
-    num_kinds = len(rules.compositions[0][0]) if rules.compositions[0] else 1
-    # (kinds, B, A, F)
     fits = jnp.stack([
-        jnp.einsum(
-            "bar,rf->baf", (rules.pair_ok & (rules.kind == k)).astype(joint.dtype), joint,
-            precision=lax.Precision.HIGHEST,
-        )
-        for k in range(num_kinds)
+        jnp.matmul(matrix, joint[levels], precision=lax.Precision.HIGHEST)[row]
+        for levels, matrix, row in zip(allowed.levels, allowed.fits, allowed.row, strict=True)
     ])  # fmt: skip
     if head_apart is None:
         of_head = jnp.ones((1, num_classes), joint.dtype)
@@ -602,19 +634,38 @@ def log_possible(
             .add(jnp.where(head_apart[:, None], joint, 0))
         )
     good = rules.head_ok[:, :, None] * of_head * of_household[:, None]
-    total = jnp.zeros((), joint.dtype)
-    sizes = jnp.exp(log_lambda[household.size_rows])
-    for i, allowed in enumerate(rules.compositions):
-        number = sum(allowed[0]) if allowed else 0
-        sum_allowed = jnp.zeros_like(fits[0])
-        for counts in allowed:
-            ways = math.factorial(number)
-            term = jnp.ones_like(fits[0])
-            for k, count in enumerate(counts):
-                ways //= math.factorial(count)
-                term = term * fits[k] ** count if count else term
-            sum_allowed = sum_allowed + ways * term
-        heads = 1 if head_apart is None else number + 1
-        by_class = jnp.sum(good * sum_allowed, axis=(0, 1)) * heads
-        total = total + jnp.sum(jnp.exp(log_pi) * sizes[i] * by_class)
-    return jnp.log(total)
+    of_size = jnp.exp(log_pi + log_lambda[household.size_rows])
+    if head_apart is not None:
+        of_size = of_size * allowed.places[:, None]
+    powers = [jnp.ones_like(fits)]
+    for _ in range(allowed.most):
+        powers.append(powers[-1] * fits)
+    powers = jnp.stack(powers)
+
+    def add(c, total):
+        product = jnp.broadcast_to(allowed.ways[c] * of_size[allowed.size[c]], total.shape)
+        for k in range(len(fits)):
+            product = product * powers[allowed.counts[c, k], k]
+        return total + product
+
+    total = lax.fori_loop(0, allowed.size.size, add, jnp.zeros_like(good))
+    return jnp.log(jnp.sum(good * total))
+
+
+def _joint_probability(log_omega, log_phi, member):
+    """Probability of each joint level of the variables that are read, by household class: (R, F).
+
+    The sum over member classes is of products of two tables, as even as the order allows.
+    """
+    sizes = [member.num_levels[j] for j in member.read]
+    cut = min(range(len(sizes) + 1), key=lambda i: math.prod(sizes[:i]) + math.prod(sizes[i:]))
+    parts = []
+    for read, start in ((member.read[:cut], log_omega), (member.read[cut:], None)):
+        part = jnp.exp(start)[None] if start is not None else jnp.ones((1, *log_omega.shape))
+        part = part.astype(log_omega.dtype)
+        for j in read:
+            own = jnp.exp(member.block(log_phi, j))
+            part = (part[:, None] * own).reshape(-1, *part.shape[1:])
+        parts.append(part)
+    joint = jnp.einsum("afs,bfs->fab", *parts, precision=lax.Precision.HIGHEST)
+    return joint.reshape(log_omega.shape[0], -1).T

@@ -9,6 +9,8 @@ Members lie one after the other, household by household, households in blocks of
 members: `blocks` is ((members, households), ...), static, so that sums over them are reshapes.
 """
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -23,10 +25,14 @@ Plan = tuple[tuple[int, ...], ...]
 # A table of several variables has at most so many rows, and is of at most so many variables: then a
 # product of its probabilities does not underflow.
 _MERGED_ROWS = 1024
-_MERGED_VARIABLES = 3
+_MERGED_VARIABLES = 4
 
-# Entries of the array members by classes that are in memory at once.
-_ENTRIES_AT_ONCE = 2**18
+# Tables are scaled so that the product of their largest entries is 2**this: products then reach
+# down to 1e-73 of it.
+_HEADROOM = 120
+
+# Household classes side by side, in multiples of a CPU's vectors.
+_LANES = 8
 
 
 def merge_plan(num_levels: tuple[int, ...]) -> Plan:
@@ -87,37 +93,43 @@ def log_member_probability(
 
     Notes
     -----
-    Products are brought back to scale after every table: what underflows is 1e-38 of the best.
+    What underflows is 1e-73 of the product of the largest entries of the member's rows. A step adds
+    one member class for all members and household classes, the latter padded to whole vectors.
     """
     num_classes, num_nested = omega.shape
     num_members = rows.shape[1]
-    flat, log_scale = [], jnp.zeros(num_members, omega.dtype)
-    for t, table in enumerate(tables):
-        table = table * omega if t == 0 else table
-        scale = jnp.max(table, axis=(1, 2))
-        log_scale = log_scale + jnp.log(scale)[rows[t]]
-        # Member class by household class: a sum over the first is one of vectors.
-        scaled = jnp.swapaxes(table / scale[:, None, None], 1, 2)
-        flat.append(scaled.reshape(scaled.shape[0], -1))
-    size = max(8, min(num_members, _ENTRIES_AT_ONCE // (num_classes * num_nested)))
-    num_chunks = -(-num_members // size)
-    padded = jnp.pad(rows, ((0, 0), (0, num_chunks * size - num_members)))
-    chunks = jnp.swapaxes(padded.reshape(len(tables), num_chunks, size), 0, 1)
-    tiny = jnp.finfo(omega.dtype).tiny
+    width = -(-num_classes // _LANES) * _LANES
+    scaled, log_scale = [], jnp.zeros(num_members, omega.dtype)
+    for table, row in zip(_weighted(tables, omega), rows, strict=True):
+        table, log_largest = _scale(table, (1, 2), len(tables))
+        log_scale = log_scale + log_largest[row]
+        by_nested = jnp.moveaxis(table, 2, 0)
+        scaled.append(jnp.pad(by_nested, ((0, 0), (0, 0), (0, width - num_classes))))
 
-    def chunk(rows):
-        product, log_factor = flat[0][rows[0]], jnp.zeros(size, omega.dtype)
-        for t in range(1, len(flat)):
-            if t > 1:
-                largest = jnp.max(product, axis=1)
-                product = product / largest[:, None]
-                log_factor = log_factor + jnp.log(largest)
-            product = product * flat[t][rows[t]]
-        total = jnp.sum(product.reshape(size, num_nested, num_classes), axis=1)
-        return jnp.log(jnp.maximum(total, tiny)) + log_factor[:, None]
+    def add(m, total):
+        product = jnp.ones((), omega.dtype)
+        for table, row in zip(scaled, rows, strict=True):
+            product = product * table[m].at[row].get(mode="promise_in_bounds")
+        return total + product
 
-    log_p = lax.map(chunk, chunks).reshape(-1, num_classes)[:num_members]
-    return log_p + log_scale[:, None]
+    # A loop, not unrolled: gathers fused with a sum over classes are several times slower on a CPU.
+    total = lax.fori_loop(0, num_nested, add, jnp.zeros((num_members, width), omega.dtype))
+    total = jnp.maximum(total[:, :num_classes], jnp.finfo(omega.dtype).tiny)
+    return jnp.log(total) + log_scale[:, None]
+
+
+def _weighted(tables, omega):
+    """The tables, with the weights of the member classes in the first."""
+    return [table * omega if t == 0 else table for t, table in enumerate(tables)]
+
+
+def _scale(table, axes, num_tables):
+    """The table with one largest entry along `axes` everywhere, and the log of what divided it."""
+    dtype = table.dtype.type
+    power = _HEADROOM // num_tables
+    largest = jnp.maximum(jnp.max(table, axis=axes, keepdims=True), jnp.finfo(dtype).tiny)
+    log_divisor = jnp.log(largest).reshape(-1) - dtype(power * math.log(2))
+    return table / largest * dtype(2.0**power), log_divisor
 
 
 def sum_by_household(log_p: Float[Array, "N F"], blocks: Blocks) -> Float[Array, "n F"]:
@@ -158,11 +170,11 @@ def draw_member_classes(
         Class of the member's household.
     """
     num_classes, num_nested = omega.shape
-    weight = omega[g]
-    for t, table in enumerate(tables):
-        own = table / jnp.max(table, axis=2, keepdims=True)
-        weight = weight / jnp.max(weight, axis=1, keepdims=True)
-        weight = weight * own.reshape(-1, num_nested)[rows[t] * num_classes + g]
+    weight = jnp.ones((), omega.dtype)
+    for table, row in zip(_weighted(tables, omega), rows, strict=True):
+        own, _ = _scale(table, 2, len(tables))
+        own = own.reshape(-1, num_nested)
+        weight = weight * own.at[row * num_classes + g].get(mode="promise_in_bounds")
     cumulative = jnp.matmul(
         weight, jnp.triu(jnp.ones((num_nested, num_nested), weight.dtype)),
         precision=lax.Precision.HIGHEST,

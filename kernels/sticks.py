@@ -22,8 +22,8 @@ def _sum_before(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
 
 
 def truncated_sticks(
-    key: Key[Array, ""], counts: Int[Array, " k"], alpha: Float[Array, ""]
-) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+    key: Key[Array, ""], counts: Int[Array, "*g k"], alpha: Float[Array, "*g"]
+) -> tuple[Float[Array, "*g k"], Float[Array, "*g"]]:
     """Stick-breaking weights given class counts, truncated at K (Ishwaran & James 2001).
 
     Parameters
@@ -31,9 +31,9 @@ def truncated_sticks(
     key
         Used once.
     counts
-        Members of each class nu_k.
+        Members of each class nu_k, of one process or of several.
     alpha
-        Concentration.
+        Concentration of each.
 
     Returns
     -------
@@ -48,12 +48,12 @@ def truncated_sticks(
     """
     dtype = alpha.dtype
     nu = counts.astype(dtype)
-    later = (jnp.cumsum(counts[::-1])[::-1] - counts).astype(dtype)
-    log_v, log_1mv = logbeta(key, 1 + nu, alpha + later)
-    last = jnp.arange(counts.size) == counts.size - 1
+    later = jnp.cumsum(counts[..., ::-1], axis=-1)[..., ::-1] - counts
+    log_v, log_1mv = logbeta(key, 1 + nu, alpha[..., None] + later.astype(dtype))
+    last = jnp.arange(counts.shape[-1]) == counts.shape[-1] - 1
     log_v = jnp.where(last, 0, log_v)
     log_1mv = jnp.where(last, 0, log_1mv)
-    return log_weights_from_sticks(log_v, log_1mv), jnp.sum(log_1mv)
+    return log_weights_from_sticks(log_v, log_1mv), jnp.sum(log_1mv, axis=-1)
 
 
 def stick_concentration(

@@ -3,6 +3,7 @@
     python experiments/benchmark/run.py                # everything but the scale test
     python experiments/benchmark/run.py --scale        # n up to 1,000,000, with peak memory
     python experiments/benchmark/run.py --only latent_class
+    python experiments/benchmark/run.py --only nested
     python experiments/benchmark/run.py --only hdp_zeros   # resumes; --minutes 20: what time allows
     python experiments/benchmark/run.py --chains 1 32  # on an accelerator
 
@@ -19,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import conditions
+import households
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,7 +71,7 @@ class Chains:
         from bnp_models import sampling
 
         self.model = model
-        self.data = model.prepare(table.codes, table.schema.num_levels, conditions)
+        self.data = sampling.prepared(model, table, conditions)
         self.num_chains = num_chains
         self.keys = jax.vmap(jax.random.key)(jnp.arange(num_chains))
         began = time.perf_counter()
@@ -345,6 +347,43 @@ def time_cost(n, burn):
     ]  # fmt: skip
 
 
+def nested_table(burn):
+    """Persons within households: one chain, in the states that it has come to."""
+    small, rules = households.plausible_households(households.SMALL_SIZES)
+    large, _ = households.plausible_households(households.RULED_SIZES)
+    plain = households.nested_households(
+        households.PAPER_SIZES, households.PAPER_MEMBER_LEVELS, households.PAPER_HOUSEHOLD_LEVELS
+    )
+    cases = {
+        "1 to 4 persons, rules": (small, rules, (20, 15)),
+        "1 to 9 persons, no rules": (plain, None, (30, 10)),
+        "2 to 4 persons, rules": (large, rules, (40, 15)),
+    }
+    chains = {
+        name: Chains(bnp.NDPMPM(*classes), table, 1, zeros, classes[0], burn)
+        for name, (table, zeros, classes) in cases.items()
+    }
+    times = {name: [] for name in chains}
+    drawn = {name: [] for name in chains}
+    for _ in range(15):
+        for name, case in chains.items():
+            times[name].append(median_seconds(partial(case.advance, 20), 1) / 20)
+            drawn[name].append(augmented(case))
+    rows = []
+    for name, case in chains.items():
+        table, _, (num_classes, num_nested) = cases[name]
+        median = float(np.median(times[name]))
+        rows.append({
+            "households": name, "n": table.n, "persons": table.num_persons, "F": num_classes,
+            "S": num_nested, "augmented": int(np.median(drawn[name])),
+            "components": int(case.latest["components"].mean()),
+            "ms_per_sweep": 1e3 * median, "ms_in_the_best_stretch": 1e3 * min(times[name]),
+            "sweeps_per_second": 1 / median, "compile_seconds": case.compile_seconds,
+        })  # fmt: skip
+        report(rows[-1])
+    return rows
+
+
 def write_hdp_zeros(rows, table_path, figure_path):
     """Tables of the rows, and the figure of cost against augmented records."""
     text = []
@@ -410,13 +449,16 @@ def main():
         "capacity": capacity_table,
         "risk": risk_table,
         "latent_class": lambda: latent_class_table(args.chains),
+        "nested": lambda: nested_table(args.burn),
     }
     names = (*tables, "hdp_zeros")
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--minutes", type=float, help="hdp_zeros: begin no data set later")
     parser.add_argument("--n", type=int, nargs="*", default=[1000, 10_000], help="of hdp_zeros")
     parser.add_argument("--cost-n", type=int, nargs="*", default=COST_SIZES, help="the same")
-    parser.add_argument("--burn", type=int, default=500, help="sweeps before hdp_zeros is timed")
+    parser.add_argument(
+        "--burn", type=int, default=500, help="sweeps before nested or hdp_zeros is timed"
+    )
     args = parser.parse_args()
     if not args.scale and "hdp_zeros" in args.only:
         hdp_zeros_table(args.minutes, args.n, args.cost_n, args.burn)
