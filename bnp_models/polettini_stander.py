@@ -53,6 +53,7 @@ _MAX_STEPS = 200
 # Of the mean log-likelihood of a non-empty cell: where the search stops.
 _SLOPE = 1e-8
 _LONGEST_STEP = 2.0
+_MAX_DECREMENT = 1e-3
 _DIFFERENCE = 1e-4
 # Draws whose distributions of F are mixed for quantiles and modes, and levels of each.
 _MIXED, _MIXED_LEVELS = 64, 60
@@ -313,9 +314,8 @@ def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> Empiri
         ]) * (total / (2 * _DIFFERENCE))  # fmt: skip
         seconds = {"compile": compiled - began, "search": time.perf_counter() - compiled}
         found = {n: float(_bounded(n, x)) for n, x in zip(names, position, strict=True)}
-        largest_slope = float(np.abs(grad).max())
         hessian = (hessian + hessian.T) / 2
-        _require_inside(names, found, np.asarray(position), low, high, largest_slope, hessian)
+        _require_inside(names, found, np.asarray(position), low, high, total * grad, hessian)
         log_sd = np.sqrt(np.diag(np.linalg.inv(hessian)))
         return EmpiricalBayes(
             PolettiniStander(model.variant, **found, empty_phat=model.empty_phat),
@@ -334,6 +334,7 @@ def _bounded(name, value):
 
 
 def _require_inside(names, found, position, low, high, slope, hessian):
+    slope = np.asarray(slope)
     shown = ", ".join(f"{name} {value:.3g}" for name, value in found.items())
     remedy = "give hyperparameters, or put a prior on them (full Bayes)"
     if not np.isfinite(position).all():
@@ -355,10 +356,10 @@ def _require_inside(names, found, position, low, high, slope, hessian):
             f"empirical Bayes: no estimate, the likelihood hardly changes along {flat} "
             f"(stopped at {shown}), as it does on the way to the edge; {remedy}"
         )
-    if slope > 100 * _SLOPE:
+    # Newton's step would still raise the log-likelihood by half of this.
+    if float(slope @ np.linalg.solve(hessian, slope)) > _MAX_DECREMENT:
         raise NoMaximumError(
-            f"empirical Bayes: no maximum was found in {_MAX_STEPS} steps (stopped at {shown}); "
-            f"{remedy}"
+            f"empirical Bayes: the search ended before a maximum (at {shown}); {remedy}"
         )
 
 

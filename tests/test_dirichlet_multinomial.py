@@ -42,20 +42,20 @@ def enumerated():
     return {F: p / total for F, p in found.items()}
 
 
-def counts_of_states(key, update, num_chains=3000, burn=100, sweeps=4, apart=30):
-    """How often each F is among states of independent chains, `apart` sweeps from each other."""
+def counts_of_states(key, update, num_chains=5_000, num_sweeps=700):
+    """How often each F is the last state of independent chains."""
     data = dmm.CountsData(jnp.asarray(SEEN), jnp.asarray(PHAT))
     start = jnp.asarray([1, TOTAL - 3, 2])
 
     def one(key):
-        def body(F, t):
+        def body(t, F):
             state = dmm.CountsState(F, jnp.asarray(ALPHA), jnp.asarray(A))
-            return update(jax.random.fold_in(key, t), state, data)[0], F
+            return update(jax.random.fold_in(key, t), state, data)[0]
 
-        return jax.lax.scan(body, start, jnp.arange(burn + sweeps * apart))[1][burn::apart]
+        return jax.lax.fori_loop(0, num_sweeps, body, start)
 
     states = jax.jit(jax.vmap(one))(jax.random.split(key, num_chains))
-    states, number = np.unique(np.asarray(states).reshape(-1, 3), axis=0, return_counts=True)
+    states, number = np.unique(np.asarray(states), axis=0, return_counts=True)
     return dict(zip(map(tuple, states.tolist()), number, strict=True))
 
 
