@@ -71,10 +71,10 @@ def test_counts_against_enumeration(key):
 
 
 def test_a_wrong_beta_is_seen(key):
-    """A concentration half as large again."""
+    """A concentration three times as large."""
 
     def planted(key, state, data):
-        return dmm.update_counts(key, state._replace(a=state.a * 1.5), data)
+        return dmm.update_counts(key, state._replace(a=state.a * 3), data)
 
     with double_precision():
         assert fit(counts_of_states(key, planted)) < P_LIMIT
