@@ -124,6 +124,22 @@ def test_exact_probability_of_the_possible(head):
     assert abs(good / used - exact) < 4.5 * error, (good / used, exact)
 
 
+def test_distinct_members_stand_for_all():
+    """Probabilities of the distinct members alone give the likelihood that all members give."""
+    households, rules = relatives(600)
+    data = SMALL.prepare(households, rules)
+    codes, index = data.distinct
+    assert codes.shape[1] < data.member_codes.shape[1]
+    np.testing.assert_array_equal(codes[:, index], data.member_codes)
+    state = ndpmpm.draw_prior(SMALL, jax.random.key(6), data)
+    every = ndpmpm.dataclasses.replace(data, distinct=None)
+    g, m, found = ndpmpm.update_classes(jax.random.key(7), state, data)
+    g_every, m_every, exact = ndpmpm.update_classes(jax.random.key(7), state, every)
+    np.testing.assert_allclose(found, exact, rtol=1e-6)
+    np.testing.assert_array_equal(g, g_every)
+    np.testing.assert_array_equal(m, m_every)
+
+
 @pytest.fixture(scope="module")
 def incomplete_run():
     """Chains on households of which a tenth of the members' values are missing."""
