@@ -51,7 +51,7 @@ def monitored_cells(result: CellRisk) -> dict[str, np.ndarray]:
 def cell_risk_summary(
     result: CellRisk, *, method: str = "fixed", seed: int | None = None, seconds: dict | None = None
 ) -> dict:
-    """The content of ``risk.json``; only its last entry depends on the clock.
+    """The content of ``risk.json``; only its last two entries depend on the clock.
 
     Parameters
     ----------
@@ -76,6 +76,7 @@ def cell_risk_summary(
     # Mean and spread without the error of simulation: that of the mean, and of the count about it.
     sd = np.sqrt(np.var(conditional) + np.mean(result.tau1_variance))
     modes = {"modes": find_modes(draws).document()} if draws else {}
+    timing = dict.fromkeys(("compile", "warmup", "draws"), 0.0) | (seconds or result.seconds)
     return {
         "model": result.model.name,
         "n": cells.table.n,
@@ -97,7 +98,9 @@ def cell_risk_summary(
         "diagnostics": {name: diagnose(values) for name, values in draws.items()},
         **modes,
         "warnings": cell_warnings(result, fit),
-        "seconds": {name: round(value, 3) for name, value in (seconds or result.seconds).items()},
+        "seconds": {name: round(value, 3) for name, value in timing.items()},
+        # There are no sweeps: the entry is for programs that read it of other models.
+        "sweeps_per_second": None,
     }  # fmt: skip
 
 

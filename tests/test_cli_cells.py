@@ -59,6 +59,7 @@ def test_outputs(done, sample):
         "model", "n", "population_size", "variables", "levels", "cells", "non_empty_cells",
         "sample_uniques", "seed", "version", "device", "hyperparameters", "tau1",
         "tau1_conditional", "tau2", "log_likelihood", "fit", "diagnostics", "warnings", "seconds",
+        "sweeps_per_second",
     ]  # fmt: skip
     assert (risk["model"], risk["n"], risk["cells"]) == ("polettini-stander-2", 150, 400)
     assert risk["variables"] == VARIABLES

@@ -236,7 +236,9 @@ def test_the_census_rules_are_what_they_say(drawn):
     assert rules.tally(drawn) == {name: said[name].count(False) for name in rules.names}
 
 
-@pytest.mark.parametrize(("rule", "statement"), OTHERS, ids=lambda part: str(part)[:60])
+@pytest.mark.parametrize(
+    ("rule", "statement"), [pytest.param(*pair, id=str(pair[0])[:60]) for pair in OTHERS]
+)
 def test_the_vocabulary_is_what_it_says(rule, statement, drawn):
     rules = Rules([rule])
     assert disagreements(rules, statement, drawn) == 0
