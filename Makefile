@@ -12,7 +12,7 @@ demo:
 test:
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -e '.[test]'
-	.venv/bin/python -m pytest -n 2 --dist loadfile
+	.venv/bin/python -m pytest -n 3 --dist loadfile
 
 clean:
 	rm -rf .venv demo build dist bnp_models.egg-info

@@ -94,7 +94,7 @@ def test_missing_values_given_the_parameters():
 @pytest.mark.parametrize("head", [None, ("relate", "Householder")])
 def test_exact_probability_of_the_possible(head):
     """log P(possible) by tables against the share among simulated households."""
-    households, _ = relatives(150, most=5)
+    households, _ = relatives(150, most=4)
     frame = households.to_frame()
     table = bnp.Households.from_frame(
         frame, "household", ["persons", "tenure", "income", "vehicles"], head=head
@@ -143,7 +143,7 @@ def test_distinct_members_stand_for_all():
 @pytest.fixture(scope="module")
 def incomplete_run():
     """Chains on households of which a tenth of the members' values are missing."""
-    households, rules = relatives(100)
+    households, rules = relatives(100, most=2)
     codes = households.member_codes.copy()
     codes[np.random.default_rng(0).random(codes.shape) < 0.1] = -1
     incomplete = bnp.Households(
