@@ -58,7 +58,7 @@ class Exact:
         self.truth, self.error = exact_means(self.model, self.table, self.data)
         self.faults = faults
 
-    def scores(self, key, on=None, num_sweeps=600, num_chains=128):
+    def scores(self, key, on=None, num_sweeps=400, num_chains=64):
         """z-scores of the chains' means; what is exact and constant is left out."""
         switches = switched(self.faults, on)
         means = posterior_chains(self.model, key, self.data, switches, num_sweeps, 100, num_chains)
@@ -89,7 +89,8 @@ def test_posterior(case):
 
 TWO = [household for household in HOUSEHOLDS if len(household[1]) == 2]
 POSTERIOR_FAULTS = (
-    "no levels of impossible members", "no other heads", "nobody known by kind", "size by size",
+    "no levels of impossible members", "no levels of impossible households", "no other heads",
+    "nobody known by kind", "size by size",
 )  # fmt: skip
 
 
@@ -101,7 +102,7 @@ def tables():
 @pytest.mark.parametrize("fault", POSTERIOR_FAULTS)
 def test_posterior_rejects(tables, fault):
     """Every step that is left out, or done as printed where that is wrong, shows."""
-    z = tables.scores(jax.random.key(2), fault, num_sweeps=400, num_chains=64)
+    z = tables.scores(jax.random.key(2), fault, num_sweeps=250)
     assert np.abs(z).max() > Z_LIMIT, z
 
 
