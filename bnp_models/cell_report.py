@@ -1,6 +1,5 @@
 """Risk of each cell as files: risk.json, draws for ArviZ, cells.csv, and one HTML page."""
 
-import platform
 from os import PathLike
 
 import jax
@@ -8,13 +7,11 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.diagnostics import (
-    MAX_RHAT,
-    MIN_ESS_PER_CHAIN,
     diagnose,
     find_modes,
     warnings_of_draws,
 )
-from bnp_models.export import figures_of, groups_for_arviz, replacing, versions, write_frame
+from bnp_models.export import figures_of, groups_for_arviz, replacing, write_frame
 from bnp_models.loglinear import loglinear_risk
 from bnp_models.microdata import MicrodataError
 from bnp_models.polettini_stander import (
@@ -22,7 +19,7 @@ from bnp_models.polettini_stander import (
     benedetti_franconi_risk,
     counts_of_counts,
 )
-from bnp_models.report import _COLOURS, NUM_RISKIEST, _axes, _ranks, _svg, _trace, environment
+from bnp_models.report import COLOURS, NUM_RISKIEST, as_svg, environment, new_axes, of_chains
 from bnp_models.version import __version__
 
 CELL_COLUMNS = ("f", "phat", "risk", "p_unique", "median", "mode", "q025", "q975")
@@ -214,7 +211,6 @@ def write_cell_report(
     """
     draws = monitored_cells(result)
     riskiest = result.frame().head(NUM_RISKIEST)
-    chains = len(result.tau1)
     page = environment().get_template("cells.html.j2")
     html = page.render(
         s=summary,
@@ -229,11 +225,7 @@ def write_cell_report(
         fit_plot=plot_fit(pd.DataFrame(summary["fit"])),
         header=list(riskiest.columns),
         riskiest=[[_shown(value) for value in row] for row in riskiest.to_numpy(dtype=object)],
-        versions=versions() | {"python": platform.python_version()},
-        max_rhat=MAX_RHAT,
-        min_ess=MIN_ESS_PER_CHAIN * chains,
-        colours=[(i + 1, _COLOURS[i % len(_COLOURS)]) for i in range(min(chains, len(_COLOURS)))],
-        traces=[(name, _trace(name, v), _ranks(name, v)) for name, v in draws.items()],
+        **of_chains(draws, len(result.tau1)),
     )
     with replacing(path) as partial:
         partial.write_text(html, encoding="utf-8")
@@ -241,17 +233,17 @@ def write_cell_report(
 
 def plot_fit(fit: pd.DataFrame):
     """Numbers of cells by number of records, observed and expected, as inline SVG."""
-    figure, axes = _axes(5.4, 2.6)
+    figure, axes = new_axes(5.4, 2.6)
     x = np.arange(len(fit))
-    axes.plot(x, np.maximum(fit["observed"], 1e-9), "o", color=_COLOURS[0], label="observed")
-    axes.plot(x, np.maximum(fit["expected"], 1e-9), "x", color=_COLOURS[1], label="expected")
+    axes.plot(x, np.maximum(fit["observed"], 1e-9), "o", color=COLOURS[0], label="observed")
+    axes.plot(x, np.maximum(fit["expected"], 1e-9), "x", color=COLOURS[1], label="expected")
     axes.set_yscale("log")
     axes.set_ylim(bottom=0.3)
     axes.set_xticks(x, fit["records"])
     axes.set_xlabel("records in the cell")
     axes.set_ylabel("cells")
     axes.legend(frameon=False, fontsize=8)
-    return _svg(figure, "Cells by number of records, observed and expected")
+    return as_svg(figure, "Cells by number of records, observed and expected")
 
 
 def _shown(value):

@@ -165,28 +165,21 @@ def _carry_out(options, argv, model, table, conditions, settings, evaluate, eval
     """
     import jax
 
-    out = Path(options.out)
-    outputs = _outputs(options)
-    if options.resume and _is_complete(out, outputs, settings):
-        _say(options, f"{out} is complete: nothing to resume")
-        return 0
-    made = _make_folder(out)
-    try:
+    def work(out):
         if not options.resume:
-            for name in outputs:
+            for name in _outputs(options):
                 (out / name).unlink(missing_ok=True)
-        _use_compilation_cache()
         monitor = None
         if options.name == "risk":
             monitor = bnp.tau1_monitor(model, table, options.population_size, conditions=conditions)
         # Once for the last draws: what judged them is what is written.
-        evaluate = functools.lru_cache(maxsize=1)(evaluate)
+        evaluate_once = functools.lru_cache(maxsize=1)(evaluate)
         sample = bnp.sample
         if options.until_rhat is not None:
             target = bnp.Converged(
                 options.until_rhat,
                 options.until_ess,
-                lambda run: bnp.monitored(run, **{evaluated: evaluate(run)}),
+                lambda run: bnp.monitored(run, **{evaluated: evaluate_once(run)}),
             )
             sample = functools.partial(bnp.sample_until, target, max_minutes=options.max_minutes)
         run = sample(
@@ -204,22 +197,43 @@ def _carry_out(options, argv, model, table, conditions, settings, evaluate, eval
             progress=_shows_progress(options),
             monitor=monitor,
         )
-        command = shlex.join(["bnp-models", *(word for word in argv if word != "--resume")])
-        answer, summary = write(options, run, evaluate(run), settings | {"command": command})
+        answer, summary = write(
+            options, run, evaluate_once(run), settings | {"command": _command(argv)}
+        )
         if summary.get("stopping", {"reached": True})["reached"]:
             bnp.Checkpoint(out / "checkpoint", fingerprint="").clear()
         else:
             answer += "\nto go on: repeat the command with --resume and more --max-minutes"
+        return answer
+
+    how = f"repeat the command with --resume to go on in {options.out}"
+    return _into_folder(options, settings, work, how)
+
+
+def _into_folder(options, settings, work, how_to_go_on):
+    """Do the work in the folder, unless it is done; leave no empty folder behind."""
+    out = Path(options.out)
+    if options.resume and _is_complete(out, _outputs(options), settings):
+        _say(options, f"{out} is complete: nothing to resume")
+        return 0
+    made = _make_folder(out)
+    try:
+        _use_compilation_cache()
+        answer = work(out)
     except KeyboardInterrupt:
         _remove_empty(made)
-        print(f"bnp-models: interrupted; repeat the command with --resume to go on in {out}",
-              file=sys.stderr)  # fmt: skip
+        print(f"bnp-models: interrupted; {how_to_go_on}", file=sys.stderr)
         return 130
     except BaseException:
         _remove_empty(made)
         raise
     _say(options, answer)
     return 0
+
+
+def _command(argv):
+    """The command line that makes these files, or goes on making them."""
+    return shlex.join(["bnp-models", *(word for word in argv if word != "--resume")])
 
 
 def _cell_risk(options, argv):
@@ -232,20 +246,15 @@ def _cell_risk(options, argv):
         options, model, cells.table, None, **{name: getattr(options, name) for name in names},
         weights_sha256=hashlib.sha256(cells.weight.tobytes()).hexdigest(),
     )  # fmt: skip
-    out, outputs = Path(options.out), _outputs(options)
-    if options.resume and _is_complete(out, outputs, settings):
-        _say(options, f"{out} is complete: nothing to resume")
-        return 0
-    made = _make_folder(out)
-    try:
-        for name in {*_OUTPUTS["risk"], *outputs}:
+
+    def work(out):
+        for name in {*_OUTPUTS["risk"], *_outputs(options)}:
             (out / name).unlink(missing_ok=True)
-        _use_compilation_cache()
+        fitted, draws, seconds = model, None, {}
         key_chains, key_counts = jax.random.split(jax.random.key(options.seed))
-        draws, seconds = None, {}
         if options.hyperparameters == "empirical-bayes":
-            fitted = bnp.fit_empirical_bayes(model, cells)
-            model, seconds = fitted.model, fitted.seconds
+            found = bnp.fit_empirical_bayes(model, cells)
+            fitted, seconds = found.model, found.seconds
         elif options.hyperparameters == "full-bayes":
             draws = bnp.sample_hyperparameters(
                 model, cells, key=key_chains, num_chains=options.chains,
@@ -254,30 +263,23 @@ def _cell_risk(options, argv):
             )  # fmt: skip
             seconds = draws.seconds
         result = bnp.cell_risk(
-            model, cells, key=key_counts, draws=draws, num_chains=options.chains,
+            fitted, cells, key=key_counts, draws=draws, num_chains=options.chains,
             num_samples=options.draws,
         )  # fmt: skip
         summary = bnp.cell_risk_summary(
             result, method=options.hyperparameters, seed=options.seed,
             seconds=seconds | result.seconds,
         )  # fmt: skip
-        settings |= {"command": shlex.join(["bnp-models", *(w for w in argv if w != "--resume")])}
-        bnp.write_netcdf(
-            bnp.cell_inference_data(result, seed=options.seed), out / "posterior.nc"
-        )  # fmt: skip
+        command = _command(argv)
+        data = bnp.cell_inference_data(result, seed=options.seed)
+        bnp.write_netcdf(data, out / "posterior.nc")
         bnp.write_cells(result, out / "cells.csv", baselines=options.baselines)
-        bnp.write_cell_report(out / "report.html", result, summary, command=settings["command"])
-        bnp.write_json(settings, out / "run.json")
+        bnp.write_cell_report(out / "report.html", result, summary, command=command)
+        bnp.write_json(settings | {"command": command}, out / "run.json")
         bnp.write_json(summary, out / "risk.json")
-    except KeyboardInterrupt:
-        _remove_empty(made)
-        print("bnp-models: interrupted; repeat the command", file=sys.stderr)
-        return 130
-    except BaseException:
-        _remove_empty(made)
-        raise
-    _say(options, _answer(summary, out, "cells.csv"))
-    return 0
+        return _answer(summary, out, "cells.csv")
+
+    return _into_folder(options, settings, work, "repeat the command")
 
 
 def _checked_cells(options):

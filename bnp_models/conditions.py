@@ -7,6 +7,7 @@ or JAX arrays.
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -144,15 +145,15 @@ class _Levels:
         return self._households[variable]
 
 
-class Condition:
+class Condition(ABC):
     """Something that is true or false of one person; combine by ``&``, ``|`` and ``~``."""
 
     household: tuple[str, ...] = ()
     member: tuple[str, ...] = ()
 
+    @abstractmethod
     def mask(self, view):
         """(..., h) bool: of which persons it is true."""
-        raise NotImplementedError
 
     def __and__(self, other: "Condition") -> "Condition":
         return _Both(self, other)

@@ -431,6 +431,14 @@ class Households:
             )  # fmt: skip
         return tuple(blocks)
 
+    @cached_property
+    def order_by_size(self) -> tuple[np.ndarray, np.ndarray]:
+        """Households, (n,), and rows of ``member_codes``, (M,), in the order of ``size_blocks``."""
+        return (
+            np.concatenate([block.households for block in self.size_blocks]),
+            np.concatenate([block.members.reshape(-1) for block in self.size_blocks]),
+        )
+
     @property
     def has_missing(self) -> bool:
         """Whether any value is missing."""

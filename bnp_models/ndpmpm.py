@@ -37,7 +37,7 @@ from bnp_models.kernels.impossible_households import (
     add_simulated,
     judge_by_predicate,
     judge_by_tables,
-    log_class_weight,
+    log_class_weights,
     log_possible,
     simulate_households,
     tables_of,
@@ -245,15 +245,13 @@ class NDPMPM(eqx.Module):
         schema = table.schema
         at_household = at_member = np.zeros((2, 0), int)
         missing = ()
+        order, of_member = table.order_by_size
         if table.has_missing:
-            order = np.concatenate([block.households for block in table.size_blocks])
-            of_member = np.concatenate([block.members.reshape(-1) for block in table.size_blocks])
             at_household = np.stack(np.nonzero((table.household_codes[order] < 0).T))
             at_member = np.stack(np.nonzero((table.member_codes[of_member] < 0).T))
             missing = _missing(table.size_blocks)
             table = complete_households(table, rules, seed=0)
         blocks = table.size_blocks
-        order = np.concatenate([block.households for block in blocks])
         size = np.repeat(np.arange(len(blocks)), [len(block.households) for block in blocks])
         members = [block.member_codes.reshape(-1, len(schema.member_variables)) for block in blocks]
         codes = np.column_stack([table.household_codes[order], size])
@@ -832,10 +830,7 @@ def simulate_possible(
     sizes, _ = zip(*data.blocks, strict=True)
     log_size = draw["log_lambda"][data.household.size_rows]
     has_head = data.head is not None
-    log_weight = jnp.stack([
-        log_class_weight(tables, log_size[i], size, 1 if has_head else None)
-        for i, size in enumerate(sizes)
-    ])  # fmt: skip
+    log_weight = log_class_weights(tables, log_size, sizes, has_head)
     log_weight = jax.nn.log_softmax(log_weight, axis=1) + jnp.log(left)[:, None]
     others = tuple(size - has_head for size in sizes)
     new = simulate_households(

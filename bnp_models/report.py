@@ -29,7 +29,7 @@ _METHODS = {
 _MAX_LEVELS_SHOWN = 12
 _MAX_TRACE_POINTS = 400
 _RANK_BINS = 20
-_COLOURS = ("#1f5f8b", "#c8672b", "#3d8b57", "#8a5a9e", "#a8323e", "#6b6b6b", "#b08a1e", "#2f9aa0")
+COLOURS = ("#1f5f8b", "#c8672b", "#3d8b57", "#8a5a9e", "#a8323e", "#6b6b6b", "#b08a1e", "#2f9aa0")
 _INK = "#39424e"
 
 
@@ -177,22 +177,29 @@ def _render(template, run, draws, **content):
         .get_template(template)
         .render(
             settings=run.settings,
-            versions=versions() | {"python": platform.python_version()},
-            max_rhat=MAX_RHAT,
-            min_ess=MIN_ESS_PER_CHAIN * run.settings.num_chains,
             conditions=_conditions(run.conditions),
             rules=list(map(str, run.conditions)) if isinstance(run.conditions, Rules) else [],
             advice=_advice(run),
-            colours=[
-                (chain + 1, _COLOURS[chain % len(_COLOURS)])
-                for chain in range(min(run.settings.num_chains, len(_COLOURS)))
-            ],
-            traces=[
-                (name, _trace(name, values), _ranks(name, values)) for name, values in draws.items()
-            ],
+            **of_chains(draws, run.settings.num_chains),
             **content,
         )
     )
+
+
+def of_chains(draws: dict[str, np.ndarray], num_chains: int) -> dict:
+    """What every page is told of chains, and of what made it: names for `base.html.j2`."""
+    return {
+        "versions": versions() | {"python": platform.python_version()},
+        "max_rhat": MAX_RHAT,
+        "min_ess": MIN_ESS_PER_CHAIN * num_chains,
+        "colours": [
+            (chain + 1, COLOURS[chain % len(COLOURS)])
+            for chain in range(min(num_chains, len(COLOURS)))
+        ],
+        "traces": [
+            (name, _trace(name, values), _ranks(name, values)) for name, values in draws.items()
+        ],
+    }
 
 
 def _advice(run):
@@ -273,32 +280,32 @@ def _histogram(risk):
     edges = np.arange(low, high + width + 1, width) - 0.5
     heights = np.histogram(draws, edges)[0] / draws.size
     interval = np.quantile(draws, [0.025, 0.975])
-    figure, axes = _axes(5.4, 2.4)
+    figure, axes = new_axes(5.4, 2.4)
     axes.axvspan(interval[0] - 0.5, interval[1] + 0.5, color="#e4edf4", lw=0, label="95% interval")
-    axes.bar(edges[:-1] + width / 2, heights, width * 0.9, color=_COLOURS[0])
-    axes.axvline(draws.mean(), color=_COLOURS[1], lw=1.6, label=f"mean {draws.mean():.1f}")
+    axes.bar(edges[:-1] + width / 2, heights, width * 0.9, color=COLOURS[0])
+    axes.axvline(draws.mean(), color=COLOURS[1], lw=1.6, label=f"mean {draws.mean():.1f}")
     axes.set_xlabel("sample uniques that are unique in the population")
     axes.set_ylabel("posterior probability")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
-    return _svg(figure, "Posterior of tau1")
+    return as_svg(figure, "Posterior of tau1")
 
 
 def _trace(name, values):
-    figure, axes = _axes(4.2, 1.9)
+    figure, axes = new_axes(4.2, 1.9)
     step = -(-values.shape[1] // _MAX_TRACE_POINTS)
     for chain, draws in enumerate(values):
         axes.plot(
             np.arange(values.shape[1])[::step], draws[::step], lw=0.6, alpha=0.8,
-            color=_COLOURS[chain % len(_COLOURS)],
+            color=COLOURS[chain % len(COLOURS)],
         )  # fmt: skip
     axes.set_xlabel("draw")
-    return _svg(figure, f"Trace of {name}, one line a chain")
+    return as_svg(figure, f"Trace of {name}, one line a chain")
 
 
 def _ranks(name, values):
     """Histograms of each chain's ranks among all draws: flat where the chains agree."""
-    figure, axes = _axes(4.2, 1.9)
+    figure, axes = new_axes(4.2, 1.9)
     num_chains, num_draws = values.shape
     # Ties are broken at random, with a fixed seed: a count such as components is full of them.
     tie = np.random.default_rng(0).permutation(values.size)
@@ -308,14 +315,14 @@ def _ranks(name, values):
     edges = np.linspace(0, values.size, bins + 1)
     for chain, ranks in enumerate(rank.reshape(values.shape)):
         heights = np.histogram(ranks, edges)[0] * bins / num_draws
-        axes.stairs(heights, edges, lw=1.2, color=_COLOURS[chain % len(_COLOURS)])
+        axes.stairs(heights, edges, lw=1.2, color=COLOURS[chain % len(COLOURS)])
     axes.axhline(1, color=_INK, lw=0.8, ls=":")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("rank among all draws")
-    return _svg(figure, f"Rank plot of {name}, one line a chain")
+    return as_svg(figure, f"Rank plot of {name}, one line a chain")
 
 
-def _axes(width, height):
+def new_axes(width, height):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -328,7 +335,7 @@ def _axes(width, height):
     return figure, axes
 
 
-def _svg(figure, title):
+def as_svg(figure, title):
     """The figure as inline SVG: the same draws give the same text, and no id occurs twice."""
     import markupsafe
     import matplotlib

@@ -23,6 +23,7 @@ its intervals, each comparison taken by itself.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -85,7 +86,7 @@ class Variables(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(ABC):
     """A statement about one household, true or false; combine by ``&``, ``|`` and ``~``.
 
     ``str(rule)`` says it in words. ``rule.name`` is that text unless the rule was
@@ -139,13 +140,13 @@ class Rule:
     def __invert__(self) -> "Rule":
         return Not(self)
 
+    @abstractmethod
     def _conditions(self) -> tuple["Condition | Variables", ...]:
         """What the rule is made of, each with the names of the variables that it reads."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _holds(self, view: HouseholdView):
         """(...) bool: in which households it is true."""
-        raise NotImplementedError
 
     def _parts(self) -> "_Parts | None":
         """The rule as statements about single persons and pairs, or None if it is not such."""
@@ -243,9 +244,9 @@ class _Comparison(Rule):
     def _conditions(self):
         return (self.who, self.whom, Person(((self.variable, ()),)))
 
+    @abstractmethod
     def _related(self, first, second):
         """Whether the relation holds, for views or levels that broadcast."""
-        raise NotImplementedError
 
     def _holds(self, view):
         who, whom = self.who.mask(view), self.whom.mask(view)

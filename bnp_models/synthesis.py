@@ -156,7 +156,9 @@ def _synthesize_households(run, num_datasets, num_rows, key):
     frames = []
     for m, draw in enumerate(_spaced_draws(run, num_datasets)):
         key_m = jax.random.fold_in(key, m)
-        frames.append(_checked_households(run, *_draw_households(model, key_m, draw, data, lanes)))
+        codes, members, member_codes = _draw_households(model, key_m, draw, data, lanes)
+        made = Households(table.schema, codes, members + table.schema.num_heads, member_codes)
+        frames.append(_checked_households(run, made))
     return frames
 
 
@@ -196,8 +198,7 @@ def _impute_households(run, num_datasets):
     """The sample with the missing values of as many draws filled in."""
     table = run.table
     data = prepared(run.model, table, run.conditions)
-    order = np.concatenate([block.households for block in table.size_blocks])
-    of_member = np.concatenate([block.members.reshape(-1) for block in table.size_blocks])
+    order, of_member = table.order_by_size
     (of_codes, household), (of_values, member) = map(
         np.asarray, (data.at_household, data.at_member)
     )
@@ -207,19 +208,12 @@ def _impute_households(run, num_datasets):
         codes, members = table.household_codes.copy(), table.member_codes.copy()
         codes[order[household], of_codes] = values[: household.size]
         members[of_member[member], of_values] = values[household.size :]
-        frames.append(_checked_households(run, codes, None, members))
+        made = Households(table.schema, codes, table.sizes, members, table.ids, table.rows)
+        frames.append(_checked_households(run, made))
     return frames
 
 
-def _checked_households(run, codes, members, member_codes):
-    """The frame of households; where `members` is None, those of the sample with other codes."""
-    table = run.table
-    if members is None:
-        made = Households(
-            table.schema, codes, table.sizes, member_codes, table.ids, table.rows
-        )  # fmt: skip
-    else:
-        made = Households(table.schema, codes, members + table.schema.num_heads, member_codes)
+def _checked_households(run, made: Households):
     if run.conditions is not None and not (possible := run.conditions.check(made)).all():
         raise RuntimeError(
             f"{int((~possible).sum())} of {made.n} households made are impossible; please report "

@@ -235,6 +235,16 @@ def log_class_weight(
     return weight + ways + more + (own * heads if heads else 0.0)
 
 
+def log_class_weights(
+    tables: Tables, log_size: Float[Array, "H F"], sizes: tuple[int, ...], has_head: bool
+) -> Float[Array, "H F"]:
+    """`log_class_weight` of every size, with exactly one head or whatever heads there are."""
+    return jnp.stack([
+        log_class_weight(tables, log_size[i], size, 1 if has_head else None)
+        for i, size in enumerate(sizes)
+    ])  # fmt: skip
+
+
 def simulate_households(
     key: Key[Array, ""],
     tables: Tables,
@@ -341,10 +351,7 @@ def add_simulated(
     # The larger a household, the more often it is impossible: room as if by its members.
     likely = np.array(wanted) * np.maximum(others, 1)
     slots = _whole(_ROOM * lanes * np.average(others, weights=likely) + max(others))
-    log_weight = jnp.stack([
-        log_class_weight(tables, log_size[i], size, 1 if has_head else None)
-        for i, size in enumerate(sizes)
-    ])  # fmt: skip
+    log_weight = log_class_weights(tables, log_size, sizes, has_head)
 
     def unfinished(carry):
         return (carry[1] < total) & (carry[2] < MAX_SIMULATED)
@@ -562,9 +569,7 @@ def add_other_heads(
     log_slice = jnp.stack([
         log_class_weight(tables, log_size[i], sizes[i], t) for i, t in slices
     ])  # fmt: skip
-    log_one = jax.nn.logsumexp(jnp.stack([
-        log_class_weight(tables, log_size[i], size, 1) for i, size in enumerate(sizes)
-    ]))  # fmt: skip
+    log_one = jax.nn.logsumexp(log_class_weights(tables, log_size, sizes, True))
     log_g = loggamma_from_one(key_g, with_one.astype(log_one.dtype)) - log_one
     counts = poisson(key_count, jnp.exp(log_g + log_slice))
     # All or nothing: counts that int32 cannot hold are left out, and said to be.

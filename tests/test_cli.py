@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from commands import one_line, untimed
 
 import bnp_models as bnp
 from bnp_models.cli import main
@@ -46,19 +47,6 @@ def done(files, tmp_path_factory):
 def risk_arguments(files, out, *more):
     return ["risk", str(files / "sample.csv"), "--levels", str(files / "levels.csv"), *SHORT,
             "--out", str(out), *more]  # fmt: skip
-
-
-def untimed(out):
-    """The bytes of risk.json that do not depend on the clock."""
-    content = (out / "risk.json").read_bytes()
-    return content[: content.index(b'  "seconds"')]
-
-
-def one_line(capsys):
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1 and printed.err.endswith("\n")
-    return printed.err
 
 
 def test_risk_json(done, files, small):

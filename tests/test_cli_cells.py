@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from commands import one_line, untimed
 
 import bnp_models as bnp
 from bnp_models.cli import main
@@ -38,18 +39,6 @@ def done(sample, tmp_path_factory):
     more = ["--alpha", "0.2", "--a", "20", "--gamma", "0.9", "--cells", "400", "--baselines"]
     assert main(arguments(sample, out, *more)) == 0
     return out
-
-
-def untimed(out):
-    content = (out / "risk.json").read_bytes()
-    return content[: content.index(b'  "seconds"')]
-
-
-def one_line(capsys):
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1 and printed.err.endswith("\n")
-    return printed.err
 
 
 def test_outputs(done, sample):

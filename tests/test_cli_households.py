@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from commands import one_line
 
 import bnp_models as bnp
 from bnp_models.cli import main
@@ -48,13 +49,6 @@ def done(folder):
                  str(folder / "rules.py"), *SHORT, "--out", str(out), "--quiet"])  # fmt: skip
     assert code == 0
     return out
-
-
-def one_line(capsys):
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1 and printed.err.endswith("\n")
-    return printed.err
 
 
 def test_synthetic_files(done, folder):

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from sbc import NUM_DRAWS, Run, _rank, uniformity
+from sbc import NUM_DRAWS, Run, draw_ranks, rank_of, uniformity
 
 import bnp_models as bnp
 from bnp_models import ndpmpm
@@ -139,17 +139,13 @@ def main():
             keys = jax.random.split(jax.random.fold_in(jax.random.key(7), start), args.batch)
             true, drawn = jax.tree.map(np.asarray, replicate(keys, model, label))
             for own, value, draws in zip(found, true, drawn, strict=True):
-                own += [_rank(rng, v, d) for v, d in zip(value, draws, strict=True)]
+                own += [rank_of(rng, v, d) for v, d in zip(value, draws, strict=True)]
         for axis, name, rank in zip(column, QUANTITIES, map(np.array, found), strict=True):
             p = uniformity(rank)
             rows.append({"rules": label, "quantity": name, "replications": len(rank),
                          "mean_rank": rank.mean() / NUM_DRAWS, "p_uniform": p})  # fmt: skip
             print(rows[-1], flush=True)
-            axis.hist(rank, bins=np.linspace(-0.5, NUM_DRAWS + 0.5, 21), color="#4878a8")
-            expected = len(rank) / 20
-            axis.axhspan(expected - 2.6 * expected**0.5, expected + 2.6 * expected**0.5,
-                         color="#999999", alpha=0.3)  # fmt: skip
-            axis.set_title(f"{name}, {label} (p = {p:.2f})", fontsize=9)
+            draw_ranks(axis, rank, f"{name}, {label} (p = {p:.2f})")
     figure.supxlabel(f"rank of the truth among {NUM_DRAWS} draws")
     figure.savefig(HERE / "households.png", dpi=110)
     pd.DataFrame(rows).to_csv(HERE / "households.csv", index=False, float_format="%.4g")

@@ -216,13 +216,13 @@ def ranks(model, key, num_replications, *, truth=None, run=None, batch=104, kind
             later = {tuple(x) for x in population[r, :, SAMPLE:].T}
             tau1 = sum(tuple(population[r, :, i]) not in later for i in unique)
             q = np.exp(log_p[r][:, unique].astype(float))
-            found["tau1"].append(_rank(rng, tau1, draw_tau1(rng, q, POPULATION - SAMPLE)))
+            found["tau1"].append(rank_of(rng, tau1, draw_tau1(rng, q, POPULATION - SAMPLE)))
             for name, value, draws in zip(names, true, drawn, strict=True):
-                found[name].append(_rank(rng, value[r], draws[r]))
+                found[name].append(rank_of(rng, value[r], draws[r]))
     return {name: np.array(value) for name, value in found.items()}
 
 
-def _rank(rng, truth, draws):
+def rank_of(rng, truth, draws):
     """The rank of the truth, ties broken at random."""
     below, equal = np.sum(draws < truth), np.sum(draws == truth)
     return int(below + rng.integers(0, equal + 1))
@@ -233,6 +233,16 @@ def uniformity(rank, num_bins=10) -> float:
     return float(
         chisquare(np.bincount(rank * num_bins // (NUM_DRAWS + 1), minlength=num_bins)).pvalue
     )
+
+
+def draw_ranks(axis, rank, title):
+    """Histogram of ranks, with the band that holds 99% of the bars of uniform ones."""
+    axis.hist(rank, bins=np.linspace(-0.5, NUM_DRAWS + 0.5, 21), color="#4878a8")
+    expected = len(rank) / 20
+    axis.axhspan(expected - 2.6 * expected**0.5, expected + 2.6 * expected**0.5,
+                 color="#999999", alpha=0.3)  # fmt: skip
+    axis.axhline(expected, color="#444444", lw=0.8)
+    axis.set_title(title, fontsize=9)
 
 
 def models(kind):
@@ -291,12 +301,7 @@ def main():
             rows.append({"model": label, "quantity": name, "replications": len(rank),
                          "mean_rank": rank.mean() / NUM_DRAWS, "p_uniform": p})  # fmt: skip
             print(rows[-1], flush=True)
-            axis.hist(rank, bins=np.linspace(-0.5, NUM_DRAWS + 0.5, 21), color="#4878a8")
-            expected = len(rank) / 20
-            axis.axhspan(expected - 2.6 * expected**0.5, expected + 2.6 * expected**0.5,
-                         color="#999999", alpha=0.3)  # fmt: skip
-            axis.axhline(expected, color="#444444", lw=0.8)
-            axis.set_title(f"{name}, {label} (p = {p:.2f})", fontsize=9)
+            draw_ranks(axis, rank, f"{name}, {label} (p = {p:.2f})")
     figure.supxlabel("rank of the truth among 99 draws")
     figure.savefig(HERE / f"{args.models}.png", dpi=110)
     with open(HERE / f"{args.models}.csv", "w", newline="") as stream:

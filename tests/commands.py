@@ -1,0 +1,15 @@
+"""What tests of the command line share."""
+
+
+def one_line(capsys):
+    """What was printed to stderr: one line, and nothing to stdout."""
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1 and printed.err.endswith("\n")
+    return printed.err
+
+
+def untimed(out):
+    """The bytes of risk.json that do not depend on the clock."""
+    content = (out / "risk.json").read_bytes()
+    return content[: content.index(b'  "seconds"')]
