@@ -12,7 +12,7 @@ doi:10.1214/16-BA1047). The functions are pure: they jit, and vmap over chains.
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -42,7 +42,7 @@ from bnp_models.kernels.impossible_households import (
     simulate_households,
     tables_of,
 )
-from bnp_models.kernels.logspace import gamma_variate, loggamma_from_one
+from bnp_models.kernels.logspace import gamma_variate, loggamma, loggamma_from_one
 from bnp_models.kernels.nested import (
     Blocks,
     Plan,
@@ -57,6 +57,8 @@ from bnp_models.kernels.nested import (
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.sticks import truncated_sticks
 from bnp_models.kernels.truncation import normalise_levels, reorder_classes
+from bnp_models.microdata import _unknown_variable
+from bnp_models.relative import RelativeCoding
 from bnp_models.rules import HeadForm, Rules
 
 BETAS = ("common", "class")
@@ -77,13 +79,22 @@ MAX_COMPOSITIONS = 2000
 """Ways to make up a household of kinds of members up to which P(possible) is computed exactly."""
 
 
+class Groups(eqx.Module):
+    """Groups of adjacent levels, those of one variable after those of another."""
+
+    num_groups: tuple[int, ...] = eqx.field(static=True)
+    """Groups of each variable."""
+    group: Int[Array, " R"]
+    """Of each row of level probabilities."""
+
+
 class NestedData(eqx.Module):
     """Coded households, in blocks of one number of members."""
 
     household_rows: Int[Array, "Q1 n"]
     """Row of lambda that holds each household's level of each variable, the size the last one."""
     member_codes: Int[Array, "p N"]
-    """Level codes of the members."""
+    """Level codes of the members, relative to the head's where there is a coding."""
     household_variable: Int[Array, " Q"]
     """Variable of each row of lambda."""
     member_variable: Int[Array, " R"]
@@ -112,6 +123,12 @@ class NestedData(eqx.Module):
     """(variable, member) of each missing value of a member."""
     distinct: tuple[Int[Array, "p U"], Int[Array, " N"]] | None = None
     """The distinct members, and which of them each member is; None where that saves little."""
+    relative: RelativeCoding | None = eqx.field(static=True, default=None)
+    """What the codes of members stand for, given the head's; None where for themselves."""
+    household_groups: Groups | None = None
+    """Groups of levels of the household variables, if any variable has such."""
+    member_groups: Groups | None = None
+    """The same of the member variables."""
 
     @property
     def num_households(self) -> int:
@@ -172,6 +189,15 @@ class NestedInfo(eqx.Module):
     """0: the sticks are truncated by definition."""
 
 
+def _as_pairs(given):
+    """A mapping or a sequence of names and pairs, hashable."""
+    if isinstance(given, Mapping):
+        given = given.items()
+    elif isinstance(given, str):
+        given = (given,)
+    return tuple(one if isinstance(one, str) else tuple(one) for one in given)
+
+
 class NDPMPM(eqx.Module):
     """The nested Dirichlet process mixture of products of multinomials.
 
@@ -190,6 +216,19 @@ class NDPMPM(eqx.Module):
         each.
     reorder
         Moves that exchange adjacent classes, weights and all.
+    relative
+        Variables whose values members have relative to their head's, with the head at household
+        level: names, or names with a kind, "difference" for an ordered variable and "same" for
+        another (`bnp_models.relative.RelativeCoding`). Ages of couples, or races within
+        households, then agree without a class for each.
+    grouped
+        Numbers of adjacent levels by variable, as ``{"age": 5}``: classes differ in the
+        probabilities of groups of so many levels only, a level's share of its group is the same in
+        all. The groups of differences are centred at 0. For variables with many levels and classes
+        with few households.
+    level_concentration
+        Parameter of the symmetric Dirichlet prior of level probabilities, or of those of groups;
+        1, as printed, draws classes with few members to uniform probabilities more than less does.
 
     References
     ----------
@@ -204,6 +243,9 @@ class NDPMPM(eqx.Module):
     b_beta: float = 0.25
     beta: str = eqx.field(static=True, default="common")
     reorder: bool = eqx.field(static=True, default=True)
+    relative: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
+    grouped: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
+    level_concentration: float = eqx.field(static=True, default=1.0)
 
     name: ClassVar[str] = "ndpmpm"
     truncates: ClassVar[bool] = True
@@ -223,12 +265,18 @@ class NDPMPM(eqx.Module):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 2:
                 raise ValueError(f"{name} must be an integer of at least 2, not {value}")
-        for name in ("a", "b", "a_beta", "b_beta"):
+        for name in ("a", "b", "a_beta", "b_beta", "level_concentration"):
             value = getattr(self, name)
             if isinstance(value, (int, float)) and not value > 0:
                 raise ValueError(f"{name} must be positive, not {value}")
         if self.beta not in BETAS:
             raise ValueError(f"beta is one of {', '.join(BETAS)}, not {self.beta!r}")
+        for one in self.grouped:
+            if isinstance(one, str) or len(one) != 2 or not isinstance(one[1], int) or one[1] < 1:
+                raise ValueError(
+                    f"grouped takes a number of levels for each variable, as in {{'age': 5}}, not "
+                    f"{one!r}"
+                )
 
     @property
     def start_components(self) -> tuple[int, ...]:
@@ -240,9 +288,20 @@ class NDPMPM(eqx.Module):
         """Slots for household classes: F, which never grows."""
         return self.components
 
+    def check(self, table: Households) -> None:
+        """Raise MicrodataError unless the options `relative` and `grouped` fit the table."""
+        if self.relative:
+            RelativeCoding(table.schema, self.relative).require_heads(table)
+        known = {*table.schema.household_variables, *table.schema.member_variables}
+        for name, _ in self.grouped:
+            if name not in known:
+                raise _unknown_variable(name, sorted(known))
+
     def prepare(self, table: Households, rules: Rules | None = None) -> NestedData:
         """Arrays of coded households."""
+        self.check(table)
         schema = table.schema
+        relative = RelativeCoding(schema, self.relative) if self.relative else None
         at_household = at_member = np.zeros((2, 0), int)
         missing = ()
         order, of_member = table.order_by_size
@@ -253,7 +312,12 @@ class NDPMPM(eqx.Module):
             table = complete_households(table, rules, seed=0)
         blocks = table.size_blocks
         size = np.repeat(np.arange(len(blocks)), [len(block.households) for block in blocks])
-        members = [block.member_codes.reshape(-1, len(schema.member_variables)) for block in blocks]
+        members = [
+            block.member_codes if relative is None
+            else relative.encode(block.household_codes, block.member_codes)
+            for block in blocks
+        ]  # fmt: skip
+        members = [own.reshape(-1, len(schema.member_variables)) for own in members]
         codes = np.column_stack([table.household_codes[order], size])
         num_household = (*schema.num_household_levels, len(blocks))
         num_member = schema.num_member_levels
@@ -261,12 +325,15 @@ class NDPMPM(eqx.Module):
         if rules is not None and len(rules):
             read = rules.columns(schema)
             possible = rules.compile(schema)
+            if relative is not None:
+                read = (relative.columns(*read), read.member)
+                possible = relative.possible(possible)
             form = rules.head_form(schema)
             if form is not None:
                 head = head_of(form)
                 if not len(form.rest) and (head is not None or schema.head is not None):
                     others = [block.member_codes.shape[1] - (head is not None) for block in blocks]
-                    tables = head_tables(form, others)
+                    tables = head_tables(form, others, relative)
         member_codes = np.concatenate(members).T
         return NestedData(
             household_rows=jnp.asarray((codes + first_rows(num_household)).T, jnp.int32),
@@ -285,7 +352,35 @@ class NDPMPM(eqx.Module):
             at_member=jnp.asarray(at_member, jnp.int32),
             is_head=None if tables is None or head is None else jnp.asarray(form.is_head),
             distinct=None if missing else _distinct(member_codes),
-        )
+            relative=relative,
+            household_groups=self._groups(
+                (*schema.household_variables, None), num_household, frozenset()
+            ),
+            member_groups=self._groups(
+                schema.member_variables, num_member,
+                {pair.member for pair in relative.pairs if pair.kind == "difference"}
+                if relative is not None else frozenset(),
+            ),
+        )  # fmt: skip
+
+    def _groups(self, names, num_levels, circular) -> Groups | None:
+        """Groups of levels of these variables; those of variables in `circular` centred at 0."""
+        width = dict(self.grouped)
+        # The head's variables are grouped as the members'.
+        widths = [
+            width.get(name, width.get(str(name).removeprefix("head_"), 1)) for name in names
+        ]  # fmt: skip
+        if all(own == 1 for own in widths):
+            return None
+        groups = []
+        for j, (number, own) in enumerate(zip(num_levels, widths, strict=True)):
+            shift = own // 2 if j in circular else 0
+            groups.append((np.arange(number) + shift) % number // own)
+        num_groups = tuple(int(own.max()) + 1 for own in groups)
+        group = np.concatenate([
+            own + first for own, first in zip(groups, first_rows(num_groups), strict=True)
+        ])  # fmt: skip
+        return Groups(num_groups, jnp.asarray(group, jnp.int32))
 
     def record_axes(self, tree) -> list[int | None]:
         """No leaf is sharded over households: chains are what devices share."""
@@ -378,7 +473,9 @@ def head_of(form: HeadForm) -> Head | None:
     return None
 
 
-def head_tables(form: HeadForm, others: Sequence[int]) -> HeadTables:
+def head_tables(
+    form: HeadForm, others: Sequence[int], relative: RelativeCoding | None = None
+) -> HeadTables:
     """The tables of rules that have that form, but for the rest.
 
     Parameters
@@ -387,6 +484,8 @@ def head_tables(form: HeadForm, others: Sequence[int]) -> HeadTables:
         The rules.
     others
         Of each size, the members beside a head.
+    relative
+        What codes of members stand for, if not for themselves: the tables are of codes.
     """
     num_joint = form.is_head.size
     head_index = np.zeros(num_joint, np.int32)
@@ -396,50 +495,54 @@ def head_tables(form: HeadForm, others: Sequence[int]) -> HeadTables:
     limited = np.array([mask for mask, _ in form.at_most], bool).reshape(-1, num_joint)
     masks = np.concatenate([limited, *apart]).reshape(-1, num_joint)
     kinds, kind = np.unique(masks, axis=1, return_inverse=True)
+    kind, head_ok, pair_ok = kind.reshape(1, -1), form.head_ok, form.pair_ok
+    if relative is not None:
+        households, members = relative.decoded_levels(*form.columns)
+        kind, head_ok = kind[0][members], head_ok[households]
+        pair_ok = np.take_along_axis(pair_ok[households], members[:, None], axis=2)
+        if (kind == kind[:1]).all():
+            kind = kind[:1]
+    at_most = [count for _, count in form.at_most]
+    limited, apart = kinds[: len(at_most)], kinds[len(at_most) :].reshape(-1, 2, kinds.shape[1])
     return HeadTables(
-        head_ok=jnp.asarray(form.head_ok),
-        pair_ok=jnp.asarray(form.pair_ok),
+        head_ok=jnp.asarray(head_ok),
+        pair_ok=jnp.asarray(pair_ok),
         head_index=jnp.asarray(head_index),
+        kind=jnp.asarray(kind, jnp.int32),
         limited=jnp.asarray(limited),
-        at_most=jnp.asarray([count for _, count in form.at_most], jnp.int32),
+        at_most=jnp.asarray(at_most, jnp.int32),
         apart=jnp.asarray(np.moveaxis(apart, 0, 1)),
-        compositions=_compositions(
-            kinds.T, tuple(count for _, count in form.at_most), tuple(others), kind.reshape(-1),
-            form,
-        ),
-    )  # fmt: skip
+        compositions=_compositions(limited, at_most, apart, tuple(others), kind, pair_ok),
+    )
 
 
-def _compositions(kinds, at_most, others, kind, form):
-    """How many other members of each kind keep the limits and the pairs apart, and fit a head.
+def _compositions(limited, at_most, apart, others, kind, pair_ok):
+    """How many other members of each kind are allowed, and which of a kind fit a head.
 
-    Parameters
-    ----------
-    kinds
-        (kinds, masks): limits first, then pairs apart.
-    kind
-        Kind of each joint level.
+    The arguments are those of `HeadTables`, pairs of `apart` first, and how many others there are.
     """
-    num_kinds, num_limits = len(kinds), len(at_most)
+    num_kinds = limited.shape[1]
     if any(math.comb(m + num_kinds - 1, num_kinds - 1) > MAX_COMPOSITIONS for m in others):
         return None
-    limits, apart = kinds[:, :num_limits], kinds[:, num_limits:].reshape(num_kinds, -1, 2)
     size, found = [], []
     for i, m in enumerate(others):
         bars = itertools.combinations(range(m + num_kinds - 1), num_kinds - 1)
         counts = np.array([np.diff((-1, *bar, m + num_kinds - 1)) - 1 for bar in bars])
-        some = counts @ apart.reshape(num_kinds, -1) > 0
-        allowed = (counts @ limits <= at_most).all(axis=1)
-        allowed &= ~some.reshape(len(counts), -1, 2).all(axis=2).any(axis=1)
+        some = np.einsum("ck,dek->cde", counts, apart) > 0
+        allowed = (counts @ limited.T <= at_most).all(axis=1)
+        allowed &= ~some.all(axis=2).any(axis=1)
         size += [i] * int(allowed.sum())
         found.append(counts[allowed])
     found = np.concatenate(found)
     ways = [math.factorial(row.sum()) / math.prod(map(math.factorial, row)) for row in found]
-    num_households, num_heads, _ = form.pair_ok.shape
-    levels = [np.flatnonzero(kind == k) for k in range(num_kinds)]
+    num_households, num_heads, _ = pair_ok.shape
+    levels = [np.flatnonzero((kind == k).any(axis=0)) for k in range(num_kinds)]
     fits, rows = zip(*(
-        np.unique(form.pair_ok[:, :, own].reshape(-1, own.size), axis=0, return_inverse=True)
-        for own in levels
+        np.unique(
+            (pair_ok & (kind == k)[:, None])[:, :, own].reshape(-1, own.size), axis=0,
+            return_inverse=True,
+        )
+        for k, own in enumerate(levels)
     ), strict=True)  # fmt: skip
     dtype = jnp.result_type(float)
     return Compositions(
@@ -716,7 +819,7 @@ def update_parameters(
 ) -> NestedState:
     """Steps 3 to 8: level probabilities, sticks and then their concentrations."""
     keys = jax.random.split(key, 4)
-    log_lambda, log_phi = draw_level_probabilities(keys[0], counts, data)
+    log_lambda, log_phi = draw_level_probabilities(keys[0], counts, data, model.level_concentration)
     log_pi, sum_log_1mv = truncated_sticks(keys[1], counts.households, alpha)
     each_beta = jnp.broadcast_to(beta, (model.components,))
     log_omega, sums_log_1mv = truncated_sticks(keys[2], counts.members, each_beta)
@@ -736,39 +839,66 @@ def update_parameters(
 
 
 def draw_level_probabilities(
-    key: Key[Array, ""], counts: Augmented, data: NestedData
+    key: Key[Array, ""], counts: Augmented, data: NestedData, concentration: float = 1.0
 ) -> tuple[Float[Array, "Q F"], Float[Array, "R F S"]]:
     """Log level probabilities of households and of members, those known by their kind only among
     the counts.
 
     The gamma variates are drawn together: each draw apart is compiled, and waits, by itself.
+
+    Parameters
+    ----------
+    concentration
+        Of the symmetric Dirichlet priors of levels, or of groups; at least 1 is quicker.
     """
-    shapes = [counts.household_levels, counts.member_levels]
+    num_member, num_classes = counts.member_levels.shape[0], counts.members.size
+    of_levels = [counts.household_levels, counts.member_levels.reshape(num_member, num_classes)]
+    groups = [data.household_groups, data.member_groups]
+    of_groups = [
+        x if own is None
+        else jnp.zeros((sum(own.num_groups), x.shape[1]), x.dtype).at[own.group].add(x)
+        for x, own in zip(of_levels, groups, strict=True)
+    ]  # fmt: skip
+    dtype = jnp.result_type(float)
+    shapes = [concentration + x.astype(dtype) for x in of_groups]
+    # Shares within groups are those of all classes.
+    shapes += [
+        1 + jnp.sum(x, axis=1).astype(dtype)
+        for x, own in zip(of_levels, groups, strict=True) if own is not None
+    ]  # fmt: skip
     if data.head is not None:
         variable, levels = data.head
-        first = first_rows(data.member.num_levels)[variable]
+        num_groups = data.member.num_levels
+        if data.member_groups is not None:
+            num_groups = data.member_groups.num_groups
+        first = first_rows(num_groups)[variable]
         own = slice(first, first + len(levels))
         kind = jnp.asarray(levels, jnp.int32)
-        of_kind = [
-            jnp.sum(counts.member_levels[own][np.array(levels) == k] + 1, axis=0) for k in (0, 1)
-        ]
-        # One is added back: the shape is of levels, each with its one from the prior.
-        shapes.append(jnp.stack(of_kind) + counts.unread - 1)
-    dtype = jnp.result_type(float)
-    shape = 1 + jnp.concatenate([x.reshape(-1) for x in shapes]).astype(dtype)
-    log_g = loggamma_from_one(key, shape)
+        of_kind = [jnp.sum(shapes[1][own][np.array(levels) == k], axis=0) for k in (0, 1)]
+        unread = counts.unread.reshape(2, num_classes)
+        shapes.append(jnp.stack(of_kind) + unread)
+    flat = jnp.concatenate([x.reshape(-1) for x in shapes])
+    log_g = loggamma_from_one(key, flat) if concentration >= 1 else loggamma(key, flat)
     ends = np.cumsum([x.size for x in shapes])[:-1]
     log_g = [x.reshape(y.shape) for x, y in zip(jnp.split(log_g, ends), shapes, strict=True)]
-    log_lambda = normalise_levels(log_g[0], data.household_variable)
-    num_levels, num_classes = counts.member_levels.shape[0], counts.members.size
-    log_member = log_g[1].reshape(num_levels, num_classes)
-    log_phi = normalise_levels(log_member, data.member_variable)
-    if data.head is not None:
-        # Kinds have Dirichlet shares given all counts, the levels of one given those read only.
-        log_share = jax.nn.log_softmax(log_g[2].reshape(2, num_classes), axis=0)
-        within = normalise_levels(log_member[own], kind)
-        log_phi = log_phi.at[own].set(within + log_share[kind])
-    return log_lambda, log_phi.reshape(counts.member_levels.shape)
+    found = []
+    within = iter(log_g[2:])
+    for j, (of_group, variable) in enumerate(
+        zip(groups, (data.household_variable, data.member_variable), strict=True)
+    ):
+        if of_group is not None:
+            variable = _variables(of_group.num_groups)
+        log_levels = normalise_levels(log_g[j], variable)
+        if j == 1 and data.head is not None:
+            # Kinds have Dirichlet shares given all counts, the levels of one given those read only.
+            log_share = jax.nn.log_softmax(log_g[-1], axis=0)
+            of_kind = normalise_levels(log_g[j][own], kind)
+            log_levels = log_levels.at[own].set(of_kind + log_share[kind])
+        if of_group is not None:
+            share = normalise_levels(next(within)[:, None], of_group.group)
+            log_levels = log_levels[of_group.group] + share
+        found.append(log_levels)
+    return found[0], found[1].reshape(counts.member_levels.shape)
 
 
 def update_order(model: NDPMPM, key: Key[Array, ""], state: NestedState) -> NestedState:

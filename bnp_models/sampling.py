@@ -656,6 +656,8 @@ def check_input(
             )
     if not model.takes_missing:
         table.require_complete(f"the {model.name} model")
+    if nested:
+        model.check(table)
     if conditions is None:
         return
     if not model.truncates:

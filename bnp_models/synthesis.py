@@ -157,6 +157,9 @@ def _synthesize_households(run, num_datasets, num_rows, key):
     for m, draw in enumerate(_spaced_draws(run, num_datasets)):
         key_m = jax.random.fold_in(key, m)
         codes, members, member_codes = _draw_households(model, key_m, draw, data, lanes)
+        if data.relative is not None:
+            heads = codes[np.repeat(np.arange(len(members)), members)]
+            member_codes = data.relative.decode(heads, member_codes[:, None])[:, 0]
         made = Households(table.schema, codes, members + table.schema.num_heads, member_codes)
         frames.append(_checked_households(run, made))
     return frames
@@ -207,7 +210,12 @@ def _impute_households(run, num_datasets):
         values = np.asarray(draw["completed"])
         codes, members = table.household_codes.copy(), table.member_codes.copy()
         codes[order[household], of_codes] = values[: household.size]
+        heads = codes[table.member_household]
+        if data.relative is not None:
+            members = data.relative.encode(heads, members[:, None])[:, 0]
         members[of_member[member], of_values] = values[household.size :]
+        if data.relative is not None:
+            members = data.relative.decode(heads, members[:, None])[:, 0]
         made = Households(table.schema, codes, table.sizes, members, table.ids, table.rows)
         frames.append(_checked_households(run, made))
     return frames
@@ -388,6 +396,12 @@ def _moments(q, u):
     return len(q), q.mean(axis=0), u.mean(axis=0), q.var(axis=0, ddof=1)
 
 
+def spaced_positions(num_chains: int, num_draws: int, number: int) -> list[tuple[int, int]]:
+    """Chain and draw of each of `number` draws, evenly spaced over all: those of the data sets."""
+    total = num_chains * num_draws
+    return [divmod((2 * m + 1) * total // (2 * number), num_draws) for m in range(number)]
+
+
 def _spaced_draws(run, number):
     """Parameters of `number` draws, evenly spaced over all chains and draws."""
     draws = run.parameters()
@@ -397,8 +411,7 @@ def _spaced_draws(run, number):
         raise ValueError(
             f"num_datasets must be from 1 to the number of draws kept, {total}, not {number}"
         )
-    for m in range(number):
-        chain, position = divmod((2 * m + 1) * total // (2 * number), num_draws)
+    for chain, position in spaced_positions(num_chains, num_draws, number):
         yield {name: value[chain, position] for name, value in draws.items()}
 
 

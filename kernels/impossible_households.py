@@ -471,12 +471,14 @@ class HeadTables(eqx.Module):
     """By joint level of another member too."""
     head_index: Int[Array, " R"]
     """Head of each joint level; 0 where there is none, or where no member is the head."""
-    limited: Bool[Array, "C R"]
-    """Other members of whom there are at most so many."""
+    kind: Int[Array, "B_k R"]
+    """Kind of each joint level of another member, B_k = B; or 1 where it is the same for all b."""
+    limited: Bool[Array, "C kinds"]
+    """Kinds of other members of whom there are at most so many."""
     at_most: Int[Array, " C"]
     """How many."""
-    apart: Bool[Array, "2 D R"]
-    """Other members who cannot live together: one of the first kind, another of the second."""
+    apart: Bool[Array, "2 D kinds"]
+    """Kinds who cannot live together: one of the first, another of the second."""
     compositions: "Compositions | None"
     """Other members that a household may have, by kind: what the limits and the pairs apart tell of
     them; None where they are too many to be gone through."""
@@ -496,9 +498,9 @@ class Compositions(eqx.Module):
     most: int = eqx.field(static=True)
     """The largest number of other members."""
     levels: tuple[Int[Array, " R_k"], ...]
-    """Of each kind, its joint levels."""
+    """Of each kind, its joint levels; those that are of it for some b, where b matters."""
     fits: tuple[Float[Array, "D_k R_k"], ...]
-    """Which of them are beside a head, once for all heads that have the same ones."""
+    """Which of them are of the kind and beside a head, once for all heads that have the same."""
     row: Int[Array, "kinds B A"]
     """Which of these rows each joint level of a household and head has."""
 
@@ -525,12 +527,14 @@ def judge_by_tables(rules: HeadTables, household: Levels, member: Levels) -> Jud
             mask = (mask & new.present).astype(jnp.int32)
             return jnp.zeros(lanes, jnp.int32).at[new.household].add(mask)
 
-        beside = rules.pair_ok[b[new.household], a[new.household], r]
+        of_household = b[new.household]
+        beside = rules.pair_ok[of_household, a[new.household], r]
+        kind = rules.kind[of_household if len(rules.kind) > 1 else 0, r]
         good = rules.head_ok[b, a] & (per_household(~beside) == 0)
         for mask, most in zip(rules.limited, rules.at_most, strict=True):
-            good = good & (per_household(mask[r]) <= most)
+            good = good & (per_household(mask[kind]) <= most)
         for one, another in jnp.swapaxes(rules.apart, 0, 1):
-            good = good & ((per_household(one[r]) == 0) | (per_household(another[r]) == 0))
+            good = good & ((per_household(one[kind]) == 0) | (per_household(another[kind]) == 0))
         return good
 
     return judge
