@@ -9,9 +9,9 @@ from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
     "checkpoint", "cli", "completions", "conditions", "datasets", "diagnostics", "equivalences",
-    "export", "hdp", "households", "kernels", "loglinear", "microdata", "mixed_membership",
-    "ndpmpm", "nplcm", "polettini_stander", "regions", "report", "risk", "rule_sets", "rules",
-    "sampling", "synthesis", "utility", "weights", "zeros",
+    "evaluation", "export", "hdp", "households", "kernels", "loglinear", "microdata",
+    "mixed_membership", "ndpmpm", "nplcm", "polettini_stander", "regions", "report", "risk",
+    "rule_sets", "rules", "sampling", "synthesis", "utility", "weights", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
@@ -25,6 +25,7 @@ _EXPORTS = {
     "CountsRun": "dirichlet_multinomial",
     "EmpiricalBayes": "polettini_stander",
     "Equivalence": "equivalences",
+    "Evaluation": "evaluation",
     "HDPMixedMembership": "hdp",
     "HouseholdSchema": "households",
     "Households": "households",
@@ -66,6 +67,7 @@ _EXPORTS = {
     "complete_households": "completions",
     "convergence": "diagnostics",
     "counts_of_counts": "polettini_stander",
+    "evaluate": "evaluation",
     "extend": "sampling",
     "find_head": "rule_sets",
     "find_modes": "diagnostics",
@@ -84,6 +86,7 @@ _EXPORTS = {
     "read_frame": "microdata",
     "read_households": "households",
     "read_levels": "microdata",
+    "read_like": "evaluation",
     "read_microdata": "microdata",
     "read_rules": "rule_sets",
     "read_weights": "weights",
@@ -103,6 +106,7 @@ _EXPORTS = {
     "weighted_cells": "weights",
     "write_cell_report": "cell_report",
     "write_cells": "cell_report",
+    "write_evaluation_report": "evaluation_report",
     "write_frame": "export",
     "write_json": "export",
     "write_netcdf": "export",

@@ -19,6 +19,8 @@ from bnp_models.sampling import Run
 from bnp_models.synthesis import Margins
 
 NUM_RISKIEST = 20
+# On pages without single records, what fewer persons share is not shown.
+SMALLEST_SHOWN = 5
 
 _TRACED = ("tau1_conditional", "log_likelihood", "components", "alpha")
 _METHODS = {

@@ -648,7 +648,8 @@ def _logistic_regression(design, successes, trials):
     # The intercept is the first column.
     ones = sparse.csr_array(np.ones((design.shape[0], 1)))
     design = sparse.hstack([ones, design], format="csr")
-    ridge = np.full(design.shape[1], _RIDGE)
+    # Large enough for the rounding errors of large counts.
+    ridge = np.full(design.shape[1], max(_RIDGE, 1e-12 * trials.sum()))
     ridge[0] = 0
 
     def objective(beta, eta):
@@ -663,7 +664,7 @@ def _logistic_regression(design, successes, trials):
         gradient = design.T @ (successes - trials * fitted) - ridge * beta
         information = _gram(design, trials * fitted * (1 - fitted))
         information[np.diag_indices_from(information)] += ridge
-        step = linalg.solve(information, gradient, assume_a="pos")
+        step = linalg.cho_solve(linalg.cho_factor(information), gradient)
         for _ in range(30):
             eta = design @ (beta + step)
             new = objective(beta + step, eta)

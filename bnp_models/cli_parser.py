@@ -1,0 +1,357 @@
+"""Options of the command ``bnp-models``, and the models that it knows."""
+
+import argparse
+import csv
+
+import bnp_models as bnp
+
+# A later model is one more line: its name, its class, and the options that are its fields.
+MODELS = {
+    "hdp": ("HDPMixedMembership", ("concentration", "augmentation", "not_applicable")),
+    "mixed-membership": ("MixedMembership", ("components", "augmentation", "not_applicable")),
+    "nplcm": ("NPLCM", ("components",)),
+    "tnplcm": ("TNPLCM", ("components",)),
+    "ndpmpm": ("NDPMPM", ("components", "member_components")),
+    "polettini-stander-1": ("PolettiniStander", ("alpha", "a", "b")),
+    "polettini-stander-2": ("PolettiniStander", ("alpha", "a", "gamma", "empty_phat")),
+}
+
+# Models of cells rather than of records: they have no sweeps, and more options.
+CELL_MODELS = {"polettini-stander-1": 1, "polettini-stander-2": 2}
+
+MODELS_OF = {
+    "risk": ("hdp", "mixed-membership", "nplcm", "tnplcm", *CELL_MODELS),
+    "synthesize": ("tnplcm", "nplcm", "ndpmpm"),
+    "impute": ("tnplcm", "nplcm", "ndpmpm"),
+}  # The first is the default.
+
+STOPPING = ("until_rhat", "until_ess", "max_minutes")
+MAX_MINUTES = 60.0
+
+_TABLE = "CSV or Parquet file, one record a row"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {one_line(message)}\n")
+
+
+def make_parser():
+    parser = _Parser(
+        prog="bnp-models",
+        description="Bayesian non-parametric models for categorical microdata.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"bnp-models {bnp.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_risk(commands)
+    _add_synthesize(commands)
+    _add_impute(commands)
+    _add_evaluate(commands)
+    return parser
+
+
+def _add_risk(commands):
+    parser = _add_command(
+        commands,
+        "risk",
+        help="estimate how many sample uniques are unique in the population",
+        description="Estimate the disclosure risk of a sample of categorical microdata: how many "
+        "of its unique records are unique in the population, and which.",
+        epilog="Writes risk.json, records.csv (or cells.csv), posterior.nc and report.html to DIR.",
+    )
+    parser.add_argument("--population-size", metavar="N", type=_integer(1, 2**53), required=True,
+                        help="persons in the population, those of the sample included")  # fmt: skip
+    _add_common(parser, "risk", keep_parameters=False)
+    _add_cells(parser)
+
+
+def _add_cells(parser):
+    """Options of the models of cells."""
+    cells = parser.add_argument_group(
+        "polettini-stander", "risk of every cell; writes cells.csv instead of records.csv"
+    )
+    cells.add_argument("--weights", metavar="COLUMN",
+                       help="column of the design weights: persons that a record stands "
+                       "for (default: N / n each)")  # fmt: skip
+    cells.add_argument("--cells", metavar="K", type=_integer(1, 2**62),
+                       help="cells that a person can fall in (default: all combinations of "
+                       "levels)")  # fmt: skip
+    cells.add_argument("--hyperparameters", default="fixed",
+                       choices=("fixed", "empirical-bayes", "full-bayes"),
+                       help="as given below, those of the largest likelihood, or sampled by "
+                       "NUTS (default: fixed)")  # fmt: skip
+    for name, what in (
+        ("alpha", "shape of the cell means (default: 0.92 in model 1, 0.1 in 2)"),
+        ("a", "of the sampling fractions: Beta(a, b) in model 1 (default: 0.86), Beta(a phat, "
+              "a (1 - phat)) in 2 (default: 80)"),
+        ("b", "of model 1 (default: 80)"),
+        ("gamma", "of model 2: share of the cells that can be sampled (default: 0.7)"),
+    ):  # fmt: skip
+        cells.add_argument(f"--{name}", metavar="X", type=_number_above(0), help=what)
+    cells.add_argument("--empty-phat", metavar="P:W,..", type=_mixture,
+                       help="of model 2: sampling fractions assumed of empty cells, and the share "
+                       "of these with each, as 0.0034:0.86,0.028:0.14 (default: that of the "
+                       "whole sample)")  # fmt: skip
+    cells.add_argument("--baselines", action="store_true",
+                       help="add to cells.csv the risk of Benedetti and Franconi, and of Poisson "
+                       "log-linear models")  # fmt: skip
+
+
+def _add_synthesize(commands):
+    parser = _add_command(
+        commands,
+        "synthesize",
+        help="make completely synthetic data sets",
+        description="Make synthetic data sets with the columns and labels of a sample of "
+        "categorical microdata. Missing values of the sample are allowed; the synthetic data have "
+        "none, and no record in a structural zero.",
+        epilog="Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. "
+        "Only the synthetic files are meant for release.",
+    )
+    parser.add_argument("--datasets", metavar="M", type=_integer(1, 10**6), default=5,
+                        help="data sets, each from a draw of its own (default: 5)")  # fmt: skip
+    parser.add_argument("--rows", metavar="N", type=_integer(1, 2**31),
+                        help="records of each (default: as many as the sample has)")  # fmt: skip
+    # The evaluation of what an intruder can learn reads the parameters.
+    _add_common(parser, "synthesize", keep_parameters=True)
+
+
+def _add_impute(commands):
+    parser = _add_command(
+        commands,
+        "impute",
+        help="complete missing values, several times",
+        description="Complete the missing values (empty cells) of a sample of categorical "
+        "microdata: several times, so that the uncertainty shows in how much the data sets differ. "
+        "No completed record is in a structural zero.",
+        epilog="Writes imputed_1.csv and so on, run.json, posterior.nc and report.html to DIR.",
+    )
+    parser.add_argument("--datasets", metavar="M", type=_integer(1, 10**6), default=5,
+                        help="data sets, each from a draw of its own (default: 5)")  # fmt: skip
+    _add_common(parser, "impute", keep_parameters=False)
+
+
+def _add_evaluate(commands):
+    parser = commands.add_parser(
+        "evaluate",
+        allow_abbrev=False,
+        help="judge synthetic data sets by their original",
+        description="Judge synthetic data sets by their original: proportions of all tables of "
+        "one, two and three variables with the overlap of their intervals, whether records can be "
+        "told apart (pMSE), which tables fit worst, and how many unique combinations recur. A "
+        "record counts in the tables of whose variables it has all values.",
+        epilog="Writes evaluation.json and report.html to DIR.",
+    )
+    parser.set_defaults(name="evaluate", resume=False)
+    parser.add_argument("original", metavar="ORIGINAL", help=_TABLE)
+    parser.add_argument("synthetic", metavar="SYNTHETIC", nargs="+",
+                        help="files with the columns and labels of ORIGINAL")  # fmt: skip
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder for the results")
+    data = parser.add_argument_group("data")
+    data.add_argument("--variables", metavar="A,B,..", type=_names,
+                      help="variables to judge by (default: all columns of ORIGINAL)")  # fmt: skip
+    data.add_argument("--levels", metavar="FILE",
+                      help="declared levels: columns variable and level (default: those that "
+                      "ORIGINAL has; other labels are refused)")  # fmt: skip
+    data.add_argument("--conditions", metavar="FILE",
+                      help="structural zeros, as for synthesize: records that break one are "
+                      "counted")  # fmt: skip
+    data.add_argument("--population", metavar="FILE",
+                      help="the whole population, where it is known: its proportions are compared "
+                      "too")  # fmt: skip
+    data.add_argument("--combining", choices=("partially", "fully"), default="partially",
+                      help="rule that combines the files: that for partially synthetic data, "
+                      "right for those of synthesize too, or that for fully synthetic data of "
+                      "other makers (default: partially)")  # fmt: skip
+    data.add_argument("--seed", metavar="K", type=_integer(0, 2**32), default=0,
+                      help="chooses tables where there are too many (default: 0)")  # fmt: skip
+    group = parser.add_argument_group("persons within households, one person a row")
+    _add_household_columns(group)
+    group.add_argument("--rules", metavar="RULES",
+                       help="what every household keeps, as for synthesize: households that break "
+                       "one are counted")  # fmt: skip
+    group.add_argument("--quantities", metavar="RULES",
+                       help="statements about households, in a Python file like that of --rules: "
+                       "how often each is true is compared")  # fmt: skip
+    output = parser.add_argument_group("output")
+    _add_output(output)
+
+
+def _add_household_columns(group):
+    group.add_argument("--household", metavar="COLUMN",
+                       help="column that says who lives with whom")  # fmt: skip
+    group.add_argument("--household-variables", metavar="A,B,..", type=_names,
+                       help="columns that are the same for all members of a household")  # fmt: skip
+
+
+def _add_households(parser):
+    """Options of the models of persons within households."""
+    group = parser.add_argument_group(
+        "ndpmpm", "persons within households; one person a row, households of the sample's sizes"
+    )
+    _add_household_columns(group)
+    group.add_argument("--rules", metavar="RULES",
+                       help="what every household keeps: census-relationships, or a Python file "
+                       "that defines `rules`, which is run (see bnp_models.rules)")  # fmt: skip
+    group.add_argument("--head", choices=("auto", "yes", "no"), default="auto",
+                       help="let the head's variables be the household's: auto, where every "
+                       "household has one with a usual label such as Householder (default: "
+                       "auto)")  # fmt: skip
+    group.add_argument("--member-components", metavar="S", type=_integer(2, 2**12),
+                       help="classes of members in each class of households (default: "
+                       "15)")  # fmt: skip
+
+
+def _add_command(commands, name, **texts):
+    parser = commands.add_parser(name, allow_abbrev=False, **texts)
+    parser.set_defaults(name=name)
+    parser.add_argument("sample", metavar="SAMPLE", help=_TABLE)
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder for the results")
+    return parser
+
+
+def _add_common(parser, name, keep_parameters):
+    """Options that all commands share: data, model, chains, output."""
+    data = parser.add_argument_group("data")
+    data.add_argument("--variables", metavar="A,B,..", type=_names,
+                      help="key variables (default: all columns)" if name == "risk" else
+                      "variables to use and to write (default: all columns)")  # fmt: skip
+    data.add_argument("--levels", metavar="CSV",
+                      help="declared levels: columns variable and level (default: those "
+                      "seen)")  # fmt: skip
+    data.add_argument("--conditions", metavar="CSV",
+                      help="structural zeros, for models that take them: the header names "
+                      "variables, each row is a combination that cannot occur, an empty cell "
+                      "leaves its variable free")  # fmt: skip
+    model = parser.add_argument_group("model")
+    models = MODELS_OF[name]
+    model.add_argument("--model", choices=models, default=models[0],
+                       help=f"(default: {models[0]})")  # fmt: skip
+    if "hdp" in models:
+        model.add_argument("--concentration", choices=("shared", "record", "hierarchical"),
+                           help="of the hdp model: one alpha for all records, one each, or one "
+                           "each with an unknown rate (default: shared)")  # fmt: skip
+        model.add_argument("--augmentation", choices=("boxes", "simulation", "expected"),
+                           help="of hdp and mixed-membership under --conditions: how records of "
+                           "the impossible region are drawn; the last is an approximation "
+                           "(default: boxes, or simulation where they are too many)")  # fmt: skip
+        model.add_argument("--not-applicable", action="store_const", const=True,
+                           help="of hdp and mixed-membership under --conditions: leave out of a "
+                           "record the items that another variable settles")  # fmt: skip
+    model.add_argument("--components", metavar="K", type=_integer(2, 2**16),
+                       help="latent classes of nplcm and tnplcm (default: 50), or components "
+                       "of mixed-membership (default: 20)" if "hdp" in models else
+                       "latent classes (default: 50), of households with ndpmpm (default: "
+                       "40)")  # fmt: skip
+    if "ndpmpm" in models:
+        _add_households(parser)
+    chains = parser.add_argument_group("chains")
+    for option, default, least, most, what in (
+        ("chains", 4, 1, 2**16, "chains"),
+        ("warmup", 1000, 0, 2**31, "sweeps before the first draw"),
+        ("draws", 1000, 1, 2**31, "draws kept of each chain"),
+        ("thin", 1, 1, 2**31, "sweeps per kept draw"),
+        ("seed", 0, 0, 2**32, "the same seed gives the same results"),
+    ):
+        chains.add_argument(f"--{option}", metavar="K", type=_integer(least, most), default=default,
+                            help=f"{what} (default: {default})")  # fmt: skip
+    chains.add_argument("--until-rhat", metavar="R", type=_number_above(1),
+                        help="after those draws go on, until R-hat is at most R and the "
+                        "effective sample sizes are large enough, for every quantity judged, or "
+                        "the minutes are used up; 1.01 is usual")  # fmt: skip
+    chains.add_argument("--until-ess", metavar="E", type=_number_above(0),
+                        help="effective sample size to reach, bulk and tail, chains together "
+                        "(default: 100 for each chain)")  # fmt: skip
+    chains.add_argument("--max-minutes", metavar="M", type=_number_above(0),
+                        help="minutes of sampling, compilation and those before a --resume "
+                        "included, after which to stop all the same (default: "
+                        f"{MAX_MINUTES:g})")  # fmt: skip
+    chains.add_argument("--resume", action="store_true",
+                        help="go on from the checkpoint in DIR, if there is one")  # fmt: skip
+    chains.add_argument("--checkpoint-seconds", metavar="S", type=_seconds, default=10.0,
+                        help="least time between checkpoints (default: 10)")  # fmt: skip
+    output = parser.add_argument_group("output")
+    if keep_parameters:
+        parser.set_defaults(keep_parameters=True)
+    else:
+        output.add_argument("--keep-parameters", action="store_true",
+                            help="put the model's arrays into posterior.nc too: 20 kB a draw and "
+                            "more")  # fmt: skip
+    _add_output(output)
+
+
+def _add_output(output):
+    """What every command says and shows."""
+    output.add_argument("--no-records", action="store_true",
+                        help="leave single records, and what fewer than five persons share, out "
+                        "of report.html, so that it can be handed outside; write no records.csv "
+                        "or cells.csv")  # fmt: skip
+    output.add_argument("--progress", action="store_true",
+                        help="show progress bars even where stderr is not a terminal")  # fmt: skip
+    output.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def _integer(least, most):
+    def integer(text):
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not an integer") from None
+        if not least <= value < most:
+            raise argparse.ArgumentTypeError(
+                f"{value} is out of range: at least {least} and below {most}"
+            )
+        return value
+
+    return integer
+
+
+def _seconds(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
+def _number_above(least):
+    def number(text):
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not least < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is out of range: above {least}")
+        return value
+
+    return number
+
+
+def _mixture(text):
+    try:
+        pairs = [tuple(map(float, part.split(":"))) for part in text.split(",")]
+    except ValueError:
+        pairs = [()]
+    if not all(len(pair) == 2 for pair in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list such as 0.0034:0.86,0.028:0.14")
+    return tuple(pairs)
+
+
+def _names(text):
+    return next(csv.reader([" ".join(text.splitlines())], skipinitialspace=True), [])
+
+
+def flag(name):
+    return f"--{name.replace('_', '-')}"
+
+
+def listed(items, word="and"):
+    items = list(items)
+    return f" {word} ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
+
+
+def one_line(text):
+    return " ".join(text.splitlines())

@@ -1,0 +1,413 @@
+"""Synthetic files judged as a whole: how useful they are, and what of the original is in them."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+
+import numpy as np
+
+from bnp_models.export import persons_of
+from bnp_models.households import Households, read_households
+from bnp_models.microdata import Microdata, MicrodataError, read_microdata
+from bnp_models.rules import Rules
+from bnp_models.utility import (
+    COMBINING_RULES,
+    PropensityScore,
+    Proportions,
+    Replicated,
+    Shares,
+    SmallCells,
+    household_shares,
+    k_anonymity,
+    num_columns,
+    propensity_score,
+    proportions,
+    replicated_uniques,
+)
+from bnp_models.version import __version__
+from bnp_models.zeros import StructuralZeros
+
+ORDERS = (1, 2, 3)
+# Ratios of the propensity score that are commonly taken as those of a bad fit (Raab, Nowok & Dibben
+# 2021, doi:10.48550/arXiv.2109.12717, section 4).
+BAD_RATIO = 10.0
+
+_MAX_PARAMETERS = 1000
+_FIRST_ROWS, _WORST = 20, 100
+_SCORES = {"main_effects": False, "pairs": True}
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """What of one synthetic file breaks a condition or a rule."""
+
+    number: int
+    """Records that break a condition, or households that break a rule."""
+    rows: tuple[int, ...]
+    """0-based rows of the first of them; of households, of their first persons."""
+    broken: tuple[str, ...]
+    """What each of these breaks, in words."""
+    by_rule: dict[str, int]
+    """How many households break each rule that some break; of conditions, empty."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What `evaluate` found."""
+
+    original: Microdata | Households
+    synthetic: tuple[Microdata | Households, ...]
+    population: Microdata | Households | None
+    combining: str
+    level: float
+    seed: int
+    proportions: dict[int, Proportions]
+    """By order."""
+    scores: dict[str, tuple[PropensityScore, ...]]
+    """Of each file: "main_effects", and "pairs" with their interactions if these are not too
+    many."""
+    score_parameters: int
+    """Columns of the regression with interactions."""
+    shares: Shares | None
+    """Of households, where statements about them were given."""
+    anonymity: tuple[list[SmallCells], ...]
+    """k-anonymity counts of the original, then of each file."""
+    replicated: Replicated
+    impossible: tuple[Impossible, ...] | None
+    """Of each file, where conditions or rules were given."""
+    seconds: dict[str, float]
+
+    def warnings(self, names: Sequence[str] | None = None) -> list[str]:
+        """What should be known before the files are used or released.
+
+        Parameters
+        ----------
+        names
+            What the synthetic files are called; by default by number.
+        """
+        names = self.file_names(names)
+        found = []
+        households = isinstance(self.original, Households)
+        for name, broken in zip(names, self.impossible or (), strict=False):
+            if broken.number:
+                what = "households break a rule" if households else "records break a condition"
+                one = what.replace("s break", " breaks")
+                found.append(
+                    f"do not release {name}: {broken.number:,} {what if broken.number > 1 else one}"
+                    f" (the first in row {broken.rows[0]}: {broken.broken[0]})"
+                )
+        for kind, scores in self.scores.items():
+            ratio = float(np.mean([score.ratio for score in scores]))
+            if ratio > BAD_RATIO:
+                what = {"main_effects": "main effects", "pairs": "pairs of variables"}[kind]
+                found.append(
+                    f"poor fit: by their {what} the synthetic records are told from the original's "
+                    f"(pMSE {ratio:.1f} times its expected value, more than {BAD_RATIO:g}); see "
+                    "which tables fit worst"
+                )
+        for order in (1, 2):
+            bad = self.proportions[order].fit if order in self.proportions else None
+            bad = None if bad is None else bad[bad["pmse_ratio"] > BAD_RATIO]
+            if bad is not None and len(bad):
+                what = "variable" if order == 1 else "pair of variables"
+                shown = [" and ".join(row) for row in bad["variables"][:5]]
+                more = "" if len(bad) <= 5 else f" and {len(bad) - 5} more"
+                found.append(
+                    f"poor fit of {len(bad)} {what}{'s' if len(bad) > 1 and order == 1 else ''}"
+                    f" (pMSE more than {BAD_RATIO:g} times its expected value): "
+                    f"{'; '.join(shown)}{more}"
+                )
+        return found + self.notices()
+
+    def notices(self) -> list[str]:
+        """What was left out or is of limited meaning, in words."""
+        found = []
+        persons = [persons_of(table) for table in (self.original, *self.synthetic)]
+        missing = [int((table.codes < 0).any(axis=1).sum()) for table in persons]
+        if any(missing):
+            found.append(
+                f"values are missing in {missing[0]:,} records of the original and "
+                f"{sum(missing[1:]):,} synthetic ones: a table counts the records with all of its "
+                "values, and propensity scores and counts of small cells the complete records only"
+            )
+        if len(self.synthetic) == 1:
+            found.append(
+                "one synthetic file: its intervals leave out how much files differ, and are too "
+                "narrow for statements about the population; make several"
+            )
+        for order, part in self.proportions.items():
+            if part.left_out:
+                found.append(
+                    f"{len(part.tables):,} of {len(part.tables) + part.left_out:,} {order}-way "
+                    "tables, chosen at random, stand for all"
+                )
+        if "pairs" not in self.scores and len(persons[0].schema.variables) > 1:
+            found.append(
+                f"the propensity score with pairs of variables was left out: its regression would "
+                f"have {self.score_parameters:,} columns, more than {_MAX_PARAMETERS:,}; the pairs "
+                "are judged one by one"
+            )
+        return found
+
+    def file_names(self, names: Sequence[str] | None = None) -> list[str]:
+        """Names of the synthetic files, those given or by number."""
+        if names is None:
+            return [f"file {m + 1}" for m in range(len(self.synthetic))]
+        return list(names)
+
+    def summary(self, names: Sequence[str] | None = None) -> dict:
+        """The content of ``evaluation.json``; only its last entry depends on the clock.
+
+        Parameters
+        ----------
+        names
+            What the synthetic files are called; by default by number.
+        """
+        persons = [persons_of(table) for table in (self.original, *self.synthetic)]
+        schema = persons[0].schema
+        households = {}
+        if isinstance(self.original, Households):
+            households = {
+                "households": self.original.n,
+                "synthetic_households": [table.n for table in self.synthetic],
+            }
+        return {
+            "n": persons[0].n,
+            "files": [
+                {"name": name, "rows": table.n}
+                for name, table in zip(self.file_names(names), persons[1:], strict=True)
+            ],
+            "population_size": None if self.population is None else persons_of(self.population).n,
+            **households,
+            "variables": list(schema.variables),
+            "levels": list(schema.num_levels),
+            "cells": schema.num_cells,
+            "missing": int((persons[0].codes < 0).sum()),
+            "seed": self.seed,
+            "version": __version__,
+            "combining": self.combining,
+            "level": self.level,
+            "proportions": {str(k): part.summary() for k, part in self.proportions.items()},
+            "pmse": {
+                kind: {
+                    **{
+                        name: float(np.mean([getattr(score, name) for score in scores]))
+                        for name in PropensityScore._fields
+                    },
+                    "files": [score._asdict() for score in scores],
+                }
+                for kind, scores in self.scores.items()
+            },
+            "worst_tables": {
+                str(k): part.fit.head(_WORST).to_dict(orient="records")
+                for k, part in self.proportions.items()
+            },
+            "household_shares": None if self.shares is None else shares_document(self.shares),
+            "k_anonymity": {
+                "original": [row._asdict() for row in self.anonymity[0]],
+                "synthetic": [[row._asdict() for row in rows] for rows in self.anonymity[1:]],
+            },
+            "replicated_uniques": self.replicated._asdict(),
+            "impossible": None if self.impossible is None else [
+                {
+                    "number": one.number,
+                    "first_rows": list(one.rows),
+                    "broken": list(one.broken),
+                    **({"by_rule": one.by_rule} if one.by_rule else {}),
+                }
+                for one in self.impossible
+            ],
+            "attack_risk": None,
+            "warnings": self.warnings(names),
+            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+        }  # fmt: skip
+
+
+def evaluate(
+    original: Microdata | Households,
+    synthetic: Sequence[Microdata | Households],
+    *,
+    population: Microdata | Households | None = None,
+    conditions: StructuralZeros | Rules | None = None,
+    quantities: Rules | None = None,
+    combining: str = "partially",
+    level: float = 0.95,
+    seed: int = 0,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Evaluation:
+    """Judge synthetic files by their original.
+
+    Parameters
+    ----------
+    original
+        The records that the synthetic ones stand for, or persons within households.
+    synthetic
+        M files of the same variables and levels, as `read_like` reads them.
+    population
+        Records of the whole population, where it is known.
+    conditions
+        Structural zeros, or rules of households: what of the synthetic files breaks one is counted.
+    quantities
+        Statements about households, whose shares are compared (`household_shares`).
+    combining
+        "partially" or "fully": how files are combined (`bnp_models.utility.combined`).
+    level
+        Confidence level of the intervals.
+    seed
+        Of the choice of tables, where there are too many.
+    progress
+        Called with what is done now, and how many of how many parts of it are.
+
+    Raises
+    ------
+    ValueError
+        If no file is given, variables or levels differ, or a file has no complete record.
+    """
+    if combining not in COMBINING_RULES:
+        raise ValueError(f"the combining rule must be one of {COMBINING_RULES}, not {combining!r}")
+    persons = [persons_of(table) for table in (original, *synthetic)]
+    whole = None if population is None else persons_of(population)
+    seconds, tell = {}, progress or (lambda *_: None)
+    start = time.perf_counter()
+    found = {}
+    for order in ORDERS[: persons[0].num_variables]:
+        found[order] = proportions(
+            persons[0], persons[1:], order, population=whole, combining=combining, level=level,
+            seed=seed, progress=lambda done, of, order=order: tell(f"{order}-way tables", done, of),
+        )  # fmt: skip
+    seconds["proportions"] = time.perf_counter() - start
+    start = time.perf_counter()
+    columns, scores = num_columns(persons, interactions=True), {}
+    for kind, interactions in _SCORES.items():
+        if num_columns(persons, interactions) > _MAX_PARAMETERS or (
+            interactions and persons[0].num_variables == 1
+        ):
+            continue
+        scores[kind] = ()
+        for m, table in enumerate(persons[1:]):
+            scores[kind] += (
+                propensity_score(
+                    persons[0], table, interactions=interactions, max_parameters=_MAX_PARAMETERS
+                ),
+            )
+            tell(f"propensity scores, {kind.replace('_', ' ')}", m + 1, len(synthetic))
+    seconds["propensity_scores"] = time.perf_counter() - start
+    start = time.perf_counter()
+    impossible = None
+    if conditions is not None:
+        impossible = []
+        for m, table in enumerate(synthetic):
+            impossible.append(find_impossible(table, conditions))
+            tell("conditions", m + 1, len(synthetic))
+    shares = None
+    if quantities is not None:
+        shares = household_shares(
+            quantities, original, synthetic, population=population, combining=combining,
+            level=level,
+        )  # fmt: skip
+    seconds["conditions_and_shares"] = time.perf_counter() - start
+    return Evaluation(
+        original, tuple(synthetic), population, combining, level, seed, found, scores, columns,
+        shares, tuple(map(k_anonymity, persons)), replicated_uniques(persons[0], persons[1:]),
+        None if impossible is None else tuple(impossible), seconds,
+    )  # fmt: skip
+
+
+def find_impossible(
+    table: Microdata | Households, conditions: StructuralZeros | Rules
+) -> Impossible:
+    """Count the records that break a condition, or the households that break a rule.
+
+    One with missing values breaks them if no completion is possible.
+    """
+    if isinstance(table, Households):
+        bad = np.flatnonzero(~conditions.check(table))
+        tally = {name: number for name, number in conditions.tally(table).items() if number}
+        broken = [_rules_broken(conditions, table.select(np.array([i]))) for i in bad[:_FIRST_ROWS]]
+        rows = tuple(table.first_row(int(i)) for i in bad[:_FIRST_ROWS])
+        return Impossible(bad.size, rows, tuple(broken), tally)
+    bad = np.flatnonzero(~conditions.admits(table.codes))
+    first = tuple(map(int, bad[:_FIRST_ROWS]))
+    return Impossible(
+        bad.size, first, tuple(_condition_broken(conditions, table, row) for row in first), {}
+    )
+
+
+def _rules_broken(rules, household):
+    broken = [rule.name for rule in rules if not Rules([rule]).check(household)[0]]
+    return "; ".join(broken) or "no value is possible for those missing"
+
+
+def _condition_broken(conditions, table, row):
+    fixed = conditions.conditions >= 0
+    holds = (~fixed | (conditions.conditions == table.codes[row])).all(axis=1)
+    if not holds.any():
+        return "no value is possible for those missing"
+    k = int(np.argmax(holds))
+    schema = table.schema
+    return " and ".join(
+        f"{schema.variables[j]} = {schema.levels[j][conditions.conditions[k, j]]}"
+        for j in np.flatnonzero(fixed[k])
+    )
+
+
+def shares_document(shares: Shares) -> list[dict]:
+    """Shares of households as JSON values, one entry a statement."""
+    return [
+        {
+            "name": name,
+            "original": float(shares.original[i]),
+            "original_interval": [float(end[i]) for end in shares.original_interval],
+            "synthetic": float(shares.synthetic[i]),
+            "interval": [float(end[i]) for end in shares.interval],
+            "overlap": float(shares.overlap[i]),
+            **({} if shares.population is None else {"population": float(shares.population[i])}),
+        }
+        for i, name in enumerate(shares.names)
+    ]
+
+
+def read_like(path: str | PathLike, table: Microdata | Households) -> Microdata | Households:
+    """Read a file of the same variables and levels as a table, such as a synthetic one.
+
+    Parameters
+    ----------
+    path
+        As for `read_microdata`, or `read_households`; other columns are left out.
+    table
+        What its records are coded like; of households, without a head.
+
+    Raises
+    ------
+    MicrodataError
+        If the file cannot be read, lacks a variable, or has a label that the table's levels have
+        not; it names the file, row, line, column and value.
+    """
+    if isinstance(table, Households):
+        schema = table.schema
+        columns = list(schema.table.variables)
+        columns.insert(schema.id_position, schema.household)
+        found = read_households(
+            path, schema.household, schema.household_level, columns, schema.table
+        )
+        size = schema.size_variable
+        if size is not None and found.schema.size_variable != size:
+            raise MicrodataError(
+                "is the number of persons in every household of the original, but not here; "
+                "correct it",
+                file=path,
+                column=size,
+            )
+        # The labels of the table, whatever their type in the file.
+        names = schema.table.variables
+        codes, first = found.persons.codes[found.rows], np.cumsum(found.sizes) - found.sizes
+        own, personal = (
+            [names.index(name) for name in chosen]
+            for chosen in (schema.household_variables, schema.personal)
+        )
+        return Households(
+            schema, codes[first][:, own], found.sizes, codes[:, personal], found.ids, found.rows
+        )
+    found = read_microdata(path, table.schema.variables, table.schema)
+    return Microdata(table.schema, found.codes)
