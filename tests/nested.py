@@ -1,8 +1,10 @@
 """The nested model: exact answers on tiny households, chains, and faults planted in them."""
 
 import contextlib
+import dataclasses
 from functools import partial
 from itertools import product
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,20 +20,21 @@ COMPILE = {"xla_backend_optimization_level": 1}
 
 LEVELS = pd.DataFrame(
     [("home", "own"), ("home", "rent"), ("role", "head"), ("role", "other"), ("age", "0"),
-     ("age", "1")],
+     ("age", "1"), ("age", "2")],
     columns=["variable", "level"],
 )  # fmt: skip
 
 
-def tiny_households(households, head=None) -> Households:
-    """Households given as (home, [(role, age), ..]), labels in full."""
+def tiny_households(households, head=None, ages=2) -> Households:
+    """Households given as (home, [(role, age), ..]), labels in full; ages are 0, 1, .."""
     rows = [
         (i, home, role, age)
         for i, (home, members) in enumerate(households)
         for role, age in members
     ]
     frame = pd.DataFrame(rows, columns=["hid", "home", "role", "age"])
-    return Households.from_frame(frame, "hid", ["home"], levels=LEVELS, head=head)
+    levels = LEVELS[: 4 + ages]
+    return Households.from_frame(frame, "hid", ["home"], levels=levels, head=head)
 
 
 def all_households(data, members):
@@ -69,13 +72,34 @@ def _logsumexp(xp, x):
     return xp.log(xp.sum(xp.exp(x - top), axis=-1)) + top[..., 0]
 
 
+def relative_ages(block, sign, num_ages=3):
+    """Member codes with the head's age taken off (-1) or put on (1), in a circle.
+
+    `block` has household codes (.., home, head's age) and member codes (.., m, role and age).
+    """
+    members = block.member_codes.copy()
+    head = block.household_codes[..., None, 1]
+    members[..., 1] = (members[..., 1] + sign * head) % num_ages
+    return members
+
+
+class Block(NamedTuple):
+    """What `relative_ages` takes."""
+
+    household_codes: np.ndarray
+    member_codes: np.ndarray
+
+
 def possible_households(data, i):
     """Whether each household of the i-th size is possible, by asking the rules one by one."""
     household, members = all_households(data, data.blocks[i][0])
-    if data.possible is None:
+    possible = data.possible
+    if possible is None:
         return np.ones(len(household), bool)
+    if data.relative is not None:
+        members, possible = relative_ages(Block(household, members), 1), possible.rules
     return np.array([
-        bool(data.possible.on_numpy(h[None], m[None])[0])
+        bool(possible.on_numpy(h[None], m[None])[0])
         for h, m in zip(household, members, strict=True)
     ])  # fmt: skip
 
@@ -90,9 +114,14 @@ def statistics(xp, parameters, data, i):
     return xp.concatenate([(log_possible - log_all)[..., None], shares], axis=-1)
 
 
-def prior_parameters(model, data, size, seed):
-    """Draws from the prior by NumPy: alpha, beta (its first), and the logs of the parameters."""
+def prior_parameters(model, data, size, seed, groups=None):
+    """Draws from the prior by NumPy: alpha, beta (its first), and the logs of the parameters.
+
+    `groups` are the group of each level of each variable, of households and of members.
+    """
     rng = np.random.default_rng(seed)
+    if groups is None:
+        groups = [map(range, of.num_levels) for of in (data.household, data.member)]
     F, S = model.components, model.member_components
 
     def sticks(concentration, number):
@@ -101,37 +130,54 @@ def prior_parameters(model, data, size, seed):
         rest = np.cumprod(1 - v[..., :-1], axis=-1)
         return v * np.concatenate([np.ones((*v.shape[:-1], 1)), rest], axis=-1)
 
-    def levels(num_levels, shape):
-        parts = [rng.standard_exponential((size, number, *shape)) for number in num_levels]
-        return np.concatenate([x / x.sum(axis=1, keepdims=True) for x in parts], axis=1)
+    def shares(x):
+        return x / x.sum(axis=1, keepdims=True)
+
+    def levels(groups, shape):
+        parts = []
+        for group in map(np.array, groups):
+            number = group.max() + 1
+            part = rng.standard_gamma(model.level_concentration, (size, number, *shape))
+            part = shares(part)[:, group]
+            # A level's share of its group is that of all classes.
+            for one in range(number):
+                own = np.flatnonzero(group == one)
+                if own.size > 1:
+                    within = rng.standard_exponential((size, own.size, *(1 for _ in shape)))
+                    part[:, own] *= shares(within)
+            parts.append(part)
+        return np.concatenate(parts, axis=1)
 
     alpha = rng.gamma(model.a, 1 / model.b, size)
     num_betas = 1 if model.beta == "common" else F
     beta = rng.gamma(model.a_beta, 1 / model.b_beta, (size, num_betas))
     parameters = (
         sticks(alpha, F), sticks(np.broadcast_to(beta, (size, F)), S),
-        levels(data.household.num_levels, (F,)), levels(data.member.num_levels, (F, S)),
+        levels(groups[0], (F,)), levels(groups[1], (F, S)),
     )  # fmt: skip
     return alpha, beta[:, 0], tuple(np.log(np.maximum(x, 1e-300)) for x in parameters)
 
 
-def exact_means(model, table, data, num_draws=300_000, seed=0):
+def exact_means(model, table, data, groups=None, num_draws=300_000, seed=0):
     """Posterior means of log alpha, log beta and `statistics` of every size, and their errors.
 
-    By weighting draws from the prior with the likelihood, summed over classes in full.
+    By weighting draws from the prior with the likelihood, summed over classes in full. `groups` is
+    as for `prior_parameters`.
     """
     observed = []
     for i, block in enumerate(table.size_blocks):
         household, members = all_households(data, data.blocks[i][0])
         cells = {h.tobytes() + m.tobytes(): b for b, (h, m) in
                  enumerate(zip(household, members, strict=True))}  # fmt: skip
+        members = relative_ages(block, -1) if model.relative else block.member_codes
         observed.append([
             cells[h.astype(int).tobytes() + m.astype(int).tobytes()]
-            for h, m in zip(block.household_codes, block.member_codes, strict=True)
+            for h, m in zip(block.household_codes, members, strict=True)
         ])  # fmt: skip
     likelihood, values = [], []
     for step in range(num_draws // 50_000):
-        alpha, beta, parameters = prior_parameters(model, data, 50_000, (seed, step))
+        drawn = prior_parameters(model, data, 50_000, (seed, step), groups)
+        alpha, beta, parameters = drawn
         log_like, possible, found = 0.0, [], [np.log(alpha), np.log(beta)]
         for i, cells in enumerate(observed):
             log_p = log_probabilities(np, parameters, data, i)
@@ -228,7 +274,43 @@ def _invert_reorder(wrong):
     return ndpmpm, "reorder_classes", reorder_classes
 
 
+def _other_levels(change):
+    # Level probabilities drawn with other data or another prior.
+    def fault(wrong):
+        right = ndpmpm.draw_level_probabilities
+
+        def draw_level_probabilities(key, counts, data, concentration):
+            found = right(key, counts, data, concentration)
+            other = right(key, counts, *change(data, concentration))
+            return jax.tree.map(lambda a, b: jnp.where(wrong, a, b), other, found)
+
+        return ndpmpm, "draw_level_probabilities", draw_level_probabilities
+
+    return fault
+
+
+def _ungrouped(data, concentration):
+    return dataclasses.replace(data, household_groups=None, member_groups=None), concentration
+
+
+def _judge_codes(wrong):
+    # Codes taken for the levels that they stand for.
+    def judge_of(data, right=ndpmpm._judge):
+        rules = data.possible.rules
+        other = ndpmpm.judge_by_predicate(rules, *zip(*data.blocks, strict=True))
+
+        def judge(new, key):
+            return jnp.where(wrong, other(new, key), right(data)(new, key))
+
+        return judge
+
+    return ndpmpm, "_judge", judge_of
+
+
 FAULTS = {
+    "groups ignored": _other_levels(_ungrouped),
+    "uniform prior": _other_levels(lambda data, concentration: (data, 1.0)),
+    "codes not decoded": _judge_codes,
     "no impossible households": _forget_augmented("households"),
     "no impossible members": _forget_augmented("members"),
     "no levels of impossible members": _forget_augmented("member_levels"),

@@ -42,9 +42,9 @@ RULES = {
 SMALL = {"components": 2, "member_components": 2, "a": 1.0, "b": 1.0, "a_beta": 1.0, "b_beta": 1.0}
 
 
-def prepared(rules, head=None, households=HOUSEHOLDS, **options):
+def prepared(rules, head=None, households=HOUSEHOLDS, ages=2, **options):
     model = NDPMPM(**(SMALL | options))
-    table = tiny_households(households, head)
+    table = tiny_households(households, head, ages)
     if RULES[rules] is not None:
         RULES[rules].require_feasible(table)
     return model, table, model.prepare(table, RULES[rules])
@@ -53,9 +53,9 @@ def prepared(rules, head=None, households=HOUSEHOLDS, **options):
 class Exact:
     """A model on tiny households: compiled once, exact answers by weighting draws of the prior."""
 
-    def __init__(self, rules, head=None, faults=(), **options):
+    def __init__(self, rules, head=None, faults=(), groups=None, **options):
         self.model, self.table, self.data = prepared(rules, head, **options)
-        self.truth, self.error = exact_means(self.model, self.table, self.data)
+        self.truth, self.error = exact_means(self.model, self.table, self.data, groups)
         self.faults = faults
 
     def scores(self, key, on=None, num_sweeps=400, num_chains=64):
@@ -87,6 +87,14 @@ def test_posterior(case):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+THREE_AGES = [
+    ("own", [("head", "0"), ("other", "2")]),
+    ("own", [("head", "1"), ("other", "2")]),
+    ("rent", [("head", "0"), ("other", "0")]),
+    ("own", [("head", "2"), ("other", "2")]),
+    ("rent", [("head", "1")]),
+    ("own", [("head", "0"), ("other", "1")]),
+]
 TWO = [household for household in HOUSEHOLDS if len(household[1]) == 2]
 POSTERIOR_FAULTS = (
     "no impossible households", "no levels of impossible members",
@@ -103,6 +111,33 @@ def tables():
 def test_posterior_rejects(tables, fault):
     """Every step that is left out, or done as printed where that is wrong, shows."""
     z = tables.scores(jax.random.key(2), fault, num_sweeps=250)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+# Of home, the head's age and the size; of the role and the age, whose differences 0 and -1 (coded
+# 2) are one group.
+GROUPS = ([range(2), [0, 0, 1], range(2)], [range(1), [0, 1, 0]])
+RELATIVE_FAULTS = ("groups ignored", "uniform prior", "codes not decoded")
+
+
+@pytest.fixture(scope="module")
+def relative():
+    return Exact(
+        "tables", ("role", "head"), RELATIVE_FAULTS, GROUPS, ages=3, households=THREE_AGES,
+        relative=["age"], grouped={"age": 2}, level_concentration=0.5,
+    )  # fmt: skip
+
+
+def test_posterior_of_relative_ages(relative):
+    """Ages as differences to the head's, in groups, with a sparse prior."""
+    assert relative.data.tables.compositions is not None
+    z = relative.scores(jax.random.key(5))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", RELATIVE_FAULTS)
+def test_posterior_of_relative_ages_rejects(relative, fault):
+    z = relative.scores(jax.random.key(6), fault)
     assert np.abs(z).max() > Z_LIMIT, z
 
 
