@@ -8,13 +8,15 @@ import importlib
 from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
-    "checkpoint", "cli", "completions", "conditions", "datasets", "diagnostics", "equivalences",
-    "evaluation", "export", "hdp", "households", "kernels", "loglinear", "microdata",
-    "mixed_membership", "ndpmpm", "nplcm", "polettini_stander", "regions", "report", "risk",
-    "rule_sets", "rules", "sampling", "synthesis", "utility", "weights", "zeros",
+    "attack", "attack_targets", "checkpoint", "cli", "completions", "conditions", "datasets",
+    "diagnostics", "equivalences", "evaluation", "export", "hdp", "households", "kernels",
+    "loglinear", "microdata", "mixed_membership", "ndpmpm", "nplcm", "polettini_stander",
+    "regions", "report", "risk", "rule_sets", "rules", "sampling", "synthesis", "utility",
+    "weights", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
+    "AttackRisk": "attack",
     "CellRisk": "polettini_stander",
     "Cells": "microdata",
     "Checkpoint": "checkpoint",
@@ -41,6 +43,7 @@ _EXPORTS = {
     "NoMaximumError": "polettini_stander",
     "PolettiniStander": "polettini_stander",
     "PopulationRisk": "risk",
+    "Posterior": "attack",
     "PropensityScore": "utility",
     "Proportions": "utility",
     "Rule": "rules",
@@ -51,6 +54,7 @@ _EXPORTS = {
     "StructuralZeros": "zeros",
     "TNPLCM": "nplcm",
     "WeightedCells": "weights",
+    "attack_risk": "attack",
     "benedetti_franconi_risk": "polettini_stander",
     "cell_inference_data": "cell_report",
     "cell_risk": "polettini_stander",
@@ -88,8 +92,10 @@ _EXPORTS = {
     "read_levels": "microdata",
     "read_like": "evaluation",
     "read_microdata": "microdata",
+    "read_posterior": "attack",
     "read_rules": "rule_sets",
     "read_weights": "weights",
+    "refit": "attack",
     "replicated_uniques": "utility",
     "risk_summary": "export",
     "run_summary": "export",

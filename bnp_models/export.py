@@ -45,6 +45,7 @@ def to_inference_data(
     *,
     parameters: bool = False,
     seed: int | None = None,
+    num_datasets: int | None = None,
 ):
     """The draws for ArviZ.
 
@@ -58,7 +59,9 @@ def to_inference_data(
     parameters
         Include arrays such as g0 and theta: 20 kB a draw and more.
     seed
-        Recorded in the attributes.
+        Recorded in the attributes, with digests of the sample and of the conditions.
+    num_datasets
+        The same, of the data sets made from these draws.
 
     Returns
     -------
@@ -84,11 +87,14 @@ def to_inference_data(
         "model": run.model.name,
         "num_warmup": run.settings.num_warmup,
         "thin": run.settings.thin * thin,
+        **origin(run),
     }
     if risk is not None:
         attributes["population_size"] = risk.population_size
     if seed is not None:
         attributes["seed"] = seed
+    if num_datasets is not None:
+        attributes["num_datasets"] = num_datasets
     data = groups_for_arviz(groups, attributes)
     if parameters and every > 1:
         arrays = {name: values for name, values in run.draws.items() if values.ndim > 2}
@@ -99,6 +105,16 @@ def to_inference_data(
         else:
             data["parameters"] = made.assign_coords(draw=draws)
     return data
+
+
+def origin(run: Run) -> dict[str, str]:
+    """What tells the sample of a run, its levels in order, and its conditions from others."""
+    found = {
+        "sample_sha256": run.table.digest,
+        "conditions_sha256": "" if run.conditions is None else run.conditions.digest,
+    }
+    relative = getattr(run.model, "relative", ())
+    return found | ({"relative": str(relative)} if relative else {})
 
 
 def groups_for_arviz(groups: dict[str, dict[str, np.ndarray]], attributes: dict):

@@ -1,0 +1,415 @@
+"""What an attack weighs: candidates for a record, a household or a person, and their odds.
+
+`RecordTargets` and `HouseholdTargets` say which candidates there are for each of the attacked, how
+likely they are against the truth given the parameters of a draw, and how likely synthetic files
+are. `bnp_models.attack` makes risks of it.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from bnp_models.households import Households
+from bnp_models.kernels.counting import first_rows
+from bnp_models.kernels.importance import log_neighbours
+from bnp_models.kernels.impossible_households import log_class_weights, log_possible, tables_of
+from bnp_models.kernels.nested import (
+    log_member_probability,
+    merge_plan,
+    merged_rows,
+    merged_tables,
+    sum_by_household,
+)
+from bnp_models.microdata import Microdata, group_cells
+from bnp_models.ndpmpm import NDPMPM, NestedData, simulate_possible
+from bnp_models.nplcm import log_cell_probability
+
+NESTED = ("log_pi", "log_omega", "log_lambda", "log_phi")
+"""Parameters of the nested model."""
+
+# Draws of one block of a loop, and households simulated per draw and size for P(possible), where it
+# has no closed form.
+_DRAWS_AT_ONCE, _SIMULATED = 16, 2**13
+
+
+class Group(NamedTuple):
+    """Attacked records that one compiled function serves."""
+
+    which: np.ndarray
+    """Their positions among the attacked."""
+    columns: np.ndarray
+    """(W,) columns of the candidates but the truth."""
+    prepare: object
+    """Of positions, the arrays of these records, and (A, W) which candidates there are."""
+    log_ratio: object
+    """Of the draws and those arrays, (A, W, draws) log weights."""
+
+
+class RecordTargets:
+    """Candidates for records under a latent class model."""
+
+    target = "record"
+
+    def __init__(self, table: Microdata, conditions, rows):
+        self.table, self.conditions = table, conditions
+        complete = (table.codes >= 0).all(axis=1)
+        if rows is None:
+            own = np.flatnonzero(complete)
+            cells = group_cells(table.codes[own], table.schema.num_levels)
+            rows = own[cells.sample_uniques]
+        self.rows = _checked_rows(rows, complete, "record")
+        schema = table.schema
+        self.columns = tuple(
+            (name, label)
+            for name, labels in zip(schema.variables, schema.levels, strict=True)
+            for label in labels
+        )
+
+    def groups(self):
+        """All records are of one kind."""
+        num_levels = self.table.schema.num_levels
+        ratio = partial(_log_ratios, num_levels=num_levels)
+        which = np.arange(len(self.rows))
+        if len(which):
+            yield Group(which, np.arange(len(self.columns)), self._prepare, ratio)
+
+    def _prepare(self, which):
+        codes = self.table.codes[self.rows[which]]
+        num_levels = self.table.schema.num_levels
+        changed = _one_changed(codes, num_levels)
+        valid = changed != codes[:, None]
+        valid = valid.any(axis=2)
+        if self.conditions is not None:
+            flat = changed.reshape(-1, codes.shape[1])
+            valid &= ~self.conditions.contains(flat).reshape(valid.shape)
+        return (jnp.asarray(codes + first_rows(num_levels), jnp.int32),), valid
+
+    def log_likelihood(self, draws, files, key, progress):
+        """(files, draws) log likelihood of each file."""
+        del key
+        num_levels = self.table.schema.num_levels
+        codes = np.concatenate([file.codes for file in files])
+        cells = group_cells(codes, num_levels)
+        of_file = np.repeat(np.arange(len(files)), [file.n for file in files])
+        counts = np.zeros((len(files), len(cells.counts)))
+        np.add.at(counts, (of_file, cells.record_cell), 1)
+        evaluate = partial(_log_cells, cells=jnp.asarray(cells.codes), num_levels=num_levels)
+        return _over_draws(draws, evaluate, lambda log_p: counts @ log_p.T, progress, "likelihood")
+
+
+def _checked_rows(rows, complete, what):
+    rows = np.asarray(rows, dtype=np.int64).reshape(-1)
+    outside = (rows < 0) | (rows >= len(complete))
+    if outside.any():
+        raise ValueError(f"{what} {rows[outside][0]} is not between 0 and {len(complete) - 1}")
+    if not complete[rows].all():
+        raise ValueError(f"{what} {rows[~complete[rows]][0]} has missing values")
+    if len(np.unique(rows)) < len(rows):
+        raise ValueError(f"a {what} is listed twice")
+    return rows
+
+
+def _one_changed(codes, num_levels):
+    """(A, R, J): each record with each level of each variable in turn."""
+    variable = np.repeat(np.arange(len(num_levels)), num_levels)
+    level = np.concatenate([np.arange(size) for size in num_levels])
+    changed = np.repeat(codes[:, None], len(variable), axis=1)
+    changed[:, np.arange(len(variable)), variable] = level
+    return changed
+
+
+def _over_draws(draws, evaluate, finish, progress, what):
+    """What `finish` makes, in float64, of the values at all draws, along the last axis."""
+    total, parts = len(draws["log_pi"]), []
+    for start in tqdm(range(0, total, _DRAWS_AT_ONCE), desc=what, disable=not progress):
+        here = np.minimum(np.arange(start, start + _DRAWS_AT_ONCE), total - 1)
+        found = evaluate({name: value[here] for name, value in draws.items()})
+        parts.append(finish(np.asarray(found, np.float64))[..., : total - start])
+    return np.concatenate(parts, axis=-1)
+
+
+@partial(jax.jit, static_argnames="num_levels")
+def _log_cells(draws, cells, num_levels):
+    return jax.lax.map(lambda draw: log_cell_probability(draw, cells, num_levels), draws)
+
+
+@partial(jax.jit, static_argnames="num_levels")
+def _log_ratios(draws, rows, num_levels):
+    """(A, R, draws) log of the probability of each changed record over the record's."""
+
+    def one(draw):
+        log_p = log_neighbours(draw["log_pi"][None], draw["log_lambda"], rows, num_levels)
+        return log_p - jnp.take_along_axis(log_p, rows[:, :1], axis=1)
+
+    return jnp.moveaxis(jax.lax.map(one, draws), 0, -1)
+
+
+class HouseholdTargets:
+    """Households, or persons within them, under the nested model."""
+
+    def __init__(self, table: Households, rules, target, rows):
+        self.table, self.rules, self.target = table, rules, target
+        self.data: NestedData = NDPMPM().prepare(table, rules)
+        schema = table.schema
+        self.num_levels = schema.num_household_levels, schema.num_member_levels
+        heads = schema.num_heads
+        self.first_member = np.cumsum(table.sizes - heads) - (table.sizes - heads)
+        of_household = [
+            (name, label)
+            for name, labels in zip(
+                schema.household_variables, schema.household_levels, strict=True
+            )
+            for label in labels
+        ]
+        of_member = [
+            (name, label)
+            for name, labels in zip(schema.member_variables, schema.member_levels, strict=True)
+            for label in labels
+        ]
+        most = 1 if target == "person" else int(table.sizes.max()) - heads
+        places = (
+            [""] if target == "person" else [f" of person {j + 1 + heads}" for j in range(most)]
+        )
+        self.columns = tuple(
+            of_household + [(name + place, x) for place in places for name, x in of_member]
+        )
+        complete = ~table.incomplete
+        if target == "household":
+            rows = _unique_households(table, complete) if rows is None else rows
+            self.rows = _checked_rows(rows, complete, "household")
+            self.household, self.place = self.rows, np.zeros(len(self.rows), int)
+            return
+        person = np.empty(table.num_persons, int)
+        person[table.rows] = np.arange(table.num_persons)
+        household = np.repeat(np.arange(table.n), table.sizes)[person]
+        if rows is None:
+            own = np.flatnonzero(complete[household])
+            cells = group_cells(table.persons.codes[own], schema.table.num_levels)
+            rows = own[cells.sample_uniques]
+        self.rows = _checked_rows(rows, complete[household], "person")
+        self.household = household[self.rows]
+        start = np.cumsum(table.sizes) - table.sizes
+        # -1 for a head whose variables are the household's.
+        self.place = person[self.rows] - start[self.household] - heads
+
+    def groups(self):
+        """Households of one size; persons apart by whether they are a head at household level."""
+        heads, (household, member) = self.table.schema.num_heads, map(sum, self.num_levels)
+        of_head = np.array([
+            name.startswith("head_") and name not in self.table.schema.table.variables
+            for name, _ in self.columns[:household]
+        ], bool)  # fmt: skip
+        sizes = self.table.sizes[self.household]
+        for block, size in enumerate(np.unique(self.table.sizes)):
+            for is_head in (False, True) if self.target == "person" and heads else (False,):
+                which = np.flatnonzero((sizes == size) & ((self.place < 0) == is_head))
+                if not len(which):
+                    continue
+                num_members = int(size) - heads
+                if self.target == "household":
+                    columns = np.arange(household + num_members * member)
+                elif is_head:
+                    columns = np.flatnonzero(of_head)
+                else:
+                    columns = household + np.arange(member)
+                if not len(columns):
+                    continue
+                part = "all" if self.target == "household" else "head" if is_head else "member"
+                ratio = partial(
+                    _log_nested_ratios, size=block, num_levels=self.num_levels, part=part,
+                    columns=tuple(columns.tolist()) if is_head else None,
+                )  # fmt: skip
+                prepare = partial(
+                    self._prepare, num_members=num_members, part=part, columns=columns
+                )
+                yield Group(which, columns, prepare, ratio)
+
+    def _prepare(self, which, num_members, part, columns):
+        here = self.household[which]
+        household = self.table.household_codes[here]
+        index = self.first_member[here][:, None] + np.arange(num_members)
+        members = self.table.member_codes[index]
+        place = np.maximum(self.place[which], 0)
+        changes = []
+        if part != "member":
+            changed = _one_changed(household, self.num_levels[0])
+            if part == "head":
+                changed = changed[:, columns]
+            repeated = np.broadcast_to(members[:, None], (*changed.shape[:2], *members.shape[1:]))
+            changes.append((changed, repeated))
+        if part != "head":
+            places = range(num_members) if part == "all" else (None,)
+            for j in places:
+                at = place if j is None else np.full(len(which), j)
+                lanes = np.arange(len(which))
+                own = _one_changed(members[lanes, at], self.num_levels[1])
+                repeated = np.repeat(members[:, None], own.shape[1], axis=1)
+                repeated[lanes, :, at] = own
+                changes.append((
+                    np.broadcast_to(household[:, None], (*own.shape[:2], household.shape[1])),
+                    repeated,
+                ))  # fmt: skip
+        valid = []
+        for codes, persons in changes:
+            other = (codes != household[:, None]).any(axis=2)
+            other |= (persons != members[:, None]).any(axis=(2, 3))
+            if self.data.possible is not None:
+                other &= self.data.possible.on_numpy(codes, persons)
+            valid.append(other)
+        arrays = [
+            household + first_rows(self.num_levels[0]),
+            members + first_rows(self.num_levels[1]),
+        ]
+        arrays = [jnp.asarray(x, jnp.int32) for x in (*arrays, place)]
+        return arrays, np.concatenate(valid, axis=1)
+
+    def log_likelihood(self, draws, files, key, progress):
+        """(files, draws) log likelihood of each file, given the sizes of its households."""
+        sizes = np.unique(self.table.sizes)
+        found = []
+        for m, file in enumerate(files):
+            prepared = self._file(file, sizes)
+            evaluate = partial(_log_households, **prepared, num_levels=self.num_levels[1])
+            found.append(
+                _over_draws(
+                    draws, evaluate, lambda log_p: log_p.sum(axis=1), progress,
+                    f"likelihood of file {m + 1}",
+                )
+            )  # fmt: skip
+        numbered = draws | {"number": np.arange(len(draws["log_pi"]))}
+        evaluate = partial(_log_possible, data=self.data, key=key)
+        log_normal = _over_draws(numbered, evaluate, lambda x: x.T, progress, "possible")
+        wanted = np.stack([(file.sizes[:, None] == sizes).sum(axis=0) for file in files])
+        return np.stack(found) - wanted @ log_normal
+
+    def _file(self, file, sizes):
+        """Arrays of a synthetic file; households of one size together."""
+        order, of_member = file.order_by_size
+        codes = np.column_stack([
+            file.household_codes[order], np.searchsorted(sizes, file.sizes[order])
+        ])  # fmt: skip
+        members, index = np.unique(file.member_codes[of_member], axis=0, return_inverse=True)
+        blocks = tuple(block.member_codes.shape[1::-1] for block in file.size_blocks)
+        num_levels = (*self.num_levels[0], len(sizes))
+        return {
+            "household_rows": jnp.asarray(codes + first_rows(num_levels), jnp.int32),
+            "members": jnp.asarray(members.T, jnp.int32),
+            "index": jnp.asarray(index.reshape(-1), jnp.int32),
+            "blocks": blocks,
+        }
+
+
+def _unique_households(table, complete):
+    """Households that no other has the values of, in whatever order its members are."""
+    _, member = np.unique(table.member_codes, axis=0, return_inverse=True)
+    found = []
+    for block in table.size_blocks:
+        key = np.column_stack([
+            block.household_codes, np.sort(member.reshape(-1)[block.members], axis=1)
+        ])  # fmt: skip
+        _, which, counts = np.unique(key, axis=0, return_inverse=True, return_counts=True)
+        found.append(block.households[counts[which.reshape(-1)] == 1])
+    found = np.sort(np.concatenate(found))
+    return found[complete[found]]
+
+
+def _log_member_sums(log_omega, log_phi, member_rows):
+    """Log weight of every member's classes, (A, h, F, S), and with them summed out, (A, h, F)."""
+    inner = log_omega
+    for v in range(member_rows.shape[2]):
+        inner = inner + log_phi[member_rows[:, :, v]]
+    return jax.nn.logsumexp(inner, axis=-1)
+
+
+@partial(jax.jit, static_argnames=("size", "num_levels", "part", "columns"))
+def _log_nested_ratios(
+    draws, household_rows, member_rows, place, *, size, num_levels, part, columns
+):
+    """(A, W, draws) log of the probability of each changed household over the household's."""
+    num_records, num_members, num_variables = member_rows.shape
+    last = sum(num_levels[0])
+
+    def one(draw):
+        log_omega, log_phi, log_lambda = draw["log_omega"], draw["log_phi"], draw["log_lambda"]
+        of_members = _log_member_sums(log_omega, log_phi, member_rows)
+        others = draw["log_pi"] + log_lambda[last + size] + jnp.sum(of_members, axis=1)
+        total = others
+        for k in range(household_rows.shape[1]):
+            total = total + log_lambda[household_rows[:, k]]
+        log_own = jax.nn.logsumexp(total, axis=1)
+        found = []
+        if part != "member" and num_levels[0]:
+            log_p = log_neighbours(others, log_lambda[:last], household_rows, num_levels[0])
+            found.append(log_p if columns is None else log_p[:, np.array(columns)])
+        if part != "head" and num_members:
+            rows, own = member_rows, of_members
+            if part == "member":
+                rows = jnp.take_along_axis(rows, place[:, None, None], axis=1)
+                own = jnp.take_along_axis(own, place[:, None, None], axis=1)
+            weight = (total[:, None] - own)[..., None] + log_omega
+            log_p = log_neighbours(
+                weight.reshape(-1, log_omega.size), log_phi.reshape(-1, log_omega.size),
+                rows.reshape(-1, num_variables), num_levels[1],
+            )  # fmt: skip
+            found.append(log_p.reshape(num_records, -1))
+        return jnp.concatenate(found, axis=1) - log_own[:, None]
+
+    return jnp.moveaxis(jax.lax.map(one, draws), 0, -1)
+
+
+@partial(jax.jit, static_argnames=("blocks", "num_levels"))
+def _log_households(draws, household_rows, members, index, blocks, num_levels):
+    """(draws, n) log probability of every household, size included, before truncation."""
+    plan = merge_plan(num_levels)
+    rows = merged_rows(members, num_levels, plan)
+
+    def one(draw):
+        tables = merged_tables(jnp.exp(draw["log_phi"]), num_levels, plan)
+        log_member = log_member_probability(tables, jnp.exp(draw["log_omega"]), rows)
+        total = draw["log_pi"] + sum_by_household(log_member[index], blocks)
+        for k in range(household_rows.shape[1]):
+            total = total + draw["log_lambda"][household_rows[:, k]]
+        return jax.nn.logsumexp(total, axis=1)
+
+    return jax.lax.map(one, draws)
+
+
+@jax.jit
+def _log_possible(draws, data, key):
+    """(draws, H) log probability that a household has each size and is possible."""
+    sizes = tuple(members for members, _ in data.blocks)
+    each = jnp.eye(len(sizes), dtype=bool)
+    size_rows = data.household.size_rows
+
+    def one(draw):
+        parameters = [draw[name] for name in NESTED]
+        log_size = draw["log_lambda"][size_rows]
+        if data.possible is None:
+            return jax.nn.logsumexp(draw["log_pi"] + log_size, axis=1)
+        if data.tables is not None and data.tables.compositions is not None:
+
+            def of_size(mine):
+                alone = jnp.where(mine[:, None], log_size, -jnp.inf)
+                parameters[2] = draw["log_lambda"].at[size_rows].set(alone)
+                return log_possible(
+                    *parameters, data.tables, data.household, data.member, data.is_head
+                )
+
+            return jax.vmap(of_size)(each)
+        own = jax.random.fold_in(key, draw["number"])
+        tables = tables_of(*parameters, data.household, data.member, data.head)
+        log_weight = log_class_weights(tables, log_size, sizes, data.head is not None)
+        new, possible = simulate_possible(
+            own, draw, data, jnp.full(len(sizes), 1 / len(sizes)), _SIMULATED * len(sizes)
+        )
+        tried = jax.ops.segment_sum(new.used.astype(float), new.size, num_segments=len(sizes))
+        found = jax.ops.segment_sum(possible.astype(float), new.size, num_segments=len(sizes))
+        # Half a household where none was possible: finite, and rare enough.
+        share = jnp.maximum(found, 0.5) / jnp.maximum(tried, 1)
+        return jax.nn.logsumexp(log_weight, axis=1) + jnp.log(share)
+
+    return jax.lax.map(one, draws)
