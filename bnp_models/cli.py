@@ -355,7 +355,7 @@ def _checked_input(options):
             f"{listed(_taking_zeros(options.name), 'or')}"
         )
     if getattr(model, "nested", False):
-        return model, *_checked_households(options)
+        return model, *_checked_households(options, model)
     table = bnp.read_microdata(options.sample, options.variables, options.levels)
     conditions = None
     if options.conditions is not None:
@@ -371,8 +371,8 @@ def _checked_input(options):
     return model, table, conditions
 
 
-def _checked_households(options):
-    """The coded households and the rules that they keep."""
+def _checked_households(options, model):
+    """The coded households, which fit the model, and the rules that they keep."""
     read = functools.partial(
         bnp.read_households, options.sample, options.household, options.household_variables or (),
         options.variables, options.levels,
@@ -388,6 +388,8 @@ def _checked_households(options):
                 raise
     elif options.head == "yes":
         raise UsageError("--head yes: no variable with a label such as Householder is found")
+    with located(options.sample, options.variables):
+        model.check(table)
     rules = None
     if options.rules is not None:
         rules = bnp.read_rules(options.rules, table)

@@ -11,7 +11,10 @@ MODELS = {
     "mixed-membership": ("MixedMembership", ("components", "augmentation", "not_applicable")),
     "nplcm": ("NPLCM", ("components",)),
     "tnplcm": ("TNPLCM", ("components",)),
-    "ndpmpm": ("NDPMPM", ("components", "member_components")),
+    "ndpmpm": (
+        "NDPMPM",
+        ("components", "member_components", "relative", "grouped", "level_concentration"),
+    ),
     "polettini-stander-1": ("PolettiniStander", ("alpha", "a", "b")),
     "polettini-stander-2": ("PolettiniStander", ("alpha", "a", "gamma", "empty_phat")),
 }
@@ -201,6 +204,18 @@ def _add_households(parser):
     group.add_argument("--member-components", metavar="S", type=_integer(2, 2**12),
                        help="classes of members in each class of households (default: "
                        "15)")  # fmt: skip
+    group.add_argument("--relative", metavar="A,B,..", type=_kinds,
+                       help="variables that members have relative to the head's: by the "
+                       "difference, where every label begins with a number (age), else by whether "
+                       "it is the same (race); age:difference or age:same says which. Couples "
+                       "then are alike without a class for each age")  # fmt: skip
+    group.add_argument("--grouped", metavar="A=W,..", type=_widths,
+                       help="variables of whose levels W adjacent ones share their probabilities "
+                       "in proportions common to all classes, such as age=5: for variables of "
+                       "many levels")  # fmt: skip
+    group.add_argument("--level-concentration", metavar="C", type=_number_above(0),
+                       help="parameter of the Dirichlet priors of levels; below 1, small classes "
+                       "are less drawn to uniform probabilities (default: 1)")  # fmt: skip
 
 
 def _add_command(commands, name, **texts):
@@ -342,6 +357,23 @@ def _mixture(text):
 
 def _names(text):
     return next(csv.reader([" ".join(text.splitlines())], skipinitialspace=True), [])
+
+
+def _kinds(text):
+    """Names, each alone or with a kind."""
+    pairs = [name.rpartition(":") for name in _names(text)]
+    return tuple(
+        (name, kind) if kind in ("difference", "same") and name else name + colon + kind
+        for name, colon, kind in pairs
+    )
+
+
+def _widths(text):
+    """(name, number) of each."""
+    pairs = [part.rpartition("=") for part in _names(text)]
+    if not all(name and number.isdecimal() and int(number) > 0 for name, _, number in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list such as age=5,income=2")
+    return tuple((name, int(number)) for name, _, number in pairs)
 
 
 def flag(name):
