@@ -362,18 +362,18 @@ def _names(text):
 def _kinds(text):
     """Names, each alone or with a kind."""
     pairs = [name.rpartition(":") for name in _names(text)]
-    return tuple(
-        (name, kind) if kind in ("difference", "same") and name else name + colon + kind
+    return [
+        [name, kind] if kind in ("difference", "same") and name else name + colon + kind
         for name, colon, kind in pairs
-    )
+    ]
 
 
 def _widths(text):
-    """(name, number) of each."""
+    """[name, number] of each."""
     pairs = [part.rpartition("=") for part in _names(text)]
     if not all(name and number.isdecimal() and int(number) > 0 for name, _, number in pairs):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list such as age=5,income=2")
-    return tuple((name, int(number)) for name, _, number in pairs)
+    return [[name, int(number)] for name, _, number in pairs]
 
 
 def flag(name):
