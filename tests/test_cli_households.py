@@ -105,6 +105,10 @@ def test_resume_of_a_finished_run(done, folder, capsys):
             ["--model", "ndpmpm", "--household", "hid", "--household-variables", "age"],
             "of the same household",
         ),
+        ("sample.csv", [*HOUSEHOLDS, "--relative", "height"], "relative to the head's can be age"),
+        ("sample.csv", [*HOUSEHOLDS, "--relative", "age"], "has a missing value of a variable"),
+        ("sample.csv", [*HOUSEHOLDS, "--head", "no", "--relative", "age"], "at household level"),
+        ("sample.csv", [*HOUSEHOLDS, "--grouped", "height=5"], "height"),
         ("two.csv", HOUSEHOLDS, "breaks the rule"),
         ("two.csv", [*HOUSEHOLDS, "--head", "yes"], "2 persons with the value 'Householder'"),
     ],
@@ -119,14 +123,33 @@ def test_bad_input(folder, tmp_path, capsys, file, options, message):
     assert not (tmp_path / "o").exists()
 
 
-def test_imputed_files(folder):
+@pytest.mark.parametrize("given", ["age", "age=0", "age=five", "=5"])
+def test_groups_that_are_no_numbers(folder, tmp_path, capsys, given):
+    code = main(["synthesize", str(folder / "sample.csv"), *HOUSEHOLDS, "--grouped", given, "--out",
+                 str(tmp_path / "o")])  # fmt: skip
+    assert code == 2
+    assert "is not a list such as age=5" in one_line(capsys)
+
+
+def test_imputed_files(folder, capsys):
+    """Ages of children relative to heads, whose own are known."""
+    sample = pd.read_csv(folder / "sample.csv")
+    sample.loc[sample["relate"] == "Householder", "age"] = sample["age"].fillna(30)
+    children = sample.index[sample["relate"] == "Child"]
+    sample.loc[children[:2], "age"] = np.nan
+    sample.to_csv(folder / "members.csv", index=False)
     out = folder / "imputed"
-    code = main(["impute", str(folder / "sample.csv"), *HOUSEHOLDS, "--rules",
-                 str(folder / "rules.py"), *SHORT, "--out", str(out), "--quiet"])  # fmt: skip
-    assert code == 0
-    sample, made = (pd.read_csv(path) for path in (folder / "sample.csv", out / "imputed_1.csv"))
+    command = ["impute", str(folder / "members.csv"), *HOUSEHOLDS, "--rules",
+               str(folder / "rules.py"), *SHORT, "--relative", "age:difference", "--grouped",
+               "age=2", "--level-concentration", "0.5", "--out", str(out)]  # fmt: skip
+    assert main([*command, "--quiet"]) == 0
+    made = pd.read_csv(out / "imputed_1.csv")
     seen = sample.notna()
     pd.testing.assert_frame_equal(made.where(seen), sample, check_dtype=False)
     assert not made.isna().any(axis=None)
     table = bnp.Households.from_frame(made, "hid", ["tenure", "persons"])
     assert bnp.read_rules(folder / "rules.py", table).check(table).all()
+    settings = json.loads((out / "run.json").read_text())
+    assert settings["relative"] == [["age", "difference"]] and settings["grouped"] == [["age", 2]]
+    assert main([*command, "--resume"]) == 0
+    assert "nothing to resume" in capsys.readouterr().err
