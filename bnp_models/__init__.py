@@ -9,10 +9,10 @@ from bnp_models.version import __version__ as __version__
 
 _SUBMODULES = (
     "attack", "attack_targets", "checkpoint", "cli", "completions", "conditions", "datasets",
-    "diagnostics", "equivalences", "evaluation", "export", "hdp", "households", "kernels",
-    "loglinear", "microdata", "mixed_membership", "ndpmpm", "nplcm", "polettini_stander",
-    "regions", "report", "risk", "rule_sets", "rules", "sampling", "synthesis", "utility",
-    "weights", "zeros",
+    "diagnostics", "equivalences", "evaluation", "export", "formats", "hdp", "households",
+    "kernels", "loglinear", "microdata", "mixed_membership", "ndpmpm", "nplcm",
+    "polettini_stander", "regions", "report", "risk", "rule_sets", "rules", "sampling",
+    "synthesis", "utility", "weights", "zeros",
 )  # fmt: skip
 
 _EXPORTS = {
@@ -28,10 +28,12 @@ _EXPORTS = {
     "EmpiricalBayes": "polettini_stander",
     "Equivalence": "equivalences",
     "Evaluation": "evaluation",
+    "FormatError": "formats",
     "HDPMixedMembership": "hdp",
     "HouseholdSchema": "households",
     "Households": "households",
     "HyperparameterDraws": "polettini_stander",
+    "Labelling": "formats",
     "LogLinearRisk": "loglinear",
     "Margins": "synthesis",
     "Microdata": "microdata",
@@ -89,6 +91,7 @@ _EXPORTS = {
     "read_conditions": "zeros",
     "read_frame": "microdata",
     "read_households": "households",
+    "read_labelling": "formats",
     "read_levels": "microdata",
     "read_like": "evaluation",
     "read_microdata": "microdata",

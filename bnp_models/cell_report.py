@@ -20,6 +20,7 @@ from bnp_models.polettini_stander import (
     counts_of_counts,
 )
 from bnp_models.report import COLOURS, NUM_RISKIEST, as_svg, environment, new_axes, of_chains
+from bnp_models.utility import k_anonymity
 from bnp_models.version import __version__
 
 CELL_COLUMNS = ("f", "phat", "risk", "p_unique", "median", "mode", "q025", "q975")
@@ -194,7 +195,12 @@ def write_cells(result: CellRisk, path: str | PathLike, *, baselines: bool = Fal
 
 
 def write_cell_report(
-    path: str | PathLike, result: CellRisk, summary: dict, *, command: str | None = None
+    path: str | PathLike,
+    result: CellRisk,
+    summary: dict,
+    *,
+    command: str | None = None,
+    records: bool = True,
 ) -> None:
     """Write the report of the risk of cells.
 
@@ -208,6 +214,8 @@ def write_cell_report(
         What `cell_risk_summary` returned.
     command
         The command line, where there was one.
+    records
+        Whether the page may show single cells.
     """
     draws = monitored_cells(result)
     riskiest = result.frame().head(NUM_RISKIEST)
@@ -223,6 +231,8 @@ def write_cell_report(
         },
         fit=summary["fit"],
         fit_plot=plot_fit(pd.DataFrame(summary["fit"])),
+        anonymity=k_anonymity(result.cells.table),
+        records=records,
         header=list(riskiest.columns),
         riskiest=[[_shown(value) for value in row] for row in riskiest.to_numpy(dtype=object)],
         **of_chains(draws, len(result.tau1)),

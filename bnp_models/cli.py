@@ -42,7 +42,7 @@ _OUTPUTS = {
     "synthesize": ("run.json", "report.html", "posterior.nc"),
     "impute": ("run.json", "report.html", "posterior.nc"),
 }
-_DATASETS = {"synthesize": "synthetic_{}.csv", "impute": "imputed_{}.csv"}
+_DATASETS = {"synthesize": "synthetic_{}", "impute": "imputed_{}"}
 _RECORDS_COLUMNS = ("row", "r1", "r2")
 
 
@@ -66,7 +66,13 @@ def main(argv: list[str] | None = None) -> int:
         return stop.code
     try:
         return COMMANDS[options.name](options, argv)
-    except (bnp.MicrodataError, bnp.CheckpointError, bnp.NoMaximumError, UsageError) as error:
+    except (
+        bnp.MicrodataError,
+        bnp.CheckpointError,
+        bnp.NoMaximumError,
+        bnp.FormatError,
+        UsageError,
+    ) as error:
         return _fail(str(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
@@ -111,9 +117,15 @@ def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
         options.rows = table.num_persons
     elif options.rows is None:
         options.rows = table.n
-    _check_datasets(options)
+    _check_datasets(options, table)
     settings = _settings(
-        options, model, table, conditions, datasets=options.datasets, rows=options.rows
+        options,
+        model,
+        table,
+        conditions,
+        datasets=options.datasets,
+        rows=options.rows,
+        format=options.format,
     )
     return _carry_out(
         options, argv, model, table, conditions, settings, _margins_of(options), "margins",
@@ -134,8 +146,15 @@ def impute(options: argparse.Namespace, argv: list[str]) -> int:
             "no value is missing (only empty cells are), so there is nothing to impute",
             file=options.sample,
         )
-    _check_datasets(options)
-    settings = _settings(options, model, table, conditions, datasets=options.datasets)
+    _check_datasets(options, table)
+    settings = _settings(
+        options,
+        model,
+        table,
+        conditions,
+        datasets=options.datasets,
+        format=options.format,
+    )
     return _carry_out(
         options, argv, model, table, conditions, settings, _margins_of(options), "margins",
         _write_datasets,
@@ -151,7 +170,7 @@ def _carry_out(options, argv, model, table, conditions, settings, evaluate, eval
 
     def work(out):
         if not options.resume:
-            for name in _outputs(options):
+            for name in {*_OUTPUTS[options.name], *_outputs(options)}:
                 (out / name).unlink(missing_ok=True)
         monitor = None
         if options.name == "risk":
@@ -231,11 +250,14 @@ def _cell_risk(options, argv):
         command = command_line(argv)
         data = bnp.cell_inference_data(result, seed=options.seed)
         bnp.write_netcdf(data, out / "posterior.nc")
-        bnp.write_cells(result, out / "cells.csv", baselines=options.baselines)
-        bnp.write_cell_report(out / "report.html", result, summary, command=command)
+        if not options.no_records:
+            bnp.write_cells(result, out / "cells.csv", baselines=options.baselines)
+        bnp.write_cell_report(
+            out / "report.html", result, summary, command=command, records=not options.no_records
+        )
         bnp.write_json(settings | {"command": command}, out / "run.json")
         bnp.write_json(summary, out / "risk.json")
-        return _answer(summary, out, "cells.csv")
+        return _answer(options, summary, out, "cells.csv")
 
     return into_folder(options, settings, _outputs(options), work, "repeat the command")
 
@@ -287,31 +309,37 @@ def _write_risk(options, run, result, settings):
     summary = bnp.risk_summary(result, seed=options.seed)
     data = bnp.to_inference_data(run, result, parameters=options.keep_parameters, seed=options.seed)
     bnp.write_netcdf(data, out / "posterior.nc")
-    bnp.write_records(result, out / "records.csv")
-    bnp.write_report(out / "report.html", result, command=settings["command"], seed=options.seed)
+    if not options.no_records:
+        bnp.write_records(result, out / "records.csv")
+    bnp.write_report(
+        out / "report.html", result, command=settings["command"], seed=options.seed,
+        records=not options.no_records,
+    )  # fmt: skip
     bnp.write_json(settings, out / "run.json")
     bnp.write_json(summary, out / "risk.json")
-    return _answer(summary, out), summary
+    return _answer(options, summary, out), summary
 
 
 def _write_datasets(options, run, margins, settings):
     out, imputed = Path(options.out), options.name == "impute"
-    for path in numbered(out, _DATASETS[options.name]):
-        path.unlink()
+    for kind in bnp.formats.FORMATS:
+        for path in numbered(out, f"{_DATASETS[options.name]}.{kind}"):
+            path.unlink()
     if imputed:
         frames = bnp.impute(run, options.datasets)
     else:
         frames = bnp.synthesize(run, options.datasets, options.rows)
-    names = [_DATASETS[options.name].format(m + 1) for m in range(len(frames))]
+    names = _names_of_datasets(options)
+    labelling = bnp.read_labelling(options.sample)
     for name, frame in zip(names, frames, strict=True):
-        bnp.write_frame(frame, out / name)
+        bnp.write_frame(frame, out / name, labelling)
     data = bnp.to_inference_data(
         run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames)
     )
     bnp.write_netcdf(data, out / "posterior.nc")
     bnp.write_synthesis_report(
         out / "report.html", run, frames, margins, imputed=imputed, command=settings["command"],
-        seed=options.seed,
+        seed=options.seed, records=not options.no_records,
     )  # fmt: skip
     summary = bnp.run_summary(run, margins, seed=options.seed)
     bnp.write_json(settings | summary, out / "run.json")
@@ -327,7 +355,7 @@ def _write_datasets(options, run, margins, settings):
     return "\n".join(lines), summary
 
 
-def _answer(summary, out, table="records.csv"):
+def _answer(options, summary, out, table="records.csv"):
     tau1 = summary["tau1"]
     lines = [
         f"{summary['sample_uniques']:,} of {summary['n']:,} records are unique in the sample; of "
@@ -335,7 +363,8 @@ def _answer(summary, out, table="records.csv"):
         f"(95% interval {tau1['q025']:.0f} to {tau1['q975']:.0f})"
     ]
     lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
-    lines.append(f"written: {out / 'report.html'}, risk.json, {table}, posterior.nc")
+    names = ("risk.json", *([] if options.no_records else [table]), "posterior.nc")
+    lines.append(f"written: {out / 'report.html'}, {', '.join(names)}")
     return "\n".join(lines)
 
 
@@ -444,7 +473,14 @@ def _check_stopping(options):
         options.max_minutes = MAX_MINUTES
 
 
-def _check_datasets(options):
+def _check_datasets(options, table):
+    try:
+        bnp.formats.check_names(getattr(table, "persons", table).schema.variables, options.format)
+        if options.household is not None:
+            bnp.formats.check_names([options.household], options.format)
+    except bnp.FormatError as error:
+        where = "" if error.column is None else f" column {error.column!r}:"
+        raise UsageError(f"--format {options.format}:{where} {error}") from None
     if options.datasets > options.chains * options.draws:
         raise UsageError(
             f"--datasets {options.datasets}: each needs a draw of its own, and --chains "
@@ -456,7 +492,7 @@ def _settings(options, model, table, conditions, **more):
     """What decides the outputs, for run.json; JSON values only."""
     import jax
 
-    names = ("chains", "warmup", "draws", "thin", "seed", "keep_parameters")
+    names = ("chains", "warmup", "draws", "thin", "seed", "keep_parameters", "no_records")
     return {
         "model": options.model,
         **more,
@@ -478,9 +514,16 @@ def _outputs(options):
     names = _OUTPUTS[options.name]
     if options.model in CELL_MODELS:
         names = tuple("cells.csv" if name == "records.csv" else name for name in names)
+    if options.no_records:
+        names = tuple(name for name in names if name not in ("records.csv", "cells.csv"))
     if options.name in _DATASETS:
-        names += tuple(_DATASETS[options.name].format(m + 1) for m in range(options.datasets))
+        names += _names_of_datasets(options)
     return names
+
+
+def _names_of_datasets(options):
+    pattern = f"{_DATASETS[options.name]}.{options.format}"
+    return tuple(pattern.format(m + 1) for m in range(options.datasets))
 
 
 def _given(options, *names):

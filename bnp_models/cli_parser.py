@@ -4,6 +4,7 @@ import argparse
 import csv
 
 import bnp_models as bnp
+from bnp_models.formats import FORMATS
 
 # A later model is one more line: its name, its class, and the options that are its fields.
 MODELS = {
@@ -31,7 +32,7 @@ MODELS_OF = {
 STOPPING = ("until_rhat", "until_ess", "max_minutes")
 MAX_MINUTES = 60.0
 
-_TABLE = "CSV or Parquet file, one record a row"
+_TABLE = "CSV, Parquet, Stata (.dta) or SPSS (.sav) file, one record a row"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -112,6 +113,7 @@ def _add_synthesize(commands):
         epilog="Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. "
         "Only the synthetic files are meant for release.",
     )
+    _add_format(parser)
     parser.add_argument("--datasets", metavar="M", type=_integer(1, 10**6), default=5,
                         help="data sets, each from a draw of its own (default: 5)")  # fmt: skip
     parser.add_argument("--rows", metavar="N", type=_integer(1, 2**31),
@@ -130,9 +132,16 @@ def _add_impute(commands):
         "No completed record is in a structural zero.",
         epilog="Writes imputed_1.csv and so on, run.json, posterior.nc and report.html to DIR.",
     )
+    _add_format(parser)
     parser.add_argument("--datasets", metavar="M", type=_integer(1, 10**6), default=5,
                         help="data sets, each from a draw of its own (default: 5)")  # fmt: skip
     _add_common(parser, "impute", keep_parameters=False)
+
+
+def _add_format(parser):
+    parser.add_argument("--format", choices=FORMATS, default="csv",
+                        help="of the files: csv, parquet, Stata's dta or SPSS's sav, these with "
+                        "the value labels of SAMPLE if it is one (default: csv)")  # fmt: skip
 
 
 def _add_evaluate(commands):

@@ -21,6 +21,7 @@ from bnp_models.diagnostics import (
     target_reached,
     warnings_of,
 )
+from bnp_models.formats import Labelling, write_labelled
 from bnp_models.households import Households
 from bnp_models.microdata import Microdata
 from bnp_models.risk import PopulationRisk
@@ -313,10 +314,33 @@ def write_records(risk: PopulationRisk, path: str | PathLike) -> None:
     write_frame(risk.records(), path)
 
 
-def write_frame(frame: pd.DataFrame, path: str | PathLike) -> None:
-    """Write records as CSV with a header, missing values as empty cells."""
+def write_frame(
+    frame: pd.DataFrame, path: str | PathLike, labelling: Labelling | None = None
+) -> None:
+    """Write records as CSV, or as Parquet, Stata (.dta) or SPSS (.sav) by the name of the file.
+
+    Parameters
+    ----------
+    frame
+        Records as labels.
+    path
+        The file. CSV has a header, and missing values are empty cells.
+    labelling
+        Value and variable labels for Stata and SPSS, those of `read_labelling`.
+
+    Raises
+    ------
+    FormatError
+        If the format cannot hold the names or values, or pyreadstat is not installed.
+    """
+    kind = Path(path).suffix.lower().lstrip(".")
     with replacing(path) as partial:
-        frame.to_csv(partial, index=False, lineterminator="\n", encoding="utf-8")
+        if kind in ("dta", "sav"):
+            write_labelled(frame, partial, kind, labelling)
+        elif kind == "parquet":
+            frame.to_parquet(partial, index=False)
+        else:
+            frame.to_csv(partial, index=False, lineterminator="\n", encoding="utf-8")
 
 
 @contextlib.contextmanager

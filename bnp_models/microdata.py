@@ -20,6 +20,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from bnp_models.formats import (
+    FormatError,
+    column_names,
+    is_labelled,
+    read_labelled,
+    read_labelling,
+)
+
 Label = Hashable
 Levels = Mapping[str, Sequence[Label]] | pd.DataFrame
 
@@ -349,13 +357,15 @@ def read_microdata(
     variables: Sequence[str] | None = None,
     levels: Levels | Schema | str | PathLike | None = None,
 ) -> Microdata:
-    """Read a CSV file, or a Parquet file if the name ends in .parquet or .pq.
+    """Read a CSV file, or Parquet (.parquet, .pq), Stata (.dta) or SPSS (.sav, .zsav) by its name.
 
     Parameters
     ----------
     path : str or path
         One record a row, with a header. CSV is UTF-8; its values are read as text (``01`` is not
-        ``1``, ``NA`` is a label) and only empty cells are missing.
+        ``1``, ``NA`` is a label) and only empty cells are missing. Stata and SPSS files need
+        pyreadstat: values with a label are read as the label, in the order of the values, and
+        user-missing and extended missing values are missing.
     variables : sequence of str, optional
         The columns to keep; all by default.
     levels : path, mapping, frame or Schema, optional
@@ -391,7 +401,8 @@ def read_levels(
     Parameters
     ----------
     path : str or path
-        One row a level, in order.
+        One row a level, in order. Of a Stata or SPSS file without these columns, the value labels
+        are the levels.
     variables : Schema or iterable of str, optional
         The names that may occur; any by default.
 
@@ -400,9 +411,11 @@ def read_levels(
     MicrodataError
         If the file cannot be read, a cell is empty, a variable is unknown or a level repeated.
     """
-    frame, lines = read_frame(path, ("variable", "level"))
     if isinstance(variables, Schema):
         variables = variables.variables
+    if is_labelled(path) and not {"variable", "level"} <= set(_column_names(path)):
+        return _levels_of_labels(path, variables)
+    frame, lines = read_frame(path, ("variable", "level"))
     try:
         return _levels_of_frame(frame, None if variables is None else list(variables))
     except MicrodataError as error:
@@ -412,7 +425,7 @@ def read_levels(
 def read_frame(
     path: str | PathLike, columns: Sequence[str] | None = None
 ) -> tuple[pd.DataFrame, list[int] | None]:
-    """Read columns of a CSV or Parquet file as :func:`read_microdata` does, uncoded.
+    """Read columns of a file as :func:`read_microdata` does, uncoded.
 
     Returns
     -------
@@ -433,6 +446,8 @@ def read_frame(
         raise error.in_file(path) from None
     if Path(path).suffix.lower() in _PARQUET_SUFFIXES:
         return _parquet(lambda: pd.read_parquet(path, columns=list(chosen)), path), None
+    if is_labelled(path):
+        return _labelled(lambda: read_labelled(path, chosen), path), None
 
     positions = [names.index(name) for name in chosen]
     values = [[] for _ in chosen]
@@ -654,13 +669,15 @@ def _pack(codes: np.ndarray, num_levels: Sequence[int]) -> list[np.ndarray]:
 
 def _column_names(path: str | PathLike) -> list[str]:
     if Path(path).is_dir():
-        raise MicrodataError("is a directory; give a CSV or Parquet file", file=path)
+        raise MicrodataError("is a directory; give a file", file=path)
     if Path(path).suffix.lower() in _PARQUET_SUFFIXES:
         from pyarrow import parquet
 
         schema = _parquet(lambda: parquet.read_schema(path), path)
         index = (schema.pandas_metadata or {}).get("index_columns", [])
         return [name for name in schema.names if name not in index]
+    if is_labelled(path):
+        return _labelled(lambda: column_names(path), path)
     header = next(iter(_csv_rows(path)), None)
     if header is None:
         raise MicrodataError("the file is empty; expected a header and records", file=path)
@@ -679,6 +696,28 @@ def _parquet(read, path: str | PathLike):
         raise MicrodataError(f"cannot be read ({_reason(error)})", file=path) from None
     except (ArrowException, ValueError) as error:
         raise MicrodataError(f"is not a Parquet file ({_reason(error)})", file=path) from None
+
+
+def _labelled(read, path: str | PathLike):
+    try:
+        return read()
+    except FormatError as error:
+        raise MicrodataError(str(error), file=path, column=error.column) from None
+    except OSError as error:
+        raise MicrodataError(f"cannot be read ({_reason(error)})", file=path) from None
+
+
+def _levels_of_labels(path, variables) -> dict[str, tuple[str, ...]]:
+    """The value labels of a Stata or SPSS file, of the variables that have any."""
+    labelling = _labelled(lambda: read_labelling(path), path)
+    names = [name for name in labelling.values if variables is None or name in variables]
+    levels = {name: tuple(labelling.substantive(name).values()) for name in names}
+    for name, labels in levels.items():
+        if (repeated := _repeated(labels)) is not None:
+            raise MicrodataError(
+                f"two values are labelled {_quote(repeated)}; relabel one", file=path, column=name
+            )
+    return levels
 
 
 def _csv_rows(path: str | PathLike) -> Iterable[tuple[int, list[str]]]:

@@ -12,11 +12,11 @@ import pandas as pd
 from bnp_models.diagnostics import MAX_RHAT, MIN_ESS_PER_CHAIN, monitored
 from bnp_models.export import persons_of, replacing, risk_summary, run_summary, versions
 from bnp_models.households import Households
-from bnp_models.microdata import group_cells
 from bnp_models.risk import PopulationRisk
 from bnp_models.rules import Rules
 from bnp_models.sampling import Run
 from bnp_models.synthesis import Margins
+from bnp_models.utility import k_anonymity
 
 NUM_RISKIEST = 20
 # On pages without single records, what fewer persons share is not shown.
@@ -41,6 +41,7 @@ def write_report(
     *,
     command: str | None = None,
     seed: int | None = None,
+    records: bool = True,
 ) -> None:
     """Write the report of a disclosure risk estimate.
 
@@ -54,14 +55,20 @@ def write_report(
         The command line, where there was one.
     seed
         The seed, where there was one.
+    records
+        Whether the page may show single records.
     """
-    html = render_report(risk, command=command, seed=seed)
+    html = render_report(risk, command=command, seed=seed, records=records)
     with replacing(path) as partial:
         partial.write_text(html, encoding="utf-8")
 
 
 def render_report(
-    risk: PopulationRisk, *, command: str | None = None, seed: int | None = None
+    risk: PopulationRisk,
+    *,
+    command: str | None = None,
+    seed: int | None = None,
+    records: bool = True,
 ) -> str:
     """The page that `write_report` writes."""
     draws = monitored(risk.run, risk)
@@ -76,7 +83,8 @@ def render_report(
         command=command,
         how=_METHODS[risk.method],
         thin=risk.thin,
-        anonymity=_records_below(risk.run.table.codes, risk.run.table, (2, 3, 5)),
+        anonymity=k_anonymity(risk.run.table),
+        records=records,
         histogram=_histogram(risk) if len(risk.rows) else None,
         header=list(riskiest.columns),
         riskiest=riskiest.to_numpy(dtype=object).tolist(),
@@ -92,6 +100,7 @@ def write_synthesis_report(
     imputed: bool = False,
     command: str | None = None,
     seed: int | None = None,
+    records: bool = True,
 ) -> None:
     """Write the report of synthetic or completed data sets.
 
@@ -111,9 +120,11 @@ def write_synthesis_report(
         The command line, where there was one.
     seed
         The seed, where there was one.
+    records
+        Whether the page may show levels that fewer than five records of the sample have.
     """
     html = render_synthesis_report(
-        run, frames, margins, imputed=imputed, command=command, seed=seed
+        run, frames, margins, imputed=imputed, command=command, seed=seed, records=records
     )
     with replacing(path) as partial:
         partial.write_text(html, encoding="utf-8")
@@ -127,6 +138,7 @@ def render_synthesis_report(
     imputed: bool = False,
     command: str | None = None,
     seed: int | None = None,
+    records: bool = True,
 ) -> str:
     """The page that `write_synthesis_report` writes."""
     table = persons_of(run.table)
@@ -134,7 +146,7 @@ def render_synthesis_report(
         frames = [frame.drop(columns=run.table.schema.household) for frame in frames]
     summary = run_summary(run, margins, seed=seed)
     complete = table.codes[(table.codes >= 0).all(axis=1)]
-    variables = _compared(table, frames, imputed)
+    variables = _compared(table, frames, imputed, 0 if records else SMALLEST_SHOWN)
     differences = [
         {"name": f"{v['name']} = {row['label']}", "difference": abs(row["after"] - row["before"])}
         for v in variables
@@ -151,9 +163,13 @@ def render_synthesis_report(
         num_datasets=len(frames),
         rows=len(frames[0]),
         incomplete=table.n - len(complete),
-        anonymity=_records_below(complete, table, (2, 3, 5)) if len(complete) else [],
+        anonymity=k_anonymity(table),
         variables=variables,
-        largest=None if imputed else max(differences, key=lambda found: found["difference"]),
+        largest=None
+        if imputed
+        else max(differences, key=lambda found: found["difference"], default=None),
+        records=records,
+        smallest=SMALLEST_SHOWN,
     )
 
 
@@ -230,8 +246,11 @@ def _conditions(conditions):
     return {"number": conditions.num_conditions, "share": f"{100 * share:.{digits}f}%"}
 
 
-def _compared(table, frames, imputed):
-    """Per variable, how often its levels occur in the sample and in what was made of it."""
+def _compared(table, frames, imputed, least):
+    """Per variable, how often its levels occur in the sample and in what was made of it.
+
+    Levels that some but fewer than `least` records of the sample have are not told of.
+    """
     missing = table.codes < 0
     found = []
     for j, (name, labels) in enumerate(
@@ -245,25 +264,21 @@ def _compared(table, frames, imputed):
             after += np.bincount(codes[missing[:, j]] if imputed else codes, minlength=num_levels)
         entry = {"name": name, "num_levels": num_levels, "missing": missing[:, j].mean()}
         if after.sum() == 0:
-            found.append(entry | {"rows": [], "more": 0})
+            found.append(entry | {"rows": [], "more": 0, "hidden": 0})
             continue
+        hidden = (before > 0) & (before < least)
         before, after = before / max(before.sum(), 1), after / after.sum()
         # The most frequent ones, in the order of the levels.
         shown = np.sort(np.argsort(-before - after, kind="stable")[:_MAX_LEVELS_SHOWN])
-        rest = np.setdiff1d(np.arange(num_levels), shown)
+        rest = np.setdiff1d(np.flatnonzero(~hidden), shown)
+        shown = shown[~hidden[shown]]
         found.append(entry | {
             "rows": [{"label": labels[c], "before": before[c], "after": after[c]} for c in shown],
             "scale": max(before.max(), after.max()),
+            "hidden": int(hidden.sum()),
             "more": rest.size, "more_before": before[rest].sum(), "more_after": after[rest].sum(),
         })  # fmt: skip
     return found
-
-
-def _records_below(codes, table, sizes):
-    """For each k, the records in cells of fewer than k of these."""
-    cells = group_cells(codes, table.schema.num_levels)
-    own = cells.counts[cells.record_cell]
-    return [(k, int((own < k).sum()), float((own < k).mean())) for k in sizes]
 
 
 def _number(value):

@@ -204,6 +204,29 @@ def test_counts_of_records_in_small_cells(small, text):
         assert f"<td>fewer than {k} sample records</td><td>{(own < k).sum()}</td>" in text
 
 
+def test_a_page_without_records_names_none(small):
+    text = render_report(small.risk, records=False)
+    check_well_formed(text, num_plots=9)
+    assert "The riskiest records" not in text and "left out of this page" in words_of(text)
+    assert not re.search(r"<tr><td>(0\.\d{3}|1\.000)</td>", text)
+
+
+def test_levels_of_few_persons_are_left_out_on_request(latent):
+    codes = latent.table.codes.copy()
+    codes[:, 1] = np.arange(150) >= 4
+    codes[:, 0] = np.maximum(codes[:, 0], 1)
+    codes[5:10, 0] = 0
+    table = bnp.Microdata(latent.table.schema, codes)
+    run = dataclasses.replace(latent.run, table=table, conditions=None)
+    pages = [render_synthesis_report(run, [table.to_frame()], records=r) for r in (True, False)]
+    few, five = '<td title="Female">', '<td title="0-14">'
+    assert few in pages[0] and five in pages[0]
+    assert few not in pages[1] and five in pages[1]
+    words = words_of(pages[1])
+    assert "1 level that fewer than 5 records have" in words and "This page holds nothing" in words
+    assert "This page, run.json" not in words and "This page, run.json" in words_of(pages[0])
+
+
 def test_labels_are_escaped(small):
     schema = small.table.schema
     levels = (("<b>&", *schema.levels[0][1:]), *schema.levels[1:])

@@ -1,0 +1,267 @@
+"""Stata and SPSS files with their labels, by way of pyreadstat, which is needed for these only.
+
+A value with a label is read as that label, in the order of the values; one without is read as it
+is. User-missing values (SPSS) and extended missing values (Stata) are missing.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+FORMATS = ("csv", "parquet", "dta", "sav")
+
+_LABELLED_SUFFIXES = (".dta", ".sav", ".zsav")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,8})")
+
+
+class FormatError(ValueError):
+    """A file that cannot be read or written as asked; the message is one line."""
+
+    def __init__(self, problem: str, column: str | None = None):
+        super().__init__(problem)
+        self.column = column
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """The labels of a Stata or SPSS file."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What variables are, in words."""
+    values: Mapping[str, Mapping] = field(default_factory=dict)
+    """By variable, the label of each value."""
+    missing: Mapping[str, Sequence[Mapping]] = field(default_factory=dict)
+    """By variable, ranges (lo, hi) of user-missing values, as pyreadstat has them."""
+
+    def substantive(self, variable: str) -> dict:
+        """The labels of the values of a variable that are not missing, in their order."""
+        ranges = self.missing.get(variable, ())
+        return {
+            value: label
+            for value, label in sorted(self.values.get(variable, {}).items(), key=_order)
+            if not (isinstance(value, str) and len(value) == 1 and self._numeric(variable))
+            and not any(_within(value, one) for one in ranges)
+        }
+
+    def _numeric(self, variable):
+        # Stata's extended missing values are letters among numbers.
+        return any(not isinstance(value, str) for value in self.values[variable])
+
+
+def is_labelled(path: str | PathLike) -> bool:
+    """Whether the name is that of a Stata or SPSS file."""
+    return Path(path).suffix.lower() in _LABELLED_SUFFIXES
+
+
+def column_names(path: str | PathLike) -> list[str]:
+    """Names of the columns of a Stata or SPSS file."""
+    return list(_metadata(path).column_names)
+
+
+def read_labelling(path: str | PathLike) -> Labelling:
+    """Read the labels of a Stata or SPSS file; of other files, none.
+
+    Raises
+    ------
+    FormatError
+        If it cannot be read, or pyreadstat is not installed.
+    """
+    return _labelling(_metadata(path)) if is_labelled(path) else Labelling()
+
+
+def read_labelled(path: str | PathLike, columns: Sequence[str]) -> pd.DataFrame:
+    """Read columns of a Stata or SPSS file, labels for values.
+
+    Raises
+    ------
+    FormatError
+        If it cannot be read, two values of a variable have one label, or pyreadstat is not
+        installed.
+    """
+    labelling = _labelling(_metadata(path))
+    frame, _ = _read(path, usecols=list(columns))
+    return pd.DataFrame({
+        name: _labels_for(frame[name], labelling.substantive(name), name) for name in columns
+    })  # fmt: skip
+
+
+def check_names(columns: Sequence[str], kind: str) -> None:
+    """Refuse column names that a format cannot hold, and a format that cannot be written here.
+
+    Parameters
+    ----------
+    columns
+        Names.
+    kind
+        One of `FORMATS`.
+    """
+    if kind not in ("dta", "sav"):
+        return
+    _pyreadstat()
+    allowed, most = {"dta": (r"[^\W\d]\w*", 32), "sav": (r"[^\W\d_][\w.@#$]*", 64)}[kind]
+    for name in columns:
+        if not re.fullmatch(allowed, name) or len(name.encode()) > most:
+            raise FormatError(
+                f"a .{kind} file cannot have a column of this name (letters, digits and _, at most "
+                f"{most}); rename it",
+                column=name,
+            )
+
+
+def write_labelled(
+    frame: pd.DataFrame, path: str | PathLike, kind: str, labelling: Labelling | None = None
+) -> None:
+    """Write records as a Stata ("dta") or SPSS ("sav") file.
+
+    Parameters
+    ----------
+    frame
+        Records as labels.
+    path
+        The file.
+    kind
+        "dta" or "sav".
+    labelling
+        That of the file which the records stand for: labels become its values again, and have their
+        labels. A variable without value labels is a number if all of its labels are integers, else
+        text.
+
+    Raises
+    ------
+    FormatError
+        If the format cannot hold the names or values, or pyreadstat is not installed.
+    """
+    check_names(list(map(str, frame.columns)), kind)
+    labelling = labelling or Labelling()
+    columns, value_labels = {}, {}
+    for name in map(str, frame.columns):
+        labels = labelling.substantive(name)
+        columns[name] = _values_for(frame[name], {label: value for value, label in labels.items()})
+        text = isinstance(next(iter(labels), None), str)
+        # SPSS keeps the labels of what is user-missing; Stata has none for text.
+        kept = labels if kind == "dta" else labelling.values.get(name, {})
+        if labels and not (text and kind == "dta"):
+            value_labels[name] = {
+                _plain(value): label
+                for value, label in kept.items()
+                if isinstance(value, str) == text
+            }
+    options = {
+        "column_labels": {
+            name: text for name, text in labelling.variables.items() if name in columns
+        },
+        "variable_value_labels": value_labels,
+    }
+    module = _pyreadstat()
+    try:
+        if kind == "sav":
+            missing = {name: list(r) for name, r in labelling.missing.items() if name in columns}
+            module.write_sav(pd.DataFrame(columns), str(path), missing_ranges=missing, **options)
+        else:
+            # What Stata 14 and later read: the first with Unicode.
+            module.write_dta(pd.DataFrame(columns), str(path), version=14, **options)
+    except (module.ReadstatError, module.PyreadstatError) as error:
+        raise FormatError(f"cannot be written as .{kind} ({_reason(error)})") from None
+
+
+def _pyreadstat():
+    try:
+        import pyreadstat
+    except ImportError:
+        raise FormatError(
+            "Stata and SPSS files need pyreadstat; install it: pip install pyreadstat (or "
+            "bnp-models[formats])"
+        ) from None
+    return pyreadstat
+
+
+def _metadata(path):
+    # Ranges of user-missing values are told of only if these are asked for.
+    return _read(path, metadataonly=True, user_missing=True)[1]
+
+
+def _read(path, **options):
+    module = _pyreadstat()
+    read = module.read_dta if Path(path).suffix.lower() == ".dta" else module.read_sav
+    with open(path, "rb"):
+        pass
+    try:
+        return read(str(path), apply_value_formats=False, **options)
+    except (module.ReadstatError, module.PyreadstatError, UnicodeDecodeError, ValueError) as error:
+        kind = "Stata" if Path(path).suffix.lower() == ".dta" else "SPSS"
+        raise FormatError(f"is not a {kind} file ({_reason(error)})") from None
+
+
+def _labelling(metadata) -> Labelling:
+    return Labelling(
+        {name: text for name, text in metadata.column_names_to_labels.items() if text},
+        {name: dict(labels) for name, labels in metadata.variable_value_labels.items()},
+        {name: tuple(ranges) for name, ranges in metadata.missing_ranges.items()},
+    )
+
+
+def _labels_for(column: pd.Series, labels: Mapping, name: str):
+    """The column with labels for values: those that occur as categories, in their order."""
+    if not labels:
+        return column
+    codes, values = pd.factorize(column)
+    ordered = sorted(range(len(values)), key=lambda i: _order((values[i], None)))
+    shown = [labels.get(_plain(values[i]), _plain(values[i])) for i in ordered]
+    texts = [str(label) for label in shown]
+    for i, text in enumerate(texts):
+        if text in texts[:i]:
+            first, second = (_plain(values[ordered[k]]) for k in (texts.index(text), i))
+            raise FormatError(
+                f"values {first!r} and {second!r} are both labelled {text!r}; relabel one",
+                column=name,
+            )
+    position = np.empty(len(values) + 1, dtype=np.int64)
+    position[ordered] = np.arange(len(values))
+    # A missing value has the code -1, which picks the last entry.
+    position[-1] = -1
+    return pd.Categorical.from_codes(position[codes], categories=pd.Index(shown, dtype=object))
+
+
+def _values_for(column: pd.Series, values: Mapping):
+    """The column with values for labels; without value labels, numbers or text."""
+    texts = {str(label): _plain(value) for label, value in values.items()}
+    codes, labels = pd.factorize(column)
+    known = [_plain(label) for label in labels]
+    found = [texts.get(str(label), label) for label in known]
+    integers = all(
+        isinstance(value, int | float) or _INTEGER.fullmatch(str(value)) for value in found
+    )
+    if integers:
+        found = [value if isinstance(value, int | float) else int(value) for value in found]
+        made = pd.Series([*map(float, found), np.nan]).take(codes).reset_index(drop=True)
+        whole = not (codes < 0).any() and all(float(v).is_integer() for v in found)
+        return made.astype(np.int64) if whole else made
+    made = pd.Series([*map(str, found), ""], dtype=object)
+    return made.take(codes).reset_index(drop=True)
+
+
+def _plain(value):
+    if isinstance(value, np.generic):
+        value = value.item()
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _order(item):
+    value = item[0]
+    return (isinstance(value, str), value if not isinstance(value, str) else 0, str(value))
+
+
+def _within(value, one):
+    low, high = one["lo"], one["hi"]
+    if isinstance(value, str) or isinstance(low, str):
+        return str(value) == str(low)
+    return low <= value <= high
+
+
+def _reason(error):
+    return " ".join(str(error).split()) or type(error).__name__
