@@ -152,4 +152,4 @@ def test_imputed_files(folder, capsys):
     settings = json.loads((out / "run.json").read_text())
     assert settings["relative"] == [["age", "difference"]] and settings["grouped"] == [["age", 2]]
     assert main([*command, "--resume"]) == 0
-    assert "nothing to resume" in capsys.readouterr().err
+    assert "nothing to resume" in capsys.readouterr().out
