@@ -373,7 +373,7 @@ class AttackRisk:
 def attack_risk(
     source: Run | Posterior | str | PathLike,
     table: Microdata | Households,
-    synthetic: Sequence[pd.DataFrame],
+    synthetic: Sequence[pd.DataFrame | Microdata | Households],
     *,
     key: jax.Array,
     conditions: StructuralZeros | Rules | None = None,
@@ -399,7 +399,7 @@ def attack_risk(
     table
         The sample that was synthesised, coded as it was then.
     synthetic
-        The M files.
+        The M files: frames, or tables coded as the sample is.
     key
         For the bootstrap, and for P(possible) where rules give it no closed form.
     conditions
@@ -658,19 +658,24 @@ def _checked_estimator(estimator, refits, table, synthetic):
 def _coded(frame, table, m):
     """A synthetic file with the codes of the sample."""
     try:
-        if isinstance(table, Households):
+        if isinstance(frame, Microdata | Households):
+            made = frame
+            if made.schema != table.schema:
+                raise MicrodataError("has other variables or levels than the sample")
+        elif isinstance(table, Households):
             schema = table.schema
             made = Households.from_frame(
                 frame, schema.household, schema.household_level,
                 (schema.household, *schema.table.variables), schema.table, schema.head,
             )  # fmt: skip
-            same = made.schema.size_variable == schema.size_variable
-            if not same or not np.isin(made.sizes, table.sizes).all():
-                raise MicrodataError(
-                    "has households of sizes that the sample has not, so it was not made from it"
-                )
+            if made.schema != schema:
+                raise MicrodataError("has other variables or levels than the sample")
         else:
             made = Microdata.from_frame(frame, table.schema.variables, table.schema)
+        if isinstance(made, Households) and not np.isin(made.sizes, table.sizes).all():
+            raise MicrodataError(
+                "has households of sizes that the sample has not, so it was not made from it"
+            )
         made.require_complete("the attack")
     except MicrodataError as error:
         raise error.in_file(f"synthetic file {m + 1}") from None
