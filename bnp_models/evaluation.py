@@ -98,25 +98,24 @@ class Evaluation:
                     f" (the first in row {broken.rows[0]}: {broken.broken[0]})"
                 )
         for kind, scores in self.scores.items():
-            ratio = float(np.mean([score.ratio for score in scores]))
-            if ratio > BAD_RATIO:
+            ratios = [score.ratio for score in scores]
+            bad = [name for name, ratio in zip(names, ratios, strict=True) if ratio > BAD_RATIO]
+            if bad:
                 what = {"main_effects": "main effects", "pairs": "pairs of variables"}[kind]
                 found.append(
-                    f"poor fit: by their {what} the synthetic records are told from the original's "
-                    f"(pMSE {ratio:.1f} times its expected value, more than {BAD_RATIO:g}); see "
-                    "which tables fit worst"
+                    f"poor fit: by their {what} the records of {_some(bad, ', ')} are told from "
+                    f"the original's (pMSE {max(ratios):.1f} times its expected value, more than "
+                    f"{BAD_RATIO:g}); see which tables fit worst"
                 )
         for order in (1, 2):
             bad = self.proportions[order].fit if order in self.proportions else None
             bad = None if bad is None else bad[bad["pmse_ratio"] > BAD_RATIO]
             if bad is not None and len(bad):
-                what = "variable" if order == 1 else "pair of variables"
-                shown = [" and ".join(row) for row in bad["variables"][:5]]
-                more = "" if len(bad) <= 5 else f" and {len(bad) - 5} more"
+                what = ("variable", "variables") if order == 1 else ("pair", "pairs")
                 found.append(
-                    f"poor fit of {len(bad)} {what}{'s' if len(bad) > 1 and order == 1 else ''}"
-                    f" (pMSE more than {BAD_RATIO:g} times its expected value): "
-                    f"{'; '.join(shown)}{more}"
+                    f"poor fit of {len(bad)} {what[len(bad) > 1]}{' of variables' * (order == 2)} "
+                    f"(pMSE more than {BAD_RATIO:g} times its expected value): "
+                    f"{_some([' and '.join(row) for row in bad['variables']], '; ')}"
                 )
         return found + self.notices()
 
@@ -332,6 +331,12 @@ def find_impossible(
     return Impossible(
         bad.size, first, tuple(_condition_broken(conditions, table, row) for row in first), {}
     )
+
+
+def _some(items, separator):
+    """The first of a list, and how many more there are."""
+    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
+    return separator.join(items[:5]) + more
 
 
 def _rules_broken(rules, household):

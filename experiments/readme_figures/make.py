@@ -1,9 +1,10 @@
 """Make the pictures of README.md, and put the demo's output into it.
 
-``python experiments/readme_figures/make.py``: two minutes. The screenshot needs Debian's chromium;
-where there is none, the old one stays.
+``python experiments/readme_figures/make.py``: four minutes. Screenshots need Debian's chromium;
+where there is none, the old ones stay. With ``--only evaluation`` the demo is left alone.
 """
 
+import argparse
 import contextlib
 import io
 import os
@@ -29,7 +30,7 @@ DEMO = ["--population-size", "228421", "--warmup", "500", "--draws", "500", "--q
 CHROMIUM = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--window-size=980,965",
+    "--hide-scrollbars",
 ]  # fmt: skip
 
 
@@ -94,16 +95,34 @@ def draw(panels: dict[str, tuple[np.ndarray, int]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def screenshot(page: Path, path: Path) -> None:
-    """The top of the report, in 64 colours."""
+def evaluation() -> Path:
+    """Synthetic files of 5,000 persons under structural zeros, judged: the page."""
+    population = census_income()
+    population.write_sample("persons", 5000, SEED)
+    population.frame.to_parquet("persons/population.parquet", index=False)
+    zeros = str(HERE.parent / "synthesis" / "conditions.csv")
+    common = ["--levels", "persons/levels.csv", "--conditions", zeros, "--quiet"]
+    files = [f"synthetic/synthetic_{m}.csv" for m in range(1, 6)]
+    for words in (
+        ["synthesize", "persons/sample.csv", *common, *DEMO[2:-1], "--out", "synthetic"],
+        ["evaluate", "persons/sample.csv", *files, *common, "--population",
+         "persons/population.parquet", "--out", "evaluation"],
+    ):  # fmt: skip
+        if code := command(words):
+            raise SystemExit(code)
+    return Path("evaluation/report.html")
+
+
+def screenshot(page: Path, path: Path, height: int = 965) -> None:
+    """The top of a report, in 64 colours."""
     browser = shutil.which("chromium")
     if browser is None:
-        print("no chromium: report.png is left as it was")
+        print(f"no chromium: {path.name} is left as it was")
         return
     with tempfile.TemporaryDirectory() as profile:
         subprocess.run(
             [browser, *CHROMIUM, f"--user-data-dir={profile}", f"--screenshot={path}",
-             page.resolve().as_uri()],
+             f"--window-size=980,{height}", page.resolve().as_uri()],
             check=True, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     from PIL import Image
@@ -113,8 +132,14 @@ def screenshot(page: Path, path: Path) -> None:
 
 def main() -> None:
     """Work in an empty folder, so that the demo's files have the names they have for users."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=["evaluation"])
+    only = parser.parse_args().only
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        screenshot(evaluation(), HERE / "evaluation.png", 1180)
+        if only:
+            return
         panels = {"persons of 15 and over (the demo)": demo(), "all persons": everyone()}
         draw(panels, HERE / "tau1.png")
         screenshot(Path("demo/report.html"), HERE / "report.png")
