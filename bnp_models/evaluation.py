@@ -141,11 +141,16 @@ class Evaluation:
                     f"{len(part.tables):,} of {len(part.tables) + part.left_out:,} {order}-way "
                     "tables, chosen at random, stand for all"
                 )
-        if "pairs" not in self.scores and len(persons[0].schema.variables) > 1:
+        if "main_effects" not in self.scores:
             found.append(
-                f"the propensity score with pairs of variables was left out: its regression would "
-                f"have {self.score_parameters:,} columns, more than {_MAX_PARAMETERS:,}; the pairs "
-                "are judged one by one"
+                "propensity scores were left out: the regression would have more than "
+                f"{_MAX_PARAMETERS:,} columns; tables are judged one by one"
+            )
+        elif "pairs" not in self.scores and len(persons[0].schema.variables) > 1:
+            found.append(
+                "the propensity score with pairs of variables was left out: its regression would "
+                f"have {self.score_parameters:,} columns, more than {_MAX_PARAMETERS:,}; pairs are "
+                "judged one by one"
             )
         return found
 

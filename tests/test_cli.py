@@ -88,6 +88,20 @@ def test_records_and_netcdf(done, sample_frame):
     assert float(posterior["tau1"].mean()) == pytest.approx(risk["tau1"]["mean"])
 
 
+def test_no_records_are_written_on_request(done, files, tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "records.csv").write_text("those of an earlier call")
+    assert main(risk_arguments(files, out, "--no-records")) == 0
+    assert "records.csv" not in capsys.readouterr().out
+    assert sorted(path.name for path in out.iterdir()) == [
+        name for name in OUTPUTS if name != "records.csv"
+    ]
+    assert untimed(out) == untimed(done)
+    page = (out / "report.html").read_text()
+    assert "The riskiest records" not in page and "left out of this page" in page
+
+
 def test_a_finished_run_is_left_alone(done, files, capsys):
     assert sorted(path.name for path in done.iterdir()) == OUTPUTS
     before = (done / "risk.json").stat().st_mtime_ns

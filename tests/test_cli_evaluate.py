@@ -279,17 +279,15 @@ def test_a_page_without_records_shows_no_single_person():
     assert "Cells with fewer than 5 records" in words_of(text)
 
 
-def test_no_records_writes_none(folder, tmp_path, capsys):
-    short = ["--population-size", "20000", "--chains", "2", "--warmup", "20", "--draws", "10"]
-    for model in ("nplcm", "polettini-stander-1"):
-        out = tmp_path / model
-        code = main(["risk", str(folder / "original.csv"), *short, "--model", model,
-                     "--no-records", "--out", str(out)])  # fmt: skip
-        assert code == 0
-        assert sorted(path.name for path in out.iterdir()) == [
-            "posterior.nc", "report.html", "risk.json", "run.json",
-        ]  # fmt: skip
-        printed = capsys.readouterr().out
-        assert "records.csv" not in printed and "cells.csv" not in printed
-        page = (out / "report.html").read_text()
-        assert "riskiest" not in page and "left out of this page" in words_of(page)
+def test_no_cells_are_written_on_request(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    code = main(["risk", str(folder / "original.csv"), "--population-size", "20000", "--chains",
+                 "2", "--draws", "10", "--model", "polettini-stander-1", "--no-records", "--out",
+                 str(out)])  # fmt: skip
+    assert code == 0
+    assert sorted(path.name for path in out.iterdir()) == [
+        "posterior.nc", "report.html", "risk.json", "run.json",
+    ]  # fmt: skip
+    assert "cells.csv" not in capsys.readouterr().out
+    page = (out / "report.html").read_text()
+    assert "riskiest" not in page and "left out of this page" in words_of(page)
