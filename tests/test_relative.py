@@ -119,71 +119,45 @@ def test_tables_of_codes_judge_as_the_rules_do(table, rng):
         assert form.member_level(decoded)[0, 0] == members[b, r]
 
 
-@pytest.fixture(scope="module")
-def couples():
-    """Couples whose ages differ by a year at most, and their synthetic ones in two codings."""
-    rng = np.random.default_rng(5)
+def test_relative_ages_keep_the_correlation_of_couples(rng):
+    """Ages that differ by a year at most; as printed, their synthetic correlation is below 0.8."""
     age = rng.integers(1, 40, 400)
     rows = [(i, role, str(a - (role != "head") * rng.integers(2)))
             for i, a in enumerate(age) for role in ("head", "partner")]  # fmt: skip
-    made = pd.DataFrame(rows, columns=["hid", "role", "age"])
-    labels = pd.DataFrame(
-        [("role", "head"), ("role", "partner")] + [("age", str(a)) for a in range(40)],
-        columns=["variable", "level"],
+    labels = [("role", "head"), ("role", "partner")] + [("age", str(a)) for a in range(40)]
+    table = bnp.Households.from_frame(
+        pd.DataFrame(rows, columns=["hid", "role", "age"]), "hid",
+        levels=pd.DataFrame(labels, columns=["variable", "level"]), head=HEAD,
+    )  # fmt: skip
+    model = bnp.NDPMPM(10, 2, relative=["age"], level_concentration=0.1)
+    run = bnp.sample(
+        model, table, key=jax.random.key(0), num_chains=1, num_warmup=150, num_samples=50
     )
-    table = bnp.Households.from_frame(made, "hid", levels=labels, head=HEAD)
-
-    def correlation(**options):
-        model = bnp.NDPMPM(10, 2, **options)
-        run = bnp.sample(
-            model, table, key=jax.random.key(0), num_chains=1, num_warmup=150, num_samples=50
-        )
-        ages = bnp.synthesize(run, 1)[0]["age"].astype(int).to_numpy().reshape(-1, 2)
-        return np.corrcoef(ages.T)[0, 1]
-
-    return correlation
+    ages = bnp.synthesize(run, 1)[0]["age"].astype(int).to_numpy().reshape(-1, 2)
+    assert np.corrcoef(ages.T)[0, 1] > 0.95
 
 
-def test_relative_ages_keep_the_correlation_of_couples(couples):
-    assert couples(relative=["age"], level_concentration=0.1) > 0.95
-
-
-def test_ages_as_printed_lose_it(couples):
-    assert couples() < 0.8
-
-
-def test_synthetic_households_keep_the_rules(table, rules):
-    table = table.select(rules.check(table))
+def test_synthetic_and_completed_households_keep_the_rules(rng, rules):
+    full = frame(rng)
+    table = bnp.Households.from_frame(full, "hid", ["home"], levels=levels(), head=HEAD)
+    holes = full[full["hid"].isin(table.ids[rules.check(table)])].copy()
+    gone = (holes["role"] != "head") & (rng.random(len(holes)) < 0.5)
+    holes.loc[gone, "age"] = None
+    table = bnp.Households.from_frame(holes, "hid", ["home"], levels=levels(), head=HEAD)
     model = bnp.NDPMPM(3, 3, relative=["age", "race"], grouped={"age": 2})
     run = bnp.sample(
         model, table, key=jax.random.key(0), conditions=rules, num_chains=1, num_warmup=5,
         num_samples=20,
     )  # fmt: skip
-    for made in bnp.synthesize(run, 2):
-        again = bnp.Households.from_frame(
-            made, "hid", ["home"], levels=table.schema.table, head=HEAD
-        )
-        assert rules.check(again).all()
-        np.testing.assert_array_equal(np.sort(again.sizes), np.sort(table.sizes))
-
-
-def test_missing_values_of_members_are_completed(rng, rules):
-    full = frame(rng)
-    table = bnp.Households.from_frame(full, "hid", ["home"], levels=levels(), head=HEAD)
-    full = full[full["hid"].isin(table.ids[rules.check(table)])]
-    holes = full.copy()
-    gone = (holes["role"] != "head") & (rng.random(len(holes)) < 0.5)
-    holes.loc[gone, "age"] = None
-    table = bnp.Households.from_frame(holes, "hid", ["home"], levels=levels(), head=HEAD)
-    model = bnp.NDPMPM(3, 3, relative=["age", "race"])
-    run = bnp.sample(
-        model, table, key=jax.random.key(0), conditions=rules, num_chains=1, num_warmup=5,
-        num_samples=20,
-    )  # fmt: skip
+    known = holes.notna().to_numpy()
     for made in bnp.impute(run, 2):
-        known = holes.notna().to_numpy()
         np.testing.assert_array_equal(made.to_numpy()[known], holes.to_numpy()[known])
         assert made["age"].notna().all()
+    schema = table.schema.table
+    for made in bnp.synthesize(run, 2) + bnp.impute(run, 2):
+        again = bnp.Households.from_frame(made, "hid", ["home"], levels=schema, head=HEAD)
+        assert rules.check(again).all()
+        np.testing.assert_array_equal(np.sort(again.sizes), np.sort(table.sizes))
 
 
 def test_a_head_without_the_value_is_refused(rng):
