@@ -129,7 +129,7 @@ def test_relative_ages_keep_the_correlation_of_couples(rng):
         pd.DataFrame(rows, columns=["hid", "role", "age"]), "hid",
         levels=pd.DataFrame(labels, columns=["variable", "level"]), head=HEAD,
     )  # fmt: skip
-    model = bnp.NDPMPM(10, 2, relative=["age"], level_concentration=0.1)
+    model = bnp.NDPMPM(10, 2, relative=["age"], level_concentration=0.02)
     run = bnp.sample(
         model, table, key=jax.random.key(0), num_chains=1, num_warmup=150, num_samples=50
     )
