@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from os import PathLike
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -77,11 +77,6 @@ _TIMES_IN_BLOCK, _MIN_BLOCKS, _MAX_BLOCKS = 5, 20, 200
 
 # Bytes of one array of log ratios.
 _BYTES_AT_ONCE = 2**26
-
-_COLUMNS = (
-    "row", "rho", "candidates", "rank", "p_value", "adjusted_p", "standard_error", "pareto_k",
-    "at_risk",
-)  # fmt: skip
 
 _LATENT_CLASS = ("log_pi", "log_lambda", "log_feasible")
 _PARAMETERS = {"nplcm": _LATENT_CLASS, "tnplcm": _LATENT_CLASS, "ndpmpm": NESTED}
@@ -150,6 +145,12 @@ def read_posterior(path: str | PathLike) -> Posterior:
 @dataclass(frozen=True, eq=False)
 class AttackRisk:
     """How likely an intruder is to guess each of the attacked records, and how sure that is."""
+
+    COLUMNS: ClassVar[frozenset[str]] = frozenset((
+        "row", "rho", "candidates", "rank", "p_value", "adjusted_p", "standard_error", "pareto_k",
+        "at_risk",
+    ))  # fmt: skip
+    """Names of the figures in the table of records, which no variable may have."""
 
     target: str
     """"record", "household" or "person": what is guessed."""
@@ -463,7 +464,7 @@ def attack_risk(
     if not len(synthetic):
         raise ValueError("no synthetic file is given")
     estimator = _checked_estimator(estimator, refits, table, synthetic)
-    posterior, conditions = _checked_source(source, table, conditions)
+    posterior, conditions = check_source(source, table, conditions)
     if isinstance(table, Households):
         targets = HouseholdTargets(table, conditions, target or "household", rows)
     else:
@@ -473,7 +474,7 @@ def attack_risk(
         num_datasets = int(posterior.attributes.get("num_datasets", len(files)))
     posteriors, used = [posterior], [num_datasets]
     for m, one in enumerate(refits or ()):
-        posteriors.append(_checked_source(one, _with_file(table, files[m]), conditions)[0])
+        posteriors.append(check_source(one, _with_file(table, files[m]), conditions)[0])
         used.append(0)
     draws = _chosen_draws(posteriors, used, max_draws)
     key_bootstrap, key_possible = jax.random.split(key)
@@ -523,53 +524,66 @@ def attack_risk(
 
 
 def refit(
-    run: Run, synthetic: Sequence[pd.DataFrame], *, key: jax.Array, progress: bool = False, **how
+    model,
+    table: Microdata,
+    synthetic: Sequence[pd.DataFrame | Microdata],
+    *,
+    key: jax.Array,
+    conditions: StructuralZeros | None = None,
+    **how,
 ) -> list[Run]:
-    """Run the chains again on the sample with each synthetic file added: for `attack_risk`.
+    """Run a model's chains on the sample with each synthetic file added: for `attack_risk`.
 
     Parameters
     ----------
-    run
-        Chains on the sample, of a latent class model.
+    model, table, conditions
+        Those of the run that the files come from.
     synthetic
         The M files.
     key
         Split, one for each file.
-    progress
-        Show progress bars on stderr.
     how
-        Further arguments of `bnp_models.sample`; by default the settings of `run`.
+        Further arguments of `bnp_models.sample`.
 
     Raises
     ------
+    MicrodataError
+        If a file does not have the sample's columns and levels.
     ValueError
-        If the run is of households: synthetic ones are drawn given their sizes, and records added
-        to the sample would not be.
+        If the sample is of households: synthetic ones are drawn given their sizes, and households
+        added to the sample would not be.
     """
-    if isinstance(run.table, Households):
+    if isinstance(table, Households):
         raise ValueError("refits are for records, not for households")
-    settings = run.settings
-    how = {
-        "num_chains": settings.num_chains, "num_warmup": settings.num_warmup,
-        "num_samples": settings.num_samples, "thin": settings.thin,
-    } | how  # fmt: skip
+    files = [_coded(frame, table, m) for m, frame in enumerate(synthetic)]
+    keys = jax.random.split(key, len(files))
     return [
-        sample(
-            run.model, _with_file(run.table, _coded(frame, run.table, m)), key=own,
-            conditions=run.conditions, progress=progress, **how,
-        )
-        for m, (own, frame) in enumerate(
-            zip(jax.random.split(key, len(synthetic)), synthetic, strict=True)
-        )
-    ]  # fmt: skip
+        sample(model, _with_file(table, file), key=own, conditions=conditions, **how)
+        for own, file in zip(keys, files, strict=True)
+    ]
 
 
 def _with_file(table, file):
     return Microdata(table.schema, np.concatenate([table.codes, file.codes]))
 
 
-def _checked_source(source, table, conditions):
-    """The posterior, and the conditions that it was sampled under."""
+def check_source(source, table, conditions):
+    """Check that draws are of this sample and these conditions.
+
+    Arguments as for `attack_risk`.
+
+    Returns
+    -------
+    posterior
+        What `read_posterior` would return.
+    conditions
+        Those given, or those of a `Run`.
+
+    Raises
+    ------
+    MicrodataError
+        If they are not.
+    """
     where = source if isinstance(source, str | PathLike) else None
     if isinstance(source, Run):
         if source.model.name not in _PARAMETERS:
@@ -626,7 +640,7 @@ def _check_settings(table, target, num_bootstrap, fdr, top, max_draws):
         if target not in (None, "record"):
             raise ValueError(f"target {target!r} is of households; leave it out")
         names = set(table.schema.variables)
-    taken = set(_COLUMNS).intersection(names)
+    taken = AttackRisk.COLUMNS.intersection(names)
     if taken:
         raise ValueError(f"rename the variable {min(taken)!r}: the table of records has its own")
     if num_bootstrap < 1:

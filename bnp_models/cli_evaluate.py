@@ -1,6 +1,8 @@
 """``bnp-models evaluate``: synthetic files judged by their original."""
 
 import argparse
+import contextlib
+import dataclasses
 import functools
 from pathlib import Path
 
@@ -9,16 +11,18 @@ from bnp_models.cli_folder import UsageError, command_line, into_folder, located
 from bnp_models.cli_parser import flag
 
 _OUTPUTS = ("evaluation.json", "report.html")
+_RECORDS = "records.csv"
 _OF_HOUSEHOLDS = ("household_variables", "rules", "quantities")
 
 
 def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
     """Check everything, judge the files, write what was found."""
     original, synthetic, population, conditions, quantities = _checked_input(options)
+    posterior, coded = _checked_posterior(options, original, conditions)
     names = _names_of(options.synthetic)
 
     def work(out):
-        for name in _OUTPUTS:
+        for name in (*_OUTPUTS, _RECORDS):
             (out / name).unlink(missing_ok=True)
         tell, close = _progress(options)
         try:
@@ -29,6 +33,11 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
             )  # fmt: skip
         finally:
             close()
+        if posterior is not None:
+            attack = _attack(options, posterior, coded, synthetic, conditions)
+            found = dataclasses.replace(found, attack=attack)
+            if not options.no_records:
+                bnp.write_frame(attack.records(), out / _RECORDS)
         command = command_line(argv)
         bnp.write_evaluation_report(
             out / "report.html", found, names, command=command, records=not options.no_records
@@ -40,7 +49,7 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
             "synthetic_sha256": [table.digest for table in synthetic],
         }
         bnp.write_json(settings | summary, out / "evaluation.json")
-        return _answer(summary, out)
+        return _answer(summary, out, options.no_records)
 
     return into_folder(options, {}, _OUTPUTS, work, "repeat the command")
 
@@ -91,6 +100,64 @@ def _checked_input(options):
     return original, synthetic, population, conditions, quantities
 
 
+def _checked_posterior(options, original, conditions):
+    """The draws that the files come from, and the original as it was coded for them."""
+    if options.posterior is None:
+        for name in ("refit", "target"):
+            if getattr(options, name):
+                raise UsageError(f"{flag(name)}: needs --posterior, the posterior.nc of synthesize")
+        return None, None
+    if options.household is not None and options.refit:
+        raise UsageError("--refit: is for records, not for households")
+    if options.household is None and options.target is not None:
+        raise UsageError("--target: is of persons within households")
+    posterior = bnp.read_posterior(options.posterior)
+    coded = original
+    head = None if options.household is None else bnp.find_head(original.schema)
+    if head is not None and posterior.attributes["sample_sha256"] != original.digest:
+        # The head of each household at household level, as synthesize has it where it can.
+        with contextlib.suppress(bnp.MicrodataError):
+            coded = bnp.read_households(
+                options.original, options.household, options.household_variables or (),
+                options.variables, options.levels, head,
+            )  # fmt: skip
+    try:
+        bnp.check_source(posterior, coded, conditions)
+    except bnp.MicrodataError as error:
+        raise error.in_file(options.posterior) from None
+    taken = bnp.AttackRisk.COLUMNS.intersection(bnp.persons_of(original).schema.variables)
+    if taken and not options.no_records:
+        raise bnp.MicrodataError(
+            "records.csv has a column of this name; rename the variable",
+            file=options.original,
+            column=min(taken),
+        )
+    return posterior, coded
+
+
+def _attack(options, posterior, original, synthetic, conditions):
+    """The attack on every record that is alone with its values."""
+    import jax
+
+    progress = shows_progress(options)
+    key_refit, key = jax.random.split(jax.random.key(options.seed))
+    refits = None
+    if options.refit:
+        model = {"nplcm": bnp.NPLCM, "tnplcm": bnp.TNPLCM}[posterior.model]
+        num_chains, num_samples, components = posterior.parameters["log_pi"].shape
+        refits = bnp.refit(
+            model(components), original, synthetic, key=key_refit, conditions=conditions,
+            num_chains=num_chains, num_samples=num_samples, progress=progress,
+            **{name: int(posterior.attributes[name]) for name in ("num_warmup", "thin")},
+        )  # fmt: skip
+    if options.household is not None:
+        synthetic = [table.to_frame() for table in synthetic]
+    return bnp.attack_risk(
+        posterior, original, synthetic, key=key, conditions=conditions, target=options.target,
+        refits=refits, progress=progress,
+    )  # fmt: skip
+
+
 def _names_of(paths):
     """What the files are called: by their names alone, if these differ."""
     names = [Path(path).name for path in paths]
@@ -116,7 +183,7 @@ def _progress(options):
     return tell, lambda: bars and bars[-1].close()
 
 
-def _answer(summary, out):
+def _answer(summary, out, no_records):
     number = len(summary["files"])
     lines = []
     for order, row in summary["proportions"].items():
@@ -137,6 +204,14 @@ def _answer(summary, out):
             f"{100 * share:.1f}% of the original's {uniques['uniques']:,} unique combinations "
             "occur in a synthetic file, on average"
         )
+    attack = summary["attack_risk"]
+    if attack is not None and attack["attacked"]:
+        lines.append(
+            f"{attack['at_risk']['1']:,} of {attack['attacked']:,} {attack['target']}s that are "
+            "alone with their values may be what an intruder who knows all others would guess "
+            f"first; {attack['ranked_within']['1']:,} are, by estimate"
+        )
     lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
-    lines.append(f"written: {out / 'report.html'}, evaluation.json")
+    table = ", records.csv" if attack is not None and not no_records else ""
+    lines.append(f"written: {out / 'report.html'}, evaluation.json{table}")
     return "\n".join(lines)

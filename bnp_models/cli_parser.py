@@ -153,7 +153,7 @@ def _add_evaluate(commands):
         "one, two and three variables with the overlap of their intervals, whether records can be "
         "told apart (pMSE), which tables fit worst, and how many unique combinations recur. A "
         "record counts in the tables of whose variables it has all values.",
-        epilog="Writes evaluation.json and report.html to DIR.",
+        epilog="Writes evaluation.json and report.html to DIR, and with --posterior records.csv.",
     )
     parser.set_defaults(name="evaluate", resume=False)
     parser.add_argument("original", metavar="ORIGINAL", help=_TABLE)
@@ -186,6 +186,18 @@ def _add_evaluate(commands):
     group.add_argument("--quantities", metavar="RULES",
                        help="statements about households, in a Python file like that of --rules: "
                        "how often each is true is compared")  # fmt: skip
+    attack = parser.add_argument_group(
+        "attack risk", "what an intruder who knows all records but one can tell of that one"
+    )
+    attack.add_argument("--posterior", metavar="FILE",
+                        help="the posterior.nc that synthesize wrote with the files; the options "
+                        "for data above must be those that it was given")  # fmt: skip
+    attack.add_argument("--refit", action="store_true",
+                        help="run the chains again with each file added to ORIGINAL: takes as long "
+                        "as synthesize did for each file, and is far more precise")  # fmt: skip
+    attack.add_argument("--target", choices=("household", "person"),
+                        help="of persons within households: whose value is guessed (default: "
+                        "household)")  # fmt: skip
     output = parser.add_argument_group("output")
     _add_output(output)
 

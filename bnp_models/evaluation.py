@@ -7,6 +7,7 @@ from os import PathLike
 
 import numpy as np
 
+from bnp_models.attack import AttackRisk
 from bnp_models.export import persons_of
 from bnp_models.households import Households, read_households
 from bnp_models.microdata import Microdata, MicrodataError, read_microdata
@@ -77,6 +78,8 @@ class Evaluation:
     impossible: tuple[Impossible, ...] | None
     """Of each file, where conditions or rules were given."""
     seconds: dict[str, float]
+    attack: AttackRisk | None = None
+    """What `attack_risk` found, to be reported with the rest."""
 
     def warnings(self, names: Sequence[str] | None = None) -> list[str]:
         """What should be known before the files are used or released.
@@ -117,6 +120,8 @@ class Evaluation:
                     f"(pMSE more than {BAD_RATIO:g} times its expected value): "
                     f"{_some([' and '.join(row) for row in bad['variables']], '; ')}"
                 )
+        if self.attack is not None:
+            found += [f"attack risk: {sentence}" for sentence in self.attack.warnings()]
         return found + self.notices()
 
     def notices(self) -> list[str]:
@@ -222,7 +227,7 @@ class Evaluation:
                 }
                 for one in self.impossible
             ],
-            "attack_risk": None,
+            "attack_risk": None if self.attack is None else self.attack.summary(),
             "warnings": self.warnings(names),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
         }  # fmt: skip

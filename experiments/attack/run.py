@@ -28,21 +28,22 @@ def main():
     frame = bnp.datasets.census_income().sample(options.rows, seed=0)
     table = bnp.Microdata.from_frame(frame)
     start = time.perf_counter()
-    run = bnp.sample(
-        bnp.NPLCM(options.components), table, key=jax.random.key(0), num_chains=4,
-        num_warmup=options.warmup, num_samples=options.draws // 4 + 2, thin=options.thin,
-    )  # fmt: skip
+    chains = {
+        "num_chains": 4, "num_warmup": options.warmup, "num_samples": options.draws // 4 + 2,
+        "thin": options.thin,
+    }  # fmt: skip
+    run = bnp.sample(bnp.NPLCM(options.components), table, key=jax.random.key(0), **chains)
     files = bnp.synthesize(run, options.files)
     report("chains and files", start)
     refits = None
     if options.refit:
         start = time.perf_counter()
-        refits = bnp.refit(run, files, key=jax.random.key(1))
+        refits = bnp.refit(run.model, table, files, key=jax.random.key(1), **chains)
         report("refits", start)
-    for chains in (None, refits)[: 1 + options.refit]:
+    for known in (None, refits)[: 1 + options.refit]:
         start = time.perf_counter()
         risk = bnp.attack_risk(
-            run, table, files, key=jax.random.key(2), refits=chains, max_draws=options.draws,
+            run, table, files, key=jax.random.key(2), refits=known, max_draws=options.draws,
             rows=range(table.n) if options.all else None, progress=True,
         )  # fmt: skip
         report(f"attack by {risk.estimator}", start)
