@@ -135,6 +135,12 @@ class Evaluation:
                 f"{sum(missing[1:]):,} synthetic ones: a table counts the records with all of its "
                 "values, and propensity scores and counts of small cells the complete records only"
             )
+        if isinstance(self.original, Households):
+            found.append(
+                "proportions of persons and propensity scores take persons as independent, and "
+                "those of one household are not: their intervals are too narrow; shares of "
+                "households are right"
+            )
         if len(self.synthetic) == 1:
             found.append(
                 "one synthetic file: its intervals leave out how much files differ, and are too "

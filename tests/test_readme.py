@@ -38,7 +38,7 @@ def test_the_quoted_output_is_that_of_the_demo():
 def test_the_documented_options_exist(capsys):
     from bnp_models.cli import main
 
-    for command in ("risk", "synthesize", "impute"):
+    for command in ("risk", "synthesize", "impute", "evaluate"):
         assert main([command, "--help"]) == 0
     known = capsys.readouterr().out
     others = {"--adults", "--compare", "--dist", "--help", "--quiet", "--rows"}

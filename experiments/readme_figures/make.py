@@ -137,7 +137,7 @@ def main() -> None:
     only = parser.parse_args().only
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        screenshot(evaluation(), HERE / "evaluation.png", 1180)
+        screenshot(evaluation(), HERE / "evaluation.png", 1255)
         if only:
             return
         panels = {"persons of 15 and over (the demo)": demo(), "all persons": everyone()}
