@@ -153,3 +153,18 @@ def test_imputed_files(folder, capsys):
     assert settings["relative"] == [["age", "difference"]] and settings["grouped"] == [["age", 2]]
     assert main([*command, "--resume"]) == 0
     assert "nothing to resume" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["household", "person"])
+def test_attack_risks(done, folder, tmp_path, target):
+    out = tmp_path / "out"
+    files = [str(done / f"synthetic_{m}.csv") for m in (1, 2)]
+    assert main(["evaluate", str(folder / "sample.csv"), *files, *HOUSEHOLDS[2:], "--rules",
+                 str(folder / "rules.py"), "--posterior", str(done / "posterior.nc"), "--target",
+                 target, "--out", str(out), "--quiet"]) == 0  # fmt: skip
+    found = json.loads((out / "evaluation.json").read_text())["attack_risk"]
+    assert found["target"] == target
+    records = pd.read_csv(out / "records.csv")
+    assert len(records) == found["attacked"]
+    if len(records):
+        assert records["rho"].between(0, 1).all()
