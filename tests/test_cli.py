@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pandas as pd
+import pyreadstat
 import pytest
 from commands import one_line, untimed
 
@@ -338,6 +339,28 @@ def test_synthesize(synthesized, latent_files, latent):
     data = load_arviz().from_netcdf(str(synthesized / "posterior.nc"))
     np.testing.assert_array_equal(data["posterior"]["log_lambda"], latent.run.draws["log_lambda"])
     assert "last_class" in data["sample_stats"]
+
+
+def test_spss_files_in_and_out(synthesized, latent_files, tmp_path):
+    """The same records as from the CSV file, as values with labels."""
+    sample = read(latent_files / "sample.csv")
+    texts = {name: sorted(set(sample[name]) - {""}) for name in sample}
+    labels = {name: {10 * k + 1: text for k, text in enumerate(texts[name])} for name in sample}
+    values = {name: {text: value for value, text in labels[name].items()} for name in sample}
+    coded = pd.DataFrame({name: sample[name].map(values[name]).astype(float) for name in sample})
+    pyreadstat.write_sav(coded, tmp_path / "sample.sav", variable_value_labels=labels)
+    arguments = made_arguments("synthesize", latent_files, tmp_path / "out", "--format", "sav")
+    arguments[1] = str(tmp_path / "sample.sav")
+    assert main([*arguments, "--quiet"]) == 0
+    assert not list((tmp_path / "out").glob("*.csv"))
+    for name in SYNTHETIC:
+        frame, metadata = pyreadstat.read_sav(str(tmp_path / "out" / name.replace("csv", "sav")))
+        expected = read(synthesized / name)
+        assert {v: metadata.variable_value_labels[v] for v in expected} == {
+            v: labels[v] for v in expected
+        }
+        for variable in expected:
+            assert frame[variable].map(labels[variable]).tolist() == expected[variable].tolist()
 
 
 def test_impute(latent_files, tmp_path, capsys, latent):
