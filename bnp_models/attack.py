@@ -339,7 +339,7 @@ class AttackRisk:
         error = float(np.median(self.typical_error))
         if error > MAX_ERROR:
             remedy = "sample more draws"
-            if self.estimator == "gamma" and self.target == "record":
+            if self.estimator == "gamma":
                 remedy = "sample more draws, or refit with each file"
             sentences.append(
                 f"rho is uncertain by a factor of {np.exp(error):.2g} (standard error of a typical "
@@ -415,7 +415,6 @@ def attack_risk(
         Incomplete ones cannot be attacked.
     refits
         Chains on the sample with each of the files added, from `refit`: a far smaller error.
-        Records only.
     estimator
         "refit" with refits. Without, "gamma" (the default), which takes -log L to be gamma
         distributed with the weighted mean and variance, as the paper; or "direct", which averages
@@ -525,11 +524,11 @@ def attack_risk(
 
 def refit(
     model,
-    table: Microdata,
-    synthetic: Sequence[pd.DataFrame | Microdata],
+    table: Microdata | Households,
+    synthetic: Sequence[pd.DataFrame | Microdata | Households],
     *,
     key: jax.Array,
-    conditions: StructuralZeros | None = None,
+    conditions: StructuralZeros | Rules | None = None,
     **how,
 ) -> list[Run]:
     """Run a model's chains on the sample with each synthetic file added: for `attack_risk`.
@@ -549,12 +548,12 @@ def refit(
     ------
     MicrodataError
         If a file does not have the sample's columns and levels.
-    ValueError
-        If the sample is of households: synthetic ones are drawn given their sizes, and households
-        added to the sample would not be.
+
+    Notes
+    -----
+    Households are an approximation: those of a file are drawn given their sizes, and count here as
+    households whose sizes say something too. What sizes say of classes is then heard twice.
     """
-    if isinstance(table, Households):
-        raise ValueError("refits are for records, not for households")
     files = [_coded(frame, table, m) for m, frame in enumerate(synthetic)]
     keys = jax.random.split(key, len(files))
     return [
@@ -564,6 +563,11 @@ def refit(
 
 
 def _with_file(table, file):
+    """The sample with a file added."""
+    if isinstance(table, Households):
+        pairs = [(getattr(table, name), getattr(file, name)) for name in
+                 ("household_codes", "sizes", "member_codes")]  # fmt: skip
+        return Households(table.schema, *map(np.concatenate, pairs))
     return Microdata(table.schema, np.concatenate([table.codes, file.codes]))
 
 
@@ -662,8 +666,6 @@ def _checked_estimator(estimator, refits, table, synthetic):
     if (estimator == "refit") != (refits is not None):
         raise ValueError('estimator "refit" goes with refits, and no other one does')
     if refits is not None:
-        if isinstance(table, Households):
-            raise ValueError("refits are for records, not for households")
         if len(refits) != len(synthetic):
             raise ValueError(f"{len(refits)} refits for {len(synthetic)} synthetic files")
     return estimator

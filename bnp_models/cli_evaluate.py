@@ -107,11 +107,14 @@ def _checked_posterior(options, original, conditions):
             if getattr(options, name):
                 raise UsageError(f"{flag(name)}: needs --posterior, the posterior.nc of synthesize")
         return None, None
-    if options.household is not None and options.refit:
-        raise UsageError("--refit: is for records, not for households")
     if options.household is None and options.target is not None:
         raise UsageError("--target: is of persons within households")
     posterior = bnp.read_posterior(options.posterior)
+    if options.refit and "levels" in posterior.attributes:
+        raise UsageError(
+            "--refit: synthesize had --grouped or --level-concentration, which are not known here; "
+            "use bnp.refit in Python"
+        )
     coded = original
     head = None if options.household is None else bnp.find_head(original.schema)
     if head is not None and posterior.attributes["sample_sha256"] != original.digest:
@@ -141,17 +144,22 @@ def _attack(options, posterior, original, synthetic, conditions):
 
     progress = shows_progress(options)
     key_refit, key = jax.random.split(jax.random.key(options.seed))
+    if options.household is not None:
+        synthetic = [table.to_frame() for table in synthetic]
     refits = None
     if options.refit:
-        model = {"nplcm": bnp.NPLCM, "tnplcm": bnp.TNPLCM}[posterior.model]
         num_chains, num_samples, components = posterior.parameters["log_pi"].shape
+        if posterior.model == "ndpmpm":
+            nested = posterior.parameters["log_omega"].shape[-1]
+            model = bnp.NDPMPM(components, nested)
+            num_samples *= model.parameters_every
+        else:
+            model = {"nplcm": bnp.NPLCM, "tnplcm": bnp.TNPLCM}[posterior.model](components)
         refits = bnp.refit(
-            model(components), original, synthetic, key=key_refit, conditions=conditions,
+            model, original, synthetic, key=key_refit, conditions=conditions,
             num_chains=num_chains, num_samples=num_samples, progress=progress,
             **{name: int(posterior.attributes[name]) for name in ("num_warmup", "thin")},
         )  # fmt: skip
-    if options.household is not None:
-        synthetic = [table.to_frame() for table in synthetic]
     return bnp.attack_risk(
         posterior, original, synthetic, key=key, conditions=conditions, target=options.target,
         refits=refits, progress=progress,

@@ -115,7 +115,13 @@ def origin(run: Run) -> dict[str, str]:
         "conditions_sha256": "" if run.conditions is None else run.conditions.digest,
     }
     relative = getattr(run.model, "relative", ())
-    return found | ({"relative": str(relative)} if relative else {})
+    grouped = getattr(run.model, "grouped", ())
+    concentration = getattr(run.model, "level_concentration", 1.0)
+    if relative:
+        found["relative"] = str(relative)
+    if grouped or concentration != 1:
+        found["levels"] = f"grouped {grouped}, concentration {concentration}"
+    return found
 
 
 def groups_for_arviz(groups: dict[str, dict[str, np.ndarray]], attributes: dict):
