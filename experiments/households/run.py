@@ -26,6 +26,10 @@ from results import Results, markdown  # noqa: E402
 NUM_FILES = 5
 CHAINS = {"num_chains": 2, "num_warmup": 1000, "num_samples": 2000}
 CLASSES = (20, 10)
+# A sparser prior makes more classes of households.
+MORE_CLASSES = (40, 10)
+GROUPED = {"grouped": {"age": 5}, "level_concentration": 0.1}
+RELATIVE = {"relative": ["age", "race"]}
 
 SPOUSE = ("Husband/wife",)
 CHILD = ("Natural born child", "Biological child", "Adopted child", "Stepchild")
@@ -37,7 +41,16 @@ DATA = {
     "Southeast Michigan": bnp.datasets.southeast_michigan_households,
     "Bay Area": bnp.datasets.bay_area_households,
 }
-METHODS = ("truncated", "head at household level", "rules ignored", "persons alone")
+# Head at household level, under the rules, and how the model differs from the printed one.
+METHODS = {
+    "truncated": (False, True, {}),
+    "head at household level": (True, True, {}),
+    "rules ignored": (False, False, {}),
+    "persons alone": (False, False, {}),
+    "relative": (True, True, RELATIVE),
+    "grouped, sparse": (True, True, GROUPED),
+    "relative, grouped, sparse": (True, True, RELATIVE | GROUPED),
+}
 # The last quantity of every file: where it is there, so are the others.
 LAST = "spread of the head's age less the children's, years"
 
@@ -116,8 +129,15 @@ def synthetic(table, rules, method, key):
         for file in files:
             file.insert(0, "household", np.repeat(np.arange(number.size), number))
     else:
-        rules = None if method == "rules ignored" else rules
-        run = bnp.sample(bnp.NDPMPM(*CLASSES), table, key=key, conditions=rules, **CHAINS)
+        _, under_rules, options = METHODS[method]
+        if "relative" in options:
+            known = table.schema.member_variables
+            options = options | {"relative": [v for v in options["relative"] if v in known]}
+        classes = MORE_CLASSES if "level_concentration" in options else CLASSES
+        run = bnp.sample(
+            bnp.NDPMPM(*classes, **options), table, key=key,
+            conditions=rules if under_rules else None, **CHAINS,
+        )  # fmt: skip
         files = bnp.synthesize(run, NUM_FILES)
     of_chains = {
         f"{what}_{name}": diagnose(run.draws[name])[what]
@@ -136,11 +156,11 @@ def synthetic(table, rules, method, key):
 def measure(data, method):
     """One row for each quantity."""
     source = DATA[data](distinct=True)
-    table = source.households(head=method == "head at household level")
+    table = source.households(head=METHODS[method][0])
     rules = census_relationships(table)
     table = table.select(rules.check(table))
     original = quantities(table.to_frame())
-    files, of_chains = synthetic(table, rules, method, jax.random.key(METHODS.index(method)))
+    files, of_chains = synthetic(table, rules, method, jax.random.key([*METHODS].index(method)))
     each = [quantities(file) for file in files]
     combined = bnp.combine_partially_synthetic(
         *(np.stack([file[name] for file in each]) for name in ("q", "u"))
