@@ -1,0 +1,154 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Combinations that cannot occur, and what ignoring them does to the risk
+#
+# A census form asks children no question about their work. So some combinations are impossible, and
+# a model that does not know it spreads probability over them. That probability is missing where
+# people are: records look rarer than they are, and **the estimated risk is too high**. This
+# notebook compares the two on a sample whose truth is known, with the mixed membership model of a
+# fixed number of profiles (`mixed-membership`); the HDP, which learns that number, is used in the
+# same way.
+
+# %%
+import os
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+import bnp_models as bnp
+
+# The tests run this notebook with BNP_NOTEBOOK_SMALL=1: few records, few sweeps, no conclusions.
+SMALL = os.environ.get("BNP_NOTEBOOK_SMALL") == "1"
+SAMPLE_SIZE = 100 if SMALL else 1_000
+MODEL = bnp.MixedMembership(components=5 if SMALL else 20)
+CHAINS = {"num_chains": 2, "num_warmup": 30, "num_samples": 30}
+if not SMALL:
+    CHAINS = {"num_chains": 4, "num_warmup": 2_000, "num_samples": 500, "thin": 2}
+
+# %% [markdown]
+# ## The list
+#
+# Conditions are a table: each row is an impossible combination, and a variable that it does not
+# name is free. Rows may overlap. Where do they come from? From the questionnaire, never from the
+# empty cells of the sample: that nobody in the sample is a widow of 20 does not make it impossible.
+
+# %%
+VARIABLES = [
+    "age", "sex", "race", "marital_status", "education", "class_of_worker",
+    "household_relationship", "parents_at_home",
+]  # fmt: skip
+if SMALL:
+    VARIABLES = VARIABLES[:6]
+population = bnp.datasets.census_income()
+sample = population.sample(SAMPLE_SIZE, seed=0)[VARIABLES]
+table = bnp.Microdata.from_frame(sample)
+
+CHILD, CODE = "0-14", "Under 15 years old"
+OF_CHILDREN = {
+    "marital_status": "Never married", "class_of_worker": "Not working", "education": CODE
+}  # fmt: skip
+rows = [
+    {"age": CHILD, name: label}
+    for name, allowed in OF_CHILDREN.items()
+    for label in population.levels[name]
+    if label != allowed
+]
+rows += [{"age": age, "education": CODE} for age in population.levels["age"] if age != CHILD]
+# Parents at home are recorded of persons under 18 who are not the head, nor married to the head.
+known = [label for label in population.levels["parents_at_home"] if label != "Not in universe"]
+grown = [age for age in population.levels["age"] if age not in (CHILD, "15-24")]
+rows += [{"age": age, "parents_at_home": label} for age in grown for label in known]
+rows += [
+    {"household_relationship": who, "parents_at_home": label}
+    for who in ("Householder", "Spouse")
+    for label in known
+]
+conditions = pd.DataFrame([row for row in rows if row.keys() <= {*VARIABLES}])
+zeros = bnp.StructuralZeros.from_frame(conditions, table.schema)
+print(f"{zeros.num_impossible_cells:,} of {table.schema.num_cells:,} cells are impossible")
+conditions.head()
+
+# %% [markdown]
+# A record that breaks a condition is an error, in the data or in the list. Better to learn it now:
+
+# %%
+zeros.require_feasible(table)
+print("\n".join(zeros.sentences))
+
+# %% [markdown]
+# Such a sentence says that one item settles another: the education code of children is their age
+# group, said twice. `not_applicable=True` leaves such items out of the records: faster chains, and
+# the same answer within their error.
+#
+# ## With and without
+
+# %%
+runs = {
+    "zeros ignored": bnp.sample(MODEL, table, key=jax.random.key(0), **CHAINS),
+    "zeros known": bnp.sample(MODEL, table, key=jax.random.key(0), conditions=zeros, **CHAINS),
+}
+risks = {name: bnp.population_risk(run, len(population)) for name, run in runs.items()}
+
+# %%
+truth = bnp.datasets.Population(
+    population.frame[VARIABLES], population.source, population.licence
+).truth(sample)
+pd.DataFrame(
+    {
+        name: {
+            "tau_1, mean": round(risk.tau1.mean(), 1),
+            "tau_1, truth": truth.tau1,
+            "95% interval": "{:.0f} to {:.0f}".format(*np.quantile(risk.tau1, [0.025, 0.975])),
+            "tau_2, mean": round(risk.tau2.mean(), 1),
+            "tau_2, truth": round(truth.tau2, 1),
+            "log likelihood": round(risk.log_likelihood.mean()),
+        }
+        for name, risk in risks.items()
+    }
+)
+
+# %%
+figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+for name, risk in risks.items():
+    values, counts = np.unique(risk.tau1, return_counts=True)
+    axes.plot(values, counts / risk.tau1.size, marker=".", label=name)
+axes.axvline(truth.tau1, color="red", label=f"truth: {truth.tau1}")
+axes.set(xlabel="sample uniques that are unique in the population", ylabel="probability")
+axes.legend(frameon=False)
+plt.show()
+
+# %% [markdown]
+# ## Can it be trusted?
+#
+# The share of the impossible region, `p_zero`, is driven by the prior: it is shown, and never
+# judged by. What counts is in the warnings: R-hat and effective sample sizes of the number wanted.
+
+# %%
+for name, risk in risks.items():
+    print(f"{name}:", *bnp.warnings_of(risk.run, risk) or ["no warnings"], sep="\n  ")
+print("\nchain by chain:", risks["zeros known"].tau1_conditional.mean(axis=1).round(1))
+
+# %% [markdown]
+# ## The decision
+#
+# Quote the figure of the run that knows the zeros, with its interval. If its upper end is too high,
+# coarsen the variables that make records rare and run again, as the notebook `disclosure_risk`
+# does. If the list of zeros is long, it is worth the trouble: what it changes is shown above.
+
+# %%
+low, high = np.quantile(risks["zeros known"].tau1, [0.025, 0.975])
+print(f"quote: {risks['zeros known'].tau1.mean():.0f} ({low:.0f} to {high:.0f})")
