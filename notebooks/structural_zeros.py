@@ -52,7 +52,7 @@ VARIABLES = [
     "household_relationship", "parents_at_home",
 ]  # fmt: skip
 if SMALL:
-    VARIABLES = VARIABLES[:6]
+    VARIABLES = ["age", "sex", "marital_status", "education"]
 population = bnp.datasets.census_income()
 sample = population.sample(SAMPLE_SIZE, seed=0)[VARIABLES]
 table = bnp.Microdata.from_frame(sample)

@@ -33,7 +33,7 @@ import bnp_models as bnp
 
 # The tests run this notebook with BNP_NOTEBOOK_SMALL=1: few records, few sweeps, no conclusions.
 SMALL = os.environ.get("BNP_NOTEBOOK_SMALL") == "1"
-SAMPLE_SIZE = 150 if SMALL else 500
+SAMPLE_SIZE, NUM_FILES = (100, 2) if SMALL else (500, 5)
 CHAINS = {"num_chains": 2, "num_warmup": 30, "num_samples": 60}
 MODEL = bnp.TNPLCM(components=4, split_merge_every=0)
 if not SMALL:
@@ -81,7 +81,7 @@ margins = bnp.level_margins(run)
 print("\n\n".join(bnp.warnings_of(run, margins=margins)) or "no warnings")
 
 # %%
-files = bnp.synthesize(run, 5)
+files = bnp.synthesize(run, NUM_FILES)
 files[0].head()
 
 # %% [markdown]
