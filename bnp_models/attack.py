@@ -22,6 +22,7 @@ p(theta | X, Y_m) is proportional to p(theta | X) L(theta; Y_m),
 in which no likelihood of a file occurs (`refit` makes the chains).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -341,10 +342,11 @@ class AttackRisk:
             remedy = "sample more draws"
             if self.estimator == "gamma":
                 remedy = "sample more draws, or refit with each file"
+            factor = "over a million" if error > math.log(1e6) else f"{math.exp(error):.2g}"
             sentences.append(
-                f"rho is uncertain by a factor of {np.exp(error):.2g} (standard error of a typical "
-                f"log odds {error:.2g}): ranks are largely chance, and few records can be declared "
-                f"safe; {remedy}"
+                f"rho is uncertain by a factor of {factor} (standard error of a typical log odds "
+                f"{error:.2g}): ranks are largely chance, and few records can be declared safe; "
+                f"{remedy}"
             )
         few, short = self.num_blocks < _MIN_BLOCKS, self.times_in_block < _TIMES_IN_BLOCK
         if few or short:

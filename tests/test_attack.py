@@ -1,5 +1,7 @@
 """Attack risks as users get them: from a run, a file, with outliers, errors, warnings."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pandas as pd
@@ -217,6 +219,9 @@ def test_warnings_say_what_is_wrong(planted):
     text = "\n".join(risk.warnings())
     assert "too few" in text and "20 bootstrap replicates" in text
     assert risk.at_risk.all()
+    errors = np.full_like(risk.standard_error, 2000)
+    hopeless = dataclasses.replace(risk, standard_error=errors)
+    assert "by a factor of over a million (" in "\n".join(hopeless.warnings())
     none = bnp.attack_risk(run, table, files, key=jax.random.key(2), rows=[], **SMALL)
     assert none.summary()["attacked"] == 0 and none.records().empty
     assert "none is alone" in none.warnings()[0]
