@@ -14,7 +14,10 @@ MODELS = {
     "tnplcm": ("TNPLCM", ("components",)),
     "ndpmpm": (
         "NDPMPM",
-        ("components", "member_components", "relative", "grouped", "level_concentration"),
+        (
+            "components", "member_components", "relative", "grouped", "level_concentration",
+            "impossible_weight",
+        ),
     ),
     "polettini-stander-1": ("PolettiniStander", ("alpha", "a", "b")),
     "polettini-stander-2": ("PolettiniStander", ("alpha", "a", "gamma", "empty_phat")),
@@ -237,6 +240,9 @@ def _add_households(parser):
     group.add_argument("--level-concentration", metavar="C", type=_number_above(0),
                        help="parameter of the Dirichlet priors of levels; below 1, small classes "
                        "are less drawn to uniform probabilities (default: 1)")  # fmt: skip
+    group.add_argument("--impossible-weight", metavar="W", type=_integer(1, 1001),
+                       help="cap-and-weight, an approximation: draw a W-th of the impossible "
+                       "households and let each stand for W (default: 1, exact)")  # fmt: skip
 
 
 def _add_command(commands, name, **texts):

@@ -434,6 +434,7 @@ def warnings_of(
         _last_class(run),
         _last_member_class(run),
         _too_many_augmented(run),
+        _weighted(run),
         _monte_carlo_error(risk),
         _growth(run),
     )
@@ -559,6 +560,15 @@ def _too_many_augmented(run):
         return (
             "nearly everything is impossible: in a kept draw more records of the impossible region "
             "than can be counted were left out; look for conditions that exclude too much"
+        )
+
+
+def _weighted(run):
+    weight = getattr(run.model, "impossible_weight", 1)
+    if weight > 1:
+        return (
+            f"approximation: each impossible household drawn stands for {weight} (cap-and-weight); "
+            "leave out --impossible-weight for the exact posterior"
         )
 
 

@@ -26,6 +26,7 @@ from bnp_models.households import Households
 from bnp_models.kernels.assignment import cumulative_sum, draw_rows, search_cumulative
 from bnp_models.kernels.counting import count_rows_by_component, first_rows, order_free_sum
 from bnp_models.kernels.impossible_households import (
+    MAX_COUNTED,
     Augmented,
     Compositions,
     Head,
@@ -229,10 +230,15 @@ class NDPMPM(eqx.Module):
     level_concentration
         Parameter of the symmetric Dirichlet prior of level probabilities, or of those of groups;
         1, as printed, draws classes with few members to uniform probabilities more than less does.
+    impossible_weight
+        Cap-and-weight, an approximation: impossible households are drawn until a part of the
+        sample's number of possible ones, and each stands for so many. 1 is exact. The chains then
+        forget the variation of what is not drawn.
 
     References
     ----------
-    Hu, J., Reiter, J. P. & Wang, Q. (2018), doi:10.1214/16-BA1047.
+    Hu, J., Reiter, J. P. & Wang, Q. (2018), doi:10.1214/16-BA1047. Cap-and-weight: Akande, O.,
+    Barrientos, A. & Reiter, J. P. (2019), doi:10.1093/jssam/smy022.
     """
 
     components: int = eqx.field(static=True, default=40)
@@ -246,6 +252,7 @@ class NDPMPM(eqx.Module):
     relative: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
     grouped: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
     level_concentration: float = eqx.field(static=True, default=1.0)
+    impossible_weight: int = eqx.field(static=True, default=1)
 
     name: ClassVar[str] = "ndpmpm"
     truncates: ClassVar[bool] = True
@@ -265,6 +272,10 @@ class NDPMPM(eqx.Module):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 2:
                 raise ValueError(f"{name} must be an integer of at least 2, not {value}")
+        if not isinstance(self.impossible_weight, int) or self.impossible_weight < 1:
+            raise ValueError(
+                f"impossible_weight must be an integer of at least 1, not {self.impossible_weight}"
+            )
         for name in ("a", "b", "a_beta", "b_beta", "level_concentration"):
             value = getattr(self, name)
             if isinstance(value, (int, float)) and not value > 0:
@@ -765,7 +776,7 @@ def augment(
     augmented
         Their counts.
     number
-        How many; -1 where there were too many.
+        How many, weighted; -1 where there were too many.
     log_feasible
         Log P(possible) of a household: exact where the rules are tables, else from the share of
         possible ones among those drawn.
@@ -782,11 +793,12 @@ def augment(
     sizes, wanted = zip(*data.blocks, strict=True)
     log_size = state.log_lambda[data.household.size_rows]
     has_head = data.head is not None
+    until = -(-sum(wanted) // model.impossible_weight)
     augmented, found, number = add_simulated(
         key_simulate, augmented, tables, log_size, sizes, wanted, _judge(data), data.household,
-        data.member, has_head,
+        data.member, has_head, until,
     )  # fmt: skip
-    failed = found < sum(wanted)
+    failed = found < until
     if has_head:
         augmented, others = add_other_heads(
             key_heads, augmented, tables, log_size, sizes, found + number, data.household
@@ -800,6 +812,13 @@ def augment(
         )  # fmt: skip
     else:
         log_share = jnp.log(found / (found + number).astype(state.alpha.dtype))
+    if model.impossible_weight > 1:
+        # All or nothing, as in `add_other_heads`: what int32 cannot hold is left out, and said to be.
+        most = jnp.maximum(jnp.sum(augmented.members.astype(state.alpha.dtype)), number)
+        failed = failed | (most * model.impossible_weight > MAX_COUNTED)
+        weight = jnp.where(failed, 1, model.impossible_weight)
+        augmented = jax.tree.map(lambda x: x * weight, augmented)
+        number = number * weight
     return augmented, jnp.where(failed, -1, number), log_share
 
 

@@ -319,6 +319,7 @@ def add_simulated(
     household: Levels,
     member: Levels,
     has_head: bool,
+    until: int | None = None,
 ) -> tuple[Augmented, Int[Array, ""], Int[Array, ""]]:
     """Add simulated impossible households to the counts.
 
@@ -336,6 +337,9 @@ def add_simulated(
         Whether each of a batch of households is possible.
     has_head
         Whether exactly one member has to be a head: then only such households are simulated.
+    until
+        Possible households up to the last of which the impossible ones count; as many as the
+        sample has by default.
 
     Returns
     -------
@@ -345,7 +349,7 @@ def add_simulated(
         Possible and impossible households simulated; fewer are found than wanted in all only where
         more than `MAX_SIMULATED` were simulated.
     """
-    total = sum(wanted)
+    total = sum(wanted) if until is None else until
     others = tuple(size - has_head for size in sizes)
     lanes = _whole(max(_LEAST_AT_ONCE, total * _SHARE_AT_ONCE))
     # The larger a household, the more often it is impossible: room as if by its members.

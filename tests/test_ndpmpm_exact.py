@@ -65,6 +65,7 @@ class Exact:
         means = np.asarray(means, np.float64)
         spread = np.sqrt(means.var(axis=0, ddof=1) / len(means) + self.error**2)
         known = spread > 1e-6
+        self.spread = spread[known]
         return (means.mean(axis=0) - self.truth)[known] / spread[known]
 
 
@@ -112,6 +113,16 @@ def test_posterior_rejects(tables, fault):
     """Every step that is left out, or done as printed where that is wrong, shows."""
     z = tables.scores(jax.random.key(2), fault, num_sweeps=250)
     assert np.abs(z).max() > Z_LIMIT, z
+
+
+def test_cap_and_weight_is_near_the_posterior_and_not_it():
+    """An approximation: off by much less than the posterior is wide, here with six households."""
+    exact = Exact("tables", impossible_weight=2)
+    off = exact.scores(jax.random.key(7))
+    assert np.abs(off).max() > Z_LIMIT, off
+    moved = np.abs(off) * exact.spread
+    # Of log alpha and log beta, whose posterior sd is above 1, and of probabilities.
+    assert moved[:2].max() < 0.3 and moved[2:].max() < 0.15, moved
 
 
 # Of home, the head's age and the size; of the role and the age, whose differences 0 and -1 (coded
