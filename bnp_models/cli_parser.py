@@ -15,7 +15,11 @@ MODELS = {
     "ndpmpm": (
         "NDPMPM",
         (
-            "components", "member_components", "relative", "grouped", "level_concentration",
+            "components",
+            "member_components",
+            "relative",
+            "grouped",
+            "level_concentration",
             "impossible_weight",
         ),
     ),

@@ -813,7 +813,7 @@ def augment(
     else:
         log_share = jnp.log(found / (found + number).astype(state.alpha.dtype))
     if model.impossible_weight > 1:
-        # All or nothing, as in `add_other_heads`: what int32 cannot hold is left out, and said to be.
+        # All or nothing, as in `add_other_heads`: int32 must hold them.
         most = jnp.maximum(jnp.sum(augmented.members.astype(state.alpha.dtype)), number)
         failed = failed | (most * model.impossible_weight > MAX_COUNTED)
         weight = jnp.where(failed, 1, model.impossible_weight)

@@ -141,7 +141,8 @@ def test_imputed_files(folder, capsys):
     out = folder / "imputed"
     command = ["impute", str(folder / "members.csv"), *HOUSEHOLDS, "--rules",
                str(folder / "rules.py"), *SHORT, "--relative", "age:difference", "--grouped",
-               "age=2", "--level-concentration", "0.5", "--out", str(out)]  # fmt: skip
+               "age=2", "--level-concentration", "0.5", "--impossible-weight", "2", "--out",
+               str(out)]  # fmt: skip
     assert main([*command, "--quiet"]) == 0
     made = pd.read_csv(out / "imputed_1.csv")
     seen = sample.notna()
@@ -151,6 +152,7 @@ def test_imputed_files(folder, capsys):
     assert bnp.read_rules(folder / "rules.py", table).check(table).all()
     settings = json.loads((out / "run.json").read_text())
     assert settings["relative"] == [["age", "difference"]] and settings["grouped"] == [["age", 2]]
+    assert any("cap-and-weight" in sentence for sentence in settings["warnings"])
     assert main([*command, "--resume"]) == 0
     assert "nothing to resume" in capsys.readouterr().out
 
