@@ -255,16 +255,6 @@ def _size_by_size(wrong):
     return ndpmpm, "augment", augment
 
 
-def _count_households_for_members(wrong):
-    # Sticks of the member classes by households, not by members.
-    right = ndpmpm.truncated_sticks
-
-    def truncated_sticks(key, counts, concentration):
-        return right(key, jnp.where(wrong, counts // 2, counts), concentration)
-
-    return ndpmpm, "truncated_sticks", truncated_sticks
-
-
 def _invert_reorder(wrong):
     right = ndpmpm.reorder_classes
 
@@ -314,11 +304,9 @@ FAULTS = {
     "no impossible households": _forget_augmented("households"),
     "no impossible members": _forget_augmented("members"),
     "no levels of impossible members": _forget_augmented("member_levels"),
-    "no levels of impossible households": _forget_augmented("household_levels"),
     "nobody known by kind": _forget_augmented("unread"),
     "no other heads": _forget_other_heads,
     "size by size": _size_by_size,
-    "half of the members in the sticks": _count_households_for_members,
     "reorder inverted": _invert_reorder,
 }
 
