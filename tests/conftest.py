@@ -12,11 +12,6 @@ import pytest
 
 import bnp_models as bnp
 
-# Programs here compile for longer than they run.
-_LEVEL = "--xla_backend_optimization_level=1"
-if _LEVEL not in (_flags := os.environ.get("XLA_FLAGS", "")):
-    os.environ["XLA_FLAGS"] = f"{_flags} {_LEVEL}".strip()
-
 # Processes that share the tests, and those that tests start, find what others compiled.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="bnp-models-xla-")
