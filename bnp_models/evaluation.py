@@ -36,6 +36,7 @@ BAD_RATIO = 10.0
 
 _MAX_PARAMETERS = 1000
 _FIRST_ROWS, _WORST = 20, 100
+_NO_VALUE = "no value is possible for those missing"
 _SCORES = {"main_effects": False, "pairs": True}
 
 
@@ -339,9 +340,10 @@ def find_impossible(
     if isinstance(table, Households):
         bad = np.flatnonzero(~conditions.check(table))
         tally = {name: number for name, number in conditions.tally(table).items() if number}
-        broken = [_rules_broken(conditions, table.select(np.array([i]))) for i in bad[:_FIRST_ROWS]]
-        rows = tuple(table.first_row(int(i)) for i in bad[:_FIRST_ROWS])
-        return Impossible(bad.size, rows, tuple(broken), tally)
+        first = tuple(map(int, bad[:_FIRST_ROWS]))
+        rows = tuple(table.first_row(i) for i in first)
+        broken = tuple(_rules_broken(conditions, table, i) for i in first)
+        return Impossible(bad.size, rows, broken, tally)
     bad = np.flatnonzero(~conditions.admits(table.codes))
     first = tuple(map(int, bad[:_FIRST_ROWS]))
     return Impossible(
@@ -355,21 +357,19 @@ def _some(items, separator):
     return separator.join(items[:5]) + more
 
 
-def _rules_broken(rules, household):
-    broken = [rule.name for rule in rules if not Rules([rule]).check(household)[0]]
-    return "; ".join(broken) or "no value is possible for those missing"
+def _rules_broken(rules, households, i):
+    names = [rule.name for rule in rules.broken_by(households, i)]
+    return "; ".join(names) or _NO_VALUE
 
 
 def _condition_broken(conditions, table, row):
-    fixed = conditions.conditions >= 0
-    holds = (~fixed | (conditions.conditions == table.codes[row])).all(axis=1)
-    if not holds.any():
-        return "no value is possible for those missing"
-    k = int(np.argmax(holds))
-    schema = table.schema
+    broken = conditions.broken_by(table.codes[row])
+    if not broken.size:
+        return _NO_VALUE
+    condition, schema = conditions.conditions[broken[0]], table.schema
     return " and ".join(
-        f"{schema.variables[j]} = {schema.levels[j][conditions.conditions[k, j]]}"
-        for j in np.flatnonzero(fixed[k])
+        f"{schema.variables[j]} = {schema.levels[j][condition[j]]}"
+        for j in np.flatnonzero(condition >= 0)
     )
 
 

@@ -747,6 +747,15 @@ class Rules:
         """Return how many households break each rule, as :meth:`check` does, by name."""
         return {rule.name: int((~Rules([rule]).check(households)).sum()) for rule in self._rules}
 
+    def broken_by(self, households: Households, i: int) -> tuple[Rule, ...]:
+        """Return the rules that household ``i`` breaks, each judged alone, as :meth:`check` does.
+
+        Empty for an impossible household too, if only together they leave no value for those
+        missing.
+        """
+        one = households.select(np.array([i]))
+        return tuple(rule for rule in self._rules if not Rules([rule]).check(one)[0])
+
     def require_feasible(self, households: Households) -> None:
         """Check that no household breaks a rule.
 
@@ -759,8 +768,7 @@ class Rules:
         if bad.size == 0:
             return
         i = int(bad[0])
-        one = households.select(np.array([i]))
-        broken = [rule for rule in self._rules if not Rules([rule]).check(one)[0]]
+        broken = self.broken_by(households, i)
         who = f"household {_quote(_label(households.ids[i]))}"
         if broken:
             title = "" if broken[0].title is None else f" {broken[0].title!r}"

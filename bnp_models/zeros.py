@@ -354,6 +354,24 @@ class StructuralZeros:
         """SHA-256 of the schema and the conditions, in hexadecimal digits."""
         return content_digest(self.schema, self.conditions)
 
+    def broken_by(self, record: np.ndarray) -> np.ndarray:
+        """Rows of the conditions that a record breaks by its known values alone.
+
+        Empty for an impossible record too, if only together they leave no value for those missing.
+
+        Parameters
+        ----------
+        record : (J,) integer array
+            Level codes, -1 where missing.
+
+        Returns
+        -------
+        (k,) int64 array
+            0-based, ascending.
+        """
+        free = self.conditions < 0
+        return np.flatnonzero((free | (self.conditions == record)).all(axis=1))
+
     def require_feasible(self, table: Microdata) -> None:
         """Check that no record is impossible and that each incomplete one can be completed.
 
@@ -384,15 +402,13 @@ class StructuralZeros:
             return
         row = int(bad.min())
         record = table.codes[row]
-        fixed = self.conditions >= 0
-        broken = np.flatnonzero((~fixed | (self.conditions == record)).all(axis=1))
+        broken = self.broken_by(record)
         if broken.size:
+            condition = self.conditions[broken[0]]
+            together = " together" if (condition >= 0).sum() > 1 else ""
             what = (
-                f"{self._values(self.conditions[broken[0]])} cannot occur together (row "
-                f"{broken[0]} of the conditions)"
-                if fixed[broken[0]].sum() > 1
-                else f"{self._values(self.conditions[broken[0]])} cannot occur (row {broken[0]} "
-                "of the conditions)"
+                f"{self._values(condition)} cannot occur{together} (row {broken[0]} of the "
+                "conditions)"
             )
         else:
             what = (

@@ -406,6 +406,7 @@ def test_records_in_a_structural_zero():
         zeros.require_feasible(Microdata(PEOPLE, records[2:]))
     with pytest.raises(MicrodataError, match=r"row 0: 'age' = '15\+' and 'rooms' = 10 cannot"):
         zeros.require_feasible(Microdata(PEOPLE, records[3:]))
+    assert [list(zeros.broken_by(record)) for record in records] == [[], [], [0], [1]]
     other = Schema(PEOPLE.variables[:2], PEOPLE.levels[:2])
     with pytest.raises(MicrodataError, match="other variables or levels"):
         zeros.require_feasible(Microdata(other, np.array([[0, 0]])))
