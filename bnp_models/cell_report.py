@@ -11,7 +11,7 @@ from bnp_models.diagnostics import (
     find_modes,
     warnings_of_draws,
 )
-from bnp_models.export import figures_of, groups_for_arviz, replacing, write_frame
+from bnp_models.export import figures_of, groups_for_arviz, write_frame, write_text
 from bnp_models.loglinear import loglinear_risk
 from bnp_models.microdata import MicrodataError
 from bnp_models.polettini_stander import (
@@ -237,8 +237,7 @@ def write_cell_report(
         riskiest=[[_shown(value) for value in row] for row in riskiest.to_numpy(dtype=object)],
         **of_chains(draws, len(result.tau1)),
     )
-    with replacing(path) as partial:
-        partial.write_text(html, encoding="utf-8")
+    write_text(html, path)
 
 
 def plot_fit(fit: pd.DataFrame):

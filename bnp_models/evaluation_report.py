@@ -6,7 +6,7 @@ from os import PathLike
 import numpy as np
 
 from bnp_models.evaluation import BAD_RATIO, Evaluation, shares_document
-from bnp_models.export import replacing
+from bnp_models.export import write_text
 from bnp_models.report import COLOURS, SMALLEST_SHOWN, as_svg, environment, new_axes, of_chains
 from bnp_models.utility import Proportions
 
@@ -47,8 +47,7 @@ def write_evaluation_report(
         Whether the page may show single records, and cells with fewer than five.
     """
     html = render_evaluation_report(evaluation, names, command=command, records=records)
-    with replacing(path) as partial:
-        partial.write_text(html, encoding="utf-8")
+    write_text(html, path)
 
 
 def render_evaluation_report(

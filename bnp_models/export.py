@@ -311,8 +311,7 @@ def _timing(run):
 def write_json(document: dict, path: str | PathLike) -> None:
     """Write a document as JSON; NaN and infinity are refused."""
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-    with replacing(path) as partial:
-        partial.write_text(text + "\n", encoding="utf-8")
+    write_text(text + "\n", path)
 
 
 def write_records(risk: PopulationRisk, path: str | PathLike) -> None:
@@ -347,6 +346,12 @@ def write_frame(
             frame.to_parquet(partial, index=False)
         else:
             frame.to_csv(partial, index=False, lineterminator="\n", encoding="utf-8")
+
+
+def write_text(text: str, path: str | PathLike) -> None:
+    """Write a text as UTF-8."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager

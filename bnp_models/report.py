@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.diagnostics import MAX_RHAT, MIN_ESS_PER_CHAIN, monitored
-from bnp_models.export import persons_of, replacing, risk_summary, run_summary, versions
+from bnp_models.export import persons_of, risk_summary, run_summary, versions, write_text
 from bnp_models.households import Households
 from bnp_models.risk import PopulationRisk
 from bnp_models.rules import Rules
@@ -59,8 +59,7 @@ def write_report(
         Whether the page may show single records.
     """
     html = render_report(risk, command=command, seed=seed, records=records)
-    with replacing(path) as partial:
-        partial.write_text(html, encoding="utf-8")
+    write_text(html, path)
 
 
 def render_report(
@@ -126,8 +125,7 @@ def write_synthesis_report(
     html = render_synthesis_report(
         run, frames, margins, imputed=imputed, command=command, seed=seed, records=records
     )
-    with replacing(path) as partial:
-        partial.write_text(html, encoding="utf-8")
+    write_text(html, path)
 
 
 def render_synthesis_report(
