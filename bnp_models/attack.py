@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from os import PathLike
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -35,9 +35,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from bnp_models.attack_targets import NESTED, HouseholdTargets, RecordTargets
+from bnp_models.attack_targets import HouseholdTargets, RecordTargets
 from bnp_models.diagnostics import diagnose
-from bnp_models.export import origin
 from bnp_models.households import Households
 from bnp_models.kernels.importance import (
     benjamini_hochberg,
@@ -49,7 +48,7 @@ from bnp_models.kernels.importance import (
     weighted_sums,
 )
 from bnp_models.microdata import Microdata, MicrodataError
-from bnp_models.ndpmpm import NDPMPM
+from bnp_models.posterior import Posterior, check_source
 from bnp_models.rules import Rules
 from bnp_models.sampling import Run, sample
 from bnp_models.synthesis import spaced_positions
@@ -78,69 +77,6 @@ _TIMES_IN_BLOCK, _MIN_BLOCKS, _MAX_BLOCKS = 5, 20, 200
 
 # Bytes of one array of log ratios.
 _BYTES_AT_ONCE = 2**26
-
-_LATENT_CLASS = ("log_pi", "log_lambda", "log_feasible")
-_PARAMETERS = {"nplcm": _LATENT_CLASS, "tnplcm": _LATENT_CLASS, "ndpmpm": NESTED}
-
-
-class Posterior(NamedTuple):
-    """The draws of a run, as kept or as read from its ``posterior.nc``."""
-
-    model: str
-    """Name of the model."""
-    parameters: dict[str, np.ndarray]
-    """Each (chains, draws, ...)."""
-    attributes: dict
-    """Of the file; "sample_sha256" and "conditions_sha256" among them."""
-
-
-def read_posterior(path: str | PathLike) -> Posterior:
-    """Read the parameters that ``bnp-models synthesize`` put into ``posterior.nc``.
-
-    Raises
-    ------
-    MicrodataError
-        If the file cannot be read, or holds no parameters of a latent class or nested model.
-    """
-    import xarray as xr
-
-    found, attributes, kept = {}, {}, None
-    for group in ("posterior", "parameters"):
-        try:
-            with xr.open_dataset(path, group=group, engine="h5netcdf") as data:
-                attributes = attributes or dict(data.attrs)
-                kept = np.asarray(data["draw"])
-                found |= {name: np.asarray(data[name]) for name in data.data_vars}
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError, KeyError) as error:
-            if group == "posterior":
-                raise MicrodataError(
-                    f"cannot be read as the posterior of a run ({error}); give the posterior.nc "
-                    "that synthesize wrote",
-                    file=path,
-                ) from None
-    # Arrays may be kept of fewer draws than scalars: these are the ones.
-    number = len(kept)
-    found = {k: x if x.shape[1] == number else x[:, kept] for k, x in found.items()}
-    name = attributes.get("model")
-    if name not in _PARAMETERS:
-        raise MicrodataError(
-            f"is of the model {name!r}; attack risks are those of synthetic files of "
-            f"{', '.join(_PARAMETERS)}",
-            file=path,
-        )
-    missing = [key for key in _PARAMETERS[name] if key not in found]
-    if missing:
-        raise MicrodataError(
-            f"holds no {missing[0]!r}, so it is not of synthesize; run that again", file=path
-        )
-    if "sample_sha256" not in attributes:
-        raise MicrodataError(
-            "does not say of which sample it is: an older version wrote it; run synthesize again",
-            file=path,
-        )
-    return Posterior(name, {key: found[key] for key in _PARAMETERS[name]}, attributes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -571,69 +507,6 @@ def _with_file(table, file):
                  ("household_codes", "sizes", "member_codes")]  # fmt: skip
         return Households(table.schema, *map(np.concatenate, pairs))
     return Microdata(table.schema, np.concatenate([table.codes, file.codes]))
-
-
-def check_source(source, table, conditions):
-    """Check that draws are of this sample and these conditions.
-
-    Arguments as for `attack_risk`.
-
-    Returns
-    -------
-    posterior
-        What `read_posterior` would return.
-    conditions
-        Those given, or those of a `Run`.
-
-    Raises
-    ------
-    MicrodataError
-        If they are not.
-    """
-    where = source if isinstance(source, str | PathLike) else None
-    if isinstance(source, Run):
-        if source.model.name not in _PARAMETERS:
-            raise MicrodataError(
-                f"attack risks are those of synthetic files of {', '.join(_PARAMETERS)}, not of "
-                f"{source.model.name}"
-            )
-        conditions = source.conditions if conditions is None else conditions
-        kept = source.parameters()
-        posterior = Posterior(
-            source.model.name,
-            {name: kept[name] for name in _PARAMETERS[source.model.name]},
-            origin(source),
-        )
-    else:
-        posterior = read_posterior(source) if where is not None else source
-    nested = posterior.model == NDPMPM.name
-    if nested != isinstance(table, Households):
-        kinds = ("records", "persons within households")
-        raise MicrodataError(
-            f"the posterior is of the {posterior.model} model, for {kinds[nested]}, and the sample "
-            f"is coded as {kinds[not nested]}",
-            file=where,
-        )
-    if posterior.attributes.get("relative"):
-        raise MicrodataError(
-            "the model has members' values relative to the head's, for which attack risks are not "
-            "available; synthesise without",
-            file=where,
-        )
-    if posterior.attributes["sample_sha256"] != table.digest:
-        raise MicrodataError(
-            "the posterior is not of this sample: records, variables or levels, or their order, "
-            "differ; give what synthesize was given",
-            file=where,
-        )
-    given = "" if conditions is None else conditions.digest
-    if posterior.attributes["conditions_sha256"] != given:
-        raise MicrodataError(
-            "the posterior was sampled under other conditions or rules than those given; give what "
-            "synthesize was given",
-            file=where,
-        )
-    return posterior, conditions
 
 
 def _check_settings(table, target, num_bootstrap, fdr, top, max_draws):

@@ -27,9 +27,7 @@ from bnp_models.kernels.nested import (
 from bnp_models.microdata import Microdata, group_cells
 from bnp_models.ndpmpm import NDPMPM, NestedData, simulate_possible
 from bnp_models.nplcm import log_cell_probability
-
-NESTED = ("log_pi", "log_omega", "log_lambda", "log_phi")
-"""Parameters of the nested model."""
+from bnp_models.posterior import NESTED
 
 # Draws of one block of a loop, and households simulated per draw and size for P(possible), where it
 # has no closed form.
