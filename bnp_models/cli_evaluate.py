@@ -94,7 +94,7 @@ def _checked_input(options):
         files.append((options.population, population))
     for path, table in [(options.original, original), *files]:
         persons = getattr(table, "persons", table)
-        if not (persons.codes >= 0).all(axis=1).any():
+        if not persons.complete.any():
             raise UsageError(f"{path}: no record has values of all variables; choose --variables")
     synthetic = [table for _, table in files[: len(options.synthetic)]]
     return original, synthetic, population, conditions, quantities

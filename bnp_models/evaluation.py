@@ -129,7 +129,7 @@ class Evaluation:
         """What was left out or is of limited meaning, in words."""
         found = []
         persons = [persons_of(table) for table in (self.original, *self.synthetic)]
-        missing = [int((table.codes < 0).any(axis=1).sum()) for table in persons]
+        missing = [int((~table.complete).sum()) for table in persons]
         if any(missing):
             found.append(
                 f"values are missing in {missing[0]:,} records of the original and "

@@ -287,6 +287,11 @@ class Microdata:
         return bool((self.codes < 0).any())
 
     @property
+    def complete(self) -> np.ndarray:
+        """Which records have values of all variables, (n,) bool."""
+        return (self.codes >= 0).all(axis=1)
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the schema and the codes, in hexadecimal digits."""
         return content_digest(self.schema, self.codes)

@@ -143,7 +143,6 @@ def render_synthesis_report(
     if isinstance(run.table, Households):
         frames = [frame.drop(columns=run.table.schema.household) for frame in frames]
     summary = run_summary(run, margins, seed=seed)
-    complete = table.codes[(table.codes >= 0).all(axis=1)]
     variables = _compared(table, frames, imputed, 0 if records else SMALLEST_SHOWN)
     differences = [
         {"name": f"{v['name']} = {row['label']}", "difference": abs(row["after"] - row["before"])}
@@ -160,7 +159,7 @@ def render_synthesis_report(
         imputed=imputed,
         num_datasets=len(frames),
         rows=len(frames[0]),
-        incomplete=table.n - len(complete),
+        incomplete=int((~table.complete).sum()),
         anonymity=k_anonymity(table),
         variables=variables,
         largest=None

@@ -337,7 +337,7 @@ def propensity_score(
     """
     _check_files(original, [synthetic], None)
     num_levels = original.schema.num_levels
-    codes = [table.codes[(table.codes >= 0).all(axis=1)] for table in (original, synthetic)]
+    codes = [table.codes[table.complete] for table in (original, synthetic)]
     if not all(map(len, codes)):
         raise ValueError("a file has no complete record")
     cells = group_cells(np.concatenate(codes), num_levels)
@@ -447,7 +447,7 @@ def k_anonymity(table: Microdata, sizes: Sequence[int] = (2, 3, 5)) -> list[Smal
     sizes
         The values of k.
     """
-    complete = table.codes[(table.codes >= 0).all(axis=1)]
+    complete = table.codes[table.complete]
     if not len(complete):
         return []
     cells = group_cells(complete, table.schema.num_levels)
@@ -491,9 +491,7 @@ def replicated_uniques(original: Microdata, synthetic: Sequence[Microdata]) -> R
     not the probability that an intruder learns anything.
     """
     _check_files(original, synthetic, None)
-    codes = [
-        table.codes[(table.codes >= 0).all(axis=1)] for table in (original, *synthetic)
-    ]  # fmt: skip
+    codes = [table.codes[table.complete] for table in (original, *synthetic)]
     cells = group_cells(np.concatenate(codes), original.schema.num_levels)
     ends = np.cumsum([len(part) for part in codes])
     counts = np.stack([

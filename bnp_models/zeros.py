@@ -390,8 +390,8 @@ class StructuralZeros:
                 "the conditions were coded for other variables or levels than the table's; make "
                 "them with the table's schema"
             )
-        incomplete = np.flatnonzero((table.codes < 0).any(axis=1))
-        complete = np.flatnonzero((table.codes >= 0).all(axis=1))
+        incomplete = np.flatnonzero(~table.complete)
+        complete = np.flatnonzero(table.complete)
         bad = np.concatenate(
             [
                 complete[self.contains(table.codes[complete])],

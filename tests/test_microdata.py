@@ -46,6 +46,7 @@ def test_codes_and_labels_round_trip():
     assert not table.codes.flags.writeable
     np.testing.assert_array_equal(table.codes, [[1, 1], [0, 0], [-1, 0], [0, 1]])
     assert (table.n, table.num_variables, table.has_missing) == (4, 2, True)
+    assert list(table.complete) == [True, True, False, True]
     pd.testing.assert_frame_equal(table.to_frame(), frame)
 
 
