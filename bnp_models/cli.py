@@ -117,25 +117,7 @@ def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
         options.rows = table.num_persons
     elif options.rows is None:
         options.rows = table.n
-    _check_datasets(options, table)
-    settings = _settings(
-        options,
-        model,
-        table,
-        conditions,
-        datasets=options.datasets,
-        rows=options.rows,
-        format=options.format,
-    )
-    return _carry_out(
-        options, argv, model, table, conditions, settings, _margins_of(options), "margins",
-        _write_datasets,
-    )  # fmt: skip
-
-
-def _margins_of(options):
-    """Makes of a run the margins that convergence is judged by; of households, none."""
-    return bnp.level_margins if options.household is None else lambda run: None
+    return _make_datasets(options, argv, model, table, conditions, rows=options.rows)
 
 
 def impute(options: argparse.Namespace, argv: list[str]) -> int:
@@ -146,19 +128,20 @@ def impute(options: argparse.Namespace, argv: list[str]) -> int:
             "no value is missing (only empty cells are), so there is nothing to impute",
             file=options.sample,
         )
+    return _make_datasets(options, argv, model, table, conditions)
+
+
+def _make_datasets(options, argv, model, table, conditions, **more):
+    """Check, sample and write data sets; `more` is what decides them in this command alone."""
     _check_datasets(options, table)
     settings = _settings(
-        options,
-        model,
-        table,
-        conditions,
-        datasets=options.datasets,
-        format=options.format,
+        options, model, table, conditions, datasets=options.datasets, **more, format=options.format
     )
+    # Convergence is judged by the margins of the levels too; of households, by none.
+    margins = bnp.level_margins if options.household is None else lambda run: None
     return _carry_out(
-        options, argv, model, table, conditions, settings, _margins_of(options), "margins",
-        _write_datasets,
-    )  # fmt: skip
+        options, argv, model, table, conditions, settings, margins, "margins", _write_datasets
+    )
 
 
 def _carry_out(options, argv, model, table, conditions, settings, evaluate, evaluated, write):
