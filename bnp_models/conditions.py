@@ -6,24 +6,25 @@ or JAX arrays.
 """
 
 import math
+import operator
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bnp_models.households import HouseholdSchema, _codes_of_sizes
+from bnp_models.households import HouseholdSchema, codes_of_sizes
 from bnp_models.microdata import (
     Label,
     MicrodataError,
     _label,
     _quote,
-    _text,
-    _undeclared,
     _unknown_variable,
+    text_of,
+    undeclared_level,
 )
 
 # Joint levels over which two conditions are compared.
@@ -87,7 +88,7 @@ class HouseholdView:
     def number(self, variable: str):
         """Return the numbers that the labels stand for, as for ``code``; of an interval the
         least."""
-        return _numbers(self._xp, self.schema, variable, self.code(variable))[0]
+        return numbers_of(self._xp, self.schema, variable, self.code(variable))[0]
 
     def _everyone(self):
         lead = np.broadcast_shapes(self._household.shape[:-1], self._members.shape[:-2])
@@ -96,7 +97,7 @@ class HouseholdView:
     def _household_code(self, variable: str):
         """(..., 1) codes, which broadcast over persons."""
         if variable == self.schema.size_variable:
-            code = _codes_of_sizes(self.schema.labels(variable), np.array([self.size]))[0]
+            code = codes_of_sizes(self.schema.labels(variable), np.array([self.size]))[0]
             return self._xp.full((*self._household.shape[:-1], 1), code, dtype=np.int32)
         if variable not in self.schema.household_level:
             raise _unknown_variable(variable, self.schema.household_level)
@@ -128,7 +129,7 @@ class HouseholdView:
         return codes[..., k : k + 1].astype(np.int32)
 
 
-class _Levels:
+class JointLevels:
     """Joint levels in place of persons: codes of each variable, which broadcast to `shape`."""
 
     def __init__(self, schema, persons: Mapping, households: Mapping, shape=(), xp=np):
@@ -184,7 +185,7 @@ class Person(Condition):
             )
             for variable, labels in self.values
         ]
-        return _all_of(masks)
+        return reduce(operator.and_, masks)
 
     def __str__(self):
         return " and ".join(
@@ -240,11 +241,11 @@ class AsHousehold(Condition):
         ours = view._person_code(self.variable)
         theirs = view._household_code(self.household_variable)
         texts = {
-            _text(label): code
+            text_of(label): code
             for code, label in enumerate(view.schema.labels(self.household_variable))
         }
         # A label that the household's variable lacks agrees with nothing.
-        table = [texts.get(_text(label), -2) for label in view.schema.labels(self.variable)]
+        table = [texts.get(text_of(label), -2) for label in view.schema.labels(self.variable)]
         return view._xp.asarray(np.array([*table, -2], dtype=np.int32))[ours] == theirs
 
     def __str__(self):
@@ -269,7 +270,7 @@ class OfHousehold(Condition):
             )
             for variable, labels in self.values
         ]  # fmt: skip
-        return _all_of(masks)
+        return reduce(operator.and_, masks)
 
     def __str__(self):
         return " and ".join(
@@ -342,7 +343,7 @@ def person(values: Mapping[str, Any] | None = None, /, **named) -> Person:
         ``person(relate=("Child", "Stepchild"), sex="Female")``: one of the labels given, in each
         variable. Without any, every person.
     """
-    return Person(_as_values(values, named))
+    return Person(as_values(values, named))
 
 
 def aged(
@@ -355,7 +356,8 @@ def aged(
     return Aged(at_least, at_most, variable)
 
 
-def _as_values(values: Mapping | None, named: Mapping) -> tuple[tuple[str, tuple[Label, ...]], ...]:
+def as_values(values: Mapping | None, named: Mapping) -> tuple[tuple[str, tuple[Label, ...]], ...]:
+    """Return (variable, labels) pairs, as conditions keep them."""
     given = {**(values or {}), **named}
     pairs = []
     for variable, labels in given.items():
@@ -371,20 +373,6 @@ def _bracketed(condition: Condition) -> str:
     return f"({condition})" if isinstance(condition, _Pair) else str(condition)
 
 
-def _all_of(masks):
-    result = masks[0]
-    for mask in masks[1:]:
-        result = result & mask
-    return result
-
-
-def _any_of(masks):
-    result = masks[0]
-    for mask in masks[1:]:
-        result = result | mask
-    return result
-
-
 def _look_up(xp, table: np.ndarray, codes):
     """Whether codes are in the set that a (L,) bool table marks; missing ones are in none."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], table, [False]]).astype(np.int8)))
@@ -396,10 +384,10 @@ def _look_up(xp, table: np.ndarray, codes):
         codes == int(start) if stop == start + 1 else (codes >= int(start)) & (codes < int(stop))
         for start, stop in runs
     ]
-    return _any_of(masks) if masks else xp.zeros_like(codes, dtype=bool)
+    return reduce(operator.or_, masks) if masks else xp.zeros_like(codes, dtype=bool)
 
 
-def _numbers(xp, schema: HouseholdSchema, variable: str, codes):
+def numbers_of(xp, schema: HouseholdSchema, variable: str, codes):
     """Return the least and the largest number that the label of each code stands for."""
     least, most = _bounds(schema, variable)
     if (least == most).all() and (np.diff(least) == 1).all() and least.dtype == np.int32:
@@ -411,12 +399,12 @@ def _numbers(xp, schema: HouseholdSchema, variable: str, codes):
 @lru_cache(maxsize=256)
 def _label_table(schema: HouseholdSchema, variable: str, labels: tuple[Label, ...]) -> np.ndarray:
     known = schema.labels(variable)
-    codes = {_text(label): code for code, label in enumerate(known)}
+    codes = {text_of(label): code for code, label in enumerate(known)}
     table = np.zeros(len(known), dtype=bool)
     for label in labels:
-        text = _text(_label(label))
+        text = text_of(_label(label))
         if text not in codes:
-            raise MicrodataError(_undeclared(label, known), column=variable)
+            raise MicrodataError(undeclared_level(label, known), column=variable)
         table[codes[text]] = True
     return table
 
@@ -426,7 +414,7 @@ def _bounds(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray, np.ndar
     """Return the (L,) least and largest number that each label of a variable stands for."""
     pairs = []
     for label in schema.labels(variable):
-        text = _text(label)
+        text = text_of(label)
         if found := _NUMBER.fullmatch(text):
             pairs.append((float(found[1]), float(found[1])))
         elif found := _INTERVAL.fullmatch(text):
@@ -447,7 +435,7 @@ def _bounds(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray, np.ndar
 
 
 @lru_cache(maxsize=256)
-def _disjoint(first: Condition, second: Condition, schema: HouseholdSchema) -> bool:
+def disjoint(first: Condition, second: Condition, schema: HouseholdSchema) -> bool:
     """Whether it is known that no person is both."""
     both = first & second
     variables = both.member
@@ -456,4 +444,4 @@ def _disjoint(first: Condition, second: Condition, schema: HouseholdSchema) -> b
         return False
     codes = np.unravel_index(np.arange(math.prod(num_levels)), num_levels)
     persons = dict(zip(variables, (code.astype(np.int32) for code in codes), strict=True))
-    return not both.mask(_Levels(schema, persons, {})).any()
+    return not both.mask(JointLevels(schema, persons, {})).any()

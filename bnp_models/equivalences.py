@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bnp_models.microdata import Label, Microdata, MicrodataError, Schema, _listed, _quote
+from bnp_models.microdata import Label, Microdata, MicrodataError, Schema, _quote, listing
 from bnp_models.regions import Boxes, Union, level_offsets
 
 if TYPE_CHECKING:
@@ -563,4 +563,4 @@ def _chosen(labels: Sequence[Label], chosen: np.ndarray) -> tuple[Label, ...]:
 def _membership(variable: str, labels: Sequence[Label]) -> str:
     if len(labels) == 1:
         return f"{variable} is {_quote(labels[0])}"
-    return f"{variable} is one of {_listed(labels)}"
+    return f"{variable} is one of {listing(labels)}"

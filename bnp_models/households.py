@@ -25,17 +25,17 @@ from bnp_models.microdata import (
     Microdata,
     MicrodataError,
     Schema,
-    _choose,
-    _column_names,
-    _declared_levels,
     _label,
     _quote,
-    _repeated,
-    _text,
     _unknown_variable,
+    choose_variables,
+    columns_of_file,
     content_digest,
+    declared_levels,
+    first_repeated,
     read_frame,
     read_levels,
+    text_of,
 )
 
 # "3", or "5+" and the like for households of so many or more.
@@ -85,7 +85,7 @@ class HouseholdSchema:
         for variable in self.household_level:
             if variable not in self.table.variables:
                 raise _unknown_variable(variable, self.table.variables)
-        if (repeated := _repeated(self.household_level)) is not None:
+        if (repeated := first_repeated(self.household_level)) is not None:
             raise MicrodataError("the variable is listed twice; list it once", column=repeated)
         if not self.personal:
             raise MicrodataError(
@@ -309,7 +309,7 @@ class Households:
         chosen = tuple(name for name in columns if name != household)
         declared = {
             name: labels
-            for name, labels in _declared_levels(levels, names).items()
+            for name, labels in declared_levels(levels, names).items()
             if name in chosen
         }
         persons = Microdata.from_frame(frame, chosen, declared)
@@ -510,7 +510,7 @@ class Households:
 
     def _size_column(self) -> np.ndarray:
         """The (n,) codes of the size variable."""
-        column = _codes_of_sizes(self.schema.labels(self.schema.size_variable), self.sizes)
+        column = codes_of_sizes(self.schema.labels(self.schema.size_variable), self.sizes)
         if (column < 0).any():
             raise MicrodataError(
                 f"no level stands for a household of {self.sizes[np.argmax(column < 0)]} persons; "
@@ -544,11 +544,11 @@ def read_households(
     MicrodataError
         If the file cannot be read or used; it names the file, row, line, column and value.
     """
-    names = _column_names(path)
+    names = columns_of_file(path)
     if isinstance(levels, str | PathLike):
         levels = read_levels(levels, names)
     try:
-        declared = _declared_levels(levels, names)
+        declared = declared_levels(levels, names)
         columns = _chosen(variables, household, household_variables, names)
     except MicrodataError as error:
         raise error.in_file(path) from None
@@ -593,7 +593,7 @@ def _chosen(variables, household, household_variables, names) -> tuple[str, ...]
         )
     if household not in names:
         raise _unknown_variable(household, names)
-    columns = _choose(variables, names)
+    columns = choose_variables(variables, names)
     if household not in columns:
         columns = (household, *columns)
     for name in household_variables:
@@ -609,7 +609,7 @@ def _chosen(variables, household, household_variables, names) -> tuple[str, ...]
                 "it out",
                 column=name,
             )
-    if (repeated := _repeated(household_variables)) is not None:
+    if (repeated := first_repeated(household_variables)) is not None:
         raise MicrodataError("the variable is listed twice; list it once", column=repeated)
     return columns
 
@@ -680,7 +680,7 @@ def _size_codes(labels: Sequence[Label]) -> tuple[dict[int, int], tuple[int, int
     """Return the code of each size that a label names, and the (least size, code) of "5+"."""
     exact, more = {}, None
     for code, label in enumerate(labels):
-        if found := _SIZE_LABEL.fullmatch(_text(label)):
+        if found := _SIZE_LABEL.fullmatch(text_of(label)):
             if found[2]:
                 more = (int(found[1]), code)
             else:
@@ -688,7 +688,7 @@ def _size_codes(labels: Sequence[Label]) -> tuple[dict[int, int], tuple[int, int
     return exact, more
 
 
-def _codes_of_sizes(labels: Sequence[Label], sizes: np.ndarray) -> np.ndarray:
+def codes_of_sizes(labels: Sequence[Label], sizes: np.ndarray) -> np.ndarray:
     """Return the code of the label that stands for each size, -1 if none does."""
     exact, more = _size_codes(labels)
 
@@ -710,7 +710,7 @@ def _size_variable(
     """Return the household variable that is the number of persons, or that number up to "5+"."""
     for name in household_level:
         j = persons.schema.variables.index(name)
-        of_size = _codes_of_sizes(persons.schema.levels[j], sizes)
+        of_size = codes_of_sizes(persons.schema.levels[j], sizes)
         if (of_size >= 0).all() and (of_size[of_household] == persons.codes[:, j]).all():
             return name
     return None

@@ -104,7 +104,7 @@ class Schema:
             raise MicrodataError(
                 f"{len(self.variables)} variables but {len(self.levels)} lists of levels"
             )
-        if repeated := _repeated(self.variables):
+        if repeated := first_repeated(self.variables):
             raise MicrodataError("the variable is listed twice; list it once", column=repeated)
         for variable, labels in zip(self.variables, self.levels, strict=True):
             if not labels:
@@ -113,7 +113,7 @@ class Schema:
                     "leave it out",
                     column=variable,
                 )
-            if (repeated := _repeated([_text(label) for label in labels])) is not None:
+            if (repeated := first_repeated([text_of(label) for label in labels])) is not None:
                 raise MicrodataError(
                     f"level {_quote(repeated)} is declared twice; keep one", column=variable
                 )
@@ -139,10 +139,10 @@ class Schema:
         if variable not in self.variables:
             raise _unknown_variable(variable, self.variables)
         labels = self.levels[self.variables.index(variable)]
-        texts = [_text(known) for known in labels]
-        text = _text(_label(label))
+        texts = [text_of(known) for known in labels]
+        text = text_of(_label(label))
         if text not in texts:
-            raise MicrodataError(_undeclared(label, labels), column=variable)
+            raise MicrodataError(undeclared_level(label, labels), column=variable)
         return texts.index(text)
 
 
@@ -243,8 +243,8 @@ class Microdata:
             two records with any value.
         """
         names = [str(name) for name in frame.columns]
-        variables = _choose(variables, names)
-        declared = _declared_levels(levels, names)
+        variables = choose_variables(variables, names)
+        declared = declared_levels(levels, names)
         if len(frame) < 2:
             raise _too_few(len(frame))
         columns, labels = [], []
@@ -382,12 +382,12 @@ def read_microdata(
     MicrodataError
         If the file cannot be read or used; it names the file, row, line, column and value.
     """
-    names = _column_names(path)
+    names = columns_of_file(path)
     if isinstance(levels, str | PathLike):
         levels = read_levels(levels, names)
     try:
-        declared = _declared_levels(levels, names)
-        chosen = _choose(variables, names)
+        declared = declared_levels(levels, names)
+        chosen = choose_variables(variables, names)
     except MicrodataError as error:
         raise error.in_file(path) from None
     frame, lines = read_frame(path, chosen)
@@ -418,7 +418,7 @@ def read_levels(
     """
     if isinstance(variables, Schema):
         variables = variables.variables
-    if is_labelled(path) and not {"variable", "level"} <= set(_column_names(path)):
+    if is_labelled(path) and not {"variable", "level"} <= set(columns_of_file(path)):
         return _levels_of_labels(path, variables)
     frame, lines = read_frame(path, ("variable", "level"))
     try:
@@ -444,9 +444,9 @@ def read_frame(
     MicrodataError
         If the file cannot be read, a row has too many or too few cells, or a column is missing.
     """
-    names = _column_names(path)
+    names = columns_of_file(path)
     try:
-        chosen = _choose(columns, names)
+        chosen = choose_variables(columns, names)
     except MicrodataError as error:
         raise error.in_file(path) from None
     if Path(path).suffix.lower() in _PARQUET_SUFFIXES:
@@ -488,7 +488,8 @@ def _label(value) -> Label:
     return value
 
 
-def _text(label: Label) -> str:
+def text_of(label: Label) -> str:
+    """Return the text by which labels are compared."""
     return label if isinstance(label, str) else str(label)
 
 
@@ -497,12 +498,14 @@ def _quote(value) -> str:
     return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
 
 
-def _listed(values: Sequence) -> str:
+def listing(values: Sequence) -> str:
+    """Return values for a message: the first twelve, and how many there are."""
     shown = ", ".join(_quote(value) for value in values[:12])
     return shown if len(values) <= 12 else f"{shown}, ... ({len(values)} in all)"
 
 
-def _repeated(values: Iterable) -> object | None:
+def first_repeated(values: Iterable) -> object | None:
+    """Return the first value that has occurred before, None if there is none."""
     seen = set()
     for value in values:
         if value in seen:
@@ -512,12 +515,13 @@ def _repeated(values: Iterable) -> object | None:
 
 
 def _unknown_variable(variable, known: Sequence[str]) -> MicrodataError:
-    return MicrodataError(f"unknown column; the columns are {_listed(known)}", column=variable)
+    return MicrodataError(f"unknown column; the columns are {listing(known)}", column=variable)
 
 
-def _undeclared(value, labels: Sequence[Label]) -> str:
+def undeclared_level(value, labels: Sequence[Label]) -> str:
+    """Return what is wrong with a value that is none of the labels."""
     return (
-        f"value {_quote(value)} is not a declared level (declared: {_listed(labels)}); declare it "
+        f"value {_quote(value)} is not a declared level (declared: {listing(labels)}); declare it "
         "or correct the value"
     )
 
@@ -529,15 +533,15 @@ def _too_few(usable: int) -> MicrodataError:
     )
 
 
-def _choose(variables: Sequence[str] | None, names: Sequence[str]) -> tuple[str, ...]:
+def choose_variables(variables: Sequence[str] | None, names: Sequence[str]) -> tuple[str, ...]:
     """Return the chosen variables, checked against the column names of a table."""
     if variables is None:
         chosen = tuple(names)
-        if (repeated := _repeated(chosen)) is not None:
+        if (repeated := first_repeated(chosen)) is not None:
             raise MicrodataError("the column name occurs twice; rename one", column=repeated)
     else:
         chosen = (variables,) if isinstance(variables, str) else tuple(variables)
-        if (repeated := _repeated(chosen)) is not None:
+        if (repeated := first_repeated(chosen)) is not None:
             raise MicrodataError("the variable is listed twice; list it once", column=repeated)
     for variable in chosen:
         if variable not in names:
@@ -553,9 +557,10 @@ def _choose(variables: Sequence[str] | None, names: Sequence[str]) -> tuple[str,
     return chosen
 
 
-def _declared_levels(
+def declared_levels(
     levels: Levels | Schema | None, names: Sequence[str]
 ) -> Mapping[str, Sequence[Label]]:
+    """Return declared levels by variable; those of a mapping or frame must be among the names."""
     if levels is None:
         return {}
     if isinstance(levels, Schema):
@@ -582,18 +587,18 @@ def _levels_of_frame(
             raise MicrodataError("the cell is empty; name a level", row=row, column="level")
         if names is not None and variable not in names:
             raise MicrodataError(
-                f"unknown variable {_quote(variable)}; the variables are {_listed(names)}",
+                f"unknown variable {_quote(variable)}; the variables are {listing(names)}",
                 row=row,
                 column="variable",
             )
         known = levels.setdefault(variable, {})
-        if _text(_label(value)) in known:
+        if text_of(_label(value)) in known:
             raise MicrodataError(
                 f"level {_quote(value)} of {_quote(variable)} is declared twice; keep one",
                 row=row,
                 column="level",
             )
-        known[_text(_label(value))] = _label(value)
+        known[text_of(_label(value))] = _label(value)
     return {variable: tuple(known.values()) for variable, known in levels.items()}
 
 
@@ -615,24 +620,24 @@ def _encode_column(
     seen: dict[str, Label] = {}
     for label in map(_label, values):
         if label != "":
-            seen.setdefault(_text(label), label)
+            seen.setdefault(text_of(label), label)
     if declared is None:
         labels = list(seen.values()) if categorical else _sorted_labels(list(seen.values()))
     else:
         labels = _retyped([_label(label) for label in declared], list(seen.values()))
         if any(label == "" or pd.isna(label) for label in labels):
             raise MicrodataError("a declared level is empty; name it or remove it", column=variable)
-    position = {_text(label): code for code, label in enumerate(labels)}
+    position = {text_of(label): code for code, label in enumerate(labels)}
     position[""] = -1
     undeclared = -2
-    recode = [position.get(_text(_label(value)), undeclared) for value in values]
+    recode = [position.get(text_of(_label(value)), undeclared) for value in values]
     # The raw code -1 of a missing value picks the last entry.
     codes = np.array([*recode, -1], dtype=np.int32)[raw]
     unknown = codes == undeclared
     if unknown.any():
         row = int(np.argmax(unknown))
         raise MicrodataError(
-            _undeclared(_label(column.iloc[row]), labels), row=row, column=variable
+            undeclared_level(_label(column.iloc[row]), labels), row=row, column=variable
         )
     return codes, tuple(labels)
 
@@ -644,16 +649,16 @@ def _sorted_labels(labels: list[Label]) -> list[Label]:
         return label if isinstance(label, int | float) else None
 
     if any(number(label) is None for label in labels):
-        return sorted(labels, key=_text)
-    return sorted(labels, key=lambda label: (number(label), _text(label)))
+        return sorted(labels, key=text_of)
+    return sorted(labels, key=lambda label: (number(label), text_of(label)))
 
 
 def _retyped(declared: list[Label], seen: list[Label]) -> list[Label]:
     """Return declared labels in the type of those seen, where that keeps their text."""
     if seen and all(isinstance(label, str) for label in seen):
-        return [label if pd.isna(label) else _text(label) for label in declared]
+        return [label if pd.isna(label) else text_of(label) for label in declared]
     if seen and all(type(label) is int for label in seen):
-        texts = [_text(label) for label in declared]
+        texts = [text_of(label) for label in declared]
         if all(_INTEGER.fullmatch(text) and str(int(text)) == text for text in texts):
             return [int(text) for text in texts]
     return declared
@@ -672,7 +677,8 @@ def _pack(codes: np.ndarray, num_levels: Sequence[int]) -> list[np.ndarray]:
     return words
 
 
-def _column_names(path: str | PathLike) -> list[str]:
+def columns_of_file(path: str | PathLike) -> list[str]:
+    """Return the names of a file's columns, without reading its records."""
     if Path(path).is_dir():
         raise MicrodataError("is a directory; give a file", file=path)
     if Path(path).suffix.lower() in _PARQUET_SUFFIXES:
@@ -718,7 +724,7 @@ def _levels_of_labels(path, variables) -> dict[str, tuple[str, ...]]:
     names = [name for name in labelling.values if variables is None or name in variables]
     levels = {name: tuple(labelling.substantive(name).values()) for name in names}
     for name, labels in levels.items():
-        if (repeated := _repeated(labels)) is not None:
+        if (repeated := first_repeated(labels)) is not None:
             raise MicrodataError(
                 f"two values are labelled {_quote(repeated)}; relabel one", file=path, column=name
             )

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 
 from bnp_models.households import Households, HouseholdSchema
-from bnp_models.microdata import Label, MicrodataError, Schema, _listed, _quote, _text
+from bnp_models.microdata import Label, MicrodataError, Schema, _quote, listing, text_of
 from bnp_models.rules import Rule, Rules, aged, at_least, at_most, each, exactly, person
 
 # The roles that the shipped rules know, and usual labels of each, in lower case and without
@@ -218,7 +218,7 @@ def read_rules(source: str | PathLike, schema: Households | HouseholdSchema | Sc
     if not path.is_file():
         raise MicrodataError(
             "there is no such file, and no shipped rule set of this name "
-            f"({_listed(list(SHIPPED))})",
+            f"({listing(list(SHIPPED))})",
             file=source,
         )
     if path.suffix != ".py":
@@ -285,7 +285,7 @@ def _table_of(schema: Households | HouseholdSchema | Schema) -> Schema:
 
 def _plain(label: Label) -> str:
     """Return a label in lower case, with single spaces for what is no letter or digit."""
-    text = "".join(letter if letter.isalnum() else " " for letter in _text(label).lower())
+    text = "".join(letter if letter.isalnum() else " " for letter in text_of(label).lower())
     return " ".join(text.split())
 
 
@@ -299,15 +299,15 @@ def _find(table: Schema, what: str, given: str | None) -> str:
     if given is not None:
         if given not in table.variables:
             raise MicrodataError(
-                f"unknown column; the columns are {_listed(table.variables)}", column=given
+                f"unknown column; the columns are {listing(table.variables)}", column=given
             )
         return given
     found = [name for name in table.variables if _plain(name) in USUAL_NAMES[what]]
     if len(found) == 1:
         return found[0]
-    problem = "no variable has" if not found else f"{_listed(found)} all have"
+    problem = "no variable has" if not found else f"{listing(found)} all have"
     raise MicrodataError(
-        f"{problem} a usual name of the {what} ({_listed(USUAL_NAMES[what])}); rename a column, or "
+        f"{problem} a usual name of the {what} ({listing(USUAL_NAMES[what])}); rename a column, or "
         f"say which it is: census_relationships(schema, {what}=NAME)"
     )
 
@@ -322,12 +322,12 @@ def _roles(
         if (role or "other") not in ROLES:
             raise MicrodataError(
                 f"label {_quote(label)} is mapped to {_quote(role)}, which is no role; the roles "
-                f"are {_listed(list(ROLES))}",
+                f"are {listing(list(ROLES))}",
                 column=relationship,
             )
         if _plain(label) not in map(_plain, known):
             raise MicrodataError(
-                f"label {_quote(label)} is mapped to a role but is no level ({_listed(known)}); "
+                f"label {_quote(label)} is mapped to a role but is no level ({listing(known)}); "
                 "correct it",
                 column=relationship,
             )
@@ -341,9 +341,9 @@ def _roles(
             labels_of[role] = (*labels_of.get(role, ()), label)
     if unknown:
         raise MicrodataError(
-            f"the role of {_listed(unknown)} is not known; map each label to a role, in a Python "
+            f"the role of {listing(unknown)} is not known; map each label to a role, in a Python "
             "file of rules: rules = lambda schema: census_relationships(schema, "
-            f"labels={{{unknown[0]!r}: 'other'}}); the roles are {_listed(list(ROLES))}",
+            f"labels={{{unknown[0]!r}: 'other'}}); the roles are {listing(list(ROLES))}",
             column=relationship,
         )
     return labels_of

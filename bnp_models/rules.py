@@ -23,10 +23,11 @@ its intervals, each comparison taken by itself.
 """
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -39,14 +40,13 @@ from bnp_models.conditions import (
     Columns,
     Condition,
     HouseholdView,
+    JointLevels,
     OfHousehold,
     Person,
-    _any_of,
-    _as_values,
-    _disjoint,
-    _Levels,
-    _numbers,
     aged,
+    as_values,
+    disjoint,
+    numbers_of,
     person,
 )
 from bnp_models.households import Households, HouseholdSchema
@@ -54,9 +54,9 @@ from bnp_models.microdata import (
     MicrodataError,
     _label,
     _quote,
-    _repeated,
     _unknown_variable,
     content_digest,
+    first_repeated,
 )
 
 __all__ = [
@@ -250,7 +250,7 @@ class _Comparison(Rule):
 
     def _holds(self, view):
         who, whom = self.who.mask(view), self.whom.mask(view)
-        if _disjoint(self.who, self.whom, view.schema):
+        if disjoint(self.who, self.whom, view.schema):
             return self._holds_apart(view, who, whom)
         return self._holds_between(view, who, whom)
 
@@ -261,7 +261,7 @@ class _Comparison(Rule):
     def _holds_between(self, view, who, whom):
         codes = view._person_code(self.variable)
         first, second = (
-            _Levels(view.schema, {self.variable: code}, {}, xp=view._xp)
+            JointLevels(view.schema, {self.variable: code}, {}, xp=view._xp)
             for code in (codes[..., :, None], codes[..., None, :])
         )
         other = view._xp.asarray(~np.eye(view.size, dtype=bool))
@@ -286,7 +286,7 @@ class Compare(_Comparison):
 
     def _ages(self, view):
         codes = view._person_code(self.variable)
-        least, most = _numbers(view._xp, view.schema, self.variable, codes)
+        least, most = numbers_of(view._xp, view.schema, self.variable, codes)
         if isinstance(self.years, int):
             return least, most
         return least.astype(np.float32), most.astype(np.float32)
@@ -345,7 +345,7 @@ class Same(_Comparison):
         for code in range(num_levels):
             here = codes == code
             broken.append((who & here).any(-1) & (whom & (~here if self.same else here)).any(-1))
-        return ~_any_of(broken)
+        return ~reduce(operator.or_, broken)
 
     def __str__(self):
         how = f"the same {self.variable} as" if self.same else f"another {self.variable} than"
@@ -541,7 +541,7 @@ def each(who: Condition = ANYONE) -> Subject:
 
 def household(values: Mapping[str, Any] | None = None, /, **named) -> Rule:
     """The household has one of the labels given, in each variable: ``household(tenure="own")``."""
-    given = _as_values(values, named)
+    given = as_values(values, named)
     if not given:
         raise ValueError("give at least one variable")
     return HouseholdHas(OfHousehold(given))
@@ -582,7 +582,7 @@ class Rules:
         for rule in self._rules:
             if not isinstance(rule, Rule):
                 raise TypeError(f"{rule!r} is not a rule")
-        if (repeated := _repeated(rule.name for rule in self._rules)) is not None:
+        if (repeated := first_repeated(rule.name for rule in self._rules)) is not None:
             raise ValueError(f"two rules are called {repeated!r}; drop or rename one")
 
     def __iter__(self) -> Iterator[Rule]:
@@ -1110,7 +1110,7 @@ def _head_tables(schema: HouseholdSchema, head: Condition | None, parts: Mapping
         schema.member_variables[j]: codes for j, codes in zip(columns.member, of_r, strict=True)
     }
     if schema.head is None:
-        is_head = head.mask(_Levels(schema, members, {}, (R,)))
+        is_head = head.mask(JointLevels(schema, members, {}, (R,)))
         heads = np.flatnonzero(is_head)
         of_heads = {name: codes[heads][None, :, None] for name, codes in members.items()}
     else:
@@ -1127,9 +1127,9 @@ def _head_tables(schema: HouseholdSchema, head: Condition | None, parts: Mapping
     A = len(heads)
     if B * A * R > _PAIRS:
         return None
-    the_head = _Levels(schema, of_heads, households, (1, A, 1))
+    the_head = JointLevels(schema, of_heads, households, (1, A, 1))
     of_others = {name: codes[None, None, :] for name, codes in members.items()}
-    other = _Levels(schema, of_others, households, (1, 1, R))
+    other = JointLevels(schema, of_others, households, (1, 1, R))
     head_ok = np.ones((B, A, 1), dtype=bool)
     pair_ok = np.broadcast_to(~is_head, (B, A, R)).copy()
     at_most, apart = [], []

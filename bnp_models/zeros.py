@@ -29,10 +29,10 @@ from bnp_models.microdata import (
     MicrodataError,
     Schema,
     _label,
-    _listed,
     _quote,
-    _repeated,
     content_digest,
+    first_repeated,
+    listing,
     read_frame,
 )
 from bnp_models.regions import (
@@ -124,7 +124,7 @@ class StructuralZeros:
             conditions that leave no feasible cell.
         """
         names = [str(name) for name in frame.columns]
-        if (repeated := _repeated(names)) is not None:
+        if (repeated := first_repeated(names)) is not None:
             raise MicrodataError("the column name occurs twice; rename one", column=repeated)
         codes = np.full((len(frame), len(schema.variables)), -1, dtype=np.int32)
         for position, name in enumerate(names):
@@ -574,7 +574,7 @@ def _encode_conditions(column: pd.Series, name: str, schema: Schema) -> np.ndarr
         if name not in schema.variables:
             raise MicrodataError(
                 f"value {_quote(value)} of a column that is not among the variables "
-                f"({_listed(schema.variables)}); add it (--variables), correct its name or "
+                f"({listing(schema.variables)}); add it (--variables), correct its name or "
                 "remove the conditions that fix it",
                 row=row,
                 column=name,
