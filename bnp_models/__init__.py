@@ -85,6 +85,7 @@ _EXPORTS = {
     "k_anonymity": "utility",
     "level_margins": "synthesis",
     "loglinear_risk": "loglinear",
+    "model_of": "posterior",
     "monitored": "diagnostics",
     "persons_of": "export",
     "population_risk": "risk",

@@ -24,7 +24,7 @@ in which no likelihood of a file occurs (`refit` makes the chains).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from os import PathLike
 from typing import ClassVar
@@ -48,7 +48,7 @@ from bnp_models.kernels.importance import (
     weighted_sums,
 )
 from bnp_models.microdata import Microdata, MicrodataError
-from bnp_models.posterior import Posterior, check_source
+from bnp_models.posterior import Posterior, check_source, model_of
 from bnp_models.rules import Rules
 from bnp_models.sampling import Run, sample
 from bnp_models.synthesis import spaced_positions
@@ -70,6 +70,9 @@ MAX_DRAWS = 1000
 
 TOP = (1, 2, 3, 5, 10)
 """Ranks k of the file-level measure tau_k."""
+
+# Options of models that change how chains move, but not where to.
+_MOVES = ("augmentation", "reorder", "split_merge_every", "swap")
 
 # Autocorrelation times in a block of draws that the bootstrap takes whole, and blocks at least and
 # at most.
@@ -125,6 +128,8 @@ class AttackRisk:
     the draws that know it."""
     estimator: str
     """"gamma", "direct" or "refit"."""
+    impossible_weight: int
+    """What each impossible household that was drawn stands for, above 1 in cap-and-weight."""
 
     @cached_property
     def adjusted(self) -> np.ndarray:
@@ -292,6 +297,12 @@ class AttackRisk:
                 "autocorrelation times), so that its p-values are too sure: sample more draws, or "
                 "further apart"
             )
+        if self.impossible_weight > 1:
+            sentences.append(
+                f"approximation: each impossible household drawn stands for "
+                f"{self.impossible_weight} (cap-and-weight), and the draws are taken for those of "
+                "the exact posterior; synthesise without for that"
+            )
         least = 1 / (self.num_bootstrap + 1)
         if least > self.fdr:
             sentences.append(
@@ -377,8 +388,8 @@ def attack_risk(
     Raises
     ------
     MicrodataError
-        If a source is of another sample, other conditions or another model, or the synthetic files
-        do not have the sample's columns and levels.
+        If a source is of another sample, other conditions or another model, a refit of a model with
+        other options, or the synthetic files do not have the sample's columns and levels.
     ValueError
         On settings out of range, or records that cannot be attacked.
 
@@ -395,15 +406,17 @@ def attack_risk(
 
     Weights are f(x | theta) / f(x_i | theta): the probability of a possible record is a constant
     over both. The likelihood of a file contains it. Households of synthetic files are drawn given
-    their sizes, and so is their likelihood.
+    their sizes, and so is their likelihood. Where members' values are relative to the head's, a
+    candidate is as likely as what it is coded as: with another head all members are coded anew.
     """
     _check_settings(table, target, num_bootstrap, fdr, top, max_draws)
     if not len(synthetic):
         raise ValueError("no synthetic file is given")
     estimator = _checked_estimator(estimator, refits, table, synthetic)
     posterior, conditions = check_source(source, table, conditions)
+    model = model_of(posterior)
     if isinstance(table, Households):
-        targets = HouseholdTargets(table, conditions, target or "household", rows)
+        targets = HouseholdTargets(model, table, conditions, target or "household", rows)
     else:
         targets = RecordTargets(table, conditions, rows)
     files = [_coded(frame, table, m) for m, frame in enumerate(synthetic)]
@@ -412,6 +425,7 @@ def attack_risk(
     posteriors, used = [posterior], [num_datasets]
     for m, one in enumerate(refits or ()):
         posteriors.append(check_source(one, _with_file(table, files[m]), conditions)[0])
+        _check_same_model(model, model_of(posteriors[-1]), m)
         used.append(0)
     draws = _chosen_draws(posteriors, used, max_draws)
     key_bootstrap, key_possible = jax.random.split(key)
@@ -456,7 +470,7 @@ def attack_risk(
         standard_error=errors, pareto_k=shapes, rank=rank, p_values=p_values, top=tuple(top),
         fdr=fdr, num_files=len(files), num_bootstrap=num_bootstrap, num_blocks=len(index),
         block_length=index.shape[1], times_in_block=times, log_likelihood=log_l,
-        estimator=estimator,
+        estimator=estimator, impossible_weight=getattr(model, "impossible_weight", 1),
     )  # fmt: skip
 
 
@@ -530,6 +544,17 @@ def _check_settings(table, target, num_bootstrap, fdr, top, max_draws):
         raise ValueError(f"top needs ranks of at least 1, not {tuple(top)}")
     if max_draws < 2:
         raise ValueError(f"max_draws must be at least 2, not {max_draws}")
+
+
+def _check_same_model(model, other, m):
+    """Refits are weighed against the run, and so are of its posterior, whatever their moves."""
+    for field in fields(model):
+        name = field.name
+        if name not in _MOVES and getattr(model, name) != getattr(other, name):
+            raise MicrodataError(
+                f"refit {m + 1} is of a model with {name} {getattr(other, name)}, the run with "
+                f"{getattr(model, name)}; refit with the run's"
+            )
 
 
 def _checked_estimator(estimator, refits, table, synthetic):

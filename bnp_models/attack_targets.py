@@ -54,7 +54,7 @@ class RecordTargets:
 
     def __init__(self, table: Microdata, conditions, rows):
         self.table, self.conditions = table, conditions
-        complete = (table.codes >= 0).all(axis=1)
+        complete = table.complete
         if rows is None:
             own = np.flatnonzero(complete)
             cells = group_cells(table.codes[own], table.schema.num_levels)
@@ -147,11 +147,16 @@ def _log_ratios(draws, rows, num_levels):
 
 
 class HouseholdTargets:
-    """Households, or persons within them, under the nested model."""
+    """Households, or persons within them, under a nested model.
 
-    def __init__(self, table: Households, rules, target, rows):
-        self.table, self.rules, self.target = table, rules, target
-        self.data: NestedData = NDPMPM().prepare(table, rules)
+    Candidates are in the sample's codes, and rules are asked about these. Given the head, codes
+    relative to it are one to one: a candidate is as likely as what it is coded as.
+    """
+
+    def __init__(self, model: NDPMPM, table: Households, rules, target, rows):
+        self.table, self.target = table, target
+        self.data: NestedData = model.prepare(table, rules)
+        self.possible = None if rules is None or not len(rules) else rules.compile(table.schema)
         schema = table.schema
         self.num_levels = schema.num_household_levels, schema.num_member_levels
         heads = schema.num_heads
@@ -217,9 +222,11 @@ class HouseholdTargets:
                 if not len(columns):
                     continue
                 part = "all" if self.target == "household" else "head" if is_head else "member"
+                relative = self.data.relative
                 ratio = partial(
                     _log_nested_ratios, size=block, num_levels=self.num_levels, part=part,
                     columns=tuple(columns.tolist()) if is_head else None,
+                    pairs=() if relative is None else relative.pairs,
                 )  # fmt: skip
                 prepare = partial(
                     self._prepare, num_members=num_members, part=part, columns=columns
@@ -255,15 +262,41 @@ class HouseholdTargets:
         for codes, persons in changes:
             other = (codes != household[:, None]).any(axis=2)
             other |= (persons != members[:, None]).any(axis=(2, 3))
-            if self.data.possible is not None:
-                other &= self.data.possible.on_numpy(codes, persons)
+            if self.possible is not None:
+                other &= self.possible.on_numpy(codes, persons)
             valid.append(other)
-        arrays = [
-            household + first_rows(self.num_levels[0]),
-            members + first_rows(self.num_levels[1]),
-        ]
-        arrays = [jnp.asarray(x, jnp.int32) for x in (*arrays, place)]
+        level_rows, by_head = self._recoded(household, members)
+        member_rows = self._coded(household, members) + first_rows(self.num_levels[1])
+        arrays = household + first_rows(self.num_levels[0]), member_rows, place, level_rows, by_head
+        arrays = jax.tree.map(partial(jnp.asarray, dtype=jnp.int32), arrays)
         return arrays, np.concatenate(valid, axis=1)
+
+    def _coded(self, household, members):
+        """Member codes (.., m, p) as the model has them."""
+        relative = self.data.relative
+        return members if relative is None else relative.encode(household, members)
+
+    def _recoded(self, household, members):
+        """What codes relative to the head are of other levels, and under other heads.
+
+        Returns
+        -------
+        level_rows
+            (A, R) row of phi of each level of a member; None where levels are their own codes.
+        by_head
+            For each relative variable, (A, h, L) code of every member's level by level of the head.
+        """
+        relative = self.data.relative
+        if relative is None:
+            return None, ()
+        level_rows = np.tile(np.arange(sum(self.num_levels[1])), (len(household), 1))
+        by_head = []
+        for pair in relative.pairs:
+            start = first_rows(self.num_levels[1])[pair.member]
+            own = start + pair.coded[household[:, pair.household]]
+            level_rows[:, start : start + pair.num_levels] = own
+            by_head.append(pair.coded.T[members[:, :, pair.member]])
+        return level_rows, tuple(by_head)
 
     def log_likelihood(self, draws, files, key, progress):
         """(files, draws) log likelihood of each file, given the sizes of its households."""
@@ -290,7 +323,9 @@ class HouseholdTargets:
         codes = np.column_stack([
             file.household_codes[order], np.searchsorted(sizes, file.sizes[order])
         ])  # fmt: skip
-        members, index = np.unique(file.member_codes[of_member], axis=0, return_inverse=True)
+        heads = file.household_codes[file.member_household]
+        coded = self._coded(heads, file.member_codes[:, None])[:, 0]
+        members, index = np.unique(coded[of_member], axis=0, return_inverse=True)
         blocks = tuple(block.member_codes.shape[1::-1] for block in file.size_blocks)
         num_levels = (*self.num_levels[0], len(sizes))
         return {
@@ -323,10 +358,46 @@ def _log_member_sums(log_omega, log_phi, member_rows):
     return jax.nn.logsumexp(inner, axis=-1)
 
 
-@partial(jax.jit, static_argnames=("size", "num_levels", "part", "columns"))
+def _log_by_head(draw, log_weight, household_rows, member_rows, pair, codes, num_levels):
+    """(A, L) log probability of each household with another level of its head.
+
+    Parameters
+    ----------
+    log_weight
+        (A, F) log weights of the classes, household variables and members apart.
+    pair
+        The variable that members have relative to the head's.
+    codes
+        (A, h, L) what the members' levels are coded as, by level of the head.
+    """
+    log_lambda, log_phi = draw["log_lambda"], draw["log_phi"]
+    for k in range(household_rows.shape[1]):
+        if k != pair.household:
+            log_weight = log_weight + log_lambda[household_rows[:, k]]
+    start = first_rows(num_levels[0])[pair.household]
+    log_head = log_lambda[start : start + pair.num_levels]
+    others = draw["log_omega"]
+    for v in range(member_rows.shape[2]):
+        if v != pair.member:
+            others = others + log_phi[member_rows[:, :, v]]
+    others = jnp.broadcast_to(others, (*member_rows.shape[:2], *others.shape[-2:]))
+    start = first_rows(num_levels[1])[pair.member]
+    top = jnp.max(others, axis=3, keepdims=True)
+    mass = jnp.einsum(
+        "ahfs,lfs->ahfl", jnp.exp(others - top), jnp.exp(log_phi[start : start + pair.num_levels]),
+        precision=jax.lax.Precision.HIGHEST,
+    )  # fmt: skip
+    by_code = jnp.log(jnp.maximum(mass, jnp.finfo(mass.dtype).tiny)) + top
+    of_members = jnp.take_along_axis(by_code, codes[:, :, None], axis=3)
+    log_p = log_weight[:, :, None] + log_head.T + jnp.sum(of_members, axis=1)
+    return jax.nn.logsumexp(log_p, axis=1)
+
+
+@partial(jax.jit, static_argnames=("size", "num_levels", "part", "columns", "pairs"))
 def _log_nested_ratios(
-    draws, household_rows, member_rows, place, *, size, num_levels, part, columns
-):
+    draws, household_rows, member_rows, place, level_rows, by_head, *, size, num_levels, part,
+    columns, pairs,
+):  # fmt: skip
     """(A, W, draws) log of the probability of each changed household over the household's."""
     num_records, num_members, num_variables = member_rows.shape
     last = sum(num_levels[0])
@@ -334,7 +405,8 @@ def _log_nested_ratios(
     def one(draw):
         log_omega, log_phi, log_lambda = draw["log_omega"], draw["log_phi"], draw["log_lambda"]
         of_members = _log_member_sums(log_omega, log_phi, member_rows)
-        others = draw["log_pi"] + log_lambda[last + size] + jnp.sum(of_members, axis=1)
+        log_weight = draw["log_pi"] + log_lambda[last + size]
+        others = log_weight + jnp.sum(of_members, axis=1)
         total = others
         for k in range(household_rows.shape[1]):
             total = total + log_lambda[household_rows[:, k]]
@@ -342,6 +414,13 @@ def _log_nested_ratios(
         found = []
         if part != "member" and num_levels[0]:
             log_p = log_neighbours(others, log_lambda[:last], household_rows, num_levels[0])
+            for pair, codes in zip(pairs, by_head, strict=True):
+                start = first_rows(num_levels[0])[pair.household]
+                log_p = log_p.at[:, start : start + pair.num_levels].set(
+                    _log_by_head(
+                        draw, log_weight, household_rows, member_rows, pair, codes, num_levels
+                    )
+                )
             found.append(log_p if columns is None else log_p[:, np.array(columns)])
         if part != "head" and num_members:
             rows, own = member_rows, of_members
@@ -352,7 +431,9 @@ def _log_nested_ratios(
             log_p = log_neighbours(
                 weight.reshape(-1, log_omega.size), log_phi.reshape(-1, log_omega.size),
                 rows.reshape(-1, num_variables), num_levels[1],
-            )  # fmt: skip
+            ).reshape(num_records, -1, sum(num_levels[1]))  # fmt: skip
+            if level_rows is not None:
+                log_p = jnp.take_along_axis(log_p, level_rows[:, None], axis=2)
             found.append(log_p.reshape(num_records, -1))
         return jnp.concatenate(found, axis=1) - log_own[:, None]
 

@@ -110,11 +110,6 @@ def _checked_posterior(options, original, conditions):
     if options.household is None and options.target is not None:
         raise UsageError("--target: is of persons within households")
     posterior = bnp.read_posterior(options.posterior)
-    if options.refit and "levels" in posterior.attributes:
-        raise UsageError(
-            "--refit: synthesize had --grouped or --level-concentration, which are not known here; "
-            "use bnp.refit in Python"
-        )
     coded = original
     head = None if options.household is None else bnp.find_head(original.schema)
     if head is not None and posterior.attributes["sample_sha256"] != original.digest:
@@ -148,13 +143,9 @@ def _attack(options, posterior, original, synthetic, conditions):
         synthetic = [table.to_frame() for table in synthetic]
     refits = None
     if options.refit:
-        num_chains, num_samples, components = posterior.parameters["log_pi"].shape
-        if posterior.model == "ndpmpm":
-            nested = posterior.parameters["log_omega"].shape[-1]
-            model = bnp.NDPMPM(components, nested)
-            num_samples *= model.parameters_every
-        else:
-            model = {"nplcm": bnp.NPLCM, "tnplcm": bnp.TNPLCM}[posterior.model](components)
+        num_chains, num_kept = posterior.parameters["log_pi"].shape[:2]
+        model = bnp.model_of(posterior)
+        num_samples = num_kept * getattr(model, "parameters_every", 1)
         refits = bnp.refit(
             model, original, synthetic, key=key_refit, conditions=conditions,
             num_chains=num_chains, num_samples=num_samples, progress=progress,

@@ -6,6 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 
@@ -109,19 +110,17 @@ def to_inference_data(
 
 
 def origin(run: Run) -> dict[str, str]:
-    """What tells the sample of a run, its levels in order, and its conditions from others."""
-    found = {
+    """What tells the sample of a run, its conditions and its model's options from others."""
+    options = {field.name: getattr(run.model, field.name) for field in fields(run.model)}
+
+    def plain(value):
+        return value.tolist() if hasattr(value, "tolist") else str(value)
+
+    return {
         "sample_sha256": run.table.digest,
         "conditions_sha256": "" if run.conditions is None else run.conditions.digest,
+        "options": json.dumps(options, default=plain),
     }
-    relative = getattr(run.model, "relative", ())
-    grouped = getattr(run.model, "grouped", ())
-    concentration = getattr(run.model, "level_concentration", 1.0)
-    if relative:
-        found["relative"] = str(relative)
-    if grouped or concentration != 1:
-        found["levels"] = f"grouped {grouped}, concentration {concentration}"
-    return found
 
 
 def groups_for_arviz(groups: dict[str, dict[str, np.ndarray]], attributes: dict):

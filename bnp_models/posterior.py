@@ -1,5 +1,6 @@
 """The parameters of a run, as kept or as read from its files, and whether they are of a sample."""
 
+import json
 from os import PathLike
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from bnp_models.export import origin
 from bnp_models.households import Households
 from bnp_models.microdata import MicrodataError
 from bnp_models.ndpmpm import NDPMPM
+from bnp_models.nplcm import NPLCM, TNPLCM
 from bnp_models.sampling import Run
 
 NESTED = ("log_pi", "log_omega", "log_lambda", "log_phi")
@@ -26,7 +28,8 @@ class Posterior(NamedTuple):
     parameters: dict[str, np.ndarray]
     """Each (chains, draws, ...)."""
     attributes: dict
-    """Of the file; "sample_sha256" and "conditions_sha256" among them."""
+    """Of the file; "sample_sha256" and "conditions_sha256" among them, and the model's "options" in
+    JSON."""
 
 
 def read_posterior(path: str | PathLike) -> Posterior:
@@ -75,7 +78,34 @@ def read_posterior(path: str | PathLike) -> Posterior:
             "does not say of which sample it is: an older version wrote it; run synthesize again",
             file=path,
         )
+    if "relative" in attributes or "levels" in attributes:
+        raise MicrodataError(
+            "does not say all options of the model: an older version wrote it; run synthesize "
+            "again",
+            file=path,
+        )
     return Posterior(name, {key: found[key] for key in _PARAMETERS[name]}, attributes)
+
+
+def model_of(posterior: Posterior) -> NPLCM | TNPLCM | NDPMPM:
+    """The model of draws, with its options; those that are not said are the defaults.
+
+    Raises
+    ------
+    MicrodataError
+        If another version had other options.
+    """
+    kind = {model.name: model for model in (NPLCM, TNPLCM, NDPMPM)}[posterior.model]
+    options = {"components": posterior.parameters["log_pi"].shape[-1]}
+    if kind is NDPMPM:
+        options["member_components"] = posterior.parameters["log_omega"].shape[-1]
+    try:
+        return kind(**options | json.loads(posterior.attributes.get("options", "{}")))
+    except (TypeError, ValueError) as error:
+        raise MicrodataError(
+            f"the options of the model are not those of this version ({error}); run synthesize "
+            "again"
+        ) from None
 
 
 def check_source(source, table, conditions):
@@ -117,12 +147,6 @@ def check_source(source, table, conditions):
         raise MicrodataError(
             f"the posterior is of the {posterior.model} model, for {kinds[nested]}, and the sample "
             f"is coded as {kinds[not nested]}",
-            file=where,
-        )
-    if posterior.attributes.get("relative"):
-        raise MicrodataError(
-            "the model has members' values relative to the head's, for which attack risks are not "
-            "available; synthesise without",
             file=where,
         )
     if posterior.attributes["sample_sha256"] != table.digest:

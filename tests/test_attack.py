@@ -164,7 +164,7 @@ def test_files_that_are_no_posterior_are_refused(planted, tmp_path):
     refused(planted, "holds no 'log_pi'", source=scalars)
     data = bnp.to_inference_data(run, parameters=True)
     for name, value, match in (
-        ("model", "hdp", "'hdp'"), ("relative", "age", "relative"),
+        ("model", "hdp", "'hdp'"), ("relative", "age", "all options of the model"),
         ("sample_sha256", "0", "not of this sample"),
     ):  # fmt: skip
         attributes = dict(data["posterior"].attrs)

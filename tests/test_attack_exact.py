@@ -5,6 +5,7 @@ records is exact, and so are draws from it.
 """
 
 import dataclasses
+import json
 from itertools import product
 
 import jax
@@ -250,25 +251,30 @@ HOUSEHOLD_FILES = [
 
 
 class NestedAtoms:
-    """The nested model, its prior a list of parameters."""
+    """A nested model, its prior a list of parameters."""
 
-    def __init__(self, ruled, head):
-        self.model = bnp.NDPMPM(components=3, member_components=2)
-        self.rules = bnp.Rules([exactly(1, person(role="head"))]) if ruled else None
-        head = ("role", "head") if head else None
-        self.table = tiny_households(HOUSEHOLDS, head)
-        self.files = [tiny_households(file, head) for file in HOUSEHOLD_FILES]
+    num_atoms = NUM_ATOMS
+
+    def __init__(self, model, table, files, rules):
+        self.model, self.table, self.files, self.rules = model, table, files, rules
         self.data = self.model.prepare(self.table, self.rules)
         # Not concentrated at one class, so that the classes matter.
         model = dataclasses.replace(self.model, a=4.0, b=2.0, a_beta=4.0, b_beta=2.0)
-        self.parameters = prior_parameters(model, self.data, NUM_ATOMS, 3)[2]
+        self.parameters = prior_parameters(model, self.data, self.num_atoms, 3)[2]
         self.households, self.log_p = [], []
         for i, (members, _) in enumerate(self.data.blocks):
-            log_p = log_probabilities(np, self.parameters, self.data, i)
             self.households.append(all_households(self.data, members))
-            self.log_p.append(np.where(possible_households(self.data, i), log_p, -np.inf))
+            self.log_p.append(np.where(self.possible(i), self.log_probabilities(i), -np.inf))
         self.log_size = np.stack([logsumexp(x, axis=1) for x in self.log_p])
         self.log_feasible = logsumexp(self.log_size, axis=0)
+
+    def possible(self, size):
+        """Whether each of the households of the size's index is possible."""
+        return possible_households(self.data, size)
+
+    def log_probabilities(self, size):
+        """(atoms, households of the size's index) before truncation."""
+        return log_probabilities(np, self.parameters, self.data, size)
 
     def find(self, size, codes, members):
         """Cell of a household of the size's index; None if it is impossible."""
@@ -315,15 +321,25 @@ class NestedAtoms:
             more, table = self.with_file(m)
             log_w = log_w + more
         chosen = np.random.default_rng(seed).choice(
-            NUM_ATOMS, NUM_DRAWS + 1, p=np.exp(log_w - logsumexp(log_w))
+            self.num_atoms, NUM_DRAWS + 1, p=np.exp(log_w - logsumexp(log_w))
         )
         parameters = {
             name: value[None, chosen].astype(np.float32)
             for name, value in zip(attack_targets.NESTED, self.parameters, strict=True)
         }
         digest = "" if self.rules is None else self.rules.digest
-        attributes = {"sample_sha256": table.digest, "conditions_sha256": digest}
+        attributes = {
+            "sample_sha256": table.digest, "conditions_sha256": digest,
+            "options": json.dumps(dataclasses.asdict(self.model)),
+        }  # fmt: skip
         return bnp.Posterior("ndpmpm", parameters, attributes)
+
+    def attack(self, **how):
+        """The attack on every household."""
+        how = {"rows": range(self.table.n), "conditions": self.rules} | HOW | how
+        return bnp.attack_risk(
+            self.posterior(1), self.table, self.files, key=jax.random.key(0), **how
+        )
 
     def exact(self, household, changes):
         """Log rho by column, of the changes (column, codes, members) of one household."""
@@ -340,6 +356,26 @@ class NestedAtoms:
                 for file in self.files
             )
         return found
+
+    def exact_of_persons(self):
+        """Log rho by column, of the changes of each person."""
+        schema, exact = self.table.schema, []
+        own, member = sum(schema.num_household_levels), sum(schema.num_member_levels)
+        # Persons are in the order of the households here, the head first.
+        persons = [(i, place) for i, size in enumerate(self.table.sizes) for place in range(size)]
+        for i, place in persons:
+            is_head = schema.head is not None and place == 0
+            start = own + (place - schema.num_heads) * member
+            found = {}
+            for column, value in self.exact(i, self.changes(i)).items():
+                if column == 0:
+                    found[0] = value
+                elif is_head and schema.num_household_levels[0] < column <= own:
+                    found[column] = value
+                elif not is_head and start < column <= start + member:
+                    found[column - start + own] = value
+            exact.append(found)
+        return exact
 
     def changes(self, household):
         """Everything that may differ in one variable: (column, codes, members)."""
@@ -365,16 +401,23 @@ class NestedAtoms:
                     yield column, *new
 
 
+def plain(ruled, head):
+    """Values for themselves."""
+    head = ("role", "head") if head else None
+    return NestedAtoms(
+        bnp.NDPMPM(components=3, member_components=2), tiny_households(HOUSEHOLDS, head),
+        [tiny_households(file, head) for file in HOUSEHOLD_FILES],
+        bnp.Rules([exactly(1, person(role="head"))]) if ruled else None,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "ruled, head", [(False, False), (True, False), (True, True)],
     ids=["no rules", "one head", "head at household level"],
 )  # fmt: skip
 def test_every_candidate_for_a_household_refitted(ruled, head):
-    atoms = NestedAtoms(ruled, head)
-    risk = bnp.attack_risk(
-        atoms.posterior(1), atoms.table, atoms.files, key=jax.random.key(0), estimator="direct",
-        conditions=atoms.rules, rows=range(atoms.table.n), **HOW,
-    )  # fmt: skip
+    atoms = plain(ruled, head)
+    risk = atoms.attack(estimator="direct")
     exact = [atoms.exact(i, atoms.changes(i)) for i in range(atoms.table.n)]
     z = z_scores(risk, exact)
     assert np.abs(z).max() < Z_LIMIT, z
@@ -382,12 +425,8 @@ def test_every_candidate_for_a_household_refitted(ruled, head):
 
 
 def test_every_candidate_for_a_household_with_draws_that_know_the_files():
-    atoms = NestedAtoms(True, True)
-    risk = bnp.attack_risk(
-        atoms.posterior(1), atoms.table, atoms.files, key=jax.random.key(0),
-        refits=[atoms.posterior(2 + m, m) for m in range(len(atoms.files))],
-        conditions=atoms.rules, rows=range(atoms.table.n), **HOW,
-    )  # fmt: skip
+    atoms = plain(True, True)
+    risk = atoms.attack(refits=[atoms.posterior(2 + m, m) for m in range(len(atoms.files))])
     exact = [atoms.exact(i, atoms.changes(i)) for i in range(atoms.table.n)]
     z = z_scores(risk, exact)
     assert np.abs(z).max() < Z_LIMIT, z
@@ -396,35 +435,15 @@ def test_every_candidate_for_a_household_with_draws_that_know_the_files():
 @pytest.mark.parametrize("head", [False, True], ids=["among members", "at household level"])
 def test_every_candidate_for_a_person_refitted(head):
     """One variable of one person: of a head at household level, the head's there."""
-    atoms = NestedAtoms(True, head)
-    risk = bnp.attack_risk(
-        atoms.posterior(1), atoms.table, atoms.files, key=jax.random.key(0), estimator="direct",
-        conditions=atoms.rules, target="person", rows=range(atoms.table.num_persons), **HOW,
-    )  # fmt: skip
-    schema = atoms.table.schema
-    own, member = sum(schema.num_household_levels), sum(schema.num_member_levels)
-    exact = []
-    # Persons are in the order of the households here, the head first.
-    persons = [(i, place) for i, size in enumerate(atoms.table.sizes) for place in range(size)]
-    for i, place in persons:
-        is_head = head and place == 0
-        start = own + (place - head) * member
-        found = {}
-        for column, value in atoms.exact(i, atoms.changes(i)).items():
-            if column == 0:
-                found[0] = value
-            elif is_head and schema.num_household_levels[0] < column <= own:
-                found[column] = value
-            elif not is_head and start < column <= start + member:
-                found[column - start + own] = value
-        exact.append(found)
-    z = z_scores(risk, exact)
+    atoms = plain(True, head)
+    risk = atoms.attack(estimator="direct", target="person", rows=range(atoms.table.num_persons))
+    z = z_scores(risk, atoms.exact_of_persons())
     assert np.abs(z).max() < Z_LIMIT, z
 
 
 def test_share_of_possible_households_by_simulation(monkeypatch):
     """Where rules give no closed form, P(possible, size) of every draw is estimated."""
-    atoms = NestedAtoms(True, False)
+    atoms = plain(True, False)
     draws = {
         name: value[:8].astype(np.float32)
         for name, value in zip(attack_targets.NESTED, atoms.parameters, strict=True)
@@ -443,11 +462,8 @@ def _nested_upside_down(patch):
 
 
 def test_a_planted_error_of_households_is_seen(monkeypatch):
-    atoms = NestedAtoms(True, False)
+    atoms = plain(True, False)
     _nested_upside_down(monkeypatch)
-    risk = bnp.attack_risk(
-        atoms.posterior(1), atoms.table, atoms.files, key=jax.random.key(0), estimator="direct",
-        conditions=atoms.rules, rows=range(atoms.table.n), **HOW,
-    )  # fmt: skip
+    risk = atoms.attack(estimator="direct")
     exact = [atoms.exact(i, atoms.changes(i)) for i in range(atoms.table.n)]
     assert np.abs(z_scores(risk, exact)).max() > Z_LIMIT

@@ -1,6 +1,5 @@
 """``bnp-models evaluate --posterior``: attack risks, as they are written and refused."""
 
-import functools
 import json
 
 import jax
@@ -91,9 +90,7 @@ def test_the_page_says_the_same(done):
     check_well_formed(text, num_plots=6)
 
 
-def test_refit_and_no_records(folder, tmp_path, capsys, monkeypatch):
-    # Compiles faster.
-    monkeypatch.setattr(bnp, "TNPLCM", functools.partial(bnp.TNPLCM, split_merge_every=0))
+def test_refit_and_no_records(folder, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(arguments(folder, "--refit", "--no-records", "--out", out)) == 0
     found = json.loads((out / "evaluation.json").read_text())["attack_risk"]
