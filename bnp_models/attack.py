@@ -257,8 +257,8 @@ class AttackRisk:
                 "mean_before": float((1 / self.num_candidates).mean()),
             },
             "standard_error": float(np.median(self.typical_error)) if number else None,
-            "pareto_k": None if not sets.size else {
-                "max": float(sets.max()) if np.isfinite(sets.max()) else None,
+            "pareto_k": None if not number else {
+                "max": float(sets.max()) if sets.size and np.isfinite(sets.max()) else None,
                 "weight_sets": int(sets.size),
                 "above_0.7": int((sets > MAX_PARETO_K).sum()),
             },

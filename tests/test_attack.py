@@ -222,6 +222,10 @@ def test_warnings_say_what_is_wrong(planted):
     errors = np.full_like(risk.standard_error, 2000)
     hopeless = dataclasses.replace(risk, standard_error=errors)
     assert "by a factor of over a million (" in "\n".join(hopeless.warnings())
+    # Where rules leave no candidate but the truth.
+    rho = np.where(np.arange(risk.rho.shape[1]), np.nan, np.ones_like(risk.rho))
+    alone = dataclasses.replace(risk, rho=rho)
+    assert alone.summary()["pareto_k"] == {"max": None, "weight_sets": 0, "above_0.7": 0}
     none = bnp.attack_risk(run, table, files, key=jax.random.key(2), rows=[], **SMALL)
     assert none.summary()["attacked"] == 0 and none.records().empty
     assert "none is alone" in none.warnings()[0]
