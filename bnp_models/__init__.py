@@ -4,16 +4,11 @@ Names are imported when they are first used, so that ``import bnp_models`` is qu
 """
 
 import importlib
+import pkgutil
 
 from bnp_models.version import __version__ as __version__
 
-_SUBMODULES = (
-    "attack", "attack_targets", "checkpoint", "cli", "completions", "conditions", "datasets",
-    "diagnostics", "equivalences", "evaluation", "export", "formats", "hdp", "households",
-    "kernels", "loglinear", "microdata", "mixed_membership", "ndpmpm", "nplcm",
-    "polettini_stander", "posterior", "regions", "report", "risk", "rule_sets", "rules", "sampling",
-    "synthesis", "utility", "weights", "zeros",
-)  # fmt: skip
+_SUBMODULES = tuple(m.name for m in pkgutil.iter_modules(__path__) if m.name[0] != "_")
 
 _EXPORTS = {
     "AttackRisk": "attack",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bnp_models.households import Households
-from bnp_models.microdata import MicrodataError, _label, _quote
+from bnp_models.microdata import MicrodataError, plain_label, quoted
 from bnp_models.rules import CompiledRules, Rules, completions
 
 # Rounds of draws for all households at once, then completions tried for one that is left.
@@ -67,8 +67,8 @@ def complete_households(
                 k = block.households[here[i]]
                 raise MicrodataError(
                     f"no values were found for those missing in household "
-                    f"{_quote(_label(households.ids[k]))} that keep the rules; fill some in, or "
-                    "drop the household",
+                    f"{quoted(plain_label(households.ids[k]))} that keep the rules; fill some in, "
+                    "or drop the household",
                     row=households.first_row(int(k)),
                 )
             filled[0][i], filled[1][i] = found

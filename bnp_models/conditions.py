@@ -20,11 +20,11 @@ from bnp_models.households import HouseholdSchema, codes_of_sizes
 from bnp_models.microdata import (
     Label,
     MicrodataError,
-    _label,
-    _quote,
-    _unknown_variable,
+    plain_label,
+    quoted,
     text_of,
     undeclared_level,
+    unknown_variable,
 )
 
 # Joint levels over which two conditions are compared.
@@ -100,13 +100,13 @@ class HouseholdView:
             code = codes_of_sizes(self.schema.labels(variable), np.array([self.size]))[0]
             return self._xp.full((*self._household.shape[:-1], 1), code, dtype=np.int32)
         if variable not in self.schema.household_level:
-            raise _unknown_variable(variable, self.schema.household_level)
+            raise unknown_variable(variable, self.schema.household_level)
         return self._column(self._household, self.schema.household_variables, variable, 0)
 
     def _person_code(self, variable: str):
         schema, xp = self.schema, self._xp
         if variable not in schema.personal:
-            raise _unknown_variable(variable, schema.personal)
+            raise unknown_variable(variable, schema.personal)
         codes = self._column(self._members, schema.member_variables, variable, 1)[..., 0]
         if schema.head is None:
             return codes
@@ -189,7 +189,7 @@ class Person(Condition):
 
     def __str__(self):
         return " and ".join(
-            f"{variable} {' or '.join(map(_quote, labels))}" for variable, labels in self.values
+            f"{variable} {' or '.join(map(quoted, labels))}" for variable, labels in self.values
         )
 
 
@@ -274,7 +274,7 @@ class OfHousehold(Condition):
 
     def __str__(self):
         return " and ".join(
-            f"{variable} {' or '.join(map(_quote, labels))}" for variable, labels in self.values
+            f"{variable} {' or '.join(map(quoted, labels))}" for variable, labels in self.values
         )
 
 
@@ -402,7 +402,7 @@ def _label_table(schema: HouseholdSchema, variable: str, labels: tuple[Label, ..
     codes = {text_of(label): code for code, label in enumerate(known)}
     table = np.zeros(len(known), dtype=bool)
     for label in labels:
-        text = text_of(_label(label))
+        text = text_of(plain_label(label))
         if text not in codes:
             raise MicrodataError(undeclared_level(label, known), column=variable)
         table[codes[text]] = True
@@ -425,7 +425,7 @@ def _bounds(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray, np.ndar
             pairs.append((0.0, float(found[1]) - 1))
         else:
             raise MicrodataError(
-                f"level {_quote(label)} is no number; a rule that compares numbers takes levels "
+                f"level {quoted(label)} is no number; a rule that compares numbers takes levels "
                 "such as 7, '5-9', '85+' or 'under 5'",
                 column=variable,
             )

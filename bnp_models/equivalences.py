@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bnp_models.microdata import Label, Microdata, MicrodataError, Schema, _quote, listing
+from bnp_models.microdata import Label, Microdata, MicrodataError, Schema, listing, quoted
 from bnp_models.regions import Boxes, Union, level_offsets
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Coding:
         """What is absent where, in words."""
         names, labels = self.original.variables, self.original.levels
         return tuple(
-            f"{names[a.variable]} is absent, in place of {_quote(labels[a.variable][a.level])}, "
+            f"{names[a.variable]} is absent, in place of {quoted(labels[a.variable][a.level])}, "
             f"where {_membership(names[a.parent], _chosen(labels[a.parent], a.where))}"
             for a in self.absent
         )
@@ -182,11 +182,11 @@ class Coding:
             if wrong.any():
                 row, name = int(np.argmax(wrong)), self.original.variables[parent]
                 raise MicrodataError(
-                    f"the value is known but {_quote(name)}, which says whether it is applicable, "
+                    f"the value is known but {quoted(name)}, which says whether it is applicable, "
                     "is missing; complete it"
                     if decides[row] < 0
                     else "the value cannot occur together with "
-                    f"{_quote(name)} = {_quote(self.original.levels[parent][decides[row]])}; "
+                    f"{quoted(name)} = {quoted(self.original.levels[parent][decides[row]])}; "
                     "correct or drop the record",
                     row=row,
                     column=self.original.variables[variable],
@@ -562,5 +562,5 @@ def _chosen(labels: Sequence[Label], chosen: np.ndarray) -> tuple[Label, ...]:
 
 def _membership(variable: str, labels: Sequence[Label]) -> str:
     if len(labels) == 1:
-        return f"{variable} is {_quote(labels[0])}"
+        return f"{variable} is {quoted(labels[0])}"
     return f"{variable} is one of {listing(labels)}"

@@ -25,17 +25,17 @@ from bnp_models.microdata import (
     Microdata,
     MicrodataError,
     Schema,
-    _label,
-    _quote,
-    _unknown_variable,
     choose_variables,
     columns_of_file,
     content_digest,
     declared_levels,
     first_repeated,
+    plain_label,
+    quoted,
     read_frame,
     read_levels,
     text_of,
+    unknown_variable,
 )
 
 # "3", or "5+" and the like for households of so many or more.
@@ -84,7 +84,7 @@ class HouseholdSchema:
             )
         for variable in self.household_level:
             if variable not in self.table.variables:
-                raise _unknown_variable(variable, self.table.variables)
+                raise unknown_variable(variable, self.table.variables)
         if (repeated := first_repeated(self.household_level)) is not None:
             raise MicrodataError("the variable is listed twice; list it once", column=repeated)
         if not self.personal:
@@ -92,23 +92,23 @@ class HouseholdSchema:
                 "every variable is a household variable; keep at least one that describes persons"
             )
         if self.size_variable is not None and self.size_variable not in self.household_level:
-            raise _unknown_variable(self.size_variable, self.household_level)
+            raise unknown_variable(self.size_variable, self.household_level)
         if self.head is None:
             return
         relationship, label = self.head
         if relationship not in self.personal:
-            raise _unknown_variable(relationship, self.personal)
+            raise unknown_variable(relationship, self.personal)
         self.table.encode(relationship, label)
         if len(self.table.levels[self.table.variables.index(relationship)]) == 1:
             raise MicrodataError(
-                f"everyone is {_quote(label)}, so no member is left beside the head; leave out "
+                f"everyone is {quoted(label)}, so no member is left beside the head; leave out "
                 "the head, or declare more levels",
                 column=relationship,
             )
         for variable in self._of_head:
             if f"head_{variable}" in self.table.variables:
                 raise MicrodataError(
-                    f"the head's {_quote(variable)} needs this name; rename the column",
+                    f"the head's {quoted(variable)} needs this name; rename the column",
                     column=f"head_{variable}",
                 )
 
@@ -171,7 +171,7 @@ class HouseholdSchema:
     def labels(self, variable: str) -> tuple[Label, ...]:
         """Return the labels of a variable of ``table``."""
         if variable not in self.table.variables:
-            raise _unknown_variable(variable, self.table.variables)
+            raise unknown_variable(variable, self.table.variables)
         return self.table.levels[self.table.variables.index(variable)]
 
     @property
@@ -479,8 +479,8 @@ class Households:
             return
         i = int(incomplete[0])
         raise MicrodataError(
-            f"household {_quote(_label(self.ids[i]))} has a missing value ({incomplete.size} of "
-            f"{self.n} households are incomplete) and {what} needs complete households; drop or "
+            f"household {quoted(plain_label(self.ids[i]))} has a missing value ({incomplete.size} "
+            f"of {self.n} households are incomplete) and {what} needs complete households; drop or "
             "complete them",
             row=self.first_row(i),
         )
@@ -589,10 +589,10 @@ def _chosen(variables, household, household_variables, names) -> tuple[str, ...]
     """Return the columns to keep, in order, the identifier among them."""
     if isinstance(household_variables, str):
         raise MicrodataError(
-            f"household_variables is the text {_quote(household_variables)}; give a list of names"
+            f"household_variables is the text {quoted(household_variables)}; give a list of names"
         )
     if household not in names:
-        raise _unknown_variable(household, names)
+        raise unknown_variable(household, names)
     columns = choose_variables(variables, names)
     if household not in columns:
         columns = (household, *columns)
@@ -602,7 +602,7 @@ def _chosen(variables, household, household_variables, names) -> tuple[str, ...]
                 "the household identifier is no household variable; leave it out", column=name
             )
         if name not in names:
-            raise _unknown_variable(name, names)
+            raise unknown_variable(name, names)
         if name not in columns:
             raise MicrodataError(
                 "a household variable is not among the variables chosen; add it there, or leave "
@@ -647,12 +647,12 @@ def _require_constant(
     labels = persons.schema.levels[j]
 
     def shown(code):
-        return "missing" if code < 0 else _quote(labels[code])
+        return "missing" if code < 0 else quoted(labels[code])
 
     raise MicrodataError(
         f"value {shown(column[row])} but {shown(column[before])} in row {before} of the same "
-        f"household, {_quote(_label(ids[of_household[row]]))}; make them the same, or leave it out "
-        "of the household variables",
+        f"household, {quoted(plain_label(ids[of_household[row]]))}; make them the same, or leave "
+        "it out of the household variables",
         row=row,
         column=variable,
     )
@@ -668,7 +668,7 @@ def _require_one_head(
     i = int(wrong[0])
     count = "no person" if heads[i] == 0 else f"{heads[i]} persons"
     raise MicrodataError(
-        f"household {_quote(_label(ids[i]))} has {count} with the value {_quote(head[1])} "
+        f"household {quoted(plain_label(ids[i]))} has {count} with the value {quoted(head[1])} "
         f"({wrong.size} of {len(ids)} households have not exactly one); correct or drop such "
         "households, or leave out the head",
         row=int(np.argmax(of_household == i)),

@@ -61,7 +61,7 @@ class MicrodataError(ValueError):
         elif line is not None:
             place.append(f"line {line}")
         if column is not None:
-            place.append(f"column {_quote(column)}")
+            place.append(f"column {quoted(column)}")
         super().__init__(": ".join([", ".join(place), problem] if place else [problem]))
 
     def in_file(self, file, lines=None):
@@ -104,7 +104,7 @@ class Schema:
             raise MicrodataError(
                 f"{len(self.variables)} variables but {len(self.levels)} lists of levels"
             )
-        if repeated := first_repeated(self.variables):
+        if (repeated := first_repeated(self.variables)) is not None:
             raise MicrodataError("the variable is listed twice; list it once", column=repeated)
         for variable, labels in zip(self.variables, self.levels, strict=True):
             if not labels:
@@ -115,7 +115,7 @@ class Schema:
                 )
             if (repeated := first_repeated([text_of(label) for label in labels])) is not None:
                 raise MicrodataError(
-                    f"level {_quote(repeated)} is declared twice; keep one", column=variable
+                    f"level {quoted(repeated)} is declared twice; keep one", column=variable
                 )
 
     @property
@@ -137,10 +137,10 @@ class Schema:
             If the variable or the level is unknown.
         """
         if variable not in self.variables:
-            raise _unknown_variable(variable, self.variables)
+            raise unknown_variable(variable, self.variables)
         labels = self.levels[self.variables.index(variable)]
         texts = [text_of(known) for known in labels]
-        text = text_of(_label(label))
+        text = text_of(plain_label(label))
         if text not in texts:
             raise MicrodataError(undeclared_level(label, labels), column=variable)
         return texts.index(text)
@@ -479,7 +479,7 @@ def read_frame(
     return pd.DataFrame(dict(zip(chosen, values, strict=True)), dtype=object), lines
 
 
-def _label(value) -> Label:
+def plain_label(value) -> Label:
     """Return a plain Python label: NumPy scalars unwrapped, integral floats as integers."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -493,14 +493,15 @@ def text_of(label: Label) -> str:
     return label if isinstance(label, str) else str(label)
 
 
-def _quote(value) -> str:
+def quoted(value) -> str:
+    """Return a value for a message, shortened where it is long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
 
 
 def listing(values: Sequence) -> str:
     """Return values for a message: the first twelve, and how many there are."""
-    shown = ", ".join(_quote(value) for value in values[:12])
+    shown = ", ".join(quoted(value) for value in values[:12])
     return shown if len(values) <= 12 else f"{shown}, ... ({len(values)} in all)"
 
 
@@ -514,14 +515,15 @@ def first_repeated(values: Iterable) -> object | None:
     return None
 
 
-def _unknown_variable(variable, known: Sequence[str]) -> MicrodataError:
+def unknown_variable(variable, known: Sequence[str]) -> MicrodataError:
+    """Return the error for a name that is none of the known ones."""
     return MicrodataError(f"unknown column; the columns are {listing(known)}", column=variable)
 
 
 def undeclared_level(value, labels: Sequence[Label]) -> str:
     """Return what is wrong with a value that is none of the labels."""
     return (
-        f"value {_quote(value)} is not a declared level (declared: {listing(labels)}); declare it "
+        f"value {quoted(value)} is not a declared level (declared: {listing(labels)}); declare it "
         "or correct the value"
     )
 
@@ -545,7 +547,7 @@ def choose_variables(variables: Sequence[str] | None, names: Sequence[str]) -> t
             raise MicrodataError("the variable is listed twice; list it once", column=repeated)
     for variable in chosen:
         if variable not in names:
-            raise _unknown_variable(variable, names)
+            raise unknown_variable(variable, names)
         if names.count(variable) > 1:
             raise MicrodataError("the column name occurs twice; rename one", column=variable)
         if not variable:
@@ -568,11 +570,11 @@ def declared_levels(
     if isinstance(levels, pd.DataFrame):
         for column in ("variable", "level"):
             if column not in levels.columns:
-                raise _unknown_variable(column, [str(name) for name in levels.columns])
+                raise unknown_variable(column, [str(name) for name in levels.columns])
         return _levels_of_frame(levels, names)
     for variable in levels:
         if variable not in names:
-            raise _unknown_variable(variable, names)
+            raise unknown_variable(variable, names)
     return levels
 
 
@@ -587,18 +589,18 @@ def _levels_of_frame(
             raise MicrodataError("the cell is empty; name a level", row=row, column="level")
         if names is not None and variable not in names:
             raise MicrodataError(
-                f"unknown variable {_quote(variable)}; the variables are {listing(names)}",
+                f"unknown variable {quoted(variable)}; the variables are {listing(names)}",
                 row=row,
                 column="variable",
             )
         known = levels.setdefault(variable, {})
-        if text_of(_label(value)) in known:
+        if text_of(plain_label(value)) in known:
             raise MicrodataError(
-                f"level {_quote(value)} of {_quote(variable)} is declared twice; keep one",
+                f"level {quoted(value)} of {quoted(variable)} is declared twice; keep one",
                 row=row,
                 column="level",
             )
-        known[text_of(_label(value))] = _label(value)
+        known[text_of(plain_label(value))] = plain_label(value)
     return {variable: tuple(known.values()) for variable, known in levels.items()}
 
 
@@ -618,26 +620,26 @@ def _encode_column(
                 column=variable,
             ) from None
     seen: dict[str, Label] = {}
-    for label in map(_label, values):
+    for label in map(plain_label, values):
         if label != "":
             seen.setdefault(text_of(label), label)
     if declared is None:
         labels = list(seen.values()) if categorical else _sorted_labels(list(seen.values()))
     else:
-        labels = _retyped([_label(label) for label in declared], list(seen.values()))
+        labels = _retyped([plain_label(label) for label in declared], list(seen.values()))
         if any(label == "" or pd.isna(label) for label in labels):
             raise MicrodataError("a declared level is empty; name it or remove it", column=variable)
     position = {text_of(label): code for code, label in enumerate(labels)}
     position[""] = -1
     undeclared = -2
-    recode = [position.get(text_of(_label(value)), undeclared) for value in values]
+    recode = [position.get(text_of(plain_label(value)), undeclared) for value in values]
     # The raw code -1 of a missing value picks the last entry.
     codes = np.array([*recode, -1], dtype=np.int32)[raw]
     unknown = codes == undeclared
     if unknown.any():
         row = int(np.argmax(unknown))
         raise MicrodataError(
-            undeclared_level(_label(column.iloc[row]), labels), row=row, column=variable
+            undeclared_level(plain_label(column.iloc[row]), labels), row=row, column=variable
         )
     return codes, tuple(labels)
 
@@ -726,7 +728,7 @@ def _levels_of_labels(path, variables) -> dict[str, tuple[str, ...]]:
     for name, labels in levels.items():
         if (repeated := first_repeated(labels)) is not None:
             raise MicrodataError(
-                f"two values are labelled {_quote(repeated)}; relabel one", file=path, column=name
+                f"two values are labelled {quoted(repeated)}; relabel one", file=path, column=name
             )
     return levels
 

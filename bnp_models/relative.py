@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bnp_models.households import Households, HouseholdSchema
-from bnp_models.microdata import Label, MicrodataError, _label, _quote
-from bnp_models.rules import _codes_of_joint, _joint
+from bnp_models.microdata import Label, MicrodataError, plain_label, quoted
+from bnp_models.rules import codes_of_joint, joint_level
 
 KINDS = ("difference", "same")
 
@@ -167,11 +167,11 @@ class RelativeCoding:
         schema, extended = self.schema, self.columns(household, member)
         num_household = [schema.num_household_levels[k] for k in extended]
         num_member = [schema.num_member_levels[j] for j in member]
-        heads = dict(zip(extended, _codes_of_joint(num_household), strict=True))
+        heads = dict(zip(extended, codes_of_joint(num_household), strict=True))
         of_member = {pair.member: pair for pair in self.pairs}
         shape = (math.prod(num_household), math.prod(num_member))
         members = []
-        for j, codes in zip(member, _codes_of_joint(num_member), strict=True):
+        for j, codes in zip(member, codes_of_joint(num_member), strict=True):
             if j in of_member:
                 head = heads[of_member[j].household]
                 codes = of_member[j].decoded[head[:, None], codes]
@@ -180,7 +180,7 @@ class RelativeCoding:
         households = np.stack([np.zeros(shape[0], np.int32), *own], axis=-1)
         members = np.stack([np.zeros(shape, np.int32), *members], axis=-1)
         num_household = [schema.num_household_levels[k] for k in household]
-        return _joint(households, [1, *num_household]), _joint(members, [1, *num_member])
+        return joint_level(households, [1, *num_household]), joint_level(members, [1, *num_member])
 
     def possible(self, rules) -> "RelativePredicate":
         """Compiled rules that take codes relative to the head's."""
@@ -199,8 +199,8 @@ class RelativeCoding:
         if unknown.size:
             i = int(unknown[0])
             raise MicrodataError(
-                f"the head of household {_quote(_label(table.ids[i]))} has a missing value of a "
-                f"variable that members have relative to it ({unknown.size} such households); "
+                f"the head of household {quoted(plain_label(table.ids[i]))} has a missing value of "
+                f"a variable that members have relative to it ({unknown.size} such households); "
                 "fill it in, or leave the variable out of those that are relative",
                 row=table.first_row(i),
             )

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 
 from bnp_models.households import Households, HouseholdSchema
-from bnp_models.microdata import Label, MicrodataError, Schema, _quote, listing, text_of
+from bnp_models.microdata import Label, MicrodataError, Schema, listing, quoted, text_of
 from bnp_models.rules import Rule, Rules, aged, at_least, at_most, each, exactly, person
 
 # The roles that the shipped rules know, and usual labels of each, in lower case and without
@@ -257,7 +257,7 @@ def _as_rules(given) -> Rules:
         if not wrong:
             return Rules(given)
         raise MicrodataError(
-            f"`rules` holds {_quote(wrong[0])}, of type {type(wrong[0]).__name__}, which is no rule"
+            f"`rules` holds {quoted(wrong[0])}, of type {type(wrong[0]).__name__}, which is no rule"
         )
     raise MicrodataError(
         f"`rules` is of type {type(given).__name__}; expected bnp_models.Rules, a rule, a list of "
@@ -321,13 +321,13 @@ def _roles(
     for label, role in given.items():
         if (role or "other") not in ROLES:
             raise MicrodataError(
-                f"label {_quote(label)} is mapped to {_quote(role)}, which is no role; the roles "
+                f"label {quoted(label)} is mapped to {quoted(role)}, which is no role; the roles "
                 f"are {listing(list(ROLES))}",
                 column=relationship,
             )
         if _plain(label) not in map(_plain, known):
             raise MicrodataError(
-                f"label {_quote(label)} is mapped to a role but is no level ({listing(known)}); "
+                f"label {quoted(label)} is mapped to a role but is no level ({listing(known)}); "
                 "correct it",
                 column=relationship,
             )

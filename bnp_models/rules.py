@@ -52,11 +52,11 @@ from bnp_models.conditions import (
 from bnp_models.households import Households, HouseholdSchema
 from bnp_models.microdata import (
     MicrodataError,
-    _label,
-    _quote,
-    _unknown_variable,
     content_digest,
     first_repeated,
+    plain_label,
+    quoted,
+    unknown_variable,
 )
 
 __all__ = [
@@ -769,7 +769,7 @@ class Rules:
             return
         i = int(bad[0])
         broken = self.broken_by(households, i)
-        who = f"household {_quote(_label(households.ids[i]))}"
+        who = f"household {quoted(plain_label(households.ids[i]))}"
         if broken:
             title = "" if broken[0].title is None else f" {broken[0].title!r}"
             what = f"{who} breaks the rule{title}: {broken[0]}"
@@ -901,11 +901,11 @@ class HeadForm:
 
     def household_level(self, household_codes: np.ndarray) -> np.ndarray:
         """Return the joint level b, (...), of (..., q) household codes."""
-        return _joint(household_codes[..., self.columns.household], self.num_household_levels)
+        return joint_level(household_codes[..., self.columns.household], self.num_household_levels)
 
     def member_level(self, member_codes: np.ndarray) -> np.ndarray:
         """Return the joint level r, (..., m), of (..., m, p) member codes."""
-        return _joint(member_codes[..., self.columns.member], self.num_member_levels)
+        return joint_level(member_codes[..., self.columns.member], self.num_member_levels)
 
     def holds(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
         """Judge households of one size by the tables, ``rest`` included: the definition above.
@@ -960,7 +960,7 @@ def _columns(schema: HouseholdSchema, reads: Variables) -> Columns:
     ):
         for name in names:
             if name not in known:
-                raise _unknown_variable(name, known)
+                raise unknown_variable(name, known)
     household = [name for name in reads.household if name != schema.size_variable]
     if schema.head is not None:
         household += [f"head_{name}" for name in reads.member if name != schema.head[0]]
@@ -1052,7 +1052,7 @@ def _completable(compiled, columns: Columns, household: np.ndarray, members: np.
     return tried == _COMPLETIONS
 
 
-def _joint(codes: np.ndarray, num_levels) -> np.ndarray:
+def joint_level(codes: np.ndarray, num_levels) -> np.ndarray:
     """Return (...) joint levels of (..., variables) codes, the last variable fastest."""
     result = np.zeros(codes.shape[:-1], dtype=np.int64)
     for j, levels in enumerate(num_levels):
@@ -1060,7 +1060,7 @@ def _joint(codes: np.ndarray, num_levels) -> np.ndarray:
     return result
 
 
-def _codes_of_joint(num_levels) -> list[np.ndarray]:
+def codes_of_joint(num_levels) -> list[np.ndarray]:
     """Return the code of each variable at each joint level, a (levels,) int32 array each."""
     if not num_levels:
         return []
@@ -1101,7 +1101,7 @@ def _head_tables(schema: HouseholdSchema, head: Condition | None, parts: Mapping
     B, R = math.prod(num_b), math.prod(num_r)
     if B * R > _PAIRS:
         return None
-    of_b, of_r = _codes_of_joint(num_b), _codes_of_joint(num_r)
+    of_b, of_r = codes_of_joint(num_b), codes_of_joint(num_r)
     households = {
         schema.household_variables[j]: codes[:, None, None]
         for j, codes in zip(columns.household, of_b, strict=True)

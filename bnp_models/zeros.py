@@ -28,11 +28,11 @@ from bnp_models.microdata import (
     Microdata,
     MicrodataError,
     Schema,
-    _label,
-    _quote,
     content_digest,
     first_repeated,
     listing,
+    plain_label,
+    quoted,
     read_frame,
 )
 from bnp_models.regions import (
@@ -237,7 +237,7 @@ class StructuralZeros:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The equivalences and the levels that never occur, in words."""
-        never = [f"level {_quote(label)} of {name} never occurs"
+        never = [f"level {quoted(label)} of {name} never occurs"
                  for name, label in self.impossible_levels]  # fmt: skip
         return (*map(str, self.equivalences), *never)
 
@@ -530,7 +530,7 @@ class StructuralZeros:
     def _values(self, codes: np.ndarray) -> str:
         named = zip(self.schema.variables, self.schema.levels, codes, strict=True)
         return " and ".join(
-            f"{_quote(name)} = {_quote(labels[code])}" for name, labels, code in named if code >= 0
+            f"{quoted(name)} = {quoted(labels[code])}" for name, labels, code in named if code >= 0
         )
 
 
@@ -566,14 +566,14 @@ def _encode_conditions(column: pd.Series, name: str, schema: Schema) -> np.ndarr
             column=name,
         ) from None
     codes = []
-    for k, value in enumerate(map(_label, values)):
+    for k, value in enumerate(map(plain_label, values)):
         if value == "":
             codes.append(-1)
             continue
         row = int(np.argmax(raw == k))
         if name not in schema.variables:
             raise MicrodataError(
-                f"value {_quote(value)} of a column that is not among the variables "
+                f"value {quoted(value)} of a column that is not among the variables "
                 f"({listing(schema.variables)}); add it (--variables), correct its name or "
                 "remove the conditions that fix it",
                 row=row,
