@@ -16,6 +16,8 @@ SMALL_SIZES = {1: 500, 2: 800, 3: 400, 4: 300}
 
 RULED_SIZES = {2: 5370, 3: 2504, 4: 2126}
 """The same, section 4.2."""
+CROWDED_SIZES = {4: 5000, 5: 3500, 6: 1500}
+"""Households large enough that many more are impossible."""
 RELATIONS = (
     "head", "spouse", "child", "child-in-law", "parent", "parent-in-law", "sibling",
     "sibling-in-law", "grandchild", "other relative", "partner, friend, visitor",

@@ -351,6 +351,7 @@ def nested_table(burn):
     """Persons within households: one chain, in the states that it has come to."""
     small, rules = households.plausible_households(households.SMALL_SIZES)
     large, _ = households.plausible_households(households.RULED_SIZES)
+    crowded, _ = households.plausible_households(households.CROWDED_SIZES)
     plain = households.nested_households(
         households.PAPER_SIZES, households.PAPER_MEMBER_LEVELS, households.PAPER_HOUSEHOLD_LEVELS
     )
@@ -358,6 +359,7 @@ def nested_table(burn):
         "1 to 4 persons, rules": (small, rules, (20, 15)),
         "1 to 9 persons, no rules": (plain, None, (30, 10)),
         "2 to 4 persons, rules": (large, rules, (40, 15)),
+        "4 to 6 persons, rules": (crowded, rules, (40, 15)),
     }
     chains = {
         name: Chains(bnp.NDPMPM(*classes), table, 1, zeros, classes[0], burn)

@@ -174,6 +174,8 @@ def main():
     for case in results.missing(cases):
         row = measure(case, args.folder, args.starts)
         results.append(row)
+        # Compiled code adds up, in memory and in maps of it, of which Linux allows 65,530.
+        jax.clear_caches()
         print(
             f"{row['treatment']}, {row['model']}, n = {row['n']}, sample {row['seed']}: tau_1 "
             f"{row['truth']}, estimate {row['mean']:.1f} ({row['q025']:.0f} to {row['q975']:.0f}), "

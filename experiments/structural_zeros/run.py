@@ -122,6 +122,8 @@ def main():
     for case in results.missing(cases):
         row = measure(case, args.starts)
         results.append(row)
+        # Compiled code adds up, in memory and in maps of it, of which Linux allows 65,530.
+        jax.clear_caches()
         print(
             f"{row['option']}, n = {row['n']}, population {row['seed']}: tau_1 {row['truth']}, "
             f"estimate {row['mean']:.1f} ({row['q025']:.0f} to {row['q975']:.0f}), "
