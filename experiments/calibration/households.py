@@ -2,15 +2,18 @@
 
     python experiments/calibration/households.py
 
-Parameters come from the prior, households of two from the truncated model, chains are run on them,
-and the truth is ranked among their draws: uniformly, if the sampler is right. One rule set is
-looked up in tables, the other is asked household by household. Writes households.csv and
-households.png.
+Parameters come from the prior, households from the truncated model by listing all, chains are run
+on them, and the truth is ranked among their draws: uniformly, if the sampler is right. Rules are
+looked up in tables, asked household by household, or looked up for values relative to the head's.
+Writes households.csv and households.png.
 """
 
 import argparse
+import dataclasses
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,84 +27,123 @@ from bnp_models.rules import aged, at_most, each, exactly, person
 
 HERE = Path(__file__).parent
 NUM_HOUSEHOLDS = 30
-BATCH = 512
+LEVELS = {"home": ["own", "rent"], "role": ["head", "child", "other"], "age": ["0", "1", "2"]}
 HEAD, CHILD = person(role="head"), person(role="child")
-RULES = {
-    "one head, by tables": bnp.Rules([exactly(1, HEAD), each(CHILD).is_younger_than(HEAD, 1)]),
-    "nobody apart": bnp.Rules([at_most(1, CHILD), at_most(1, aged(2))]),
-}
-QUANTITIES = ("alpha", "beta", "log_possible", "share")
+
+
+class Case(NamedTuple):
+    """Rules, and the households and the model that they are for."""
+
+    rules: bnp.Rules
+    head: tuple[str, str] | None = None
+    """The relationship and the head's, where the head is at household level."""
+    levels: Mapping = LEVELS
+    options: Mapping = {}
+    """Of the model."""
+
+
+CASES = {
+    "one head, by tables": Case(
+        bnp.Rules([exactly(1, HEAD), each(CHILD).is_younger_than(HEAD, 1)])
+    ),
+    "nobody apart": Case(bnp.Rules([at_most(1, CHILD), at_most(1, aged(2))])),
+    "relative to the head": Case(
+        bnp.Rules([each(CHILD).is_younger_than(HEAD, 1), each(CHILD).agrees_with(HEAD, "race")]),
+        head=("role", "head"),
+        levels=LEVELS | {"race": ["black", "other", "white"]},
+        options={"relative": [("age", "difference"), ("race", "same")], "grouped": {"age": 2},
+                 "level_concentration": 0.5},
+    ),
+}  # fmt: skip
+QUANTITIES = ("alpha", "beta", "log_possible", "share", "alike")
 RUN = Run(burn=300, thin=20)
 
 
-def template(model, rules):
-    """The data of arbitrary households of two persons."""
-    frame = pd.DataFrame({
-        "hid": np.repeat(range(NUM_HOUSEHOLDS), 2), "home": "own",
-        "role": ["head", "child"] * NUM_HOUSEHOLDS, "age": ["1", "0"] * NUM_HOUSEHOLDS,
-    })  # fmt: skip
-    levels = {"home": ["own", "rent"], "role": ["head", "child", "other"], "age": ["0", "1", "2"]}
-    table = bnp.Households.from_frame(frame, "hid", ["home"], levels=levels)
-    return model.prepare(table, rules)
-
-
-def simulate(model, key, data):
-    """Parameters from the prior, and the data of possible households of theirs."""
-    key_prior, key_households = jax.random.split(key)
-    state = ndpmpm.draw_prior(model, key_prior, data)
-    draw = {"log_pi": state.log_pi, "log_omega": state.log_omega, "log_lambda": state.log_lambda,
-            "log_phi": state.log_phi}  # fmt: skip
-    first = jnp.asarray(ndpmpm.first_rows(data.household.num_levels), jnp.int32)[:, None]
-    plain = ndpmpm.dataclasses.replace(data, head=None, tables=None)
-
-    def again(carry):
-        step, found, rows, codes = carry
-        new, good = ndpmpm.simulate_possible(
-            jax.random.fold_in(key_households, step), draw, plain, jnp.ones(1), BATCH
-        )
-        place = jnp.where(good, found + jnp.cumsum(good) - 1, NUM_HOUSEHOLDS)
-        members = new.members[:, new.first[:, None] + jnp.arange(2)]
-        rows = rows.at[:, place].set(first + new.codes, mode="drop")
-        codes = codes.at[:, place].set(members, mode="drop")
-        return step + 1, found + jnp.sum(good), rows, codes
-
-    start = (jnp.int32(0), jnp.int32(0), data.household_rows,
-             data.member_codes.reshape(-1, NUM_HOUSEHOLDS, 2))  # fmt: skip
-    _, _, rows, codes = jax.lax.while_loop(lambda c: c[1] < NUM_HOUSEHOLDS, again, start)
-    return state, ndpmpm.dataclasses.replace(
-        data, household_rows=rows, member_codes=codes.reshape(codes.shape[0], -1)
+def model_of(case):
+    return bnp.NDPMPM(
+        components=4, member_components=3, a=1.0, b=1.0, a_beta=1.0, b_beta=1.0, **case.options
     )
 
 
-def measure(state, data):
-    """The quantities that are ranked: the last is the possible mass of the first home's owners."""
-    household = jnp.asarray(np.indices(data.household.num_levels[:-1]).reshape(1, -1).T, jnp.int32)
-    levels = data.member.num_levels * 2
-    members = jnp.asarray(np.indices(levels).reshape(4, -1).T.reshape(-1, 2, 2), jnp.int32)
+class Possible(NamedTuple):
+    """Codes of all possible households."""
+
+    household: jax.Array
+    """(B, q), the size left out."""
+    members: jax.Array
+    """(B, 2, p), relative to the head's where the model's are."""
+
+
+def template(model, case):
+    """The data of arbitrary households of two members, and all that are possible."""
+    roles = ["child", "child"] if case.head is None else ["head", "child", "child"]
+    frame = pd.DataFrame({name: labels[0] for name, labels in case.levels.items()},
+                         index=range(NUM_HOUSEHOLDS * len(roles)))  # fmt: skip
+    frame["role"] = roles * NUM_HOUSEHOLDS
+    frame.insert(0, "hid", np.repeat(range(NUM_HOUSEHOLDS), len(roles)))
+    table = bnp.Households.from_frame(frame, "hid", ["home"], levels=case.levels, head=case.head)
+    data = model.prepare(table, case.rules)
+    num_levels = data.household.num_levels[:-1] + 2 * data.member.num_levels
+    codes = np.indices(num_levels).reshape(len(num_levels), -1).T
+    household, members = np.split(codes, [len(data.household.num_levels) - 1], axis=1)
+    members = members.reshape(len(codes), 2, -1)
+    keep = case.rules.compile(table).on_numpy(household, members)
+    household, members = household[keep], members[keep]
+    if data.relative is not None:
+        members = data.relative.encode(household, members)
+    return data, Possible(jnp.asarray(household, jnp.int32), jnp.asarray(members, jnp.int32))
+
+
+def log_probability(state, data, possible):
+    """(B,): of the possible households, before truncation; all are of one size."""
+    first = ndpmpm.first_rows(data.household.num_levels)
+    total = state.log_pi
+    for k in range(possible.household.shape[1]):
+        total = total + state.log_lambda[first[k] + possible.household[:, k]]
     first = ndpmpm.first_rows(data.member.num_levels)
-    by_class = jnp.ones(())
     for j in range(2):
-        own = state.log_omega + sum(state.log_phi[first[v] + members[:, j, v]] for v in range(2))
-        by_class = by_class * jnp.sum(jnp.exp(own), axis=2)
-    joint = jnp.exp(state.log_pi + state.log_lambda[household[:, 0]])
-    mass = jnp.einsum("hg,mg->hm", joint, by_class)
-    possible = jnp.stack([
-        data.possible(jnp.broadcast_to(one, (len(members), 1)), members) for one in household
-    ])  # fmt: skip
-    mass = jnp.where(possible, mass, 0)
-    total = jnp.sum(mass)
-    return state.alpha, state.beta, jnp.log(total), jnp.sum(mass[0]) / total
+        own = state.log_omega
+        for v in range(len(data.member.num_levels)):
+            own = own + state.log_phi[first[v] + possible.members[:, j, v]]
+        total = total + jax.nn.logsumexp(own, axis=2)
+    return jax.nn.logsumexp(total, axis=1)
+
+
+def simulate(model, key, data, possible):
+    """Parameters from the prior, and the data of possible households of theirs."""
+    key_prior, key_households = jax.random.split(key)
+    state = ndpmpm.draw_prior(model, key_prior, data)
+    chosen = jax.random.categorical(
+        key_households, log_probability(state, data, possible), shape=(NUM_HOUSEHOLDS,)
+    )
+    first = jnp.asarray(ndpmpm.first_rows(data.household.num_levels[:-1]), jnp.int32)
+    rows = data.household_rows.at[:-1].set((first + possible.household[chosen]).T)
+    members = possible.members[chosen].reshape(2 * NUM_HOUSEHOLDS, -1).T
+    return state, dataclasses.replace(data, household_rows=rows, member_codes=members)
+
+
+def measure(state, data, possible):
+    """The quantities that are ranked.
+
+    The last two are, among possible households, the share of the first home and the log probability
+    that two are alike.
+    """
+    log_p = log_probability(state, data, possible)
+    log_possible = jax.nn.logsumexp(log_p)
+    log_p = log_p - log_possible
+    share = jnp.sum(jnp.exp(log_p), where=possible.household[:, 0] == 0)
+    return state.alpha, state.beta, log_possible, share, jax.nn.logsumexp(2 * log_p)
 
 
 @partial(jax.jit, static_argnames="label")
 def replicate(keys, model, label):
     """True quantities of parameters from the prior, and draws given households of each."""
     with jax.ensure_compile_time_eval():
-        data = template(model, RULES[label])
+        data, possible = template(model, CASES[label])
 
     def one(key):
         key_truth, key_init, key_sweeps = jax.random.split(key, 3)
-        truth, sample = simulate(model, key_truth, data)
+        truth, sample = simulate(model, key_truth, data, possible)
         start = model.init(key_init, sample, model.capacity, jnp.int32(model.components))
 
         def sweep(t, state):
@@ -110,10 +152,10 @@ def replicate(keys, model, label):
         def draw(state, i):
             begin = jnp.where(i == 0, 0, RUN.burn + i * RUN.thin)
             state = jax.lax.fori_loop(begin, RUN.burn + (i + 1) * RUN.thin, sweep, state)
-            return state, measure(state, sample)
+            return state, measure(state, sample, possible)
 
         _, drawn = jax.lax.scan(draw, start, jnp.arange(NUM_DRAWS))
-        return measure(truth, sample), drawn
+        return measure(truth, sample, possible), drawn
 
     return jax.vmap(one)(keys)
 
@@ -128,12 +170,12 @@ def main():
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    model = bnp.NDPMPM(components=4, member_components=3, a=1.0, b=1.0, a_beta=1.0, b_beta=1.0)
     figure, axes = plt.subplots(
-        len(QUANTITIES), len(RULES), figsize=(7, 9), sharey=True, layout="constrained"
+        len(QUANTITIES), len(CASES), figsize=(10.5, 11), sharey=True, layout="constrained"
     )
     rng, rows = np.random.default_rng(0), []
-    for column, label in zip(axes.T, RULES, strict=True):
+    for column, (label, case) in zip(axes.T, CASES.items(), strict=True):
+        model = model_of(case)
         found = [[] for _ in QUANTITIES]
         for start in range(0, args.replications, args.batch):
             keys = jax.random.split(jax.random.fold_in(jax.random.key(7), start), args.batch)
