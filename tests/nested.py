@@ -301,8 +301,6 @@ FAULTS = {
     "groups ignored": _other_levels(_ungrouped),
     "uniform prior": _other_levels(lambda data, concentration: (data, 1.0)),
     "codes not decoded": _judge_codes,
-    "no impossible households": _forget_augmented("households"),
-    "no impossible members": _forget_augmented("members"),
     "no levels of impossible members": _forget_augmented("member_levels"),
     "nobody known by kind": _forget_augmented("unread"),
     "no other heads": _forget_other_heads,
