@@ -230,12 +230,12 @@ def test_slots_of_the_starts_are_given_back(small):
 
 
 def test_capacity_grows_by_itself(small):
-    few = bnp.HDPMixedMembership(capacity=4)
+    few = bnp.HDPMixedMembership(capacity=16)
     options = SETTINGS | {"num_warmup": 60, "start_components": (3,)}
     grown = bnp.sample(few, small.table, key=jax.random.key(0), **options)
-    assert grown.capacity > 4
+    assert grown.capacity > 16
     assert [capacity for _, capacity in grown.growth] == [
-        8 * 2**i for i in range(len(grown.growth))
+        32 * 2**i for i in range(len(grown.growth))
     ]
     late = grown.draws["left_over"][:, -5:]
     assert late.max() <= sampling.LEFT_OVER_TOLERANCE
