@@ -176,11 +176,13 @@ def plot_draws(rows: pd.DataFrame, folder: Path) -> None:
     traces, below = panels(len(sizes), len(treatments), sharex="row")
     for i, n in enumerate(sizes):
         for j, treatment in enumerate(treatments):
+            if (treatment, n) not in found:
+                above[i, j].set_visible(False)
+                below[i, j].set_visible(False)
+                continue
             title = f"{treatment}, n = {n:,}"
             above[i, j].set_title(title, fontsize=9)
             below[i, j].set_title(title, fontsize=9)
-            if (treatment, n) not in found:
-                continue
             row, draws = found[treatment, n]
             tau1 = draws["tau1"].ravel()
             width = max(1, int(np.ptp(tau1)) // 30)
