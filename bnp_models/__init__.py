@@ -4,11 +4,9 @@ Names are imported when they are first used, so that ``import bnp_models`` is qu
 """
 
 import importlib
-import pkgutil
+from functools import cache
 
 from bnp_models.version import __version__ as __version__
-
-_SUBMODULES = tuple(m.name for m in pkgutil.iter_modules(__path__) if m.name[0] != "_")
 
 _EXPORTS = {
     "AttackRisk": "attack",
@@ -125,13 +123,20 @@ _EXPORTS = {
 __all__ = sorted([*_EXPORTS, "__version__", "datasets", "kernels"])
 
 
+@cache
+def _submodules():
+    import pkgutil
+
+    return frozenset(m.name for m in pkgutil.iter_modules(__path__) if m.name[0] != "_")
+
+
 def __getattr__(name):
-    if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
     if name in _EXPORTS:
         return getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+    if name in _submodules():
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__():
-    return sorted({*globals(), *__all__, *_SUBMODULES})
+    return sorted({*globals(), *__all__, *_submodules()})

@@ -442,6 +442,13 @@ def disjoint(first: Condition, second: Condition, schema: HouseholdSchema) -> bo
     num_levels = [len(schema.labels(variable)) for variable in variables]
     if both.household or not variables or math.prod(num_levels) > _JOINT_LEVELS:
         return False
-    codes = np.unravel_index(np.arange(math.prod(num_levels)), num_levels)
-    persons = dict(zip(variables, (code.astype(np.int32) for code in codes), strict=True))
+    persons = dict(zip(variables, codes_of_joint(num_levels), strict=True))
     return not both.mask(JointLevels(schema, persons, {})).any()
+
+
+def codes_of_joint(num_levels) -> list[np.ndarray]:
+    """Return the code of each variable at each joint level, a (levels,) int32 array each."""
+    if not num_levels:
+        return []
+    codes = np.unravel_index(np.arange(math.prod(num_levels)), num_levels)
+    return [code.astype(np.int32) for code in codes]

@@ -45,6 +45,7 @@ from bnp_models.conditions import (
     Person,
     aged,
     as_values,
+    codes_of_joint,
     disjoint,
     numbers_of,
     person,
@@ -1058,14 +1059,6 @@ def joint_level(codes: np.ndarray, num_levels) -> np.ndarray:
     for j, levels in enumerate(num_levels):
         result = result * levels + codes[..., j]
     return result
-
-
-def codes_of_joint(num_levels) -> list[np.ndarray]:
-    """Return the code of each variable at each joint level, a (levels,) int32 array each."""
-    if not num_levels:
-        return []
-    codes = np.unravel_index(np.arange(math.prod(num_levels)), num_levels)
-    return [code.astype(np.int32) for code in codes]
 
 
 def _head_form(rules: Rules, schema: HouseholdSchema) -> HeadForm | None:

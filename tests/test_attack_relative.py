@@ -167,7 +167,7 @@ def test_planted_errors_are_seen(atoms, exact, planted, monkeypatch):
     assert np.abs(z_scores(risk, [exact[0], exact[3]])).max() > Z_LIMIT
 
 
-def test_share_of_possible_households(atoms, monkeypatch):
+def test_share_of_possible_households(atoms):
     """The rules are asked about what codes stand for, by tables and by simulation."""
     draws = {
         name: value[:4].astype(np.float32)
