@@ -44,6 +44,7 @@ from bnp_models.kernels.counting import (
     first_rows,
     order_free_sum,
 )
+from bnp_models.kernels.lanes import most_of_lanes
 from bnp_models.kernels.logspace import (
     gamma_variate,
     log_dirichlet,
@@ -57,6 +58,7 @@ from bnp_models.kernels.splitmerge import split_or_merge
 from bnp_models.kernels.sticks import retrospective_sticks
 from bnp_models.kernels.tables import (
     choose_slots,
+    opens_table,
     redraw_dishes,
     redraw_whole_records,
     seat_items,
@@ -120,7 +122,7 @@ SIMULATION_BATCH = 8192
 # Under structural zeros, split-merge moves take simulated records: how many times rarer they are,
 # and the most such records that they take, all and for each record of the sample.
 SIMULATED_SPACING = 16
-SIMULATED_AT_MOST = 2**16
+SIMULATED_AT_MOST = 2**19
 SIMULATED_PER_RECORD = 32
 
 # Draws of record weights for log P(feasible) where the feasible boxes are too many to be exact.
@@ -669,11 +671,11 @@ def simulate_records(
 
 
 def simulate_batch(model, key, alpha, rate, g0, theta, size):
-    """Concentrations, labels, opened tables and level codes of new records; theta as blocks."""
+    """Concentrations, labels, seating and level codes of new records; theta as blocks."""
     key_alpha, key_z, key_x = jax.random.split(key, 3)
     alpha = new_concentrations(model, key_alpha, alpha, rate, size)
-    z, opens = simulate_labels(key_z, alpha, g0, theta.shape[0])
-    return alpha, z, opens, simulate_levels(key_x, z, theta)
+    z, table = simulate_labels(key_z, alpha, g0, theta.shape[0])
+    return alpha, z, table, simulate_levels(key_x, z, theta)
 
 
 def new_concentrations(model, key, alpha, rate, size: int) -> Float[Array, " size"]:
@@ -804,15 +806,16 @@ def update_parameters(
     alpha0 = dp_concentration(
         key_alpha0, state.alpha0, jnp.sum(tables_of_component > 0), num_tables, model.a0, model.b0
     )
-    z = state.z
+    counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
+    labelled = state.z, counts, tables_of_component
     if model.split_merge_every:
         due = iteration % model.split_merge_every == 0
-        z, tables_of_component = lax.cond(
-            due, draw_split_merge, lambda _k, z, _o, m, *_: (z, m),
-            key_split, z, opens, tables_of_component, data, alpha0,
+        labelled = lax.cond(
+            due, draw_split_merge, lambda _k, labelled, *_: labelled,
+            key_split, labelled, opens, data, alpha0,
         )  # fmt: skip
+    z, counts, tables_of_component = labelled
     g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
-    counts = count_rows_by_component(data.rows, z, data.weight, (num_rows, capacity))
     theta = draw_theta(key_theta, counts, data.variable)
     state = HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0)
     return state, sweep_info(model, state, data, tables_of_component, counts, left_over)
@@ -844,16 +847,15 @@ def log_likelihood_items(counts: Int[Array, "R K"], theta: Float[Array, "R K"]):
     return -order_free_sum(-(counts * log_theta).reshape(-1))
 
 
-def draw_split_merge(key, z, opens, tables_of_component, data, alpha0):
-    """Split or merge components, g_0 and theta integrated out: labels and tables per component."""
+def draw_split_merge(key, labelled, opens, data, alpha0):
+    """Split or merge components, g_0 and theta integrated out: labels, counts and tables."""
     key_seat, key_split = jax.random.split(key)
-    capacity = tables_of_component.size
+    z, counts, tables = labelled
     table = seat_items(key_seat, z, opens)
-    z, _ = split_or_merge(
-        key_split, z, table, data.rows, data.weight, data.variable, data.num_records, alpha0,
-        capacity,
-    )  # fmt: skip
-    return z, count_components(z, opens * data.weight, capacity)
+    moved = split_or_merge(
+        key_split, z, table, data.rows, counts, tables, data.variable, data.num_records, alpha0
+    )
+    return moved.z, moved.counts, moved.tables
 
 
 def draw_alpha(model, key, state, data, opens, num_tables, augmented=None, log_feasible=None):
@@ -1201,21 +1203,27 @@ def augment_by_simulation(model, key, state, data) -> Augmented:
     It needs no probability of any box, and is the check of `augment_by_boxes`.
     """
 
-    def count(sums, z, opens, rows, alpha, kept, _):
-        tables, levels, sum_alpha = sums
-        kept = kept.astype(jnp.int32)
-        return (
-            tables + count_components(z, opens * kept, tables.size),
-            levels + count_rows_by_component(rows, z, kept, levels.shape),
-            sum_alpha + jnp.sum(alpha * kept),
-        )
+    def count(sums, z, table, rows, alpha, kept, _):
+        levels, tables, sum_alpha = sums
+        return *count_more(levels, tables, z, table, rows, kept), sum_alpha + jnp.sum(alpha * kept)
 
     nothing = (
-        jnp.zeros(state.g0.size, jnp.int32), jnp.zeros(state.theta.shape, jnp.int32),
+        jnp.zeros(state.theta.shape, jnp.int32), jnp.zeros(state.g0.size, jnp.int32),
         jnp.zeros_like(state.alpha0),
     )  # fmt: skip
-    records, sums = simulate_infeasible(model, key, state, data, nothing, count, 2**31 - 1)
-    return Augmented(records, *sums)
+    records, (levels, tables, sum_alpha) = simulate_infeasible(
+        model, key, state, data, nothing, count, 2**31 - 1
+    )
+    return Augmented(records, tables, levels, sum_alpha)
+
+
+def count_more(levels, tables, z, table, rows, kept):
+    """Items by row of theta and component, and tables of components, with some records more."""
+    kept = kept.astype(jnp.int32)
+    return (
+        levels + count_rows_by_component(rows, z, kept, levels.shape),
+        tables + count_components(z, opens_table(table) * kept, tables.size),
+    )
 
 
 def simulate_infeasible(model, key, state, data, start, add, at_most):
@@ -1224,8 +1232,9 @@ def simulate_infeasible(model, key, state, data, start, add, at_most):
     Parameters
     ----------
     start, add
-        What is added up, and (it, z, opens, rows, alpha, kept, place) -> it, for a batch of
-        records: which of them are kept, and the place of each kept one among all.
+        What is added up, and (it, z, table, rows, alpha, kept, place) -> it, for a batch of
+        records: which of them are kept, and the place of each kept one among all. A batch of
+        which none is kept must change nothing.
     at_most
         Stop once there are more infeasible records than this.
 
@@ -1240,11 +1249,11 @@ def simulate_infeasible(model, key, state, data, start, add, at_most):
     wanted = data.num_records
 
     def unfinished(carry):
-        return (carry[1] < wanted) & (carry[2] <= at_most)
+        return most_of_lanes((carry[1] < wanted) & (carry[2] <= at_most))
 
     def simulate(carry):
         step, found, records, result = carry
-        alpha, z, opens, codes = simulate_batch(
+        alpha, z, table, codes = simulate_batch(
             model, jax.random.fold_in(key, step), state.alpha, state.rate, state.g0, theta,
             SIMULATION_BATCH,
         )  # fmt: skip
@@ -1253,7 +1262,7 @@ def simulate_infeasible(model, key, state, data, start, add, at_most):
         before = found + jnp.cumsum(inside) - inside
         kept = ~inside & (before < wanted)
         place = records + jnp.cumsum(kept) - 1
-        result = add(result, z, opens, rows, alpha, kept, place)
+        result = add(result, z, table, rows, alpha, kept, place)
         return step + 1, found + jnp.sum(inside), records + jnp.sum(kept), result
 
     none = jnp.int32(0)
@@ -1269,35 +1278,40 @@ def update_components_truncated(model, key, state, data, opens, iteration):
     """
     if not getattr(model, "split_merge_every", 0):
         return state
-    num_items, num_padded = state.z.shape
+    num_padded = state.z.shape[1]
     most = min(SIMULATED_AT_MOST, SIMULATED_PER_RECORD * num_padded)
-    pad = ((0, 0), (0, most))
 
-    def add(arrays, z, opens, rows, _, kept, place):
+    def add(carry, z, table, rows, _, kept, place):
+        arrays, counts, tables = carry
         place = jnp.where(kept, data.num_records + place, num_padded + most)
-        pairs = zip(arrays, (z, opens, rows), strict=True)
-        return tuple(array.at[:, place].set(new, mode="drop") for array, new in pairs)
+        arrays = tuple(
+            array.at[:, place].set(new, mode="drop")
+            for array, new in zip(arrays, (z, table, rows), strict=True)
+        )
+        return arrays, *count_more(counts, tables, z, table, rows, kept)
 
     def move(state, opens):
-        key_simulate, key_split, key_g0, key_theta = jax.random.split(key, 4)
-        start = tuple(jnp.pad(array, pad) for array in (state.z, opens, data.rows))
-        records, (z, all_opens, rows) = simulate_infeasible(
+        key_seat, key_simulate, key_split, key_g0, key_theta = jax.random.split(key, 5)
+        own = state.z, seat_items(key_seat, state.z, opens), data.rows
+        nothing = jnp.zeros_like(state.theta, jnp.int32), jnp.zeros_like(state.g0, jnp.int32)
+        start = (
+            tuple(jnp.pad(array, ((0, 0), (0, most))) for array in own),
+            *count_more(*nothing, *own, data.weight),
+        )
+        records, ((z, table, rows), counts, tables) = simulate_infeasible(
             model, key_simulate, state, data, start, add, most
         )
-        total = data.num_records + records
-        weight = (jnp.arange(num_padded + most) < total).astype(jnp.int32)
-        everyone = dataclasses.replace(data, rows=rows, weight=weight, num_records=total)
-        tables = count_components(z, all_opens * weight, state.g0.size)
-        z, tables = draw_split_merge(key_split, z, all_opens, tables, everyone, state.alpha0)
-        g0, _ = draw_g0(key_g0, tables, state.alpha0)
-        theta = draw_theta(
-            key_theta, count_rows_by_component(rows, z, weight, state.theta.shape), data.variable
+        moved = split_or_merge(
+            key_split, z, table, rows, counts, tables, data.variable,
+            data.num_records + jnp.minimum(records, most), state.alpha0, num_padded,
+        )  # fmt: skip
+        g0, _ = draw_g0(key_g0, moved.tables, state.alpha0)
+        theta = draw_theta(key_theta, moved.counts, data.variable)
+        state_moved = dataclasses.replace(
+            state, z=moved.z, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
         )
         fits = records <= most
-        moved = dataclasses.replace(
-            state, z=z[:, :num_padded], g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
-        )
-        return jax.tree.map(lambda new, old: jnp.where(fits, new, old), moved, state)
+        return jax.tree.map(lambda new, old: jnp.where(fits, new, old), state_moved, state)
 
     due = iteration % (SIMULATED_SPACING * model.split_merge_every) == 0
     return lax.cond(due, move, lambda state, _: state, state, opens)

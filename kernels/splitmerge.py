@@ -5,21 +5,24 @@ prior, and fits no whole record. This move proposes the split of a component in 
 shaped, or the merge of two, with the weights g_0 and the level probabilities integrated out.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.counting import (
-    count_components,
-    count_rows_by_component,
-    order_free_sum,
-)
+from bnp_models.kernels.counting import order_free_sum
+from bnp_models.kernels.lanes import most_of_lanes
 from bnp_models.kernels.rng import uniform, words
+from bnp_models.kernels.tables import opens_table
 
-# Rounds that shape a proposal: two-means, then expectation-maximisation.
+# Rounds that shape a proposal: two-means, then expectation-maximisation, both among so many records
+# or not many more; and then rounds of expectation-maximisation among all.
 HARD_ROUNDS = 3
-SOFT_ROUNDS = 8
+SOFT_ROUNDS = 6
+SHAPING_RECORDS = 4096
+LAST_ROUNDS = 2
 
 # Records are taken in this many chunks at the most, their tables allocated in turn; never in chunks
 # of fewer than the second.
@@ -34,17 +37,31 @@ PARTNER_TEMPERATURE = 10.0
 MAX_UNIT = 256
 
 
+class SplitMerge(NamedTuple):
+    """The state after a move. Both g_0 and theta must be redrawn before anything uses them."""
+
+    z: Int[Array, "J n"]
+    """Component of each item."""
+    counts: Int[Array, "R K"]
+    """Items by row of theta and component."""
+    tables: Int[Array, " K"]
+    """Tables of each component."""
+    accepted: Bool[Array, ""]
+    """Whether anything moved."""
+
+
 def split_or_merge(
     key: Key[Array, ""],
     z: Int[Array, "J n"],
     table: Int[Array, "J n"],
     rows: Int[Array, "J n"],
-    weight: Int[Array, " n"],
+    counts: Int[Array, "R K"],
+    tables: Int[Array, " K"],
     variable: Int[Array, " R"],
     num_records: Int[Array, ""],
     alpha0: Float[Array, ""],
-    num_slots: int,
-) -> tuple[Int[Array, "J n"], Bool[Array, ""]]:
+    num_labelled: int | None = None,
+) -> SplitMerge:
     """One Metropolis-Hastings split or merge of components, given the seating.
 
     Parameters
@@ -53,19 +70,18 @@ def split_or_merge(
         Used once.
     z, table
         Component of each item, and the item that opened its table (`kernels.tables.seat_items`).
-    rows, weight, variable
-        Row of theta of each item; 1 for a record, 0 for padding; the variable of each row.
+    rows
+        Row of theta of each item.
+    counts, tables
+        Items by row of theta and component, and tables of each component.
+    variable
+        The variable of each row of theta.
     num_records
-        Records, which come before the padding.
+        Records, which come before the padding; what the move costs depends on them most.
     alpha0
         Concentration of G_0.
-    num_slots
-        Slots for components, K.
-
-    Returns
-    -------
-    z, accepted
-        Both g_0 and theta must be redrawn before anything uses them.
+    num_labelled
+        Records, from the first, whose labels are returned; None: all.
 
     Notes
     -----
@@ -83,11 +99,9 @@ def split_or_merge(
     num_rows = variable.size
     unit = max(1, min(MAX_UNIT, 2**30 // z.size))
     key_scalars, key_b, key_sides = jax.random.split(key, 3)
-    u = uniform(words(key_scalars, (6,)), dtype.type)
-    real = jnp.broadcast_to(weight > 0, z.shape)
-    opener = real & (table == jnp.arange(num_items)[:, None])
-    counts = count_rows_by_component(rows, z, weight, (num_rows, num_slots))
-    tables = count_components(z, opener, num_slots)
+    u = uniform(words(key_scalars, (5,)), dtype.type)
+    everyone = jnp.arange(num_padded)
+    real = everyone < num_records
     active = tables > 0
 
     # Anchors.
@@ -99,37 +113,53 @@ def split_or_merge(
     k_other = jnp.argmax(jnp.cumsum(partner) > u[3] * jnp.sum(partner))
     k_b = jnp.where(is_split, k_a, k_other)
     k_new = jnp.where(is_split, jnp.argmin(active), k_other)
-    record_b, item_b = _uniform_item(key_b, u[5], real & (z == k_b))
-    everyone = jnp.arange(num_padded)
-    with_a = (everyone == record) & (table == table[item, record])
-    with_b = (everyone == record_b) & (table == table[item_b, record_b])
-    inside = real & ((z == k_a) | (z == k_b))
+    record_b, item_b = _uniform_item(key_b, real & (z == k_b))
+    table_a, table_b = table[item, record], table[item_b, record_b]
     possible = jnp.where(is_split, ~jnp.all(active), jnp.sum(active) > 1)
-    possible &= ~jnp.any(with_a & with_b)
+    possible &= (record != record_b) | (table_a != table_b)
 
     # The records concerned, at the front, in chunks.
     size = max(-(-num_padded // MAX_CHUNKS), min(MIN_CHUNK, num_padded))
     num_chunks = -(-num_padded // size)
     shape = (num_chunks, num_items, size)
-    concerned = jnp.any(inside, axis=0)
+    concerned = real & jnp.any((z == k_a) | (z == k_b), axis=0)
     in_use = -(-jnp.sum(concerned) // size)
     rank = jnp.cumsum(concerned) - 1
     # Dealt out, so that every chunk is like the whole even where records are sorted.
     place = (rank % jnp.maximum(in_use, 1)) * size + rank // jnp.maximum(in_use, 1)
     place = jnp.where(concerned, place, num_chunks * size)
-    order = jnp.zeros(num_chunks * size, jnp.int32).at[place].set(everyone, mode="drop")
-    present = jnp.zeros(num_chunks * size, bool).at[place].set(True, mode="drop")
+    order = jnp.full(num_chunks * size, num_padded).at[place].set(everyone, mode="drop")
+    # Either anchor is among the first, which shape the proposal.
+    for front, anchor in enumerate((record, record_b)):
+        back, other = place[anchor], order[front]
+        order = order.at[jnp.stack([front, back])].set(jnp.stack([anchor, other]))
+        place = place.at[jnp.stack([anchor, other])].set(jnp.stack([front, back]), mode="drop")
+    order = order.reshape(num_chunks, size)
+    # A chunk beyond those in use holds no one, and changes nothing.
+    in_use = most_of_lanes(in_use)
 
-    def gather(x):
-        return x[:, order].reshape(num_items, num_chunks, size).swapaxes(0, 1)
+    def gather(c, carry):
+        """Of each item: its row, its table, and bits.
 
-    # Of each item: its row, its table, and whether it is inside, and if so opens its table, sits
-    # with either anchor, is in the second component of a merge.
-    rows_of, table_of = gather(rows), gather(table)
-    packed = inside + 2 * (inside & opener) + 4 * with_a + 8 * with_b + 16 * (z == k_b)
-    packed = jnp.where(present.reshape(num_chunks, 1, size), gather(packed), 0)
-    v = uniform(words(key_sides, shape), dtype.type)
-    logit = jnp.log(v) - jnp.log1p(-v)
+        The bits: whether it is inside, and if so opens its table, sits with either anchor, is in
+        the second component of a merge.
+        """
+        rows_of, table_of, packed = carry
+        who = jnp.minimum(order[c], num_padded - 1)
+        label, seat = z[:, who], table[:, who]
+        inside = (label == k_a) | (label == k_b)
+        bits = (
+            inside + 2 * (inside & opens_table(seat)) + 16 * (label == k_b)
+            + 4 * ((who == record) & (seat == table_a))
+            + 8 * ((who == record_b) & (seat == table_b))
+        )  # fmt: skip
+        bits = jnp.where(order[c] < num_padded, bits, 0)
+        return (
+            rows_of.at[c].set(rows[:, who]), table_of.at[c].set(seat), packed.at[c].set(bits),
+        )  # fmt: skip
+
+    nothing = jnp.zeros(shape, jnp.int32)
+    rows_of, table_of, packed = lax.fori_loop(0, in_use, gather, (nothing, nothing, nothing))
 
     total = jnp.where(active[k_b], counts[:, k_a] + jnp.where(is_split, 0, counts[:, k_b]), 0)
     num_tables = tables[k_a] + jnp.where(is_split, 0, tables[k_b])
@@ -149,12 +179,17 @@ def split_or_merge(
             jnp.where(table_of[c] == table_of[c, j], of_item[j], 0) for j in range(num_items)
         )
 
-    def log_odds(c, counts_1, tables_1):
-        """Log odds of side 1 of each item's table, given the other tables."""
-        side_1 = counts_1.astype(dtype) / unit
-        score = log_theta(side_1) - log_theta(total - side_1)
-        side_1 = tables_1.astype(dtype) / unit
-        return table_sums(c, score) + jnp.log(side_1) - jnp.log(num_tables - side_1)
+    def log_odds(c, side_1, whole):
+        """Log odds of side 1 of each item's table, given the other tables.
+
+        Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
+        """
+        (counts_1, tables_1), (counts_0, tables_0) = (
+            jax.tree.map(lambda x: x.astype(dtype) / unit, x)
+            for x in (side_1, jax.tree.map(jnp.subtract, whole, side_1))
+        )
+        score = log_theta(counts_1) - log_theta(counts_0)
+        return table_sums(c, score) + jnp.log(tables_1) - jnp.log(tables_0)
 
     def count(c, share):
         """Weighted items of each row, and weighted tables, of one chunk."""
@@ -170,37 +205,33 @@ def split_or_merge(
         return jnp.where(packed[c] & 1, share, 0)
 
     def placed(c, carry, share):
-        shares, of_chunk, tables_of_chunk, counts_1, tables_1 = carry
-        share = settled(c, share)
-        new_counts, new_tables = count(c, share)
-        return (
-            shares.at[c].set(share), of_chunk.at[c].set(new_counts),
-            tables_of_chunk.at[c].set(new_tables), counts_1 + new_counts - of_chunk[c],
-            tables_1 + new_tables - tables_of_chunk[c],
-        )  # fmt: skip
+        of_chunk, side_1 = carry
+        new = count(c, settled(c, share))
+        side_1 = jax.tree.map(lambda x, new, old: x + new - old[c], side_1, new, of_chunk)
+        return jax.tree.map(lambda x, new: x.at[c].set(new), of_chunk, new), side_1
 
-    def reallocate(share_given_odds):
+    def reallocate(share_given_odds, whole):
         """A round over the chunks; each takes its share anew, given those of all the others."""
 
         def one(c, carry):
-            shares, of_chunk, tables_of_chunk, counts_1, tables_1, *rest = carry
-            odds = log_odds(c, counts_1, tables_1)
-            share, *rest = share_given_odds(c, odds, *rest)
-            return *placed(c, carry[:5], share), *rest
+            odds = log_odds(c, carry[1], whole)
+            share, *rest = share_given_odds(c, odds, *carry[2:])
+            return *placed(c, carry[:2], share), *rest
 
         return one
 
-    def seen_with(anchor):
-        return jnp.zeros(num_rows, dtype).at[rows.reshape(-1)].add(anchor.reshape(-1))
+    def seen_with(record, table_of_anchor):
+        with_anchor = table[:, record] == table_of_anchor
+        return jnp.zeros(num_rows, dtype).at[rows[:, record]].add(with_anchor)
 
     share = total.astype(dtype) / jnp.maximum(by_variable(total.astype(dtype)), 1)
 
-    def anchored(anchor):
+    def anchored(record, table_of_anchor):
         """Log level probabilities half way between an anchor and the whole."""
-        seen = seen_with(anchor)
+        seen = seen_with(record, table_of_anchor)
         return jnp.log(jnp.where(by_variable(seen) > 0, (share + seen) / 2, share) + 1e-3)
 
-    contrast = anchored(with_b) - anchored(with_a)
+    contrast = anchored(record_b, table_b) - anchored(record, table_a)
 
     def first(c, carry):
         return placed(c, carry, jnp.where(table_sums(c, contrast) > 0, unit, 0))
@@ -211,24 +242,46 @@ def split_or_merge(
     def soft(_, odds):
         return (jnp.round(unit * jax.nn.sigmoid(odds)).astype(jnp.int32),)
 
-    def final(c, odds, cost):
-        drawn = jnp.take_along_axis(logit[c], table_of[c], axis=0) < odds
+    def final(c, odds, side_of, cost):
+        v = uniform(words(jax.random.fold_in(key_sides, c), shape[1:]), dtype.type)
+        logit = jnp.log(v) - jnp.log1p(-v)
+        drawn = jnp.take_along_axis(logit, table_of[c], axis=0) < odds
         side = jnp.where(is_split, drawn, (packed[c] & 16) > 0)
         chosen = (packed[c] & 14) == 2
         spent = jnp.where(chosen, jax.nn.softplus(jnp.where(side, -odds, odds)), 0)
-        return jnp.where(side, unit, 0), cost.at[c].set(jnp.sum(spent, axis=0))
+        share = jnp.where(side, unit, 0)
+        side_of = side_of.at[c].set(settled(c, share) > 0)
+        return share, side_of, cost.at[c].set(jnp.sum(spent, axis=0))
 
-    carry = tuple(
-        jnp.zeros(x, jnp.int32) for x in (shape, (num_chunks, num_rows), num_chunks, num_rows, ())
-    )
-    carry = lax.fori_loop(0, in_use, first, carry)
-    for rounds, share_given_odds in ((HARD_ROUNDS, hard), (SOFT_ROUNDS, soft)):
-        again = reallocate(share_given_odds)
-        carry = lax.fori_loop(
-            0, rounds, lambda _, x, f=again: lax.fori_loop(0, in_use, f, x), carry
+    def rounds(times, number, share_given_odds, whole, carry):
+        again = reallocate(share_given_odds, whole)
+        return lax.fori_loop(
+            0, times, lambda _, carry: lax.fori_loop(0, number, again, carry), carry
         )
-    cost = jnp.zeros((num_chunks, size), dtype)
-    shares, _, _, c_1, m_1, cost = lax.fori_loop(0, in_use, reallocate(final), (*carry, cost))
+
+    # A launch state from some of the records, which are chosen by the component or pair alone ..
+    no_one = jnp.zeros(num_rows, jnp.int32), jnp.zeros((), jnp.int32)
+    no_chunk = jax.tree.map(lambda x: jnp.zeros((num_chunks, *x.shape), jnp.int32), no_one)
+    some = jnp.minimum(in_use, -(-SHAPING_RECORDS // size))
+    everything = lax.fori_loop(
+        0, some, lambda c, carry: jax.tree.map(jnp.add, carry, count(c, packed[c] & 1)), no_one
+    )
+    everything = jax.tree.map(lambda x: unit * x, everything)
+    shaped = lax.fori_loop(0, some, first, (no_chunk, no_one))
+    shaped = rounds(HARD_ROUNDS, some, hard, everything, shaped)
+    _, shaped = rounds(SOFT_ROUNDS, some, soft, everything, shaped)
+
+    # .. then from all of them, and the proposal.
+    def spread(c, carry):
+        return placed(c, carry, soft(c, log_odds(c, shaped, everything))[0])
+
+    whole = unit * total, unit * num_tables
+    carry = lax.fori_loop(0, in_use, spread, (no_chunk, no_one))
+    carry = rounds(LAST_ROUNDS - 1, in_use, soft, whole, carry)
+    sides = jnp.zeros(shape, bool), jnp.zeros((num_chunks, size), dtype)
+    _, (c_1, m_1), side_of, cost = lax.fori_loop(
+        0, in_use, reallocate(final, whole), (*carry, *sides)
+    )
     minus_log_q = order_free_sum(cost.reshape(-1))
     c_1, m_1 = c_1 // unit, m_1 // unit
 
@@ -241,20 +294,30 @@ def split_or_merge(
     log_ratio = log_target + minus_log_q + jnp.log(in_both) + jnp.log(reverse / in_1)
     log_accept = jnp.where(is_split, log_ratio, -log_ratio)
     accepted = possible & (jnp.log(u[4]) < log_accept)
-    on_side_1 = shares.swapaxes(0, 1).reshape(num_items, -1)
-    on_side_1 = on_side_1[:, jnp.clip(place, 0, num_chunks * size - 1)] > 0
-    proposal = jnp.where(inside, jnp.where(is_split & on_side_1, k_new, k_a), z)
-    return jnp.where(accepted, proposal.astype(z.dtype), z), accepted
+    label = z[:, :num_labelled]
+    place = jnp.minimum(place[:num_labelled], num_chunks * size - 1)
+    on_side_1 = side_of[place // size, :, place % size].T
+    inside = real[:num_labelled] & ((label == k_a) | (label == k_b))
+    proposal = jnp.where(inside, jnp.where(is_split & on_side_1, k_new, k_a), label)
+    merged_counts = counts.at[:, k_b].set(0).at[:, k_a].set(total)
+    merged_tables = tables.at[k_b].set(0).at[k_a].set(num_tables)
+    moved = (
+        proposal.astype(z.dtype), jnp.where(is_split, split_counts, merged_counts),
+        jnp.where(is_split, split_tables, merged_tables),
+    )  # fmt: skip
+    before = label, counts, tables
+    return SplitMerge(
+        *(jnp.where(accepted, x, y) for x, y in zip(moved, before, strict=True)), accepted
+    )
 
 
-def _uniform_item(key, u, mask):
+def _uniform_item(key, mask):
     """The record and the position of one of the items of `mask`, uniformly."""
-    of_record = jnp.sum(mask, axis=0)
-    # The first of independent exponential clocks that run at the rate of the record's items.
-    clock = -jnp.log1p(-uniform(words(key, of_record.shape), u.dtype.type))
-    record = jnp.argmin(jnp.where(of_record > 0, clock / of_record, jnp.inf))
-    chosen = jnp.minimum((u * of_record[record]).astype(jnp.int32), of_record[record] - 1)
-    return record, jnp.argmax(jnp.cumsum(mask[:, record]) > chosen)
+    up_to = jnp.cumsum(jnp.sum(mask, axis=0))
+    index = jax.random.randint(key, (), 0, jnp.maximum(up_to[-1], 1))
+    record = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)
+    left = index - (up_to[record] - jnp.sum(mask[:, record]))
+    return record, jnp.argmax(jnp.cumsum(mask[:, record]) > left)
 
 
 def _partner_probability(k_a, counts, tables, variable):

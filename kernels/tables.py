@@ -79,6 +79,11 @@ def seat_items(
     return lax.fori_loop(0, z.shape[0], seat, jnp.zeros_like(z))
 
 
+def opens_table(table: Int[Array, "J n"]) -> Bool[Array, "J n"]:
+    """Which items open a table, from the seating: `table` as of `seat_items`."""
+    return table == jnp.arange(table.shape[0])[:, None]
+
+
 def choose_slots(key: Key[Array, ""], g0: Float[Array, " K"], size: int) -> Int[Array, " S"]:
     """Slots among which dishes are redrawn: `size` of them, without replacement, by weight.
 

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.assignment import search_cumulative
 from bnp_models.kernels.rng import uniform, uniform_pair, words
@@ -10,7 +10,7 @@ from bnp_models.kernels.rng import uniform, uniform_pair, words
 
 def simulate_labels(
     key: Key[Array, ""], alpha: Float[Array, " n"], g0: Float[Array, " K"], num_items: int
-) -> tuple[Int[Array, "J n"], Bool[Array, "J n"]]:
+) -> tuple[Int[Array, "J n"], Int[Array, "J n"]]:
     """Labels of new records: item j copies one of its j predecessors, else draws from `g0`.
 
     Parameters
@@ -26,8 +26,9 @@ def simulate_labels(
 
     Returns
     -------
-    z, opens
-        Labels, and which items open a table: those that draw from `g0`.
+    z, table
+        Labels, and for each item the index of the item that opened its table: its own where it
+        draws from `g0` (as of `kernels.tables.seat_items`).
 
     Notes
     -----
@@ -38,20 +39,15 @@ def simulate_labels(
     u, u_base = uniform_pair(key, shape, alpha.dtype.type)
     fresh, _ = search_cumulative(jnp.cumsum(g0)[None], jnp.zeros(shape, jnp.int32), u_base)
 
-    def draw(j, z):
-        position = _position(u[j], j, alpha)
+    def seat(j, table):
+        # Negative where item j draws from g_0, else the place of the item that it copies.
+        position = u[j] * (j + alpha) - alpha
         source = jnp.clip(position.astype(jnp.int32), 0, jnp.maximum(j - 1, 0))
-        copied = jnp.take_along_axis(z, source[None], axis=0, mode="promise_in_bounds")[0]
-        return z.at[j].set(jnp.where((position < 0) | (j == 0), fresh[j], copied))
+        copied = jnp.take_along_axis(table, source[None], axis=0, mode="promise_in_bounds")[0]
+        return table.at[j].set(jnp.where((position < 0) | (j == 0), j, copied))
 
-    z = lax.fori_loop(0, num_items, draw, jnp.zeros(shape, jnp.int32))
-    index = jnp.arange(num_items)[:, None]
-    return z, (_position(u, index, alpha) < 0) | (index == 0)
-
-
-def _position(u, j, alpha):
-    """Negative where item j draws from g_0, else the place of the item that it copies."""
-    return u * (j + alpha) - alpha
+    table = lax.fori_loop(0, num_items, seat, jnp.zeros(shape, jnp.int32))
+    return jnp.take_along_axis(fresh, table, axis=0, mode="promise_in_bounds"), table
 
 
 def simulate_levels(

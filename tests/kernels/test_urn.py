@@ -10,6 +10,7 @@ from goodness import P_LIMIT, chi_square_p_value, compiles_once, frequency_z_sco
 from harness import Z_LIMIT
 
 from bnp_models.kernels import rng, urn
+from bnp_models.kernels.tables import opens_table
 
 N = 50_000
 G0 = np.array([0.7, 0.3])
@@ -52,8 +53,8 @@ def test_labels(key, alpha):
 def test_items_that_open_tables(key, alpha):
     """Items open tables by themselves, with probability alpha / (alpha + j); the others copy."""
     num_items = 4
-    z, opens = simulate(key, jnp.full(N, alpha), jnp.asarray(G0, jnp.float32), num_items=num_items)
-    z, opens = np.asarray(z), np.asarray(opens)
+    z, table = simulate(key, jnp.full(N, alpha), jnp.asarray(G0, jnp.float32), num_items=num_items)
+    z, opens = np.asarray(z), np.asarray(opens_table(table))
     assert opens[0].all()
 
     def probability(alpha):
