@@ -31,6 +31,9 @@ MIN_SEGMENTS_PER_CHAIN, MIN_SEGMENTS, MIN_DRAWS_PER_SEGMENT = 4, 16, 3
 MAX_MODES = 8
 FEW_CROSSINGS = 20
 
+# Share of the draws without which split-merge moves are not missed.
+MAX_UNSPLIT_SHARE = 0.5
+
 # Groups of segments are modes where their means are this many standard deviations of a draw within
 # a segment apart; this many of a segment's mean within its group; and, for groups of whole chains,
 # this many standard errors of the difference. Of autocorrelated runs in one mode, with 5 effective
@@ -434,6 +437,7 @@ def warnings_of(
         _last_class(run),
         _last_member_class(run),
         _too_many_augmented(run),
+        _too_many_to_split(run),
         _weighted(run),
         _monte_carlo_error(risk),
         _growth(run),
@@ -560,6 +564,19 @@ def _too_many_augmented(run):
         return (
             "nearly everything is impossible: in a kept draw more records of the impossible region "
             "than can be counted were left out; look for conditions that exclude too much"
+        )
+
+
+def _too_many_to_split(run):
+    if run.conditions is None or not hasattr(run.model, "most_simulated"):
+        return None
+    most = run.model.most_simulated(run.table.n)
+    share = 0 if most is None else np.mean(run.draws["augmented"] > most)
+    if share > MAX_UNSPLIT_SHARE:
+        return (
+            f"components neither split nor merge: in {share:.0%} of the kept draws the impossible "
+            f"region holds more than the {most:,} records with which they do, so that chains may "
+            "stay in the mode in which they began; compare more chains and starts, or run tnplcm"
         )
 
 

@@ -340,6 +340,15 @@ class HDPMixedMembership(eqx.Module):
         )
         return alpha0, *draw_g0(key_g0, tables, alpha0, extra)
 
+    def most_simulated(self, num_records: int) -> int | None:
+        """Records of the impossible region with which components still split and merge.
+
+        None where they never do.
+        """
+        if not self.split_merge_every:
+            return None
+        return min(SIMULATED_AT_MOST, SIMULATED_PER_RECORD * num_records)
+
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """What the prior of the weights adds to a component's tables, and to those of no one."""
         return jnp.zeros_like(state.alpha0), state.alpha0
@@ -1276,10 +1285,10 @@ def update_components_truncated(model, key, state, data, opens, iteration):
     complete data, for which the move is the same as without zeros; g_0 and theta, integrated out,
     are redrawn given all of them. Where there are too many, nothing is done.
     """
-    if not getattr(model, "split_merge_every", 0):
-        return state
     num_padded = state.z.shape[1]
-    most = min(SIMULATED_AT_MOST, SIMULATED_PER_RECORD * num_padded)
+    most = model.most_simulated(num_padded) if hasattr(model, "most_simulated") else None
+    if most is None:
+        return state
 
     def add(carry, z, table, rows, _, kept, place):
         arrays, counts, tables = carry

@@ -16,6 +16,9 @@ from bnp_models import hdp
 # z-scores are taken in all, and each has two tails.
 Z_LIMIT = 4.5
 
+# The sweeps compile for longer than they run in tests.
+COMPILE = {"xla_backend_optimization_level": 1}
+
 
 def z_scores(chain_means: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Standardised errors of independent chains' means (chains, quantities) around the truth."""
@@ -147,12 +150,15 @@ def run_chains(model, key, codes, num_levels, *, num_chains, num_sweeps, burn, c
 
     keys = jax.random.split(key, num_chains)
     starts = 1 + jnp.arange(num_chains) % 4
-    return np.asarray(jax.jit(jax.vmap(one))(keys, starts), np.float64)
+    means = jax.jit(jax.vmap(one), compiler_options=COMPILE)(keys, starts)
+    return np.asarray(means, np.float64)
 
 
 def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps, capacity,
-                 sweep=None):  # fmt: skip
+                 sweep=None, switch=False):  # fmt: skip
     """Per-chain means of (K, alpha_0, log alpha) over chains that alternate data and sweeps.
+
+    `switch` is the last argument of a `sweep`, traced: both ways share a compiled program.
 
     Every chain starts from an exact draw of the joint prior, and alternates a draw of the data
     given labels and parameters with a sweep given the data (Geweke 2004,
@@ -166,7 +172,7 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
     padded = template.weight.size
     # Without a table of distinct cells the whole-record move takes every record for a cell.
     first_row = jnp.cumsum(jnp.asarray((0, *num_levels[:-1])))[:, None]
-    step = sweep or (lambda key, state, data, t: model.sweep(key, state, data, t))
+    step = sweep or (lambda key, state, data, t, _: model.sweep(key, state, data, t))
 
     def with_codes(codes):
         rows = first_row + codes
@@ -176,7 +182,7 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
             num_cells=jnp.asarray(padded),
         )  # fmt: skip
 
-    def one(key):
+    def one(key, switch):
         key_prior, key_steps = jax.random.split(key)
         state, codes = hdp.draw_prior(model, key_prior, padded, num_levels, capacity)
 
@@ -184,7 +190,7 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
             state, codes, sums = carry
             key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
             codes = hdp.simulate_levels(key_x, state.z, hdp.pad_levels(state.theta, num_levels))
-            state, info = step(key_sweep, state, with_codes(codes), t)
+            state, info = step(key_sweep, state, with_codes(codes), t, switch)
             real = template.weight > 0
             log_alpha = jnp.log(state.alpha)
             if log_alpha.ndim:
@@ -194,4 +200,5 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
 
         return jax.lax.fori_loop(0, num_sweeps, body, (state, codes, jnp.zeros(3)))[2] / num_sweeps
 
-    return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(key, num_chains)), np.float64)
+    run = jax.jit(jax.vmap(one, (0, None)), compiler_options=COMPILE)
+    return np.asarray(run(jax.random.split(key, num_chains), jnp.asarray(switch)), np.float64)

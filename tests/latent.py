@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from harness import COMPILE
 from numpy.polynomial.legendre import leggauss
 
 from bnp_models import StructuralZeros, nplcm
@@ -15,9 +16,6 @@ from bnp_models.kernels import split_classes
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.truncation import Tilt
 from bnp_models.microdata import Schema
-
-# The sweeps compile for longer than they run here.
-COMPILE = {"xla_backend_optimization_level": 1}
 
 
 def structural_zeros(conditions, num_levels) -> StructuralZeros | None:

@@ -11,12 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from harness import COMPILE
 
 from bnp_models import Households, ndpmpm
 from bnp_models.kernels import impossible_households
-
-# The sweeps compile for longer than they run here.
-COMPILE = {"xla_backend_optimization_level": 1}
 
 LEVELS = pd.DataFrame(
     [("home", "own"), ("home", "rent"), ("role", "head"), ("role", "other"), ("age", "0"),

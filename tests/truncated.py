@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from harness import COMPILE
 from scipy import integrate, stats
 from scipy.special import digamma
 
@@ -24,9 +25,6 @@ from bnp_models.kernels.partitions import log_block_weights
 from bnp_models.kernels.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.urn_boxes import probability, weights_by_size
 from bnp_models.microdata import Schema
-
-# The sweeps compile for longer than they run here.
-COMPILE = {"xla_backend_optimization_level": 1}
 
 # One condition; half of the table impossible; an equivalence between the first two variables.
 BINARY = (2, 2, 2)

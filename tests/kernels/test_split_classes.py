@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import Z_LIMIT
-from latent import COMPILE, feasible_cells, structural_zeros, two_sample_z
+from harness import COMPILE, Z_LIMIT
+from latent import feasible_cells, structural_zeros, two_sample_z
 
 from bnp_models.kernels import split_classes
 from bnp_models.kernels.logspace import loggamma
