@@ -568,7 +568,7 @@ def _too_many_augmented(run):
 
 
 def _too_many_to_split(run):
-    if run.conditions is None or not hasattr(run.model, "most_simulated"):
+    if "augmented" not in run.draws or not hasattr(run.model, "most_simulated"):
         return None
     most = run.model.most_simulated(run.table.n)
     share = 0 if most is None else np.mean(run.draws["augmented"] > most)

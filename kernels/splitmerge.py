@@ -25,7 +25,7 @@ SHAPING_RECORDS = 4096
 LAST_ROUNDS = 2
 
 # Records are taken in this many chunks at the most, their tables allocated in turn; never in chunks
-# of fewer than the second.
+# of fewer than the second, of which two hold the anchors.
 MAX_CHUNKS = 32
 MIN_CHUNK = 32
 
@@ -88,8 +88,9 @@ def split_or_merge(
     After Jain & Neal (2004), doi:10.1198/1061860043001. Anchors: an item a, uniform; then, with
     probability one half each, an item b of its component (split) or of another one, chosen by how
     well the two would merge (merge). From the anchors, rounds of two-means and then of
-    expectation-maximisation over the tables of the component or pair shape a launch state: a
-    function of those tables and the anchors alone, so that it is the same for the reverse move. A
+    expectation-maximisation over the tables of the component or pair, at first of some of its
+    records and then of all, shape a launch state: a function of those tables and the anchors alone,
+    so that it is the same for the reverse move. A
     last round allocates the tables for good, chunk after chunk: independently within a chunk, given
     the allocations before it and the launch state after it. The proposal's probability is the
     product over tables.
@@ -220,15 +221,12 @@ def split_or_merge(
 
         return one
 
-    def seen_with(record, table_of_anchor):
-        with_anchor = table[:, record] == table_of_anchor
-        return jnp.zeros(num_rows, dtype).at[rows[:, record]].add(with_anchor)
-
     share = total.astype(dtype) / jnp.maximum(by_variable(total.astype(dtype)), 1)
 
     def anchored(record, table_of_anchor):
         """Log level probabilities half way between an anchor and the whole."""
-        seen = seen_with(record, table_of_anchor)
+        with_anchor = table[:, record] == table_of_anchor
+        seen = jnp.zeros(num_rows, dtype).at[rows[:, record]].add(with_anchor)
         return jnp.log(jnp.where(by_variable(seen) > 0, (share + seen) / 2, share) + 1e-3)
 
     contrast = anchored(record_b, table_b) - anchored(record, table_a)

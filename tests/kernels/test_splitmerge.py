@@ -93,8 +93,8 @@ def chain_means(opened_by, num_chains=512, num_moves=1000):
 @pytest.mark.parametrize("opened_by", [ONE_TABLE, SOME_AT_TWO], ids=["one table", "some at two"])
 def test_leaves_the_posterior_of_the_partition_invariant(monkeypatch, opened_by, in_chunks):
     if in_chunks:
-        # Chunks of one record, of which some shape the proposal.
-        monkeypatch.setattr(splitmerge, "MIN_CHUNK", 1)
+        # Chunks of two records, of which one shapes the proposal.
+        monkeypatch.setattr(splitmerge, "MIN_CHUNK", 2)
         monkeypatch.setattr(splitmerge, "SHAPING_RECORDS", 2)
     z = z_scores(chain_means(opened_by), exact_pairs(opened_by))
     assert np.abs(z).max() < Z_LIMIT, z
