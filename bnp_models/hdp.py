@@ -53,7 +53,12 @@ from bnp_models.kernels.logspace import (
 )
 from bnp_models.kernels.partitions import log_block_weights, log_block_weights_gamma
 from bnp_models.kernels.rng import uniform, words
-from bnp_models.kernels.seating import draw_seating, log_totals_by_blocks
+from bnp_models.kernels.seating import (
+    can_be_seated,
+    draw_seating,
+    log_totals_by_tables,
+    take_seats,
+)
 from bnp_models.kernels.splitmerge import split_or_merge
 from bnp_models.kernels.sticks import retrospective_sticks
 from bnp_models.kernels.tables import (
@@ -99,8 +104,8 @@ START_COMPONENTS = (10, 50, 200)
 # Share of the slots that a start may fill.
 START_SHARE = 7 / 8
 
-# Items that `update_seating` takes at the most: its cost grows as 3^J.
-MAX_SEATED_ITEMS = 10
+# Items that `update_seating` takes at the most: its cost grows as 2^J.
+MAX_SEATED_ITEMS = 12
 
 # Sweeps between such moves.
 SEATING_EVERY = 64
@@ -237,9 +242,10 @@ class HDPMixedMembership(eqx.Module):
     split_merge_every
         Sweeps between split-merge moves; 0 turns them off.
     seating_every
-        Sweeps between moves that draw the shared alpha with all labels summed out, and the labels
-        of whole records given it, for up to 10 variables; None: 8 under structural zeros, where
-        alpha and the labels follow each other slowly, else 64; 0 turns them off.
+        Sweeps between moves that draw the shared alpha with the labels of all records at one table
+        or two summed out, and these labels given it, for up to 12 variables; None: 8 under
+        structural zeros, where alpha and the labels follow each other slowly, else 64; 0 turns
+        them off.
     augmentation
         How records of the impossible region are drawn under structural zeros: "boxes", aggregated
         by box; "simulation", one by one until as many as the sample's are feasible, exact too;
@@ -734,23 +740,29 @@ def update_labels(key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPSta
 
 
 def update_seating(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
-    """The shared alpha with all labels summed out, and then every record's labels in one piece.
+    """Records of few tables: the shared alpha with their labels summed out, and these anew.
 
     Where log P(feasible) is not at hand, alpha stays as it is.
     """
-    key_alpha, key_z = jax.random.split(key)
-    alpha = state.alpha
+    key_tables, key_slots, key_alpha, key_z = jax.random.split(key, 4)
+    num_items, num_padded = state.z.shape
+    alpha, real = state.alpha, data.weight > 0
+    opens = draw_tables(key_tables, state)
+    slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
+    seats = take_seats(slots, state.g0, state.theta, num_items)
+    seated = can_be_seated(state.z, opens, slots, state.g0.size)
     if data.zeros is None or data.zeros.feasible is not None:
         log_p = None
         if data.zeros is not None:
             log_p = log_feasible_given(model, state, data.zeros.feasible)
-        totals = log_totals_by_blocks(data.cell_rows, data.num_cells, state.g0, state.theta)
-        records = jnp.zeros_like(data.weight).at[data.cell].add(data.weight)
+        records = jnp.zeros(num_padded, alpha.dtype).at[data.cell].add(seated & real)
+        others = real & ~seated
         alpha = seatless_shared_concentration(
-            key_alpha, alpha, totals, records.astype(alpha.dtype), model.a, model.b, log_p
-        )
-    z = draw_seating(key_z, data.rows, alpha, state.g0, state.theta)
-    return dataclasses.replace(state, alpha=alpha, z=z.astype(state.z.dtype))
+            key_alpha, alpha, log_totals_by_tables(data.cell_rows, data.num_cells, seats), records,
+            jnp.sum(opens * others), jnp.sum(others), num_items, model.a, model.b, log_p,
+        )  # fmt: skip
+    z = draw_seating(key_z, data.rows, alpha, seats).astype(state.z.dtype)
+    return dataclasses.replace(state, alpha=alpha, z=jnp.where(seated, z, state.z))
 
 
 def draw_tables(key: Key[Array, ""], state: HDPState) -> Bool[Array, "J n"]:

@@ -145,6 +145,29 @@ def draw_rows(
     -------
     row, log_total
         The drawn row, int32, and the logarithm of each column's total weight.
+    """
+    largest = jnp.max(log_weight, axis=0)
+    weight = jnp.exp(log_weight - jnp.where(largest > -jnp.inf, largest, 0))
+    row, total = draw_rows_by_weight(key, weight)
+    return row, largest + jnp.log(total)
+
+
+def draw_rows_by_weight(
+    key: Key[Array, ""], weight: Float[Array, "K n"]
+) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+    """One row for every column of a table of unnormalised weights, by inverse CDF.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    weight
+        Rows are the categories; zero where one is impossible, and such a one is never drawn.
+
+    Returns
+    -------
+    row, total
+        The drawn row, int32, and each column's total weight.
 
     Notes
     -----
@@ -152,9 +175,7 @@ def draw_rows(
     by blocks of rows, the columns being the lanes; the loop over blocks is there to store the
     result, which XLA would otherwise compute again for every use on a CPU.
     """
-    num_rows, num_columns = log_weight.shape
-    largest = jnp.max(log_weight, axis=0)
-    weight = jnp.exp(log_weight - jnp.where(largest > -jnp.inf, largest, 0))
+    num_rows, num_columns = weight.shape
     num_blocks = -(-num_rows // _ROWS_AT_ONCE)
     weight = jnp.pad(weight, ((0, num_blocks * _ROWS_AT_ONCE - num_rows), (0, 0)))
     weight = weight.reshape(num_blocks, _ROWS_AT_ONCE, num_columns)
@@ -177,4 +198,4 @@ def draw_rows(
 
     start = (nothing, jnp.zeros(num_columns, jnp.int32))
     index = lax.fori_loop(0, num_blocks, passed, start)[1]
-    return jnp.minimum(index, num_rows - 1), largest + jnp.log(total)
+    return jnp.minimum(index, num_rows - 1), total

@@ -154,13 +154,16 @@ def truncated_shared_concentration(
 def seatless_shared_concentration(
     key: Key[Array, ""],
     alpha: Float[Array, ""],
-    log_totals: Float[Array, "J C"],
+    log_totals: Float[Array, "B C"],
     records_of_cell: Float[Array, " C"],
+    num_tables: Int[Array, ""],
+    num_records: Int[Array, ""],
+    num_items: int,
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
     log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> Float[Array, ""]:
-    """One alpha for all records, their labels summed out.
+    """One alpha for all records, the labels of some of them summed out.
 
     Parameters
     ----------
@@ -169,24 +172,29 @@ def seatless_shared_concentration(
     alpha
         Current value, of prior Ga(shape, rate).
     log_totals
-        Of each distinct cell, the log of the sum over partitions into B = 1..J tables
-        (`seating.log_totals_by_blocks`).
+        Of each distinct cell, the log of the sum over seatings at 1..B tables
+        (`seating.log_totals_by_tables`).
     records_of_cell
-        Records of each cell.
+        Records of each cell whose labels are summed out.
+    num_tables, num_records
+        Tables and records of the others.
+    num_items
+        Items of a record, J.
     log_feasible
         Of alpha, log P(F) of a truncated sample at the current weights and level probabilities.
 
     Notes
     -----
-    The conditional is alpha^(shape - 1) e^(-rate alpha) times, for each record, the sum over B of
-    alpha^B / (alpha)_J exp(log_totals_B), over P_alpha(F): Metropolis steps on log alpha. All
-    labels must be redrawn given alpha before anything uses them.
+    The conditional is that of `shared_concentration` for the others, times, for each record that is
+    summed out, the sum over B of alpha^B / (alpha)_J exp(log_totals_B), over P_alpha(F):
+    Metropolis steps on log alpha. All labels that are summed out must be redrawn given alpha before
+    anything uses them.
     """
     dtype = alpha.dtype
-    num_items = log_totals.shape[0]
-    n = jnp.sum(records_of_cell)
+    n = jnp.sum(records_of_cell) + num_records.astype(dtype)
+    extra_tables = (num_tables - num_records).astype(dtype)
     t = jnp.arange(1, num_items, dtype=dtype)
-    more_tables = jnp.arange(num_items, dtype=dtype)[:, None]
+    more_tables = jnp.arange(len(log_totals), dtype=dtype)[:, None]
 
     def log_ratio(old, new):
         step = jnp.log(new / old)
@@ -198,7 +206,7 @@ def seatless_shared_concentration(
         gains = sign * order_free_sum(
             jnp.where(records_of_cell > 0, sign * gain, 0) * records_of_cell
         )
-        return shape * step - rate * (new - old) + gains - n * rising
+        return (shape + extra_tables) * step - rate * (new - old) + gains - n * rising
 
     def nothing(alpha):
         return jnp.zeros_like(alpha)

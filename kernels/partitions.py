@@ -150,11 +150,11 @@ def _popcount(masks):
     return np.sum(masks[:, None] >> np.arange(31) & 1, axis=1)
 
 
-def _block_sums(columns, g0):
-    """S_b = sum_k g_k prod_{j in b} columns_jk for all subsets b of the variables: (2^J, C).
+def block_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float[Array, "A C"]:
+    """S_b = sum_k g_k prod_{j in b} columns_jk for all subsets b of the variables, by bit mask.
 
-    C is a multiple of `MATMUL_CELLS`. Both halves' products, then one small matmul a cell: a few
-    cells at a time, because the transposition wants its source in the first-level cache.
+    C is a multiple of `MATMUL_CELLS`, A = 2^J. Both halves' products, then one small matmul a cell:
+    a few cells at a time, because the transposition wants its source in the first-level cache.
     """
     num_cells, num_variables, _ = columns.shape
     half = num_variables // 2
@@ -230,11 +230,11 @@ def partition_tables(
         a common unit for each variable.
     """
     num_cells, num_variables, _ = columns.shape
-    size, orders = _sizes(num_variables)
+    size, orders = sizes_and_orders(num_variables)
     # One power of this unit a variable keeps alpha^B in range for large alpha.
     log_factor = jnp.log(alpha) - jnp.asarray(size, columns.dtype) * jnp.log(_unit(alpha))
     factor = jnp.asarray(orders, columns.dtype) * jnp.exp(log_factor)
-    blocks = _block_sums(columns, g0) * factor[:, None]
+    blocks = block_sums(columns, g0) * factor[:, None]
     steps, _ = _recursion(num_variables)
     f = jnp.zeros((2 ** (num_variables - 1) + 1, num_cells), columns.dtype).at[0].set(1)
     return blocks, _partition_pass(blocks, steps, f)
@@ -252,8 +252,8 @@ def log_partition_sums_by_blocks(
     As `log_partition_sums`; the weighted sum of T_B with `log_block_weights` gives its result.
     """
     num_cells, num_variables, _ = columns.shape
-    _, orders = _sizes(num_variables)
-    sums = _block_sums(columns, g0) * orders.astype(columns.dtype)[:, None]
+    _, orders = sizes_and_orders(num_variables)
+    sums = block_sums(columns, g0) * orders.astype(columns.dtype)[:, None]
     steps, rest_size = _recursion(num_variables)
     zeros = jnp.zeros((2 ** (num_variables - 1) + 1, num_cells), columns.dtype)
     f, totals = zeros.at[0].set(1), []
@@ -265,7 +265,7 @@ def log_partition_sums_by_blocks(
     return jnp.log(jnp.stack(totals))
 
 
-def _sizes(num_variables):
-    """Size of every subset, and (size - 1)!."""
+def sizes_and_orders(num_variables: int) -> tuple[np.ndarray, np.ndarray]:
+    """Size of every subset, and (size - 1)!, by bit mask."""
     size = _popcount(np.arange(2**num_variables))
     return size, np.array([float(factorial(max(s - 1, 0))) for s in size.tolist()])

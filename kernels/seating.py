@@ -1,38 +1,67 @@
-"""Whole records seated anew: partitions of their items into tables, and the tables' components.
+"""Whole records seated anew at one table or two, among some of the components.
 
-Given the weights and level probabilities, a record's labels can be summed out, over all partitions
-of its items (`partitions`), and drawn from that sum in one piece. The concentration can then be
-drawn with the labels of all records summed out.
+Given the weights and level probabilities, the labels of a record that sits at two tables at the
+most can be summed out, over all ways of dealing its items to two tables, and drawn from that sum in
+one piece. The concentration can then be drawn with those labels summed out.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.assignment import draw_rows
+from bnp_models.kernels.assignment import draw_rows_by_weight
 from bnp_models.kernels.partitions import (
+    block_sums,
     equal_chunks,
-    log_partition_sums_by_blocks,
-    partition_tables,
     scale_columns,
+    sizes_and_orders,
 )
 
-# Records whose tables of subsets are in memory at once: about 1.5 * 2^J numbers each.
+MAX_TABLES = 2
+"""Tables of a record that is seated anew. A third would multiply the cost by about ten."""
+
+# Records whose sums over subsets are in memory at once: 2^J numbers each.
 _RECORDS_AT_ONCE = 256
 
-# Records that are given a further table at once.
-_LANES = 64
+
+class Seats(NamedTuple):
+    """What records may be given: some components, the rest of the urn as it is."""
+
+    slots: Int[Array, " S"]
+    """Components (`kernels.tables.choose_slots`)."""
+    theta: Float[Array, "R S"]
+    """Their level probabilities, each row times a factor of its own."""
+    g0: Float[Array, " S"]
+    """Their weights."""
 
 
-def log_totals_by_blocks(
-    rows: Int[Array, "J C"],
-    num_cells: Int[Array, ""],
-    g0: Float[Array, " K"],
-    theta: Float[Array, "R K"],
-) -> Float[Array, "J C"]:
-    """Log of the sum over partitions of a record into B = 1..J tables, for every distinct cell.
+def take_seats(
+    slots: Int[Array, " S"], g0: Float[Array, " K"], theta: Float[Array, "R K"], num_items: int
+) -> Seats:
+    """The components in these slots, for records of so many items."""
+    scaled, _ = scale_columns(theta[:, slots], g0[slots], num_items)
+    return Seats(slots, scaled, g0[slots])
+
+
+def can_be_seated(
+    z: Int[Array, "J n"], opens: Bool[Array, "J n"], slots: Int[Array, " S"], num_slots: int
+) -> Bool[Array, " n"]:
+    """Which records sit at few enough tables, and all of them those of these slots' components.
+
+    Seating anew leaves this as it is, so that the step is exact given which records it takes.
+    """
+    taken = jnp.zeros(num_slots, bool).at[slots].set(True)
+    return (jnp.sum(opens, axis=0) <= MAX_TABLES) & jnp.all(taken[z], axis=0)
+
+
+def log_totals_by_tables(
+    rows: Int[Array, "J C"], num_cells: Int[Array, ""], seats: Seats
+) -> Float[Array, "B C"]:
+    """Log of the sum over seatings of a record at B = 1 or 2 tables, for every distinct cell.
 
     Parameters
     ----------
@@ -40,36 +69,31 @@ def log_totals_by_blocks(
         Row of `theta` that holds each item's level.
     num_cells
         Cells, padding excluded: of that the result is of no use.
-    g0, theta
-        Component weights, and level probabilities by row and component.
+    seats
+        From `take_seats`.
 
     Notes
     -----
-    exp(result[B - 1]) alpha^B / (alpha)_J, summed over B, is the probability of the record up to a
-    factor that depends on neither alpha nor B.
+    exp(result[B - 1]) alpha^B / (alpha)_J, summed over B, is the probability of a record that is so
+    seated, up to a factor that depends on neither alpha nor B. A single item sits at one table.
     """
-    num_items = rows.shape[0]
-    scaled, _ = scale_columns(theta, g0, num_items)
     chunks = _chunks(rows)
     size = chunks.shape[2]
 
     def some(i, totals):
-        found = log_partition_sums_by_blocks(_columns(scaled, chunks[i]), g0)
+        alone, pairs = _seatings(_columns(seats.theta, chunks[i]), seats.g0)
+        found = jnp.log(jnp.stack([alone, jnp.sum(pairs, axis=0)]))
         return lax.dynamic_update_index_in_dim(totals, found, i, 0)
 
-    totals = jnp.zeros(chunks.shape, theta.dtype)
+    totals = jnp.zeros((len(chunks), MAX_TABLES, size), seats.theta.dtype)
     totals = lax.fori_loop(0, (num_cells + size - 1) // size, some, totals)
-    return jnp.moveaxis(totals, 1, 0).reshape(num_items, -1)[:, : rows.shape[1]]
+    return jnp.moveaxis(totals, 1, 0).reshape(MAX_TABLES, -1)[:, : rows.shape[1]]
 
 
 def draw_seating(
-    key: Key[Array, ""],
-    rows: Int[Array, "J n"],
-    alpha: Float[Array, ""],
-    g0: Float[Array, " K"],
-    theta: Float[Array, "R K"],
+    key: Key[Array, ""], rows: Int[Array, "J n"], alpha: Float[Array, ""], seats: Seats
 ) -> Int[Array, "J n"]:
-    """Labels of all records, each record's drawn in one piece from its full conditional.
+    """Labels of records that sit at one table or two, each record's drawn in one piece.
 
     Parameters
     ----------
@@ -79,77 +103,57 @@ def draw_seating(
         Row of `theta` that holds each item's level.
     alpha
         Concentration of all records.
-    g0, theta
-        Component weights, and level probabilities by row and component.
+    seats
+        From `take_seats`.
 
     Notes
     -----
-    P(z_i | x_i) is the sum over partitions of prod over blocks b of alpha (|b| - 1)! S_b, as in
-    `kernels.partitions`. The block of the record's last item is drawn by what its complement sums
-    to, then that of the last item which is left, and so on; a block's component k has weight
-    g_0k prod_{j in b} theta_kj(x_ij). O(3^J + 2^J K) time a record.
+    The tables of the last item b and of the other items are drawn with probability proportional to
+    alpha (|b| - 1)! S_b, times the same of the complement of b unless it is empty, where
+    S_b = sum_k g_0k prod_{j in b} theta_kj(x_ij); a table's component k has weight
+    g_0k prod_{j in b} theta_kj(x_ij). O(2^J S) time a record.
     """
     num_items, num_records = rows.shape
-    scaled, _ = scale_columns(theta, g0, num_items)
     chunks = _chunks(rows)
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(chunks.shape[0]))
 
     def some(args):
         key, part = args
-        columns = _columns(scaled, part)
-        blocks, f = partition_tables(columns, g0, alpha)
-        return _seat(key, columns, g0, blocks, f)
+        return _seat(key, _columns(seats.theta, part), seats.g0, alpha)
 
-    z = lax.map(some, (keys, chunks))
+    z = seats.slots[lax.map(some, (keys, chunks))]
     return jnp.moveaxis(z, 1, 0).reshape(num_items, -1)[:, :num_records]
 
 
-def _seat(key, columns, g0, blocks, f):
-    """Labels of the records of a chunk: items by records."""
-    size, num_items, _ = columns.shape
+def _seatings(columns, g0):
+    """Of records at one table, and at two by the bit mask of the last item's companions: weights.
+
+    Without alpha: prod (|b| - 1)! S_b. Of all companions there is nobody left for a second table.
+    """
+    num_items = columns.shape[1]
     half = 2 ** (num_items - 1)
+    _, orders = sizes_and_orders(num_items)
+    sums = block_sums(columns, g0) * jnp.asarray(orders, columns.dtype)[:, None]
+    return sums[-1], (sums[half:] * sums[:half][::-1])[:-1]
+
+
+def _seat(key, columns, g0, alpha):
+    """Which of the slots the records of a chunk are given: items by records."""
+    num_items = columns.shape[1]
+    key_tables, key_labels = jax.random.split(key)
+    alone, pairs = _seatings(columns, g0)
+    weight = jnp.concatenate([alpha * pairs, alone[None]])
+    companions, _ = draw_rows_by_weight(key_tables, weight)
     bits = 1 << np.arange(num_items)
-    log_columns, log_g0 = jnp.log(columns), jnp.log(g0)
+    first = ((companions[:, None] & bits) > 0) | (np.arange(num_items) == num_items - 1)
 
-    def labels(key, members, chosen):
-        own = jnp.where(members[:, :, None], log_columns[chosen], 0)
-        log_weight = log_g0 + jnp.sum(own, axis=1)
-        return draw_rows(key, log_weight.T)[0]
+    def weights(members):
+        return g0 * jnp.prod(jnp.where(members[:, :, None], columns, 1), axis=1)
 
-    # The block of the last item: its other items are any subset of the items before it.
-    everyone = jnp.arange(size)
-    key_block, key_label, key_rest = jax.random.split(key, 3)
-    weight = blocks[half:] * f[:half][::-1]
-    others, _ = draw_rows(key_block, jnp.log(weight))
-    member = ((others[:, None] & bits) > 0) | (np.arange(num_items) == num_items - 1)
-    z = jnp.broadcast_to(labels(key_label, member, everyone)[:, None], (size, num_items))
-    left = (half - 1) ^ others
-    subset = jnp.arange(half // 2 if num_items > 1 else 1)[:, None]
-
-    def unfinished(carry):
-        return jnp.any(carry[1] > 0)
-
-    def next_block(carry):
-        step, left, z = carry
-        key_block, key_label = jax.random.split(jax.random.fold_in(key_rest, step))
-        # The lanes beyond those that are left write nowhere.
-        (chosen,) = jnp.nonzero(left > 0, size=min(_LANES, size), fill_value=size)
-        here = jnp.minimum(chosen, size - 1)
-        mask = left[here]
-        top = jnp.sum(mask[:, None] >= bits, axis=1) - 1
-        top_bit = jnp.where(mask > 0, 1 << top, 0)
-        below = mask ^ top_bit
-        inside = (subset & ~below) == 0
-        block = jnp.where(inside, subset | top_bit, 0)
-        weight = jnp.where(inside, blocks[block, here] * f[mask ^ block, here], 0)
-        others, _ = draw_rows(key_block, jnp.log(weight))
-        drawn = others | top_bit
-        member = (drawn[:, None] & bits) > 0
-        label = labels(key_label, member, here)
-        z = z.at[chosen].set(jnp.where(member, label[:, None], z[here]), mode="drop")
-        return step + 1, left.at[chosen].set(mask ^ drawn, mode="drop"), z
-
-    return lax.while_loop(unfinished, next_block, (jnp.int32(0), left, z))[2].T
+    both = jnp.concatenate([weights(first), weights(~first)])
+    labels, _ = draw_rows_by_weight(key_labels, both.T)
+    one, other = labels.reshape(2, -1)
+    return jnp.where(first, one[:, None], other[:, None]).T
 
 
 def _columns(theta, rows):

@@ -234,6 +234,8 @@ FAULTS = {
     "trajectory with the prior of levels twice": _argument("move_parameters", 2, lambda c: c + 1),
     "trajectory not truncated": _argument("move_parameters", 6, lambda n: 0),
     "seating at another concentration": _argument("draw_seating", 2, lambda alpha: 4 * alpha),
+    "records at many tables seated anew": _argument("can_be_seated", 1, jnp.zeros_like),
+    "records of other components seated anew": _argument("can_be_seated", 0, jnp.zeros_like),
     # Of a fixed number of components, whose weights have the prior of one table each.
     "tilt without the prior of weights": _argument("tilt_component", 6, lambda m: m - 1),
     "trajectory without the prior of weights": _argument("move_parameters", 3, lambda m: m - 1),

@@ -127,8 +127,8 @@ def test_a_wrong_block_weight_is_seen(monkeypatch):
         size, _ = sizes(num_variables)
         return size, np.array([float(factorial(s)) for s in size.tolist()])
 
-    sizes = partitions._sizes
-    monkeypatch.setattr(partitions, "_sizes", wrong)
+    sizes = partitions.sizes_and_orders
+    monkeypatch.setattr(partitions, "sizes_and_orders", wrong)
     log_cell_probability_exact.clear_cache()
     assert abs(total_probability(4, 3, alpha=0.5) - 1) > 0.1
     log_cell_probability_exact.clear_cache()
