@@ -107,10 +107,6 @@ START_SHARE = 7 / 8
 # Items that `update_seating` takes at the most: its cost grows as 2^J.
 MAX_SEATED_ITEMS = 12
 
-# Sweeps between such moves.
-SEATING_EVERY = 64
-SEATING_EVERY_UNDER_ZEROS = 8
-
 # Mass of G_0 that `slots_needed` lets go.
 NEGLIGIBLE = 1e-7
 
@@ -243,9 +239,7 @@ class HDPMixedMembership(eqx.Module):
         Sweeps between split-merge moves; 0 turns them off.
     seating_every
         Sweeps between moves that draw the shared alpha with the labels of all records at one table
-        or two summed out, and these labels given it, for up to 12 variables; None: 8 under
-        structural zeros, where alpha and the labels follow each other slowly, else 64; 0 turns
-        them off.
+        or two summed out, and these labels given it, for up to 12 variables; 0 turns them off.
     augmentation
         How records of the impossible region are drawn under structural zeros: "boxes", aggregated
         by box; "simulation", one by one until as many as the sample's are feasible, exact too;
@@ -277,7 +271,7 @@ class HDPMixedMembership(eqx.Module):
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
     split_merge_every: int = eqx.field(static=True, default=2)
-    seating_every: int | None = eqx.field(static=True, default=None)
+    seating_every: int = eqx.field(static=True, default=8)
     augmentation: str = eqx.field(static=True, default="auto")
     tilt: bool = eqx.field(static=True, default=True)
     trajectory_steps: int = eqx.field(static=True, default=8)
@@ -718,8 +712,6 @@ def sweep_with(update, model, key, state, data, iteration) -> tuple[HDPState, HD
     """Labels, tables, dishes, and then the parameters: by `update`, without structural zeros."""
     key_z, key_tables, key_dish, key_parameters = jax.random.split(key, 4)
     every = model.seating_every
-    if every is None:
-        every = SEATING_EVERY if data.zeros is None else SEATING_EVERY_UNDER_ZEROS
     if every and model.shared and state.z.shape[0] <= MAX_SEATED_ITEMS:
         state = lax.cond(
             iteration % every == every - 1, partial(update_seating, model), update_labels,

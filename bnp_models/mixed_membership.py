@@ -42,7 +42,7 @@ class MixedMembership(eqx.Module):
     b: float = 1.0
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
-    seating_every: int | None = eqx.field(static=True, default=None)
+    seating_every: int = eqx.field(static=True, default=8)
     augmentation: str = eqx.field(static=True, default="auto")
     tilt: bool = eqx.field(static=True, default=True)
     trajectory_steps: int = eqx.field(static=True, default=8)
