@@ -91,7 +91,7 @@ from bnp_models.microdata import group_cells
 CONCENTRATIONS = ("shared", "record", "hierarchical")
 AUGMENTATIONS = ("auto", "boxes", "simulation", "expected")
 
-# Slots that a dish move chooses among: more than the components of most samples.
+# Slots that dish moves and seating choose among: more than the components of most samples.
 DISH_SLOTS = 32
 
 # Distinct cells that a whole-record move takes at the least: fewer would not be cheaper.
@@ -710,15 +710,14 @@ def pad_levels(theta: Float[Array, "R K"], num_levels: tuple[int, ...]) -> Float
 
 def sweep_with(update, model, key, state, data, iteration) -> tuple[HDPState, HDPInfo]:
     """Labels, tables, dishes, and then the parameters: by `update`, without structural zeros."""
-    key_z, key_tables, key_dish, key_parameters = jax.random.split(key, 4)
+    key_z, key_seating, key_tables, key_dish, key_parameters = jax.random.split(key, 5)
+    state = update_labels(key_z, state, data)
     every = model.seating_every
     if every and model.shared and state.z.shape[0] <= MAX_SEATED_ITEMS:
         state = lax.cond(
-            iteration % every == every - 1, partial(update_seating, model), update_labels,
-            key_z, state, data,
+            iteration % every == every - 1, partial(update_seating, model),
+            lambda _key, state, _data: state, key_seating, state, data,
         )  # fmt: skip
-    else:
-        state = update_labels(key_z, state, data)
     opens = draw_tables(key_tables, state)
     state = update_dishes(model, key_dish, state, data, opens, iteration)
     update = update if data.zeros is None else update_parameters_truncated

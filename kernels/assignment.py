@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.rng import uniform, uniform_pair, words
 
-# Rows that `draw_rows` adds up in one pass over its columns.
+# Rows that `draw_rows_by_weight` adds up in one pass over its columns.
 _ROWS_AT_ONCE = 16
 
 

@@ -150,7 +150,7 @@ def _popcount(masks):
     return np.sum(masks[:, None] >> np.arange(31) & 1, axis=1)
 
 
-def block_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float[Array, "A C"]:
+def subset_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float[Array, "A C"]:
     """S_b = sum_k g_k prod_{j in b} columns_jk for all subsets b of the variables, by bit mask.
 
     C is a multiple of `MATMUL_CELLS`, A = 2^J. Both halves' products, then one small matmul a cell:
@@ -204,44 +204,18 @@ def log_partition_sums(
     S_b = sum_k g0_k prod_{j in b} columns_jk. C is a multiple of `MATMUL_CELLS`, and columns are
     scaled so that no S_b overflows.
     """
-    num_variables = columns.shape[1]
-    _, f = partition_tables(columns, g0, alpha)
-    j = jnp.arange(num_variables, dtype=alpha.dtype)
-    return jnp.log(f[-1]) - jnp.sum(jnp.log((alpha + j) / _unit(alpha)))
-
-
-def partition_tables(
-    columns: Float[Array, "C J K"], g0: Float[Array, " K"], alpha: Float[Array, ""]
-) -> tuple[Float[Array, "A C"], Float[Array, "B C"]]:
-    """Weights of all subsets of the variables, as one block and as a sum over their partitions.
-
-    Parameters
-    ----------
-    columns, g0, alpha
-        As for `log_partition_sums`.
-
-    Returns
-    -------
-    blocks
-        alpha (|b| - 1)! S_b by bit mask of b, A = 2^J.
-    f
-        The sum over partitions of prod of blocks, by bit mask of the subset of the first J - 1
-        variables, and in the last row that of all variables; B = 2^(J-1) + 1. Both have a power of
-        a common unit for each variable.
-    """
     num_cells, num_variables, _ = columns.shape
-    size, orders = sizes_and_orders(num_variables)
     # One power of this unit a variable keeps alpha^B in range for large alpha.
-    log_factor = jnp.log(alpha) - jnp.asarray(size, columns.dtype) * jnp.log(_unit(alpha))
+    unit = jnp.maximum(alpha, 1)
+    size, orders = sizes_and_orders(num_variables)
+    log_factor = jnp.log(alpha) - jnp.asarray(size, columns.dtype) * jnp.log(unit)
     factor = jnp.asarray(orders, columns.dtype) * jnp.exp(log_factor)
-    blocks = block_sums(columns, g0) * factor[:, None]
+    blocks = subset_sums(columns, g0) * factor[:, None]
     steps, _ = _recursion(num_variables)
     f = jnp.zeros((2 ** (num_variables - 1) + 1, num_cells), columns.dtype).at[0].set(1)
-    return blocks, _partition_pass(blocks, steps, f)
-
-
-def _unit(alpha):
-    return jnp.maximum(alpha, 1)
+    f = _partition_pass(blocks, steps, f)
+    j = jnp.arange(num_variables, dtype=alpha.dtype)
+    return jnp.log(f[-1]) - jnp.sum(jnp.log((alpha + j) / unit))
 
 
 def log_partition_sums_by_blocks(
@@ -253,7 +227,7 @@ def log_partition_sums_by_blocks(
     """
     num_cells, num_variables, _ = columns.shape
     _, orders = sizes_and_orders(num_variables)
-    sums = block_sums(columns, g0) * orders.astype(columns.dtype)[:, None]
+    sums = subset_sums(columns, g0) * orders.astype(columns.dtype)[:, None]
     steps, rest_size = _recursion(num_variables)
     zeros = jnp.zeros((2 ** (num_variables - 1) + 1, num_cells), columns.dtype)
     f, totals = zeros.at[0].set(1), []

@@ -15,10 +15,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.assignment import draw_rows_by_weight
 from bnp_models.kernels.partitions import (
-    block_sums,
     equal_chunks,
     scale_columns,
     sizes_and_orders,
+    subset_sums,
 )
 
 MAX_TABLES = 2
@@ -133,7 +133,7 @@ def _seatings(columns, g0):
     num_items = columns.shape[1]
     half = 2 ** (num_items - 1)
     _, orders = sizes_and_orders(num_items)
-    sums = block_sums(columns, g0) * jnp.asarray(orders, columns.dtype)[:, None]
+    sums = subset_sums(columns, g0) * jnp.asarray(orders, columns.dtype)[:, None]
     return sums[-1], (sums[half:] * sums[:half][::-1])[:-1]
 
 

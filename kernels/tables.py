@@ -87,8 +87,8 @@ def opens_table(table: Int[Array, "J n"]) -> Bool[Array, "J n"]:
 def choose_slots(key: Key[Array, ""], g0: Float[Array, " K"], size: int) -> Int[Array, " S"]:
     """Slots among which dishes are redrawn: `size` of them, without replacement, by weight.
 
-    The choice depends on `g0` alone, which the dish moves leave as it is, so that redrawing among
-    the chosen slots is exact; and the cost of a dish move does not grow with the capacity.
+    The choice depends on `g0` alone, which moves of labels leave as it is, so that redrawing among
+    the chosen slots is exact; and the cost of such a move does not grow with the capacity.
 
     Notes
     -----

@@ -236,6 +236,12 @@ FAULTS = {
     "seating at another concentration": _argument("draw_seating", 2, lambda alpha: 4 * alpha),
     "records at many tables seated anew": _argument("can_be_seated", 1, jnp.zeros_like),
     "records of other components seated anew": _argument("can_be_seated", 0, jnp.zeros_like),
+    "tables of the records that stay left out": _argument(
+        "seatless_shared_concentration", 4, jnp.zeros_like
+    ),
+    "records that stay summed out too": _argument(
+        "seatless_shared_concentration", 3, lambda n: n + (n < 1)
+    ),
     # Of a fixed number of components, whose weights have the prior of one table each.
     "tilt without the prior of weights": _argument("tilt_component", 6, lambda m: m - 1),
     "trajectory without the prior of weights": _argument("move_parameters", 3, lambda m: m - 1),
