@@ -229,13 +229,14 @@ def test_absent_items_taken_for_present_ones_are_rejected(applicable):
 
 # Boxes that cannot be listed ----------------------------------------------------------------------
 
+SEATED_OFTEN = FEWER_MOVES | {"seating_every": 1}
 UNLISTED_FAULTS = ("augmented levels left out", "seating at another concentration")
 
 
 def unlisted(monkeypatch, augmentation="auto", most=1):
     """A model, its data and two cells where no more partitions are listed than this."""
     monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", most)
-    model = HDPMixedMembership(augmentation=augmentation, **SMALL, **FEWER_MOVES)
+    model = HDPMixedMembership(augmentation=augmentation, **SMALL, **SEATED_OFTEN)
     return model, *prepared(model, "one")
 
 

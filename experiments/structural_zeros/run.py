@@ -20,6 +20,7 @@ import numpy as np
 import tables
 
 import bnp_models as bnp
+from bnp_models.cli_folder import use_compilation_cache
 from bnp_models.diagnostics import convergence, diagnose
 
 HERE = Path(__file__).parent
@@ -119,6 +120,8 @@ def main():
         for n in args.n
         for option in dict.fromkeys(options)
     )
+    # Populations of one size share their compiled programs.
+    use_compilation_cache()
     for case in results.missing(cases):
         row = measure(case, args.starts)
         results.append(row)
