@@ -452,3 +452,11 @@ def codes_of_joint(num_levels) -> list[np.ndarray]:
         return []
     codes = np.unravel_index(np.arange(math.prod(num_levels)), num_levels)
     return [code.astype(np.int32) for code in codes]
+
+
+def joint_level(codes: np.ndarray, num_levels) -> np.ndarray:
+    """Return (...) joint levels of (..., variables) codes, the last variable fastest."""
+    result = np.zeros(codes.shape[:-1], dtype=np.int64)
+    for j, levels in enumerate(num_levels):
+        result = result * levels + codes[..., j]
+    return result

@@ -10,7 +10,8 @@ import numpy as np
 from bnp_models.attack import AttackRisk
 from bnp_models.export import persons_of
 from bnp_models.households import Households, read_households
-from bnp_models.microdata import Microdata, MicrodataError, read_microdata
+from bnp_models.microdata import Microdata, MicrodataError
+from bnp_models.reading import read_microdata
 from bnp_models.rules import Rules
 from bnp_models.utility import (
     COMBINING_RULES,

@@ -1,4 +1,4 @@
-"""HDP mixed membership (Battiston & Rimella 2024): prior, state, conditionals, sweep, summaries.
+"""HDP mixed membership (Battiston & Rimella 2024): the model, its starts and its sweep.
 
     G_0 ~ DP(alpha_0, H),  H = prod_j Dir(1_{L_j}),  alpha_0 ~ Ga(a_0, b_0)
     alpha_i ~ Ga(a, b),    G_i ~ DP(alpha_i, G_0)
@@ -11,7 +11,7 @@ differ *less* from G_0. The functions are pure: they jit, and vmap over chains.
 
 import dataclasses
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -20,38 +20,26 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.hdp_new_records import log_cell_probability, pad_levels, simulate_records
+from bnp_models.hdp_parameters import draw_alpha, draw_g0, draw_theta
+from bnp_models.hdp_state import (
+    HDPData,
+    HDPInfo,
+    HDPState,
+    keep_everything,
+    record_axes,
+    sweep_info,
+)
+from bnp_models.hdp_zeros import (
+    compile_zeros,
+    feasible_totals,
+    log_feasible_given,
+    update_parameters_truncated,
+)
 from bnp_models.kernels.assignment import assign_items
-from bnp_models.kernels.atoms import Atoms, draw_levels_by_atom, share_over_atoms, split_over_atoms
-from bnp_models.kernels.cellprob import (
-    CellEstimate,
-    log_cell_probability_draws,
-    log_cell_probability_exact,
-    log_cell_probability_sequential,
-)
-from bnp_models.kernels.concentration import (
-    dp_concentration,
-    gamma_rate,
-    record_concentrations,
-    rescale_concentrations,
-    seatless_shared_concentration,
-    shared_concentration,
-    truncated_gamma_rate,
-    truncated_shared_concentration,
-)
-from bnp_models.kernels.counting import (
-    count_components,
-    count_rows_by_component,
-    first_rows,
-    order_free_sum,
-)
-from bnp_models.kernels.lanes import most_of_lanes
-from bnp_models.kernels.logspace import (
-    gamma_variate,
-    log_dirichlet,
-    loggamma_from_one,
-    totals_by_group,
-)
-from bnp_models.kernels.partitions import log_block_weights, log_block_weights_gamma
+from bnp_models.kernels.concentration import dp_concentration, seatless_shared_concentration
+from bnp_models.kernels.counting import count_components, count_rows_by_component, first_rows
+from bnp_models.kernels.logspace import gamma_variate
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.seating import (
     can_be_seated,
@@ -63,29 +51,12 @@ from bnp_models.kernels.splitmerge import split_or_merge
 from bnp_models.kernels.sticks import retrospective_sticks
 from bnp_models.kernels.tables import (
     choose_slots,
-    opens_table,
     redraw_dishes,
     redraw_whole_records,
     seat_items,
     table_indicators,
 )
-from bnp_models.kernels.tilts import tilt_component
-from bnp_models.kernels.trajectories import Concentration, Parameters, move_parameters
-from bnp_models.kernels.truncation import Region, region_mass
 from bnp_models.kernels.urn import simulate_labels, simulate_levels
-from bnp_models.kernels.urn_boxes import (
-    TooManyPartitions,
-    UrnBoxes,
-    block_products,
-    block_sums,
-    count_sets,
-    draw_block_labels,
-    draw_blocks,
-    expected_blocks,
-    partition_totals,
-    probability,
-    weights_by_size,
-)
 from bnp_models.microdata import group_cells
 
 CONCENTRATIONS = ("shared", "record", "hierarchical")
@@ -114,102 +85,10 @@ NEGLIGIBLE = 1e-7
 # 4, .. 128 parts and the stride of the dish move.
 RECORD_MULTIPLE = 128
 
-# Samples of fewer records have their augmented records drawn one by one.
-ONE_BY_ONE_BELOW = 4096
-
-# Records that are simulated at once.
-SIMULATION_BATCH = 8192
-
-# Under structural zeros, split-merge moves take simulated records: how many times rarer they are,
-# and the most such records that they take, all and for each record of the sample.
-SIMULATED_SPACING = 16
+# Simulated records that split-merge moves take under structural zeros, at the most: all, and for
+# each record of the sample.
 SIMULATED_AT_MOST = 2**19
 SIMULATED_PER_RECORD = 32
-
-# Draws of record weights for log P(feasible) where the feasible boxes are too many to be exact.
-FEASIBLE_DRAWS = 1024
-
-
-class Zeros(eqx.Module):
-    """Structural zeros, as the sampler needs them."""
-
-    feasible: UrnBoxes | None
-    """The feasible boxes; None where their partitions cannot be listed."""
-    impossible: UrnBoxes | None
-    """The impossible boxes, where augmented records are drawn in them; else None."""
-    atoms: Atoms
-    """What augmented records are counted by."""
-    boxes: Bool[Array, "B R"]
-    """The feasible boxes as sets of levels, for simulated records."""
-    region: Region
-    """The feasible boxes by group of variables, for log P(feasible) where it is not exact."""
-    tilts: Float[Array, "E R"]
-    """Directions along which a component may tilt, one for each equivalence."""
-    num_levels: tuple[int, ...] = eqx.field(static=True)
-    """Levels of each variable."""
-
-
-class HDPData(eqx.Module):
-    """The coded sample, records contiguous and padded."""
-
-    rows: Int[Array, "J n"]
-    """Row of theta that holds each item's observed level."""
-    weight: Int[Array, " n"]
-    """1 for a record, 0 for padding."""
-    num_records: Int[Array, ""]
-    """Records, padding excluded."""
-    variable: Int[Array, " R"]
-    """Variable of each row of theta."""
-    cell: Int[Array, " n"]
-    """Distinct cell of each record."""
-    cell_rows: Int[Array, "J n"]
-    """Rows of theta of the distinct cells, padded to the number of records."""
-    num_cells: Int[Array, ""]
-    """Distinct cells."""
-    zeros: Zeros | None = None
-    """Structural zeros, if there are any."""
-
-
-class HDPState(eqx.Module):
-    """All that a chain needs to go on."""
-
-    z: Int[Array, "J n"]
-    """Component of each item."""
-    g0: Float[Array, " K"]
-    """Component weights; free slots hold the broken remainder."""
-    theta: Float[Array, "R K"]
-    """Level probabilities by row and component; from the prior in free slots."""
-    alpha: Float[Array, "*n"]
-    """Concentration of the records: one each, or a scalar where it is shared."""
-    rate: Float[Array, ""]
-    """b of alpha_i ~ Ga(a, b); constant unless hierarchical."""
-    alpha0: Float[Array, ""]
-    """Concentration of G_0."""
-    totals: Float[Array, " Q"] | None = None
-    """Partition totals of the feasible boxes under g0 and theta, where there are any."""
-
-
-class HDPInfo(eqx.Module):
-    """What one sweep says of itself."""
-
-    components: Int[Array, ""]
-    """Components with at least one item."""
-    tables: Int[Array, ""]
-    """Tables over all records."""
-    alpha: Float[Array, ""]
-    """The shared alpha, or the mean over records."""
-    log_likelihood_items: Float[Array, ""]
-    """sum_ij log theta_{z_ij, j}(x_ij), given the labels."""
-    left_over: Float[Array, ""]
-    """Mass of G_0 beyond the last stick, the only approximation: the driver bounds it."""
-    log_feasible: Float[Array, ""]
-    """log P(feasible) of a record before truncation; 0 without structural zeros."""
-    augmented: Int[Array, ""]
-    """Records drawn for the impossible region; -1 where they were too many and left out."""
-    accepted_tilts: Int[Array, ""]
-    """Tilt moves accepted, 0 or 1."""
-    accepted_trajectories: Int[Array, ""]
-    """Hamiltonian moves accepted, 0 or 1."""
 
 
 class HDPMixedMembership(eqx.Module):
@@ -431,26 +310,6 @@ def check_options(model, positive: tuple[str, ...]):
             raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
 
 
-def keep_everything(state: HDPState, info: HDPInfo) -> dict[str, Array]:
-    """What a user may choose to keep of one sweep."""
-    return {
-        "components": info.components,
-        "alpha": info.alpha,
-        "alpha0": state.alpha0,
-        "tables": info.tables,
-        "log_likelihood_items": info.log_likelihood_items,
-        "left_over": info.left_over,
-        "g0": state.g0,
-        "theta": state.theta,
-        "alpha_rate": state.rate,
-        "log_feasible": info.log_feasible,
-        "augmented": info.augmented,
-        "accepted_tilts": info.accepted_tilts,
-        "accepted_trajectories": info.accepted_trajectories,
-        "z": state.z,
-    }
-
-
 def prepare_records(
     model,
     codes: np.ndarray,
@@ -501,13 +360,6 @@ def prepare_records(
         num_cells=jnp.asarray(len(cells.codes), jnp.int32),
         zeros=None if conditions is None else compile_zeros(model, conditions, levels),
     )
-
-
-def record_axes(tree: HDPData | HDPState, of_alpha: int | None) -> list[int | None]:
-    """The axis of each leaf that runs over records, `of_alpha` that of alpha; None: none."""
-    axes = {"rows": 1, "weight": 0, "cell": 0, "z": 1, "alpha": of_alpha}
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [axes.get(path[0].name) for path, _ in leaves]
 
 
 def init_state(
@@ -588,124 +440,6 @@ def draw_prior(
     z, _ = simulate_labels(keys[5], jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
     codes = simulate_levels(keys[6], z, pad_levels(theta, num_levels))
     return HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0), codes
-
-
-def log_cell_probability(
-    model: HDPMixedMembership,
-    key: Key[Array, ""],
-    draw: dict[str, Array],
-    cells: Int[Array, "C J"],
-    num_levels: tuple[int, ...],
-    method: str = "exact",
-    num_draws: int = 4096,
-) -> Float[Array, " C"] | CellEstimate:
-    """log p_c of cells for a new record, given one kept draw.
-
-    Parameters
-    ----------
-    model
-        Gives the prior of a new record's alpha.
-    key
-        Used once, and only where the method is not exact.
-    draw
-        "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep.
-    cells
-        0-based level codes; of the not-applicable form, -1 where an item is absent.
-    num_levels
-        Levels of each variable, static.
-    method
-        "exact", the subset recursion (up to `kernels.cellprob.MAX_VARIABLES` variables), which
-        returns logarithms; "draws" of record weights shared by all cells, or "sequential"
-        imputation per cell, which return a `kernels.cellprob.CellEstimate`.
-    num_draws
-        Draws, or particles a cell; even.
-
-    Notes
-    -----
-    A new record's alpha is the shared one or a fresh one from its prior Ga(a, b), not one fitted
-    to the sample's. Battiston & Rimella (2024), eq. (10), without its Monte Carlo error. Cells are
-    taken for feasible ones: their probabilities are over P(feasible).
-    """
-    theta = pad_levels(draw["theta"], num_levels)
-    log_feasible = draw["log_feasible"]
-    if model.not_applicable:
-        cells = jnp.where(cells < 0, theta.shape[1], cells)
-        theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
-    if method == "exact":
-        urn = {"alpha": draw["alpha"]}
-        if not model.shared:
-            rate = draw["alpha_rate"]
-            urn = {"log_weights": log_block_weights_gamma(model.a, rate, len(num_levels))}
-        return log_cell_probability_exact(theta, draw["g0"], cells, **urn) - log_feasible
-    key_alpha, key = jax.random.split(key)
-    alpha = new_concentrations(model, key_alpha, draw["alpha"], draw["alpha_rate"], num_draws)
-    estimate = {"draws": log_cell_probability_draws, "sequential": log_cell_probability_sequential}
-    found = estimate[method](key, theta, draw["g0"], alpha, cells, num_draws)
-    return found._replace(
-        log_p=found.log_p - log_feasible, log_p_halves=found.log_p_halves - log_feasible
-    )
-
-
-def simulate_records(
-    model: HDPMixedMembership,
-    key: Key[Array, ""],
-    draw: dict[str, Array],
-    num_records: int,
-    num_levels: tuple[int, ...],
-    feasible: Bool[Array, "B R"] | None = None,
-) -> Int[Array, "J n"]:
-    """Level codes of new records given one kept draw, through the urn.
-
-    Parameters
-    ----------
-    feasible
-        Sets of levels of the feasible boxes; infeasible records are drawn again. None: all cells.
-    """
-    theta = pad_levels(draw["theta"], num_levels)
-    parameters = draw["alpha"], draw["alpha_rate"], draw["g0"], theta
-    if feasible is None:
-        return simulate_batch(model, key, *parameters, num_records)[-1]
-    first = first_rows(num_levels)[:, None]
-
-    def again(carry):
-        step, found, codes = carry
-        key_batch = jax.random.fold_in(key, step)
-        *_, drawn = simulate_batch(model, key_batch, *parameters, SIMULATION_BATCH)
-        inside = in_boxes(first + drawn, feasible)
-        place = jnp.where(inside, found + jnp.cumsum(inside) - 1, num_records)
-        return step + 1, found + jnp.sum(inside), codes.at[:, place].set(drawn, mode="drop")
-
-    start = jnp.int32(0), jnp.int32(0), jnp.zeros((len(num_levels), num_records), jnp.int32)
-    return lax.while_loop(lambda carry: carry[1] < num_records, again, start)[2]
-
-
-def simulate_batch(model, key, alpha, rate, g0, theta, size):
-    """Concentrations, labels, seating and level codes of new records; theta as blocks."""
-    key_alpha, key_z, key_x = jax.random.split(key, 3)
-    alpha = new_concentrations(model, key_alpha, alpha, rate, size)
-    z, table = simulate_labels(key_z, alpha, g0, theta.shape[0])
-    return alpha, z, table, simulate_levels(key_x, z, theta)
-
-
-def new_concentrations(model, key, alpha, rate, size: int) -> Float[Array, " size"]:
-    """Concentrations of new records: the shared one, or fresh ones from their prior."""
-    if model.shared:
-        return jnp.full(size, alpha)
-    return gamma_variate(key, jnp.full(size, model.a, rate.dtype), rate)
-
-
-def in_boxes(rows: Int[Array, "J n"], boxes: Bool[Array, "B R"]) -> Bool[Array, " n"]:
-    """Whether records, given by the rows of their levels, lie in one of the boxes."""
-    return jnp.any(jnp.all(boxes[:, rows], axis=1), axis=0)
-
-
-def pad_levels(theta: Float[Array, "R K"], num_levels: tuple[int, ...]) -> Float[Array, "J L K"]:
-    """Rows of theta as one block per variable, padded with zeros to the most levels."""
-    first = first_rows(num_levels)
-    level = np.arange(max(num_levels))
-    exists = level < np.asarray(num_levels)[:, None]
-    rows = np.where(exists, first[:, None] + level, 0)
-    return jnp.where(exists[:, :, None], theta[rows], 0)
 
 
 def sweep_with(update, model, key, state, data, iteration) -> tuple[HDPState, HDPInfo]:
@@ -833,32 +567,6 @@ def update_parameters(
     return state, sweep_info(model, state, data, tables_of_component, counts, left_over)
 
 
-def sweep_info(model, state: HDPState, data: HDPData, tables, counts, left_over, **truncated):
-    """What a sweep says of itself; `truncated` is what structural zeros add."""
-    none = jnp.zeros((), jnp.int32)
-    truncated = {
-        "log_feasible": jnp.zeros_like(state.alpha0), "augmented": none, "accepted_tilts": none,
-        "accepted_trajectories": none,
-    } | truncated  # fmt: skip
-    for name in ("accepted_tilts", "accepted_trajectories"):
-        truncated[name] = truncated[name].astype(jnp.int32)
-    return HDPInfo(
-        components=jnp.sum(tables > 0, dtype=jnp.int32),
-        tables=jnp.sum(tables),
-        alpha=summary_of_alpha(model, state.alpha, data),
-        log_likelihood_items=log_likelihood_items(counts, state.theta),
-        left_over=left_over,
-        **truncated,
-    )
-
-
-def log_likelihood_items(counts: Int[Array, "R K"], theta: Float[Array, "R K"]):
-    """sum_ij log theta_{z_ij, j}(x_ij)."""
-    # No item is at a level of probability zero, nor may it turn the others' sum into nan.
-    log_theta = jnp.log(jnp.where(counts > 0, theta, 1))
-    return -order_free_sum(-(counts * log_theta).reshape(-1))
-
-
 def draw_split_merge(key, labelled, opens, data, alpha0):
     """Split or merge components, g_0 and theta integrated out: labels, counts and tables."""
     key_seat, key_split = jax.random.split(key)
@@ -868,462 +576,3 @@ def draw_split_merge(key, labelled, opens, data, alpha0):
         key_split, z, table, data.rows, counts, tables, data.variable, data.num_records, alpha0
     )
     return moved.z, moved.counts, moved.tables
-
-
-def draw_alpha(model, key, state, data, opens, num_tables, augmented=None, log_feasible=None):
-    """Step 3: alpha, and the rate of its prior.
-
-    Under structural zeros either `augmented` records count as the sample's do, or `log_feasible`,
-    of the shared alpha or the rate, integrates the truncation.
-    """
-    num_items = state.z.shape[0]
-    num_records, more_alpha = data.num_records, 0
-    if augmented is not None:
-        num_records = num_records + augmented.records
-        num_tables = num_tables + jnp.sum(augmented.tables)
-        more_alpha = augmented.sum_alpha
-    truncation = () if log_feasible is None else (log_feasible,)
-    if model.shared:
-        draw = truncated_shared_concentration if truncation else shared_concentration
-        alpha = draw(
-            key, state.alpha, num_tables, num_records, num_items, model.a, model.b, *truncation
-        )
-        return alpha, state.rate
-    key_alpha, key_rate, key_scale = jax.random.split(key, 3)
-    of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
-    alpha = record_concentrations(key_alpha, state.alpha, of_record, num_items, model.a, state.rate)
-    rate = state.rate
-    if model.concentration == "hierarchical":
-        prior = model.a1, model.b1
-        evidence = order_free_sum(alpha * data.weight) + more_alpha, num_records, model.a
-        if truncation:
-            rate = truncated_gamma_rate(key_rate, rate, *evidence, *prior, *truncation)
-        else:
-            rate = gamma_rate(key_rate, *evidence, *prior)
-        # The alphas of augmented records are not kept, and could not be rescaled with the others.
-        if augmented is None:
-            alpha, rate = rescale_concentrations(
-                key_scale, alpha, rate, of_record, data.weight, num_items, *prior, *truncation
-            )
-    return alpha, rate
-
-
-def summary_of_alpha(model, alpha, data: HDPData) -> Float[Array, ""]:
-    """The shared alpha, or the mean over records."""
-    if model.shared:
-        return alpha
-    # Times the reciprocal, which is what some shardings would be compiled to.
-    return order_free_sum(alpha * data.weight) * (1 / data.num_records)
-
-
-def draw_g0(
-    key: Key[Array, ""],
-    tables_of_component: Int[Array, " K"] | Float[Array, " K"],
-    alpha0: Float[Array, ""],
-    extra: Float[Array, ""] | float = 0.0,
-) -> tuple[Float[Array, " K"], Float[Array, ""]]:
-    """Steps 4 and 6: (g_01..g_0K, remainder) ~ Dir(m_.1..m_.K, alpha_0), the remainder broken.
-
-    `extra` tables of no component add to the remainder's alpha_0.
-    """
-    key_dirichlet, key_sticks = jax.random.split(key)
-    active = tables_of_component > 0
-    shape = jnp.append(tables_of_component.astype(alpha0.dtype), alpha0 + extra)
-    log_g = log_dirichlet(key_dirichlet, shape)
-    log_free, log_left_over = retrospective_sticks(key_sticks, active, log_g[-1], alpha0)
-    return jnp.exp(jnp.where(active, log_g[:-1], log_free)), jnp.exp(log_left_over)
-
-
-def draw_theta(
-    key: Key[Array, ""], counts: Int[Array, "R K"], variable: Int[Array, " R"]
-) -> Float[Array, "R K"]:
-    """Step 5: theta_jk ~ Dir(1 + counts), from the prior where a component has none."""
-    dtype = jnp.result_type(float)
-    log_g = loggamma_from_one(key, 1 + counts.astype(dtype))
-    log_weight, total = totals_by_group(log_g, variable)
-    return jnp.exp(log_weight) / total
-
-
-# Structural zeros -------------------------------------------------------------------------------
-
-
-class Augmented(NamedTuple):
-    """What records of the impossible region add to the sample's statistics."""
-
-    records: Int[Array, ""]
-    """Their number n_0; -1 where it was too large to count, and nothing is added."""
-    tables: Int[Array, " K"] | Float[Array, " K"]
-    """Tables by component."""
-    levels: Int[Array, "A K"] | Float[Array, "A K"]
-    """Items by atom and component."""
-    sum_alpha: Float[Array, ""]
-    """Sum of their concentrations, where they have one each and have been simulated; else 0."""
-
-
-def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
-    """Arrays of a `bnp_models.StructuralZeros`.
-
-    Raises
-    ------
-    ValueError
-        If boxes are asked for whose partitions are too many to list.
-    """
-    # Levels beyond those of the conditions, that of absent items, are in every box.
-    beyond = sum(num_levels) - conditions.feasible.sets.shape[1]
-
-    def padded(table, fill):
-        return np.pad(table, ((0, 0), (0, beyond)), constant_values=fill)
-
-    sets = padded(conditions.feasible.sets, True)
-    try:
-        feasible = UrnBoxes.of_boxes(sets, num_levels)
-    except TooManyPartitions:
-        feasible = None
-    impossible = None
-    if model.augmentation != "simulation":
-        try:
-            if feasible is None:
-                raise TooManyPartitions("the feasible boxes have too many partitions to list")
-            impossible = UrnBoxes.of_boxes(padded(conditions.impossible.sets, True), num_levels)
-        except TooManyPartitions as error:
-            if model.augmentation != "auto":
-                raise ValueError(
-                    f'augmentation "{model.augmentation}": {error}; use "simulation"'
-                ) from None
-    return Zeros(
-        feasible=feasible,
-        impossible=impossible,
-        atoms=Atoms.of_boxes(None, num_levels) if impossible is None else impossible.atoms,
-        boxes=jnp.asarray(sets),
-        region=Region.of_boxes(
-            [padded(group.feasible.sets, True) for group in conditions.groups], num_levels
-        ),
-        tilts=jnp.asarray(padded(conditions.tilts, 0), jnp.result_type(float)),
-        num_levels=conditions.schema.num_levels,
-    )
-
-
-def feasible_totals(g0, theta, data: HDPData) -> Float[Array, " Q"] | None:
-    """Partition totals of the feasible boxes, or None where there are none."""
-    if data.zeros is None or data.zeros.feasible is None:
-        return None
-    boxes = data.zeros.feasible
-    return partition_totals(block_sums(theta, g0, boxes), boxes)
-
-
-def urn_weights(model, alpha, rate, boxes: UrnBoxes) -> Float[Array, " Q"]:
-    """E[alpha^B / (alpha)_d] of a new record, for the sizes d and numbers of blocks B of boxes."""
-    if model.shared:
-        return weights_by_size(log_block_weights(alpha, boxes.most_variables), boxes)
-    return weights_by_size(log_block_weights_gamma(model.a, rate, boxes.most_variables), boxes)
-
-
-def feasible_probability(model, alpha, rate, totals, boxes: UrnBoxes) -> Float[Array, ""]:
-    """P(feasible), from `feasible_totals`, at a shared alpha or a rate of the alphas' prior."""
-    return probability(totals, urn_weights(model, alpha, rate, boxes))
-
-
-def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> Float[Array, ""]:
-    """log P(feasible) of a record before truncation.
-
-    Exact where the feasible boxes could be listed; else the mean over draws of record weights,
-    given which variables are independent and their groups' masses multiply.
-    """
-    zeros = data.zeros
-    if zeros.feasible is not None:
-        return jnp.log(
-            feasible_probability(model, state.alpha, state.rate, state.totals, zeros.feasible)
-        )
-    key_alpha, key_g = jax.random.split(key)
-    dtype = state.g0.dtype
-    alpha = new_concentrations(model, key_alpha, state.alpha, state.rate, FEASIBLE_DRAWS)
-    shape = alpha[:, None] * state.g0
-    g = jnp.exp(log_dirichlet(key_g, jnp.maximum(shape, jnp.finfo(dtype).tiny)))
-    levels = jnp.matmul(state.theta, g.T, precision=lax.Precision.HIGHEST)
-    mass = region_mass(jnp.log(levels), zeros.region)
-    return jnp.log(jnp.mean(mass))
-
-
-def log_feasible_given(model, state: HDPState, boxes: UrnBoxes):
-    """log P(feasible) as a function of the shared alpha, or of the rate of the alphas' prior."""
-
-    def log_p(x):
-        return jnp.log(feasible_probability(model, x, x, state.totals, boxes))
-
-    return log_p
-
-
-def update_parameters_truncated(
-    model: HDPMixedMembership,
-    key: Key[Array, ""],
-    state: HDPState,
-    data: HDPData,
-    opens: Bool[Array, "J n"],
-    iteration: Int[Array, ""],
-) -> tuple[HDPState, HDPInfo]:
-    """Steps 3 to 6 under structural zeros.
-
-    Concentrations of records and tilts come first, with the truncation integrated exactly. Then the
-    records of the impossible region are drawn, and count like the sample's in alpha_0, g_0 and
-    theta, and are forgotten.
-    """
-    keys = jax.random.split(key, 8)
-    num_rows, capacity = state.theta.shape
-    zeros = data.zeros
-    state = update_components_truncated(model, keys[6], state, data, opens, iteration)
-    exact = zeros.feasible is not None and model.augmentation != "simulation"
-    tables = count_components(state.z, opens * data.weight, capacity)
-    counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
-    num_tables = jnp.sum(tables)
-    accepted_trajectory = jnp.zeros((), bool)
-    if exact:
-        log_p = log_feasible_given(model, state, zeros.feasible)
-        alpha, rate = draw_alpha(model, keys[0], state, data, opens, num_tables, None, log_p)
-        state = dataclasses.replace(state, alpha=alpha, rate=rate)
-        state, accepted_trajectory = update_trajectory(
-            model, keys[7], state, data, counts, tables, num_tables
-        )
-    state, accepted_tilt = update_tilts(model, keys[1], state, data, counts, tables)
-    augmented = draw_augmented(model, keys[2], state, data)
-    if not exact:
-        alpha, rate = draw_alpha(model, keys[0], state, data, opens, num_tables, augmented)
-        state = dataclasses.replace(state, alpha=alpha, rate=rate)
-    alpha0, g0, left_over = model.draw_weights(keys[3], state, tables, augmented.tables)
-    shape = 1 + counts.astype(alpha0.dtype)
-    theta = jnp.exp(draw_levels_by_atom(keys[4], shape, augmented.levels, zeros.atoms))
-    too_many = augmented.records < 0
-    alpha0, g0, theta = (
-        jnp.where(too_many, old, new)
-        for old, new in ((state.alpha0, alpha0), (state.g0, g0), (state.theta, theta))
-    )
-    state = dataclasses.replace(
-        state, alpha0=alpha0, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
-    )
-    info = sweep_info(
-        model, state, data, tables, counts, left_over,
-        log_feasible=log_feasible(model, keys[5], state, data), augmented=augmented.records,
-        accepted_tilts=accepted_tilt, accepted_trajectories=accepted_trajectory,
-    )  # fmt: skip
-    return state, info
-
-
-def update_trajectory(model, key, state, data, counts, tables, num_tables):
-    """Move theta, g_0 and the shared alpha, or b, together; the truncation integrated exactly."""
-    # It is exact, and would repair some of what the approximation by expected counts does.
-    if not model.trajectory_steps or model.augmentation == "expected":
-        return state, jnp.zeros((), bool)
-    boxes, n = data.zeros.feasible, data.num_records
-    own, of_no_one = model.prior_tables(state)
-    dtype = state.g0.dtype
-    value, concentration = state.rate, None
-    if model.shared:
-        extra_tables = (num_tables - n).astype(dtype)
-        t = jnp.arange(1, state.z.shape[0], dtype=dtype)
-
-        def log_density(alpha):
-            rising = jnp.sum(jnp.log1p(alpha / t))
-            return (model.a + extra_tables) * jnp.log(alpha) - model.b * alpha - n * rising
-
-        value, concentration = state.alpha, Concentration(log_density, model.a + extra_tables)
-    elif model.concentration == "hierarchical":
-        shape = model.a1 + n * model.a
-        sum_alpha = order_free_sum(state.alpha * data.weight)
-        concentration = Concentration(
-            lambda b: shape * jnp.log(b) - (model.b1 + sum_alpha) * b, shape
-        )
-    moved, accepted = move_parameters(
-        key, Parameters(state.theta, state.g0, value), counts, tables + own, of_no_one,
-        concentration, n, data.variable, lambda x: urn_weights(model, x, x, boxes), boxes,
-        model.trajectory_steps,
-    )  # fmt: skip
-    state = dataclasses.replace(
-        state, theta=moved.theta, g0=moved.g0, totals=feasible_totals(moved.g0, moved.theta, data)
-    )
-    name = "alpha" if model.shared else "rate"
-    return dataclasses.replace(state, **{name: moved.concentration}), accepted
-
-
-def update_tilts(model, key, state, data, counts, tables):
-    """Slide one component along one of the equivalences among the conditions."""
-    zeros = data.zeros
-    if not model.tilt or not len(zeros.tilts) or zeros.feasible is None:
-        return state, jnp.zeros((), bool)
-    key_direction, key_tilt = jax.random.split(key)
-    u = uniform(words(key_direction, ()), state.g0.dtype.type)
-    index = jnp.minimum((u * len(zeros.tilts)).astype(jnp.int32), len(zeros.tilts) - 1)
-    weights = urn_weights(model, state.alpha, state.rate, zeros.feasible)
-    own, of_no_one = model.prior_tables(state)
-    tilted = tilt_component(
-        key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts, tables + own,
-        of_no_one, data.num_records, data.variable, weights, zeros.feasible,
-    )  # fmt: skip
-    state = dataclasses.replace(state, theta=tilted.theta, g0=tilted.g0, totals=tilted.totals)
-    return state, tilted.accepted
-
-
-def draw_augmented(model, key, state, data) -> Augmented:
-    """Records of the impossible region before the n-th feasible one, given the parameters."""
-    if data.zeros.impossible is None:
-        return augment_by_simulation(model, key, state, data)
-    if model.augmentation == "expected":
-        return augment_by_expectation(model, state, data)
-    return augment_by_boxes(model, key, state, data)
-
-
-def augment_by_boxes(model, key, state, data) -> Augmented:
-    """Augmented records aggregated by box, their free variables integrated out; exact."""
-    key_block, key_label, key_level = jax.random.split(key, 3)
-    boxes, urn = data.zeros.impossible, (model, state.alpha, state.rate)
-    products = block_products(state.theta, state.g0, boxes)
-    feasible = feasible_probability(*urn, state.totals, data.zeros.feasible)
-    of_type, records = draw_blocks(
-        key_block, jnp.sum(products, axis=1), urn_weights(*urn, boxes),
-        feasible, data.num_records.astype(feasible.dtype), boxes,
-        data.weight.size < ONE_BY_ONE_BELOW,
-    )  # fmt: skip
-    labelled = draw_block_labels(key_label, of_type, products)
-    levels = split_over_atoms(
-        key_level, count_sets(labelled, boxes), jnp.log(state.theta), data.zeros.atoms
-    )
-    nothing = jnp.zeros_like(feasible)
-    return Augmented(records, jnp.sum(labelled, axis=0), levels, nothing)
-
-
-def augment_by_expectation(model, state, data) -> Augmented:
-    """Expected statistics of the augmented records in place of drawn ones: an approximation.
-
-    Battiston & Rimella (2024), appendix C, with expectations that are exact given the parameters
-    in place of its Monte Carlo averages and of its formulas in print, which are wrong in places.
-    """
-    boxes, urn = data.zeros.impossible, (model, state.alpha, state.rate)
-    products = block_products(state.theta, state.g0, boxes)
-    sums = jnp.sum(products, axis=1)
-    feasible = feasible_probability(*urn, state.totals, data.zeros.feasible)
-    per_record = data.num_records / feasible
-    of_type, records = expected_blocks(sums, urn_weights(*urn, boxes) * per_record, boxes)
-    labelled = products * (of_type / jnp.maximum(sums, jnp.finfo(sums.dtype).tiny))[:, None]
-    levels = share_over_atoms(count_sets(labelled, boxes), state.theta, data.zeros.atoms)
-    nothing = jnp.zeros_like(feasible)
-    return Augmented(
-        jnp.minimum(records, 2.0**30).astype(jnp.int32), jnp.sum(labelled, axis=0), levels, nothing
-    )
-
-
-def augment_by_simulation(model, key, state, data) -> Augmented:
-    """Augmented records by simulating until as many as the sample's are feasible; exact.
-
-    It needs no probability of any box, and is the check of `augment_by_boxes`.
-    """
-
-    def count(sums, z, table, rows, alpha, kept, _):
-        levels, tables, sum_alpha = sums
-        return *count_more(levels, tables, z, table, rows, kept), sum_alpha + jnp.sum(alpha * kept)
-
-    nothing = (
-        jnp.zeros(state.theta.shape, jnp.int32), jnp.zeros(state.g0.size, jnp.int32),
-        jnp.zeros_like(state.alpha0),
-    )  # fmt: skip
-    records, (levels, tables, sum_alpha) = simulate_infeasible(
-        model, key, state, data, nothing, count, 2**31 - 1
-    )
-    return Augmented(records, tables, levels, sum_alpha)
-
-
-def count_more(levels, tables, z, table, rows, kept):
-    """Items by row of theta and component, and tables of components, with some records more."""
-    kept = kept.astype(jnp.int32)
-    return (
-        levels + count_rows_by_component(rows, z, kept, levels.shape),
-        tables + count_components(z, opens_table(table) * kept, tables.size),
-    )
-
-
-def simulate_infeasible(model, key, state, data, start, add, at_most):
-    """Simulate records, and add up the infeasible ones before the n-th feasible one.
-
-    Parameters
-    ----------
-    start, add
-        What is added up, and (it, z, table, rows, alpha, kept, place) -> it, for a batch of
-        records: which of them are kept, and the place of each kept one among all. A batch of
-        which none is kept must change nothing.
-    at_most
-        Stop once there are more infeasible records than this.
-
-    Returns
-    -------
-    records, result
-        How many were kept, and their sum.
-    """
-    zeros = data.zeros
-    theta = pad_levels(state.theta, zeros.num_levels)
-    first = first_rows(zeros.num_levels)[:, None]
-    wanted = data.num_records
-
-    def unfinished(carry):
-        return most_of_lanes((carry[1] < wanted) & (carry[2] <= at_most))
-
-    def simulate(carry):
-        step, found, records, result = carry
-        alpha, z, table, codes = simulate_batch(
-            model, jax.random.fold_in(key, step), state.alpha, state.rate, state.g0, theta,
-            SIMULATION_BATCH,
-        )  # fmt: skip
-        rows = first + codes
-        inside = in_boxes(rows, zeros.boxes)
-        before = found + jnp.cumsum(inside) - inside
-        kept = ~inside & (before < wanted)
-        place = records + jnp.cumsum(kept) - 1
-        result = add(result, z, table, rows, alpha, kept, place)
-        return step + 1, found + jnp.sum(inside), records + jnp.sum(kept), result
-
-    none = jnp.int32(0)
-    return lax.while_loop(unfinished, simulate, (none, none, none, start))[2:]
-
-
-def update_components_truncated(model, key, state, data, opens, iteration):
-    """Split or merge components under structural zeros, every so many sweeps.
-
-    The records of the impossible region are simulated one by one, so that the sample and they are
-    complete data, for which the move is the same as without zeros; g_0 and theta, integrated out,
-    are redrawn given all of them. Where there are too many, nothing is done.
-    """
-    num_padded = state.z.shape[1]
-    most = model.most_simulated(num_padded) if hasattr(model, "most_simulated") else None
-    if most is None:
-        return state
-
-    def add(carry, z, table, rows, _, kept, place):
-        arrays, counts, tables = carry
-        place = jnp.where(kept, data.num_records + place, num_padded + most)
-        arrays = tuple(
-            array.at[:, place].set(new, mode="drop")
-            for array, new in zip(arrays, (z, table, rows), strict=True)
-        )
-        return arrays, *count_more(counts, tables, z, table, rows, kept)
-
-    def move(state, opens):
-        key_seat, key_simulate, key_split, key_g0, key_theta = jax.random.split(key, 5)
-        own = state.z, seat_items(key_seat, state.z, opens), data.rows
-        nothing = jnp.zeros_like(state.theta, jnp.int32), jnp.zeros_like(state.g0, jnp.int32)
-        start = (
-            tuple(jnp.pad(array, ((0, 0), (0, most))) for array in own),
-            *count_more(*nothing, *own, data.weight),
-        )
-        records, ((z, table, rows), counts, tables) = simulate_infeasible(
-            model, key_simulate, state, data, start, add, most
-        )
-        moved = split_or_merge(
-            key_split, z, table, rows, counts, tables, data.variable,
-            data.num_records + jnp.minimum(records, most), state.alpha0, num_padded,
-        )  # fmt: skip
-        g0, _ = draw_g0(key_g0, moved.tables, state.alpha0)
-        theta = draw_theta(key_theta, moved.counts, data.variable)
-        state_moved = dataclasses.replace(
-            state, z=moved.z, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
-        )
-        fits = records <= most
-        return jax.tree.map(lambda new, old: jnp.where(fits, new, old), state_moved, state)
-
-    due = iteration % (SIMULATED_SPACING * model.split_merge_every) == 0
-    return lax.cond(due, move, lambda state, _: state, state, opens)

@@ -1,6 +1,6 @@
 """Rules of households as tables over a head and one other member, for the kernels.
 
-`bnp_models.Rules.head_form` says which rules have this form; the tables are those that
+`bnp_models.head_forms` says which rules have this form; the tables are those that
 `bnp_models.kernels.impossible_households` looks households up in.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from bnp_models.head_forms import HeadForm
 from bnp_models.kernels.impossible_households import Compositions, Head, HeadTables
 from bnp_models.relative import RelativeCoding
-from bnp_models.rules import HeadForm
 
 MAX_COMPOSITIONS = 2000
 """Ways to make up a household of kinds of members up to which P(possible) is computed exactly."""

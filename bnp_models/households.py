@@ -26,17 +26,15 @@ from bnp_models.microdata import (
     MicrodataError,
     Schema,
     choose_variables,
-    columns_of_file,
     content_digest,
     declared_levels,
     first_repeated,
     plain_label,
     quoted,
-    read_frame,
-    read_levels,
     text_of,
     unknown_variable,
 )
+from bnp_models.reading import columns_of_file, read_frame, read_levels
 
 # "3", or "5+" and the like for households of so many or more.
 _SIZE_LABEL = re.compile(r"\s*([0-9]{1,6})\s*(\+|(?:and|or) (?:more|over))?\s*")

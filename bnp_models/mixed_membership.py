@@ -16,6 +16,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models import hdp
+from bnp_models.hdp_new_records import log_cell_probability, simulate_records
+from bnp_models.hdp_parameters import draw_alpha, draw_theta
+from bnp_models.hdp_state import (
+    HDPData,
+    HDPInfo,
+    HDPState,
+    keep_everything,
+    record_axes,
+    sweep_info,
+)
 from bnp_models.kernels.counting import count_components, count_rows_by_component
 from bnp_models.kernels.logspace import log_dirichlet
 
@@ -81,15 +91,15 @@ class MixedMembership(eqx.Module):
 
     def record_axes(self, tree) -> list[int | None]:
         """The axis of each leaf of `tree` that runs over records (None: none), for sharding."""
-        return hdp.record_axes(tree, None)
+        return record_axes(tree, None)
 
-    def init(self, key, data, capacity, num_components) -> hdp.HDPState:
+    def init(self, key, data, capacity, num_components) -> HDPState:
         """See `bnp_models.hdp.init_state`."""
         return hdp.init_state(self, key, data, capacity, num_components)
 
     def sweep(
-        self, key: Key[Array, ""], state: hdp.HDPState, data: hdp.HDPData, iteration: Int[Array, ""]
-    ) -> tuple[hdp.HDPState, hdp.HDPInfo]:
+        self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
+    ) -> tuple[HDPState, HDPInfo]:
         """One sweep, in the order that leaves the posterior invariant."""
         return hdp.sweep_with(update_parameters, self, key, state, data, iteration)
 
@@ -98,7 +108,11 @@ class MixedMembership(eqx.Module):
         weights = jnp.exp(log_dirichlet(key, 1 + (tables + added).astype(state.g0.dtype)))
         return state.alpha0, weights, jnp.zeros_like(state.alpha0)
 
-    def prior_tables(self, state: hdp.HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def most_simulated(self, num_records: int) -> None:
+        """Components neither split nor merge, under structural zeros or without."""
+        del num_records
+
+    def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """What the prior of the weights adds to a component's tables, and to those of no one."""
         return jnp.ones_like(state.alpha0), jnp.zeros_like(state.alpha0)
 
@@ -107,16 +121,16 @@ class MixedMembership(eqx.Module):
         raise ValueError(f"{self.name} has a fixed number of components")
 
     def log_cell_probability(self, key, draw, cells, num_levels, **how):
-        """See `bnp_models.hdp.log_cell_probability`."""
-        return hdp.log_cell_probability(self, key, draw, cells, num_levels, **how)
+        """See `bnp_models.hdp_new_records.log_cell_probability`."""
+        return log_cell_probability(self, key, draw, cells, num_levels, **how)
 
     def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
-        """See `bnp_models.hdp.simulate_records`."""
-        return hdp.simulate_records(self, key, draw, num_records, num_levels, feasible)
+        """See `bnp_models.hdp_new_records.simulate_records`."""
+        return simulate_records(self, key, draw, num_records, num_levels, feasible)
 
-    def keep(self, state: hdp.HDPState, info: hdp.HDPInfo) -> dict[str, Array]:
+    def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Everything of one sweep that a user may choose to keep."""
-        kept = hdp.keep_everything(state, info)
+        kept = keep_everything(state, info)
         del kept["alpha0"], kept["left_over"]
         return kept
 
@@ -124,22 +138,22 @@ class MixedMembership(eqx.Module):
 def update_parameters(
     model: MixedMembership,
     key: Key[Array, ""],
-    state: hdp.HDPState,
-    data: hdp.HDPData,
+    state: HDPState,
+    data: HDPData,
     opens: Bool[Array, "J n"],
     iteration: Int[Array, ""],
-) -> tuple[hdp.HDPState, hdp.HDPInfo]:
+) -> tuple[HDPState, HDPInfo]:
     """alpha given the tables, then h and theta given the tables and the items."""
     del iteration
     key_alpha, key_h, key_theta = jax.random.split(key, 3)
     num_rows, capacity = state.theta.shape
     tables = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables)
-    alpha, _ = hdp.draw_alpha(model, key_alpha, state, data, opens, num_tables)
+    alpha, _ = draw_alpha(model, key_alpha, state, data, opens, num_tables)
     _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
-    theta = hdp.draw_theta(key_theta, counts, data.variable)
-    state = hdp.HDPState(
+    theta = draw_theta(key_theta, counts, data.variable)
+    state = HDPState(
         z=state.z, g0=h, theta=theta, alpha=alpha, rate=state.rate, alpha0=state.alpha0
     )
-    return state, hdp.sweep_info(model, state, data, tables, counts, left_over)
+    return state, sweep_info(model, state, data, tables, counts, left_over)

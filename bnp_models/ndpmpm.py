@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.completions import complete_households
+from bnp_models.head_forms import head_form
 from bnp_models.head_tables import head_of, head_tables
 from bnp_models.households import Households
 from bnp_models.kernels.assignment import cumulative_sum, draw_rows, search_cumulative
@@ -335,7 +336,7 @@ class NDPMPM(eqx.Module):
             if relative is not None:
                 read = (relative.columns(*read), read.member)
                 possible = relative.possible(possible)
-            form = rules.head_form(schema)
+            form = head_form(rules, schema)
             if form is not None:
                 head = head_of(form)
                 if not len(form.rest) and (head is not None or schema.head is not None):

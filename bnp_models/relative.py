@@ -18,10 +18,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from bnp_models.conditions import codes_of_joint
+from bnp_models.conditions import codes_of_joint, joint_level
 from bnp_models.households import Households, HouseholdSchema
 from bnp_models.microdata import Label, MicrodataError, plain_label, quoted
-from bnp_models.rules import joint_level
 
 KINDS = ("difference", "same")
 

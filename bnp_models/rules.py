@@ -27,7 +27,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -45,7 +45,6 @@ from bnp_models.conditions import (
     Person,
     aged,
     as_values,
-    codes_of_joint,
     disjoint,
     numbers_of,
     person,
@@ -61,14 +60,12 @@ from bnp_models.microdata import (
 )
 
 __all__ = [
-    "CompiledRules", "HeadForm", "HouseholdView", "Rule", "Rules", "Stage", "aged", "at_least",
+    "CompiledRules", "HouseholdView", "Rule", "Rules", "Stage", "aged", "at_least",
     "at_most", "each", "exactly", "household", "person", "predicate",
 ]  # fmt: skip
 
 # Completions of an incomplete household that are tried: at most, at first and at once.
 _COMPLETIONS, _COMPLETIONS_AT_FIRST, _COMPLETIONS_AT_ONCE = 2**20, 2**8, 2**14
-# Entries of the largest array of pairs for which a head form is made.
-_PAIRS = 2**25
 
 
 class Variables(NamedTuple):
@@ -149,12 +146,12 @@ class Rule(ABC):
     def _holds(self, view: HouseholdView):
         """(...) bool: in which households it is true."""
 
-    def _parts(self) -> "_Parts | None":
+    def parts(self) -> "Parts | None":
         """The rule as statements about single persons and pairs, or None if it is not such."""
         return None
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """Statements that together are a rule.
 
     ``unary``: (who, what): who is, is what. ``pairs``: rules that compare two persons. ``never``:
@@ -189,13 +186,13 @@ class Count(Rule):
             return count == self.least
         return (count >= self.least) & (count <= self.most)
 
-    def _parts(self):
+    def parts(self):
         if self.most == 0:
-            return _Parts(unary=((self.who, ~ANYONE),))
+            return Parts(unary=((self.who, ~ANYONE),))
         if self.least == 0 and self.most is not None:
-            return _Parts(at_most=((self.who, self.most),))
+            return Parts(at_most=((self.who, self.most),))
         if self.least == self.most == 1:
-            return _Parts(one=(self.who,))
+            return Parts(one=(self.who,))
         return None
 
     def __str__(self):
@@ -225,8 +222,8 @@ class Each(Rule):
     def _holds(self, view):
         return (~self.who.mask(view) | self.what.mask(view)).all(-1)
 
-    def _parts(self):
-        return _Parts(unary=((self.who, self.what),))
+    def parts(self):
+        return Parts(unary=((self.who, self.what),))
 
     def __str__(self):
         return f"each {_one(self.who)} has {self.what}"
@@ -246,7 +243,7 @@ class _Comparison(Rule):
         return (self.who, self.whom, Person(((self.variable, ()),)))
 
     @abstractmethod
-    def _related(self, first, second):
+    def related(self, first, second):
         """Whether the relation holds, for views or levels that broadcast."""
 
     def _holds(self, view):
@@ -267,11 +264,11 @@ class _Comparison(Rule):
         )
         other = view._xp.asarray(~np.eye(view.size, dtype=bool))
         other = other.reshape((1,) * (who.ndim - 1) + other.shape)
-        broken = who[..., :, None] & whom[..., None, :] & ~self._related(first, second) & other
+        broken = who[..., :, None] & whom[..., None, :] & ~self.related(first, second) & other
         return ~broken.any((-2, -1))
 
-    def _parts(self):
-        return _Parts(pairs=(self,))
+    def parts(self):
+        return Parts(pairs=(self,))
 
     def _whom(self) -> str:
         return f"other {_one(self.whom)}" if self.whom in (self.who, ANYONE) else _one(self.whom)
@@ -292,7 +289,7 @@ class Compare(_Comparison):
             return least, most
         return least.astype(np.float32), most.astype(np.float32)
 
-    def _related(self, first, second):
+    def related(self, first, second):
         least, most = self._ages(first)
         least_other, most_other = self._ages(second)
         if self.relation == "younger":
@@ -333,7 +330,7 @@ class Same(_Comparison):
 
     same: bool
 
-    def _related(self, first, second):
+    def related(self, first, second):
         codes = (first._person_code(self.variable), second._person_code(self.variable))
         return codes[0] == codes[1] if self.same else codes[0] != codes[1]
 
@@ -367,8 +364,8 @@ class HouseholdHas(Rule):
     def _holds(self, view):
         return self.condition.mask(view)[..., 0]
 
-    def _parts(self):
-        return _Parts(unary=((ANYONE, self.condition),))
+    def parts(self):
+        return Parts(unary=((ANYONE, self.condition),))
 
     def __invert__(self):
         return HouseholdHas(~self.condition)
@@ -409,9 +406,9 @@ class And(_TwoRules):
     def _holds(self, view):
         return self.first._holds(view) & self.second._holds(view)
 
-    def _parts(self):
-        parts = (self.first._parts(), self.second._parts())
-        return None if None in parts else _Parts(*(a + b for a, b in zip(*parts, strict=True)))
+    def parts(self):
+        parts = (self.first.parts(), self.second.parts())
+        return None if None in parts else Parts(*(a + b for a, b in zip(*parts, strict=True)))
 
     def __str__(self):
         return f"({self.first}) and ({self.second})"
@@ -435,25 +432,25 @@ class Implies(_TwoRules):
     def _holds(self, view):
         return ~self.first._holds(view) | self.second._holds(view)
 
-    def _parts(self):
-        then = self.second._parts()
+    def parts(self):
+        then = self.second.parts()
         if then is None:
             return None
         if isinstance(self.first, HouseholdHas):
             if then.one or then.at_most:
                 return None
             given = self.first.condition
-            return _Parts(
+            return Parts(
                 unary=tuple((who & given, what) for who, what in then.unary),
                 pairs=tuple(replace(rule, who=rule.who & given) for rule in then.pairs),
                 never=tuple((first & given, second) for first, second in then.never),
             )
         if isinstance(self.first, Count) and (self.first.least, self.first.most) == (1, None):
-            if then._replace(unary=()) != _Parts():
+            if then._replace(unary=()) != Parts():
                 return None
             given = self.first.who
             of_household = [what for who, what in then.unary if who == ANYONE and not what.member]
-            return _Parts(
+            return Parts(
                 unary=tuple((given, what) for what in of_household),
                 never=tuple(
                     (given, who & ~what) for who, what in then.unary if who != ANYONE or what.member
@@ -643,7 +640,7 @@ class Rules:
 
     def columns(self, schema: Households | HouseholdSchema) -> Columns:
         """Return the columns of the arrays of codes that some rule reads."""
-        return _columns(_schema_of(schema), self.variables)
+        return _columns(schema_of(schema), self.variables)
 
     def compile(
         self, schema: Households | HouseholdSchema, columns: Columns | None = None
@@ -669,7 +666,7 @@ class Rules:
             If a rule reads a variable or label that the table lacks, or compares labels that are
             no numbers.
         """
-        schema = _schema_of(schema)
+        schema = schema_of(schema)
         for rule in self._rules:
             _try(rule, schema)
         if columns is None:
@@ -685,7 +682,7 @@ class Rules:
 
         Together the stages hold every rule once.
         """
-        schema = _schema_of(schema)
+        schema = schema_of(schema)
         counts = (schema.num_household_levels, schema.num_member_levels)
         left = [(rule, _columns(schema, rule.variables)) for rule in self._rules]
         known, stages = Columns((), ()), []
@@ -702,19 +699,6 @@ class Rules:
             left = [(rule, reads) for rule, reads in left if rule not in here]
             stages.append(Stage(known, Rules(here).compile(schema, known)))
         return tuple(stages)
-
-    def head_form(self, schema: Households | HouseholdSchema) -> "HeadForm | None":
-        """Return the rules as tables over the joint levels of a head and one other member.
-
-        Returns
-        -------
-        HeadForm or None
-            None if there is no rule "exactly one person with ..." of members' variables alone and
-            the schema has no head, or the tables would be too large. Rules that compare members
-            other than the head with each other, count them in other ways, or were written in
-            Python are left in ``rest``.
-        """
-        return _head_form(self, _schema_of(schema))
 
     def check(self, households: Households) -> np.ndarray:
         """Return which households are possible.
@@ -838,110 +822,8 @@ class Stage(NamedTuple):
     rules: CompiledRules
 
 
-@dataclass(frozen=True, eq=False)
-class HeadForm:
-    """Rules of the form: exactly one head, and each other member fits that head.
-
-    Household ``b`` (its joint level of the household columns read) with members of joint levels
-    ``r_1..r_m`` is possible if and only if
-
-    - exactly one member has ``is_head``, say with ``r = heads[a]``; with the head at household
-      level, none has, and a = 0;
-    - ``head_ok[b, a]``;
-    - ``pair_ok[b, a, r]`` for every other member;
-    - of the other members, at most ``count`` are in ``mask``, for each of ``at_most``;
-    - of the other members, none is in one mask while another is in the other, for each of
-      ``apart``;
-    - the rules in ``rest`` hold.
-
-    Joint levels count the last variable fastest.
-
-    Attributes
-    ----------
-    schema : HouseholdSchema
-    columns : Columns
-        The columns whose joint levels these are: B of the household's, R of a member's.
-    household_variables_read, member_variables_read : tuples of str
-        Their names.
-    num_household_levels, num_member_levels : tuples of int
-        Their numbers of levels; B and R are the products.
-    is_head : (R,) bool array
-        Joint levels of a head among the members; none if the head is at household level.
-    heads : (A,) int64 array
-        Where ``is_head``, ascending; with the head at household level A is 1 and the entry -1.
-    head_ok : (B, A) bool array
-    pair_ok : (B, A, R) bool array
-        False for another head.
-    at_most : tuple of ((R,) bool array, int)
-    apart : tuple of ((R,) bool array, (R,) bool array)
-    rest : Rules
-        Rules that are not of this form, to be judged by themselves.
-    """
-
-    schema: HouseholdSchema
-    columns: Columns
-    num_household_levels: tuple[int, ...]
-    num_member_levels: tuple[int, ...]
-    is_head: np.ndarray
-    heads: np.ndarray
-    head_ok: np.ndarray
-    pair_ok: np.ndarray
-    at_most: tuple[tuple[np.ndarray, int], ...]
-    apart: tuple[tuple[np.ndarray, np.ndarray], ...]
-    rest: Rules
-
-    @cached_property
-    def household_variables_read(self) -> tuple[str, ...]:
-        """Names of the household columns."""
-        return tuple(self.schema.household_variables[j] for j in self.columns.household)
-
-    @cached_property
-    def member_variables_read(self) -> tuple[str, ...]:
-        """Names of the member columns."""
-        return tuple(self.schema.member_variables[j] for j in self.columns.member)
-
-    def household_level(self, household_codes: np.ndarray) -> np.ndarray:
-        """Return the joint level b, (...), of (..., q) household codes."""
-        return joint_level(household_codes[..., self.columns.household], self.num_household_levels)
-
-    def member_level(self, member_codes: np.ndarray) -> np.ndarray:
-        """Return the joint level r, (..., m), of (..., m, p) member codes."""
-        return joint_level(member_codes[..., self.columns.member], self.num_member_levels)
-
-    def holds(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
-        """Judge households of one size by the tables, ``rest`` included: the definition above.
-
-        Parameters
-        ----------
-        household_codes : (k, q) integer array
-        member_codes : (k, m, p) integer array
-
-        Returns
-        -------
-        (k,) bool array
-        """
-        b, r = self.household_level(household_codes), self.member_level(member_codes)
-        head = self.is_head[r]
-        if self.schema.head is not None:
-            possible, a = ~head.any(1), np.zeros(len(b), dtype=np.int64)
-        else:
-            possible = head.sum(1) == 1
-            position = np.take_along_axis(r, head.argmax(1)[:, None], axis=1)[:, 0]
-            a = np.where(possible, np.searchsorted(self.heads, position), 0)
-            a = np.minimum(a, max(len(self.heads) - 1, 0))
-        if len(self.heads) == 0:
-            return np.zeros(len(b), dtype=bool)
-        possible &= self.head_ok[b, a]
-        possible &= (head | self.pair_ok[b[:, None], a[:, None], r]).all(1)
-        for mask, count in self.at_most:
-            possible &= (mask[r] & ~head).sum(1) <= count
-        for first, second in self.apart:
-            possible &= ~((first[r] & ~head).any(1) & (second[r] & ~head).any(1))
-        rest = self.rest.compile(self.schema)
-        return possible & rest.on_numpy(household_codes, member_codes)
-
-
-def _schema_of(schema: Households | HouseholdSchema) -> HouseholdSchema:
+def schema_of(schema: Households | HouseholdSchema) -> HouseholdSchema:
+    """Return the schema of households, or the schema given."""
     return schema.schema if isinstance(schema, Households) else schema
 
 
@@ -1051,132 +933,3 @@ def _completable(compiled, columns: Columns, household: np.ndarray, members: np.
             return True
         tried += len(filled[0])
     return tried == _COMPLETIONS
-
-
-def joint_level(codes: np.ndarray, num_levels) -> np.ndarray:
-    """Return (...) joint levels of (..., variables) codes, the last variable fastest."""
-    result = np.zeros(codes.shape[:-1], dtype=np.int64)
-    for j, levels in enumerate(num_levels):
-        result = result * levels + codes[..., j]
-    return result
-
-
-def _head_form(rules: Rules, schema: HouseholdSchema) -> HeadForm | None:
-    parts = {rule: rule._parts() for rule in rules}
-    one = [(rule, found.one[0]) for rule, found in parts.items()
-           if found is not None and len(found.one) == 1 and not found.one[0].household]  # fmt: skip
-    head_rule, head = one[0] if one else (None, None)
-    if head is None and schema.head is None:
-        return None
-    form = [
-        rule
-        for rule, found in parts.items()
-        if found is not None
-        and (not found.one or rule is head_rule)
-        and schema.size_variable not in rule.variables.household
-    ]
-    while True:
-        made = _head_tables(schema, head, {rule: parts[rule] for rule in form})
-        if made is None or isinstance(made, dict):
-            break
-        form.remove(made)
-    if made is None or head_rule not in form and schema.head is None:
-        return None
-    return HeadForm(schema=schema, rest=Rules(rule for rule in rules if rule not in form), **made)
-
-
-def _head_tables(schema: HouseholdSchema, head: Condition | None, parts: Mapping[Rule, _Parts]):
-    """Return the fields of a head form, None if they are too large, or a rule that is not of that
-    form."""
-    columns = Rules(parts).columns(schema)
-    num_b = tuple(schema.num_household_levels[j] for j in columns.household)
-    num_r = tuple(schema.num_member_levels[j] for j in columns.member)
-    B, R = math.prod(num_b), math.prod(num_r)
-    if B * R > _PAIRS:
-        return None
-    of_b, of_r = codes_of_joint(num_b), codes_of_joint(num_r)
-    households = {
-        schema.household_variables[j]: codes[:, None, None]
-        for j, codes in zip(columns.household, of_b, strict=True)
-    }
-    members = {
-        schema.member_variables[j]: codes for j, codes in zip(columns.member, of_r, strict=True)
-    }
-    if schema.head is None:
-        is_head = head.mask(JointLevels(schema, members, {}, (R,)))
-        heads = np.flatnonzero(is_head)
-        of_heads = {name: codes[heads][None, :, None] for name, codes in members.items()}
-    else:
-        relationship = schema.head[0]
-        if relationship in members:
-            codes = members[relationship]
-            members[relationship] = codes + (codes >= schema.head_code)
-        is_head, heads = np.zeros(R, dtype=bool), np.array([-1])
-        of_heads = {
-            name: households.get(f"head_{name}", np.zeros((B, 1, 1), dtype=np.int32))
-            for name in members
-        }
-        of_heads[relationship] = np.full((B, 1, 1), schema.head_code, dtype=np.int32)
-    A = len(heads)
-    if B * A * R > _PAIRS:
-        return None
-    the_head = JointLevels(schema, of_heads, households, (1, A, 1))
-    of_others = {name: codes[None, None, :] for name, codes in members.items()}
-    other = JointLevels(schema, of_others, households, (1, 1, R))
-    head_ok = np.ones((B, A, 1), dtype=bool)
-    pair_ok = np.broadcast_to(~is_head, (B, A, R)).copy()
-    at_most, apart = [], []
-
-    def on_others(condition):
-        """(R,) mask over members other than the head, None if it depends on the household."""
-        mask = condition.mask(other)
-        if mask.shape[0] != 1:
-            if (mask != mask[:1]).any():
-                return None
-            mask = mask[:1]
-        return np.broadcast_to(mask, (1, 1, R)).reshape(R) & ~is_head
-
-    for rule, part in parts.items():
-        for who in part.one:
-            # With the head at household level the rule must be about that head.
-            if not who.mask(the_head).all() or (who.mask(other) & ~is_head).any():
-                return rule
-        for who, what in part.unary:
-            head_ok &= ~who.mask(the_head) | what.mask(the_head)
-            pair_ok &= ~who.mask(other) | what.mask(other)
-        for pair in part.pairs:
-            who, whom = pair.who.mask(other) & ~is_head, pair.whom.mask(other) & ~is_head
-            if who.any() and whom.any():
-                return rule
-            pair_ok &= ~(who & pair.whom.mask(the_head)) | pair._related(other, the_head)
-            pair_ok &= ~(pair.who.mask(the_head) & whom) | pair._related(the_head, other)
-        for first, second in part.never:
-            masks = [on_others(first), on_others(second)]
-            if masks[0] is None or masks[1] is None:
-                return rule
-            head_ok &= ~(first.mask(the_head) & second.mask(the_head))
-            pair_ok &= ~(first.mask(other) & second.mask(other))
-            pair_ok &= ~(first.mask(the_head) & second.mask(other))
-            pair_ok &= ~(first.mask(other) & second.mask(the_head))
-            if masks[0].any() and masks[1].any():
-                apart.append((masks[0], masks[1]))
-        for who, count in part.at_most:
-            of_head, mask = who.mask(the_head), on_others(who)
-            if mask is None or of_head.any() != of_head.all():
-                return rule
-            count -= int(of_head.all() and of_head.size > 0)
-            if count <= 0:
-                pair_ok &= ~mask
-            if mask.any():
-                at_most.append((mask, count))
-    return {
-        "columns": columns,
-        "num_household_levels": num_b,
-        "num_member_levels": num_r,
-        "is_head": is_head,
-        "heads": heads,
-        "head_ok": head_ok[:, :, 0],
-        "pair_ok": pair_ok,
-        "at_most": tuple(at_most),
-        "apart": tuple(apart),
-    }

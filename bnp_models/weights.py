@@ -6,7 +6,8 @@ from os import PathLike
 
 import numpy as np
 
-from bnp_models.microdata import Microdata, MicrodataError, read_frame
+from bnp_models.microdata import Microdata, MicrodataError
+from bnp_models.reading import read_frame
 from bnp_models.risk import check_population_size
 
 # Weights that add up to less or more than the population by this share are warned of.

@@ -33,8 +33,8 @@ from bnp_models.microdata import (
     listing,
     plain_label,
     quoted,
-    read_frame,
 )
+from bnp_models.reading import read_frame
 from bnp_models.regions import (
     FEASIBLE,
     IMPOSSIBLE,

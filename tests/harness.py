@@ -11,6 +11,9 @@ from scipy.integrate import quad
 from scipy.special import gammaln
 
 from bnp_models import hdp
+from bnp_models.hdp_new_records import pad_levels
+from bnp_models.hdp_state import HDPData
+from bnp_models.kernels.urn import simulate_levels
 
 # One statistical check in the suite fails by chance with this probability at most: about 200
 # z-scores are taken in all, and each has two tails.
@@ -176,7 +179,7 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
 
     def with_codes(codes):
         rows = first_row + codes
-        return hdp.HDPData(
+        return HDPData(
             rows=rows, weight=template.weight, num_records=template.num_records,
             variable=template.variable, cell=jnp.arange(padded), cell_rows=rows,
             num_cells=jnp.asarray(padded),
@@ -189,7 +192,7 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
         def body(t, carry):
             state, codes, sums = carry
             key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
-            codes = hdp.simulate_levels(key_x, state.z, hdp.pad_levels(state.theta, num_levels))
+            codes = simulate_levels(key_x, state.z, pad_levels(state.theta, num_levels))
             state, info = step(key_sweep, state, with_codes(codes), t, switch)
             real = template.weight > 0
             log_alpha = jnp.log(state.alpha)

@@ -12,7 +12,8 @@ from bnp_models.datasets import (
     census_income,
     southeast_michigan_households,
 )
-from bnp_models.microdata import MicrodataError, read_microdata
+from bnp_models.microdata import MicrodataError
+from bnp_models.reading import read_microdata
 from bnp_models.rule_sets import census_relationships, find_head
 
 pytestmark = pytest.mark.filterwarnings("error")

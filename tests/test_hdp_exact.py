@@ -11,6 +11,8 @@ from harness import Z_LIMIT, enumerate_posterior, joint_chains, run_chains, z_sc
 
 from bnp_models import hdp
 from bnp_models.hdp import HDPMixedMembership
+from bnp_models.hdp_parameters import draw_g0
+from bnp_models.kernels.counting import count_components
 from bnp_models.kernels.logspace import log_dirichlet
 from bnp_models.kernels.tables import table_indicators
 
@@ -110,8 +112,8 @@ def explicit_weights(model):
         key_m, key_rest, key_g0, key_g, key_z = jax.random.split(key, 5)
         opens = hdp.draw_tables(key_m, state)
         new, info = hdp.update_parameters(model, key_rest, state, data, opens, t)
-        tables = hdp.count_components(state.z, opens * data.weight, state.g0.size)
-        g0, _ = hdp.draw_g0(key_g0, tables, state.alpha0)
+        tables = count_components(state.z, opens * data.weight, state.g0.size)
+        g0, _ = draw_g0(key_g0, tables, state.alpha0)
         new = eqx.tree_at(lambda s: s.g0, new, jnp.where(printed, g0, new.g0))
         alpha = jnp.where(printed, state.alpha, new.alpha)
         counts = jnp.sum(jax.nn.one_hot(state.z, state.g0.size), axis=0)

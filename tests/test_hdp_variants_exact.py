@@ -33,7 +33,7 @@ from truncated import (
 )
 
 import bnp_models as bnp
-from bnp_models import HDPMixedMembership, MixedMembership, hdp
+from bnp_models import HDPMixedMembership, MixedMembership, hdp_zeros
 from bnp_models.kernels import urn_boxes
 from bnp_models.sampling import Settings
 
@@ -243,7 +243,7 @@ def unlisted(monkeypatch, augmentation="auto", most=1):
 @pytest.mark.parametrize("fault", [None, *UNLISTED_FAULTS])
 def test_boxes_that_cannot_be_listed(monkeypatch, fault):
     # Of which log P(F) is the logarithm of a mean.
-    monkeypatch.setattr(hdp, "FEASIBLE_DRAWS", 64)
+    monkeypatch.setattr(hdp_zeros, "FEASIBLE_DRAWS", 64)
     model, data, ends = unlisted(monkeypatch)
     assert data.zeros.feasible is None and data.zeros.impossible is None
     z = chain_scores(

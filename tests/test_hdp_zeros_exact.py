@@ -17,7 +17,7 @@ from truncated import (
     switched,
 )
 
-from bnp_models import HDPMixedMembership, hdp
+from bnp_models import HDPMixedMembership, hdp, hdp_zeros
 
 # A smaller alpha_0 than the default's, for which 16 slots hold all but 1e-4 of the mass.
 SMALL = {"b0": 3.0, "split_merge_every": 0}
@@ -75,7 +75,7 @@ def test_split_merge_without_infeasible_records_is_rejected(monkeypatch):
     # A model of its own: a program compiled for the test above would not see the fault.
     model = HDPMixedMembership(**SPLITS, tilt=False)
     monkeypatch.setattr(
-        hdp, "simulate_infeasible", lambda m, k, s, d, start, add, most: (jnp.int32(0), start)
+        hdp_zeros, "simulate_infeasible", lambda m, k, s, d, start, add, most: (jnp.int32(0), start)
     )
     z = posterior_scores(model, "equivalence", 22)
     assert np.abs(z).max() > Z_LIMIT, z

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import bnp_models as bnp
+from bnp_models.head_forms import head_form
 from bnp_models.relative import RelativeCoding
 from bnp_models.rules import aged, at_most, each, person
 from bnp_models.sampling import check_input
@@ -99,7 +100,7 @@ def test_tables_of_codes_judge_as_the_rules_do(table, rng):
         ),
         each(person(role="child")).has(aged(0, 3)),
     ])  # fmt: skip
-    form = made.head_form(table.schema)
+    form = head_form(made, table.schema)
     coding = RelativeCoding(table.schema, ("race", "age"))
     households, members = coding.decoded_levels(*form.columns)
     extended = coding.columns(*form.columns)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import bnp_models as bnp
+from bnp_models.head_forms import head_form
 from bnp_models.households import Households, HouseholdSchema
 from bnp_models.microdata import MicrodataError, Schema
 from bnp_models.rules import (
@@ -317,7 +318,7 @@ def test_head_form_agrees_with_the_rules(head, seed):
     if seed == 5:
         rules = rules + [rule.named(str(i)) for i, (rule, _) in enumerate(OTHERS)]
         rules = rules.without("0", "1", "2", "13", "16", "17")
-    form = rules.head_form(households)
+    form = head_form(rules, households)
     assert form.pair_ok.shape == (len(form.head_ok), len(form.heads), len(form.is_head))
     assert form.member_variables_read == (
         ("relate", "age", "sex") if seed == 4 else ("relate", "age", "sex", "race")
@@ -338,7 +339,7 @@ def test_head_form_agrees_with_the_rules(head, seed):
 def test_head_form_on_all_households_of_two_and_three(head):
     schema = schema_of(("Spouse", "Head", "Grandchild"), (14, 15, 29, 30, 56, 80), head)
     rules = bnp.census_relationships(schema)
-    form = rules.head_form(schema)
+    form = head_form(rules, schema)
     assert len(form.at_most) == len(form.apart) == 1 and len(form.rest) == 0
     levels = (3, 6, 2)
     one = np.array(list(itertools.product(*map(range, levels))))
@@ -368,13 +369,13 @@ def test_head_form_on_all_households_of_two_and_three(head):
 
 def test_no_head_form_without_a_head():
     schema = schema_of()
-    assert Rules([at_most(1, SPOUSE)]).head_form(schema) is None
-    assert Rules([at_most(1, HEAD)]).head_form(schema) is None
-    assert Rules([exactly(1, HEAD & person(sex="m"))]).head_form(schema) is not None
+    assert head_form(Rules([at_most(1, SPOUSE)]), schema) is None
+    assert head_form(Rules([at_most(1, HEAD)]), schema) is None
+    assert head_form(Rules([exactly(1, HEAD & person(sex="m"))]), schema) is not None
     head = schema_of(head=("relate", "Head"))
-    assert Rules([at_most(1, SPOUSE)]).head_form(head).at_most[0][1] == 1
+    assert head_form(Rules([at_most(1, SPOUSE)]), head).at_most[0][1] == 1
     # "Exactly one spouse" is not about the head that the households have.
-    assert Rules([exactly(1, SPOUSE)]).head_form(head).rest.names == (
+    assert head_form(Rules([exactly(1, SPOUSE)]), head).rest.names == (
         "exactly 1 person with relate 'Spouse'",
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bnp_models.conditions import Aged, AsHousehold, OfHousehold, Person, _Both, _Either, _Otherwise
+from bnp_models.head_forms import head_form
 from bnp_models.households import Households, HouseholdSchema
 from bnp_models.microdata import Schema
 from bnp_models.rules import (
@@ -172,7 +173,7 @@ def test_rules_composed_at_random(head, seed):
         np.testing.assert_array_equal(Rules([rule]).check(houses), said, err_msg=str(rule))
         outcomes |= {(bool(said.all()), bool(said.any()))}
         rules = Rules([exactly(1, HEAD).named("one head"), rule.named("the rule")])
-        form = rules.head_form(schema)
+        form = head_form(rules, schema)
         in_form += not len(form.rest)
         one_head = np.array([holds(exactly(1, HEAD), one) for one in persons])
         for block in houses.size_blocks:

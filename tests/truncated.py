@@ -18,8 +18,10 @@ from harness import COMPILE
 from scipy import integrate, stats
 from scipy.special import digamma
 
-from bnp_models import StructuralZeros, hdp, mixed_membership
+from bnp_models import StructuralZeros, hdp, hdp_parameters, hdp_zeros, mixed_membership
+from bnp_models.hdp_new_records import in_boxes, log_cell_probability, pad_levels
 from bnp_models.kernels import urn_boxes
+from bnp_models.kernels.counting import first_rows
 from bnp_models.kernels.logspace import gamma_variate
 from bnp_models.kernels.partitions import log_block_weights
 from bnp_models.kernels.urn import simulate_labels, simulate_levels
@@ -50,8 +52,8 @@ _STICKS = 64
 
 def fit_few_records(monkeypatch):
     """Loops that fit the few records of a table."""
-    monkeypatch.setattr(hdp, "SIMULATION_BATCH", 64)
-    monkeypatch.setattr(hdp, "SIMULATED_SPACING", 1)
+    monkeypatch.setattr(hdp_zeros, "SIMULATION_BATCH", 64)
+    monkeypatch.setattr(hdp_zeros, "SIMULATED_SPACING", 1)
     monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", 64)
     monkeypatch.setattr(urn_boxes, "_ROW", 8)
 
@@ -185,28 +187,28 @@ def _first_moments(model):
 
 def _forget(field):
     def fault(wrong):
-        right = hdp.draw_augmented
+        right = hdp_zeros.draw_augmented
 
         def draw_augmented(*args):
             found = right(*args)
             return found._replace(**{field: jnp.where(wrong, 0, getattr(found, field))})
 
-        return hdp, "draw_augmented", draw_augmented
+        return hdp_zeros, "draw_augmented", draw_augmented
 
     return fault
 
 
 def _untruncated_alpha(wrong):
-    right = hdp.truncated_shared_concentration
+    right = hdp_parameters.truncated_shared_concentration
 
     def truncated_shared_concentration(*args):
         *rest, log_feasible = args
         return right(*rest, lambda alpha: jnp.where(wrong, 0, log_feasible(alpha)))
 
-    return hdp, "truncated_shared_concentration", truncated_shared_concentration
+    return hdp_parameters, "truncated_shared_concentration", truncated_shared_concentration
 
 
-def _argument(name, place, change, module=hdp):
+def _argument(module, name, place, change):
     """A function of a module that gets another argument at this place."""
 
     def fault(wrong):
@@ -228,25 +230,29 @@ FAULTS = {
     "augmented alphas left out": _forget("sum_alpha"),
     "alpha not truncated": _untruncated_alpha,
     "tilt with the prior of levels twice": _argument(
-        "tilt_component", 5, lambda counts: counts + 1
+        hdp_zeros, "tilt_component", 5, lambda counts: counts + 1
     ),
-    "tilt not truncated": _argument("tilt_component", 8, lambda n: 0),
-    "trajectory with the prior of levels twice": _argument("move_parameters", 2, lambda c: c + 1),
-    "trajectory not truncated": _argument("move_parameters", 6, lambda n: 0),
-    "seating at another concentration": _argument("draw_seating", 2, lambda alpha: 4 * alpha),
-    "records at many tables seated anew": _argument("can_be_seated", 1, jnp.zeros_like),
-    "records of other components seated anew": _argument("can_be_seated", 0, jnp.zeros_like),
+    "tilt not truncated": _argument(hdp_zeros, "tilt_component", 8, lambda n: 0),
+    "trajectory with the prior of levels twice": _argument(
+        hdp_zeros, "move_parameters", 2, lambda c: c + 1
+    ),
+    "trajectory not truncated": _argument(hdp_zeros, "move_parameters", 6, lambda n: 0),
+    "seating at another concentration": _argument(hdp, "draw_seating", 2, lambda alpha: 4 * alpha),
+    "records at many tables seated anew": _argument(hdp, "can_be_seated", 1, jnp.zeros_like),
+    "records of other components seated anew": _argument(hdp, "can_be_seated", 0, jnp.zeros_like),
     "tables of the records that stay left out": _argument(
-        "seatless_shared_concentration", 4, jnp.zeros_like
+        hdp, "seatless_shared_concentration", 4, jnp.zeros_like
     ),
     "records that stay summed out too": _argument(
-        "seatless_shared_concentration", 3, lambda n: n + (n < 1)
+        hdp, "seatless_shared_concentration", 3, lambda n: n + (n < 1)
     ),
     # Of a fixed number of components, whose weights have the prior of one table each.
-    "tilt without the prior of weights": _argument("tilt_component", 6, lambda m: m - 1),
-    "trajectory without the prior of weights": _argument("move_parameters", 3, lambda m: m - 1),
+    "tilt without the prior of weights": _argument(hdp_zeros, "tilt_component", 6, lambda m: m - 1),
+    "trajectory without the prior of weights": _argument(
+        hdp_zeros, "move_parameters", 3, lambda m: m - 1
+    ),
     "weights with half their prior": _argument(
-        "log_dirichlet", 1, lambda m: m - 0.5, mixed_membership
+        mixed_membership, "log_dirichlet", 1, lambda m: m - 0.5
     ),
 }
 
@@ -300,7 +306,7 @@ def posterior_chains(model, key, data, ends, switches, num_sweeps, burn, *, num_
                 state, info = model.sweep(jax.random.fold_in(key_sweeps, t), state, data, t)
             draw = {"g0": state.g0, "theta": state.theta, "alpha": state.alpha,
                     "alpha_rate": state.rate, "log_feasible": info.log_feasible}  # fmt: skip
-            share = jnp.exp(hdp.log_cell_probability(model, None, draw, ends, BINARY))
+            share = jnp.exp(log_cell_probability(model, None, draw, ends, BINARY))
             parameters = _first(model, state), _second(model, state)
             now = jnp.stack([*parameters, info.log_feasible, *share])
             return state, sums + jnp.where(t >= burn, now, 0)
@@ -342,8 +348,8 @@ def _draw_joint(model, key, data, capacity):
     num_items, num_padded = data.rows.shape
     key_prior, key_records = jax.random.split(key)
     state, _ = hdp.draw_prior(model, key_prior, num_padded, num_levels, capacity)
-    theta = hdp.pad_levels(state.theta, num_levels)
-    first = jnp.asarray(hdp.first_rows(num_levels))[:, None]
+    theta = pad_levels(state.theta, num_levels)
+    first = jnp.asarray(first_rows(num_levels))[:, None]
 
     def again(carry):
         step, done, alpha, z = carry
@@ -358,11 +364,11 @@ def _draw_joint(model, key, data, capacity):
         if not model.shared:
             alpha = jnp.where(done, alpha, new_alpha)
         z = jnp.where(done, z, new_z)
-        return step + 1, done | hdp.in_boxes(rows, data.zeros.boxes), alpha, z
+        return step + 1, done | in_boxes(rows, data.zeros.boxes), alpha, z
 
     start = jnp.int32(0), jnp.zeros(num_padded, bool), state.alpha, state.z
     _, _, alpha, z = jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, start)
-    totals = hdp.feasible_totals(state.g0, state.theta, data)
+    totals = hdp_zeros.feasible_totals(state.g0, state.theta, data)
     return eqx.tree_at(
         lambda s: (s.alpha, s.z, s.totals), state, (alpha, z, totals), is_leaf=lambda x: x is None
     )
@@ -392,9 +398,9 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_chains, capacity
     the posterior invariant. The parameters' marginal is their prior, P(F)^n cancelling.
     """
     num_levels = data.zeros.num_levels
-    cells = all_cells(num_levels) + hdp.first_rows(num_levels)
+    cells = all_cells(num_levels) + first_rows(num_levels)
     rows_of_cell = jnp.asarray(cells, jnp.int32)
-    feasible = hdp.in_boxes(rows_of_cell.T, data.zeros.boxes)
+    feasible = in_boxes(rows_of_cell.T, data.zeros.boxes)
     centre = _log_centre(model)
 
     def one(key):

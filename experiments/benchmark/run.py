@@ -28,6 +28,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import bnp_models as bnp
+from bnp_models.hdp_new_records import pad_levels
 from bnp_models.kernels import cellprob
 
 HERE = Path(__file__).parent
@@ -152,7 +153,7 @@ def risk_table():
     """One evaluation of tau_1's conditional expectation for 2,000 unique cells."""
     case = hdp_chains(10_000, 1, capacity=64)
     state = jax.tree.map(lambda x: x[0], case.states)
-    theta = bnp.hdp.pad_levels(state.theta, NUM_LEVELS)
+    theta = pad_levels(state.theta, NUM_LEVELS)
     cells = jnp.asarray(latent_class_sample(10_000).cells().codes[:2000])
     num_new = 290_000
 

@@ -23,7 +23,10 @@ from scipy.stats import chisquare
 
 from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, StructuralZeros, hdp, nplcm
 from bnp_models.hdp import CONCENTRATIONS
+from bnp_models.hdp_new_records import simulate_records
+from bnp_models.hdp_zeros import feasible_totals, log_feasible
 from bnp_models.kernels import urn_boxes
+from bnp_models.kernels.counting import first_rows
 from bnp_models.microdata import Schema
 from bnp_models.risk import draw_tau1
 
@@ -67,7 +70,7 @@ class MixedMembership:
         """A sample as the model's data, every record a cell of its own, for vmap."""
         template = cls.template(model)
         padded = template.weight.size
-        first_row = jnp.asarray(hdp.first_rows(NUM_LEVELS))[:, None]
+        first_row = jnp.asarray(first_rows(NUM_LEVELS))[:, None]
         rows = first_row + jnp.pad(codes, ((0, 0), (0, padded - SAMPLE)))
         return dataclasses.replace(
             template, rows=rows, cell=jnp.arange(padded), cell_rows=rows,
@@ -97,18 +100,18 @@ class TruncatedMixedMembership(MixedMembership):
         key_prior, key_records = jax.random.split(key)
         data = cls.template(truth)
         state, _ = hdp.draw_prior(truth, key_prior, 1, NUM_LEVELS, CAPACITY)
-        totals = hdp.feasible_totals(state.g0, state.theta, data)
+        totals = feasible_totals(state.g0, state.theta, data)
         state = dataclasses.replace(state, totals=totals)
         draw = {"g0": state.g0, "theta": state.theta, "alpha": state.alpha,
                 "alpha_rate": state.rate}  # fmt: skip
-        return state, hdp.simulate_records(
+        return state, simulate_records(
             truth, key_records, draw, POPULATION, NUM_LEVELS, data.zeros.boxes
         )  # fmt: skip
 
     @classmethod
     def measure(cls, model, state):
         (alpha0,), kept = MixedMembership.measure(model, state)
-        kept["log_feasible"] = hdp.log_feasible(model, None, state, cls.template(model))
+        kept["log_feasible"] = log_feasible(model, None, state, cls.template(model))
         first = state.alpha if model.shared else state.rate
         return (first, alpha0, kept["log_feasible"]), kept
 
