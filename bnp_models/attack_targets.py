@@ -25,9 +25,8 @@ from bnp_models.kernels.nested import (
     sum_by_household,
 )
 from bnp_models.microdata import Microdata, group_cells
-from bnp_models.ndpmpm import NDPMPM, NestedData, simulate_possible
+from bnp_models.ndpmpm import NDPMPM, NESTED, NestedData, simulate_possible
 from bnp_models.nplcm import log_cell_probability
-from bnp_models.posterior import NESTED
 
 # Draws of one block of a loop, and households simulated per draw and size for P(possible), where it
 # has no closed form.

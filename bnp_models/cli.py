@@ -26,10 +26,10 @@ from bnp_models.cli_parser import (
     MODELS_OF,
     STOPPING,
     flag,
-    listed,
     make_parser,
     one_line,
 )
+from bnp_models.wording import listed
 
 _CELL_OPTIONS = ("cells", "weights", "hyperparameters", "baselines")
 

@@ -411,10 +411,5 @@ def flag(name):
     return f"--{name.replace('_', '-')}"
 
 
-def listed(items, word="and"):
-    items = list(items)
-    return f" {word} ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
-
-
 def one_line(text):
     return " ".join(text.splitlines())

@@ -3,8 +3,9 @@
 import numpy as np
 
 from bnp_models.households import Households
-from bnp_models.microdata import MicrodataError, plain_label, quoted
+from bnp_models.microdata import MicrodataError, plain_label
 from bnp_models.rules import CompiledRules, Rules, completions
+from bnp_models.wording import quoted
 
 # Rounds of draws for all households at once, then completions tried for one that is left.
 _ROUNDS, _ALONE = 100, 2**18

@@ -21,11 +21,11 @@ from bnp_models.microdata import (
     Label,
     MicrodataError,
     plain_label,
-    quoted,
     text_of,
     undeclared_level,
     unknown_variable,
 )
+from bnp_models.wording import quoted
 
 # Joint levels over which two conditions are compared.
 _JOINT_LEVELS = 2**20

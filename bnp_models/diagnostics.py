@@ -18,6 +18,7 @@ import numpy as np
 from bnp_models.risk import PopulationRisk
 from bnp_models.sampling import LEFT_OVER_TOLERANCE, Run
 from bnp_models.synthesis import Margins
+from bnp_models.wording import listed
 
 MAX_RHAT = 1.05
 
@@ -401,7 +402,7 @@ def _verdict(modes):
             figures.append(f"{mode['share']:.0%} of the draws")
         told.append(f"{_chains(mode['chains'])} ({', '.join(figures)})")
     start = "the chains sit" if num_chains > 1 else "the chain has been"
-    told = f"{start} in {modes.number} modes: {_listed(told)}"
+    told = f"{start} in {modes.number} modes: {listed(told)}"
     if not crossing:
         return (
             f"{told}; no chain crosses, so their masses are unknown and the pooled figures weigh "
@@ -467,7 +468,7 @@ def _stopped_early(run, risk, margins):
         return f"{start}, before the target was reached; allow more minutes"
     missed = target.missed(monitored(run, risk, margins))
     return (
-        f"{start}: {_listed(missed)}, where R-hat of at most {target.max_rhat:g} and effective "
+        f"{start}: {listed(missed)}, where R-hat of at most {target.max_rhat:g} and effective "
         f"sample sizes of at least {target.least_ess(run.settings.num_chains):g} were asked for; "
         "allow more minutes (--max-minutes)"
     )
@@ -481,7 +482,7 @@ def _not_converged(figures):
     ]
     if bad:
         return (
-            f"not converged: R-hat should be below {MAX_RHAT} and is {_listed(bad)}; run a longer "
+            f"not converged: R-hat should be below {MAX_RHAT} and is {listed(bad)}; run a longer "
             "warm-up and more draws before using the figures"
         )
 
@@ -602,10 +603,6 @@ def _growth(run):
     if run.growth:
         sizes = ", ".join(f"{capacity} at sweep {sweep}" for sweep, capacity in run.growth)
         return f"capacity grown (for information): room for components was enlarged to {sizes}"
-
-
-def _listed(items):
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def _shown(value, format_spec):

@@ -21,7 +21,7 @@ import numpy as np
 from jax.scipy.special import betaln, gammaln
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.hypergeometric import log_gamma_ratio
+from bnp_models.kernels.gamma_ratios import log_gamma_ratio
 from bnp_models.kernels.transfers import transfer_units
 from bnp_models.polettini_stander import PRIORS, double_precision
 from bnp_models.weights import WeightedCells

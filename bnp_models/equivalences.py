@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bnp_models.microdata import Label, Microdata, MicrodataError, Schema, listing, quoted
+from bnp_models.microdata import Label, Microdata, MicrodataError, Schema
 from bnp_models.regions import Boxes, Union, level_offsets
+from bnp_models.wording import listing, quoted
 
 if TYPE_CHECKING:
     from bnp_models.zeros import StructuralZeros

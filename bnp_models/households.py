@@ -30,11 +30,11 @@ from bnp_models.microdata import (
     declared_levels,
     first_repeated,
     plain_label,
-    quoted,
     text_of,
     unknown_variable,
 )
 from bnp_models.reading import columns_of_file, read_frame, read_levels
+from bnp_models.wording import quoted
 
 # "3", or "5+" and the like for households of so many or more.
 _SIZE_LABEL = re.compile(r"\s*([0-9]{1,6})\s*(\+|(?:and|or) (?:more|over))?\s*")

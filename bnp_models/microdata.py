@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from bnp_models.wording import listing, quoted
+
 Label = Hashable
 Levels = Mapping[str, Sequence[Label]] | pd.DataFrame
 
@@ -357,18 +359,6 @@ def plain_label(value) -> Label:
 def text_of(label: Label) -> str:
     """Return the text by which labels are compared."""
     return label if isinstance(label, str) else str(label)
-
-
-def quoted(value) -> str:
-    """Return a value for a message, shortened where it is long."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
-
-
-def listing(values: Sequence) -> str:
-    """Return values for a message: the first twelve, and how many there are."""
-    shown = ", ".join(quoted(value) for value in values[:12])
-    return shown if len(values) <= 12 else f"{shown}, ... ({len(values)} in all)"
 
 
 def first_repeated(values: Iterable) -> object | None:

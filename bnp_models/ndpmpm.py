@@ -64,6 +64,9 @@ from bnp_models.rules import Rules
 
 BETAS = ("common", "class")
 
+NESTED = ("log_pi", "log_omega", "log_lambda", "log_phi")
+"""Weights and level probabilities of the classes, of households and of members within."""
+
 MISSING_ATTEMPTS = 4
 """Proposals of missing values in a sweep."""
 
@@ -260,9 +263,7 @@ class NDPMPM(eqx.Module):
         "components", "member_components", "alpha", "beta", "log_likelihood", "last_class",
         "last_member_class", "augmented",
     )  # fmt: skip
-    parameters: ClassVar[tuple[str, ...]] = (
-        "log_pi", "log_omega", "log_lambda", "log_phi", "log_feasible", "completed",
-    )  # fmt: skip
+    parameters: ClassVar[tuple[str, ...]] = (*NESTED, "log_feasible", "completed")
 
     def __check_init__(self):
         for name in ("components", "member_components"):
@@ -873,7 +874,7 @@ def simulate_possible(
         Levels(data.household.num_levels, tuple(range(len(data.household.num_levels) - 1))),
         Levels(data.member.num_levels, tuple(range(len(data.member.num_levels)))),
     )
-    parameters = [draw[name] for name in ("log_pi", "log_omega", "log_lambda", "log_phi")]
+    parameters = [draw[name] for name in NESTED]
     tables = tables_of(*parameters, *every, data.head)
     sizes, _ = zip(*data.blocks, strict=True)
     log_size = draw["log_lambda"][data.household.size_rows]

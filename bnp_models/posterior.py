@@ -9,15 +9,11 @@ import numpy as np
 from bnp_models.export import origin
 from bnp_models.households import Households
 from bnp_models.microdata import MicrodataError
-from bnp_models.ndpmpm import NDPMPM
+from bnp_models.ndpmpm import NDPMPM, NESTED
 from bnp_models.nplcm import NPLCM, TNPLCM
 from bnp_models.sampling import Run
 
-NESTED = ("log_pi", "log_omega", "log_lambda", "log_phi")
-"""Parameters of the nested model."""
-
-_LATENT_CLASS = ("log_pi", "log_lambda", "log_feasible")
-_PARAMETERS = {"nplcm": _LATENT_CLASS, "tnplcm": _LATENT_CLASS, "ndpmpm": NESTED}
+_PARAMETERS = {model.name: model.parameters for model in (NPLCM, TNPLCM)} | {NDPMPM.name: NESTED}
 
 
 class Posterior(NamedTuple):

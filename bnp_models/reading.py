@@ -23,8 +23,8 @@ from bnp_models.microdata import (
     declared_levels,
     first_repeated,
     levels_of_frame,
-    quoted,
 )
+from bnp_models.wording import quoted
 
 _PARQUET_SUFFIXES = (".parquet", ".pq")
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from bnp_models.conditions import codes_of_joint, joint_level
 from bnp_models.households import Households, HouseholdSchema
-from bnp_models.microdata import Label, MicrodataError, plain_label, quoted
+from bnp_models.microdata import Label, MicrodataError, plain_label
+from bnp_models.wording import quoted
 
 KINDS = ("difference", "same")
 

@@ -13,8 +13,9 @@ from os import PathLike
 from pathlib import Path
 
 from bnp_models.households import Households, HouseholdSchema
-from bnp_models.microdata import Label, MicrodataError, Schema, listing, quoted, text_of
+from bnp_models.microdata import Label, MicrodataError, Schema, text_of
 from bnp_models.rules import Rule, Rules, aged, at_least, at_most, each, exactly, person
+from bnp_models.wording import listing, quoted
 
 # The roles that the shipped rules know, and usual labels of each, in lower case and without
 # punctuation; "of head" and the like may follow. "other" is everyone of whom the rules say nothing.

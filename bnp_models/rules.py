@@ -55,9 +55,9 @@ from bnp_models.microdata import (
     content_digest,
     first_repeated,
     plain_label,
-    quoted,
     unknown_variable,
 )
+from bnp_models.wording import quoted
 
 __all__ = [
     "CompiledRules", "HouseholdView", "Rule", "Rules", "Stage", "aged", "at_least",

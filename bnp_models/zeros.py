@@ -30,9 +30,7 @@ from bnp_models.microdata import (
     Schema,
     content_digest,
     first_repeated,
-    listing,
     plain_label,
-    quoted,
 )
 from bnp_models.reading import read_frame
 from bnp_models.regions import (
@@ -49,6 +47,7 @@ from bnp_models.regions import (
     make_walk,
     search_order,
 )
+from bnp_models.wording import listing, quoted
 
 _WALK_CHUNK = 8192
 

@@ -9,14 +9,14 @@ of an analytic integrand is one too, and the rule converges geometrically for bo
 Weideman 2014, doi:10.1137/130932132).
 """
 
-import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
+
+from bnp_models.kernels.gamma_ratios import log_beta
 
 # Nodes that reach the rounding error of each type.
 NODES = {"float32": 192, "float64": 512}
@@ -26,7 +26,6 @@ _DROP = {"float32": 20.0, "float64": 40.0}
 _FARTHEST = 100.0
 # Window ends lie below width sinh(this).
 _LONGEST = 40.0
-_STIRLING_FROM = 16.0
 
 
 class BetaNodes(NamedTuple):
@@ -234,49 +233,3 @@ def bisect(holds, low, high, steps: int, upper: bool = False):
 
     low, high = lax.fori_loop(0, steps, halve, (low, high))
     return high if upper else (low + high) / 2
-
-
-def log_gamma_ratio(
-    x: Float[Array, "*#shape"], d: Float[Array, "*#shape"]
-) -> Float[Array, "*#shape"]:
-    """log Gamma(x + d) / Gamma(x) for positive x and x + d.
-
-    By the difference of two Stirling series where both are large: to d log x times the rounding
-    error, where the difference of two logarithms of gamma functions has x log x times it.
-    """
-    x, d = jnp.broadcast_arrays(x, d)
-    large = jnp.minimum(x, x + d) >= _STIRLING_FROM
-    some = jnp.where(large, x, _STIRLING_FROM)
-    by = jnp.where(large, d, 0)
-    series = large_log_gamma_ratio(some, by)
-    x, d = jnp.where(large, 1, x), jnp.where(large, 0, d)
-    return jnp.where(large, series, gammaln(x + d) - gammaln(x))
-
-
-def large_log_gamma_ratio(
-    x: Float[Array, "*#shape"], d: Float[Array, "*#shape"]
-) -> Float[Array, "*#shape"]:
-    """`log_gamma_ratio` where x and x + d are at least 16: no gamma function is evaluated."""
-    return (
-        (x - 0.5) * jnp.log1p(d / x) + d * (jnp.log(x + d) - 1)
-        + _stirling_rest(x + d) - _stirling_rest(x)
-    )  # fmt: skip
-
-
-def log_beta(a: Float[Array, "*#shape"], b: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
-    """log B(a, b), also where one of them is small and the other large, or both are large."""
-    a, b = jnp.broadcast_arrays(a, b)
-    small, large = jnp.minimum(a, b), jnp.maximum(a, b)
-    both = small >= _STIRLING_FROM
-    m, n = jnp.where(both, small, _STIRLING_FROM), jnp.where(both, large, _STIRLING_FROM)
-    log_shares = (m - 0.5) * jnp.log(m / (m + n)) - n * jnp.log1p(m / n)
-    rest = _stirling_rest(m) + _stirling_rest(n) - _stirling_rest(m + n)
-    series = log_shares - jnp.log(n) / 2 + 0.5 * math.log(2 * math.pi) + rest
-    small, large = jnp.where(both, 1, small), jnp.where(both, 1, large)
-    return jnp.where(both, series, gammaln(small) - log_gamma_ratio(large, small))
-
-
-def _stirling_rest(x):
-    """log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2, for x of at least 16."""
-    y = 1 / (x * x)
-    return (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x

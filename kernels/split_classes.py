@@ -15,9 +15,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.counting import count_rows_by_component
 from bnp_models.kernels.discrete import stirling_error
+from bnp_models.kernels.gamma_ratios import log_binomial, log_gamma_ratio
 from bnp_models.kernels.logspace import loggamma_from_one
 from bnp_models.kernels.rng import uniform, words
-from bnp_models.kernels.splitmerge import log_binomial, log_gamma_ratio
 from bnp_models.kernels.truncation import (
     Region,
     draw_levels,

@@ -13,6 +13,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.counting import order_free_sum
+from bnp_models.kernels.gamma_ratios import log_binomial, log_gamma_ratio
 from bnp_models.kernels.lanes import most_of_lanes
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.tables import opens_table
@@ -372,34 +373,3 @@ def _log_split_ratio(c_0, c_1, variable, m_0, m_1, alpha0):
     # Gamma(m_0) Gamma(m_1) / Gamma(m_0 + m_1)
     partition = jnp.log(m_0 + m_1) - jnp.log(m_0) - jnp.log(m_1) - log_binomial(m_0, m_1)
     return jnp.log(alpha0) + partition + likelihood
-
-
-def log_binomial(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log of (a + b)! / (a! b!), without the cancellation of three large log-gammas.
-
-    Stirling's formula, whose leading terms combine to a log(1 + b/a) + b log(1 + a/b); log-gamma
-    itself where a and b are small.
-    """
-    small = jnp.maximum(a, b) < 16
-    x, y = jnp.maximum(a, b), jnp.minimum(a, b)
-    low = lax.lgamma(x + y + 1) - lax.lgamma(x + 1) - lax.lgamma(y + 1)
-    # y may be small while x is large: then y! by log-gamma and the rest as a ratio.
-    high = log_gamma_ratio(jnp.maximum(x, 16) + 1, y) - lax.lgamma(y + 1)
-    safe = jnp.maximum(y, 1)
-    large = jnp.maximum(x, 16)
-    leading = large * jnp.log1p(safe / large) + safe * jnp.log1p(large / safe)
-    stirling = (
-        leading
-        + (jnp.log1p(large / safe) - jnp.log(2 * jnp.pi * large)) / 2
-        + (1 / (large + safe) - 1 / large - 1 / safe) / 12
-    )
-    return jnp.where(small, low, jnp.where(y < 16, high, stirling))
-
-
-def log_gamma_ratio(x: Float[Array, "..."], d: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log Gamma(x + d) - log Gamma(x) for x > 0, d >= 0, accurate where x is much larger than d."""
-    small = x < 16
-    direct = lax.lgamma(x + d) - lax.lgamma(x)
-    y = jnp.maximum(x, 16)
-    series = (y - 0.5) * jnp.log1p(d / y) + d * (jnp.log(y + d) - 1) + (1 / (y + d) - 1 / y) / 12
-    return jnp.where(small, direct, series)

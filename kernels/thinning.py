@@ -22,13 +22,11 @@ from jax import lax
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
+from bnp_models.kernels.gamma_ratios import large_log_gamma_ratio, log_beta, log_gamma_ratio
 from bnp_models.kernels.hypergeometric import (
     beta_nodes,
     bisect,
-    large_log_gamma_ratio,
-    log_beta,
     log_beta_expectation,
-    log_gamma_ratio,
     log_hyp2f1,
 )
 

@@ -1,0 +1,21 @@
+"""Values and lists in the words of messages."""
+
+from collections.abc import Iterable, Sequence
+
+
+def quoted(value) -> str:
+    """Return a value for a message, shortened where it is long."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"
+
+
+def listing(values: Sequence) -> str:
+    """Return values for a message: the first twelve, and how many there are."""
+    shown = ", ".join(quoted(value) for value in values[:12])
+    return shown if len(values) <= 12 else f"{shown}, ... ({len(values)} in all)"
+
+
+def listed(items: Iterable[str], word: str = "and") -> str:
+    """Return items as an enumeration, the last one after the word."""
+    items = list(items)
+    return f" {word} ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
