@@ -33,7 +33,7 @@ from bnp_models.microdata import (
     text_of,
     unknown_variable,
 )
-from bnp_models.reading import columns_of_file, read_frame, read_levels
+from bnp_models.reading import read_coded
 from bnp_models.wording import quoted
 
 # "3", or "5+" and the like for households of so many or more.
@@ -542,22 +542,14 @@ def read_households(
     MicrodataError
         If the file cannot be read or used; it names the file, row, line, column and value.
     """
-    names = columns_of_file(path)
-    if isinstance(levels, str | PathLike):
-        levels = read_levels(levels, names)
-    try:
-        declared = declared_levels(levels, names)
-        columns = _chosen(variables, household, household_variables, names)
-    except MicrodataError as error:
-        raise error.in_file(path) from None
-    frame, lines = read_frame(path, columns)
-    try:
-        return Households.from_frame(
-            frame, household, household_variables, columns,
-            {name: labels for name, labels in declared.items() if name in columns}, head,
-        )  # fmt: skip
-    except MicrodataError as error:
-        raise error.in_file(path, lines) from None
+    return read_coded(
+        path,
+        levels,
+        lambda names: _chosen(variables, household, household_variables, names),
+        lambda frame, declared: Households.from_frame(
+            frame, household, household_variables, tuple(frame.columns), declared, head
+        ),
+    )
 
 
 def _read_only(array) -> np.ndarray:

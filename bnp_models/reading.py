@@ -1,9 +1,10 @@
 """Files of microdata: CSV, Parquet, Stata and SPSS, read as labels or coded."""
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
@@ -15,6 +16,7 @@ from bnp_models.formats import (
     read_labelling,
 )
 from bnp_models.microdata import (
+    Label,
     Levels,
     Microdata,
     MicrodataError,
@@ -27,6 +29,8 @@ from bnp_models.microdata import (
 from bnp_models.wording import quoted
 
 _PARQUET_SUFFIXES = (".parquet", ".pq")
+
+Coded = TypeVar("Coded")
 
 
 def read_microdata(
@@ -54,18 +58,47 @@ def read_microdata(
     MicrodataError
         If the file cannot be read or used; it names the file, row, line, column and value.
     """
+    return read_coded(
+        path,
+        levels,
+        lambda names: choose_variables(variables, names),
+        lambda frame, declared: Microdata.from_frame(frame, levels=declared),
+    )
+
+
+def read_coded(
+    path: str | PathLike,
+    levels: Levels | Schema | str | PathLike | None,
+    choose: Callable[[list[str]], Sequence[str]],
+    code: Callable[[pd.DataFrame, Mapping[str, Sequence[Label]]], Coded],
+) -> Coded:
+    """Read the columns that `choose` picks of a file's names, coded by `code`.
+
+    Parameters
+    ----------
+    path, levels
+        As for :func:`read_microdata`.
+    choose : callable
+        Of the names of the file's columns; the chosen ones.
+    code : callable
+        Of the frame of these columns, and the levels declared of them.
+
+    Raises
+    ------
+    MicrodataError
+        As these raise it, placed in the file.
+    """
     names = columns_of_file(path)
     if isinstance(levels, str | PathLike):
         levels = read_levels(levels, names)
     try:
         declared = declared_levels(levels, names)
-        chosen = choose_variables(variables, names)
+        chosen = choose(names)
     except MicrodataError as error:
         raise error.in_file(path) from None
     frame, lines = read_frame(path, chosen)
     try:
-        kept = {name: labels for name, labels in declared.items() if name in chosen}
-        return Microdata.from_frame(frame, levels=kept)
+        return code(frame, {name: kept for name, kept in declared.items() if name in chosen})
     except MicrodataError as error:
         raise error.in_file(path, lines) from None
 
