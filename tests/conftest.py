@@ -1,8 +1,12 @@
-"""One small run that several test files look at, and one compilation cache for all of them."""
+"""One small run that several test files look at, and how all of them compile."""
 
 import dataclasses
+import fcntl
 import os
+import subprocess
+import sys
 import tempfile
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import jax
@@ -12,8 +16,26 @@ import pytest
 
 import bnp_models as bnp
 
+# Sweeps compile for longer than they run in tests. The first flag is for the processor only.
+FLAGS = ("--xla_cpu_use_fusion_emitters=false", "--xla_backend_optimization_level=1")
+
+
+def with_flags(*flags: str) -> str:
+    """XLA_FLAGS with these, as far as the installed XLA knows them: it aborts at others."""
+    known = os.environ.get("XLA_FLAGS", "")
+    for flag in flags:
+        tried = f"{known} {flag}".strip()
+        done = subprocess.run(
+            [sys.executable, "-c", "import jax; jax.devices()"],
+            env=os.environ | {"XLA_FLAGS": tried}, capture_output=True,
+        )  # fmt: skip
+        known = known if done.returncode else tried
+    return known
+
+
 # Processes that share the tests, and those that tests start, find what others compiled.
 if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XLA_FLAGS"] = with_flags(*FLAGS)
     _cache = tempfile.TemporaryDirectory(prefix="bnp-models-xla-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
@@ -26,6 +48,14 @@ def forget_programs():
     """A compiled program maps memory, and a process that has too many maps is killed."""
     yield
     jax.clear_caches()
+
+
+@contextmanager
+def one_at_a_time(name):
+    """What several processes would compile at once, one compiles and the others find."""
+    with open(os.path.join(os.environ["JAX_COMPILATION_CACHE_DIR"], f"{name}.lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 VARIABLES = ("age", "sex", "race", "education")
@@ -41,13 +71,13 @@ def sample_frame():
 def small(sample_frame):
     """A short run on those records, and the risk estimated from it."""
     table = bnp.Microdata.from_frame(sample_frame)
-    run = bnp.sample(
-        bnp.HDPMixedMembership(), table, key=jax.random.key(0), num_chains=2, num_warmup=100,
-        num_samples=30,
-    )  # fmt: skip
-    return SimpleNamespace(
-        table=table, run=run, risk=bnp.population_risk(run, population_size=20_000)
-    )
+    with one_at_a_time("small"):
+        run = bnp.sample(
+            bnp.HDPMixedMembership(), table, key=jax.random.key(0), num_chains=2, num_warmup=100,
+            num_samples=30,
+        )  # fmt: skip
+        risk = bnp.population_risk(run, population_size=20_000)
+    return SimpleNamespace(table=table, run=run, risk=risk)
 
 
 PERSONAL = ("age", "sex", "marital_status", "education", "class_of_worker")
@@ -86,10 +116,11 @@ def latent(incomplete_frame, conditions_frame):
     """A short run of the truncated latent class model on those, and its margins."""
     table = bnp.Microdata.from_frame(incomplete_frame)
     conditions = bnp.StructuralZeros.from_frame(conditions_frame, table.schema)
-    run = bnp.sample(
-        bnp.TNPLCM(), table, key=jax.random.key(0), conditions=conditions, num_chains=2,
-        num_warmup=100, num_samples=30,
-    )  # fmt: skip
+    with one_at_a_time("latent"):
+        run = bnp.sample(
+            bnp.TNPLCM(), table, key=jax.random.key(0), conditions=conditions, num_chains=2,
+            num_warmup=100, num_samples=30,
+        )  # fmt: skip
     return SimpleNamespace(
         table=table, conditions=conditions, run=run, margins=bnp.level_margins(run)
     )

@@ -19,9 +19,6 @@ from bnp_models.kernels.urn import simulate_levels
 # z-scores are taken in all, and each has two tails.
 Z_LIMIT = 4.5
 
-# The sweeps compile for longer than they run in tests.
-COMPILE = {"xla_backend_optimization_level": 1}
-
 
 def z_scores(chain_means: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Standardised errors of independent chains' means (chains, quantities) around the truth."""
@@ -153,7 +150,7 @@ def run_chains(model, key, codes, num_levels, *, num_chains, num_sweeps, burn, c
 
     keys = jax.random.split(key, num_chains)
     starts = 1 + jnp.arange(num_chains) % 4
-    means = jax.jit(jax.vmap(one), compiler_options=COMPILE)(keys, starts)
+    means = jax.jit(jax.vmap(one))(keys, starts)
     return np.asarray(means, np.float64)
 
 
@@ -203,5 +200,5 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
 
         return jax.lax.fori_loop(0, num_sweeps, body, (state, codes, jnp.zeros(3)))[2] / num_sweeps
 
-    run = jax.jit(jax.vmap(one, (0, None)), compiler_options=COMPILE)
+    run = jax.jit(jax.vmap(one, (0, None)))
     return np.asarray(run(jax.random.split(key, num_chains), jnp.asarray(switch)), np.float64)

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import COMPILE
 from numpy.polynomial.legendre import leggauss
 
 from bnp_models import StructuralZeros, nplcm
@@ -200,7 +199,7 @@ def switched(names, on=None):
     return {name: jnp.asarray(name == on) for name in names}
 
 
-@partial(jax.jit, static_argnames=("num_chains",), compiler_options=COMPILE)
+@partial(jax.jit, static_argnames=("num_chains",))
 def posterior_chains(model, key, data, cells, switches, num_sweeps, burn, *, num_chains=256):
     """Per-chain means of the quantities of `two_class_posterior`."""
 
@@ -265,7 +264,7 @@ def _statistics(state, data):
     ])  # fmt: skip
 
 
-@partial(jax.jit, static_argnames=("num_chains",), compiler_options=COMPILE)
+@partial(jax.jit, static_argnames=("num_chains",))
 def joint_chains(model, key, data, switches, num_sweeps, *, num_chains=256):
     """Per-chain means of statistics of parameters and labels where data and sweeps alternate.
 

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from harness import COMPILE
 
 from bnp_models import Households, ndpmpm
 from bnp_models.kernels import impossible_households
@@ -324,7 +323,7 @@ def planted(switches):
         yield
 
 
-@partial(jax.jit, static_argnames=("num_chains",), compiler_options=COMPILE)
+@partial(jax.jit, static_argnames=("num_chains",))
 def posterior_chains(model, key, data, switches, num_sweeps, burn, num_chains=128):
     """Per-chain means of what `exact_means` returns."""
 
@@ -344,7 +343,7 @@ def posterior_chains(model, key, data, switches, num_sweeps, burn, num_chains=12
     return jax.vmap(one)(jax.random.split(key, num_chains))
 
 
-@partial(jax.jit, static_argnames=("num_chains",), compiler_options=COMPILE)
+@partial(jax.jit, static_argnames=("num_chains",))
 def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
     """Per-chain means of the same under chains that alternate data and sweeps.
 

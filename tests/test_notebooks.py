@@ -63,8 +63,6 @@ def test_the_source_runs(source, tmp_path, monkeypatch):
     from nbconvert.preprocessors import ExecutePreprocessor
 
     monkeypatch.setenv("BNP_NOTEBOOK_SMALL", "1")
-    # They compile for longer than they run.
-    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=1")
     notebook = jupytext.read(source)
     executor = ExecutePreprocessor(timeout=300, kernel_name="python3")
     executor.preprocess(notebook, {"metadata": {"path": str(tmp_path)}})

@@ -297,7 +297,8 @@ def test_one_device_and_eight_give_the_same_draws():
     results = []
     for devices in (1, 8):
         environment = os.environ | {
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} "
+            f"--xla_force_host_platform_device_count={devices}",
             "JAX_PLATFORMS": "cpu",
         }
         command = [sys.executable, "-c", DEVICES]

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import COMPILE
 from scipy import integrate, stats
 from scipy.special import digamma
 
@@ -293,7 +292,7 @@ def prepared(model, name):
     return data, jnp.asarray(all_cells(BINARY)[ends], jnp.int32)
 
 
-@partial(jax.jit, static_argnames=("num_chains", "capacity"), compiler_options=COMPILE)
+@partial(jax.jit, static_argnames=("num_chains", "capacity"))
 def posterior_chains(model, key, data, ends, switches, num_sweeps, burn, *, num_chains, capacity):
     """Per-chain means of the quantities of `exact_means`."""
 
@@ -388,7 +387,7 @@ def _log_centre(model):
     return jax.scipy.special.digamma(a) - jnp.log(b)
 
 
-@partial(jax.jit, static_argnames=("num_chains", "capacity"), compiler_options=COMPILE)
+@partial(jax.jit, static_argnames=("num_chains", "capacity"))
 def joint_chains(model, key, data, switches, num_sweeps, *, num_chains, capacity):
     """Per-chain means of the statistics of `prior_means`.
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import COMPILE, Z_LIMIT
+from harness import Z_LIMIT
 from latent import feasible_cells, structural_zeros, two_sample_z
 
 from bnp_models.kernels import split_classes
@@ -92,7 +92,7 @@ class Alone:
             end, sums = jax.lax.fori_loop(0, num_moves, body, (start, jnp.zeros(9)))
             return start, end, sums / num_moves
 
-        self.chains = jax.jit(jax.vmap(one, (0, None, None)), compiler_options=COMPILE)
+        self.chains = jax.jit(jax.vmap(one, (0, None, None)))
         self.prior = jax.jit(jax.vmap(lambda key: statistics(*draw_state(key, region, by_class))))
 
     def run(self, key, num_moves, half=False):
