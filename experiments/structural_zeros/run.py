@@ -28,7 +28,7 @@ sys.path += [str(HERE.parent / "accuracy"), str(HERE.parent / "benchmark")]
 import conditions  # noqa: E402
 from results import Results  # noqa: E402
 
-KEY = ("option", "n", "seed", "warmup", "draws", "thin")
+KEY = ("option", "n", "seed", "warmup", "draws", "thin", "starts")
 OPTIONS = {
     "default": {},
     "not_applicable": {"not_applicable": True},
@@ -63,7 +63,7 @@ def draw_sample(seed, n):
     return bnp.Microdata(people.schema, people.codes[rows]), truth
 
 
-def measure(case, starts=None) -> dict:
+def measure(case) -> dict:
     """One row: a sample, its fit, and how far that is from the truth."""
     zeros, _, share, _, _ = population(case["seed"])
     table, truth = draw_sample(case["seed"], case["n"])
@@ -71,7 +71,7 @@ def measure(case, starts=None) -> dict:
     run = bnp.sample(
         bnp.HDPMixedMembership(**OPTIONS[case["option"]]), table, key=key, conditions=zeros,
         num_chains=NUM_CHAINS, num_warmup=case["warmup"], num_samples=case["draws"],
-        thin=case["thin"], start_components=starts,
+        thin=case["thin"], start_components=[int(number) for number in case["starts"].split()],
     )  # fmt: skip
     began = time.perf_counter()
     risk = bnp.population_risk(run, PEOPLE)
@@ -105,17 +105,21 @@ def main():
     parser.add_argument("--warmup", type=int, default=2000)
     parser.add_argument("--draws", type=int, default=750)
     parser.add_argument("--thin", type=int, default=8)
-    parser.add_argument("--starts", type=int, nargs="+", help="components (the model's: 10 50 200)")
+    parser.add_argument(
+        "--starts", type=int, nargs="+", default=bnp.HDPMixedMembership.start_components,
+        help="components (the model's: 10 50 200)",
+    )  # fmt: skip
     parser.add_argument("--option", nargs="+", choices=OPTIONS, default=["default"])
     parser.add_argument("--minutes", type=float, help="begin no sample later than this")
     parser.add_argument("--folder", type=Path, default=HERE, help="where the results are")
     args = parser.parse_args()
-    sweeps = {"warmup": args.warmup, "draws": args.draws, "thin": args.thin}
+    length = {"warmup": args.warmup, "draws": args.draws, "thin": args.thin}
+    chains = length | {"starts": " ".join(map(str, args.starts))}
     options = ["default" if o == "concentration=shared" else o for o in args.option]
     results = Results(args.folder / "results.csv", KEY, args.minutes)
     # A population is simulated once; all sizes have as many samples when the time is used up.
     cases = (
-        {"option": option, "n": n, "seed": seed} | sweeps
+        {"option": option, "n": n, "seed": seed} | chains
         for seed in args.seeds
         for n in args.n
         for option in dict.fromkeys(options)
@@ -123,7 +127,7 @@ def main():
     # Populations of one size share their compiled programs.
     use_compilation_cache()
     for case in results.missing(cases):
-        row = measure(case, args.starts)
+        row = measure(case)
         results.append(row)
         # Compiled code adds up, in memory and in maps of it, of which Linux allows 65,530.
         jax.clear_caches()

@@ -18,8 +18,7 @@ JUDGED = ("tau1", "alpha", "log_likelihood", "components")
 def coverage(rows: pd.DataFrame) -> pd.DataFrame:
     """Truth, estimate and coverage by option and size."""
     rows = rows.assign(
-        error=rows["mean"] / rows["truth"] - 1, width=rows["q975"] - rows["q025"],
-        sweeps=rows["warmup"] + rows["draws"] * rows["thin"],
+        error=rows["mean"] / rows["truth"] - 1, width=rows["q975"] - rows["q025"]
     )  # fmt: skip
     return rows.groupby(["option", "n"], sort=False).agg(
         samples=("seed", "size"),
@@ -39,15 +38,16 @@ def coverage(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def agreement(rows: pd.DataFrame) -> pd.DataFrame:
-    """Median and largest R-hat by option and size."""
-    groups = rows.groupby(["option", "n"], sort=False)
+    """Median and largest R-hat by option, size, length and starts of the chains."""
+    rows = rows.assign(low=rows["ess_tau1"] < 300)
+    groups = rows.groupby(["option", "n", "sweeps", "starts"], sort=False)
     columns = {"samples": groups.size()}
     for name in (*JUDGED, "log_feasible"):
         figures = groups[f"rhat_{name}"]
         columns[f"{name} median"] = figures.median()
         columns[f"{name} max"] = figures.max()
-    low_ess = rows.assign(low=rows["ess_tau1"] < 300).groupby(["option", "n"], sort=False)["low"]
-    return pd.DataFrame(columns | {"samples with an ESS of tau_1 below 300": low_ess.sum()})
+    few = groups["low"].sum()
+    return pd.DataFrame(columns | {"samples with an ESS of tau_1 below 300": few})
 
 
 def intervals(rows: pd.DataFrame, path: Path) -> None:
@@ -68,6 +68,7 @@ def write(folder: Path = HERE) -> None:
     if not (folder / "results.csv").exists():
         return
     rows = longest(pd.read_csv(folder / "results.csv"), ["option", "n", "seed"])
+    rows = rows.assign(sweeps=rows["warmup"] + rows["draws"] * rows["thin"])
     order = {option: i for i, option in enumerate(dict.fromkeys(rows["option"]))}
     rows = rows.iloc[np.lexsort((rows["seed"], rows["n"], rows["option"].map(order)))]
     text = ["## Coverage", markdown(coverage(rows)), "## R-hat", markdown(agreement(rows))]
