@@ -22,6 +22,7 @@ import numpy as np
 import tables
 
 import bnp_models as bnp
+from bnp_models.cli_folder import use_compilation_cache
 from bnp_models.diagnostics import convergence, find_modes, monitored
 
 HERE = Path(__file__).parent
@@ -171,6 +172,8 @@ def main():
             args.part, args.treatments or DEFAULT_TREATMENTS[args.part]
         )
     )
+    # Samples of one size share their compiled programs.
+    use_compilation_cache()
     for case in results.missing(cases):
         row = measure(case, args.folder, args.starts)
         results.append(row)
