@@ -235,10 +235,10 @@ def update_trajectory(model, key, state, data, counts, tables, num_tables):
     value, concentration = state.rate, None
     if model.shared:
         extra_tables = (num_tables - n).astype(dtype)
+        t = jnp.arange(1, state.z.shape[0], dtype=dtype)
 
         def log_density(alpha):
-            # Term by term: the derivative of a sum over an axis rounds as it is compiled.
-            rising = sum(jnp.log1p(alpha / t) for t in range(1, state.z.shape[0]))
+            rising = jnp.sum(jnp.log1p(alpha / t))
             return (model.a + extra_tables) * jnp.log(alpha) - model.b * alpha - n * rising
 
         value, concentration = state.alpha, Concentration(log_density, model.a + extra_tables)

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from bnp_models.kernels.counting import order_free_sum
 from bnp_models.kernels.rng import normal, uniform, words
 from bnp_models.kernels.urn_boxes import UrnBoxes, block_sums, differentiable_probability
 
@@ -69,7 +68,7 @@ def hamiltonian_step(
         return jax.tree.map(lambda p, f: p + size * f, momentum, force)
 
     def kinetic(momentum):
-        terms = jax.tree.map(lambda p, m: order_free_sum(p * (p / m)), momentum, precision)
+        terms = jax.tree.map(lambda p, m: jnp.sum(p * (p / m)), momentum, precision)
         return 0.5 * sum(jax.tree.leaves(terms))
 
     def leapfrog(i, carry):
@@ -193,6 +192,7 @@ def move_parameters(
 
     def log_density(x):
         log_theta, log_g, g, log_sum, log_total = unpack(x)
+        auxiliary = jnp.sum(jnp.where(exists[:, None], log_sum, 0) ** 2) + log_total**2
         value, prior = parameters.concentration, 0
         if concentration is not None:
             value = jnp.exp(x["concentration"])
@@ -200,10 +200,8 @@ def move_parameters(
         p = differentiable_probability(
             block_sums(jnp.exp(log_theta), g, feasible), weights(value), feasible
         )
-        auxiliary = jnp.where(exists[:, None], log_sum, 0)
-        terms = -(1 + c) * log_theta, -shape * log_g, 0.5 * auxiliary**2
-        against = order_free_sum(jnp.concatenate([term.reshape(-1) for term in terms]))
-        return prior - against - 0.5 * log_total**2 - num_records * jnp.log(p)
+        evidence = jnp.sum((1 + c) * log_theta) + jnp.sum(shape * log_g)
+        return evidence + prior - 0.5 * auxiliary - num_records * jnp.log(p)
 
     key_sum, key_total, key_move = jax.random.split(key, 3)
     log_sum = normal(words(key_sum, (num_variables, g0.size)), dtype.type)

@@ -23,7 +23,6 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.assignment import cumulative_sum, search_cumulative
 from bnp_models.kernels.atoms import Atoms
-from bnp_models.kernels.counting import order_free_sum
 from bnp_models.kernels.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.logspace import gamma_variate
 from bnp_models.kernels.rng import uniform, words
@@ -259,7 +258,7 @@ def partition_totals(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, 
 def _totals(values, boxes):
     ends = np.cumsum(boxes.partitions)
     return jnp.stack(
-        [order_free_sum(values[b - n : b]) for b, n in zip(ends, boxes.partitions, strict=True)]
+        [jnp.sum(values[b - n : b]) for b, n in zip(ends, boxes.partitions, strict=True)]
     )
 
 
@@ -294,7 +293,7 @@ def differentiable_probability(
     def forward(sums, weights):
         values = partition_values(sums, boxes)
         rates = values * of_partitions(weights, boxes)
-        return order_free_sum(rates), (sums, values, rates)
+        return jnp.sum(rates), (sums, values, rates)
 
     def backward(residuals, cotangent):
         sums, values, rates = residuals
@@ -328,7 +327,7 @@ def weights_by_size(log_weights: Float[Array, " D"], boxes: UrnBoxes) -> Float[A
 
 def probability(totals: Float[Array, " Q"], weights: Float[Array, " Q"]) -> Float[Array, ""]:
     """Probability of the region, from `partition_totals` and `weights_by_size`."""
-    return order_free_sum(totals * weights)
+    return jnp.sum(totals * weights)
 
 
 def count_blocks(
