@@ -51,7 +51,10 @@ def agreement(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def intervals(rows: pd.DataFrame, path: Path) -> None:
-    """95% intervals of tau_1 for each sample, the truth in red."""
+    """95% intervals of tau_1 for each sample, the truth in red; a single one needs no panel."""
+    rows = rows[rows.groupby("option")["seed"].transform("size") > 1]
+    if rows.empty:
+        return
     options, sizes = list(dict.fromkeys(rows["option"])), sorted(set(rows["n"]))
     figure = Figure(figsize=(3.6 * len(sizes), 2.6 * len(options)), layout="constrained")
     axes = figure.subplots(len(options), len(sizes), squeeze=False, sharey="col")
