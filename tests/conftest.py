@@ -16,26 +16,23 @@ import pytest
 
 import bnp_models as bnp
 
-# Sweeps compile for longer than they run in tests. The first flag is for the processor only.
-FLAGS = ("--xla_cpu_use_fusion_emitters=false", "--xla_backend_optimization_level=1")
+# Sweeps compile for longer than they run in tests.
+FLAGS = "--xla_backend_optimization_level=1"
+FLAGS_OF_SOME = "--xla_cpu_use_fusion_emitters=false"
 
 
-def with_flags(*flags: str) -> str:
-    """XLA_FLAGS with these, as far as the installed XLA knows them: it aborts at others."""
-    known = os.environ.get("XLA_FLAGS", "")
-    for flag in flags:
-        tried = f"{known} {flag}".strip()
-        done = subprocess.run(
-            [sys.executable, "-c", "import jax; jax.devices()"],
-            env=os.environ | {"XLA_FLAGS": tried}, capture_output=True,
-        )  # fmt: skip
-        known = known if done.returncode else tried
-    return known
+def with_flags() -> str:
+    """XLA_FLAGS with these; XLA aborts at one that it does not know, and then does without."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
+    more = f"{flags} {FLAGS_OF_SOME}"
+    command = [sys.executable, "-c", "import jax; jax.devices()"]
+    done = subprocess.run(command, env=os.environ | {"XLA_FLAGS": more}, capture_output=True)
+    return flags if done.returncode else more
 
 
 # Processes that share the tests, and those that tests start, find what others compiled.
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    os.environ["XLA_FLAGS"] = with_flags(*FLAGS)
+    os.environ["XLA_FLAGS"] = with_flags()
     _cache = tempfile.TemporaryDirectory(prefix="bnp-models-xla-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
