@@ -4,6 +4,9 @@ Records are drawn until as many as the sample's are feasible. Given those of the
 which are drawn and forgotten in every sweep, weights and level probabilities have the conditionals
 that they have without zeros; where P(feasible) is exact, concentrations, tilts and trajectories
 integrate the truncation instead.
+
+Where sums of floats decide, chains are taken one after the other (`sequential_vmap`): several
+together are rounded otherwise than one alone, and their draws would depend on the devices.
 """
 
 import dataclasses
@@ -13,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.hdp_new_records import (
@@ -124,20 +128,35 @@ def feasible_totals(g0, theta, data: HDPData) -> Float[Array, " Q"] | None:
     """Partition totals of the feasible boxes, or None where there are none."""
     if data.zeros is None or data.zeros.feasible is None:
         return None
-    boxes = data.zeros.feasible
-    return partition_totals(block_sums(theta, g0, boxes), boxes)
+
+    @sequential_vmap
+    def totals(g0, theta, boxes):
+        return partition_totals(block_sums(theta, g0, boxes), boxes)
+
+    return totals(g0, theta, data.zeros.feasible)
 
 
-def urn_weights(model, alpha, rate, boxes: UrnBoxes) -> Float[Array, " Q"]:
+def of_urn(model, state: HDPState) -> Float[Array, ""]:
+    """The concentration that new records have in common: the shared alpha, or b of their prior."""
+    return state.alpha if model.shared else state.rate
+
+
+def urn_weights(model, concentration, boxes: UrnBoxes) -> Float[Array, " Q"]:
     """E[alpha^B / (alpha)_d] of a new record, for the sizes d and numbers of blocks B of boxes."""
+    most = boxes.most_variables
     if model.shared:
-        return weights_by_size(log_block_weights(alpha, boxes.most_variables), boxes)
-    return weights_by_size(log_block_weights_gamma(model.a, rate, boxes.most_variables), boxes)
+        return weights_by_size(log_block_weights(concentration, most), boxes)
+    return weights_by_size(log_block_weights_gamma(model.a, concentration, most), boxes)
 
 
-def feasible_probability(model, alpha, rate, totals, boxes: UrnBoxes) -> Float[Array, ""]:
-    """P(feasible), from `feasible_totals`, at a shared alpha or a rate of the alphas' prior."""
-    return probability(totals, urn_weights(model, alpha, rate, boxes))
+def feasible_probability(model, concentration, totals, boxes: UrnBoxes) -> Float[Array, ""]:
+    """P(feasible), from `feasible_totals`, at a concentration as `of_urn`."""
+
+    @sequential_vmap
+    def of_region(model, concentration, totals, boxes):
+        return probability(totals, urn_weights(model, concentration, boxes))
+
+    return of_region(model, concentration, totals, boxes)
 
 
 def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> Float[Array, ""]:
@@ -149,7 +168,7 @@ def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> 
     zeros = data.zeros
     if zeros.feasible is not None:
         return jnp.log(
-            feasible_probability(model, state.alpha, state.rate, state.totals, zeros.feasible)
+            feasible_probability(model, of_urn(model, state), state.totals, zeros.feasible)
         )
     key_alpha, key_g = jax.random.split(key)
     dtype = state.g0.dtype
@@ -162,10 +181,10 @@ def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> 
 
 
 def log_feasible_given(model, state: HDPState, boxes: UrnBoxes):
-    """log P(feasible) as a function of the shared alpha, or of the rate of the alphas' prior."""
+    """log P(feasible) as a function of a concentration as `of_urn`."""
 
     def log_p(x):
-        return jnp.log(feasible_probability(model, x, x, state.totals, boxes))
+        return jnp.log(feasible_probability(model, x, state.totals, boxes))
 
     return log_p
 
@@ -229,29 +248,39 @@ def update_trajectory(model, key, state, data, counts, tables, num_tables):
     # It is exact, and would repair some of what the approximation by expected counts does.
     if not model.trajectory_steps or model.augmentation == "expected":
         return state, jnp.zeros((), bool)
-    boxes, n = data.zeros.feasible, data.num_records
     own, of_no_one = model.prior_tables(state)
     dtype = state.g0.dtype
-    value, concentration = state.rate, None
+    given = None
     if model.shared:
-        extra_tables = (num_tables - n).astype(dtype)
-        t = jnp.arange(1, state.z.shape[0], dtype=dtype)
-
-        def log_density(alpha):
-            rising = jnp.sum(jnp.log1p(alpha / t))
-            return (model.a + extra_tables) * jnp.log(alpha) - model.b * alpha - n * rising
-
-        value, concentration = state.alpha, Concentration(log_density, model.a + extra_tables)
+        given = (num_tables - data.num_records).astype(dtype)
     elif model.concentration == "hierarchical":
-        shape = model.a1 + n * model.a
-        sum_alpha = order_free_sum(state.alpha * data.weight)
-        concentration = Concentration(
-            lambda b: shape * jnp.log(b) - (model.b1 + sum_alpha) * b, shape
-        )
-    moved, accepted = move_parameters(
-        key, Parameters(state.theta, state.g0, value), counts, tables + own, of_no_one,
-        concentration, n, data.variable, lambda x: urn_weights(model, x, x, boxes), boxes,
-        model.trajectory_steps,
+        given = order_free_sum(state.alpha * data.weight)
+    num_items = state.z.shape[0]
+
+    @sequential_vmap
+    def move(model, key, parameters, counts, tables, of_no_one, given, n, variable, boxes):
+        concentration = None
+        if model.shared:
+            t = jnp.arange(1, num_items, dtype=dtype)
+
+            def log_density(alpha):
+                rising = jnp.sum(jnp.log1p(alpha / t))
+                return (model.a + given) * jnp.log(alpha) - model.b * alpha - n * rising
+
+            concentration = Concentration(log_density, model.a + given)
+        elif given is not None:
+            shape = model.a1 + n * model.a
+            concentration = Concentration(
+                lambda b: shape * jnp.log(b) - (model.b1 + given) * b, shape
+            )
+        return move_parameters(
+            key, parameters, counts, tables, of_no_one, concentration, n, variable,
+            lambda x: urn_weights(model, x, boxes), boxes, model.trajectory_steps,
+        )  # fmt: skip
+
+    moved, accepted = move(
+        model, key, Parameters(state.theta, state.g0, of_urn(model, state)), counts, tables + own,
+        of_no_one, given, data.num_records, data.variable, data.zeros.feasible,
     )  # fmt: skip
     state = dataclasses.replace(
         state, theta=moved.theta, g0=moved.g0, totals=feasible_totals(moved.g0, moved.theta, data)
@@ -268,11 +297,16 @@ def update_tilts(model, key, state, data, counts, tables):
     key_direction, key_tilt = jax.random.split(key)
     u = uniform(words(key_direction, ()), state.g0.dtype.type)
     index = jnp.minimum((u * len(zeros.tilts)).astype(jnp.int32), len(zeros.tilts) - 1)
-    weights = urn_weights(model, state.alpha, state.rate, zeros.feasible)
     own, of_no_one = model.prior_tables(state)
-    tilted = tilt_component(
-        key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts, tables + own,
-        of_no_one, data.num_records, data.variable, weights, zeros.feasible,
+
+    @sequential_vmap
+    def tilt(model, key, direction, concentration, boxes, *others):
+        weights = urn_weights(model, concentration, boxes)
+        return tilt_component(key, direction, *others, weights, boxes)
+
+    tilted = tilt(
+        model, key_tilt, zeros.tilts[index], of_urn(model, state), zeros.feasible, state.theta,
+        state.g0, state.totals, counts, tables + own, of_no_one, data.num_records, data.variable,
     )  # fmt: skip
     state = dataclasses.replace(state, theta=tilted.theta, g0=tilted.g0, totals=tilted.totals)
     return state, tilted.accepted
@@ -289,21 +323,29 @@ def draw_augmented(model, key, state, data) -> Augmented:
 
 def augment_by_boxes(model, key, state, data) -> Augmented:
     """Augmented records aggregated by box, their free variables integrated out; exact."""
-    key_block, key_label, key_level = jax.random.split(key, 3)
-    boxes, urn = data.zeros.impossible, (model, state.alpha, state.rate)
-    products = block_products(state.theta, state.g0, boxes)
-    feasible = feasible_probability(*urn, state.totals, data.zeros.feasible)
-    of_type, records = draw_blocks(
-        key_block, jnp.sum(products, axis=1), urn_weights(*urn, boxes),
-        feasible, data.num_records.astype(feasible.dtype), boxes,
-        data.weight.size < ONE_BY_ONE_BELOW,
+    one_by_one = data.weight.size < ONE_BY_ONE_BELOW
+
+    @sequential_vmap
+    def augment(model, key, theta, g0, concentration, totals, num_records, zeros):
+        key_block, key_label, key_level = jax.random.split(key, 3)
+        boxes = zeros.impossible
+        products = block_products(theta, g0, boxes)
+        feasible = feasible_probability(model, concentration, totals, zeros.feasible)
+        of_type, records = draw_blocks(
+            key_block, jnp.sum(products, axis=1), urn_weights(model, concentration, boxes),
+            feasible, num_records.astype(feasible.dtype), boxes, one_by_one,
+        )  # fmt: skip
+        labelled = draw_block_labels(key_label, of_type, products)
+        levels = split_over_atoms(
+            key_level, count_sets(labelled, boxes), jnp.log(theta), zeros.atoms
+        )
+        nothing = jnp.zeros_like(feasible)
+        return Augmented(records, jnp.sum(labelled, axis=0), levels, nothing)
+
+    return augment(
+        model, key, state.theta, state.g0, of_urn(model, state), state.totals, data.num_records,
+        data.zeros,
     )  # fmt: skip
-    labelled = draw_block_labels(key_label, of_type, products)
-    levels = split_over_atoms(
-        key_level, count_sets(labelled, boxes), jnp.log(state.theta), data.zeros.atoms
-    )
-    nothing = jnp.zeros_like(feasible)
-    return Augmented(records, jnp.sum(labelled, axis=0), levels, nothing)
 
 
 def augment_by_expectation(model, state, data) -> Augmented:
@@ -312,18 +354,25 @@ def augment_by_expectation(model, state, data) -> Augmented:
     Battiston & Rimella (2024), appendix C, with expectations that are exact given the parameters
     in place of its Monte Carlo averages and of its formulas in print, which are wrong in places.
     """
-    boxes, urn = data.zeros.impossible, (model, state.alpha, state.rate)
-    products = block_products(state.theta, state.g0, boxes)
-    sums = jnp.sum(products, axis=1)
-    feasible = feasible_probability(*urn, state.totals, data.zeros.feasible)
-    per_record = data.num_records / feasible
-    of_type, records = expected_blocks(sums, urn_weights(*urn, boxes) * per_record, boxes)
-    labelled = products * (of_type / jnp.maximum(sums, jnp.finfo(sums.dtype).tiny))[:, None]
-    levels = share_over_atoms(count_sets(labelled, boxes), state.theta, data.zeros.atoms)
-    nothing = jnp.zeros_like(feasible)
-    return Augmented(
-        jnp.minimum(records, 2.0**30).astype(jnp.int32), jnp.sum(labelled, axis=0), levels, nothing
-    )
+
+    @sequential_vmap
+    def augment(model, theta, g0, concentration, totals, num_records, zeros):
+        boxes = zeros.impossible
+        products = block_products(theta, g0, boxes)
+        sums = jnp.sum(products, axis=1)
+        feasible = feasible_probability(model, concentration, totals, zeros.feasible)
+        per_record = num_records / feasible
+        weights = urn_weights(model, concentration, boxes) * per_record
+        of_type, records = expected_blocks(sums, weights, boxes)
+        labelled = products * (of_type / jnp.maximum(sums, jnp.finfo(sums.dtype).tiny))[:, None]
+        levels = share_over_atoms(count_sets(labelled, boxes), theta, zeros.atoms)
+        records = jnp.minimum(records, 2.0**30).astype(jnp.int32)
+        return Augmented(records, jnp.sum(labelled, axis=0), levels, jnp.zeros_like(feasible))
+
+    return augment(
+        model, state.theta, state.g0, of_urn(model, state), state.totals, data.num_records,
+        data.zeros,
+    )  # fmt: skip
 
 
 def augment_by_simulation(model, key, state, data) -> Augmented:

@@ -713,6 +713,7 @@ def _shrink_chains(model, states, data, capacity):
     return jax.vmap(lambda state: model.shrink(state, data, capacity))(states)
 
 
+@partial(jax.jit, static_argnames="keep")  # so that its shapes and its body are traced once
 def _sweep_chains(model, data, chain_keys, states, iteration, keep):
     """One sweep of every chain: the states, the largest mass left over, and what is kept."""
 

@@ -49,23 +49,31 @@ def count_components(
     )
 
 
-def order_free_sum(x: Float[Array, " n"]) -> Float[Array, ""]:
-    """Sum of non-negative floats that does not depend on the order of the terms.
+def order_free_sum(x: Float[Array, "..."], axis: int | None = None) -> Float[Array, "..."]:
+    """Sum of non-negative floats, all or along `axis`, that does not depend on the terms' order.
 
-    A sharded sum adds in an order of its own; this one, in integers, gives the same bits on one
-    device and on eight. Terms are rounded to 2**-30 of the largest.
+    A sharded sum adds in an order of its own, and so does one of several chains where another
+    device has one; this one, in integers, gives the same bits on one device and on eight. Terms are
+    rounded to 2**-30 of the largest, in double precision to 2**-62.
 
     Raises
     ------
     ValueError
-        Above 2**23 terms, where the int32 partial sums could overflow.
+        Above 2**23 terms, of which the sum would take many rounds.
     """
-    if x.size > 2**23:
-        raise ValueError(f"order_free_sum: {x.size} terms; at most {2**23}")
+    num_terms = x.size if axis is None else x.shape[axis]
+    if num_terms > 2**23:
+        raise ValueError(f"order_free_sum: {num_terms} terms; at most {2**23}")
     # A power of two, so that scaling is exact and only the rounding to integers loses anything.
-    scale = jnp.ldexp(jnp.ones((), x.dtype), jnp.frexp(jnp.max(x))[1])
-    fixed = jnp.round(x / scale * 2.0**30).astype(jnp.int32)
+    exponent = jnp.frexp(jnp.max(x, axis=axis, keepdims=True))[1]
+    scale = jnp.ldexp(jnp.ones(exponent.shape, x.dtype), exponent)
+    integer = jnp.iinfo(jnp.int64 if x.dtype == jnp.float64 else jnp.int32)
+    bits = integer.bits - 2
+    fixed = jnp.round(x / scale * 2.0**bits).astype(integer.dtype)
+    # Of as many bits as the integers can add up.
+    width = integer.bits - 1 - (num_terms - 1).bit_length()
     total = sum(
-        jnp.sum((fixed >> shift) & 255).astype(x.dtype) * 2.0**shift for shift in (0, 8, 16, 24)
+        jnp.sum((fixed >> shift) & (2**width - 1), axis=axis).astype(x.dtype) * 2.0**shift
+        for shift in range(0, bits + 1, width)
     )
-    return total * (scale * 2.0**-30)
+    return total * (scale.reshape(total.shape) * 2.0**-bits)

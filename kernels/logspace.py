@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.counting import order_free_sum
 from bnp_models.kernels.rng import normal, uniform, word_pair
 
 # The random stream of the boost of small shapes; trials number theirs from zero.
@@ -122,7 +123,7 @@ def log_dirichlet(
     positive = shape > 0
     log_g = jnp.where(positive, loggamma(key, jnp.where(positive, shape, 1)), -jnp.inf)
     log_g = log_g - jnp.max(log_g, axis=axis, keepdims=True)
-    return log_g - jax.nn.logsumexp(log_g, axis=axis, keepdims=True)
+    return log_g - jnp.log(jnp.expand_dims(order_free_sum(jnp.exp(log_g), axis), axis))
 
 
 def totals_by_group(

@@ -193,8 +193,9 @@ def cumulative_dishes(
     theta: Float[Array, "R S"],
 ) -> Float[Array, "n S"]:
     """Cumulative weights of the dishes of one table a record, whose items are `moving`."""
-    hits = jnp.zeros((rows.shape[1], theta.shape[0]), theta.dtype)
-    hits = hits.at[jnp.arange(rows.shape[1])[None, :], rows].add(moving.astype(theta.dtype))
-    logits = jnp.log(g0) + jnp.matmul(hits, jnp.log(theta), precision=lax.Precision.HIGHEST)
+    # One chain of additions: a matrix product would add up as its number of records has it.
+    log_theta, logits = jnp.log(theta), jnp.log(g0)
+    for row, moves in zip(rows, moving, strict=True):
+        logits = logits + jnp.where(moves[:, None], log_theta[row], 0)
     weight = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))
     return cumulative_sum(weight)

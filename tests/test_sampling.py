@@ -278,13 +278,20 @@ def test_settings_out_of_range_are_refused(small, options):
 
 
 DEVICES = """
-import json
-import jax, numpy as np
+import json, sys
+import jax, numpy as np, pandas as pd
 import bnp_models as bnp
+concentration, zeros = sys.argv[1], sys.argv[2] == "zeros"
 frame = bnp.datasets.census_income().sample(150, seed=1)[["age", "sex", "race", "education"]]
+table, conditions = bnp.Microdata.from_frame(frame), None
+if zeros:
+    cells = pd.DataFrame([
+        {"age": "0-14", "education": level} for level in ("High school", "Bachelor or higher")
+    ])
+    conditions = bnp.StructuralZeros.from_frame(cells, table.schema)
 run = bnp.sample(
-    bnp.HDPMixedMembership(concentration="hierarchical"), bnp.Microdata.from_frame(frame),
-    key=jax.random.key(0), num_chains=2, num_warmup=15, num_samples=20,
+    bnp.HDPMixedMembership(concentration=concentration), table, key=jax.random.key(0),
+    conditions=conditions, num_chains=2, num_warmup=15, num_samples=20,
 )
 draws = run.draws | {"z": np.asarray(run.state.z), "alphas": np.asarray(run.state.alpha)}
 shards = len(run.state.z.sharding.device_set)
@@ -292,8 +299,9 @@ print(json.dumps({"shards": shards, "draws": {k: v.tobytes().hex() for k, v in d
 """
 
 
-def test_one_device_and_eight_give_the_same_draws():
-    """Two chains by four parts of the records; the model whose records meet in a float sum."""
+@pytest.mark.parametrize("model", [("hierarchical", "none"), ("shared", "zeros")], ids=" ".join)
+def test_one_device_and_eight_give_the_same_draws(model):
+    """Two chains by four parts of the records, which meet in float sums."""
     results = []
     for devices in (1, 8):
         environment = os.environ | {
@@ -301,7 +309,7 @@ def test_one_device_and_eight_give_the_same_draws():
             f"--xla_force_host_platform_device_count={devices}",
             "JAX_PLATFORMS": "cpu",
         }
-        command = [sys.executable, "-c", DEVICES]
+        command = [sys.executable, "-c", DEVICES, *model]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         results.append(json.loads(done.stdout))
     assert [r["shards"] for r in results] == [1, 8]
