@@ -74,7 +74,7 @@ def make_model(treatment, model):
     return bnp.HDPMixedMembership(concentration=option, **recoded)
 
 
-def measure(case, folder, starts=None) -> dict:
+def measure(case, folder) -> dict:
     """One row: a sample, its fit, and how far that is from the truth."""
     treatment, n, seed = case["treatment"], case["n"], case["seed"]
     people, sample, table, others = draw_sample(treatment, n, seed)
@@ -86,7 +86,6 @@ def measure(case, folder, starts=None) -> dict:
     run = bnp.sample(
         model, table, key=jax.random.key(seed), conditions=zeros, num_chains=NUM_CHAINS,
         num_warmup=case["warmup"], num_samples=case["draws"], thin=case["thin"],
-        start_components=starts if model.name == "hdp" else None,
     )  # fmt: skip
     began = time.perf_counter()
     risk = bnp.population_risk(run, len(people))
@@ -157,7 +156,6 @@ def main():
     parser.add_argument("--warmup", type=int, default=2000)
     parser.add_argument("--draws", type=int, default=500)
     parser.add_argument("--thin", type=int, default=4)
-    parser.add_argument("--starts", type=int, nargs="+", help="components (the model's: 10 50 200)")
     parser.add_argument("--minutes", type=float, help="begin no sample later than this")
     parser.add_argument("--folder", type=Path, default=HERE, help="where the results are")
     args = parser.parse_args()
@@ -175,7 +173,7 @@ def main():
     # Samples of one size share their compiled programs.
     use_compilation_cache()
     for case in results.missing(cases):
-        row = measure(case, args.folder, args.starts)
+        row = measure(case, args.folder)
         results.append(row)
         # Compiled code adds up, in memory and in maps of it, of which Linux allows 65,530.
         jax.clear_caches()
