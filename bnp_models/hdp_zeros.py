@@ -5,7 +5,7 @@ which are drawn and forgotten in every sweep, weights and level probabilities ha
 that they have without zeros; where P(feasible) is exact, concentrations, tilts and trajectories
 integrate the truncation instead.
 
-Where sums of floats decide, chains are taken one after the other (`sequential_vmap`): several
+Where sums of floats decide, chains are taken one after the other (`kernels.lanes.in_turn`): several
 together are rounded otherwise than one alone, and their draws would depend on the devices.
 """
 
@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.hdp_new_records import (
@@ -35,7 +34,7 @@ from bnp_models.kernels.counting import (
     first_rows,
     order_free_sum,
 )
-from bnp_models.kernels.lanes import most_of_lanes
+from bnp_models.kernels.lanes import in_turn, most_of_lanes
 from bnp_models.kernels.logspace import log_dirichlet
 from bnp_models.kernels.partitions import log_block_weights, log_block_weights_gamma
 from bnp_models.kernels.rng import uniform, words
@@ -129,7 +128,7 @@ def feasible_totals(g0, theta, data: HDPData) -> Float[Array, " Q"] | None:
     if data.zeros is None or data.zeros.feasible is None:
         return None
 
-    @sequential_vmap
+    @in_turn
     def totals(g0, theta, boxes):
         return partition_totals(block_sums(theta, g0, boxes), boxes)
 
@@ -152,7 +151,7 @@ def urn_weights(model, concentration, boxes: UrnBoxes) -> Float[Array, " Q"]:
 def feasible_probability(model, concentration, totals, boxes: UrnBoxes) -> Float[Array, ""]:
     """P(feasible), from `feasible_totals`, at a concentration as `of_urn`."""
 
-    @sequential_vmap
+    @in_turn
     def of_region(model, concentration, totals, boxes):
         return probability(totals, urn_weights(model, concentration, boxes))
 
@@ -257,7 +256,7 @@ def update_trajectory(model, key, state, data, counts, tables, num_tables):
         given = order_free_sum(state.alpha * data.weight)
     num_items = state.z.shape[0]
 
-    @sequential_vmap
+    @in_turn
     def move(model, key, parameters, counts, tables, of_no_one, given, n, variable, boxes):
         concentration = None
         if model.shared:
@@ -299,7 +298,7 @@ def update_tilts(model, key, state, data, counts, tables):
     index = jnp.minimum((u * len(zeros.tilts)).astype(jnp.int32), len(zeros.tilts) - 1)
     own, of_no_one = model.prior_tables(state)
 
-    @sequential_vmap
+    @in_turn
     def tilt(model, key, direction, concentration, boxes, *others):
         weights = urn_weights(model, concentration, boxes)
         return tilt_component(key, direction, *others, weights, boxes)
@@ -325,7 +324,7 @@ def augment_by_boxes(model, key, state, data) -> Augmented:
     """Augmented records aggregated by box, their free variables integrated out; exact."""
     one_by_one = data.weight.size < ONE_BY_ONE_BELOW
 
-    @sequential_vmap
+    @in_turn
     def augment(model, key, theta, g0, concentration, totals, num_records, zeros):
         key_block, key_label, key_level = jax.random.split(key, 3)
         boxes = zeros.impossible
@@ -355,7 +354,7 @@ def augment_by_expectation(model, state, data) -> Augmented:
     in place of its Monte Carlo averages and of its formulas in print, which are wrong in places.
     """
 
-    @sequential_vmap
+    @in_turn
     def augment(model, theta, g0, concentration, totals, num_records, zeros):
         boxes = zeros.impossible
         products = block_products(theta, g0, boxes)
