@@ -127,12 +127,8 @@ def feasible_totals(g0, theta, data: HDPData) -> Float[Array, " Q"] | None:
     """Partition totals of the feasible boxes, or None where there are none."""
     if data.zeros is None or data.zeros.feasible is None:
         return None
-
-    @in_turn
-    def totals(g0, theta, boxes):
-        return partition_totals(block_sums(theta, g0, boxes), boxes)
-
-    return totals(g0, theta, data.zeros.feasible)
+    boxes = data.zeros.feasible
+    return in_turn(lambda: partition_totals(block_sums(theta, g0, boxes), boxes))()
 
 
 def of_urn(model, state: HDPState) -> Float[Array, ""]:
@@ -150,12 +146,7 @@ def urn_weights(model, concentration, boxes: UrnBoxes) -> Float[Array, " Q"]:
 
 def feasible_probability(model, concentration, totals, boxes: UrnBoxes) -> Float[Array, ""]:
     """P(feasible), from `feasible_totals`, at a concentration as `of_urn`."""
-
-    @in_turn
-    def of_region(model, concentration, totals, boxes):
-        return probability(totals, urn_weights(model, concentration, boxes))
-
-    return of_region(model, concentration, totals, boxes)
+    return in_turn(lambda: probability(totals, urn_weights(model, concentration, boxes)))()
 
 
 def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> Float[Array, ""]:
@@ -247,40 +238,37 @@ def update_trajectory(model, key, state, data, counts, tables, num_tables):
     # It is exact, and would repair some of what the approximation by expected counts does.
     if not model.trajectory_steps or model.augmentation == "expected":
         return state, jnp.zeros((), bool)
+    boxes, n = data.zeros.feasible, data.num_records
     own, of_no_one = model.prior_tables(state)
     dtype = state.g0.dtype
-    given = None
-    if model.shared:
-        given = (num_tables - data.num_records).astype(dtype)
-    elif model.concentration == "hierarchical":
-        given = order_free_sum(state.alpha * data.weight)
-    num_items = state.z.shape[0]
+    sum_alpha = None
+    if model.concentration == "hierarchical":
+        sum_alpha = order_free_sum(state.alpha * data.weight)
 
     @in_turn
-    def move(model, key, parameters, counts, tables, of_no_one, given, n, variable, boxes):
+    def move():
         concentration = None
         if model.shared:
-            t = jnp.arange(1, num_items, dtype=dtype)
+            extra_tables = (num_tables - n).astype(dtype)
+            t = jnp.arange(1, state.z.shape[0], dtype=dtype)
 
             def log_density(alpha):
                 rising = jnp.sum(jnp.log1p(alpha / t))
-                return (model.a + given) * jnp.log(alpha) - model.b * alpha - n * rising
+                return (model.a + extra_tables) * jnp.log(alpha) - model.b * alpha - n * rising
 
-            concentration = Concentration(log_density, model.a + given)
-        elif given is not None:
+            concentration = Concentration(log_density, model.a + extra_tables)
+        elif sum_alpha is not None:
             shape = model.a1 + n * model.a
             concentration = Concentration(
-                lambda b: shape * jnp.log(b) - (model.b1 + given) * b, shape
+                lambda b: shape * jnp.log(b) - (model.b1 + sum_alpha) * b, shape
             )
         return move_parameters(
-            key, parameters, counts, tables, of_no_one, concentration, n, variable,
-            lambda x: urn_weights(model, x, boxes), boxes, model.trajectory_steps,
+            key, Parameters(state.theta, state.g0, of_urn(model, state)), counts, tables + own,
+            of_no_one, concentration, n, data.variable, lambda x: urn_weights(model, x, boxes),
+            boxes, model.trajectory_steps,
         )  # fmt: skip
 
-    moved, accepted = move(
-        model, key, Parameters(state.theta, state.g0, of_urn(model, state)), counts, tables + own,
-        of_no_one, given, data.num_records, data.variable, data.zeros.feasible,
-    )  # fmt: skip
+    moved, accepted = move()
     state = dataclasses.replace(
         state, theta=moved.theta, g0=moved.g0, totals=feasible_totals(moved.g0, moved.theta, data)
     )
@@ -299,14 +287,14 @@ def update_tilts(model, key, state, data, counts, tables):
     own, of_no_one = model.prior_tables(state)
 
     @in_turn
-    def tilt(model, key, direction, concentration, boxes, *others):
-        weights = urn_weights(model, concentration, boxes)
-        return tilt_component(key, direction, *others, weights, boxes)
+    def tilt():
+        weights = urn_weights(model, of_urn(model, state), zeros.feasible)
+        return tilt_component(
+            key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts,
+            tables + own, of_no_one, data.num_records, data.variable, weights, zeros.feasible,
+        )  # fmt: skip
 
-    tilted = tilt(
-        model, key_tilt, zeros.tilts[index], of_urn(model, state), zeros.feasible, state.theta,
-        state.g0, state.totals, counts, tables + own, of_no_one, data.num_records, data.variable,
-    )  # fmt: skip
+    tilted = tilt()
     state = dataclasses.replace(state, theta=tilted.theta, g0=tilted.g0, totals=tilted.totals)
     return state, tilted.accepted
 
@@ -316,35 +304,27 @@ def draw_augmented(model, key, state, data) -> Augmented:
     if data.zeros.impossible is None:
         return augment_by_simulation(model, key, state, data)
     if model.augmentation == "expected":
-        return augment_by_expectation(model, state, data)
-    return augment_by_boxes(model, key, state, data)
+        return in_turn(lambda: augment_by_expectation(model, state, data))()
+    return in_turn(lambda: augment_by_boxes(model, key, state, data))()
 
 
 def augment_by_boxes(model, key, state, data) -> Augmented:
     """Augmented records aggregated by box, their free variables integrated out; exact."""
-    one_by_one = data.weight.size < ONE_BY_ONE_BELOW
-
-    @in_turn
-    def augment(model, key, theta, g0, concentration, totals, num_records, zeros):
-        key_block, key_label, key_level = jax.random.split(key, 3)
-        boxes = zeros.impossible
-        products = block_products(theta, g0, boxes)
-        feasible = feasible_probability(model, concentration, totals, zeros.feasible)
-        of_type, records = draw_blocks(
-            key_block, jnp.sum(products, axis=1), urn_weights(model, concentration, boxes),
-            feasible, num_records.astype(feasible.dtype), boxes, one_by_one,
-        )  # fmt: skip
-        labelled = draw_block_labels(key_label, of_type, products)
-        levels = split_over_atoms(
-            key_level, count_sets(labelled, boxes), jnp.log(theta), zeros.atoms
-        )
-        nothing = jnp.zeros_like(feasible)
-        return Augmented(records, jnp.sum(labelled, axis=0), levels, nothing)
-
-    return augment(
-        model, key, state.theta, state.g0, of_urn(model, state), state.totals, data.num_records,
-        data.zeros,
+    key_block, key_label, key_level = jax.random.split(key, 3)
+    boxes, concentration = data.zeros.impossible, of_urn(model, state)
+    products = block_products(state.theta, state.g0, boxes)
+    feasible = feasible_probability(model, concentration, state.totals, data.zeros.feasible)
+    of_type, records = draw_blocks(
+        key_block, jnp.sum(products, axis=1), urn_weights(model, concentration, boxes),
+        feasible, data.num_records.astype(feasible.dtype), boxes,
+        data.weight.size < ONE_BY_ONE_BELOW,
     )  # fmt: skip
+    labelled = draw_block_labels(key_label, of_type, products)
+    levels = split_over_atoms(
+        key_level, count_sets(labelled, boxes), jnp.log(state.theta), data.zeros.atoms
+    )
+    nothing = jnp.zeros_like(feasible)
+    return Augmented(records, jnp.sum(labelled, axis=0), levels, nothing)
 
 
 def augment_by_expectation(model, state, data) -> Augmented:
@@ -353,25 +333,19 @@ def augment_by_expectation(model, state, data) -> Augmented:
     Battiston & Rimella (2024), appendix C, with expectations that are exact given the parameters
     in place of its Monte Carlo averages and of its formulas in print, which are wrong in places.
     """
-
-    @in_turn
-    def augment(model, theta, g0, concentration, totals, num_records, zeros):
-        boxes = zeros.impossible
-        products = block_products(theta, g0, boxes)
-        sums = jnp.sum(products, axis=1)
-        feasible = feasible_probability(model, concentration, totals, zeros.feasible)
-        per_record = num_records / feasible
-        weights = urn_weights(model, concentration, boxes) * per_record
-        of_type, records = expected_blocks(sums, weights, boxes)
-        labelled = products * (of_type / jnp.maximum(sums, jnp.finfo(sums.dtype).tiny))[:, None]
-        levels = share_over_atoms(count_sets(labelled, boxes), theta, zeros.atoms)
-        records = jnp.minimum(records, 2.0**30).astype(jnp.int32)
-        return Augmented(records, jnp.sum(labelled, axis=0), levels, jnp.zeros_like(feasible))
-
-    return augment(
-        model, state.theta, state.g0, of_urn(model, state), state.totals, data.num_records,
-        data.zeros,
-    )  # fmt: skip
+    boxes, concentration = data.zeros.impossible, of_urn(model, state)
+    products = block_products(state.theta, state.g0, boxes)
+    sums = jnp.sum(products, axis=1)
+    feasible = feasible_probability(model, concentration, state.totals, data.zeros.feasible)
+    per_record = data.num_records / feasible
+    weights = urn_weights(model, concentration, boxes) * per_record
+    of_type, records = expected_blocks(sums, weights, boxes)
+    labelled = products * (of_type / jnp.maximum(sums, jnp.finfo(sums.dtype).tiny))[:, None]
+    levels = share_over_atoms(count_sets(labelled, boxes), state.theta, data.zeros.atoms)
+    nothing = jnp.zeros_like(feasible)
+    return Augmented(
+        jnp.minimum(records, 2.0**30).astype(jnp.int32), jnp.sum(labelled, axis=0), levels, nothing
+    )
 
 
 def augment_by_simulation(model, key, state, data) -> Augmented:

@@ -89,9 +89,45 @@ def test_order_free_sum(seed):
     assert differs
 
 
-def test_order_free_sum_of_many_equal_terms_and_of_none():
-    """The largest partial sums that int32 must hold, and a scale of zero."""
-    x = jnp.full(2**23, 255 / 256, jnp.float32)
-    np.testing.assert_allclose(counting.order_free_sum(x), 2**23 * 255 / 256, rtol=1e-6)
+SIZES = [1, 2, 2**15, 2**15 + 1, 2**20 + 1, 2**23]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_order_free_sum_of_many_equal_terms(size):
+    """The largest partial sums that int32 must hold."""
+    x = jnp.full(size, 1 - 2**-24, jnp.float32)
+    np.testing.assert_allclose(counting.order_free_sum(x), size, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_order_free_sum_in_double_precision(x64, size):
+    """The largest that int64 must hold, and terms that float32 does not see."""
+    x = jnp.full(size, 1 - 2**-53)
+    assert x.dtype == jnp.float64
+    np.testing.assert_allclose(counting.order_free_sum(x), size, rtol=1e-15)
+    small = x.at[0].set(1e-15).at[1:].set(0)
+    assert counting.order_free_sum(small) == 1e-15
+    if size > 1:
+        assert counting.order_free_sum(small.at[1].set(1.0)) == 1 + 1e-15
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_order_free_sum_along_an_axis(seed, axis):
+    """Rows of very different size are each rounded to their own largest term."""
+    rng = np.random.default_rng(seed)
+    x = rng.gamma(0.5, size=(40, 50)) * np.logspace(-15, 15, 40)[:, None]
+    x = x.astype(np.float32)
+    summed = counting.order_free_sum(jnp.asarray(x), axis=axis)
+    order = rng.permutation(x.shape[axis])
+    np.testing.assert_array_equal(
+        summed, counting.order_free_sum(jnp.take(jnp.asarray(x), order, axis), axis=axis)
+    )
+    np.testing.assert_allclose(summed, x.sum(axis, dtype=float), rtol=1e-6)
+
+
+def test_order_free_sum_of_nothing():
     assert counting.order_free_sum(jnp.zeros(5)) == 0
     assert counting.order_free_sum(jnp.array([3.0])) == 3
+    np.testing.assert_array_equal(
+        counting.order_free_sum(jnp.array([[0.0, 0.0], [2.0, 1.0]]), axis=1), [0, 3]
+    )
