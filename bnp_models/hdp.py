@@ -36,9 +36,14 @@ from bnp_models.hdp_zeros import (
     log_feasible_given,
     update_parameters_truncated,
 )
-from bnp_models.kernels.assignment import assign_items
+from bnp_models.kernels.assignment import assign_items, cumulative_sum
 from bnp_models.kernels.concentration import dp_concentration, seatless_shared_concentration
-from bnp_models.kernels.counting import count_components, count_rows_by_component, first_rows
+from bnp_models.kernels.counting import (
+    count_components,
+    count_rows_by_component,
+    first_rows,
+    order_free_sum,
+)
 from bnp_models.kernels.logspace import gamma_variate
 from bnp_models.kernels.rng import uniform, words
 from bnp_models.kernels.seating import (
@@ -237,7 +242,7 @@ class HDPMixedMembership(eqx.Module):
         added = capacity - state.g0.size
         active = jnp.pad(_active_slots(state, data), (0, added))
         g0 = jnp.pad(state.g0, (0, added))
-        log_remainder = jnp.log1p(-jnp.sum(jnp.where(active, g0, 0)))
+        log_remainder = jnp.log1p(-order_free_sum(jnp.where(active, g0, 0)))
         key_sticks, key_theta = jax.random.split(key)
         log_free, _ = retrospective_sticks(key_sticks, active, log_remainder, state.alpha0)
         prior = draw_theta(
@@ -261,7 +266,7 @@ class HDPMixedMembership(eqx.Module):
     def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
         """Slots that hold all but a negligible mass, and some to spare."""
         largest_last = jnp.sort(jnp.where(_active_slots(state, data), 1, state.g0))
-        in_use = jnp.sum(jnp.cumsum(largest_last) > NEGLIGIBLE)
+        in_use = jnp.sum(cumulative_sum(largest_last) > NEGLIGIBLE)
         return 1.25 * in_use + 4
 
     def shrink(self, state: HDPState, data: HDPData, capacity: int) -> HDPState:
@@ -274,7 +279,7 @@ class HDPMixedMembership(eqx.Module):
         place = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
         kept = order[:capacity]
         g0 = state.g0[kept]
-        g0 = g0.at[-1].add(jnp.sum(state.g0[order[capacity:]]))
+        g0 = g0.at[-1].add(order_free_sum(state.g0[order[capacity:]]))
         theta = state.theta[:, kept]
         return dataclasses.replace(
             state, z=place[state.z].astype(state.z.dtype), g0=g0, theta=theta,

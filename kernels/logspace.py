@@ -79,7 +79,8 @@ def _until_accepted(key, trial, shape, done):
 def _attempt(key, trial, shape):
     """One trial of Marsaglia and Tsang on every lane: proposals, and whether they are accepted."""
     dtype = shape.dtype.type
-    d = shape - dtype(1 / 3)
+    # Of a maximum: where XLA sees 1 + counts, it would fold this constant into that one.
+    d = jnp.maximum(shape, dtype(1 / 3)) - dtype(1 / 3)
     first, second = word_pair(key, shape.shape, stream=trial)
     x, log_u = normal(first, dtype), jnp.log(uniform(second, dtype))
     t = lax.rsqrt(9 * d) * x

@@ -72,6 +72,16 @@ def test_loggamma_lanes_of_vmap_are_the_lanes_alone(key):
     assert compiles_once(logspace.loggamma, (keys[0], shapes[0]), (keys[1], shapes[8]))
 
 
+@pytest.mark.parametrize("size", [2**10, 2**15])
+def test_loggamma_of_counts_has_the_bits_of_that_of_shapes(key, size):
+    """XLA adds up constants that it sees together: those of 1 + counts and of the proposal."""
+    counts = jnp.arange(size) % 50
+    of_shapes = jax.jit(logspace.loggamma_from_one)
+    of_counts = jax.jit(lambda key, x: logspace.loggamma_from_one(key, 1 + x.astype(jnp.float32)))
+    shape = 1 + counts.astype(jnp.float32)
+    np.testing.assert_array_equal(of_counts(key, counts), of_shapes(key, shape))
+
+
 def test_gamma_variate_broadcasts_and_scales(key):
     shape, rate = jnp.array([[0.3], [1.0], [8.0]]), jnp.full(N, 4.0)
     draws = logspace.gamma_variate(key, shape, rate)
