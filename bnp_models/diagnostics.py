@@ -280,7 +280,7 @@ def find_modes(draws: dict[str, np.ndarray]) -> Modes:
         labels, of_draw = rank[labels], rank[of_draw]
     each = tuple(_describe_mode(draws, labels == m, of_draw == m) for m in range(labels.max() + 1))
     modes = Modes(labels, each, "")
-    return Modes(labels, each, _verdict(modes))
+    return Modes(labels, each, _verdict(modes, draws))
 
 
 def _group_segments(values, cuts):
@@ -382,12 +382,18 @@ def _describe_mode(draws, segments, where):
     return entry
 
 
-def _verdict(modes):
+def _verdict(modes, draws):
     num_chains = len(modes.labels)
     if modes.number == 1 and num_chains == 1:
         return "the chain stays in one mode; what others would find is unknown"
     if modes.number == 1:
-        return "the chains agree: one mode"
+        apart = _large_rhats({name: diagnose(values) for name, values in draws.items()})
+        if not apart:
+            return "the chains agree: one mode"
+        return (
+            "no modes apart were found, but the chains do not agree yet: R-hat should be at most "
+            f"{MAX_RHAT} and is {listed(apart)}"
+        )
     crossing = modes.crossing_chains
     told = []
     for m, mode in enumerate(modes.each):
@@ -474,12 +480,16 @@ def _stopped_early(run, risk, margins):
     )
 
 
-def _not_converged(figures):
-    bad = [
+def _large_rhats(figures):
+    return [
         f"{name} {figure['rhat']:.3f}"
         for name, figure in figures.items()
         if figure["rhat"] is not None and figure["rhat"] > MAX_RHAT
     ]
+
+
+def _not_converged(figures):
+    bad = _large_rhats(figures)
     if bad:
         return (
             f"not converged: R-hat should be below {MAX_RHAT} and is {listed(bad)}; run a longer "
