@@ -41,7 +41,6 @@ TREATMENTS = {
 PROFILES = (3, 5, 10, 15, 20, 30, 50)
 HELD_OUT = 2000
 NUM_CHAINS = 3
-TARGET_ESS = 400
 # Draws at which the approximation of the truncated risk is evaluated: every so many.
 THIN_EXPONENT = 10
 
@@ -111,8 +110,8 @@ def measure(case, folder) -> dict:
     for name, figures in convergence(run, risk).items():
         row |= {f"rhat_{name}": figures["rhat"], f"ess_{name}": figures["ess_bulk"]}
     ess = row["ess_tau1"]
-    row["seconds_to_target_ess"] = TARGET_ESS * run.seconds["draws"] / ess if ess else None
-    if seed == 0 and case["model"] == tables.DEFAULT:
+    row["seconds_to_target_ess"] = tables.TARGET_ESS * run.seconds["draws"] / ess if ess else None
+    if seed == 0:
         path = tables.draws_path(folder, row)
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(

@@ -13,6 +13,9 @@ from results import longest, markdown  # noqa: E402
 
 ORDER = ("removed", "ignored", "modelled", "not_applicable")
 DEFAULT = "hdp-shared"
+TARGET_ESS = 400
+# Chains that differ more are not taken for one posterior.
+MAX_RHAT = 1.05
 
 
 def draws_path(folder: Path, row) -> Path:
@@ -39,18 +42,47 @@ def first_sample(rows: pd.DataFrame) -> pd.DataFrame:
         "sd": rows["sd"],
         "expectation by (11)": rows["mean_exponent"],
         "exact expectation": rows["mean_conditional"],
-        "R-hat of tau_1": rows["rhat_tau1"],
-        "of log-likelihood": rows["rhat_log_likelihood"],
+        "R-hat of tau_1": rows["rhat_tau1"].map("{:.3f}".format),
+        "of log-likelihood": rows["rhat_log_likelihood"].map("{:.3f}".format),
         "components by chain": rows["components"],
         "modes": rows["modes"],
-        "sweeps per second": rows["sweeps_per_second"],
-        "seconds to an ESS of 400": rows["seconds_to_target_ess"],
     })  # fmt: skip
+
+
+def times(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sweeps and seconds to an effective sample size of tau_1 of 400, the first samples.
+
+    Where the chains disagree, the effective sample size says how far apart they are and not how
+    long a run would take: no time is given.
+    """
+    rows = rows[(rows["seed"] == 0) & (rows["model"] == DEFAULT)]
+    rows = with_speeds(rows)
+    agree = rows["rhat_tau1"] <= MAX_RHAT
+    sweeps = (1000 * TARGET_ESS / rows["ess_per_1000"]).where(agree)
+    return pd.DataFrame({
+        "structural zeros": rows["treatment"],
+        "n": rows["n"],
+        "R-hat of tau_1": rows["rhat_tau1"].map("{:.3f}".format),
+        "ESS of tau_1": rows["ess_tau1"],
+        "ESS per 1,000 sweeps": rows["ess_per_1000"],
+        f"sweeps to an ESS of {TARGET_ESS}": sweeps,
+        "sweeps per second": rows["sweeps_per_second"],
+        f"seconds to an ESS of {TARGET_ESS}": sweeps / rows["sweeps_per_second"],
+    })  # fmt: skip
+
+
+def with_speeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Speed while drawing, and effective samples of tau_1, by sweeps that update all chains."""
+    sweeps = rows["draws"] * rows["thin"]
+    return rows.assign(
+        sweeps_per_second=sweeps / rows["draws_seconds"],
+        ess_per_1000=1000 * rows["ess_tau1"] / sweeps,
+    )
 
 
 def over_samples(rows: pd.DataFrame) -> pd.DataFrame:
     """Means over samples, by treatment and size."""
-    rows = rows[rows["model"] == DEFAULT]
+    rows = with_speeds(rows[rows["model"] == DEFAULT])
     rows = rows.assign(
         error=rows["mean"] / rows["truth"] - 1, width=rows["q975"] - rows["q025"],
         exponent_error=rows["mean_exponent"] / rows["truth"] - 1,
@@ -66,7 +98,7 @@ def over_samples(rows: pd.DataFrame) -> pd.DataFrame:
         rhat_tau1=("rhat_tau1", "median"),
         rhat_tau1_max=("rhat_tau1", "max"),
         rhat_log_likelihood=("rhat_log_likelihood", "median"),
-        seconds_to_ess_of_400=("seconds_to_target_ess", "median"),
+        ess_per_1000_sweeps=("ess_per_1000", "median"),
         held_out=("held_out", "mean"),
         alpha=("alpha", "median"),
         log_feasible=("log_feasible", "mean"),
@@ -102,7 +134,7 @@ def concentrations(rows: pd.DataFrame) -> pd.DataFrame | None:
 
 def profiles(rows: pd.DataFrame) -> pd.DataFrame:
     """tau_1 and prediction against the number of extreme profiles, with the HDP's."""
-    chosen = with_profiles(rows)
+    chosen = with_speeds(with_profiles(rows))
     return pd.DataFrame({
         "structural zeros": chosen["treatment"],
         "n": chosen["n"],
@@ -110,9 +142,11 @@ def profiles(rows: pd.DataFrame) -> pd.DataFrame:
         "K": chosen["K"].map(lambda k: f"{k:.0f}" if k > 0 else "HDP"),
         "true tau_1": chosen["truth"],
         "mean, 95% interval": [interval(row) for _, row in chosen.iterrows()],
-        "R-hat of tau_1": chosen["rhat_tau1"],
+        "R-hat of tau_1": chosen["rhat_tau1"].map("{:.3f}".format),
+        "tau_1 by chain": chosen["tau1_by_chain"],
         "held out": chosen["held_out"],
         "alpha": chosen["alpha"],
+        "ESS per 1,000 sweeps": chosen["ess_per_1000"],
         "sweeps per second": chosen["sweeps_per_second"],
     })  # fmt: skip
 
@@ -126,34 +160,66 @@ def with_profiles(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[most > 0].sort_values(["seed", "n", "K"], kind="stable")
 
 
-def plot_profiles(rows: pd.DataFrame, path: Path) -> None:
-    """tau_1 against K for the first sample, the HDP's interval as a band, the truth in red."""
+def plot_boxes(rows: pd.DataFrame, folder: Path) -> None:
+    """Posterior of tau_1 for the first sample of each size, a box a treatment."""
+    rows = rows[(rows["seed"] == 0) & (rows["model"] == DEFAULT)]
+    sizes = sorted(set(rows["n"]))
+    if not sizes:
+        return
+    figure, axes = panels(1, len(sizes), height=3)
+    for axis, n in zip(axes[0], sizes, strict=True):
+        own = rows[rows["n"] == n]
+        draw_boxes(axis, own, own["treatment"].str.replace("_", "\n"), folder)
+        axis.set_title(f"n = {n:,}", fontsize=9)
+    figure.supylabel("tau_1", fontsize=9)
+    figure.savefig(folder / "boxes.png", dpi=120)
+
+
+def plot_profiles(rows: pd.DataFrame, folder: Path) -> None:
+    """Posterior of tau_1 for the first sample of each size, a box a K, and the HDP's."""
     rows = with_profiles(rows[rows["seed"] == 0])
     if rows.empty:
         return
     treatments, sizes = list(dict.fromkeys(rows["treatment"])), sorted(set(rows["n"]))
-    figure, axes = panels(len(treatments), len(sizes))
+    figure, axes = panels(len(treatments), len(sizes), width=4.2, height=3)
     for line, treatment in zip(axes, treatments, strict=True):
         for axis, n in zip(line, sizes, strict=True):
             own = rows[(rows["treatment"] == treatment) & (rows["n"] == n)]
-            for _, hdp in own[own["K"] == 0].iterrows():
-                axis.axhspan(hdp["q025"], hdp["q975"], color="#d5e3ee", label="HDP")
-                axis.axhline(hdp["mean"], color="#7fa3c4", lw=1)
-            fixed = own[own["K"] > 0]
-            axis.vlines(fixed["K"], fixed["q025"], fixed["q975"], color="#1f5f8b", lw=1.5)
-            axis.plot(fixed["K"], fixed["mean"], "o", ms=4, color="#1f5f8b", label="K profiles")
-            if len(own):
-                axis.axhline(own["truth"].iloc[0], color="red", lw=1, label="truth")
+            draw_boxes(axis, own, own["K"].map(str).replace("0", "HDP"), folder)
             axis.set_title(f"{treatment}, n = {n:,}", fontsize=9)
-    axes[0, 0].legend(fontsize=7)
-    figure.supxlabel("K", fontsize=9)
-    figure.supylabel("tau_1: mean and 95% interval", fontsize=9)
-    figure.savefig(path, dpi=100)
+    figure.supxlabel("number of extreme profiles K", fontsize=9)
+    figure.supylabel("tau_1", fontsize=9)
+    figure.savefig(folder / "profiles.png", dpi=120)
 
 
-def panels(num_rows, num_columns, **options):
-    """A figure and its axes, (rows, columns)."""
-    figure = Figure(figsize=(3 * num_columns, 2.3 * num_rows), layout="constrained")
+def draw_boxes(axis, rows: pd.DataFrame, labels, folder: Path) -> None:
+    """A box a row as the paper draws it, the mean of each chain beside it, the truth in red.
+
+    Whiskers are the 95% interval, the median is orange, the mean dashed and green. A row whose
+    draws were not kept has its mean and interval alone.
+    """
+    for x, (_, row) in enumerate(rows.iterrows()):
+        ends = {"whislo": row["q025"], "whishi": row["q975"], "mean": row["mean"]}
+        if draws_path(folder, row).exists():
+            tau1 = np.load(draws_path(folder, row))["tau1"]
+            q1, median, q3 = np.quantile(tau1, [0.25, 0.5, 0.75])
+            axis.bxp(
+                [ends | {"q1": q1, "med": median, "q3": q3}], positions=[x], widths=0.5,
+                showfliers=False, showmeans=True, meanline=True, patch_artist=True,
+                boxprops={"facecolor": "#d5e3ee"},
+            )  # fmt: skip
+            axis.plot(np.full(len(tau1), x + 0.35), tau1.mean(axis=1), ".", ms=4, color="black")
+        else:
+            axis.vlines(x, row["q025"], row["q975"], color="black", lw=1)
+            axis.hlines(row["mean"], x - 0.15, x + 0.15, color="green", ls="--")
+        axis.hlines(row["truth"], x - 0.45, x + 0.45, color="red", lw=2)
+    axis.set_xticks(np.arange(len(rows)), labels)
+    axis.set_xlim(-0.6, len(rows) - 0.4)
+
+
+def panels(num_rows, num_columns, width=3, height=2.3, **options):
+    """A figure and its axes, (rows, columns), each `width` by `height` inches."""
+    figure = Figure(figsize=(width * num_columns, height * num_rows), layout="constrained")
     axes = figure.subplots(num_rows, num_columns, squeeze=False, **options)
     for axis in axes.flat:
         axis.tick_params(labelsize=7)
@@ -198,29 +264,6 @@ def plot_draws(rows: pd.DataFrame, folder: Path) -> None:
     traces.savefig(folder / "components.png", dpi=100)
 
 
-def plot_means(rows: pd.DataFrame, path: Path) -> None:
-    """Posterior means over samples, each by its truth, which is the red line."""
-    rows = rows[rows["model"] == DEFAULT]
-    rows = rows.assign(ratio=rows["mean"] / rows["truth"])
-    sizes = sorted(set(rows["n"]))
-    if not sizes:
-        return
-    figure, axes = panels(1, len(sizes), sharey=True)
-    for axis, n in zip(axes[0], sizes, strict=True):
-        own = rows[rows["n"] == n]
-        treatments = [t for t in ORDER if (own["treatment"] == t).any()]
-        ratios = [own.loc[own["treatment"] == t, "ratio"].to_numpy() for t in treatments]
-        axis.boxplot(ratios, showmeans=True, meanline=True, widths=0.6)
-        for j, ratio in enumerate(ratios):
-            axis.plot(np.full(ratio.size, j + 1), ratio, ".", ms=4, color="#1f5f8b")
-        axis.axhline(1, color="red", lw=1.5)
-        labels = [t.replace("_", "\n") for t in treatments]
-        axis.set_xticks(np.arange(1, len(labels) + 1), labels)
-        axis.set_title(f"n = {n:,}", fontsize=9)
-    figure.supylabel("posterior mean of tau_1 / truth", fontsize=9)
-    figure.savefig(path, dpi=100)
-
-
 def write(folder: Path = HERE) -> None:
     """Make the tables and the figures of what results there are."""
     if not (folder / "results.csv").exists():
@@ -232,6 +275,8 @@ def write(folder: Path = HERE) -> None:
     text = []
     if (rows["model"] == DEFAULT).any():
         text += ["## The first sample", markdown(first_sample(rows), index=False)]
+        text += [f"## Time to an effective sample size of {TARGET_ESS}"]
+        text += [markdown(times(rows), index=False)]
         text += ["## Over samples", markdown(over_samples(rows))]
     if (compared := concentrations(rows)) is not None:
         text += ["## Concentration of records", markdown(compared)]
@@ -239,8 +284,8 @@ def write(folder: Path = HERE) -> None:
         text += ["## Extreme profiles", markdown(table, index=False)]
     (folder / "tables.md").write_text("\n\n".join(text) + "\n")
     plot_draws(rows, folder)
-    plot_means(rows, folder / "means.png")
-    plot_profiles(rows, folder / "profiles.png")
+    plot_boxes(rows, folder)
+    plot_profiles(rows, folder)
 
 
 if __name__ == "__main__":
