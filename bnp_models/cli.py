@@ -432,6 +432,9 @@ def _check_options(options):
         if getattr(options, name, None) is not None and name not in fields:
             models = [m for m in MODELS_OF[options.name] if name in MODELS[m][1]]
             raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
+    for name in ("augmentation", "not_applicable"):
+        if options.conditions is None and getattr(options, name, None) is not None:
+            raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
     if options.model not in CELL_MODELS:
         for name in _CELL_OPTIONS:
             if getattr(options, name, None) not in (None, False, "fixed"):

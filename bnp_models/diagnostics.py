@@ -15,6 +15,8 @@ from unittest import mock
 
 import numpy as np
 
+from bnp_models.hdp_zeros import FEASIBLE_DRAWS
+from bnp_models.kernels.urn_boxes import TooManyPartitions, require_listable
 from bnp_models.risk import PopulationRisk
 from bnp_models.sampling import LEFT_OVER_TOLERANCE, Run
 from bnp_models.synthesis import Margins
@@ -445,6 +447,7 @@ def warnings_of(
         _last_member_class(run),
         _too_many_augmented(run),
         _too_many_to_split(run),
+        _estimated_feasible(run),
         _weighted(run),
         _monte_carlo_error(risk),
         _growth(run),
@@ -588,6 +591,20 @@ def _too_many_to_split(run):
             f"components neither split nor merge: in {share:.0%} of the kept draws the impossible "
             f"region holds more than the {most:,} records with which they do, so that chains may "
             "stay in the mode in which they began; compare more chains and starts, or run tnplcm"
+        )
+
+
+def _estimated_feasible(run):
+    if run.feasible_sets is None or not hasattr(run.model, "most_simulated"):
+        return None
+    try:
+        require_listable(run.feasible_sets, run.num_levels)
+    except TooManyPartitions:
+        return (
+            f"P(feasible) is estimated from {FEASIBLE_DRAWS:,} draws of record weights, not exact: "
+            "the conditions fix too many variables together; the log-likelihood has its error, n "
+            "times as large, and chains mix without tilts and trajectories; fewer variables to a "
+            "condition, or tnplcm, make it exact"
         )
 
 

@@ -127,8 +127,8 @@ class HDPMixedMembership(eqx.Module):
     augmentation
         How records of the impossible region are drawn under structural zeros: "boxes", aggregated
         by box; "simulation", one by one until as many as the sample's are feasible, exact too;
-        "expected", the approximation by expected counts; "auto", boxes unless they constrain too
-        many variables.
+        "expected", the approximation by expected counts (split-merge moves stay exact, trajectories
+        are left out); "auto", boxes unless they constrain too many variables.
     tilt
         Tilt components along equivalences among the conditions.
     trajectory_steps
@@ -337,7 +337,7 @@ def prepare_records(
 
     Raises
     ------
-    ValueError
+    MicrodataError
         If the conditions constrain too many variables for the augmentation that was asked for.
     """
     cells = group_cells(codes, num_levels)
@@ -346,6 +346,7 @@ def prepare_records(
         coding = conditions.not_applicable
         codes, distinct = coding.reduce(codes), coding.reduce(distinct)
         num_levels, conditions = coding.schema.num_levels, coding.conditions
+    truncated = conditions is not None and conditions.num_impossible_cells > 0
     num_records, num_items = codes.shape
     padding = -num_records % multiple
     first_row = first_rows(num_levels)
@@ -363,7 +364,7 @@ def prepare_records(
         cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
         cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
         num_cells=jnp.asarray(len(cells.codes), jnp.int32),
-        zeros=None if conditions is None else compile_zeros(model, conditions, levels),
+        zeros=compile_zeros(model, conditions, levels) if truncated else None,
     )
 
 

@@ -56,6 +56,7 @@ from bnp_models.kernels.urn_boxes import (
     probability,
     weights_by_size,
 )
+from bnp_models.microdata import MicrodataError
 
 # Samples of fewer records have their augmented records drawn one by one.
 ONE_BY_ONE_BELOW = 4096
@@ -85,7 +86,7 @@ def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
 
     Raises
     ------
-    ValueError
+    MicrodataError
         If boxes are asked for whose partitions are too many to list.
     """
     # Levels beyond those of the conditions, that of absent items, are in every box.
@@ -107,7 +108,7 @@ def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
             impossible = UrnBoxes.of_boxes(padded(conditions.impossible.sets, True), num_levels)
         except TooManyPartitions as error:
             if model.augmentation != "auto":
-                raise ValueError(
+                raise MicrodataError(
                     f'augmentation "{model.augmentation}": {error}; use "simulation"'
                 ) from None
     return Zeros(

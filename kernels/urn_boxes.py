@@ -95,6 +95,7 @@ class UrnBoxes(eqx.Module):
         TooManyPartitions
             Beyond `MAX_PARTITIONS`.
         """
+        require_listable(boxes, num_levels)
         atoms = Atoms.of_boxes(boxes, num_levels)
         # Without padding: an atom beyond the last stands for none.
         members = [[a for a in line if a < atoms.variable.size] for line in np.asarray(atoms.sets)]
@@ -106,10 +107,6 @@ class UrnBoxes(eqx.Module):
         ]
         sizes = [len(own) for own in of_box]
         listed = {}
-        if sum(map(_bell, sizes)) > MAX_PARTITIONS:
-            raise TooManyPartitions(
-                f"boxes of up to {max(sizes)} variables have too many partitions to list"
-            )
         types: dict[tuple[int, ...], int] = {}
         found: dict[tuple[int, int], list] = {}
         whole = []
@@ -195,6 +192,17 @@ def _invert(blocks, num_types):
     having = np.full((rows.sum(), _PARTITIONS_AT_ONCE), ends[-1])
     having[row, place % _PARTITIONS_AT_ONCE] = index
     return np.repeat(np.arange(num_types), rows), having
+
+
+def require_listable(boxes: np.ndarray, num_levels: tuple[int, ...]) -> None:
+    """Raise `TooManyPartitions` where boxes, (D, R) sets of levels, have too many to list."""
+    ends = np.cumsum(num_levels)
+    full = [boxes[:, e - n : e].all(axis=1) for e, n in zip(ends, num_levels, strict=True)]
+    sizes, times = np.unique(len(num_levels) - np.sum(full, axis=0), return_counts=True)
+    if sum(_bell(d) * t for d, t in zip(sizes, times.tolist(), strict=True)) > MAX_PARTITIONS:
+        raise TooManyPartitions(
+            f"boxes of up to {sizes.max()} variables have too many partitions to list"
+        )
 
 
 def _bell(d):

@@ -488,7 +488,7 @@ def test_risk_under_structural_zeros_by_mixed_membership(latent_files, tmp_path)
         (["synthesize", "--model", "nplcm", "--components", "9"], bnp.NPLCM(components=9)),
     ],
 )  # fmt: skip
-def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch):
+def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch, capsys):
     asked = []
 
     def stop(*given, **_options):
@@ -498,9 +498,16 @@ def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch):
     monkeypatch.setattr(bnp, "sample", stop)
     name, *more = arguments
     size = SHORT if name == "risk" else SHORT[2:]
-    assert (
-        main([name, str(files / "sample.csv"), *size, "--out", str(tmp_path / "o"), *more]) == 130
-    )
+    start = [name, str(files / "sample.csv"), *size, "--out", str(tmp_path / "o")]
+    if "--not-applicable" in more:
+        assert main([*start, *more]) == 2
+        message = one_line(capsys)
+        assert message.startswith("bnp-models: error: --") and "give them too" in message
+        # No condition is none that does not hold.
+        header = (files / "sample.csv").read_text().splitlines()[0]
+        (tmp_path / "z.csv").write_text(f"{header}\n")
+        more += ["--conditions", str(tmp_path / "z.csv")]
+    assert main([*start, *more]) == 130
     assert asked == [model]
 
 

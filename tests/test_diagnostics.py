@@ -12,6 +12,7 @@ from scipy import signal, stats
 
 import bnp_models as bnp
 from bnp_models.diagnostics import diagnose
+from bnp_models.kernels import urn_boxes
 
 
 def rank_normalised_split_rhat(values):
@@ -185,6 +186,18 @@ def test_components_that_do_not_split_are_told_of(chains):
         assert any(s.startswith("components neither split nor merge") for s in sentences) == told
     without = dataclasses.replace(run, model=bnp.HDPMixedMembership(split_merge_every=0))
     assert not any("split" in s for s in bnp.warnings_of(without, risk))
+
+
+def test_an_estimated_probability_of_the_feasible_is_told_of(chains, monkeypatch):
+    run, risk = chains()
+    codes = np.full((1, len(run.table.schema.variables)), -1)
+    codes[0, :2] = 0
+    run = dataclasses.replace(
+        run, conditions=bnp.StructuralZeros.from_codes(codes, run.table.schema)
+    )
+    assert not any("estimated" in s for s in bnp.warnings_of(run, risk))
+    monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", 1)
+    assert any(s.startswith("P(feasible) is estimated") for s in bnp.warnings_of(run, risk))
 
 
 def test_modes_of_a_run_without_a_risk(chains, rng):

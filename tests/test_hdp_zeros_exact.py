@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from harness import Z_LIMIT
 from truncated import (
+    BINARY,
+    SAMPLES,
     exact_means,
     fit_few_records,
     joint_chains,
@@ -14,6 +16,7 @@ from truncated import (
     prepared,
     prior_means,
     scores,
+    structural_zeros,
     switched,
 )
 
@@ -48,10 +51,12 @@ def posterior_scores(model, name, key, *, num_chains=128, num_sweeps=400):
 @pytest.mark.parametrize(
     ("name", "concentration", "augmentation", "how"),
     [
+        ("one", "record", "boxes", PLAIN),
         ("equivalence", "shared", "boxes", ALL_MOVES),
         ("half", "hierarchical", "boxes", PLAIN),
         ("half", "hierarchical", "boxes", PLAIN | {"trajectory_steps": 4}),
         ("one", "shared", "simulation", PLAIN),
+        ("half", "shared", "simulation", PLAIN),
         ("equivalence", "record", "simulation", PLAIN | {"tilt": False}),
     ],
 )
@@ -146,6 +151,27 @@ def test_joint_distribution_by_simulation(simulation):
 def test_joint_distribution_by_simulation_rejects(simulation, fault):
     z = simulation.scores(14, fault, num_sweeps=50)
     assert np.abs(z).max() > Z_LIMIT, z
+
+
+SPLIT_FAULT = "split-merge at another alpha_0"
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return Joint("shared", "boxes", SPLITS, [SPLIT_FAULT])
+
+
+@pytest.mark.parametrize("fault", [None, SPLIT_FAULT])
+def test_joint_distribution_with_split_merge(splits, fault):
+    z = splits.scores(15, fault)
+    assert (np.abs(z).max() > Z_LIMIT) == (fault is not None), z
+
+
+def test_conditions_that_exclude_nothing():
+    """All is as without them."""
+    model = HDPMixedMembership()
+    data = model.prepare(np.array(SAMPLES["one"]), BINARY, structural_zeros(np.zeros((0, 3))))
+    assert data.zeros is None
 
 
 def test_expected_counts_are_an_approximation():

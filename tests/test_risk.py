@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 from harness import Z_LIMIT
@@ -90,6 +91,27 @@ def test_truncated_classes_population_simulation_agrees_with_the_closed_form(lat
     assert wrong.mean() - simulated.mean() > Z_LIMIT * error
     with pytest.raises(ValueError, match='method is "exact"'):
         bnp.population_risk(run, size, method="draws")
+
+
+def test_truncated_mixed_membership_population_simulation_agrees_with_the_closed_form(latent):
+    """As for latent classes."""
+    completed = bnp.Microdata.from_frame(bnp.impute(latent.run, 1)[0], levels=latent.table.schema)
+    model = bnp.HDPMixedMembership(
+        dish_stride=0, cell_stride=0, split_merge_every=0, seating_every=0, trajectory_steps=0,
+        tilt=False,
+    )  # fmt: skip
+    run = bnp.sample(
+        model, completed, key=jax.random.key(0), conditions=latent.conditions, num_chains=2,
+        num_warmup=100, num_samples=30,
+    )  # fmt: skip
+    size, num_draws = 600, 2 * 30
+    counted = bnp.population_risk(run, size).tau1.ravel()
+    simulated = simulate_tau1(run, size, num_draws=num_draws)
+    error = np.hypot(simulated.std(), counted.std()) / np.sqrt(num_draws)
+    assert abs(simulated.mean() - counted.mean()) < Z_LIMIT * error
+    unnormalised = run.draws | {"log_feasible": np.zeros_like(run.draws["log_feasible"])}
+    wrong = bnp.population_risk(dataclasses.replace(run, draws=unnormalised), size).tau1
+    assert wrong.mean() - simulated.mean() > Z_LIMIT * error
 
 
 @pytest.mark.parametrize("method", ["draws", "sequential"])

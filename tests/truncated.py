@@ -245,6 +245,9 @@ FAULTS = {
     "records that stay summed out too": _argument(
         hdp, "seatless_shared_concentration", 3, lambda n: n + (n < 1)
     ),
+    "split-merge at another alpha_0": _argument(
+        hdp_zeros, "split_or_merge", 8, lambda alpha0: 4 * alpha0
+    ),
     # Of a fixed number of components, whose weights have the prior of one table each.
     "tilt without the prior of weights": _argument(hdp_zeros, "tilt_component", 6, lambda m: m - 1),
     "trajectory without the prior of weights": _argument(
