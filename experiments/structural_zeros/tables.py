@@ -60,6 +60,9 @@ def intervals(rows: pd.DataFrame, path: Path) -> None:
     axes = figure.subplots(len(options), len(sizes), squeeze=False, sharey="col")
     for line, option in zip(axes, options, strict=True):
         for axis, n in zip(line, sizes, strict=True):
+            if not ((rows["option"] == option) & (rows["n"] == n)).any():
+                axis.set_axis_off()
+                continue
             axis.set_title(f"{option}, n = {n:,}", fontsize=9)
             draw_intervals(axis, rows[(rows["option"] == option) & (rows["n"] == n)])
     figure.supylabel("tau_1: mean, 95% interval, truth (red)", fontsize=9)
