@@ -595,7 +595,7 @@ def _too_many_to_split(run):
 
 
 def _estimated_feasible(run):
-    if run.feasible_sets is None or not hasattr(run.model, "most_simulated"):
+    if not hasattr(run.model, "most_simulated") or run.feasible_sets is None:
         return None
     try:
         require_listable(run.feasible_sets, run.num_levels)
