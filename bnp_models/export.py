@@ -202,6 +202,7 @@ def p_zero(run: Run, thin: int = 1) -> dict[str, float]:
     The prior drives it: it says nothing of the data, and convergence is not judged by it.
     """
     log_feasible = np.minimum(run.draws["log_feasible"][:, ::thin].astype(np.float64), 0)
+    # Taken from zero: its negative is -0.0 where everything is feasible.
     return figures_of(0.0 - np.expm1(log_feasible))
 
 

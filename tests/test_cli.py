@@ -19,6 +19,7 @@ from commands import one_line, untimed
 import bnp_models as bnp
 from bnp_models.cli import main
 from bnp_models.diagnostics import load_arviz
+from bnp_models.kernels import urn_boxes
 
 VARIABLES = ("age", "sex", "race", "education")
 SHORT = ["--population-size", "20000", "--chains", "2", "--warmup", "100", "--draws", "30"]
@@ -186,6 +187,10 @@ BAD = {
                      ["--augmentation", "hdp and mixed-membership only"]),
     "not applicable": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--not-applicable"],
                        ["--not-applicable", "hdp and mixed-membership only"]),
+    "augmentation of nothing": ("x,y\n1,2\n3,4\n", ["--augmentation", "expected"],
+                                ["--augmentation", "--conditions", "give them too"]),
+    "not applicable to nothing": ("x,y\n1,2\n3,4\n", ["--not-applicable"],
+                                  ["--not-applicable", "--conditions", "give them too"]),
     "concentration": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--concentration", "shared"],
                       ["--concentration", "hdp only"]),
     "one component": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--components", "1"],
@@ -255,6 +260,20 @@ def test_bad_conditions(name, content, zeros, more, parts, tmp_path, capsys):
     message = one_line(capsys)
     for part in parts:
         assert part in message
+    assert not out.parent.exists()
+
+
+def test_boxes_that_cannot_be_listed(tmp_path, monkeypatch, capsys):
+    """As where conditions fix very many variables."""
+    monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", 1)
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")
+    (tmp_path / "z.csv").write_text("x,y\n1,4\n")
+    out = tmp_path / "deep" / "out"
+    more = ["--conditions", str(tmp_path / "z.csv"), "--augmentation", "boxes", "--out", str(out)]
+    code = main(["risk", str(tmp_path / "a.csv"), "--population-size", "100", *more])
+    assert code == 2
+    message = one_line(capsys)
+    assert 'augmentation "boxes"' in message and 'use "simulation"' in message
     assert not out.parent.exists()
 
 
@@ -469,17 +488,22 @@ def test_risk_under_structural_zeros_by_mixed_membership(latent_files, tmp_path)
     assert run["components"] == 8 and run["not_applicable"] is True
 
 
+# Of a file with a header alone, which excludes nothing.
+NO_CONDITION = ["--conditions", "{dir}/z.csv"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "model"),
     [
         (["risk"], bnp.HDPMixedMembership()),
         (["risk", "--concentration", "record"], bnp.HDPMixedMembership(concentration="record")),
         (
-            ["risk", "--augmentation", "expected", "--not-applicable"],
+            ["risk", "--augmentation", "expected", "--not-applicable", *NO_CONDITION],
             bnp.HDPMixedMembership(augmentation="expected", not_applicable=True),
         ),
         (
-            ["risk", "--model", "mixed-membership", "--components", "12", "--not-applicable"],
+            ["risk", "--model", "mixed-membership", "--components", "12", "--not-applicable",
+             *NO_CONDITION],
             bnp.MixedMembership(components=12, not_applicable=True),
         ),
         (["risk", "--model", "nplcm"], bnp.NPLCM()),
@@ -488,7 +512,7 @@ def test_risk_under_structural_zeros_by_mixed_membership(latent_files, tmp_path)
         (["synthesize", "--model", "nplcm", "--components", "9"], bnp.NPLCM(components=9)),
     ],
 )  # fmt: skip
-def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch, capsys):
+def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch):
     asked = []
 
     def stop(*given, **_options):
@@ -496,18 +520,13 @@ def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch, ca
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bnp, "sample", stop)
-    name, *more = arguments
+    header = (files / "sample.csv").read_text().splitlines()[0]
+    (tmp_path / "z.csv").write_text(f"{header}\n")
+    name, *more = [word.format(dir=tmp_path) for word in arguments]
     size = SHORT if name == "risk" else SHORT[2:]
-    start = [name, str(files / "sample.csv"), *size, "--out", str(tmp_path / "o")]
-    if "--not-applicable" in more:
-        assert main([*start, *more]) == 2
-        message = one_line(capsys)
-        assert message.startswith("bnp-models: error: --") and "give them too" in message
-        # No condition is none that does not hold.
-        header = (files / "sample.csv").read_text().splitlines()[0]
-        (tmp_path / "z.csv").write_text(f"{header}\n")
-        more += ["--conditions", str(tmp_path / "z.csv")]
-    assert main([*start, *more]) == 130
+    assert (
+        main([name, str(files / "sample.csv"), *size, "--out", str(tmp_path / "o"), *more]) == 130
+    )
     assert asked == [model]
 
 

@@ -65,53 +65,55 @@ def test_counts_agree_with_their_conditional_expectation(small):
     assert risk.tau1.std() > risk.tau1_conditional.std()
 
 
-def test_population_simulation_agrees_with_the_multinomial_draw(small):
-    """In a population small enough that some uniques remain."""
-    size, num_draws = 600, small.risk.tau1.size
-    counted = bnp.population_risk(small.run, size).tau1.ravel()
-    simulated = simulate_tau1(small.run, size, num_draws=num_draws)
+def counted_and_simulated(run, size):
+    """tau_1 by the two roads, which agree, and the error of their difference."""
+    counted = bnp.population_risk(run, size).tau1.ravel()
+    num_draws = counted.size
+    simulated = simulate_tau1(run, size, num_draws=num_draws)
     error = np.hypot(simulated.std(), counted.std()) / np.sqrt(num_draws)
     assert abs(simulated.mean() - counted.mean()) < Z_LIMIT * error
+    return counted, simulated, error
+
+
+def assert_truncation_is_seen(run, size):
+    """Simulated feasible records against p_c / P(feasible); without the latter, it is seen."""
+    _, simulated, error = counted_and_simulated(run, size)
+    unnormalised = run.draws | {"log_feasible": np.zeros_like(run.draws["log_feasible"])}
+    wrong = bnp.population_risk(dataclasses.replace(run, draws=unnormalised), size).tau1
+    assert wrong.mean() - simulated.mean() > Z_LIMIT * error
+
+
+def completed_table(latent):
+    return bnp.Microdata.from_frame(bnp.impute(latent.run, 1)[0], levels=latent.table.schema)
+
+
+def test_population_simulation_agrees_with_the_multinomial_draw(small):
+    """In a population small enough that some uniques remain."""
+    size = 600
+    counted, simulated, error = counted_and_simulated(small.run, size)
+    num_draws = counted.size
     assert abs(np.log(simulated.std() / counted.std())) < 0.5
     fewer = simulate_tau1(small.run, size // 2, num_draws=num_draws)
     assert fewer.mean() - counted.mean() > Z_LIMIT * error
 
 
 def test_truncated_classes_population_simulation_agrees_with_the_closed_form(latent):
-    """Simulated feasible records against p_c / P(feasible); without the latter, it is seen."""
-    completed = bnp.Microdata.from_frame(bnp.impute(latent.run, 1)[0], levels=latent.table.schema)
-    run = dataclasses.replace(latent.run, table=completed)
-    size, num_draws = 600, 2 * 30
-    counted = bnp.population_risk(run, size).tau1.ravel()
-    simulated = simulate_tau1(run, size, num_draws=num_draws)
-    error = np.hypot(simulated.std(), counted.std()) / np.sqrt(num_draws)
-    assert abs(simulated.mean() - counted.mean()) < Z_LIMIT * error
-    unnormalised = run.draws | {"log_feasible": np.zeros_like(run.draws["log_feasible"])}
-    wrong = bnp.population_risk(dataclasses.replace(run, draws=unnormalised), size).tau1
-    assert wrong.mean() - simulated.mean() > Z_LIMIT * error
+    run = dataclasses.replace(latent.run, table=completed_table(latent))
+    assert_truncation_is_seen(run, 600)
     with pytest.raises(ValueError, match='method is "exact"'):
-        bnp.population_risk(run, size, method="draws")
+        bnp.population_risk(run, 600, method="draws")
 
 
 def test_truncated_mixed_membership_population_simulation_agrees_with_the_closed_form(latent):
-    """As for latent classes."""
-    completed = bnp.Microdata.from_frame(bnp.impute(latent.run, 1)[0], levels=latent.table.schema)
     model = bnp.HDPMixedMembership(
         dish_stride=0, cell_stride=0, split_merge_every=0, seating_every=0, trajectory_steps=0,
         tilt=False,
     )  # fmt: skip
     run = bnp.sample(
-        model, completed, key=jax.random.key(0), conditions=latent.conditions, num_chains=2,
-        num_warmup=100, num_samples=30,
+        model, completed_table(latent), key=jax.random.key(0), conditions=latent.conditions,
+        num_chains=2, num_warmup=100, num_samples=30,
     )  # fmt: skip
-    size, num_draws = 600, 2 * 30
-    counted = bnp.population_risk(run, size).tau1.ravel()
-    simulated = simulate_tau1(run, size, num_draws=num_draws)
-    error = np.hypot(simulated.std(), counted.std()) / np.sqrt(num_draws)
-    assert abs(simulated.mean() - counted.mean()) < Z_LIMIT * error
-    unnormalised = run.draws | {"log_feasible": np.zeros_like(run.draws["log_feasible"])}
-    wrong = bnp.population_risk(dataclasses.replace(run, draws=unnormalised), size).tau1
-    assert wrong.mean() - simulated.mean() > Z_LIMIT * error
+    assert_truncation_is_seen(run, 600)
 
 
 @pytest.mark.parametrize("method", ["draws", "sequential"])

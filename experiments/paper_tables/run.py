@@ -109,8 +109,6 @@ def measure(case, folder) -> dict:
     }  # fmt: skip
     for name, figures in convergence(run, risk).items():
         row |= {f"rhat_{name}": figures["rhat"], f"ess_{name}": figures["ess_bulk"]}
-    ess = row["ess_tau1"]
-    row["seconds_to_target_ess"] = tables.TARGET_ESS * run.seconds["draws"] / ess if ess else None
     if seed == 0:
         path = tables.draws_path(folder, row)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,11 +11,11 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))
 from results import longest, markdown  # noqa: E402
 
+from bnp_models.diagnostics import MAX_RHAT  # noqa: E402
+
 ORDER = ("removed", "ignored", "modelled", "not_applicable")
 DEFAULT = "hdp-shared"
 TARGET_ESS = 400
-# Chains that differ more are not taken for one posterior.
-MAX_RHAT = 1.05
 
 
 def draws_path(folder: Path, row) -> Path:
@@ -32,7 +32,6 @@ def interval(row) -> str:
 
 def first_sample(rows: pd.DataFrame) -> pd.DataFrame:
     """The first sample of each size under each treatment, a line each: the paper's table 3."""
-    rows = rows[(rows["seed"] == 0) & (rows["model"] == DEFAULT)]
     return pd.DataFrame({
         "structural zeros": rows["treatment"],
         "n": rows["n"],
@@ -55,7 +54,6 @@ def times(rows: pd.DataFrame) -> pd.DataFrame:
     Where the chains disagree, the effective sample size says how far apart they are and not how
     long a run would take: no time is given.
     """
-    rows = rows[(rows["seed"] == 0) & (rows["model"] == DEFAULT)]
     rows = with_speeds(rows)
     agree = rows["rhat_tau1"] <= MAX_RHAT
     sweeps = (1000 * TARGET_ESS / rows["ess_per_1000"]).where(agree)
@@ -162,7 +160,6 @@ def with_profiles(rows: pd.DataFrame) -> pd.DataFrame:
 
 def plot_boxes(rows: pd.DataFrame, folder: Path) -> None:
     """Posterior of tau_1 for the first sample of each size, a box a treatment."""
-    rows = rows[(rows["seed"] == 0) & (rows["model"] == DEFAULT)]
     sizes = sorted(set(rows["n"]))
     if not sizes:
         return
@@ -228,7 +225,6 @@ def panels(num_rows, num_columns, width=3, height=2.3, **options):
 
 def plot_draws(rows: pd.DataFrame, folder: Path) -> None:
     """Posterior of tau_1 and trace of the components for the first sample."""
-    rows = rows[(rows["seed"] == 0) & (rows["model"] == DEFAULT)]
     found = {
         (row["treatment"], row["n"]): (row, np.load(draws_path(folder, row)))
         for _, row in rows.iterrows()
@@ -273,18 +269,19 @@ def write(folder: Path = HERE) -> None:
     order = rows["treatment"].map(ORDER.index)
     rows = rows.iloc[np.lexsort((rows["seed"], rows["n"], order))]
     text = []
+    first = rows[(rows["seed"] == 0) & (rows["model"] == DEFAULT)]
     if (rows["model"] == DEFAULT).any():
-        text += ["## The first sample", markdown(first_sample(rows), index=False)]
+        text += ["## The first sample", markdown(first_sample(first), index=False)]
         text += [f"## Time to an effective sample size of {TARGET_ESS}"]
-        text += [markdown(times(rows), index=False)]
+        text += [markdown(times(first), index=False)]
         text += ["## Over samples", markdown(over_samples(rows))]
     if (compared := concentrations(rows)) is not None:
         text += ["## Concentration of records", markdown(compared)]
     if len(table := profiles(rows)):
         text += ["## Extreme profiles", markdown(table, index=False)]
     (folder / "tables.md").write_text("\n\n".join(text) + "\n")
-    plot_draws(rows, folder)
-    plot_boxes(rows, folder)
+    plot_draws(first, folder)
+    plot_boxes(first, folder)
     plot_profiles(rows, folder)
 
 

@@ -60,11 +60,12 @@ def intervals(rows: pd.DataFrame, path: Path) -> None:
     axes = figure.subplots(len(options), len(sizes), squeeze=False, sharey="col")
     for line, option in zip(axes, options, strict=True):
         for axis, n in zip(line, sizes, strict=True):
-            if not ((rows["option"] == option) & (rows["n"] == n)).any():
+            own = rows[(rows["option"] == option) & (rows["n"] == n)]
+            if own.empty:
                 axis.set_axis_off()
                 continue
             axis.set_title(f"{option}, n = {n:,}", fontsize=9)
-            draw_intervals(axis, rows[(rows["option"] == option) & (rows["n"] == n)])
+            draw_intervals(axis, own)
     figure.supylabel("tau_1: mean, 95% interval, truth (red)", fontsize=9)
     figure.savefig(path, dpi=100)
 
