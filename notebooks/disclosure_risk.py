@@ -37,7 +37,7 @@ import pandas as pd
 
 import bnp_models as bnp
 from bnp_models.datasets import Population, census_income
-from bnp_models.diagnostics import load_arviz
+from bnp_models.inference.arviz import load_arviz
 
 az = load_arviz()  # import arviz as az, without its announcement
 

@@ -31,12 +31,11 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from bnp_models.diagnostics import diagnose
-from bnp_models.kernels.assignment import draw_rows
-from bnp_models.kernels.counting import count_rows_by_component, first_rows
-from bnp_models.kernels.logspace import log_dirichlet
-from bnp_models.kernels.truncation import draw_levels
-from bnp_models.nplcm import log_cell_probability
+from bnp_models.inference.diagnostics import diagnose
+from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows
+from bnp_models.kernels.variates.categorical import draw_rows
+from bnp_models.kernels.variates.gamma import draw_levels, log_dirichlet
+from bnp_models.models.latent_classes.predictions import log_cell_probability
 
 # The tests run this notebook with BNP_NOTEBOOK_SMALL=1: few sweeps.
 SMALL = os.environ.get("BNP_NOTEBOOK_SMALL") == "1"

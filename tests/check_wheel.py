@@ -45,9 +45,9 @@ def main(repository: Path) -> None:
         raise SystemExit("a top-level module named kernels is installed")
     folder = origin.parent
     for name in (
-        "base.html.j2",
-        "report.html.j2",
-        "synthesis.html.j2",
+        "report/templates/base.html.j2",
+        "report/templates/report.html.j2",
+        "report/templates/synthesis.html.j2",
         "datasets/bay_area_households.parquet",
         "datasets/census_income.parquet",
         "datasets/southeast_michigan_households.parquet",

@@ -10,10 +10,10 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.special import gammaln
 
-from bnp_models import hdp
-from bnp_models.hdp_new_records import pad_levels
-from bnp_models.hdp_state import HDPData
-from bnp_models.kernels.urn import simulate_levels
+from bnp_models.kernels.mixed_membership.urn import simulate_levels
+from bnp_models.models.mixed_membership import start as mixed_membership_start
+from bnp_models.models.mixed_membership.new_records import pad_levels
+from bnp_models.models.mixed_membership.state import HDPData
 
 # One statistical check in the suite fails by chance with this probability at most: about 200
 # z-scores are taken in all, and each has two tails.
@@ -184,7 +184,9 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
 
     def one(key, switch):
         key_prior, key_steps = jax.random.split(key)
-        state, codes = hdp.draw_prior(model, key_prior, padded, num_levels, capacity)
+        state, codes = mixed_membership_start.draw_prior(
+            model, key_prior, padded, num_levels, capacity
+        )
 
         def body(t, carry):
             state, codes, sums = carry

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from numpy.polynomial.legendre import leggauss
 
-from bnp_models import StructuralZeros, nplcm
-from bnp_models.kernels import split_classes
-from bnp_models.kernels.rng import uniform, words
-from bnp_models.kernels.truncation import Tilt
-from bnp_models.microdata import Schema
+from bnp_models import StructuralZeros
+from bnp_models.data.schema import Schema
+from bnp_models.kernels.latent_classes import split_merge
+from bnp_models.kernels.latent_classes.truncated_levels import Tilt
+from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.models.latent_classes import classes, nplcm, parameters, predictions
+from bnp_models.models.latent_classes import state as latent_classes_state
 
 
 def structural_zeros(conditions, num_levels) -> StructuralZeros | None:
@@ -90,42 +93,42 @@ def two_class_posterior(codes, conditions, model, nodes, stick_nodes=60) -> np.n
 
 
 def _ignore_tilt(wrong, model):
-    right = nplcm.stick_tilt
+    right = parameters.stick_tilt
 
     def stick_tilt(*args):
         tilt, log_s = right(*args)
         return Tilt(*(jnp.where(wrong, 0, x) for x in tilt)), log_s
 
-    return [(nplcm, "stick_tilt", stick_tilt)]
+    return [(parameters, "stick_tilt", stick_tilt)]
 
 
 def _forget_augmented(wrong, model):
-    right = nplcm.draw_augmented
-    return [(nplcm, "draw_augmented", lambda *args: jnp.where(wrong, 0, right(*args)))]
+    right = parameters.draw_augmented
+    return [(parameters, "draw_augmented", lambda *args: jnp.where(wrong, 0, right(*args)))]
 
 
 def _hyperparameter_for_alpha(wrong, model):
-    right = nplcm.truncated_sticks
+    right = parameters.truncated_sticks
 
     def truncated_sticks(key, counts, alpha):
         return right(key, counts, jnp.where(wrong, model.a, alpha))
 
-    return [(nplcm, "truncated_sticks", truncated_sticks)]
+    return [(parameters, "truncated_sticks", truncated_sticks)]
 
 
 def _invert_last_reorder(wrong, model):
     # The ratio of the last pair is a power alpha - 1.
-    right = nplcm.reorder_classes
+    right = classes.reorder_classes
 
     def reorder_classes(key, log_pi, alpha):
         return right(key, log_pi, jnp.where(wrong, 2 - alpha, alpha))
 
-    return [(nplcm, "reorder_classes", reorder_classes)]
+    return [(classes, "reorder_classes", reorder_classes)]
 
 
 def _thin_splits(wrong, model):
     # As if a factor 1/2 were missing from the ratio.
-    right = nplcm.split_or_merge_classes
+    right = classes.split_or_merge_classes
 
     def split_or_merge_classes(key, z, log_x, log_lambda, *args):
         old = z, log_x, log_lambda
@@ -136,7 +139,7 @@ def _thin_splits(wrong, model):
         moved = jax.tree.map(lambda a, b: jnp.where(keep, a, b), old, new[:3])
         return *moved, new[3] & ~keep
 
-    return [(nplcm, "split_or_merge_classes", split_or_merge_classes)]
+    return [(classes, "split_or_merge_classes", split_or_merge_classes)]
 
 
 def _occupied(z, log_x):
@@ -144,22 +147,22 @@ def _occupied(z, log_x):
 
 
 def _forget_stick_prior(wrong, model):
-    right = split_classes.log_stick_prior
+    right = split_merge.log_stick_prior
 
     def log_stick_prior(*args):
         return jnp.where(wrong, 0, right(*args))
 
-    return [(split_classes, "log_stick_prior", log_stick_prior)]
+    return [(split_merge, "log_stick_prior", log_stick_prior)]
 
 
 def _complete_anyhow(wrong, model):
-    right = nplcm.draw_missing
+    right = classes.draw_missing
 
     def draw_missing(key, log_lambda, data, z, log_box):
         anywhere = eqx.tree_at(lambda d: d.boxes, data, data.boxes | wrong)
         return right(key, log_lambda, anywhere, z, log_box)
 
-    return [(nplcm, "draw_missing", draw_missing)]
+    return [(classes, "draw_missing", draw_missing)]
 
 
 FAULTS = {
@@ -210,7 +213,7 @@ def posterior_chains(model, key, data, cells, switches, num_sweeps, burn, *, num
             state, sums = carry
             state, info = sweep(model, switches, jax.random.fold_in(key_sweeps, t), state, data, t)
             kept = model.keep(state, info)
-            log_p = nplcm.log_cell_probability(kept, cells, data.num_levels)
+            log_p = predictions.log_cell_probability(kept, cells, data.num_levels)
             rest = [kept["alpha"], kept["log_feasible"], kept["components"],
                     kept["log_likelihood"]]  # fmt: skip
             now = jnp.concatenate([jnp.exp(log_p), jnp.stack([x.astype(float) for x in rest])])
@@ -224,10 +227,10 @@ def posterior_chains(model, key, data, cells, switches, num_sweeps, burn, *, num
 
 def with_codes(data, codes):
     """The data of other values of the same records, the same ones missing."""
-    rows = codes + nplcm.first_rows(data.num_levels)[:, None]
+    rows = codes + first_rows(data.num_levels)[:, None]
     own = rows.T[data.incomplete]
     admitted = jnp.all(data.boxes[:, own] | data.missing, axis=2)
-    one_hot = nplcm.one_hot_levels(codes, data.num_levels)
+    one_hot = latent_classes_state.one_hot_levels(codes, data.num_levels)
     if data.incomplete.size:
         gone = data.missing.T[data.variable]
         one_hot = one_hot.at[:, data.incomplete].multiply(~gone)
@@ -241,7 +244,7 @@ def draw_prior(model, key, data):
     """Parameters from the prior of the model's own truncation."""
     state = nplcm.draw_prior(model, key, data.variable)
     if model.truncation == "classes":
-        log_pi = state.log_pi - jnp.log(nplcm.region_mass(state.log_lambda, data.feasible))
+        log_pi = state.log_pi - jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
         state = eqx.tree_at(lambda s: s.log_pi, state, log_pi - jax.nn.logsumexp(log_pi))
     return state
 
@@ -252,8 +255,8 @@ def _kept(state):
 
 def _statistics(state, data):
     """Functions of the parameters without heavy tails, which alpha ~ Ga(0.25, 0.25) has."""
-    margin = nplcm.level_probabilities(_kept(state), data.num_levels, data.boxes)
-    log_seen = state.log_pi + jnp.log(nplcm.region_mass(state.log_lambda, data.feasible))
+    margin = predictions.level_probabilities(_kept(state), data.num_levels, data.boxes)
+    log_seen = state.log_pi + jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
     alpha = state.alpha / (1 + state.alpha)
     log_alpha = jnp.log(state.alpha)
     log_feasible = jax.nn.logsumexp(log_seen)
@@ -279,7 +282,7 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_chains=256):
         def body(t, carry):
             state, sums = carry
             key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
-            codes = nplcm.simulate_records(
+            codes = predictions.simulate_records(
                 key_x, _kept(state), data.num_records, data.num_levels, data.boxes
             )
             new = with_codes(data, codes)
@@ -300,7 +303,7 @@ def prior_statistics(model, key, data, num_draws):
     def one(key):
         key_prior, key_z = jax.random.split(key)
         state = draw_prior(model, key_prior, data)
-        log_seen = state.log_pi + jnp.log(nplcm.region_mass(state.log_lambda, data.feasible))
+        log_seen = state.log_pi + jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
         z = jax.random.categorical(key_z, log_seen, shape=(data.num_records,))
         occupied = _occupied(z, log_seen).astype(float)
         return jnp.append(_statistics(state, data), occupied)

@@ -6,14 +6,16 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
-from bnp_models import Households, ndpmpm
-from bnp_models.kernels import impossible_households
+from bnp_models import Households
+from bnp_models.kernels.nested import simulation
+from bnp_models.models.nested import ndpmpm, sweep
 
 LEVELS = pd.DataFrame(
     [("home", "own"), ("home", "rent"), ("role", "head"), ("role", "other"), ("age", "0"),
@@ -51,8 +53,8 @@ def log_probabilities(xp, parameters, data, i):
     """
     log_pi, log_omega, log_lambda, log_phi = parameters
     household, members = all_households(data, data.blocks[i][0])
-    first_q = ndpmpm.first_rows(data.household.num_levels)
-    first_p = ndpmpm.first_rows(data.member.num_levels)
+    first_q = sweep.first_rows(data.household.num_levels)
+    first_p = sweep.first_rows(data.member.num_levels)
     total = log_pi[..., None, :] + log_lambda[..., [first_q[-1] + i], :]
     for k in range(household.shape[1]):
         total = total + log_lambda[..., first_q[k] + household[:, k], :]
@@ -206,7 +208,7 @@ def _now(state, data):
 
 def _forget_augmented(field):
     def fault(wrong):
-        right = ndpmpm.augment
+        right = sweep.augment
 
         def augment(model, key, state, data):
             found, *rest = right(model, key, state, data)
@@ -218,33 +220,33 @@ def _forget_augmented(field):
 
 
 def _forget_other_heads(wrong):
-    right = ndpmpm.add_other_heads
+    right = sweep.add_other_heads
 
     def add_other_heads(key, augmented, *args):
         found, number = right(key, augmented, *args)
         return jax.tree.map(lambda a, b: jnp.where(wrong, a, b), augmented, found), number
 
-    return ndpmpm, "add_other_heads", add_other_heads
+    return sweep, "add_other_heads", add_other_heads
 
 
 def _size_by_size(wrong):
     # As printed: each size by itself, until the sample's number of that size.
-    def augment(model, key, state, data, right=ndpmpm.augment):
+    def augment(model, key, state, data, right=sweep.augment):
         found, *rest = right(model, key, state, data)
         sizes, wanted = zip(*data.blocks, strict=True)
-        tables = ndpmpm.tables_of(
+        tables = sweep.tables_of(
             state.log_pi, state.log_omega, state.log_lambda, state.log_phi, data.household,
             data.member, None,
         )  # fmt: skip
         log_size = state.log_lambda[data.household.size_rows]
         one = np.eye(len(sizes), dtype=bool)
         shape = (model.components, model.member_components)
-        printed = ndpmpm.Augmented.none(shape, data.household, data.member)
+        printed = sweep.Augmented.none(shape, data.household, data.member)
         for i, number in enumerate(wanted):
-            printed, _, _ = ndpmpm.add_simulated(
+            printed, _, _ = sweep.add_simulated(
                 jax.random.fold_in(key, i), printed, tables,
                 jnp.where(one[i][:, None], log_size, -jnp.inf), sizes, tuple(number * one[i]),
-                ndpmpm.judge_by_predicate(data.possible, sizes, wanted), data.household,
+                sweep.judge_by_predicate(data.possible, sizes, wanted), data.household,
                 data.member, False,
             )  # fmt: skip
         return jax.tree.map(lambda a, b: jnp.where(wrong, a, b), printed, found), *rest
@@ -253,25 +255,25 @@ def _size_by_size(wrong):
 
 
 def _invert_reorder(wrong):
-    right = ndpmpm.reorder_classes
+    right = sweep.reorder_classes
 
     def reorder_classes(key, log_pi, alpha):
         return right(key, log_pi, jnp.where(wrong, 2 - alpha, alpha))
 
-    return ndpmpm, "reorder_classes", reorder_classes
+    return sweep, "reorder_classes", reorder_classes
 
 
 def _other_levels(change):
     # Level probabilities drawn with other data or another prior.
     def fault(wrong):
-        right = ndpmpm.draw_level_probabilities
+        right = sweep.draw_level_probabilities
 
         def draw_level_probabilities(key, counts, data, concentration):
             found = right(key, counts, data, concentration)
             other = right(key, counts, *change(data, concentration))
             return jax.tree.map(lambda a, b: jnp.where(wrong, a, b), other, found)
 
-        return ndpmpm, "draw_level_probabilities", draw_level_probabilities
+        return sweep, "draw_level_probabilities", draw_level_probabilities
 
     return fault
 
@@ -282,16 +284,16 @@ def _ungrouped(data, concentration):
 
 def _judge_codes(wrong):
     # Codes taken for the levels that they stand for.
-    def judge_of(data, right=ndpmpm._judge):
+    def judge_of(data, right=sweep.judge_of):
         rules = data.possible.rules
-        other = ndpmpm.judge_by_predicate(rules, *zip(*data.blocks, strict=True))
+        other = sweep.judge_by_predicate(rules, *zip(*data.blocks, strict=True))
 
         def judge(new, key):
             return jnp.where(wrong, other(new, key), right(data)(new, key))
 
         return judge
 
-    return ndpmpm, "_judge", judge_of
+    return sweep, "judge_of", judge_of
 
 
 FAULTS = {
@@ -317,7 +319,7 @@ def planted(switches):
     with pytest.MonkeyPatch.context() as patch:
         if switches:
             # Wrong chains may run off to where next to nothing is possible.
-            patch.setattr(impossible_households, "MAX_SIMULATED", 2**12)
+            patch.setattr(simulation, "MAX_SIMULATED", 2**12)
         for name, wrong in switches.items():
             patch.setattr(*FAULTS[name](wrong))
         yield
@@ -355,7 +357,7 @@ def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
     household, person = all_households(data, members)
     keep = possible_households(data, 0)
     household, person = jnp.asarray(household[keep]), jnp.asarray(person[keep])
-    first = jnp.asarray(ndpmpm.first_rows(data.household.num_levels))[:, None]
+    first = jnp.asarray(sweep.first_rows(data.household.num_levels))[:, None]
 
     def one(key):
         key_prior, key_steps = jax.random.split(key)
@@ -366,7 +368,7 @@ def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
             log_p = log_probabilities(jnp, _parameters(state), data, 0)[keep]
             chosen = jax.random.categorical(key_x, log_p, shape=(number,))
             codes = jnp.concatenate([household[chosen].T, jnp.zeros((1, number), int)])
-            new = ndpmpm.eqx.tree_at(
+            new = eqx.tree_at(
                 lambda d: (d.household_rows, d.member_codes),
                 data,
                 (
@@ -378,7 +380,7 @@ def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
                 state, _ = model.sweep(key_sweep, state, new, t)
             return state, sums + _now(state, data)
 
-        state = ndpmpm.draw_prior(model, key_prior, data)
+        state = sweep.draw_prior(model, key_prior, data)
         carry = (state, jnp.zeros_like(_now(state, data)))
         return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / num_sweeps
 

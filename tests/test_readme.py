@@ -36,7 +36,7 @@ def test_the_quoted_output_is_that_of_the_demo():
 
 
 def test_the_documented_options_exist(capsys):
-    from bnp_models.cli import main
+    from bnp_models.cli.main import main
 
     for command in ("risk", "synthesize", "impute", "evaluate"):
         assert main([command, "--help"]) == 0

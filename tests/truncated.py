@@ -17,15 +17,28 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import digamma
 
-from bnp_models import StructuralZeros, hdp, hdp_parameters, hdp_zeros, mixed_membership
-from bnp_models.hdp_new_records import in_boxes, log_cell_probability, pad_levels
-from bnp_models.kernels import urn_boxes
-from bnp_models.kernels.counting import first_rows
-from bnp_models.kernels.logspace import gamma_variate
-from bnp_models.kernels.partitions import log_block_weights
-from bnp_models.kernels.urn import simulate_labels, simulate_levels
-from bnp_models.kernels.urn_boxes import probability, weights_by_size
-from bnp_models.microdata import Schema
+from bnp_models import StructuralZeros
+from bnp_models.data.schema import Schema
+from bnp_models.kernels.mixed_membership import urn_boxes
+from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
+from bnp_models.kernels.mixed_membership.urn_boxes import probability, weights_by_size
+from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.set_partitions import log_block_weights
+from bnp_models.kernels.variates.gamma import gamma_variate
+from bnp_models.models.mixed_membership import (
+    augmentation,
+    conditionals,
+    fixed_profiles,
+    sweep,
+    truncated_sweep,
+)
+from bnp_models.models.mixed_membership import feasible as mixed_membership_feasible
+from bnp_models.models.mixed_membership import start as mixed_membership_start
+from bnp_models.models.mixed_membership.new_records import (
+    in_boxes,
+    log_cell_probability,
+    pad_levels,
+)
 
 # One condition; half of the table impossible; an equivalence between the first two variables.
 BINARY = (2, 2, 2)
@@ -51,8 +64,8 @@ _STICKS = 64
 
 def fit_few_records(monkeypatch):
     """Loops that fit the few records of a table."""
-    monkeypatch.setattr(hdp_zeros, "SIMULATION_BATCH", 64)
-    monkeypatch.setattr(hdp_zeros, "SIMULATED_SPACING", 1)
+    monkeypatch.setattr(augmentation, "SIMULATION_BATCH", 64)
+    monkeypatch.setattr(truncated_sweep, "SIMULATED_SPACING", 1)
     monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", 64)
     monkeypatch.setattr(urn_boxes, "_ROW", 8)
 
@@ -186,25 +199,25 @@ def _first_moments(model):
 
 def _forget(field):
     def fault(wrong):
-        right = hdp_zeros.draw_augmented
+        right = augmentation.draw_augmented
 
         def draw_augmented(*args):
             found = right(*args)
             return found._replace(**{field: jnp.where(wrong, 0, getattr(found, field))})
 
-        return hdp_zeros, "draw_augmented", draw_augmented
+        return truncated_sweep, "draw_augmented", draw_augmented
 
     return fault
 
 
 def _untruncated_alpha(wrong):
-    right = hdp_parameters.truncated_shared_concentration
+    right = conditionals.truncated_shared_concentration
 
     def truncated_shared_concentration(*args):
         *rest, log_feasible = args
         return right(*rest, lambda alpha: jnp.where(wrong, 0, log_feasible(alpha)))
 
-    return hdp_parameters, "truncated_shared_concentration", truncated_shared_concentration
+    return conditionals, "truncated_shared_concentration", truncated_shared_concentration
 
 
 def _argument(module, name, place, change):
@@ -229,32 +242,36 @@ FAULTS = {
     "augmented alphas left out": _forget("sum_alpha"),
     "alpha not truncated": _untruncated_alpha,
     "tilt with the prior of levels twice": _argument(
-        hdp_zeros, "tilt_component", 5, lambda counts: counts + 1
+        truncated_sweep, "tilt_component", 5, lambda counts: counts + 1
     ),
-    "tilt not truncated": _argument(hdp_zeros, "tilt_component", 8, lambda n: 0),
+    "tilt not truncated": _argument(truncated_sweep, "tilt_component", 8, lambda n: 0),
     "trajectory with the prior of levels twice": _argument(
-        hdp_zeros, "move_parameters", 2, lambda c: c + 1
+        truncated_sweep, "move_parameters", 2, lambda c: c + 1
     ),
-    "trajectory not truncated": _argument(hdp_zeros, "move_parameters", 6, lambda n: 0),
-    "seating at another concentration": _argument(hdp, "draw_seating", 2, lambda alpha: 4 * alpha),
-    "records at many tables seated anew": _argument(hdp, "can_be_seated", 1, jnp.zeros_like),
-    "records of other components seated anew": _argument(hdp, "can_be_seated", 0, jnp.zeros_like),
+    "trajectory not truncated": _argument(truncated_sweep, "move_parameters", 6, lambda n: 0),
+    "seating at another concentration": _argument(
+        sweep, "draw_seating", 2, lambda alpha: 4 * alpha
+    ),
+    "records at many tables seated anew": _argument(sweep, "can_be_seated", 1, jnp.zeros_like),
+    "records of other components seated anew": _argument(sweep, "can_be_seated", 0, jnp.zeros_like),
     "tables of the records that stay left out": _argument(
-        hdp, "seatless_shared_concentration", 4, jnp.zeros_like
+        sweep, "seatless_shared_concentration", 4, jnp.zeros_like
     ),
     "records that stay summed out too": _argument(
-        hdp, "seatless_shared_concentration", 3, lambda n: n + (n < 1)
+        sweep, "seatless_shared_concentration", 3, lambda n: n + (n < 1)
     ),
     "split-merge at another alpha_0": _argument(
-        hdp_zeros, "split_or_merge", 8, lambda alpha0: 4 * alpha0
+        truncated_sweep, "split_or_merge", 8, lambda alpha0: 4 * alpha0
     ),
     # Of a fixed number of components, whose weights have the prior of one table each.
-    "tilt without the prior of weights": _argument(hdp_zeros, "tilt_component", 6, lambda m: m - 1),
+    "tilt without the prior of weights": _argument(
+        truncated_sweep, "tilt_component", 6, lambda m: m - 1
+    ),
     "trajectory without the prior of weights": _argument(
-        hdp_zeros, "move_parameters", 3, lambda m: m - 1
+        truncated_sweep, "move_parameters", 3, lambda m: m - 1
     ),
     "weights with half their prior": _argument(
-        mixed_membership, "log_dirichlet", 1, lambda m: m - 0.5
+        fixed_profiles, "log_dirichlet", 1, lambda m: m - 0.5
     ),
 }
 
@@ -349,7 +366,7 @@ def _draw_joint(model, key, data, capacity):
     num_levels = data.zeros.num_levels
     num_items, num_padded = data.rows.shape
     key_prior, key_records = jax.random.split(key)
-    state, _ = hdp.draw_prior(model, key_prior, num_padded, num_levels, capacity)
+    state, _ = mixed_membership_start.draw_prior(model, key_prior, num_padded, num_levels, capacity)
     theta = pad_levels(state.theta, num_levels)
     first = jnp.asarray(first_rows(num_levels))[:, None]
 
@@ -370,7 +387,7 @@ def _draw_joint(model, key, data, capacity):
 
     start = jnp.int32(0), jnp.zeros(num_padded, bool), state.alpha, state.z
     _, _, alpha, z = jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, start)
-    totals = hdp_zeros.feasible_totals(state.g0, state.theta, data)
+    totals = mixed_membership_feasible.feasible_totals(state.g0, state.theta, data)
     return eqx.tree_at(
         lambda s: (s.alpha, s.z, s.totals), state, (alpha, z, totals), is_leaf=lambda x: x is None
     )

@@ -3,8 +3,8 @@
 import numpy as np
 
 import bnp_models as bnp
-from bnp_models.households import HouseholdSchema
-from bnp_models.rule_sets import census_relationships
+from bnp_models.data.household_schema import HouseholdSchema
+from bnp_models.rules.census import census_relationships
 
 PAPER_SIZES = {1: 2528, 2: 5421, 3: 1375, 4: 478, 5: 123, 6: 52, 7: 16, 8: 5, 9: 2}
 """Households by size of Hu, Reiter & Wang (2018, doi:10.1214/16-BA1047), section 4.1."""

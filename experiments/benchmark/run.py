@@ -28,8 +28,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import bnp_models as bnp
-from bnp_models.hdp_new_records import pad_levels
-from bnp_models.kernels import cellprob
+from bnp_models.kernels.mixed_membership import cell_probability
+from bnp_models.models.mixed_membership.new_records import pad_levels
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))
@@ -69,18 +69,18 @@ class Chains:
     def __init__(
         self, model, table, num_chains=1, conditions=None, start=15, burn=300, fixed=False
     ):
-        from bnp_models import sampling
+        from bnp_models.inference import chunks, driver
 
         self.model = model
-        self.data = sampling.prepared(model, table, conditions)
+        self.data = driver.prepared(model, table, conditions)
         self.num_chains = num_chains
         self.keys = jax.vmap(jax.random.key)(jnp.arange(num_chains))
         began = time.perf_counter()
-        self.states = sampling._init_chains(
+        self.states = chunks.init_chains(
             self.model, self.data, self.keys, self.model.capacity, jnp.full(num_chains, start)
         )
         self.advance_by = partial(
-            sampling._advance,
+            chunks.advance_chains,
             warmup=2**30,
             patience=2**30 if fixed else 0,
             thin=1,
@@ -159,18 +159,18 @@ def risk_table():
 
     @jax.jit
     def exact(theta, g0, alpha):
-        log_p = cellprob.log_cell_probability_exact(theta, g0, cells, alpha=alpha)
+        log_p = cell_probability.log_cell_probability_exact(theta, g0, cells, alpha=alpha)
         return jnp.sum(jnp.exp(num_new * jnp.log1p(-jnp.exp(log_p))))
 
     @jax.jit
     def tracked(theta, g0, alpha):
-        weights = cellprob.log_block_weights_gamma(2.0, 1.0, len(NUM_LEVELS))
-        log_p = cellprob.log_cell_probability_exact(theta, g0, cells, log_weights=weights)
+        weights = cell_probability.log_block_weights_gamma(2.0, 1.0, len(NUM_LEVELS))
+        log_p = cell_probability.log_cell_probability_exact(theta, g0, cells, log_weights=weights)
         return jnp.sum(jnp.exp(num_new * jnp.log1p(-jnp.exp(log_p))))
 
     @jax.jit
     def draws(theta, g0, alpha):
-        estimate = cellprob.log_cell_probability_draws(
+        estimate = cell_probability.log_cell_probability_draws(
             jax.random.key(0), theta, g0, alpha, cells, 1000
         )
         return jnp.sum(jnp.exp(num_new * jnp.log1p(-jnp.exp(estimate.log_p))))

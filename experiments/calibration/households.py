@@ -22,7 +22,7 @@ import pandas as pd
 from sbc import NUM_DRAWS, Run, draw_ranks, rank_of, uniformity
 
 import bnp_models as bnp
-from bnp_models import ndpmpm
+from bnp_models.models.nested import sweep as nested_sweep
 from bnp_models.rules import aged, at_most, each, exactly, person
 
 HERE = Path(__file__).parent
@@ -96,11 +96,11 @@ def template(model, case):
 
 def log_probability(state, data, possible):
     """(B,): of the possible households, before truncation; all are of one size."""
-    first = ndpmpm.first_rows(data.household.num_levels)
+    first = nested_sweep.first_rows(data.household.num_levels)
     total = state.log_pi
     for k in range(possible.household.shape[1]):
         total = total + state.log_lambda[first[k] + possible.household[:, k]]
-    first = ndpmpm.first_rows(data.member.num_levels)
+    first = nested_sweep.first_rows(data.member.num_levels)
     for j in range(2):
         own = state.log_omega
         for v in range(len(data.member.num_levels)):
@@ -112,11 +112,11 @@ def log_probability(state, data, possible):
 def simulate(model, key, data, possible):
     """Parameters from the prior, and the data of possible households of theirs."""
     key_prior, key_households = jax.random.split(key)
-    state = ndpmpm.draw_prior(model, key_prior, data)
+    state = nested_sweep.draw_prior(model, key_prior, data)
     chosen = jax.random.categorical(
         key_households, log_probability(state, data, possible), shape=(NUM_HOUSEHOLDS,)
     )
-    first = jnp.asarray(ndpmpm.first_rows(data.household.num_levels[:-1]), jnp.int32)
+    first = jnp.asarray(nested_sweep.first_rows(data.household.num_levels[:-1]), jnp.int32)
     rows = data.household_rows.at[:-1].set((first + possible.household[chosen]).T)
     members = possible.members[chosen].reshape(2 * NUM_HOUSEHOLDS, -1).T
     return state, dataclasses.replace(data, household_rows=rows, member_codes=members)

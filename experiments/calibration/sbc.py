@@ -21,14 +21,17 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import chisquare
 
-from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, StructuralZeros, hdp, nplcm
-from bnp_models.hdp import CONCENTRATIONS
-from bnp_models.hdp_new_records import simulate_records
-from bnp_models.hdp_zeros import feasible_totals, log_feasible
-from bnp_models.kernels import urn_boxes
-from bnp_models.kernels.counting import first_rows
-from bnp_models.microdata import Schema
-from bnp_models.risk import draw_tau1
+from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, StructuralZeros
+from bnp_models.data.schema import Schema
+from bnp_models.kernels.mixed_membership import urn_boxes
+from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.models.latent_classes import nplcm, parameters, predictions
+from bnp_models.models.latent_classes import state as latent_classes_state
+from bnp_models.models.mixed_membership import start as mixed_membership_start
+from bnp_models.models.mixed_membership.feasible import feasible_totals, log_feasible
+from bnp_models.models.mixed_membership.new_records import simulate_records
+from bnp_models.models.mixed_membership.start import CONCENTRATIONS
+from bnp_models.risk.population import draw_tau1
 
 HERE = Path(__file__).parent
 NUM_LEVELS = (3, 2, 4, 3)
@@ -64,7 +67,7 @@ class MixedMembership:
 
     @classmethod
     def draw_population(cls, truth, key):
-        return hdp.draw_prior(truth, key, POPULATION, NUM_LEVELS, CAPACITY)
+        return mixed_membership_start.draw_prior(truth, key, POPULATION, NUM_LEVELS, CAPACITY)
 
     @classmethod
     def as_data(cls, model, codes):
@@ -100,7 +103,7 @@ class TruncatedMixedMembership(MixedMembership):
     def draw_population(cls, truth, key):
         key_prior, key_records = jax.random.split(key)
         data = cls.template(truth)
-        state, _ = hdp.draw_prior(truth, key_prior, 1, NUM_LEVELS, CAPACITY)
+        state, _ = mixed_membership_start.draw_prior(truth, key_prior, 1, NUM_LEVELS, CAPACITY)
         totals = feasible_totals(state.g0, state.theta, data)
         state = dataclasses.replace(state, totals=totals)
         draw = {"g0": state.g0, "theta": state.theta, "alpha": state.alpha,
@@ -135,25 +138,25 @@ class LatentClasses:
         template = cls.template(truth)
         state = nplcm.draw_prior(truth, key_prior, template.variable)
         draw = {"log_pi": state.log_pi, "log_lambda": state.log_lambda}
-        records = nplcm.simulate_records(
+        records = predictions.simulate_records(
             key_records, draw, POPULATION, NUM_LEVELS, template.boxes
         )  # fmt: skip
         return state, records
 
     @classmethod
     def as_data(cls, model, codes):
-        rows = codes + nplcm.first_rows(NUM_LEVELS)[:, None]
+        rows = codes + first_rows(NUM_LEVELS)[:, None]
         return eqx.tree_at(
             lambda data: (data.rows, data.one_hot), cls.template(model),
-            (rows, nplcm.one_hot_levels(codes, NUM_LEVELS)),
+            (rows, latent_classes_state.one_hot_levels(codes, NUM_LEVELS)),
         )  # fmt: skip
 
     @classmethod
     def measure(cls, model, state):
         template = cls.template(model)
         kept = {"log_pi": state.log_pi, "log_lambda": state.log_lambda}
-        margin = nplcm.level_probabilities(kept, NUM_LEVELS, template.boxes)[0]
-        log_mass = jnp.log(nplcm.region_mass(state.log_lambda, template.feasible))
+        margin = predictions.level_probabilities(kept, NUM_LEVELS, template.boxes)[0]
+        log_mass = jnp.log(parameters.region_mass(state.log_lambda, template.feasible))
         kept["log_feasible"] = jax.nn.logsumexp(state.log_pi + log_mass)
         return (state.alpha, margin), kept
 

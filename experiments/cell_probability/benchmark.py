@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bnp_models.kernels.cellprob import (
+from bnp_models.kernels.mixed_membership.cell_probability import (
     jackknife_two_half,
     log_block_weights,
     log_block_weights_gamma,

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.rule_sets import census_relationships
+from bnp_models.rules.census import census_relationships
 
 HERE = Path(__file__).parent
 HOUSEHOLDS = 1_000_000

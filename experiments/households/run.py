@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.diagnostics import diagnose
-from bnp_models.rule_sets import census_relationships
+from bnp_models.inference.diagnostics import diagnose
+from bnp_models.rules.census import census_relationships
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))

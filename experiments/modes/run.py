@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bnp_models.diagnostics import diagnose
-from bnp_models.hdp import HDPMixedMembership
+from bnp_models.inference.diagnostics import diagnose
+from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent.parent / "tests"))

@@ -22,8 +22,9 @@ import numpy as np
 import tables
 
 import bnp_models as bnp
-from bnp_models.cli_folder import use_compilation_cache
-from bnp_models.diagnostics import convergence, find_modes, monitored
+from bnp_models.cli.folder import use_compilation_cache
+from bnp_models.inference.diagnostics import convergence, monitored
+from bnp_models.inference.modes import find_modes
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))

@@ -1,4 +1,6 @@
-"""Reference values of 2F1 and of its gradients, by mpmath at 50 digits: tests/data/hyp2f1.json.
+"""Reference values of 2F1 and of its gradients, by mpmath at 50 digits.
+
+They go to tests/reference/hyp2f1.json:
 
     python experiments/polettini_stander/reference.py
 
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import mpmath as mp
 
-OUT = Path(__file__).resolve().parents[2] / "tests" / "data" / "hyp2f1.json"
+OUT = Path(__file__).resolve().parents[2] / "tests" / "reference" / "hyp2f1.json"
 STEP = mp.mpf(10) ** -15
 
 # Arguments of the models: alpha, (a, b), x = N / lambda.

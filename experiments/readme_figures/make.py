@@ -18,10 +18,10 @@ import matplotlib
 import numpy as np
 
 import bnp_models as bnp
-from bnp_models.cli import main as command
+from bnp_models.cli.main import main as command
 from bnp_models.datasets import census_income
 from bnp_models.datasets.__main__ import main as demo_data
-from bnp_models.diagnostics import load_arviz
+from bnp_models.inference.arviz import load_arviz
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parents[1] / "README.md"

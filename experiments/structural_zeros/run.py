@@ -20,8 +20,8 @@ import numpy as np
 import tables
 
 import bnp_models as bnp
-from bnp_models.cli_folder import use_compilation_cache
-from bnp_models.diagnostics import convergence, diagnose
+from bnp_models.cli.folder import use_compilation_cache
+from bnp_models.inference.diagnostics import convergence, diagnose
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent / "accuracy"), str(HERE.parent / "benchmark")]

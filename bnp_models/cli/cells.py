@@ -1,0 +1,119 @@
+"""``bnp-models risk`` by a model of cells."""
+
+import hashlib
+
+from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
+from bnp_models.cli.inputs import CELL_OPTIONS, check_options, given_options
+from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
+from bnp_models.cli.parser import STOPPING, flag
+from bnp_models.cli.runs import OUTPUTS, output_names, risk_answer, settings_document
+from bnp_models.data.messages import listed
+from bnp_models.data.reading import read_frame, read_microdata
+from bnp_models.data.schema import MicrodataError
+from bnp_models.data.weights import read_weights, weighted_cells
+from bnp_models.data.writing import write_json
+from bnp_models.inference.arviz import write_netcdf
+from bnp_models.inference.settings import Settings
+from bnp_models.models.cells.empirical_bayes import fit_empirical_bayes
+from bnp_models.models.cells.full_bayes import sample_hyperparameters
+from bnp_models.models.cells.polettini_stander import PolettiniStander
+from bnp_models.report.cells import (
+    cell_inference_data,
+    cell_risk_summary,
+    check_names,
+    write_cell_report,
+    write_cells,
+)
+from bnp_models.risk.cells import cell_risk
+from bnp_models.risk.loglinear import check_support
+
+
+def run_cell_risk(options, argv):
+    """``bnp-models risk`` by a model of cells."""
+    import jax
+
+    model, cells = _checked_cells(options)
+    names = (*CELL_OPTIONS, "population_size")
+    settings = settings_document(
+        options, model, cells.table, None, **{name: getattr(options, name) for name in names},
+        weights_sha256=hashlib.sha256(cells.weight.tobytes()).hexdigest(),
+    )  # fmt: skip
+
+    def work(out):
+        for name in {*OUTPUTS["risk"], *output_names(options)}:
+            (out / name).unlink(missing_ok=True)
+        fitted, draws, seconds = model, None, {}
+        key_chains, key_counts = jax.random.split(jax.random.key(options.seed))
+        if options.hyperparameters == "empirical-bayes":
+            found = fit_empirical_bayes(model, cells)
+            fitted, seconds = found.model, found.seconds
+        elif options.hyperparameters == "full-bayes":
+            draws = sample_hyperparameters(
+                model, cells, key=key_chains, num_chains=options.chains,
+                num_warmup=options.warmup, num_samples=options.draws, thin=options.thin,
+                progress=shows_progress(options),
+            )  # fmt: skip
+            seconds = draws.seconds
+        result = cell_risk(
+            fitted, cells, key=key_counts, draws=draws, num_chains=options.chains,
+            num_samples=options.draws,
+        )  # fmt: skip
+        summary = cell_risk_summary(
+            result, method=options.hyperparameters, seed=options.seed,
+            seconds=seconds | result.seconds,
+        )  # fmt: skip
+        command = command_line(argv)
+        data = cell_inference_data(result, seed=options.seed)
+        write_netcdf(data, out / "posterior.nc")
+        if not options.no_records:
+            write_cells(result, out / "cells.csv", baselines=options.baselines)
+        write_cell_report(
+            out / "report.html", result, summary, command=command, records=not options.no_records
+        )
+        write_json(settings | {"command": command}, out / "run.json")
+        write_json(summary, out / "risk.json")
+        return risk_answer(options, summary, out, "cells.csv")
+
+    return into_folder(options, settings, output_names(options), work, "repeat the command")
+
+
+def _checked_cells(options):
+    """The model and the weighted cells; everything that needs no computation is checked."""
+    check_options(options)
+    for name in ("conditions", *STOPPING, "keep_parameters"):
+        if getattr(options, name):
+            others = (m for m in MODELS_OF["risk"] if m not in CELL_MODELS)
+            raise UsageError(f"{flag(name)}: is an option of --model {listed(others)} only")
+    if options.hyperparameters == "full-bayes":
+        for name in ("alpha", "a", "b", "gamma"):
+            if getattr(options, name) is not None:
+                raise UsageError(
+                    f"{flag(name)}: full Bayes has priors; leave out the option, or "
+                    "--hyperparameters full-bayes"
+                )
+    fields = MODELS[options.model][1]
+    try:
+        model = PolettiniStander(CELL_MODELS[options.model], **given_options(options, *fields))
+        Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    weights, variables = None, options.variables
+    if options.weights is not None:
+        weights = read_weights(options.sample, options.weights)
+        if variables is None:
+            variables = [v for v in read_frame(options.sample)[0] if v != options.weights]
+        elif options.weights in variables:
+            raise MicrodataError(
+                "the column of the weights is no key variable; leave it out of --variables",
+                file=options.sample,
+                column=options.weights,
+            )
+    table = read_microdata(options.sample, variables, options.levels)
+    with located(options.sample, options.variables):
+        check_names(table.schema.variables, options.baselines)
+        cells = weighted_cells(
+            table, options.population_size, weights, num_cells=options.cells
+        )  # fmt: skip
+        if options.baselines:
+            check_support(cells)
+    return model, cells

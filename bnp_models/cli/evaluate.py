@@ -1,0 +1,228 @@
+"""``bnp-models evaluate``: synthetic files judged by their original."""
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+from pathlib import Path
+
+from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
+from bnp_models.cli.parser import flag
+from bnp_models.data.households import persons_of, read_households
+from bnp_models.data.reading import read_microdata
+from bnp_models.data.schema import MicrodataError
+from bnp_models.data.writing import write_frame, write_json
+from bnp_models.evaluation import evaluation
+from bnp_models.evaluation.attack.attack import attack_risk, refit
+from bnp_models.evaluation.attack.posterior import check_source, model_of, read_posterior
+from bnp_models.evaluation.attack.result import AttackRisk
+from bnp_models.evaluation.files import read_like
+from bnp_models.report.evaluation import write_evaluation_report
+from bnp_models.rules.census import find_head
+from bnp_models.rules.reading import read_rules
+from bnp_models.zeros.structural_zeros import read_conditions
+
+_OUTPUTS = ("evaluation.json", "report.html")
+_RECORDS = "records.csv"
+_OF_HOUSEHOLDS = ("household_variables", "rules", "quantities")
+
+
+def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
+    """Check everything, judge the files, write what was found."""
+    original, synthetic, population, conditions, quantities = _checked_input(options)
+    posterior, coded = _checked_posterior(options, original, conditions)
+    names = _names_of(options.synthetic)
+
+    def work(out):
+        for name in (*_OUTPUTS, _RECORDS):
+            (out / name).unlink(missing_ok=True)
+        tell, close = _progress(options)
+        try:
+            found = evaluation.evaluate(
+                original, synthetic, population=population, conditions=conditions,
+                quantities=quantities, combining=options.combining, seed=options.seed,
+                progress=tell,
+            )  # fmt: skip
+        finally:
+            close()
+        if posterior is not None:
+            attack = _attack(options, posterior, coded, synthetic, conditions)
+            found = dataclasses.replace(found, attack=attack)
+            if not options.no_records:
+                write_frame(attack.records(), out / _RECORDS)
+        command = command_line(argv)
+        write_evaluation_report(
+            out / "report.html", found, names, command=command, records=not options.no_records
+        )
+        summary = found.summary(names)
+        settings = {
+            "command": command,
+            "original_sha256": original.digest,
+            "synthetic_sha256": [table.digest for table in synthetic],
+        }
+        write_json(settings | summary, out / "evaluation.json")
+        return _answer(summary, out, options.no_records)
+
+    return into_folder(options, {}, _OUTPUTS, work, "repeat the command")
+
+
+def _checked_input(options):
+    """The coded files, the conditions or rules, and the statements about households."""
+    if options.household is None:
+        for name in _OF_HOUSEHOLDS:
+            if getattr(options, name) is not None:
+                raise UsageError(f"{flag(name)}: needs --household, the column of households")
+    elif options.conditions is not None:
+        raise UsageError("--conditions: are of single records; with --household give --rules")
+    read = functools.partial(
+        read_microdata, variables=options.variables, levels=options.levels
+    )  # fmt: skip
+    if options.household is not None:
+        read = functools.partial(
+            read_households, household=options.household,
+            household_variables=options.household_variables or (), variables=options.variables,
+            levels=options.levels,
+        )  # fmt: skip
+    original = read(options.original)
+    conditions = quantities = None
+    if options.conditions is not None:
+        conditions = read_conditions(options.conditions, original.schema)
+        try:
+            # Compiled now: conditions that are too many are refused before anything is done.
+            _ = conditions.diagram, conditions.walk
+        except MicrodataError as error:
+            raise error.in_file(options.conditions) from None
+    if options.rules is not None:
+        conditions = read_rules(options.rules, original)
+    if options.quantities is not None:
+        quantities = read_rules(options.quantities, original)
+    if conditions is not None:
+        with located(options.original, options.variables):
+            conditions.require_feasible(original)
+    files = [(path, read_like(path, original)) for path in options.synthetic]
+    population = None
+    if options.population is not None:
+        population = read_like(options.population, original)
+        files.append((options.population, population))
+    for path, table in [(options.original, original), *files]:
+        persons = getattr(table, "persons", table)
+        if not persons.complete.any():
+            raise UsageError(f"{path}: no record has values of all variables; choose --variables")
+    synthetic = [table for _, table in files[: len(options.synthetic)]]
+    return original, synthetic, population, conditions, quantities
+
+
+def _checked_posterior(options, original, conditions):
+    """The draws that the files come from, and the original as it was coded for them."""
+    if options.posterior is None:
+        for name in ("refit", "target"):
+            if getattr(options, name):
+                raise UsageError(f"{flag(name)}: needs --posterior, the posterior.nc of synthesize")
+        return None, None
+    if options.household is None and options.target is not None:
+        raise UsageError("--target: is of persons within households")
+    posterior = read_posterior(options.posterior)
+    coded = original
+    head = None if options.household is None else find_head(original.schema)
+    if head is not None and posterior.attributes["sample_sha256"] != original.digest:
+        # The head of each household at household level, as synthesize has it where it can.
+        with contextlib.suppress(MicrodataError):
+            coded = read_households(
+                options.original, options.household, options.household_variables or (),
+                options.variables, options.levels, head,
+            )  # fmt: skip
+    try:
+        check_source(posterior, coded, conditions)
+    except MicrodataError as error:
+        raise error.in_file(options.posterior) from None
+    taken = AttackRisk.COLUMNS.intersection(persons_of(original).schema.variables)
+    if taken and not options.no_records:
+        raise MicrodataError(
+            "records.csv has a column of this name; rename the variable",
+            file=options.original,
+            column=min(taken),
+        )
+    return posterior, coded
+
+
+def _attack(options, posterior, original, synthetic, conditions):
+    """The attack on every record that is alone with its values."""
+    import jax
+
+    progress = shows_progress(options)
+    key_refit, key = jax.random.split(jax.random.key(options.seed))
+    if options.household is not None:
+        synthetic = [table.to_frame() for table in synthetic]
+    refits = None
+    if options.refit:
+        num_chains, num_kept = posterior.parameters["log_pi"].shape[:2]
+        model = model_of(posterior)
+        num_samples = num_kept * getattr(model, "parameters_every", 1)
+        refits = refit(
+            model, original, synthetic, key=key_refit, conditions=conditions,
+            num_chains=num_chains, num_samples=num_samples, progress=progress,
+            **{name: int(posterior.attributes[name]) for name in ("num_warmup", "thin")},
+        )  # fmt: skip
+    return attack_risk(
+        posterior, original, synthetic, key=key, conditions=conditions, target=options.target,
+        refits=refits, progress=progress,
+    )  # fmt: skip
+
+
+def _names_of(paths):
+    """What the files are called: by their names alone, if these differ."""
+    names = [Path(path).name for path in paths]
+    return names if len(set(names)) == len(names) else list(paths)
+
+
+def _progress(options):
+    """What shows how far it is, and what ends that."""
+    if not shows_progress(options):
+        return None, lambda: None
+    from tqdm import tqdm
+
+    bars = []
+
+    def tell(what, done, of):
+        if not bars or bars[-1].desc != what:
+            if bars:
+                bars[-1].close()
+            bars.append(tqdm(total=of, desc=what, leave=False))
+            bars[-1].desc = what
+        bars[-1].update(done - bars[-1].n)
+
+    return tell, lambda: bars and bars[-1].close()
+
+
+def _answer(summary, out, no_records):
+    number = len(summary["files"])
+    lines = []
+    for order, row in summary["proportions"].items():
+        if row["overlap"] is not None:
+            lines.append(
+                f"{order}-way proportions: intervals overlap the original's by "
+                f"{100 * row['overlap']:.0f}%, and cover its proportion in "
+                f"{100 * row['covers_original']:.0f}% of {row['cells_judged']:,} cells"
+            )
+    for kind, score in summary["pmse"].items():
+        lines.append(
+            f"pMSE by {kind.replace('_', ' ')}: {score['ratio']:.2f} times its expected value"
+        )
+    uniques = summary["replicated_uniques"]
+    if uniques["uniques"]:
+        share = sum(uniques["found"]) / number / uniques["uniques"]
+        lines.append(
+            f"{100 * share:.1f}% of the original's {uniques['uniques']:,} unique combinations "
+            "occur in a synthetic file, on average"
+        )
+    attack = summary["attack_risk"]
+    if attack is not None and attack["attacked"]:
+        lines.append(
+            f"{attack['at_risk']['1']:,} of {attack['attacked']:,} {attack['target']}s that are "
+            "alone with their values may be what an intruder who knows all others would guess "
+            f"first; {attack['ranked_within']['1']:,} are, by estimate"
+        )
+    lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
+    table = ", records.csv" if attack is not None and not no_records else ""
+    lines.append(f"written: {out / 'report.html'}, evaluation.json{table}")
+    return "\n".join(lines)

@@ -1,0 +1,182 @@
+"""What every command does around its work: the folder of the results, and what is said."""
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from bnp_models.cli.parser import STOPPING
+from bnp_models.data.reading import read_frame
+from bnp_models.data.schema import MicrodataError
+
+
+class UsageError(ValueError):
+    """Options that do not fit the data, or a folder that cannot be used."""
+
+
+def into_folder(options, settings, outputs, work, how_to_go_on):
+    """Do the work in the folder, unless it is done; leave no empty folder behind.
+
+    Parameters
+    ----------
+    options
+        Of the command.
+    settings
+        What decides the outputs, JSON values only.
+    outputs
+        Names of the files of a finished run.
+    work
+        Makes them in the folder; returns what is said at the end.
+    how_to_go_on
+        What is said after an interruption.
+
+    Returns
+    -------
+    code
+        The exit code.
+    """
+    out = Path(options.out)
+    if options.resume and _is_complete(out, outputs, settings):
+        say(options, f"{out} is complete: nothing to resume")
+        return 0
+    made = _make_folder(out)
+    try:
+        use_compilation_cache()
+        answer = work(out)
+    except KeyboardInterrupt:
+        _remove_empty(made)
+        print(f"bnp-models: interrupted; {how_to_go_on}", file=sys.stderr)
+        return 130
+    except BaseException:
+        _remove_empty(made)
+        raise
+    say(options, answer)
+    return 0
+
+
+@contextlib.contextmanager
+def located(path, variables):
+    """Name the file, and the line of the record, in an error about coded records."""
+    try:
+        yield
+    except MicrodataError as error:
+        lines = None
+        if error.row is not None:
+            _, lines = read_frame(path, variables)
+        raise error.in_file(path, lines) from None
+
+
+def shows_progress(options):
+    return options.progress or (sys.stderr.isatty() and not options.quiet)
+
+
+def _make_folder(out):
+    """Make the folder; the folders that had to be made, innermost first.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be made or written to.
+    """
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: is a file; name a folder")
+    missing = []
+    for folder in (out, *out.parents):
+        if folder.exists():
+            break
+        missing.append(folder)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _remove_empty(missing)
+        raise UsageError(f"--out {out}: cannot be made ({error.strerror})") from None
+    if not os.access(out, os.W_OK | os.X_OK):
+        _remove_empty(missing)
+        raise UsageError(f"--out {out}: is not writable")
+    return missing
+
+
+def _remove_empty(folders):
+    for folder in folders:
+        if not folder.is_dir() or any(folder.iterdir()):
+            return
+        folder.rmdir()
+
+
+def use_compilation_cache():
+    """Keep compiled programs between runs, in the user's cache folder, unless one is set.
+
+    Compiled programs fit one kind of processor; a home that several machines share gets one
+    folder for each kind.
+    """
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is not None:
+        return
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        kind = hashlib.sha256(_processor().encode()).hexdigest()[:12]
+        folder = cache / "bnp-models" / "xla" / kind
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def _processor():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{platform.system()} {platform.machine()} {platform.processor()} {flags}"
+
+
+def command_line(argv):
+    """The command line that makes these files, or goes on making them."""
+    return shlex.join(["bnp-models", *(word for word in argv if word != "--resume")])
+
+
+def say(options, text):
+    if not options.quiet:
+        print(text)
+
+
+def _is_complete(out, outputs, settings):
+    """Whether a finished run with these settings is in the folder.
+
+    Raises
+    ------
+    UsageError
+        If a finished run with other settings is.
+    """
+    if not all((out / name).is_file() for name in outputs):
+        return False
+    try:
+        found = json.loads((out / "run.json").read_text(encoding="utf-8"))
+        different = {name for name, value in settings.items()
+                     if name not in found or found[name] != value}  # fmt: skip
+        same = "command" in found and not different
+    except (ValueError, TypeError):
+        return False
+    if different <= set(STOPPING) and (out / "checkpoint").is_dir():
+        # A run that had used up its minutes, and may go on.
+        return same
+    if not same:
+        raise UsageError(
+            f"{out}: holds a finished run with other data, settings or versions; choose another "
+            "--out, or leave out --resume to replace it"
+        )
+    return True
+
+
+def numbered(out, pattern):
+    """Files of the folder that this program named by number."""
+    name = re.compile(pattern.replace(".", r"\.").format("[1-9][0-9]*"))
+    return [path for path in out.iterdir() if name.fullmatch(path.name)]

@@ -1,0 +1,152 @@
+"""Input and options of commands, checked before any work is done."""
+
+import functools
+
+from bnp_models.cli.folder import UsageError, located
+from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
+from bnp_models.cli.parser import MAX_MINUTES, STOPPING, flag
+from bnp_models.data import formats
+from bnp_models.data.formats import FormatError
+from bnp_models.data.households import read_households
+from bnp_models.data.messages import listed
+from bnp_models.data.reading import read_microdata
+from bnp_models.data.schema import MicrodataError
+from bnp_models.inference.settings import Settings
+from bnp_models.models.nested.ndpmpm import NDPMPM
+from bnp_models.rules.census import find_head
+from bnp_models.rules.reading import read_rules
+from bnp_models.zeros.structural_zeros import read_conditions
+
+CELL_OPTIONS = ("cells", "weights", "hyperparameters", "baselines")
+
+# Options of the models of persons within households.
+HOUSEHOLD_OPTIONS = ("household", "household_variables", "rules", "head")
+
+MODEL_OPTIONS = tuple(dict.fromkeys(name for _, names in MODELS.values() for name in names))
+
+
+def checked_input(options):
+    """The model, the coded sample and the conditions; checks that need no sampling are made."""
+    kind, fields = MODELS[options.model]
+    check_options(options)
+    _check_stopping(options)
+    try:
+        model = kind(**given_options(options, *fields))
+        Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if options.conditions is not None and not model.truncates:
+        raise UsageError(
+            f"--conditions: the {options.model} model does not take structural zeros; use --model "
+            f"{listed(_taking_zeros(options.name), 'or')}"
+        )
+    if getattr(model, "nested", False):
+        return model, *_checked_households(options, model)
+    table = read_microdata(options.sample, options.variables, options.levels)
+    conditions = None
+    if options.conditions is not None:
+        conditions = read_conditions(options.conditions, table.schema)
+        try:
+            # Compiled now: conditions that make too many boxes are refused before anything is done.
+            _ = conditions.feasible, [group.impossible for group in conditions.groups]
+            _ = conditions.equivalences
+        except MicrodataError as error:
+            raise error.in_file(options.conditions) from None
+        with located(options.sample, options.variables):
+            conditions.require_feasible(table)
+    return model, table, conditions
+
+
+def _checked_households(options, model):
+    """The coded households, which fit the model, and the rules that they keep."""
+    read = functools.partial(
+        read_households, options.sample, options.household, options.household_variables or (),
+        options.variables, options.levels,
+    )  # fmt: skip
+    table = read()
+    head = None if options.head == "no" else find_head(table.schema)
+    if head is not None:
+        try:
+            table = read(head=head)
+        except MicrodataError:
+            # Not exactly one in each household; rules that want it say so of which.
+            if options.head == "yes":
+                raise
+    elif options.head == "yes":
+        raise UsageError("--head yes: no variable with a label such as Householder is found")
+    with located(options.sample, options.variables):
+        model.check(table)
+    rules = None
+    if options.rules is not None:
+        rules = read_rules(options.rules, table)
+        with located(options.sample, options.variables):
+            rules.require_feasible(table)
+    return table, rules
+
+
+def check_options(options):
+    """Refuse options that are not the model's."""
+    fields = MODELS[options.model][1]
+    nested = [name for name, (kind, _) in MODELS.items() if kind is NDPMPM]
+    for name in HOUSEHOLD_OPTIONS:
+        if options.model not in nested and getattr(options, name, None) not in (None, "auto"):
+            raise UsageError(f"{flag(name)}: is an option of --model {listed(nested)} only")
+    if options.model in nested:
+        if options.household is None:
+            raise UsageError(
+                f"--model {options.model}: needs --household, the column that says who lives with "
+                "whom"
+            )
+        if options.conditions is not None:
+            raise UsageError(
+                f"--conditions: the {options.model} model takes --rules; a combination that is "
+                "impossible for one person is a rule about each person"
+            )
+    for name in MODEL_OPTIONS:
+        if getattr(options, name, None) is not None and name not in fields:
+            models = [m for m in MODELS_OF[options.name] if name in MODELS[m][1]]
+            raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
+    for name in ("augmentation", "not_applicable"):
+        if options.conditions is None and getattr(options, name, None) is not None:
+            raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
+    if options.model not in CELL_MODELS:
+        for name in CELL_OPTIONS:
+            if getattr(options, name, None) not in (None, False, "fixed"):
+                models = listed(CELL_MODELS)
+                raise UsageError(f"{flag(name)}: is an option of --model {models} only")
+
+
+def _taking_zeros(name):
+    """The command's models that take structural zeros."""
+    return [model for model in MODELS_OF[name] if MODELS[model][0].truncates]
+
+
+def _check_stopping(options):
+    if options.until_rhat is None:
+        for name in STOPPING[1:]:
+            if getattr(options, name) is not None:
+                raise UsageError(f"{flag(name)}: is an option of --until-rhat only")
+        return
+    if options.chains == 1:
+        raise UsageError("--until-rhat: compares chains; let --chains be 2 or more")
+    if options.max_minutes is None:
+        options.max_minutes = MAX_MINUTES
+
+
+def check_datasets(options, table):
+    try:
+        formats.check_names(getattr(table, "persons", table).schema.variables, options.format)
+        if options.household is not None:
+            formats.check_names([options.household], options.format)
+    except FormatError as error:
+        where = "" if error.column is None else f" column {error.column!r}:"
+        raise UsageError(f"--format {options.format}:{where} {error}") from None
+    if options.datasets > options.chains * options.draws:
+        raise UsageError(
+            f"--datasets {options.datasets}: each needs a draw of its own, and --chains "
+            f"{options.chains} --draws {options.draws} keep {options.chains * options.draws}"
+        )
+
+
+def given_options(options, *names):
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}

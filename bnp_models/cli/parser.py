@@ -1,0 +1,327 @@
+"""Options of the command ``bnp-models``, and the models that it knows."""
+
+import argparse
+
+from bnp_models.cli.argument_types import (
+    group_widths,
+    integer_type,
+    mixture_type,
+    name_list,
+    number_above,
+    relative_kinds,
+    seconds_type,
+)
+from bnp_models.cli.models import MODELS_OF
+from bnp_models.data.formats import FORMATS
+from bnp_models.version import __version__
+
+STOPPING = ("until_rhat", "until_ess", "max_minutes")
+
+MAX_MINUTES = 60.0
+
+_TABLE = "CSV, Parquet, Stata (.dta) or SPSS (.sav) file, one record a row"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(2, f"{self.prog}: error: {one_line(message)}\n")
+
+
+def make_parser():
+    parser = _Parser(
+        prog="bnp-models",
+        description="Bayesian non-parametric models for categorical microdata.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"bnp-models {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_risk(commands)
+    _add_synthesize(commands)
+    _add_impute(commands)
+    _add_evaluate(commands)
+    return parser
+
+
+def _add_risk(commands):
+    parser = _add_command(
+        commands,
+        "risk",
+        help="estimate how many sample uniques are unique in the population",
+        description="Estimate the disclosure risk of a sample of categorical microdata: how many "
+        "of its unique records are unique in the population, and which.",
+        epilog="Writes risk.json, records.csv (or cells.csv), posterior.nc and report.html to DIR.",
+    )
+    parser.add_argument("--population-size", metavar="N", type=integer_type(1, 2**53),
+                        required=True,
+                        help="persons in the population, those of the sample included")  # fmt: skip
+    _add_common(parser, "risk", keep_parameters=False)
+    _add_cells(parser)
+
+
+def _add_cells(parser):
+    """Options of the models of cells."""
+    cells = parser.add_argument_group(
+        "polettini-stander", "risk of every cell; writes cells.csv instead of records.csv"
+    )
+    cells.add_argument("--weights", metavar="COLUMN",
+                       help="column of the design weights: persons that a record stands "
+                       "for (default: N / n each)")  # fmt: skip
+    cells.add_argument("--cells", metavar="K", type=integer_type(1, 2**62),
+                       help="cells that a person can fall in (default: all combinations of "
+                       "levels)")  # fmt: skip
+    cells.add_argument("--hyperparameters", default="fixed",
+                       choices=("fixed", "empirical-bayes", "full-bayes"),
+                       help="as given below, those of the largest likelihood, or sampled by "
+                       "NUTS (default: fixed)")  # fmt: skip
+    for name, what in (
+        ("alpha", "shape of the cell means (default: 0.92 in model 1, 0.1 in 2)"),
+        ("a", "of the sampling fractions: Beta(a, b) in model 1 (default: 0.86), Beta(a phat, "
+              "a (1 - phat)) in 2 (default: 80)"),
+        ("b", "of model 1 (default: 80)"),
+        ("gamma", "of model 2: share of the cells that can be sampled (default: 0.7)"),
+    ):  # fmt: skip
+        cells.add_argument(f"--{name}", metavar="X", type=number_above(0), help=what)
+    cells.add_argument("--empty-phat", metavar="P:W,..", type=mixture_type,
+                       help="of model 2: sampling fractions assumed of empty cells, and the share "
+                       "of these with each, as 0.0034:0.86,0.028:0.14 (default: that of the "
+                       "whole sample)")  # fmt: skip
+    cells.add_argument("--baselines", action="store_true",
+                       help="add to cells.csv the risk of Benedetti and Franconi, and of Poisson "
+                       "log-linear models")  # fmt: skip
+
+
+def _add_synthesize(commands):
+    parser = _add_command(
+        commands,
+        "synthesize",
+        help="make completely synthetic data sets",
+        description="Make synthetic data sets with the columns and labels of a sample of "
+        "categorical microdata. Missing values of the sample are allowed; the synthetic data have "
+        "none, and no record in a structural zero.",
+        epilog="Writes synthetic_1.csv and so on, run.json, posterior.nc and report.html to DIR. "
+        "Only the synthetic files are meant for release.",
+    )
+    _add_format(parser)
+    parser.add_argument("--datasets", metavar="M", type=integer_type(1, 10**6), default=5,
+                        help="data sets, each from a draw of its own (default: 5)")  # fmt: skip
+    parser.add_argument("--rows", metavar="N", type=integer_type(1, 2**31),
+                        help="records of each (default: as many as the sample has)")  # fmt: skip
+    # The evaluation of what an intruder can learn reads the parameters.
+    _add_common(parser, "synthesize", keep_parameters=True)
+
+
+def _add_impute(commands):
+    parser = _add_command(
+        commands,
+        "impute",
+        help="complete missing values, several times",
+        description="Complete the missing values (empty cells) of a sample of categorical "
+        "microdata: several times, so that the uncertainty shows in how much the data sets differ. "
+        "No completed record is in a structural zero.",
+        epilog="Writes imputed_1.csv and so on, run.json, posterior.nc and report.html to DIR.",
+    )
+    _add_format(parser)
+    parser.add_argument("--datasets", metavar="M", type=integer_type(1, 10**6), default=5,
+                        help="data sets, each from a draw of its own (default: 5)")  # fmt: skip
+    _add_common(parser, "impute", keep_parameters=False)
+
+
+def _add_format(parser):
+    parser.add_argument("--format", choices=FORMATS, default="csv",
+                        help="of the files: csv, parquet, Stata's dta or SPSS's sav, these with "
+                        "the value labels of SAMPLE if it is one (default: csv)")  # fmt: skip
+
+
+def _add_evaluate(commands):
+    parser = commands.add_parser(
+        "evaluate",
+        allow_abbrev=False,
+        help="judge synthetic data sets by their original",
+        description="Judge synthetic data sets by their original: proportions of all tables of "
+        "one, two and three variables with the overlap of their intervals, whether records can be "
+        "told apart (pMSE), which tables fit worst, and how many unique combinations recur. A "
+        "record counts in the tables of whose variables it has all values.",
+        epilog="Writes evaluation.json and report.html to DIR, and with --posterior records.csv.",
+    )
+    parser.set_defaults(name="evaluate", resume=False)
+    parser.add_argument("original", metavar="ORIGINAL", help=_TABLE)
+    parser.add_argument("synthetic", metavar="SYNTHETIC", nargs="+",
+                        help="files with the columns and labels of ORIGINAL")  # fmt: skip
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder for the results")
+    data = parser.add_argument_group("data")
+    data.add_argument("--variables", metavar="A,B,..", type=name_list,
+                      help="variables to judge by (default: all columns of ORIGINAL)")  # fmt: skip
+    data.add_argument("--levels", metavar="FILE",
+                      help="declared levels: columns variable and level (default: those that "
+                      "ORIGINAL has; other labels are refused)")  # fmt: skip
+    data.add_argument("--conditions", metavar="FILE",
+                      help="structural zeros, as for synthesize: records that break one are "
+                      "counted")  # fmt: skip
+    data.add_argument("--population", metavar="FILE",
+                      help="the whole population, where it is known: its proportions are compared "
+                      "too")  # fmt: skip
+    data.add_argument("--combining", choices=("partially", "fully"), default="partially",
+                      help="rule that combines the files: that for partially synthetic data, "
+                      "right for those of synthesize too, or that for fully synthetic data of "
+                      "other makers (default: partially)")  # fmt: skip
+    data.add_argument("--seed", metavar="K", type=integer_type(0, 2**32), default=0,
+                      help="chooses tables where there are too many (default: 0)")  # fmt: skip
+    group = parser.add_argument_group("persons within households, one person a row")
+    _add_household_columns(group)
+    group.add_argument("--rules", metavar="RULES",
+                       help="what every household keeps, as for synthesize: households that break "
+                       "one are counted")  # fmt: skip
+    group.add_argument("--quantities", metavar="RULES",
+                       help="statements about households, in a Python file like that of --rules: "
+                       "how often each is true is compared")  # fmt: skip
+    attack = parser.add_argument_group(
+        "attack risk", "what an intruder who knows all records but one can tell of that one"
+    )
+    attack.add_argument("--posterior", metavar="FILE",
+                        help="the posterior.nc that synthesize wrote with the files; the options "
+                        "for data above must be those that it was given")  # fmt: skip
+    attack.add_argument("--refit", action="store_true",
+                        help="run the chains again with each file added to ORIGINAL: takes as long "
+                        "as synthesize did for each file, and is far more precise")  # fmt: skip
+    attack.add_argument("--target", choices=("household", "person"),
+                        help="of persons within households: whose value is guessed (default: "
+                        "household)")  # fmt: skip
+    output = parser.add_argument_group("output")
+    _add_output(output)
+
+
+def _add_household_columns(group):
+    group.add_argument("--household", metavar="COLUMN",
+                       help="column that says who lives with whom")  # fmt: skip
+    group.add_argument("--household-variables", metavar="A,B,..", type=name_list,
+                       help="columns that are the same for all members of a household")  # fmt: skip
+
+
+def _add_households(parser):
+    """Options of the models of persons within households."""
+    group = parser.add_argument_group(
+        "ndpmpm", "persons within households; one person a row, households of the sample's sizes"
+    )
+    _add_household_columns(group)
+    group.add_argument("--rules", metavar="RULES",
+                       help="what every household keeps: census-relationships, or a Python file "
+                       "that defines `rules`, which is run (see bnp_models.rules)")  # fmt: skip
+    group.add_argument("--head", choices=("auto", "yes", "no"), default="auto",
+                       help="let the head's variables be the household's: auto, where every "
+                       "household has one with a usual label such as Householder (default: "
+                       "auto)")  # fmt: skip
+    group.add_argument("--member-components", metavar="S", type=integer_type(2, 2**12),
+                       help="classes of members in each class of households (default: "
+                       "15)")  # fmt: skip
+    group.add_argument("--relative", metavar="A,B,..", type=relative_kinds,
+                       help="variables that members have relative to the head's: by the "
+                       "difference, where every label begins with a number (age), else by whether "
+                       "it is the same (race); age:difference or age:same says which. Couples "
+                       "then are alike without a class for each age")  # fmt: skip
+    group.add_argument("--grouped", metavar="A=W,..", type=group_widths,
+                       help="variables of whose levels W adjacent ones share their probabilities "
+                       "in proportions common to all classes, such as age=5: for variables of "
+                       "many levels")  # fmt: skip
+    group.add_argument("--level-concentration", metavar="C", type=number_above(0),
+                       help="parameter of the Dirichlet priors of levels; below 1, small classes "
+                       "are less drawn to uniform probabilities (default: 1)")  # fmt: skip
+    group.add_argument("--impossible-weight", metavar="W", type=integer_type(1, 1001),
+                       help="cap-and-weight, an approximation: draw a W-th of the impossible "
+                       "households and let each stand for W (default: 1, exact)")  # fmt: skip
+
+
+def _add_command(commands, name, **texts):
+    parser = commands.add_parser(name, allow_abbrev=False, **texts)
+    parser.set_defaults(name=name)
+    parser.add_argument("sample", metavar="SAMPLE", help=_TABLE)
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder for the results")
+    return parser
+
+
+def _add_common(parser, name, keep_parameters):
+    """Options that all commands share: data, model, chains, output."""
+    data = parser.add_argument_group("data")
+    data.add_argument("--variables", metavar="A,B,..", type=name_list,
+                      help="key variables (default: all columns)" if name == "risk" else
+                      "variables to use and to write (default: all columns)")  # fmt: skip
+    data.add_argument("--levels", metavar="CSV",
+                      help="declared levels: columns variable and level (default: those "
+                      "seen)")  # fmt: skip
+    data.add_argument("--conditions", metavar="CSV",
+                      help="structural zeros, for models that take them: the header names "
+                      "variables, each row is a combination that cannot occur, an empty cell "
+                      "leaves its variable free")  # fmt: skip
+    model = parser.add_argument_group("model")
+    models = MODELS_OF[name]
+    model.add_argument("--model", choices=models, default=models[0],
+                       help=f"(default: {models[0]})")  # fmt: skip
+    if "hdp" in models:
+        model.add_argument("--concentration", choices=("shared", "record", "hierarchical"),
+                           help="of the hdp model: one alpha for all records, one each, or one "
+                           "each with an unknown rate (default: shared)")  # fmt: skip
+        model.add_argument("--augmentation", choices=("boxes", "simulation", "expected"),
+                           help="of hdp and mixed-membership under --conditions: how records of "
+                           "the impossible region are drawn; the last is an approximation "
+                           "(default: boxes, or simulation where they are too many)")  # fmt: skip
+        model.add_argument("--not-applicable", action="store_const", const=True,
+                           help="of hdp and mixed-membership under --conditions: leave out of a "
+                           "record the items that another variable settles")  # fmt: skip
+    model.add_argument("--components", metavar="K", type=integer_type(2, 2**16),
+                       help="latent classes of nplcm and tnplcm (default: 50), or components "
+                       "of mixed-membership (default: 20)" if "hdp" in models else
+                       "latent classes (default: 50), of households with ndpmpm (default: "
+                       "40)")  # fmt: skip
+    if "ndpmpm" in models:
+        _add_households(parser)
+    chains = parser.add_argument_group("chains")
+    for option, default, least, most, what in (
+        ("chains", 4, 1, 2**16, "chains"),
+        ("warmup", 1000, 0, 2**31, "sweeps before the first draw"),
+        ("draws", 1000, 1, 2**31, "draws kept of each chain"),
+        ("thin", 1, 1, 2**31, "sweeps per kept draw"),
+        ("seed", 0, 0, 2**32, "the same seed gives the same results"),
+    ):
+        chains.add_argument(f"--{option}", metavar="K", type=integer_type(least, most),
+                            default=default, help=f"{what} (default: {default})")  # fmt: skip
+    chains.add_argument("--until-rhat", metavar="R", type=number_above(1),
+                        help="after those draws go on, until R-hat is at most R and the "
+                        "effective sample sizes are large enough, for every quantity judged, or "
+                        "the minutes are used up; 1.01 is usual")  # fmt: skip
+    chains.add_argument("--until-ess", metavar="E", type=number_above(0),
+                        help="effective sample size to reach, bulk and tail, chains together "
+                        "(default: 100 for each chain)")  # fmt: skip
+    chains.add_argument("--max-minutes", metavar="M", type=number_above(0),
+                        help="minutes of sampling, compilation and those before a --resume "
+                        "included, after which to stop all the same (default: "
+                        f"{MAX_MINUTES:g})")  # fmt: skip
+    chains.add_argument("--resume", action="store_true",
+                        help="go on from the checkpoint in DIR, if there is one")  # fmt: skip
+    chains.add_argument("--checkpoint-seconds", metavar="S", type=seconds_type, default=10.0,
+                        help="least time between checkpoints (default: 10)")  # fmt: skip
+    output = parser.add_argument_group("output")
+    if keep_parameters:
+        parser.set_defaults(keep_parameters=True)
+    else:
+        output.add_argument("--keep-parameters", action="store_true",
+                            help="put the model's arrays into posterior.nc too: 20 kB a draw and "
+                            "more")  # fmt: skip
+    _add_output(output)
+
+
+def _add_output(output):
+    """What every command says and shows."""
+    output.add_argument("--no-records", action="store_true",
+                        help="leave single records, and what fewer than five persons share, out "
+                        "of report.html, so that it can be handed outside; write no records.csv "
+                        "or cells.csv")  # fmt: skip
+    output.add_argument("--progress", action="store_true",
+                        help="show progress bars even where stderr is not a terminal")  # fmt: skip
+    output.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def flag(name):
+    return f"--{name.replace('_', '-')}"
+
+
+def one_line(text):
+    return " ".join(text.splitlines())

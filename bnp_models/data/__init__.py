@@ -1,0 +1,1 @@
+"""Coded microdata of persons and households, and the files they come from and go to."""

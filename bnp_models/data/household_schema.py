@@ -1,0 +1,202 @@
+"""Names and levels of variables of households and of their members."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bnp_models.data.messages import quoted
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import (
+    Label,
+    MicrodataError,
+    Schema,
+    first_repeated,
+    text_of,
+    unknown_variable,
+)
+
+# "3", or "5+" and the like for households of so many or more.
+SIZE_LABEL = re.compile(r"\s*([0-9]{1,6})\s*(\+|(?:and|or) (?:more|over))?\s*")
+
+
+@dataclass(frozen=True)
+class HouseholdSchema:
+    """The variables of persons within households, and how a model sees them; hashable.
+
+    Parameters
+    ----------
+    table : Schema
+        The J variables of the person-level table, those of households included.
+    household : str
+        The column of household identifiers, which is no variable.
+    household_level : tuple of str
+        The variables of ``table`` that are the same for all persons of a household.
+    head : (str, label), optional
+        The relationship variable and its label for the head, whose variables then are the
+        household's. Every household has exactly one.
+    size_variable : str, optional
+        The household-level variable that says how many persons there are.
+    id_position : int
+        Where the column of identifiers stands among those of ``table``.
+
+    Raises
+    ------
+    MicrodataError
+        If a variable is unknown or listed twice, no variable of persons is left, or the head's
+        label is not a level.
+    """
+
+    table: Schema
+    household: str
+    household_level: tuple[str, ...] = ()
+    head: tuple[str, Label] | None = None
+    size_variable: str | None = None
+    id_position: int = 0
+
+    def __post_init__(self):
+        if self.household in self.table.variables:
+            raise MicrodataError(
+                "the household identifier is among the variables; leave it out",
+                column=self.household,
+            )
+        for variable in self.household_level:
+            if variable not in self.table.variables:
+                raise unknown_variable(variable, self.table.variables)
+        if (repeated := first_repeated(self.household_level)) is not None:
+            raise MicrodataError("the variable is listed twice; list it once", column=repeated)
+        if not self.personal:
+            raise MicrodataError(
+                "every variable is a household variable; keep at least one that describes persons"
+            )
+        if self.size_variable is not None and self.size_variable not in self.household_level:
+            raise unknown_variable(self.size_variable, self.household_level)
+        if self.head is None:
+            return
+        relationship, label = self.head
+        if relationship not in self.personal:
+            raise unknown_variable(relationship, self.personal)
+        self.table.encode(relationship, label)
+        if len(self.table.levels[self.table.variables.index(relationship)]) == 1:
+            raise MicrodataError(
+                f"everyone is {quoted(label)}, so no member is left beside the head; leave out "
+                "the head, or declare more levels",
+                column=relationship,
+            )
+        for variable in self._of_head:
+            if f"head_{variable}" in self.table.variables:
+                raise MicrodataError(
+                    f"the head's {quoted(variable)} needs this name; rename the column",
+                    column=f"head_{variable}",
+                )
+
+    @property
+    def personal(self) -> tuple[str, ...]:
+        """The variables of ``table`` that describe persons."""
+        return tuple(name for name in self.table.variables if name not in self.household_level)
+
+    @cached_property
+    def household_variables(self) -> tuple[str, ...]:
+        """The q variables of a household in a model, its size not among them.
+
+        They are the household-level ones, then ``head_VARIABLE`` for each of the head's.
+        """
+        own = [name for name in self.household_level if name != self.size_variable]
+        return (*own, *(f"head_{name}" for name in self._of_head))
+
+    @cached_property
+    def household_levels(self) -> tuple[tuple[Label, ...], ...]:
+        """The labels of each household variable, in the order of their codes."""
+        own = [name for name in self.household_level if name != self.size_variable]
+        return tuple(self.labels(name) for name in (*own, *self._of_head))
+
+    @property
+    def member_variables(self) -> tuple[str, ...]:
+        """The p variables of a member in a model."""
+        return self.personal
+
+    @cached_property
+    def member_levels(self) -> tuple[tuple[Label, ...], ...]:
+        """The labels of each member variable; with a head, no member's relationship is that."""
+        levels = []
+        for name in self.personal:
+            labels = list(self.labels(name))
+            if self.head is not None and name == self.head[0]:
+                del labels[self.head_code]
+            levels.append(tuple(labels))
+        return tuple(levels)
+
+    @property
+    def num_household_levels(self) -> tuple[int, ...]:
+        """Number of levels of each of the q household variables."""
+        return tuple(map(len, self.household_levels))
+
+    @property
+    def num_member_levels(self) -> tuple[int, ...]:
+        """Number of levels of each of the p member variables."""
+        return tuple(map(len, self.member_levels))
+
+    @property
+    def num_heads(self) -> int:
+        """How many persons of a household are not among its members: 1 with a head, else 0."""
+        return 0 if self.head is None else 1
+
+    @cached_property
+    def head_code(self) -> int:
+        """The code in ``table`` of the head's relationship."""
+        return self.table.encode(*self.head)
+
+    def labels(self, variable: str) -> tuple[Label, ...]:
+        """Return the labels of a variable of ``table``."""
+        if variable not in self.table.variables:
+            raise unknown_variable(variable, self.table.variables)
+        return self.table.levels[self.table.variables.index(variable)]
+
+    @property
+    def _of_head(self) -> tuple[str, ...]:
+        """The variables of persons that the household has of its head."""
+        if self.head is None:
+            return ()
+        return tuple(name for name in self.personal if name != self.head[0])
+
+
+def size_codes_of(labels: Sequence[Label]) -> tuple[dict[int, int], tuple[int, int] | None]:
+    """Return the code of each size that a label names, and the (least size, code) of "5+"."""
+    exact, more = {}, None
+    for code, label in enumerate(labels):
+        if found := SIZE_LABEL.fullmatch(text_of(label)):
+            if found[2]:
+                more = (int(found[1]), code)
+            else:
+                exact[int(found[1])] = code
+    return exact, more
+
+
+def codes_of_sizes(labels: Sequence[Label], sizes: np.ndarray) -> np.ndarray:
+    """Return the code of the label that stands for each size, -1 if none does."""
+    exact, more = size_codes_of(labels)
+
+    def code(size):
+        if more is not None and size >= more[0]:
+            return more[1]
+        return exact.get(size, -1)
+
+    distinct, index = np.unique(sizes, return_inverse=True)
+    return np.array([code(int(size)) for size in distinct], dtype=np.int32)[index]
+
+
+def size_variable_of(
+    persons: Microdata,
+    household_level: Sequence[str],
+    of_household: np.ndarray,
+    sizes: np.ndarray,
+) -> str | None:
+    """Return the household variable that is the number of persons, or that number up to "5+"."""
+    for name in household_level:
+        j = persons.schema.variables.index(name)
+        of_size = codes_of_sizes(persons.schema.levels[j], sizes)
+        if (of_size >= 0).all() and (of_size[of_household] == persons.codes[:, j]).all():
+            return name
+    return None

@@ -1,0 +1,533 @@
+"""Coded households: members within households, grouped by household size."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.household_schema import HouseholdSchema, codes_of_sizes, size_variable_of
+from bnp_models.data.messages import quoted
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.reading import read_coded
+from bnp_models.data.schema import (
+    Label,
+    Levels,
+    MicrodataError,
+    Schema,
+    choose_variables,
+    content_digest,
+    declared_levels,
+    first_repeated,
+    plain_label,
+    unknown_variable,
+)
+
+
+class SizeBlock(NamedTuple):
+    """The households of one size.
+
+    Attributes
+    ----------
+    size : int
+        Number of persons h, the head included.
+    households : (n_h,) int64 array
+        Their indices, ascending.
+    household_codes : (n_h, q) int32 array
+    member_codes : (n_h, m, p) int32 array
+        m is h, or h - 1 if the head is not a member.
+    members : (n_h, m) int64 array
+        Their rows of ``Households.member_codes``.
+    """
+
+    size: int
+    households: np.ndarray
+    household_codes: np.ndarray
+    member_codes: np.ndarray
+    members: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Households:
+    """Households and their members as level codes.
+
+    Parameters
+    ----------
+    schema : HouseholdSchema
+        The q household variables and p member variables.
+    household_codes : (n, q) integer array
+        Level codes, -1 where missing. All arrays are copied to read-only int32 ones.
+    sizes : (n,) integer array
+        Number of persons of each household, the head included; at least 1.
+    member_codes : (M, p) integer array
+        Those of household 0, then of household 1, ...; -1 where missing. M is the sum of the
+        sizes, less n if the head is not a member.
+    ids : (n,) array, optional
+        Label of each household; 1, 2, ... by default.
+    rows : (N,) integer array, optional
+        0-based row of each person in the table they come from: household by household, the head
+        first if it is not a member. In that order by default.
+
+    Raises
+    ------
+    MicrodataError
+        If shapes do not fit, or a code is outside its variable's levels.
+    """
+
+    schema: HouseholdSchema
+    household_codes: np.ndarray
+    sizes: np.ndarray
+    member_codes: np.ndarray
+    ids: np.ndarray | None = None
+    rows: np.ndarray | None = None
+
+    def __post_init__(self):
+        schema = self.schema
+        sizes = _read_only(self.sizes)
+        if sizes.ndim != 1 or (sizes < 1).any():
+            raise MicrodataError("sizes are not a list of numbers of persons, each at least 1")
+        n = len(sizes)
+        household_codes = _checked_codes(
+            self.household_codes, n, schema.household_variables, schema.num_household_levels
+        )
+        member_codes = _checked_codes(
+            self.member_codes,
+            int(sizes.sum()) - n * schema.num_heads,
+            schema.member_variables,
+            schema.num_member_levels,
+        )
+        ids = np.arange(1, n + 1) if self.ids is None else np.array(self.ids)
+        rows = np.arange(sizes.sum()) if self.rows is None else np.array(self.rows)
+        if ids.shape != (n,) or rows.shape != (sizes.sum(),):
+            raise MicrodataError(f"ids or rows do not fit {n} households of {sizes.sum()} persons")
+        for array in (ids, rows):
+            array.flags.writeable = False
+        for name, array in (
+            ("household_codes", household_codes), ("sizes", sizes), ("member_codes", member_codes),
+            ("ids", ids), ("rows", rows),
+        ):  # fmt: skip
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        household: str = "hid",
+        household_variables: Sequence[str] = (),
+        variables: Sequence[str] | None = None,
+        levels: Levels | Schema | None = None,
+        head: tuple[str, Label] | None = None,
+    ) -> "Households":
+        """Code a frame of persons.
+
+        Parameters
+        ----------
+        frame : DataFrame, (N, any)
+            One person a row, the persons of a household in any rows. NaN, None, NA and the empty
+            string are missing.
+        household : str
+            The column that identifies the household; any labels, none missing.
+        household_variables : sequence of str
+            The variables that describe the household, the same in all its rows. One that is the
+            number of persons in every household is recognised: synthetic households get it from
+            their size.
+        variables : sequence of str, optional
+            The columns to keep, household variables included; all by default.
+        levels : mapping of variable to labels, frame or Schema, optional
+            As in :meth:`Microdata.from_frame`.
+        head : (str, label), optional
+            The relationship variable and its label for the head of the household, as
+            ``("relate", "Householder")``. The head's variables then are the household's.
+
+        Raises
+        ------
+        MicrodataError
+            Besides the errors of :meth:`Microdata.from_frame`: if an identifier is missing, a
+            household variable differs within a household, there are fewer than two households, or
+            `head` is given and a household has not exactly one.
+        """
+        names = [str(name) for name in frame.columns]
+        columns = _chosen(variables, household, household_variables, names)
+        chosen = tuple(name for name in columns if name != household)
+        declared = {
+            name: labels
+            for name, labels in declared_levels(levels, names).items()
+            if name in chosen
+        }
+        persons = Microdata.from_frame(frame, chosen, declared)
+        of_household, ids = _identify(frame.iloc[:, names.index(household)], household)
+        if len(ids) < 2:
+            raise MicrodataError(
+                "all persons are of one household; at least two are needed", column=household
+            )
+        household_level = tuple(name for name in chosen if name in household_variables)
+        for name in household_level:
+            _require_constant(persons, name, of_household, ids)
+        sizes = np.bincount(of_household)
+        schema = HouseholdSchema(
+            persons.schema,
+            household,
+            household_level,
+            head,
+            size_variable_of(persons, household_level, of_household, sizes),
+            columns.index(household),
+        )
+        is_head = np.zeros(persons.n, dtype=bool)
+        if head is not None:
+            is_head = persons.codes[:, chosen.index(head[0])] == schema.head_code
+            _require_one_head(is_head, of_household, ids, head)
+        # Household by household, the head first, in the order of the frame.
+        rows = np.lexsort((np.arange(persons.n), ~is_head, of_household))
+        codes = persons.codes[rows]
+        first = np.cumsum(sizes) - sizes
+        own = [chosen.index(name) for name in household_level if name != schema.size_variable]
+        of_head = [chosen.index(name) for name in schema._of_head]
+        members = codes[~is_head[rows]][:, [chosen.index(name) for name in schema.personal]]
+        if head is not None:
+            relationship = members[:, schema.personal.index(head[0])]
+            relationship -= relationship > schema.head_code
+        return cls(schema, codes[first][:, own + of_head], sizes, members, ids, rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the persons with their labels and household identifiers, in the order of
+        ``rows``: what was coded, or a synthetic table in the same columns."""
+        frame = self.persons.to_frame()
+        of_household = np.repeat(np.arange(self.n), self.sizes)
+        ids = self.ids[of_household[np.argsort(self.rows, kind="stable")]]
+        frame.insert(self.schema.id_position, self.schema.household, pd.Series(ids).infer_objects())
+        return frame
+
+    @cached_property
+    def persons(self) -> Microdata:
+        """The persons without their household identifiers, in the order of ``rows``."""
+        schema = self.schema
+        of_household = np.repeat(np.arange(self.n), self.sizes)
+        is_head = np.zeros(len(of_household), dtype=bool)
+        if schema.head is not None:
+            is_head[np.cumsum(self.sizes) - self.sizes] = True
+        codes = np.empty((len(of_household), len(schema.table.variables)), dtype=np.int32)
+        for j, name in enumerate(schema.table.variables):
+            if name == schema.size_variable:
+                codes[:, j] = self._size_column()[of_household]
+            elif name in schema.household_level:
+                k = schema.household_variables.index(name)
+                codes[:, j] = self.household_codes[of_household, k]
+            else:
+                column = self.member_codes[:, schema.member_variables.index(name)]
+                if schema.head is None:
+                    codes[:, j] = column
+                elif name == schema.head[0]:
+                    codes[is_head, j] = schema.head_code
+                    codes[~is_head, j] = column + (column >= schema.head_code)
+                else:
+                    k = schema.household_variables.index(f"head_{name}")
+                    codes[is_head, j] = self.household_codes[:, k]
+                    codes[~is_head, j] = column
+        return Microdata(schema.table, codes[np.argsort(self.rows, kind="stable")])
+
+    @property
+    def n(self) -> int:
+        """Number of households."""
+        return len(self.sizes)
+
+    @property
+    def num_persons(self) -> int:
+        """Number of persons, heads included, N."""
+        return len(self.rows)
+
+    @property
+    def num_members(self) -> int:
+        """Number of members, M."""
+        return len(self.member_codes)
+
+    @property
+    def household_variables(self) -> tuple[str, ...]:
+        """Names of the q household variables."""
+        return self.schema.household_variables
+
+    @property
+    def member_variables(self) -> tuple[str, ...]:
+        """Names of the p member variables."""
+        return self.schema.member_variables
+
+    @cached_property
+    def member_household(self) -> np.ndarray:
+        """The (M,) int32 index of each member's household, ascending."""
+        members = self.sizes - self.schema.num_heads
+        return _read_only(np.repeat(np.arange(self.n), members))
+
+    @cached_property
+    def size_blocks(self) -> tuple[SizeBlock, ...]:
+        """The households by size, the smallest first."""
+        members = self.sizes - self.schema.num_heads
+        first = np.cumsum(members) - members
+        blocks = []
+        for size in np.unique(self.sizes):
+            households = np.flatnonzero(self.sizes == size)
+            index = first[households, None] + np.arange(size - self.schema.num_heads)
+            blocks.append(
+                SizeBlock(
+                    int(size), households, self.household_codes[households],
+                    self.member_codes[index], index,
+                )
+            )  # fmt: skip
+        return tuple(blocks)
+
+    @cached_property
+    def order_by_size(self) -> tuple[np.ndarray, np.ndarray]:
+        """Households, (n,), and rows of ``member_codes``, (M,), in the order of ``size_blocks``."""
+        return (
+            np.concatenate([block.households for block in self.size_blocks]),
+            np.concatenate([block.members.reshape(-1) for block in self.size_blocks]),
+        )
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether any value is missing."""
+        return bool((self.household_codes < 0).any() or (self.member_codes < 0).any())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the schema and the codes, in hexadecimal digits."""
+        return content_digest(self.schema, self.household_codes, self.sizes, self.member_codes)
+
+    @property
+    def incomplete(self) -> np.ndarray:
+        """(n,) bool array: whether the household or a member of it has a missing value."""
+        incomplete = (self.household_codes < 0).any(axis=1)
+        incomplete[self.member_household[(self.member_codes < 0).any(axis=1)]] = True
+        return incomplete
+
+    def first_row(self, household: int) -> int:
+        """Return the 0-based row of the table in which a household (its index) first occurs."""
+        start = int(self.sizes[:household].sum())
+        return int(self.rows[start : start + self.sizes[household]].min())
+
+    def require_complete(self, what: str) -> None:
+        """Check that no value is missing.
+
+        Parameters
+        ----------
+        what : str
+            What needs complete households, for the message.
+
+        Raises
+        ------
+        MicrodataError
+            If a value is missing; it names the first such household.
+        """
+        incomplete = np.flatnonzero(self.incomplete)
+        if incomplete.size == 0:
+            return
+        i = int(incomplete[0])
+        raise MicrodataError(
+            f"household {quoted(plain_label(self.ids[i]))} has a missing value ({incomplete.size} "
+            f"of {self.n} households are incomplete) and {what} needs complete households; drop or "
+            "complete them",
+            row=self.first_row(i),
+        )
+
+    def select(self, chosen: np.ndarray) -> "Households":
+        """Return some of the households, with the same schema.
+
+        Parameters
+        ----------
+        chosen : (n,) bool array or (k,) integer array
+            Which ones; indices in any order.
+        """
+        index = np.arange(self.n)[chosen]
+        persons = np.split(np.arange(self.num_persons), np.cumsum(self.sizes)[:-1])
+        members = np.split(
+            np.arange(self.num_members), np.cumsum(self.sizes - self.schema.num_heads)[:-1]
+        )
+        none = np.zeros(0, dtype=np.int64)
+        return Households(
+            self.schema,
+            self.household_codes[index],
+            self.sizes[index],
+            self.member_codes[np.concatenate([none, *(members[i] for i in index)])],
+            self.ids[index],
+            self.rows[np.concatenate([none, *(persons[i] for i in index)])],
+        )
+
+    def _size_column(self) -> np.ndarray:
+        """The (n,) codes of the size variable."""
+        column = codes_of_sizes(self.schema.labels(self.schema.size_variable), self.sizes)
+        if (column < 0).any():
+            raise MicrodataError(
+                f"no level stands for a household of {self.sizes[np.argmax(column < 0)]} persons; "
+                "declare one",
+                column=self.schema.size_variable,
+            )
+        return column
+
+
+def read_households(
+    path: str | PathLike,
+    household: str = "hid",
+    household_variables: Sequence[str] = (),
+    variables: Sequence[str] | None = None,
+    levels: Levels | Schema | str | PathLike | None = None,
+    head: tuple[str, Label] | None = None,
+) -> Households:
+    """Read persons from a CSV file, or a Parquet file if the name ends in .parquet or .pq.
+
+    Parameters
+    ----------
+    path : str or path
+        One person a row, with a header; read as by :func:`read_microdata`.
+    household, household_variables, variables, head
+        As in :meth:`Households.from_frame`.
+    levels : path, mapping, frame or Schema, optional
+        Declared levels, or the file that :func:`read_levels` reads.
+
+    Raises
+    ------
+    MicrodataError
+        If the file cannot be read or used; it names the file, row, line, column and value.
+    """
+    return read_coded(
+        path,
+        levels,
+        lambda names: _chosen(variables, household, household_variables, names),
+        lambda frame, declared: Households.from_frame(
+            frame, household, household_variables, tuple(frame.columns), declared, head
+        ),
+    )
+
+
+def _read_only(array) -> np.ndarray:
+    array = np.array(array, dtype=np.int32, order="C")
+    array.flags.writeable = False
+    return array
+
+
+def _checked_codes(given, n: int, variables, num_levels) -> np.ndarray:
+    """Return (n, variables) codes, read-only; refuse other shapes and codes out of range."""
+    given = np.asarray(given)
+    if given.shape != (n, len(variables)):
+        raise MicrodataError(f"codes have shape {given.shape}; expected ({n}, {len(variables)})")
+    if not np.issubdtype(given.dtype, np.integer):
+        raise MicrodataError(f"codes have dtype {given.dtype}; expected integers")
+    outside = (given < -1) | (given >= np.array(num_levels, dtype=np.int64))
+    if outside.any():
+        i, j = np.argwhere(outside)[0]
+        raise MicrodataError(
+            f"code {given[i, j]} (index {i}) is not between -1 and {num_levels[j] - 1}",
+            column=variables[j],
+        )
+    return _read_only(given)
+
+
+def _chosen(variables, household, household_variables, names) -> tuple[str, ...]:
+    """Return the columns to keep, in order, the identifier among them."""
+    if isinstance(household_variables, str):
+        raise MicrodataError(
+            f"household_variables is the text {quoted(household_variables)}; give a list of names"
+        )
+    if household not in names:
+        raise unknown_variable(household, names)
+    columns = choose_variables(variables, names)
+    if household not in columns:
+        columns = (household, *columns)
+    for name in household_variables:
+        if name == household:
+            raise MicrodataError(
+                "the household identifier is no household variable; leave it out", column=name
+            )
+        if name not in names:
+            raise unknown_variable(name, names)
+        if name not in columns:
+            raise MicrodataError(
+                "a household variable is not among the variables chosen; add it there, or leave "
+                "it out",
+                column=name,
+            )
+    if (repeated := first_repeated(household_variables)) is not None:
+        raise MicrodataError("the variable is listed twice; list it once", column=repeated)
+    return columns
+
+
+def _identify(column: pd.Series, household: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return each person's household, numbered as they first occur, and the n labels."""
+    missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
+    if missing.any():
+        raise MicrodataError(
+            "the household identifier is missing; fill it in or drop the row",
+            row=int(np.argmax(missing)),
+            column=household,
+        )
+    try:
+        of_household, ids = pd.factorize(column)
+    except TypeError:
+        raise MicrodataError(
+            "values that are not plain labels (lists or the like); use text or numbers",
+            column=household,
+        ) from None
+    return of_household, np.asarray(ids)
+
+
+def _require_constant(
+    persons: Microdata, variable: str, of_household: np.ndarray, ids: np.ndarray
+) -> None:
+    j = persons.schema.variables.index(variable)
+    column = persons.codes[:, j]
+    first = np.unique(of_household, return_index=True)[1]
+    differs = column != column[first][of_household]
+    if not differs.any():
+        return
+    row = int(np.argmax(differs))
+    before = int(first[of_household[row]])
+    labels = persons.schema.levels[j]
+
+    def shown(code):
+        return "missing" if code < 0 else quoted(labels[code])
+
+    raise MicrodataError(
+        f"value {shown(column[row])} but {shown(column[before])} in row {before} of the same "
+        f"household, {quoted(plain_label(ids[of_household[row]]))}; make them the same, or leave "
+        "it out of the household variables",
+        row=row,
+        column=variable,
+    )
+
+
+def _require_one_head(
+    is_head: np.ndarray, of_household: np.ndarray, ids: np.ndarray, head: tuple[str, Label]
+) -> None:
+    heads = np.bincount(of_household, weights=is_head, minlength=len(ids)).astype(int)
+    wrong = np.flatnonzero(heads != 1)
+    if wrong.size == 0:
+        return
+    i = int(wrong[0])
+    count = "no person" if heads[i] == 0 else f"{heads[i]} persons"
+    raise MicrodataError(
+        f"household {quoted(plain_label(ids[i]))} has {count} with the value {quoted(head[1])} "
+        f"({wrong.size} of {len(ids)} households have not exactly one); correct or drop such "
+        "households, or leave out the head",
+        row=int(np.argmax(of_household == i)),
+        column=head[0],
+    )
+
+
+def persons_of(table: Microdata | Households) -> Microdata:
+    """The table of persons: of households, that of their members."""
+    return table.persons if isinstance(table, Households) else table
+
+
+def household_figures(run):
+    """What is told of households."""
+    if not isinstance(run.table, Households):
+        return {}
+    schema = run.table.schema
+    sizes, counts = np.unique(run.table.sizes, return_counts=True)
+    return {
+        "households": run.table.n,
+        "household_sizes": {str(size): int(n) for size, n in zip(sizes, counts, strict=True)},
+        "household_level": list(schema.household_level),
+        "household_head": None if schema.head is None else [str(x) for x in schema.head],
+        "active_member_components": float(np.mean(run.draws["member_components"])),
+    }

@@ -1,0 +1,265 @@
+"""Names and levels of categorical variables, and the error that names the place of bad input."""
+
+import hashlib
+import math
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.messages import listing, quoted
+
+Label = Hashable
+
+Levels = Mapping[str, Sequence[Label]] | pd.DataFrame
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+
+
+class MicrodataError(ValueError):
+    """Input that cannot be used; the message is one line that names the place and the remedy.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, with the offending value, and what to do about it.
+    file : str or path, optional
+        The file read.
+    row : int, optional
+        0-based index of the record.
+    line : int, optional
+        1-based line of the file on which the record starts (CSV only).
+    column : str, optional
+        The variable.
+    """
+
+    def __init__(self, problem, *, file=None, row=None, line=None, column=None):
+        self.problem, self.file, self.row, self.line, self.column = problem, file, row, line, column
+        place = [] if file is None else [str(file)]
+        if row is not None:
+            place.append(f"row {row}" if line is None else f"row {row} (line {line})")
+        elif line is not None:
+            place.append(f"line {line}")
+        if column is not None:
+            place.append(f"column {quoted(column)}")
+        super().__init__(": ".join([", ".join(place), problem] if place else [problem]))
+
+    def in_file(self, file, lines=None):
+        """Return the same error, placed in a file.
+
+        Parameters
+        ----------
+        file : str or path
+        lines : (n,) sequence of int, optional
+            Line of the file on which each record starts.
+        """
+        line = self.line if lines is None or self.row is None else lines[self.row]
+        return MicrodataError(self.problem, file=file, row=self.row, line=line, column=self.column)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The variables of a table and their levels; hashable.
+
+    Parameters
+    ----------
+    variables : tuple of str, length J
+        Names, distinct.
+    levels : tuple of tuples of labels, length J
+        The labels of each variable in the order of their codes, distinct as text.
+
+    Raises
+    ------
+    MicrodataError
+        If there is no variable, a name or a label occurs twice, or a variable has no level.
+    """
+
+    variables: tuple[str, ...]
+    levels: tuple[tuple[Label, ...], ...]
+
+    def __post_init__(self):
+        if not self.variables:
+            raise MicrodataError("no variable is chosen; name at least one")
+        if len(self.variables) != len(self.levels):
+            raise MicrodataError(
+                f"{len(self.variables)} variables but {len(self.levels)} lists of levels"
+            )
+        if (repeated := first_repeated(self.variables)) is not None:
+            raise MicrodataError("the variable is listed twice; list it once", column=repeated)
+        for variable, labels in zip(self.variables, self.levels, strict=True):
+            if not labels:
+                raise MicrodataError(
+                    "the variable has no level (every value is missing); declare its levels or "
+                    "leave it out",
+                    column=variable,
+                )
+            if (repeated := first_repeated([text_of(label) for label in labels])) is not None:
+                raise MicrodataError(
+                    f"level {quoted(repeated)} is declared twice; keep one", column=variable
+                )
+
+    @property
+    def num_levels(self) -> tuple[int, ...]:
+        """Number of levels of each variable."""
+        return tuple(len(labels) for labels in self.levels)
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells of the full table, exact whatever its size."""
+        return math.prod(self.num_levels)
+
+    def encode(self, variable: str, label: Label) -> int:
+        """Return the code of a label.
+
+        Raises
+        ------
+        MicrodataError
+            If the variable or the level is unknown.
+        """
+        if variable not in self.variables:
+            raise unknown_variable(variable, self.variables)
+        labels = self.levels[self.variables.index(variable)]
+        texts = [text_of(known) for known in labels]
+        text = text_of(plain_label(label))
+        if text not in texts:
+            raise MicrodataError(undeclared_level(label, labels), column=variable)
+        return texts.index(text)
+
+
+def plain_label(value) -> Label:
+    """Return a plain Python label: NumPy scalars unwrapped, integral floats as integers."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def text_of(label: Label) -> str:
+    """Return the text by which labels are compared."""
+    return label if isinstance(label, str) else str(label)
+
+
+def first_repeated(values: Iterable) -> object | None:
+    """Return the first value that has occurred before, None if there is none."""
+    seen = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
+
+
+def unknown_variable(variable, known: Sequence[str]) -> MicrodataError:
+    """Return the error for a name that is none of the known ones."""
+    return MicrodataError(f"unknown column; the columns are {listing(known)}", column=variable)
+
+
+def undeclared_level(value, labels: Sequence[Label]) -> str:
+    """Return what is wrong with a value that is none of the labels."""
+    return (
+        f"value {quoted(value)} is not a declared level (declared: {listing(labels)}); declare it "
+        "or correct the value"
+    )
+
+
+def choose_variables(variables: Sequence[str] | None, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the chosen variables, checked against the column names of a table."""
+    if variables is None:
+        chosen = tuple(names)
+        if (repeated := first_repeated(chosen)) is not None:
+            raise MicrodataError("the column name occurs twice; rename one", column=repeated)
+    else:
+        chosen = (variables,) if isinstance(variables, str) else tuple(variables)
+        if (repeated := first_repeated(chosen)) is not None:
+            raise MicrodataError("the variable is listed twice; list it once", column=repeated)
+    for variable in chosen:
+        if variable not in names:
+            raise unknown_variable(variable, names)
+        if names.count(variable) > 1:
+            raise MicrodataError("the column name occurs twice; rename one", column=variable)
+        if not variable:
+            raise MicrodataError(
+                f"column {names.index('')} (0-based) has no name; name it or choose the variables"
+            )
+    if not chosen:
+        raise MicrodataError("no variable is chosen; name at least one")
+    return chosen
+
+
+def declared_levels(
+    levels: Levels | Schema | None, names: Sequence[str]
+) -> Mapping[str, Sequence[Label]]:
+    """Return declared levels by variable; those of a mapping or frame must be among the names."""
+    if levels is None:
+        return {}
+    if isinstance(levels, Schema):
+        return dict(zip(levels.variables, levels.levels, strict=True))
+    if isinstance(levels, pd.DataFrame):
+        for column in ("variable", "level"):
+            if column not in levels.columns:
+                raise unknown_variable(column, [str(name) for name in levels.columns])
+        return levels_of_frame(levels, names)
+    for variable in levels:
+        if variable not in names:
+            raise unknown_variable(variable, names)
+    return levels
+
+
+def levels_of_frame(
+    frame: pd.DataFrame, names: Sequence[str] | None
+) -> dict[str, tuple[Label, ...]]:
+    """Return the levels that rows of a variable and a level declare; any variable by default."""
+    levels: dict[str, dict[str, Label]] = {}
+    for row, (variable, value) in enumerate(zip(frame["variable"], frame["level"], strict=True)):
+        if pd.isna(variable) or variable == "":
+            raise MicrodataError("the cell is empty; name a variable", row=row, column="variable")
+        if pd.isna(value) or value == "":
+            raise MicrodataError("the cell is empty; name a level", row=row, column="level")
+        if names is not None and variable not in names:
+            raise MicrodataError(
+                f"unknown variable {quoted(variable)}; the variables are {listing(names)}",
+                row=row,
+                column="variable",
+            )
+        known = levels.setdefault(variable, {})
+        if text_of(plain_label(value)) in known:
+            raise MicrodataError(
+                f"level {quoted(value)} of {quoted(variable)} is declared twice; keep one",
+                row=row,
+                column="level",
+            )
+        known[text_of(plain_label(value))] = plain_label(value)
+    return {variable: tuple(known.values()) for variable, known in levels.items()}
+
+
+def sorted_labels(labels: list[Label]) -> list[Label]:
+    def number(label):
+        if isinstance(label, str):
+            return int(label) if _INTEGER.fullmatch(label) else None
+        return label if isinstance(label, int | float) else None
+
+    if any(number(label) is None for label in labels):
+        return sorted(labels, key=text_of)
+    return sorted(labels, key=lambda label: (number(label), text_of(label)))
+
+
+def retyped(declared: list[Label], seen: list[Label]) -> list[Label]:
+    """Return declared labels in the type of those seen, where that keeps their text."""
+    if seen and all(isinstance(label, str) for label in seen):
+        return [label if pd.isna(label) else text_of(label) for label in declared]
+    if seen and all(type(label) is int for label in seen):
+        texts = [text_of(label) for label in declared]
+        if all(_INTEGER.fullmatch(text) and str(int(text)) == text for text in texts):
+            return [int(text) for text in texts]
+    return declared
+
+
+def content_digest(schema, *arrays: np.ndarray) -> str:
+    """SHA-256 of a schema and arrays, in hexadecimal digits."""
+    digest = hashlib.sha256(repr(schema).encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,67 @@
+"""Files written whole or not at all: JSON, text, and records in several formats."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+
+import pandas as pd
+
+from bnp_models.data.formats import Labelling, write_labelled
+
+
+def write_json(document: dict, path: str | PathLike) -> None:
+    """Write a document as JSON; NaN and infinity are refused."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    write_text(text + "\n", path)
+
+
+def write_frame(
+    frame: pd.DataFrame, path: str | PathLike, labelling: Labelling | None = None
+) -> None:
+    """Write records as CSV, or as Parquet, Stata (.dta) or SPSS (.sav) by the name of the file.
+
+    Parameters
+    ----------
+    frame
+        Records as labels.
+    path
+        The file. CSV has a header, and missing values are empty cells.
+    labelling
+        Value and variable labels for Stata and SPSS, those of `read_labelling`.
+
+    Raises
+    ------
+    FormatError
+        If the format cannot hold the names or values, or pyreadstat is not installed.
+    """
+    kind = Path(path).suffix.lower().lstrip(".")
+    with replacing(path) as partial:
+        if kind in ("dta", "sav"):
+            write_labelled(frame, partial, kind, labelling)
+        elif kind == "parquet":
+            frame.to_parquet(partial, index=False)
+        else:
+            frame.to_csv(partial, index=False, lineterminator="\n", encoding="utf-8")
+
+
+def write_text(text: str, path: str | PathLike) -> None:
+    """Write a text as UTF-8."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def replacing(path: str | PathLike) -> Iterator[Path]:
+    """Give a name to write to; then sync it and rename it to `path`, so that no crash halves it."""
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        with open(partial, "rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Synthetic files judged by their original: utility, impossible records, attacks."""

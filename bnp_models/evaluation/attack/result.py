@@ -1,0 +1,275 @@
+"""Result of an attack on synthetic files: risks by target, and their error."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.households import Households
+from bnp_models.data.microdata import Microdata
+from bnp_models.evaluation.attack.bootstrap import MIN_BLOCKS, TIMES_IN_BLOCK
+from bnp_models.inference.diagnostics import diagnose
+from bnp_models.kernels.attack.importance import benjamini_hochberg
+
+FDR = 0.005
+"""False discovery rate at which records are declared safe."""
+
+MAX_PARETO_K = 0.7
+
+MAX_ERROR = 0.5
+"""Standard error of a typical log odds above which ranks say little."""
+
+TOP = (1, 2, 3, 5, 10)
+"""Ranks k of the file-level measure tau_k."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttackRisk:
+    """How likely an intruder is to guess each of the attacked records, and how sure that is."""
+
+    COLUMNS: ClassVar[frozenset[str]] = frozenset((
+        "row", "rho", "candidates", "rank", "p_value", "adjusted_p", "standard_error", "pareto_k",
+        "at_risk",
+    ))  # fmt: skip
+    """Names of the figures in the table of records, which no variable may have."""
+
+    target: str
+    """"record", "household" or "person": what is guessed."""
+    table: Microdata | Households
+    rows: np.ndarray
+    """(A,) 0-based rows of the records or persons attacked; of households, their numbers."""
+    columns: tuple[tuple[str, object], ...]
+    """(C - 1) variable and label that each candidate but the truth has instead."""
+    rho: np.ndarray
+    """(A, C) probability of every candidate, the truth first; nan where there is none."""
+    standard_error: np.ndarray
+    """(A, C) bootstrap standard error of the log odds of every candidate against the truth."""
+    pareto_k: np.ndarray
+    """(A, C) Pareto k of each candidate's weights; 0 for the truth, whose weights are equal."""
+    rank: np.ndarray
+    """(A,) rank of the truth among the candidates, 1 for the most likely."""
+    p_values: np.ndarray
+    """(A, len(top)) p-values of the hypotheses that the truth ranks among the first k."""
+    top: tuple[int, ...]
+    """Ranks k."""
+    fdr: float
+    """False discovery rate of declaring records safe."""
+    num_files: int
+    """Synthetic files M."""
+    num_bootstrap: int
+    """Bootstrap replicates."""
+    num_blocks: int
+    """Blocks of consecutive draws, which the bootstrap takes whole."""
+    block_length: int
+    """Draws of the longest."""
+    times_in_block: float
+    """Autocorrelation times of the files' log likelihood in it."""
+    log_likelihood: np.ndarray
+    """(L, chains, draws) log likelihood of each synthetic file, and with refits of each again at
+    the draws that know it."""
+    estimator: str
+    """"gamma", "direct" or "refit"."""
+    impossible_weight: int
+    """What each impossible household that was drawn stands for, above 1 in cap-and-weight."""
+
+    @cached_property
+    def adjusted(self) -> np.ndarray:
+        """(A, len(top)) p-values adjusted by Benjamini & Hochberg, each k by itself."""
+        if not len(self.rows):
+            return self.p_values
+        return np.asarray(jax.vmap(benjamini_hochberg, 1, 1)(jnp.asarray(self.p_values)))
+
+    @property
+    def at_risk(self) -> np.ndarray:
+        """(A, len(top)) whether rank k or better cannot be rejected."""
+        return self.adjusted > self.fdr
+
+    @property
+    def tau(self) -> dict[int, float]:
+        """Share of the attacked that are at risk, by k: the file-level tau_k."""
+        share = self.at_risk.mean(axis=0) if len(self.rows) else np.zeros(len(self.top))
+        return {k: float(x) for k, x in zip(self.top, share, strict=True)}
+
+    @property
+    def num_candidates(self) -> np.ndarray:
+        """(A,) candidates of each, the truth included."""
+        return np.isfinite(self.rho).sum(axis=1)
+
+    @property
+    def worst_k(self) -> np.ndarray:
+        """(A,) largest Pareto k among the candidates of each."""
+        return np.nanmax(self.pareto_k, axis=1)
+
+    @property
+    def typical_error(self) -> np.ndarray:
+        """(A,) median standard error of the log odds of each one's candidates; 0 without any."""
+        errors = np.where(np.isfinite(self.rho[:, 1:]), self.standard_error[:, 1:], np.nan)
+        alone = self.num_candidates == 1
+        return np.nanmedian(np.where(alone[:, None], 0, errors), axis=1)
+
+    def records(self) -> pd.DataFrame:
+        """One row per attacked record, the largest rho first: row, its values, the figures.
+
+        Columns after the values: ``rho`` of the truth, ``candidates``, ``rank`` of the truth,
+        ``p_value`` and ``adjusted_p`` of the hypothesis that it ranks first, the median
+        ``standard_error`` of the log odds and the largest ``pareto_k`` of its candidates, and
+        whether it is ``at_risk``.
+        """
+        frame = self._values()
+        frame["rho"], frame["candidates"] = self.rho[:, 0], self.num_candidates
+        frame["rank"] = self.rank
+        frame["p_value"], frame["adjusted_p"] = self.p_values[:, 0], self.adjusted[:, 0]
+        frame["standard_error"], frame["pareto_k"] = self.typical_error, self.worst_k
+        frame["at_risk"] = self.at_risk[:, 0]
+        order = np.lexsort((self.rows, -frame["p_value"], frame["rank"], -frame["rho"]))
+        return frame.iloc[order].reset_index(drop=True)
+
+    def values_of_draws(self):
+        """What identifies each attacked record, and its values."""
+        if self.target != "household":
+            persons = self.table.persons if self.target == "person" else self.table
+            frame = persons.to_frame().iloc[self.rows].reset_index(drop=True)
+            frame.insert(0, "row", self.rows)
+            return frame
+        frame = pd.DataFrame({"row": [self.table.first_row(int(i)) for i in self.rows]})
+        schema = self.table.schema
+        frame[schema.household] = self.table.ids[self.rows]
+        frame["persons"] = self.table.sizes[self.rows]
+        codes = self.table.household_codes[self.rows]
+        for k, name in enumerate(schema.household_variables):
+            labels = np.array(schema.household_levels[k], dtype=object)
+            frame[name] = pd.Series(labels[codes[:, k]]).infer_objects()
+        return frame
+
+    def candidates(self, row: int) -> pd.DataFrame:
+        """What the intruder weighs for one record, the most likely first.
+
+        Parameters
+        ----------
+        row
+            One of `rows`.
+
+        Returns
+        -------
+        frame
+            ``variable`` and ``value`` that differ from the truth (none for the truth), ``rho`` and
+            ``pareto_k``.
+
+        Raises
+        ------
+        ValueError
+            If that record was not attacked.
+        """
+        found = np.flatnonzero(self.rows == row)
+        if not found.size:
+            raise ValueError(f"row {row} was not attacked; choose one of `rows`")
+        i = found[0]
+        valid = np.flatnonzero(np.isfinite(self.rho[i]))
+        named = [(None, None), *self.columns]
+        frame = pd.DataFrame({
+            "variable": [named[c][0] for c in valid],
+            "value": [named[c][1] for c in valid],
+            "rho": self.rho[i, valid],
+            "pareto_k": self.pareto_k[i, valid],
+        })  # fmt: skip
+        return frame.sort_values("rho", ascending=False, kind="stable", ignore_index=True)
+
+    def summary(self) -> dict:
+        """The figures of the file, as JSON values."""
+        number, rho = len(self.rows), self.rho[:, 0]
+        sets = self.pareto_k[:, 1:][np.isfinite(self.rho[:, 1:])]
+        ranked = (self.rank[:, None] <= np.array(self.top)).sum(axis=0)
+        by_top = partial(zip, [str(k) for k in self.top], strict=True)
+        return {
+            "target": self.target,
+            "attacked": number,
+            "files": self.num_files,
+            "estimator": self.estimator,
+            "draws": self.log_likelihood[0].size,
+            "blocks": self.num_blocks,
+            "draws_per_block": self.block_length,
+            "bootstrap_replicates": self.num_bootstrap,
+            "false_discovery_rate": self.fdr,
+            "tau": {str(k): share for k, share in self.tau.items()},
+            "at_risk": {k: int(n) for k, n in by_top(self.at_risk.sum(axis=0))},
+            "ranked_within": {k: int(n) for k, n in by_top(ranked)},
+            "rho": None if not number else {
+                "mean": float(rho.mean()), "max": float(rho.max()),
+                "mean_before": float((1 / self.num_candidates).mean()),
+            },
+            "standard_error": float(np.median(self.typical_error)) if number else None,
+            "pareto_k": None if not number else {
+                "max": float(sets.max()) if sets.size and np.isfinite(sets.max()) else None,
+                "weight_sets": int(sets.size),
+                "above_0.7": int((sets > MAX_PARETO_K).sum()),
+            },
+            "log_likelihood": [diagnose(values) for values in self.log_likelihood],
+            "warnings": self.warnings(),
+        }  # fmt: skip
+
+    def warnings(self) -> list[str]:
+        """What stands in the way of trusting the figures, in words."""
+        number, sentences = len(self.rows), []
+        if not number:
+            return [f"no {self.target} was attacked: none is alone with its values"]
+        bad = int((self.worst_k > MAX_PARETO_K).sum())
+        if bad:
+            sentences.append(
+                f"importance weights with heavy tails (Pareto k above {MAX_PARETO_K}) for "
+                f"candidates of {bad:,} of {number:,} attacked: their rho and rank are not to be "
+                "trusted; sample more draws"
+            )
+        error = float(np.median(self.typical_error))
+        if error > MAX_ERROR:
+            remedy = "sample more draws"
+            if self.estimator == "gamma":
+                remedy = "sample more draws, or refit with each file"
+            factor = "over a million" if error > math.log(1e6) else f"{math.exp(error):.2g}"
+            sentences.append(
+                f"rho is uncertain by a factor of {factor} (standard error of a typical log odds "
+                f"{error:.2g}): ranks are largely chance, and few records can be declared safe; "
+                f"{remedy}"
+            )
+        few, short = self.num_blocks < MIN_BLOCKS, self.times_in_block < TIMES_IN_BLOCK
+        if few or short:
+            sentences.append(
+                f"the bootstrap's {self.num_blocks} blocks of up to {self.block_length} draws are "
+                f"too {'few' if few else 'short'} (at least {MIN_BLOCKS}, of {TIMES_IN_BLOCK} "
+                "autocorrelation times), so that its p-values are too sure: sample more draws, or "
+                "further apart"
+            )
+        if self.impossible_weight > 1:
+            sentences.append(
+                f"approximation: each impossible household drawn stands for "
+                f"{self.impossible_weight} (cap-and-weight), and the draws are taken for those of "
+                "the exact posterior; synthesise without for that"
+            )
+        least = 1 / (self.num_bootstrap + 1)
+        if least > self.fdr:
+            sentences.append(
+                f"with {self.num_bootstrap} bootstrap replicates no p-value is below {least:.2g}, "
+                f"so that nothing can be declared safe at {self.fdr:g}; ask for at least "
+                f"{round(2 / self.fdr)}"
+            )
+        rhats = [diagnose(values)["rhat"] for values in self.log_likelihood]
+        rhats = [x for x in rhats if x is not None and x > 1.05]
+        if rhats:
+            sentences.append(
+                "the chains disagree on how likely the synthetic files are (R-hat "
+                f"{max(rhats):.3f}, should be below 1.05): sample longer"
+            )
+        return sentences
+
+
+def with_file(table, file):
+    """The sample with a file added."""
+    if isinstance(table, Households):
+        pairs = [(getattr(table, name), getattr(file, name)) for name in
+                 ("household_codes", "sizes", "member_codes")]  # fmt: skip
+        return Households(table.schema, *map(np.concatenate, pairs))
+    return Microdata(table.schema, np.concatenate([table.codes, file.codes]))

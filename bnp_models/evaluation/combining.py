@@ -1,0 +1,197 @@
+"""Combining rules: inferences from several synthetic or completed data sets as one."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Combined(NamedTuple):
+    """A point estimate from several data sets, its variance and its degrees of freedom."""
+
+    estimate: np.ndarray
+    variance: np.ndarray
+    df: np.ndarray
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper end of the t interval of this confidence level."""
+        from scipy.special import stdtrit
+
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, not {level}")
+        half = stdtrit(self.df, (1 + level) / 2) * np.sqrt(self.variance)
+        return self.estimate - half, self.estimate + half
+
+
+def combine_partially_synthetic(q, u) -> Combined:
+    """Combine estimates from synthetic files as large as the sample: the rule for `synthesize`.
+
+    T = ubar + b / M with (M - 1) (1 + M ubar / b)^2 degrees of freedom, where ubar is the mean of
+    the variances within files and b the variance between their estimates.
+
+    Parameters
+    ----------
+    q, u
+        (M, ...) estimates and their variances, as computed from each file as if it were the sample.
+
+    Notes
+    -----
+    Meant for files with some values of the sample replaced, it holds as well where all are, if each
+    file has as many records as the sample and its own draw of the parameters given the sample: the
+    variance within a file then stands for that of the sample's own estimate. `synthesize` with its
+    default number of rows makes such files. With other numbers of rows, multiply `u` by rows / n,
+    or use `combine_fully_synthetic`, which needs more files for a steady variance.
+
+    References
+    ----------
+    Reiter, J. P. (2003), Inference for partially synthetic, public use microdata sets, Survey
+    Methodology 29. Reiter, J. P. & Raghunathan, T. E. (2007), doi:10.1198/016214507000000932.
+    Raab, G. M., Nowok, B. & Dibben, C. (2016), doi:10.29012/jpc.v7i3.407, on complete synthesis.
+    """
+    num, estimate, within, between = _moments(q, u)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        df = (num - 1) * (1 + num * within / between) ** 2
+    return Combined(estimate, within + between / num, np.where(between > 0, df, np.inf))
+
+
+def combine_fully_synthetic(q, u, rows_per_record: float = 1.0) -> Combined:
+    """Combine estimates from synthetic files of any size by the rule for fully synthetic data.
+
+    T = (1 + 1 / M) b - ubar, with (M - 1) (1 - ubar / ((1 + 1 / M) b))^2 degrees of freedom. Where
+    this is not positive, ubar times `rows_per_record` and M - 1 take their place.
+
+    Parameters
+    ----------
+    q, u
+        (M, ...) estimates and their variances, as computed from each file.
+    rows_per_record
+        Records of a synthetic file for each record of the sample.
+
+    Notes
+    -----
+    Right for files of any size drawn as a sample of a new population, as `synthesize` makes them;
+    but T is a difference, often negative at M below 20, and then this variance is a makeshift. For
+    files of the sample's size `combine_partially_synthetic` estimates the same variance with far
+    less noise. It is wrong for files that keep values of the sample.
+
+    References
+    ----------
+    Raghunathan, T. E., Reiter, J. P. & Rubin, D. B. (2003), Multiple imputation for statistical
+    disclosure limitation, Journal of Official Statistics 19, 1-16. Reiter, J. P. (2002), Journal of
+    Official Statistics 18, 531-543: the variance that is not negative, and degrees of freedom.
+    """
+    num, estimate, within, between = _moments(q, u)
+    variance = (1 + 1 / num) * between - within
+    usable = variance > 0
+    ratio = within / np.where(usable, (1 + 1 / num) * between, 1)
+    df = np.where(usable, (num - 1) * (1 - ratio) ** 2, num - 1)
+    return Combined(estimate, np.where(usable, variance, rows_per_record * within), df)
+
+
+def combine_imputed(q, u, complete_df: float | None = None) -> Combined:
+    """Combine estimates from completed files: the rule for `impute`.
+
+    T = ubar + (1 + 1 / M) b.
+
+    Parameters
+    ----------
+    q, u
+        (M, ...) estimates and their variances, as computed from each file.
+    complete_df
+        Degrees of freedom if nothing were missing, such as n - 1 for a mean; infinite by default.
+
+    Notes
+    -----
+    Not for synthetic files: it would count the variance of their parameters twice.
+
+    References
+    ----------
+    Rubin, D. B. (1987), doi:10.1002/9780470316696, chapter 3. Barnard, J. & Rubin, D. B. (1999),
+    doi:10.1093/biomet/86.4.948: degrees of freedom in small samples.
+    """
+    num, estimate, within, between = _moments(q, u)
+    added = (1 + 1 / num) * between
+    variance = within + added
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lost = np.where(variance > 0, added / variance, 0)
+        df = np.where(lost > 0, (num - 1) / lost**2, np.inf)
+        if complete_df is not None:
+            observed = (complete_df + 1) / (complete_df + 3) * complete_df * (1 - lost)
+            df = 1 / (1 / df + 1 / observed)
+    return Combined(estimate, variance, df)
+
+
+def _moments(q, u):
+    q, u = np.asarray(q, np.float64), np.asarray(u, np.float64)
+    if q.shape != u.shape:
+        raise ValueError(f"q and u have shapes {q.shape} and {u.shape}; expected the same")
+    if q.ndim == 0 or len(q) < 2:
+        raise ValueError("estimates of at least two data sets are needed, along the first axis")
+    if (u < 0).any():
+        raise ValueError("u holds variances, and one is negative")
+    return len(q), q.mean(axis=0), u.mean(axis=0), q.var(axis=0, ddof=1)
+
+
+COMBINING_RULES = ("partially", "fully")
+
+
+def combined(q, u, rows_per_record, rule: str = "partially") -> Combined:
+    """Combine the estimates of M synthetic files.
+
+    Parameters
+    ----------
+    q, u
+        (M, ...) estimates and their variances, as computed from each file.
+    rows_per_record
+        Records of each file for each record of the original; broadcasts with `q`.
+    rule
+        "partially": `combine_partially_synthetic` with the variances multiplied by
+        `rows_per_record`, which holds for partially synthetic files and for the completely
+        synthetic ones of `synthesize`; "fully": `combine_fully_synthetic`, for other completely
+        synthetic files.
+
+    Returns
+    -------
+    combined
+        For one file, whose spread from others is not known, its own estimate and variance.
+    """
+    if rule not in COMBINING_RULES:
+        raise ValueError(f"the combining rule must be one of {COMBINING_RULES}, not {rule!r}")
+    q, u = np.asarray(q, np.float64), np.asarray(u, np.float64)
+    rows_per_record = np.broadcast_to(rows_per_record, q.shape)
+    if len(q) == 1:
+        return Combined(q[0], u[0] * rows_per_record[0], np.inf)
+    if rule == "partially":
+        return combine_partially_synthetic(q, u * rows_per_record)
+    return combine_fully_synthetic(q, u, rows_per_record.mean(axis=0))
+
+
+def interval_overlap(first, second) -> np.ndarray:
+    """How much two intervals have in common: 0 nothing, 1 everything.
+
+    Parameters
+    ----------
+    first, second
+        Lower and upper ends, arrays that broadcast.
+
+    Returns
+    -------
+    overlap
+        The mean of the shares of either that the other covers. A point inside an interval counts
+        as covered; two equal points overlap by 1.
+
+    References
+    ----------
+    Karr, A. F., Kohnen, C. N., Oganian, A., Reiter, J. P. & Sanil, A. P. (2006), A framework for
+    evaluating the utility of data altered to protect confidentiality, The American Statistician
+    60, 224-232. doi:10.1198/000313006X124640
+    """
+    (low_1, high_1), (low_2, high_2) = (
+        tuple(np.asarray(end, np.float64) for end in ends) for ends in (first, second)
+    )
+    common = np.minimum(high_1, high_2) - np.maximum(low_1, low_2)
+
+    def covered(width):
+        return np.where(width > 0, np.maximum(common, 0) / np.where(width > 0, width, 1), 1.0)
+
+    shares = (covered(high_1 - low_1) + covered(high_2 - low_2)) / 2
+    return np.where(common >= 0, shares, 0.0)

@@ -1,0 +1,211 @@
+"""Propensity scores: how well synthetic records can be told from the original's."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg, sparse
+from scipy.special import expit, logit
+
+from bnp_models.data.microdata import Microdata, group_cells
+from bnp_models.evaluation.files import check_files
+
+# Added to the diagonal of the information of logistic regressions: coefficients that the data do
+# not settle (aliased, or infinite) stay finite, and fitted values move by less than 1e-6.
+_RIDGE = 1e-6
+
+_MAX_STEPS, _TOLERANCE = 100, 1e-9
+
+# Eigenvalues of a correlation matrix below this share of the largest are those of aliases.
+_ALIASED = 1e-10
+
+
+class PropensityScore(NamedTuple):
+    """The mean squared error of propensity scores of one synthetic file.
+
+    Attributes
+    ----------
+    pmse
+        0 where the original and the synthetic records cannot be told apart.
+    parameters
+        Of the logistic regression, without its intercept and without aliases: k - 1.
+    ratio, z
+        `pmse` over its expected value, and less it over its standard deviation, for records drawn
+        from the right model with parameters estimated from the original: about 1 and 0 then.
+    ratio_predictive, z_predictive
+        The same for files of which each has parameters of its own, drawn given the original, as
+        those of `synthesize` have: the expected value is that of a second sample.
+    """
+
+    pmse: float
+    parameters: int
+    ratio: float
+    z: float
+    ratio_predictive: float
+    z_predictive: float
+
+
+def propensity_score(
+    original: Microdata,
+    synthetic: Microdata,
+    *,
+    interactions: bool = False,
+    max_parameters: int = 1000,
+) -> PropensityScore:
+    """Tell synthetic records from the original's by a logistic regression.
+
+    Parameters
+    ----------
+    original, synthetic
+        Files of the same schema, of which the complete records are used.
+    interactions
+        Have the interactions of all pairs of variables, besides main effects.
+    max_parameters
+        Most columns of the regression.
+
+    Raises
+    ------
+    ValueError
+        If schemas differ, a file has no complete record, or there are more columns.
+
+    Notes
+    -----
+    The regression is on cells, not records, by Newton's method with a ridge of 1e-6 of a record:
+    columns that are combinations of others, and levels of one file only, do no harm. Expected value
+    under the null hypothesis: (k - 1) (1 - c)^2 c / N, standard deviation: sqrt(2 (k - 1))
+    (1 - c)^2 c / N, where N records, a share c of them synthetic, have k parameters; without one
+    factor (1 - c) for a second sample.
+
+    References
+    ----------
+    Snoke, J., Raab, G. M., Nowok, B., Dibben, C. & Slavkovic, A. (2018), General and specific
+    utility measures for synthetic data, JRSS A 181, 663-688. doi:10.1111/rssa.12358
+    """
+    check_files(original, [synthetic], None)
+    num_levels = original.schema.num_levels
+    codes = [table.codes[table.complete] for table in (original, synthetic)]
+    if not all(map(len, codes)):
+        raise ValueError("a file has no complete record")
+    cells = group_cells(np.concatenate(codes), num_levels)
+    of_synthetic = np.bincount(
+        cells.record_cell[len(codes[0]) :], minlength=len(cells.counts)
+    ).astype(np.float64)
+    design = _design(cells.codes, cells.counts, num_levels, interactions, max_parameters)
+    total, share = cells.counts.sum(), len(codes[1]) / len(cells.record_cell)
+    if np.array_equal(of_synthetic, share * cells.counts):
+        fitted = np.full(len(cells.counts), share)
+    else:
+        fitted = _logistic_regression(design, of_synthetic, cells.counts.astype(np.float64))
+    pmse = float(cells.counts @ (fitted - share) ** 2 / total)
+    return standardised(pmse, _rank(design, cells.counts), share, total)
+
+
+def num_columns(tables: Sequence[Microdata], interactions: bool) -> int:
+    """Columns, at most, of the regression of `propensity_score`."""
+    seen = [
+        len(set(itertools.chain.from_iterable(np.unique(t.codes[:, j]) for t in tables)) - {-1}) - 1
+        for j in range(tables[0].num_variables)
+    ]
+    pairs = sum(a * b for a, b in itertools.combinations(seen, 2)) if interactions else 0
+    return sum(seen) + pairs
+
+
+def standardised(pmse, parameters, share, total) -> PropensityScore:
+    """Ratios and z-scores; of a regression without parameters there is nothing to tell by."""
+    if parameters == 0:
+        return PropensityScore(float(pmse), 0, 0.0, 0.0, 0.0, 0.0)
+    figures = []
+    for unit in ((1 - share) ** 2 * share / total, (1 - share) * share / total):
+        figures += [
+            float(pmse / (parameters * unit)),
+            float((pmse / unit - parameters) / math.sqrt(2 * parameters)),
+        ]
+    return PropensityScore(float(pmse), int(parameters), *figures)
+
+
+def _design(codes, counts, num_levels, interactions, max_parameters):
+    """Columns of 0 and 1, sparse: levels but the most frequent one, and their products."""
+    own = []
+    for j, levels in enumerate(num_levels):
+        frequency = np.bincount(codes[:, j], weights=counts, minlength=levels)
+        column = np.full(levels, -1)
+        kept = np.setdiff1d(np.flatnonzero(frequency), np.argmax(frequency))
+        column[kept] = np.arange(len(kept))
+        own.append((column[codes[:, j]], len(kept)))
+    terms = list(own)
+    if interactions:
+        for (first, _), (second, size) in itertools.combinations(own, 2):
+            both = (first >= 0) & (second >= 0)
+            product = np.full(len(codes), -1)
+            # Products that occur; the others would be empty columns.
+            seen, product[both] = np.unique(first[both] * size + second[both], return_inverse=True)
+            terms.append((product, len(seen)))
+    number = sum(size for _, size in terms)
+    if number > max_parameters:
+        raise ValueError(
+            f"the regression would have {number:,} columns, more than the {max_parameters:,} "
+            "allowed"
+        )
+    rows, columns, offset = [], [], 0
+    for column, size in terms:
+        inside = np.flatnonzero(column >= 0)
+        rows.append(inside)
+        columns.append(column[inside] + offset)
+        offset += size
+    rows, columns = (np.concatenate([np.zeros(0, int), *parts]) for parts in (rows, columns))
+    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(codes), number))
+
+
+def _gram(design, weights):
+    """X' W X, dense."""
+    return (design.T @ sparse.dia_array((weights[None], [0]), shape=(len(weights),) * 2) @ design
+            ).toarray()  # fmt: skip
+
+
+def _rank(design, counts):
+    """How many columns no others, nor the intercept, make up."""
+    if design.shape[1] == 0:
+        return 0
+    total = counts.sum()
+    mean = counts @ design / total
+    covariance = _gram(design, counts.astype(np.float64)) / total - np.outer(mean, mean)
+    scale = np.sqrt(np.diag(covariance))
+    scale[scale == 0] = 1
+    values = linalg.eigvalsh(covariance / scale / scale[:, None])
+    return int((values > _ALIASED * len(values)).sum())
+
+
+def _logistic_regression(design, successes, trials):
+    """Fitted probabilities of successes, by Newton's method with halved steps."""
+    # The intercept is the first column.
+    ones = sparse.csr_array(np.ones((design.shape[0], 1)))
+    design = sparse.hstack([ones, design], format="csr")
+    # Large enough for the rounding errors of large counts.
+    ridge = np.full(design.shape[1], max(_RIDGE, 1e-12 * trials.sum()))
+    ridge[0] = 0
+
+    def objective(beta, eta):
+        # log(1 + exp(eta)) without overflow.
+        return successes @ eta - trials @ np.logaddexp(0, eta) - ridge @ beta**2 / 2
+
+    beta = np.zeros(design.shape[1])
+    beta[0] = logit(successes.sum() / trials.sum())
+    eta = design @ beta
+    fitted, value = expit(eta), objective(beta, eta)
+    for _ in range(_MAX_STEPS):
+        gradient = design.T @ (successes - trials * fitted) - ridge * beta
+        information = _gram(design, trials * fitted * (1 - fitted))
+        information[np.diag_indices_from(information)] += ridge
+        step = linalg.cho_solve(linalg.cho_factor(information), gradient)
+        for _ in range(30):
+            eta = design @ (beta + step)
+            new = objective(beta + step, eta)
+            if new >= value - 1e-12 * abs(value):
+                break
+            step /= 2
+        beta, value, before, fitted = beta + step, new, fitted, expit(eta)
+        if trials @ np.abs(fitted - before) < _TOLERANCE * trials.sum():
+            break
+    return fitted

@@ -1,0 +1,254 @@
+"""Proportions of the cells of one, two and three variables, original against synthetic."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import Schema
+from bnp_models.evaluation.combining import Combined, combined, interval_overlap
+from bnp_models.evaluation.files import check_files
+from bnp_models.evaluation.propensity import standardised
+
+
+@dataclass(frozen=True, eq=False)
+class Proportions:
+    """Proportions of the C cells of all T tables of one order.
+
+    Intervals are those of one confidence level. Overlap and coverage are judged of cells that
+    enough records of the original are in, and enough are not, for a normal interval to make sense.
+    """
+
+    schema: Schema
+    order: int
+    tables: np.ndarray
+    """(T, order) positions of each table's variables."""
+    left_out: int
+    """Tables that were not made, because they are too many or too large."""
+    table: np.ndarray
+    """(C,) index into `tables`."""
+    count: np.ndarray
+    """(C,) records of the original."""
+    original: np.ndarray
+    """(C,) proportions."""
+    synthetic: np.ndarray
+    """(C,) means of the proportions in the files."""
+    interval: tuple[np.ndarray, np.ndarray]
+    """(C,) ends of the intervals from the synthetic files, by the combining rule, cut to [0, 1]."""
+    original_interval: tuple[np.ndarray, np.ndarray]
+    """(C,) ends of q +- z sqrt(q (1 - q) / n), from the original, cut to [0, 1]."""
+    judged: np.ndarray
+    """(C,) bool: cells of which overlap and coverage are judged."""
+    overlap: np.ndarray
+    """(C,) overlap of the two intervals, from 0 to 1; NaN where it is not judged."""
+    population: np.ndarray | None
+    """(C,) proportions in the population, where that is known."""
+    fit: pd.DataFrame
+    """A row a table, the worst first: `variables`, `cells` that are not empty, `tvd` (total
+    variation distance) and `pmse_ratio` (of the propensity score of the table's cells)."""
+
+    def covered(self, of: str = "original", by: str = "synthetic") -> np.ndarray:
+        """Which of the judged cells have their proportion inside the interval.
+
+        Parameters
+        ----------
+        of
+            "original" or "population".
+        by
+            The interval: "synthetic" or "original".
+        """
+        value = getattr(self, of)
+        if value is None:
+            raise ValueError("no population was given")
+        low, high = self.interval if by == "synthetic" else self.original_interval
+        return ((low <= value) & (value <= high))[self.judged]
+
+    def summary(self) -> dict:
+        """Figures for evaluation.json; shares are None where no cell is judged."""
+        away = np.abs(self.synthetic - self.original)
+        overlap = self.overlap[self.judged]
+
+        def share(values):
+            return float(np.mean(values)) if len(values) else None
+
+        found = {
+            "tables": len(self.tables),
+            "tables_left_out": self.left_out,
+            "cells": len(self.original),
+            "cells_judged": int(self.judged.sum()),
+            "mean_difference": float(away.mean()),
+            "largest_difference": float(away.max()),
+            "mean_tvd": float(self.fit["tvd"].mean()),
+            "overlap": share(overlap),
+            "overlap_below_half": share(overlap < 0.5),
+            "covers_original": share(self.covered()),
+        }
+        if self.population is not None:
+            found["mean_difference_from_population"] = float(
+                np.abs(self.synthetic - self.population).mean()
+            )
+            found["original_mean_difference_from_population"] = float(
+                np.abs(self.original - self.population).mean()
+            )
+            found["covers_population"] = share(self.covered("population"))
+            found["original_covers_population"] = share(self.covered("population", "original"))
+        return found
+
+
+def proportions(
+    original: Microdata,
+    synthetic: Sequence[Microdata],
+    order: int,
+    *,
+    population: Microdata | None = None,
+    combining: str = "partially",
+    level: float = 0.95,
+    min_count: int = 10,
+    max_tables: int = 1000,
+    max_cells: int = 1_000_000,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Proportions:
+    """Compare the proportions of all cells of all tables of some variables at a time.
+
+    Parameters
+    ----------
+    original
+        The records that the synthetic ones stand for.
+    synthetic
+        M files of the same schema.
+    order
+        Number of variables of a table.
+    population
+        Records of the whole population, where it is known, in the same schema.
+    combining
+        "partially" or "fully": see `combined`.
+    level
+        Confidence level of the intervals.
+    min_count
+        Overlap and coverage are judged of cells with at least so many records of the original
+        inside and outside.
+    max_tables, max_cells
+        Where there are more tables, or their cells together are more, as many as these allow are
+        chosen at random.
+    seed
+        Of that choice.
+    progress
+        Called with the number of tables done and of all.
+
+    Raises
+    ------
+    ValueError
+        If no file is given, schemas differ, `order` is not from 1 to the number of variables, no
+        table is small enough, or a table has no complete record.
+
+    References
+    ----------
+    Karr, A. F. et al. (2006), doi:10.1198/000313006X124640: overlap. Raab, G. M., Nowok, B. &
+    Dibben, C. (2021), doi:10.48550/arXiv.2109.12717: propensity scores of tables.
+    """
+    check_files(original, synthetic, population)
+    schema = original.schema
+    if not 1 <= order <= len(schema.variables):
+        raise ValueError(f"order must be from 1 to {len(schema.variables)}, not {order}")
+    tables, left_out = _chosen_tables(schema.num_levels, order, max_tables, max_cells, seed)
+    files = [original, *synthetic] + ([] if population is None else [population])
+    # One contiguous column a variable.
+    columns = [np.ascontiguousarray(file.codes.T).astype(np.int64) for file in files]
+    incomplete = [(column < 0).any(axis=1) for column in columns]
+    counts = []
+    for done, table in enumerate(tables):
+        counts.append(
+            np.stack([
+                _table_counts(column, missing, table, schema.num_levels)
+                for column, missing in zip(columns, incomplete, strict=True)
+            ])
+        )  # fmt: skip
+        if (counts[-1].sum(axis=1) == 0).any():
+            names = [schema.variables[j] for j in table]
+            raise ValueError(f"a file has no record with values of all of {', '.join(names)}")
+        if progress is not None:
+            progress(done + 1, len(tables))
+    sizes = [count.shape[1] for count in counts]
+    rows = np.stack([count.sum(axis=1) for count in counts], axis=1).astype(np.float64)
+    fit = _fits(schema, tables, counts, 1 + len(synthetic))
+    counts = np.concatenate(counts, axis=1)
+    rows = np.repeat(rows, sizes, axis=1)
+    q = counts / rows
+    made = slice(1, 1 + len(synthetic))
+    found = combined(
+        q[made], q[made] * (1 - q[made]) / rows[made], rows[made] / rows[0], combining
+    )  # fmt: skip
+    interval = clipped(found, level)
+    own = clipped(Combined(q[0], q[0] * (1 - q[0]) / rows[0], np.inf), level)
+    judged = (counts[0] >= min_count) & (rows[0] - counts[0] >= min_count)
+    return Proportions(
+        schema, order, tables, left_out, np.repeat(np.arange(len(tables)), sizes), counts[0], q[0],
+        found.estimate, interval, own, judged,
+        np.where(judged, interval_overlap(own, interval), np.nan),
+        None if population is None else q[-1], fit,
+    )  # fmt: skip
+
+
+def clipped(found: Combined, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """The interval of proportions, from 0 to 1: t with few degrees of freedom goes far beyond."""
+    low, high = found.interval(level)
+    return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+
+def _chosen_tables(num_levels, order, max_tables, max_cells, seed):
+    """(T, order) positions of variables, and how many tables are left out."""
+    variables = len(num_levels)
+    number = math.comb(variables, order)
+    if number <= 200_000:
+        every = np.array(list(itertools.combinations(range(variables), order)))
+    else:
+        # Far more than are wanted: so many drawn at random are nearly all distinct.
+        drawn = np.random.default_rng(seed).random((4 * max_tables, variables))
+        every = np.unique(np.sort(np.argsort(drawn, axis=1)[:, :order], axis=1), axis=0)
+    sizes = np.prod(np.array(num_levels, dtype=np.float64)[every], axis=1)
+    chosen = np.arange(len(every))
+    if len(every) > max_tables or sizes.sum() > max_cells:
+        chosen = np.random.default_rng(seed).permutation(len(every))
+        chosen = chosen[sizes[chosen] <= max_cells]
+        chosen = np.sort(chosen[np.cumsum(sizes[chosen]) <= max_cells][:max_tables])
+    if not len(chosen):
+        raise ValueError(f"every table of {order} variables has more than {max_cells:,} cells")
+    return every[chosen], number - len(chosen)
+
+
+def _table_counts(columns, incomplete, table, num_levels):
+    """Records in each cell of a table, of those with all its values."""
+    joint = columns[table[0]]
+    for j in table[1:]:
+        joint = joint * num_levels[j] + columns[j]
+    if incomplete[table].any():
+        joint = joint[(columns[table] >= 0).all(axis=0)]
+    return np.bincount(joint, minlength=math.prod(num_levels[j] for j in table))
+
+
+def _fits(schema, tables, counts, end):
+    """Total variation distance and propensity score of each table, the worst first."""
+    rows = []
+    for table, count in zip(tables, counts, strict=True):
+        q = count / count.sum(axis=1, keepdims=True)
+        ratios = []
+        for made in count[1:end]:
+            both = count[0] + made
+            occupied = both > 0
+            total, share = both.sum(), made.sum() / both.sum()
+            away = made[occupied] / both[occupied] - share
+            pmse = both[occupied] @ away**2 / total
+            ratios.append(standardised(pmse, occupied.sum() - 1, share, total).ratio)
+        rows.append((
+            tuple(schema.variables[j] for j in table),
+            int((count[:end] > 0).any(axis=0).sum()),
+            np.abs(q[1:end].mean(axis=0) - q[0]).sum() / 2,
+            np.mean(ratios),
+        ))  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["variables", "cells", "tvd", "pmse_ratio"])
+    return frame.sort_values("pmse_ratio", ascending=False, kind="stable", ignore_index=True)

@@ -1,0 +1,88 @@
+"""Small cells of a file, and unique combinations of the original that recur in synthetic files."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bnp_models.data.microdata import Microdata, group_cells
+from bnp_models.evaluation.files import check_files
+
+
+class SmallCells(NamedTuple):
+    """Records in cells of fewer than k."""
+
+    k: int
+    records: int
+    share: float
+
+
+def k_anonymity(table: Microdata, sizes: Sequence[int] = (2, 3, 5)) -> list[SmallCells]:
+    """For each k, how many of the complete records share their cell with fewer than k - 1 others.
+
+    Parameters
+    ----------
+    table
+        Records; incomplete ones are left out.
+    sizes
+        The values of k.
+    """
+    complete = table.codes[table.complete]
+    if not len(complete):
+        return []
+    cells = group_cells(complete, table.schema.num_levels)
+    own = cells.counts[cells.record_cell]
+    return [SmallCells(k, int((own < k).sum()), float((own < k).mean())) for k in sizes]
+
+
+class Replicated(NamedTuple):
+    """Combinations that one record of the original has, and that synthetic files have too.
+
+    Attributes
+    ----------
+    uniques
+        Records that are alone in their cell in the original.
+    found
+        For each file, how many of these cells have a record there.
+    found_unique
+        For each file, how many of them have one record there.
+    in_any, in_all
+        How many have a record in some file, and in every one.
+    """
+
+    uniques: int
+    found: tuple[int, ...]
+    found_unique: tuple[int, ...]
+    in_any: int
+    in_all: int
+
+
+def replicated_uniques(original: Microdata, synthetic: Sequence[Microdata]) -> Replicated:
+    """Count the uniques of the original whose combination occurs in synthetic files.
+
+    Parameters
+    ----------
+    original, synthetic
+        Files of the same schema, of which the complete records are used.
+
+    Notes
+    -----
+    A combination that occurs again may do so by chance, and does where the model is good: this is
+    not the probability that an intruder learns anything.
+    """
+    check_files(original, synthetic, None)
+    codes = [table.codes[table.complete] for table in (original, *synthetic)]
+    cells = group_cells(np.concatenate(codes), original.schema.num_levels)
+    ends = np.cumsum([len(part) for part in codes])
+    counts = np.stack([
+        np.bincount(part, minlength=len(cells.counts))
+        for part in np.split(cells.record_cell, ends[:-1])
+    ])  # fmt: skip
+    there = counts[1:, counts[0] == 1]
+    return Replicated(
+        there.shape[1],
+        tuple(map(int, (there > 0).sum(axis=1))),
+        tuple(map(int, (there == 1).sum(axis=1))),
+        int((there > 0).any(axis=0).sum()),
+        int((there > 0).all(axis=0).sum()),
+    )

@@ -1,0 +1,1 @@
+"""Chains of any model on any table: sampling, checkpoints, diagnostics."""

@@ -1,0 +1,155 @@
+"""Compiled chunks of sweeps: many sweeps between two returns to Python."""
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bnp_models.inference.settings import Settings, number_kept
+
+# The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
+# warm-up, which starts from many components on purpose, when it leaves more than the second.
+LEFT_OVER_TOLERANCE = 1e-6
+
+EARLY_LEFT_OVER_TOLERANCE = 1e-3
+
+# Aimed at: the bytes of one chunk's kept draws on the device, and its seconds.
+_BUFFER_BYTES = 32 * 2**20
+
+_MAX_SLOTS = 64
+
+_CHUNK_SECONDS = 0.5
+
+
+def chain_keys_of(key, num_chains):
+    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(num_chains))
+
+
+@partial(jax.jit, static_argnames="capacity")
+def init_chains(model, data, keys, capacity, starts):
+    return jax.vmap(lambda key, start: model.init(key, data, capacity, start))(keys, starts)
+
+
+@partial(jax.jit, static_argnames="capacity")
+def grow_chains(model, keys, states, data, capacity):
+    return jax.vmap(lambda key, state: model.grow(key, state, data, capacity))(keys, states)
+
+
+def capacity_of_starts(model, settings: Settings, num_records: int) -> int:
+    """Slots that hold the starts, and are given back early in the warm-up."""
+    capacity = model.capacity
+    most = min(max(settings.start_components[: settings.num_chains]), num_records)
+    while hasattr(model, "shrink") and most > capacity * model.start_share:
+        capacity *= 2
+    return capacity
+
+
+def fewer_slots(model, data, states, capacity: int) -> int:
+    """Half the slots, or a quarter, .., where that is enough for every chain."""
+    if capacity // 2 < model.capacity:
+        return capacity
+    needed = float(jnp.max(_slots_needed(model, states, data)))
+    while capacity // 2 >= max(model.capacity, needed):
+        capacity //= 2
+    return capacity
+
+
+@jax.jit
+def _slots_needed(model, states, data):
+    return jax.vmap(lambda state: model.slots_needed(state, data))(states)
+
+
+@partial(jax.jit, static_argnames="capacity")
+def shrink_chains(model, states, data, capacity):
+    return jax.vmap(lambda state: model.shrink(state, data, capacity))(states)
+
+
+@partial(jax.jit, static_argnames="keep")  # so that its shapes and its body are traced once
+def _sweep_chains(model, data, chain_keys, states, iteration, keep):
+    """One sweep of every chain: the states, the largest mass left over, and what is kept."""
+
+    def one(key, state):
+        state, info = model.sweep(jax.random.fold_in(key, iteration), state, data, iteration)
+        kept = model.keep(state, info)
+        return state, info.left_over, {name: kept[name] for name in (keep or kept)}
+
+    states, left_over, kept = jax.vmap(one)(chain_keys, states)
+    return states, jnp.max(left_over), kept
+
+
+def one_draw(model, data, chain_keys, states):
+    return _sweep_chains(model, data, chain_keys, states, jnp.int32(0), None)[2]
+
+
+@partial(jax.jit, static_argnames=("keep", "slots", "every"))
+def advance_chains(
+    model, data, chain_keys, states, start, stop, warmup, patience, thin, keep, slots, every=1
+):
+    """Sweeps start..stop-1, or fewer where a chain outgrows its capacity.
+
+    Start and stop are traced: chunks of any length share one compiled program. A sweep that is not
+    kept writes to a spare slot behind the buffer.
+    """
+    shapes = jax.eval_shape(
+        lambda: _sweep_chains(model, data, chain_keys, states, jnp.int32(0), keep)[2]
+    )
+    # Sweeps per entry of a buffer, and entries: arrays may be kept of fewer draws.
+    strides = {name: 1 if s.ndim == 1 else every for name, s in shapes.items()}
+    sizes = {name: -(-slots // stride) for name, stride in strides.items()}
+    buffers = {name: jnp.zeros((sizes[name] + 1, *s.shape), s.dtype) for name, s in shapes.items()}
+    past = jnp.maximum(start - warmup, 0)
+
+    def unfinished(carry):
+        iteration, _, overflow, _, _ = carry
+        return (iteration < stop) & ~overflow
+
+    def body(carry):
+        iteration, states, _, buffers, _ = carry
+        buffers, last = dict(buffers), {}
+        states, left_over, kept = _sweep_chains(model, data, chain_keys, states, iteration, keep)
+        if hasattr(model, "settle"):
+            states = jax.lax.cond(
+                iteration < warmup,
+                jax.vmap(lambda state: model.settle(state, data)),
+                lambda states: states,
+                states,
+            )
+        early = iteration < warmup // 2
+        tolerance = jnp.where(early, EARLY_LEFT_OVER_TOLERANCE, LEFT_OVER_TOLERANCE)
+        # Chains that still shed the components of their starts are not given more slots.
+        tolerance = jnp.where(iteration < patience, jnp.inf, tolerance)
+        overflow = left_over > tolerance
+        done = iteration + 1 - warmup
+        for name, value in kept.items():
+            step = thin * strides[name]
+            number = done // step - 1 - past // step
+            last[name] = jnp.where((done > 0) & (done % step == 0), number, sizes[name])
+            buffers[name] = jax.lax.dynamic_update_index_in_dim(
+                buffers[name], value, last[name], axis=0
+            )
+        return iteration + 1, states, overflow, buffers, last
+
+    spare = {name: jnp.int32(size) for name, size in sizes.items()}
+    carry = (jnp.int32(start), states, jnp.bool_(False), buffers, spare)
+    return jax.lax.while_loop(unfinished, body, carry)
+
+
+def slots_of_buffer(available, num_chains: int, every: int) -> int:
+    """Draws that one chunk can keep."""
+    leaves = jax.tree.leaves(available)
+    size = sum(
+        math.prod(leaf.shape) * leaf.dtype.itemsize // (1 if leaf.ndim == 1 else every)
+        for leaf in leaves
+    )
+    return int(np.clip(_BUFFER_BYTES // max(size, 1), 1, _MAX_SLOTS))
+
+
+def chunk_end(iteration, settings, slots, chunk_sweeps, rate) -> int:
+    """Where the next chunk ends: at the latest with warm-up, or with the buffer full."""
+    length = chunk_sweeps or (8 if rate is None else max(1, int(rate * _CHUNK_SECONDS)))
+    if iteration < settings.num_warmup:
+        return min(iteration + length, settings.num_warmup)
+    full = settings.num_warmup + (number_kept(iteration, settings) + slots) * settings.thin
+    return min(iteration + length, full, settings.num_sweeps)

@@ -1,0 +1,248 @@
+"""Modes of the posterior that chains sit in, told from their draws."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnp_models.data.messages import listed
+from bnp_models.inference.diagnostics import MAX_RHAT, diagnose, large_rhats
+
+# Modes are groups of segments of chains. A chain has at least so many segments, all chains together
+# at least so many, and a segment so many draws.
+MIN_SEGMENTS_PER_CHAIN, MIN_SEGMENTS, MIN_DRAWS_PER_SEGMENT = 4, 16, 3
+
+MAX_MODES = 8
+
+FEW_CROSSINGS = 20
+
+# Share of the draws without which split-merge moves are not missed.
+MAX_UNSPLIT_SHARE = 0.5
+
+# Groups of segments are modes where their means are this many standard deviations of a draw within
+# a segment apart; this many of a segment's mean within its group; and, for groups of whole chains,
+# this many standard errors of the difference. Of autocorrelated runs in one mode, with 5 effective
+# draws a chain or more, less than 1% are found to have two.
+DRAW_SEPARATION, SEGMENT_SEPARATION, CHAIN_SEPARATION = 0.75, 6.0, 7.0
+
+
+@dataclass(frozen=True, eq=False)
+class Modes:
+    """In which modes of the posterior the chains sit."""
+
+    labels: np.ndarray
+    """(chains, segments) mode of each segment of each chain, the one of the highest log-likelihood
+    being 0; no segments where there are too few draws to tell."""
+    each: tuple[dict, ...]
+    """Of each mode: "chains" (from 1), "share" of the draws, the means of "log_likelihood",
+    "components" and "alpha", and, with a risk, the "mean", "q025" and "q975" of "tau1"."""
+    verdict: str
+    """All this in words."""
+
+    @property
+    def number(self) -> int | None:
+        """How many modes; None where there are too few draws to tell."""
+        return len(self.each) or None
+
+    @property
+    def crossings(self) -> int:
+        """How often a segment of a chain is in another mode than the one before it."""
+        return int(np.sum(self.labels[:, 1:] != self.labels[:, :-1]))
+
+    @property
+    def crossing_chains(self) -> list[int]:
+        """The chains, from 1, that have been in more than one mode."""
+        crossed = (self.labels[:, 1:] != self.labels[:, :-1]).any(axis=1)
+        return [int(chain) + 1 for chain in np.flatnonzero(crossed)]
+
+    def document(self) -> dict:
+        """The modes as JSON values."""
+        return {
+            "verdict": self.verdict,
+            "number": self.number,
+            "crossings": self.crossings,
+            "crossing_chains": self.crossing_chains,
+            "modes": list(self.each),
+        }
+
+
+def find_modes(draws: dict[str, np.ndarray]) -> Modes:
+    """Tell from the draws whether the chains sit in different modes.
+
+    Each chain is cut into quarters, or into more segments where there are fewer than four chains.
+    Segments are grouped by their mean log-likelihood, or, where it shows one mode only, by their
+    mean number of components: into as many groups as are separated by more than the spread within
+    segments and between the segments of a group explains, so that slow mixing within one mode is
+    not taken for two. Modes that the chains change between many times in a segment are not told
+    apart, and need not be.
+
+    Parameters
+    ----------
+    draws
+        What `monitored` returned, or other arrays (chains, draws) by name: "log_likelihood" or
+        "components", of which one at least is needed to see anything; "tau1" and "alpha" are
+        reported.
+    """
+    judged = [name for name in ("log_likelihood", "components") if name in draws]
+    num_chains, num_draws = next(iter(draws.values())).shape
+    number = max(MIN_SEGMENTS_PER_CHAIN, -(-MIN_SEGMENTS // num_chains))
+    judged = [name for name in judged if np.isfinite(draws[name]).all()]
+    if num_draws < number * MIN_DRAWS_PER_SEGMENT or not judged:
+        labels = np.zeros((num_chains, 0), int)
+        return Modes(labels, (), "there are too few draws to tell modes apart")
+    cuts = np.array_split(np.arange(num_draws), number)
+    labels = np.zeros((num_chains, number), int)
+    for name in judged:
+        if labels.max() == 0:
+            labels = _group_segments(np.asarray(draws[name], np.float64), cuts)
+    of_draw = np.repeat(labels, [len(cut) for cut in cuts], axis=1)
+    if "log_likelihood" in judged:
+        means = [draws["log_likelihood"][of_draw == m].mean() for m in range(labels.max() + 1)]
+        rank = np.argsort(np.argsort(-np.asarray(means), kind="stable"))
+        labels, of_draw = rank[labels], rank[of_draw]
+    each = tuple(_describe_mode(draws, labels == m, of_draw == m) for m in range(labels.max() + 1))
+    modes = Modes(labels, each, "")
+    return Modes(labels, each, _verdict(modes, draws))
+
+
+def _group_segments(values, cuts):
+    """Labels of the segments, from the lowest mean to the highest."""
+    means = np.stack([values[:, cut].mean(axis=1) for cut in cuts], axis=1)
+    variances = np.stack([values[:, cut].var(axis=1, ddof=1) for cut in cuts], axis=1)
+    # Differences of less than one nat, or one component, are of no consequence. The median: a
+    # segment in which a chain changes mode has a large variance.
+    least = DRAW_SEPARATION * max(1.0, math.sqrt(np.median(variances)))
+    labels = _group(means.ravel(), least, SEGMENT_SEPARATION).reshape(means.shape)
+    labels = _without_passages(labels, means)
+    if labels.max() == 0 and len(values) > 1:
+        # Whole chains are told apart by less.
+        error = means.var(axis=1, ddof=1).mean() / len(cuts)
+        of_chain = _group(means.mean(axis=1), least, CHAIN_SEPARATION, error)
+        labels = np.broadcast_to(of_chain[:, None], means.shape).copy()
+    return labels
+
+
+def _group(values, least, separation, variance=None):
+    """The largest number of groups of which all neighbours are separated, and each value's group.
+
+    Groups are those of least squares. Their means differ by `least` and by `separation` standard
+    deviations: of a value within its group, or, where the `variance` of a value is given, of the
+    difference.
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order] - np.mean(values)
+    groups = np.zeros(len(values), int)
+    most = len(values) if variance is not None else len(values) - 2
+    for cut in _least_squares_groups(ordered, min(MAX_MODES, most))[1:]:
+        sizes = np.bincount(cut)
+        centres = np.bincount(cut, ordered) / sizes
+        if variance is None:
+            within = np.sum((ordered - centres[cut]) ** 2) / (len(values) - len(sizes))
+            noise = math.sqrt(within)
+        else:
+            noise = np.sqrt(variance * (1 / sizes[1:] + 1 / sizes[:-1]))
+        if np.all(np.diff(centres) > np.maximum(least, separation * noise)):
+            groups[order] = cut
+    return groups
+
+
+def _least_squares_groups(ordered, most):
+    """Of sorted values, the group of each in the best 1, 2, .., `most` groups."""
+    size = len(ordered)
+    sums = np.concatenate([[0], np.cumsum(ordered)])
+    squares = np.concatenate([[0], np.cumsum(ordered**2)])
+    start, end = np.meshgrid(np.arange(size + 1), np.arange(size + 1), indexing="ij")
+    length = np.maximum(end - start, 1)
+    cost = squares[end] - squares[start] - (sums[end] - sums[start]) ** 2 / length
+    cost = np.where(end > start, cost, np.inf)
+    best, starts, found = cost[0], [], [np.zeros(size, int)]
+    for number in range(2, most + 1):
+        total = best[:, None] + cost
+        starts.append(np.argmin(total, axis=0))
+        best = np.min(total, axis=0)
+        cut, last = np.zeros(size, int), size
+        for group in range(number - 1, 0, -1):
+            first = starts[group - 1][last]
+            cut[first:last], last = group, first
+        found.append(cut)
+    return found
+
+
+def _without_passages(labels, means):
+    """The groups but for those between two others that chains only pass through, for a segment.
+
+    Such segments hold a change of mode; they go to the nearer of the two modes.
+    """
+    before = np.pad(labels[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
+    after = np.pad(labels[:, 1:], ((0, 0), (0, 1)), constant_values=-1)
+    for group in range(1, labels.max()):
+        here = labels == group
+        # -1 stands for no segment, which lies on either side.
+        one_way = (before < group) & ((after > group) | (after < 0))
+        other_way = ((before > group) | (before < 0)) & (after < group)
+        if (one_way | other_way)[here].all():
+            low, high = means[labels == group - 1].mean(), means[labels == group + 1].mean()
+            nearer = np.where(means - low < high - means, group - 1, group + 1)
+            labels = np.where(here, nearer, labels)
+            return _without_passages(labels - (labels > group), means)
+    return labels
+
+
+def _describe_mode(draws, segments, where):
+    """The entry of `Modes.each` of these segments, and draws."""
+    entry = {
+        "chains": [int(chain) + 1 for chain in np.flatnonzero(segments.any(axis=1))],
+        "share": float(np.mean(where)),
+    }
+    for name in ("log_likelihood", "components", "alpha"):
+        if name in draws:
+            entry[name] = float(np.mean(draws[name][where]))
+    if "tau1" in draws:
+        tau1 = np.asarray(draws["tau1"], np.float64)[where]
+        low, high = np.quantile(tau1, [0.025, 0.975])
+        entry["tau1"] = {"mean": float(tau1.mean()), "q025": float(low), "q975": float(high)}
+    return entry
+
+
+def _verdict(modes, draws):
+    num_chains = len(modes.labels)
+    if modes.number == 1 and num_chains == 1:
+        return "the chain stays in one mode; what others would find is unknown"
+    if modes.number == 1:
+        apart = large_rhats({name: diagnose(values) for name, values in draws.items()})
+        if not apart:
+            return "the chains agree: one mode"
+        return (
+            "no modes apart were found, but the chains do not agree yet: R-hat should be at most "
+            f"{MAX_RHAT} and is {listed(apart)}"
+        )
+    crossing = modes.crossing_chains
+    told = []
+    for m, mode in enumerate(modes.each):
+        label = "" if m else "log-likelihood "
+        figures = [f"{label}{mode['log_likelihood']:.0f}"] if "log_likelihood" in mode else []
+        if "components" in mode:
+            figures.append(f"{mode['components']:.0f} components")
+        if "tau1" in mode:
+            tau1 = mode["tau1"]
+            figures.append(f"tau_1 {tau1['mean']:.0f} [{tau1['q025']:.0f}, {tau1['q975']:.0f}]")
+        if crossing:
+            figures.append(f"{mode['share']:.0%} of the draws")
+        told.append(f"{_chains(mode['chains'])} ({', '.join(figures)})")
+    start = "the chains sit" if num_chains > 1 else "the chain has been"
+    told = f"{start} in {modes.number} modes: {listed(told)}"
+    if not crossing:
+        return (
+            f"{told}; no chain crosses, so their masses are unknown and the pooled figures weigh "
+            "them by chains"
+        )
+    times = "once" if modes.crossings == 1 else f"{modes.crossings} times in all"
+    verb = "crosses" if len(crossing) == 1 else "cross"
+    few = ", which is too few to know their masses by" if modes.crossings < FEW_CROSSINGS else ""
+    return (
+        f"{told}; {_chains(crossing)} {verb}, {times}{few}: the pooled figures weigh them by draws"
+    )
+
+
+def _chains(numbers):
+    return f"chain{'s'[: len(numbers) > 1]} {', '.join(map(str, numbers))}"

@@ -1,0 +1,183 @@
+"""The chains of one model on one sample, and draws chosen from them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import jax
+import numpy as np
+
+from bnp_models.data.microdata import Microdata
+from bnp_models.inference.settings import Settings, thinned_settings
+from bnp_models.zeros.coding import Coding
+from bnp_models.zeros.structural_zeros import StructuralZeros
+
+_DRAWS_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Until:
+    """What was asked of a run of `sample_until`."""
+
+    target: Callable[["Run"], bool]
+    """Whether a run will do."""
+    max_minutes: float
+    """The minutes after which the chains stop, wherever they are."""
+    first: Settings
+    """The settings of the first draws; those of the run have more draws, or a larger `thin`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The chains of one model on one sample."""
+
+    model: object
+    table: Microdata
+    settings: Settings
+    draws: dict[str, np.ndarray]
+    """Kept quantities, each (chains, draws); arrays, of every `settings.parameters_every`-th draw,
+    (chains, draws // parameters_every, ...)."""
+    key: jax.Array
+    """A key that the chains have not used, for what is computed from the draws."""
+    state: object
+    """State of the chains after the last sweep; the leading axis is the chain."""
+    capacity: int
+    """Slots for components at the end."""
+    growth: tuple[tuple[int, int], ...]
+    """(sweep, new capacity) of each growth."""
+    conditions: StructuralZeros | None = None
+    """The structural zeros that the model kept to."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall-clock seconds: compile, warmup, draws."""
+    device: str = ""
+    origin: jax.Array | None = None
+    """The key that `sample` was given, from which that of every sweep follows."""
+    until: Until | None = None
+    """Of a run of `sample_until`: its target."""
+
+    @property
+    def sweeps_per_second(self) -> float:
+        """Sweeps of all chains over the seconds after compilation."""
+        elapsed = self.seconds["warmup"] + self.seconds["draws"]
+        return self.settings.num_chains * self.settings.num_sweeps / max(elapsed, 1e-9)
+
+    def parameters(self, thin: int = 1) -> dict[str, np.ndarray]:
+        """What the model's functions of one draw read, each (chains, draws, ...).
+
+        Parameters
+        ----------
+        thin
+            Take every `thin`-th of the draws of which arrays were kept.
+
+        Raises
+        ------
+        ValueError
+            If the run did not keep them.
+        """
+        names = dict.fromkeys((*self.model.parameters, "alpha"))
+        missing = [name for name in names if name not in self.draws]
+        if missing:
+            raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
+        every = self.settings.parameters_every
+        kept = {name: self.draws[name] for name in names}
+        kept = {name: x[:, every - 1 :: every] if x.ndim == 2 else x for name, x in kept.items()}
+        return {name: values[:, ::thin] for name, values in kept.items()}
+
+    @property
+    def coding(self) -> Coding | None:
+        """How the model sees the records, where that is not as they are."""
+        return coding_of(self.model, self.conditions)
+
+    @property
+    def num_levels(self) -> tuple[int, ...]:
+        """Levels of each variable, as the model sees them."""
+        schema = self.table.schema if self.coding is None else self.coding.schema
+        return schema.num_levels
+
+    @property
+    def feasible_sets(self) -> np.ndarray | None:
+        """(B, R) sets of levels of the feasible boxes, as the model sees them; None: all cells."""
+        conditions = self.conditions if self.coding is None else self.coding.conditions
+        return None if conditions is None else conditions.feasible.sets
+
+    def thinned(self, by: int = 2) -> "Run":
+        """The run that `sample` would have made with `thin` larger by this factor.
+
+        Every `by`-th draw is kept, the last one among them; nothing else changes.
+
+        Raises
+        ------
+        ValueError
+            If the number of draws is no multiple of `by`.
+        """
+        if by < 1 or self.settings.num_samples % by:
+            raise ValueError(
+                f"{self.settings.num_samples} draws cannot be thinned by {by}: not a multiple"
+            )
+        settings = thinned_settings(self.settings, by, self.settings.num_samples // by)
+        sparser = settings.parameters_every * by // self.settings.parameters_every
+        draws = {
+            name: value[:, step - 1 :: step].copy()
+            for name, value in self.draws.items()
+            for step in (by if value.ndim == 2 else sparser,)
+        }
+        return replace(self, settings=settings, draws=draws)
+
+    def to_inference_data(self):
+        """The draws for ArviZ: InferenceData on 0.2x, an xarray DataTree on 1.x.
+
+        See `bnp_models.report.inference_data.to_inference_data`.
+        """
+        from bnp_models.report.inference_data import to_inference_data
+
+        return to_inference_data(self)
+
+
+def blocks_of_draws(total: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Indices of the draws that are evaluated together, and the same padded to one length.
+
+    The last block repeats a draw, so that one compiled shape serves all.
+    """
+    starts = range(0, total, _DRAWS_AT_ONCE)
+    blocks = (np.arange(start, start + _DRAWS_AT_ONCE) for start in starts)
+    return [(block[block < total], np.minimum(block, total - 1)) for block in blocks]
+
+
+def coding_of(model, conditions: StructuralZeros | None) -> Coding | None:
+    """The not-applicable form of the records, where the model works on that; else None."""
+    recoded = conditions is not None and getattr(model, "not_applicable", False)
+    return conditions.not_applicable if recoded else None
+
+
+def concatenate_draws(segments: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Draws of several segments; parameters of an earlier, smaller capacity are padded with 0."""
+
+    def join(arrays):
+        shape = (
+            np.max([a.shape[1:] for a in arrays], axis=0, initial=0) if arrays[0].ndim > 1 else ()
+        )
+        padded = [
+            np.pad(a, [(0, 0)] + [(0, int(w) - s) for w, s in zip(shape, a.shape[1:], strict=True)])
+            for a in arrays
+        ]
+        return np.concatenate(padded)
+
+    return {name: join([segment[name] for segment in segments]) for name in segments[0]}
+
+
+def spaced_positions(num_chains: int, num_draws: int, number: int) -> list[tuple[int, int]]:
+    """Chain and draw of each of `number` draws, evenly spaced over all: those of the data sets."""
+    total = num_chains * num_draws
+    return [divmod((2 * m + 1) * total // (2 * number), num_draws) for m in range(number)]
+
+
+def spaced_draws(run, number):
+    """Parameters of `number` draws, evenly spaced over all chains and draws."""
+    draws = run.parameters()
+    num_chains, num_draws = draws["alpha"].shape
+    total = num_chains * num_draws
+    if not 1 <= number <= total:
+        raise ValueError(
+            f"num_datasets must be from 1 to the number of draws kept, {total}, not {number}"
+        )
+    for chain, position in spaced_positions(num_chains, num_draws, number):
+        yield {name: value[chain, position] for name, value in draws.items()}

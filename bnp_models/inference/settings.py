@@ -1,0 +1,80 @@
+"""Settings of a run: chains, warm-up, draws, thinning, and the rounds of a run until a target."""
+
+import math
+from dataclasses import dataclass, replace
+
+# A run that goes on until it has converged keeps at most so many times its first draws.
+KEPT_AT_MOST = 4
+
+MAX_SWEEPS = 2**31
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked of the chains."""
+
+    num_chains: int
+    num_warmup: int
+    num_samples: int
+    thin: int
+    keep: tuple[str, ...]
+    start_components: tuple[int, ...]
+    parameters_every: int = 1
+    """Draws for one of which arrays, such as level probabilities, are kept."""
+
+    def __post_init__(self):
+        for name, least in (
+            ("num_chains", 1), ("num_warmup", 0), ("num_samples", 1), ("thin", 1),
+            ("parameters_every", 1),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+        if self.num_sweeps >= MAX_SWEEPS:
+            raise ValueError("more than 2**31 sweeps: lower num_samples or thin")
+        if not self.start_components or min(self.start_components) < 1:
+            raise ValueError("start_components needs positive numbers of components")
+
+    @property
+    def num_sweeps(self) -> int:
+        """Sweeps of one chain, warm-up included."""
+        return self.num_warmup + self.num_samples * self.thin
+
+
+def settings_of_round(first: Settings, iteration: int) -> Settings | None:
+    """The settings of the round in which a sweep lies; None where there would be too many sweeps.
+
+    Rounds end after 1, 2, 4, .. times the first draws, thinned so as not to be too many.
+    """
+    times = 1
+    while first.num_warmup + times * first.num_samples * first.thin < iteration:
+        times *= 2
+    if first.num_warmup + times * first.num_samples * first.thin >= MAX_SWEEPS:
+        return None
+    by = max(1, times // KEPT_AT_MOST)
+    return thinned_settings(first, by, first.num_samples * times // by)
+
+
+def thinned_settings(settings: Settings, by: int, num_samples: int) -> Settings:
+    """Fewer draws, those that are kept of them being among the old ones."""
+    every = math.lcm(settings.parameters_every, by) // by
+    return replace(
+        settings, num_samples=num_samples, thin=settings.thin * by, parameters_every=every
+    )
+
+
+def make_settings(
+    model, num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
+):
+    keep = tuple(keep) if keep is not None else model.scalars + model.parameters
+    if parameters_every is None:
+        parameters_every = min(getattr(model, "parameters_every", 1), max(num_samples, 1))
+    start_components = model.start_components if start_components is None else start_components
+    start_components = tuple(int(c) for c in start_components)
+    return Settings(
+        num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
+    )
+
+
+def number_kept(iteration: int, settings: Settings, every: int = 1) -> int:
+    return max(iteration - settings.num_warmup, 0) // (settings.thin * every)

@@ -1,0 +1,1 @@
+"""Models: each gives initial states and sweeps that leave its posterior invariant."""

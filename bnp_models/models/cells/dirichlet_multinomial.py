@@ -1,0 +1,227 @@
+"""The Dirichlet-multinomial-multinomial model that Polettini & Stander look out to, by MCMC.
+
+    pi ~ Dirichlet(alpha, .., alpha),   F | pi ~ Multinomial(N, pi)
+    p_k ~ Beta(a phat_k, a (1 - phat_k)),   f_k | F_k, p_k ~ Binomial(F_k, p_k)
+    log alpha ~ N(log 0.3, 1.5),   log a ~ N(log 80, 1.5)
+
+Given p, the seen and the unseen persons of all cells together are multinomial. Unlike Models I and
+II the counts add up to the population, so that cells are not independent, and alpha and a are
+sampled with them. pi and p are integrated out; F is updated by transfers between pairs of cells.
+phat of an empty cell is n over the sum of all weights.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betaln, gammaln
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.data.weights import WeightedCells
+from bnp_models.kernels.cells.transfers import transfer_units
+from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
+from bnp_models.models.cells.full_bayes import PRIORS
+from bnp_models.models.cells.polettini_stander import double_precision
+
+_LARGEST_PHAT = 1 - 1e-9
+
+
+class CountsState(NamedTuple):
+    """State of a chain."""
+
+    F: Int[Array, " cells"]
+    """Population counts."""
+    alpha: Float[Array, ""]
+    a: Float[Array, ""]
+
+
+class CountsData(NamedTuple):
+    """What the sampler reads."""
+
+    f: Int[Array, " cells"]
+    """Sample counts, of all K cells."""
+    phat: Float[Array, " cells"]
+    """Estimated sampling fractions, below 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountsRun:
+    """Chains of population counts."""
+
+    risk: np.ndarray
+    """(D,) E(1 / F | f) of the non-empty cells."""
+    p_unique: np.ndarray
+    """(D,) P(F = 1 | f)."""
+    draws: dict[str, np.ndarray]
+    """(chains, draws) of alpha, a, tau1 (the number of sample uniques that are unique in the
+    population) and tau2 (the sum of 1 / F over sample uniques)."""
+    accepted: float
+    """Share of the proposed transfers accepted."""
+
+
+def sample_population_counts(
+    cells: WeightedCells,
+    *,
+    key: jax.Array,
+    num_chains: int = 4,
+    num_warmup: int = 2000,
+    num_samples: int = 500,
+    thin: int = 4,
+) -> CountsRun:
+    """Chains of F, alpha and a.
+
+    Parameters
+    ----------
+    cells
+        What `weighted_cells` returned; K must fit in memory.
+    key
+        Used once.
+    num_warmup
+        Sweeps before the first draw.
+    num_samples, thin
+        Draws of each chain, one every `thin` sweeps.
+    """
+    num_empty = cells.num_cells - len(cells.f)
+    with double_precision():
+        f = jnp.asarray(np.concatenate([cells.f, np.zeros(num_empty)]).astype(np.int64))
+        phat = np.concatenate([cells.phat, np.full(num_empty, cells.pooled_phat)])
+        data = CountsData(f, jnp.asarray(np.minimum(phat, _LARGEST_PHAT)))
+        key_start, key_chains = jax.random.split(
+            jax.random.wrap_key_data(jax.random.key_data(key))
+        )  # fmt: skip
+        chains = []
+        for chain in range(num_chains):
+            state = initial_counts(
+                jax.random.fold_in(key_start, chain), data, cells.population_size, cells.weight
+            )
+            chains.append(
+                _run(
+                    jax.random.fold_in(key_chains, chain), state, data, len(cells.f), num_warmup,
+                    num_samples, thin,
+                )
+            )  # fmt: skip
+        chains = jax.tree.map(lambda *parts: np.stack([np.asarray(p) for p in parts]), *chains)
+    risk, p_unique, draws, accepted = chains
+    return CountsRun(risk.mean(axis=0), p_unique.mean(axis=0), draws, float(accepted.mean()))
+
+
+def initial_counts(key, data: CountsData, population_size: int, weight: np.ndarray) -> CountsState:
+    """A start: non-empty cells hold a part of what their weights say, all share out the rest."""
+    f = np.asarray(data.f)
+    share = float(jax.random.uniform(key, minval=0.5, maxval=1.0))
+    total = np.zeros(len(f))
+    total[: len(weight)] = share * weight
+    F = f + np.floor((population_size - f.sum()) * total / max(total.sum(), 1) * share).astype(int)
+    rest = int(population_size - F.sum())
+    F += rest // len(F)
+    F[: rest % len(F)] += 1
+    alpha, concentration = (math.exp(centre) for centre, _ in PRIORS.values())
+    return CountsState(jnp.asarray(F), jnp.asarray(alpha), jnp.asarray(concentration))
+
+
+@partial(jax.jit, static_argnums=(3, 4, 5, 6))
+def _run(key, state, data, num_seen, num_warmup, num_samples, thin):
+    key_warmup, key_draws = jax.random.split(key)
+
+    def sweep(t, state, key):
+        return sweep_counts(jax.random.fold_in(key, t), state, data)
+
+    state = jax.lax.fori_loop(
+        0, num_warmup, lambda t, state: sweep(t, state, key_warmup)[0], state
+    )  # fmt: skip
+    unique = data.f[:num_seen] == 1
+
+    def draw(carry, i):
+        state, risk, p_unique, accepted = carry
+
+        def one(t, inner):
+            state, accepted = inner
+            state, share = sweep(i * thin + t, state, key_draws)
+            return state, accepted + share / (thin * num_samples)
+
+        state, accepted = jax.lax.fori_loop(0, thin, one, (state, accepted))
+        reciprocal = 1 / state.F[:num_seen]
+        alone = (state.F[:num_seen] == 1) * 1.0
+        kept = {
+            "alpha": state.alpha, "a": state.a, "tau1": jnp.sum(alone * unique),
+            "tau2": jnp.sum(reciprocal * unique),
+        }  # fmt: skip
+        risk, p_unique = risk + reciprocal / num_samples, p_unique + alone / num_samples
+        return (state, risk, p_unique, accepted), kept
+
+    zero = jnp.zeros(num_seen)
+    carry = state, zero, zero, jnp.zeros(())
+    (_, risk, p_unique, accepted), draws = jax.lax.scan(draw, carry, jnp.arange(num_samples))
+    return risk, p_unique, draws, accepted
+
+
+def sweep_counts(
+    key: Key[Array, ""], state: CountsState, data: CountsData
+) -> tuple[CountsState, Float[Array, ""]]:
+    """Population counts, then alpha, then a; and the share of transfers accepted."""
+    key_counts, key_alpha, key_a = jax.random.split(key, 3)
+    F, accepted = update_counts(key_counts, state, data)
+    alpha = update_alpha(key_alpha, state.alpha, F)
+    a = update_concentration(key_a, state.a, F, data)
+    return CountsState(F, alpha, a), accepted
+
+
+def update_counts(key, state: CountsState, data: CountsData):
+    """F given alpha and a, pi and p integrated out.
+
+    Cell by cell the target is Gamma(alpha + F) Gamma(F - f + b) / (Gamma(a_k + b_k + F) (F - f)!),
+    that of Models I and II but for the total.
+    """
+
+    def log_ratio(cell, count, change):
+        unseen, phat = count - data.f[cell], data.phat[cell]
+        possible = unseen + change >= 0
+        by = jnp.where(possible, change, 0).astype(phat.dtype)
+        b = state.a * (1 - phat)
+        value = (
+            log_gamma_ratio(state.alpha + count, by) - log_gamma_ratio(state.a + count, by)
+            + log_gamma_ratio(b + unseen, by) - log_gamma_ratio(1.0 + unseen, by)
+        )  # fmt: skip
+        return jnp.where(possible, value, -jnp.inf)
+
+    return transfer_units(key, state.F, log_ratio)
+
+
+def update_alpha(key, alpha, F):
+    """alpha given F."""
+    total = jnp.sum(F)
+
+    def log_target(alpha):
+        whole = gammaln(F.size * alpha) - gammaln(F.size * alpha + total)
+        return whole + jnp.sum(log_gamma_ratio(alpha, F.astype(alpha.dtype)))
+
+    return _walk(key, alpha, log_target, *PRIORS["alpha"])
+
+
+def update_concentration(key, a, F, data: CountsData):
+    """a given F and f."""
+    unseen = F - data.f
+
+    def log_target(a):
+        first, second = a * data.phat, a * (1 - data.phat)
+        return jnp.sum(betaln(first + data.f, second + unseen) - betaln(first, second))
+
+    return _walk(key, a, log_target, *PRIORS["concentration"])
+
+
+def _walk(key, value, log_target, centre, sd, num_scales=8):
+    """Metropolis' random walk of a positive number on the log scale, with steps of random scale."""
+    key_scale, key_step, key_accept = jax.random.split(key, 3)
+    scale = 2.0 ** -jax.random.randint(key_scale, (), 0, num_scales).astype(value.dtype)
+    now = jnp.log(value)
+    then = now + scale * jax.random.normal(key_step, dtype=value.dtype)
+
+    def log_density(position):
+        return log_target(jnp.exp(position)) - ((position - centre) / sd) ** 2 / 2
+
+    log_uniform = jnp.log(jax.random.uniform(key_accept, dtype=value.dtype, minval=1e-300))
+    return jnp.exp(jnp.where(log_uniform < log_density(then) - log_density(now), then, now))

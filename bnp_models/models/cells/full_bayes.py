@@ -1,0 +1,129 @@
+"""Hyperparameters of the Polettini-Stander hierarchy sampled by NUTS, with NumPyro."""
+
+import math
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logit
+
+from bnp_models.data.weights import WeightedCells
+from bnp_models.models.cells.polettini_stander import (
+    LARGEST_PHAT,
+    PolettiniStander,
+    data_of_cells,
+    double_precision,
+    log_likelihood_of,
+)
+
+# Full Bayes.
+
+
+@dataclass(frozen=True, eq=False)
+class HyperparameterDraws:
+    """Chains of the hyperparameters."""
+
+    values: dict[str, np.ndarray]
+    """Of each, (chains, draws)."""
+    log_likelihood: np.ndarray
+    """(chains, draws)"""
+    statistics: dict[str, np.ndarray]
+    """Of the sampler, (chains, draws): diverging, num_steps, acceptance_rate, energy."""
+    seconds: dict[str, float]
+    """"chains": compilation, warm-up and draws."""
+
+
+# Centre and standard deviation, on the log scale, of the priors of `sample_hyperparameters`.
+PRIORS = {"alpha": (math.log(0.3), 1.5), "concentration": (math.log(80.0), 1.5)}
+
+FRACTION_SD = 0.5
+
+
+def sample_hyperparameters(
+    model: PolettiniStander,
+    cells: WeightedCells,
+    *,
+    key: jax.Array,
+    num_chains: int = 4,
+    num_warmup: int = 1000,
+    num_samples: int = 1000,
+    thin: int = 1,
+    progress: bool = False,
+) -> HyperparameterDraws:
+    """Chains of the hyperparameters by NumPyro's NUTS.
+
+    Parameters
+    ----------
+    model
+        The variant, and `empty_phat`; its hyperparameters are not used.
+    key
+        Used once.
+    num_samples
+        Draws kept of each chain, one every `thin` steps.
+
+    Notes
+    -----
+    Priors: log alpha ~ N(log 0.3, 1.5); the concentration (a + b of Model I, a of Model II) is
+    log-normal about 80 with 1.5; Model I's mean sampling fraction a / (a + b) has a logit that is
+    normal about that of n / N, with 0.5; gamma is uniform. 95% of alpha lies from 0.016 to 5.7, of
+    the concentration from 4 to 1,500.
+    """
+    from numpyro.infer import MCMC, NUTS, init_to_uniform
+
+    with double_precision():
+        data = data_of_cells(model, cells)
+        fraction = min(cells.f.sum() / cells.population_size, LARGEST_PHAT)
+        mcmc = MCMC(
+            NUTS(partial(hierarchy, model.variant), init_strategy=init_to_uniform(radius=1.0)),
+            num_warmup=num_warmup, num_samples=num_samples * thin, num_chains=num_chains,
+            thinning=thin, chain_method="sequential", progress_bar=progress,
+        )  # fmt: skip
+        fields = ("diverging", "num_steps", "accept_prob", "energy")
+        began = time.perf_counter()
+        key = jax.random.wrap_key_data(jax.random.key_data(key))
+        mcmc.run(key, data, fraction, extra_fields=fields)
+        drawn = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
+        extra = {k: np.asarray(v) for k, v in mcmc.get_extra_fields(group_by_chain=True).items()}
+    extra["acceptance_rate"] = extra.pop("accept_prob")
+    return HyperparameterDraws(
+        values={name: drawn[name] for name in model.hyperparameters},
+        log_likelihood=drawn["log_likelihood"],
+        statistics=extra,
+        seconds={"chains": time.perf_counter() - began},
+    )
+
+
+def hierarchy(variant: int, data, fraction: float) -> None:
+    """The hyperparameters and their likelihood, as a NumPyro model.
+
+    Parameters
+    ----------
+    variant
+        1 or 2.
+    data
+        Distinct cells.
+    fraction
+        n / N.
+    """
+    import numpyro
+    from numpyro.distributions import Normal, Uniform
+
+    z = {name: numpyro.sample(f"z_{name}", Normal(0.0, 1.0)) for name in PRIORS}
+    alpha, concentration = (
+        jnp.exp(centre + sd * z[name]) for name, (centre, sd) in PRIORS.items()
+    )  # fmt: skip
+    values = {"alpha": alpha, "a": concentration}
+    if variant == 1:
+        z_fraction = numpyro.sample("z_fraction", Normal(0.0, 1.0))
+        share = jax.nn.sigmoid(logit(fraction) + FRACTION_SD * z_fraction)
+        values |= {"a": concentration * share, "b": concentration * (1 - share)}
+    for name, value in values.items():
+        numpyro.deterministic(name, value)
+    if variant == 2:
+        values["gamma"] = numpyro.sample("gamma", Uniform(0.0, 1.0))
+    log_likelihood = log_likelihood_of(variant, values, data)
+    numpyro.deterministic("log_likelihood", log_likelihood)
+    numpyro.factor("likelihood", log_likelihood)

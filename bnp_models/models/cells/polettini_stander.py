@@ -1,0 +1,221 @@
+"""Risk of each cell under the Bayesian hierarchy of Polettini & Stander, Models I and II.
+
+    pi_k ~ Ga(alpha, K alpha),   F_k | pi_k ~ Poisson(N pi_k),   f_k | F_k, p_k ~ Binomial(F_k, p_k)
+    I:  p_k ~ Beta(a, b)
+    II: p_k ~ gamma Beta(a phat_k, a (1 - phat_k)) + (1 - gamma) delta_0
+
+where phat_k is f_k over the sum of the cell's weights.
+
+The risk of a cell is E(1 / F_k | f_k). Hyperparameters are fixed (the paper's values by default),
+estimated (`fit_empirical_bayes`) or sampled (`sample_hyperparameters`). Everything is in float64.
+
+Polettini & Stander, Bayesian models for risk estimation in statistical disclosure limitation. The
+"a" in the last gamma function of its distribution 2 is a_k.
+"""
+
+import math
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bnp_models.data.weights import WeightedCells
+from bnp_models.kernels.cells.thinning import log_marginal, log_posterior
+
+# The paper's values, elicited for a sample of the Italian census of 1991.
+DEFAULTS = {
+    1: {"alpha": 0.92, "a": 0.86, "b": 80.0},
+    2: {"alpha": 0.1, "a": 80.0, "gamma": 0.7},
+}
+
+LEVELS = (0.025, 0.5, 0.975)
+
+# A cell whose weights add up to its records has phat = 1, at which b is 0 and F is f.
+LARGEST_PHAT = 1 - 1e-9
+
+# Of the quadrature of a likelihood: errors of 1e-8, and 4e-6 at the worst of a wide range.
+NODES = 96
+
+
+class NoMaximumError(ValueError):
+    """The likelihood has its maximum at the edge of the parameter space, so none is returned."""
+
+
+class PolettiniStander(eqx.Module):
+    """Model I or II of Polettini & Stander, with its hyperparameters.
+
+    Parameters
+    ----------
+    variant
+        1 or 2.
+    alpha
+        Shape of the cell means: small where few cells hold most of the population.
+    a, b
+        Model I: the sampling fractions are Beta(a, b).
+    a, gamma
+        Model II: those of a share gamma of the cells are Beta(a phat, a (1 - phat)), those of the
+        others 0.
+    empty_phat
+        Model II: ((phat, share of the empty cells), ...), shares that add up to 1: the mixture over
+        which the likelihood of an empty cell is averaged, on the log scale, as in section 7.1.
+        Default: n over the sum of all weights.
+
+    Raises
+    ------
+    ValueError
+        If a hyperparameter is out of range or not the variant's.
+    """
+
+    variant: int = eqx.field(static=True)
+    alpha: float
+    a: float
+    b: float | None
+    gamma: float | None
+    empty_phat: tuple[tuple[float, float], ...] | None = eqx.field(static=True)
+
+    truncates: ClassVar[bool] = False
+
+    def __init__(self, variant=2, *, alpha=None, a=None, b=None, gamma=None, empty_phat=None):
+        if variant not in DEFAULTS:
+            raise ValueError(f"variant is 1 or 2, not {variant!r}")
+        given = {"alpha": alpha, "a": a, "b": b, "gamma": gamma}
+        for name, value in given.items():
+            if value is not None and name not in DEFAULTS[variant]:
+                raise ValueError(f"{name} is not a parameter of Model {'I' * variant}")
+        values = DEFAULTS[variant] | {k: v for k, v in given.items() if v is not None}
+        for name, value in values.items():
+            most = 1 if name == "gamma" else math.inf
+            if not (0 < value <= most and math.isfinite(value)):
+                limit = "from 0 to 1" if name == "gamma" else "a positive number"
+                raise ValueError(f"{name} must be {limit}, not {value}")
+        if empty_phat is not None:
+            if variant == 1:
+                raise ValueError("empty_phat is not a parameter of Model I")
+            empty_phat = tuple((float(phat), float(share)) for phat, share in empty_phat)
+            if not all(0 < phat <= 1 and share > 0 for phat, share in empty_phat):
+                raise ValueError("empty_phat: every phat is from 0 to 1, every share positive")
+            if abs(sum(share for _, share in empty_phat) - 1) > 1e-6:
+                raise ValueError("empty_phat: the shares must add up to 1")
+        self.variant = variant
+        self.alpha, self.a = float(values["alpha"]), float(values["a"])
+        self.b = None if variant == 2 else float(values["b"])
+        self.gamma = None if variant == 1 else float(values["gamma"])
+        self.empty_phat = empty_phat
+
+    @property
+    def name(self) -> str:
+        """As the command line has it."""
+        return f"polettini-stander-{self.variant}"
+
+    @property
+    def hyperparameters(self) -> dict[str, float]:
+        """By name, in the paper's order."""
+        return {name: getattr(self, name) for name in DEFAULTS[self.variant]}
+
+    def log_marginal(self, f, phat, cells: WeightedCells) -> np.ndarray:
+        """log P(f) of cells with f records and an estimated sampling fraction phat.
+
+        Distribution 2 of the paper, or 3. `f` and `phat` broadcast.
+        """
+        with double_precision():
+            f, phat = np.broadcast_arrays(np.asarray(f, float), np.asarray(phat, float))
+            found = _log_marginal(
+                self.variant,
+                self._values(),
+                jnp.asarray(f),
+                jnp.asarray(phat),
+                population_of(cells),
+            )
+            return np.asarray(found)
+
+    def log_posterior(self, F, f, phat, cells: WeightedCells) -> np.ndarray:
+        """log P(F | f), distribution 1 of the paper; f at least 1."""
+        with double_precision():
+            arrays = np.broadcast_arrays(*(np.asarray(v, float) for v in (F, f, phat)))
+            F, f, phat = map(jnp.asarray, arrays)
+            a, b = beta_parameters(self.variant, self._values(), phat)
+            alpha = jnp.full_like(f, self.alpha)
+            log_x = jnp.full_like(f, math.log(population_of(cells) / self.alpha))
+            return np.asarray(log_posterior_jit(F, f, alpha, a, b, log_x))
+
+    def log_likelihood(self, cells: WeightedCells) -> float:
+        """Of the hyperparameters, constants included: (11) and (13), or that of section 7.1."""
+        with double_precision():
+            return float(
+                log_likelihood_of(self.variant, self._values(), data_of_cells(self, cells))
+            )
+
+    def _values(self):
+        return {name: jnp.asarray(value) for name, value in self.hyperparameters.items()}
+
+
+def double_precision():
+    """A context in which JAX computes in float64."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64()
+
+
+class _Data(NamedTuple):
+    """What the likelihood reads: distinct cells, and how many there are of each."""
+
+    f: jax.Array
+    phat: jax.Array
+    number: jax.Array
+    empty_phat: jax.Array
+    empty_number: jax.Array
+    size: jax.Array
+    """N / K: lambda is K alpha, so that N / lambda is this over alpha."""
+
+
+def data_of_cells(model, cells):
+    f, phat, number, _ = cells.distinct
+    if model.variant == 1:
+        # phat plays no part.
+        f, pair = np.unique(f, return_inverse=True)
+        number, phat = np.bincount(pair, number), np.zeros(len(f))
+    empty = np.array(model.empty_phat or ((cells.pooled_phat, 1.0),))
+    num_empty = cells.num_cells - cells.f.size
+    arrays = f, phat, number, empty[:, 0], empty[:, 1] * num_empty, population_of(cells)
+    return _Data(*map(jnp.asarray, arrays))
+
+
+def population_of(cells):
+    return np.float64(cells.population_size / cells.num_cells)
+
+
+def beta_parameters(variant, values, phat):
+    if variant == 1:
+        return jnp.broadcast_to(values["a"], phat.shape), jnp.broadcast_to(values["b"], phat.shape)
+    phat = jnp.minimum(phat, LARGEST_PHAT)
+    return values["a"] * phat, values["a"] * (1 - phat)
+
+
+@partial(jax.jit, static_argnums=0)
+def _log_marginal(variant, values, f, phat, size):
+    a, b = beta_parameters(variant, values, phat)
+    alpha = jnp.broadcast_to(values["alpha"], f.shape)
+    log_x = jnp.log(size) - jnp.log(alpha)
+    log_p = log_marginal(f, alpha, a, b, log_x, nodes=NODES)
+    if variant == 1:
+        return log_p
+    log_p = jnp.log(values["gamma"]) + log_p
+    # Kept from log 0 at gamma = 1, where it would be a minus infinity with a nan for a gradient.
+    log_zero = jnp.log(jnp.maximum(1 - values["gamma"], 1e-300))
+    return jnp.where(f == 0, jnp.logaddexp(log_p, log_zero), log_p)
+
+
+@partial(jax.jit, static_argnums=0)
+def log_likelihood_of(variant, values, data):
+    f = jnp.concatenate([data.f, jnp.zeros_like(data.empty_phat)])
+    phat = jnp.concatenate([data.phat, data.empty_phat])
+    number = jnp.concatenate([data.number, data.empty_number])
+    return jnp.sum(number * _log_marginal(variant, values, f, phat, data.size))
+
+
+log_posterior_jit = jax.jit(log_posterior)

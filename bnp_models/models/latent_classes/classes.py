@@ -1,0 +1,187 @@
+"""Classes of the records: their labels, missing values, split-merge moves and order."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.boxes.region import masses_of_sets, region_mass
+from bnp_models.kernels.latent_classes.order import reorder_classes, swap_classes
+from bnp_models.kernels.latent_classes.split_merge import split_or_merge_classes
+from bnp_models.kernels.numerics.counting import first_rows, order_free_sum
+from bnp_models.kernels.variates.categorical import draw_rows
+from bnp_models.kernels.variates.gamma import loggamma_from_one
+from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState, one_hot_levels
+from bnp_models.models.model import Model
+
+
+def update_classes(
+    key: Key[Array, ""], state: LatentClassState, data: LatentClassData
+) -> tuple[Int[Array, " n"], Int[Array, "J n"], Float[Array, ""]]:
+    """Step (a): every record's class, and with it its missing values.
+
+    Returns
+    -------
+    z, rows
+        Classes; rows of lambda that hold the levels, missing ones drawn.
+    log_likelihood
+        Of the observed values, at these parameters.
+    """
+    key_z, key_values = jax.random.split(key)
+    log_weight = jnp.matmul(
+        state.log_lambda.T, data.one_hot, precision=lax.Precision.HIGHEST
+    ) + state.log_pi[:, None]  # fmt: skip
+    rows = data.rows
+    if data.incomplete.size:
+        log_box = log_completions(state.log_lambda, data)
+        completions = jax.nn.logsumexp(log_box, axis=0).T
+        log_weight = log_weight.at[:, data.incomplete].add(completions)
+    z, log_total = draw_rows(key_z, log_weight)
+    if data.incomplete.size:
+        completed = draw_missing(key_values, state.log_lambda, data, z[data.incomplete], log_box)
+        rows = rows.at[:, data.incomplete].set(completed)
+    log_feasible = jax.nn.logsumexp(
+        state.log_pi + jnp.log(region_mass(state.log_lambda, data.feasible))
+    )
+    log_likelihood = -order_free_sum(-jnp.minimum(log_total - log_feasible, 0))
+    return z, rows, log_likelihood
+
+
+def log_completions(
+    log_lambda: Float[Array, "R K"], data: LatentClassData
+) -> Float[Array, "B m K"]:
+    """Log probability, by feasible box and class, that missing values complete a record in it."""
+    log_admitted = jnp.log(data.admitted)[:, :, None]
+    if not data.constrained:
+        return jnp.broadcast_to(log_admitted, (*data.admitted.shape, log_lambda.shape[1]))
+    variables = np.array(data.constrained)
+    masses = masses_of_sets(log_lambda, data.boxes, data.num_levels)[variables]
+    missing = data.missing[:, variables].astype(log_lambda.dtype)
+    # A set of no mass has a logarithm that a product with 0 must not turn into nan.
+    log_mass = jnp.log(jnp.maximum(masses, jnp.finfo(masses.dtype).tiny))
+    return log_admitted + jnp.einsum(
+        "mv,vbk->bmk", missing, log_mass, precision=lax.Precision.HIGHEST
+    )
+
+
+def draw_missing(
+    key: Key[Array, ""],
+    log_lambda: Float[Array, "R K"],
+    data: LatentClassData,
+    z: Int[Array, " m"],
+    log_box: Float[Array, "B m K"],
+) -> Int[Array, "J m"]:
+    """Rows of the incomplete records, their missing values drawn given their classes.
+
+    The box comes first, then the levels within its sets: every completion is feasible.
+    """
+    key_box, key_levels = jax.random.split(key)
+    of_class = jnp.take_along_axis(log_box, z[None, :, None], axis=2)[:, :, 0]
+    box, _ = draw_rows(key_box, of_class)
+    drawn = draw_levels_in_box(
+        key_levels, log_lambda, data.boxes, z, box, data.num_levels
+    )  # fmt: skip
+    return jnp.where(data.missing.T, drawn, data.rows[:, data.incomplete])
+
+
+def draw_levels_in_box(
+    key: Key[Array, ""],
+    log_lambda: Float[Array, "R K"],
+    sets: Bool[Array, "B R"],
+    z: Int[Array, " m"],
+    box: Int[Array, " m"],
+    num_levels: tuple[int, ...],
+) -> Int[Array, "J m"]:
+    """Row of lambda of each variable, drawn from a class within a box."""
+    keys = jax.random.split(key, len(num_levels))
+    drawn = []
+    for key_j, start, size in zip(keys, first_rows(num_levels), num_levels, strict=True):
+        allowed = sets[:, start : start + size][box].T
+        log_weight = jnp.where(allowed, log_lambda[start : start + size][:, z], -jnp.inf)
+        level, _ = draw_rows(key_j, log_weight)
+        drawn.append(start + level)
+    return jnp.stack(drawn)
+
+
+def update_partition(
+    model: Model,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    z: Int[Array, " n"],
+    rows: Int[Array, "J n"],
+    data: LatentClassData,
+    iteration: Int[Array, ""],
+) -> tuple[LatentClassState, Int[Array, " n"], Bool[Array, ""]]:
+    """Split or merge classes, every so many sweeps; the parameters of two of them move along.
+
+    Returns
+    -------
+    state, z, accepted
+        The state and the classes of the records after the move, and whether it was accepted.
+    """
+    if not model.split_merge_every:
+        return state, z, jnp.zeros((), bool)
+    by_class = model.truncation == "classes"
+
+    def move(key, state, z):
+        key_scale, key_move = jax.random.split(key)
+        one_hot = data.one_hot
+        if data.incomplete.size:
+            codes = rows[:, data.incomplete] - first_rows(data.num_levels)[:, None]
+            one_hot = one_hot.at[:, data.incomplete].set(one_hot_levels(codes, data.num_levels))
+        log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
+        log_seen = state.log_pi + log_mass
+        log_scale = loggamma_from_one(key_scale, jnp.asarray(data.num_records, log_mass.dtype))
+        log_x = log_scale - jax.nn.logsumexp(log_seen) + (log_seen if by_class else state.log_pi)
+        z, log_x, log_lambda, accepted = split_or_merge_classes(
+            key_move, z, log_x, state.log_lambda, rows, one_hot, data.variable, data.feasible,
+            state.alpha, by_class,
+        )  # fmt: skip
+        if by_class:
+            log_x = log_x - jnp.log(region_mass(log_lambda, data.feasible))
+        log_pi = log_x - jax.nn.logsumexp(log_x)
+        return LatentClassState(log_pi, log_lambda, state.alpha), z, accepted
+
+    def stay(key, state, z):
+        return state, z, jnp.zeros((), bool)
+
+    due = iteration % model.split_merge_every == 0
+    return lax.cond(due, move, stay, key, state, z)
+
+
+def update_order(
+    model: Model,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    log_mass: Float[Array, " K"],
+    class_counts: Int[Array, " K"],
+) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, " K"]]:
+    """Exchange classes between weights, then classes with their weights between positions.
+
+    Returns
+    -------
+    state, log_mass, class_counts
+        The arguments in the new order.
+
+    Notes
+    -----
+    Under truncation "classes" the sticks are the observed weights, and they are what moves.
+    """
+    key_swap, key_reorder = jax.random.split(key)
+    by_class = model.truncation == "classes"
+    log_weight = state.log_pi + log_mass if by_class else state.log_pi
+    log_lambda = state.log_lambda
+    if model.swap:
+        seen = jnp.zeros_like(log_mass) if by_class else log_mass
+        order = swap_classes(key_swap, log_weight, seen, class_counts)
+        log_lambda, log_mass = log_lambda[:, order], log_mass[order]
+        class_counts = class_counts[order]
+    if model.reorder:
+        order = reorder_classes(key_reorder, log_weight, state.alpha)
+        log_lambda, log_mass = log_lambda[:, order], log_mass[order]
+        class_counts, log_weight = class_counts[order], log_weight[order]
+    log_pi = log_weight - log_mass if by_class else log_weight
+    log_pi = log_pi - jax.nn.logsumexp(log_pi)
+    state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=state.alpha)
+    return state, log_mass, class_counts

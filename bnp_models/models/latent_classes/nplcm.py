@@ -1,0 +1,346 @@
+"""Latent class models of Dunson & Xing (2009), plain and truncated by structural zeros.
+
+    alpha ~ Ga(a, b),   V_k ~ Beta(1, alpha), V_K = 1,   pi_k = V_k prod_{h<k} (1 - V_h)
+    lambda_jk ~ Dir(1_{L_j})
+    z_i ~ pi,           x_ij ~ lambda_{j z_i},           x_i feasible
+
+`NPLCM` has no structural zeros; `TNPLCM` (Manrique-Vallier & Reiter 2014; Manrique-Vallier & Hu
+2018) keeps to the cells that a `bnp_models.StructuralZeros` leaves. The functions are pure: they
+jit, and vmap over chains.
+"""
+
+import math
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key
+
+from bnp_models.kernels.boxes.level_parts import LevelParts
+from bnp_models.kernels.boxes.region import Region, region_mass
+from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.variates.gamma import draw_levels, gamma_variate
+from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.sticks import truncated_sticks
+from bnp_models.models.latent_classes.classes import update_classes, update_order, update_partition
+from bnp_models.models.latent_classes.parameters import (
+    update_parameters_boxes,
+    update_parameters_marginal,
+    update_parameters_simulation,
+)
+from bnp_models.models.latent_classes.predictions import (
+    complete_records,
+    level_probabilities,
+    log_cell_probability,
+    simulate_records,
+)
+from bnp_models.models.latent_classes.state import (
+    LatentClassData,
+    LatentClassInfo,
+    LatentClassState,
+    count_levels,
+    one_hot_levels,
+)
+from bnp_models.models.model import Model
+
+TRUNCATIONS = ("mixture", "classes")
+
+AUGMENTATIONS = ("none", "boxes", "simulation")
+
+
+class LatentClassModel(eqx.Module):
+    """What NPLCM and TNPLCM share: everything but the fields."""
+
+    components: eqx.AbstractVar[int]
+    a: eqx.AbstractVar[float]
+    b: eqx.AbstractVar[float]
+    truncation: eqx.AbstractVar[str]
+    augmentation: eqx.AbstractVar[str]
+    reorder: eqx.AbstractVar[bool]
+    swap: eqx.AbstractVar[bool]
+    split_merge_every: eqx.AbstractVar[int]
+    truncates: eqx.AbstractClassVar[bool]
+
+    scalars: ClassVar[tuple[str, ...]] = (
+        "components", "alpha", "log_likelihood", "last_class", "augmented", "accepted_levels",
+        "accepted_splits",
+    )  # fmt: skip
+    parameters: ClassVar[tuple[str, ...]] = ("log_pi", "log_lambda", "log_feasible")
+    takes_missing: ClassVar[bool] = True
+    max_exact_variables: ClassVar[float] = math.inf
+
+    def __check_init__(self):
+        if not isinstance(self.components, int) or self.components < 2:
+            raise ValueError(f"components must be an integer of at least 2, not {self.components}")
+        for name in ("a", "b"):
+            value = getattr(self, name)
+            if isinstance(value, (int, float)) and not value > 0:
+                raise ValueError(f"{name} must be positive, not {value}")
+        if self.truncation not in TRUNCATIONS:
+            raise ValueError(
+                f"truncation is one of {', '.join(TRUNCATIONS)}, not {self.truncation!r}"
+            )
+        if self.augmentation not in AUGMENTATIONS:
+            raise ValueError(
+                f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augmentation!r}"
+            )
+        if self.truncation == "classes" and self.augmentation != "none":
+            raise ValueError('truncation "classes" is sampled with augmentation "none" only')
+
+    @property
+    def start_components(self) -> tuple[int, ...]:
+        """Classes of the initial states: all."""
+        return (self.components,)
+
+    @property
+    def capacity(self) -> int:
+        """Slots for classes: K, which never grows."""
+        return self.components
+
+    def prepare(self, codes: np.ndarray, num_levels: tuple[int, ...], conditions=None):
+        """Arrays of a coded sample.
+
+        Parameters
+        ----------
+        codes
+            (n, J) 0-based level codes, -1 where missing.
+        num_levels
+            Levels of each variable.
+        conditions
+            A `bnp_models.StructuralZeros`, or None.
+        """
+        if conditions is None:
+            feasible, impossible = np.ones((1, sum(num_levels)), bool), None
+            groups = ()
+        else:
+            feasible = conditions.feasible.sets
+            # These boxes may be many: they are made only for the sampler that needs them.
+            by_box = self.augmentation == "boxes"
+            impossible = conditions.impossible.sets if by_box else None
+            groups = conditions.groups
+        variable = np.repeat(np.arange(len(num_levels)), num_levels)
+        first_row = first_rows(num_levels)
+        free = np.all([g.feasible.sets.all(axis=0) for g in groups], axis=0)
+        constrained = tuple(
+            int(j) for j in np.unique(variable[~np.broadcast_to(free, variable.shape)])
+        )
+        missing = codes < 0
+        incomplete = np.flatnonzero(missing.any(axis=1))
+        present = np.maximum(codes, 0) + first_row
+        admitted = np.all(feasible[:, present[incomplete]] | missing[incomplete], axis=2)
+        return LatentClassData(
+            rows=jnp.asarray(present.T, jnp.int32),
+            one_hot=one_hot_levels(jnp.asarray(codes.T, jnp.int32), num_levels),
+            incomplete=jnp.asarray(incomplete, jnp.int32),
+            missing=jnp.asarray(missing[incomplete]),
+            admitted=jnp.asarray(admitted, jnp.result_type(float)),
+            variable=jnp.asarray(variable, jnp.int32),
+            feasible=Region.of_boxes([g.feasible.sets for g in groups], num_levels),
+            impossible=Region.of_boxes([g.impossible.sets for g in groups], num_levels),
+            everything_impossible=Region.of_boxes(
+                [] if impossible is None else [impossible], num_levels
+            ),
+            atoms=LevelParts.of_boxes(impossible, num_levels),
+            boxes=jnp.asarray(feasible),
+            num_levels=tuple(num_levels),
+            constrained=constrained,
+        )
+
+    def record_axes(self, tree) -> list[int | None]:
+        """No leaf is sharded over records: chains are what devices share."""
+        return [None] * len(jax.tree.leaves(tree))
+
+    def init(
+        self,
+        key: Key[Array, ""],
+        data: LatentClassData,
+        capacity: int,
+        num_components: Int[Array, ""],
+    ) -> LatentClassState:
+        """A start with every record in one of the classes, at random.
+
+        Chains that start from few classes stay in worse modes for long.
+        """
+        del capacity
+        key_z, key_lambda, key_pi, key_alpha = jax.random.split(key, 4)
+        dtype = jnp.result_type(float)
+        u = uniform(words(key_z, (data.num_records,)), dtype.type)
+        limit = jnp.minimum(num_components, self.components)
+        z = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
+        counts, class_counts = count_levels(data.rows, z, data.num_levels, self.components)
+        alpha = gamma_variate(key_alpha, jnp.ones((), dtype), 1.0)
+        log_pi, _ = truncated_sticks(key_pi, class_counts, alpha)
+        log_lambda = draw_levels(key_lambda, 1 + counts.astype(dtype), data.variable)
+        return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
+
+    def settle(self, state: LatentClassState, data: LatentClassData) -> LatentClassState:
+        """Sort the classes by weight: for warm-up only, the posterior is not invariant."""
+        log_weight = state.log_pi
+        if self.truncation == "classes":
+            log_weight = log_weight + jnp.log(region_mass(state.log_lambda, data.feasible))
+        order = jnp.argsort(-log_weight)
+        return eqx.tree_at(
+            lambda s: (s.log_pi, s.log_lambda),
+            state,
+            (state.log_pi[order], state.log_lambda[:, order]),
+        )
+
+    def sweep(
+        self,
+        key: Key[Array, ""],
+        state: LatentClassState,
+        data: LatentClassData,
+        iteration: Int[Array, ""],
+    ) -> tuple[LatentClassState, LatentClassInfo]:
+        """One sweep, in an order that leaves the posterior invariant."""
+        key_z, key_split, key_parameters, key_order = jax.random.split(key, 4)
+        z, rows, log_likelihood = update_classes(key_z, state, data)
+        state, z, accepted_split = update_partition(
+            self, key_split, state, z, rows, data, iteration
+        )
+        counts, class_counts = count_levels(rows, z, data.num_levels, self.components)
+        update = {
+            "none": update_parameters_marginal,
+            "boxes": update_parameters_boxes,
+            "simulation": update_parameters_simulation,
+        }[self.augmentation if data.constrained else "none"]
+        state, log_mass, augmented, accepted = update(
+            self, key_parameters, state, data, counts, class_counts
+        )
+        state, log_mass, class_counts = update_order(self, key_order, state, log_mass, class_counts)
+        info = LatentClassInfo(
+            components=jnp.sum(class_counts > 0, dtype=jnp.int32),
+            last_class=class_counts[-1],
+            log_likelihood=log_likelihood,
+            log_feasible=jax.nn.logsumexp(state.log_pi + log_mass),
+            augmented=augmented,
+            accepted_levels=accepted,
+            accepted_splits=accepted_split.astype(jnp.int32),
+            left_over=jnp.zeros((), state.alpha.dtype),
+        )
+        return state, info
+
+    def grow(self, key, state, data, capacity):
+        """The number of classes is part of the model: the driver never asks for more."""
+        raise ValueError(f"{self.name} has a fixed number of classes")
+
+    def keep(self, state: LatentClassState, info: LatentClassInfo) -> dict[str, Array]:
+        """Everything of one sweep that a user may choose to keep."""
+        return {
+            "components": info.components,
+            "alpha": state.alpha,
+            "log_likelihood": info.log_likelihood,
+            "last_class": info.last_class,
+            "augmented": info.augmented,
+            "accepted_levels": info.accepted_levels,
+            "accepted_splits": info.accepted_splits,
+            "log_pi": state.log_pi,
+            "log_lambda": state.log_lambda,
+            "log_feasible": info.log_feasible,
+        }
+
+    def log_cell_probability(self, key, draw, cells, num_levels, method="exact", **how):
+        """See the function `log_cell_probability`: a closed form, without key or draws."""
+        if method != "exact":
+            raise ValueError(f'cell probabilities of {self.name} are exact; method is "exact"')
+        return log_cell_probability(draw, cells, num_levels)
+
+    def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
+        """See the function `simulate_records`."""
+        return simulate_records(key, draw, num_records, num_levels, feasible)
+
+    def complete_records(self, key, draw, data):
+        """See the function `complete_records`."""
+        return complete_records(key, draw, data)
+
+    def level_probabilities(self, draw, num_levels, feasible=None):
+        """See the function `level_probabilities`."""
+        return level_probabilities(draw, num_levels, feasible)
+
+
+class NPLCM(LatentClassModel):
+    """The nonparametric latent class model, without structural zeros.
+
+    Parameters
+    ----------
+    components
+        Classes K at which the sticks are truncated.
+    a, b
+        Shape and rate of alpha's prior.
+    reorder, swap
+        Moves that exchange classes, weights and all, and classes between weights.
+    split_merge_every
+        Sweeps between split-merge moves; 0 turns them off.
+
+    References
+    ----------
+    Dunson, D. B. & Xing, C. (2009), doi:10.1198/jasa.2009.tm08439. Si, Y. & Reiter, J. P. (2013),
+    doi:10.3102/1076998613480394.
+    """
+
+    components: int = eqx.field(static=True, default=50)
+    a: float = 0.25
+    b: float = 0.25
+    reorder: bool = eqx.field(static=True, default=True)
+    swap: bool = eqx.field(static=True, default=True)
+    split_merge_every: int = eqx.field(static=True, default=4)
+
+    name: ClassVar[str] = "nplcm"
+    truncates: ClassVar[bool] = False
+    truncation: ClassVar[str] = "mixture"
+    augmentation: ClassVar[str] = "none"
+
+
+class TNPLCM(LatentClassModel):
+    """The truncated nonparametric latent class model: structural zeros have probability zero.
+
+    Parameters
+    ----------
+    components
+        Classes K at which the sticks are truncated.
+    a, b
+        Shape and rate of alpha's prior.
+    truncation
+        "mixture": the mixture is truncated as a whole, as in the papers. "classes": each class is
+        truncated, and the sticks are the weights of the truncated classes: the same family of
+        distributions under a prior that the data identify.
+    augmentation
+        "none": the impossible region is integrated out; "boxes": its records are drawn as counts
+        by box and class (the papers' sampler); "simulation": they are drawn one by one. All three
+        have the same posterior; the last two need truncation "mixture".
+    reorder, swap
+        Moves that exchange classes, weights and all, and classes between weights.
+    split_merge_every
+        Sweeps between split-merge moves; 0 turns them off.
+
+    References
+    ----------
+    Manrique-Vallier, D. & Reiter, J. P. (2014), doi:10.1080/10618600.2013.844700.
+    Manrique-Vallier, D. & Hu, J. (2018), doi:10.1111/rssa.12352.
+    """
+
+    components: int = eqx.field(static=True, default=50)
+    a: float = 0.25
+    b: float = 0.25
+    truncation: str = eqx.field(static=True, default="mixture")
+    augmentation: str = eqx.field(static=True, default="none")
+    reorder: bool = eqx.field(static=True, default=True)
+    swap: bool = eqx.field(static=True, default=True)
+    split_merge_every: int = eqx.field(static=True, default=4)
+
+    name: ClassVar[str] = "tnplcm"
+    truncates: ClassVar[bool] = True
+
+
+def draw_prior(model: Model, key: Key[Array, ""], variable: Int[Array, " R"]) -> LatentClassState:
+    """Parameters from the prior of truncation "mixture"; `variable` is that of each row."""
+    key_alpha, key_pi, key_lambda = jax.random.split(key, 3)
+    dtype = jnp.result_type(float)
+    alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
+    log_pi, _ = truncated_sticks(key_pi, jnp.zeros(model.components, jnp.int32), alpha)
+    log_lambda = draw_levels(
+        key_lambda, jnp.ones((variable.size, model.components), dtype), variable
+    )
+    return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)

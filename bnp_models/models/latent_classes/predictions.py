@@ -1,0 +1,90 @@
+"""Predictions of latent class models given one kept draw: cells, records, completions, margins."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.boxes.region import masses_of_sets
+from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.variates.categorical import draw_rows
+from bnp_models.models.latent_classes.classes import draw_levels_in_box, update_classes
+from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
+
+
+def log_cell_probability(
+    draw: dict[str, Array], cells: Int[Array, "C J"], num_levels: tuple[int, ...]
+) -> Float[Array, " C"]:
+    """log p_c of feasible cells for a new record, given one kept draw: closed form.
+
+    Parameters
+    ----------
+    draw
+        "log_pi" (K,), "log_lambda" (R, K) and "log_feasible" of one sweep.
+    cells
+        0-based level codes.
+    num_levels
+        Levels of each variable, static.
+    """
+    rows = cells + first_rows(num_levels)
+    log_weight = draw["log_pi"] + sum(draw["log_lambda"][row] for row in rows.T)
+    return jax.nn.logsumexp(log_weight, axis=1) - draw["log_feasible"]
+
+
+def simulate_records(
+    key: Key[Array, ""],
+    draw: dict[str, Array],
+    num_records: int,
+    num_levels: tuple[int, ...],
+    feasible: Bool[Array, "B R"] | None = None,
+) -> Int[Array, "J n"]:
+    """Level codes of new feasible records given one kept draw, without rejection.
+
+    Parameters
+    ----------
+    feasible
+        Disjoint boxes of the feasible cells; None where every cell is.
+
+    Notes
+    -----
+    The class is drawn by its feasible mass, then the box, then levels within the box.
+    """
+    key_z, key_box, key_levels = jax.random.split(key, 3)
+    log_pi, log_lambda = draw["log_pi"], draw["log_lambda"]
+    if feasible is None:
+        feasible = jnp.ones((1, log_lambda.shape[0]), bool)
+    log_box = jnp.sum(jnp.log(masses_of_sets(log_lambda, feasible, num_levels)), axis=0)
+    log_class = log_pi + jax.nn.logsumexp(log_box, axis=0)
+    z, _ = draw_rows(key_z, jnp.broadcast_to(log_class[:, None], (log_pi.size, num_records)))
+    box, _ = draw_rows(key_box, log_box[:, z])
+    rows = draw_levels_in_box(key_levels, log_lambda, feasible, z, box, num_levels)
+    return rows - first_rows(num_levels)[:, None]
+
+
+def complete_records(
+    key: Key[Array, ""], draw: dict[str, Array], data: LatentClassData
+) -> Int[Array, "J n"]:
+    """Level codes of the sample, its missing values drawn given one kept draw."""
+    state = LatentClassState(draw["log_pi"], draw["log_lambda"], draw["alpha"])
+    _, rows, _ = update_classes(key, state, data)
+    return rows - first_rows(data.num_levels)[:, None]
+
+
+def level_probabilities(
+    draw: dict[str, Array],
+    num_levels: tuple[int, ...],
+    feasible: Bool[Array, "B R"] | None = None,
+) -> Float[Array, " R"]:
+    """P(x_j = l) of a feasible record, for every level of every variable, given one kept draw."""
+    log_pi, log_lambda = draw["log_pi"], draw["log_lambda"]
+    if feasible is None:
+        feasible = jnp.ones((1, log_lambda.shape[0]), bool)
+    masses = masses_of_sets(log_lambda, feasible, num_levels)
+    probability = []
+    for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
+        others = jnp.prod(jnp.delete(masses, j, axis=0), axis=0)
+        sets = feasible[:, start : start + size].T.astype(others.dtype)
+        of_level = jnp.matmul(sets, others, precision=lax.Precision.HIGHEST)
+        weight = jnp.exp(log_pi + log_lambda[start : start + size]) * of_level
+        probability.append(jnp.sum(weight, axis=1) / jnp.sum(weight))
+    return jnp.concatenate(probability)

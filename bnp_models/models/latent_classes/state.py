@@ -1,0 +1,97 @@
+"""Data, state and info of the chains of latent class models."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bnp_models.kernels.boxes.level_parts import LevelParts
+from bnp_models.kernels.boxes.region import Region
+from bnp_models.kernels.numerics.counting import count_rows_by_component
+
+
+class LatentClassData(eqx.Module):
+    """The coded sample and the region it lies in."""
+
+    rows: Int[Array, "J n"]
+    """Row of lambda that holds each record's level; that of the first level where missing."""
+    one_hot: Float[Array, "R n"]
+    """1 where the record has the level; a missing value has none."""
+    incomplete: Int[Array, " m"]
+    """Records with a missing value."""
+    missing: Bool[Array, "m J"]
+    """Their missing values."""
+    admitted: Float[Array, "B m"]
+    """1 where their observed values are in the feasible box."""
+    variable: Int[Array, " R"]
+    """Variable of each row of lambda."""
+    feasible: Region
+    """Feasible cells, by group of variables."""
+    impossible: Region
+    """Impossible cells, by group of variables."""
+    everything_impossible: Region
+    """Impossible cells as boxes of one group, for augmentation "boxes"; else without boxes."""
+    atoms: LevelParts
+    """Sets of levels among which counts of the impossible boxes are shared out."""
+    boxes: Bool[Array, "B R"]
+    """The feasible boxes as sets of levels of all variables, in which records are drawn."""
+    num_levels: tuple[int, ...] = eqx.field(static=True)
+    """Levels of each variable."""
+    constrained: tuple[int, ...] = eqx.field(static=True)
+    """Variables that a condition names."""
+
+    @property
+    def num_records(self) -> int:
+        """Records n."""
+        return self.rows.shape[1]
+
+
+class LatentClassState(eqx.Module):
+    """All that a chain needs to go on: the classes of the records are redrawn first."""
+
+    log_pi: Float[Array, " K"]
+    """Log weights of the classes before truncation."""
+    log_lambda: Float[Array, "R K"]
+    """Log level probabilities before truncation, by row and class."""
+    alpha: Float[Array, ""]
+    """Concentration of the sticks."""
+
+
+class LatentClassInfo(eqx.Module):
+    """What one sweep says of itself."""
+
+    components: Int[Array, ""]
+    """Classes with at least one record of the sample."""
+    last_class: Int[Array, ""]
+    """Records in the last class, which takes all that the sticks leave: should be 0."""
+    log_likelihood: Float[Array, ""]
+    """Of the sample, labels integrated out, at the parameters that the sweep started from."""
+    log_feasible: Float[Array, ""]
+    """log P(feasible) = log(1 - w_0) of a record before truncation; driven by the prior."""
+    augmented: Int[Array, ""]
+    """Records drawn for the impossible region; -1 where they were beyond 2**30 and left out."""
+    accepted_levels: Float[Array, ""]
+    """Share of the Metropolis-Hastings proposals of level probabilities accepted."""
+    accepted_splits: Int[Array, ""]
+    """Split-merge moves accepted, 0 or 1."""
+    left_over: Float[Array, ""]
+    """0: the sticks are truncated by definition."""
+
+
+def one_hot_levels(codes: Int[Array, "J n"], num_levels: tuple[int, ...]) -> Float[Array, "R n"]:
+    """1 where a record has a level; a code of -1 has none."""
+    return jnp.concatenate([
+        jax.nn.one_hot(codes[j], size, axis=0, dtype=jnp.result_type(float))
+        for j, size in enumerate(num_levels)
+    ])  # fmt: skip
+
+
+def count_levels(
+    rows: Int[Array, "J n"], z: Int[Array, " n"], num_levels: tuple[int, ...], num_classes: int
+) -> tuple[Int[Array, "R K"], Int[Array, " K"]]:
+    """Records of each class with each level, and in all."""
+    weight = jnp.ones(z.size, jnp.int32)
+    counts = count_rows_by_component(
+        rows, jnp.broadcast_to(z, rows.shape), weight, (sum(num_levels), num_classes)
+    )
+    return counts, jnp.sum(counts[: num_levels[0]], axis=0)

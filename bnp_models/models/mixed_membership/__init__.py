@@ -1,0 +1,1 @@
+"""Mixed membership of records: the HDP, and its version with a fixed number of profiles."""

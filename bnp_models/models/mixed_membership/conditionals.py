@@ -1,0 +1,83 @@
+"""Concentrations, weights and level probabilities of mixed membership, given labels and tables."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.mixed_membership.concentration import (
+    gamma_rate,
+    record_concentrations,
+    rescale_concentrations,
+    shared_concentration,
+    truncated_gamma_rate,
+    truncated_shared_concentration,
+)
+from bnp_models.kernels.numerics.counting import order_free_sum
+from bnp_models.kernels.variates.gamma import log_dirichlet, loggamma_from_one, totals_by_group
+from bnp_models.kernels.variates.sticks import retrospective_sticks
+
+
+def draw_alpha(model, key, state, data, opens, num_tables, augmented=None, log_feasible=None):
+    """Step 3: alpha, and the rate of its prior.
+
+    Under structural zeros either `augmented` records count as the sample's do, or `log_feasible`,
+    of the shared alpha or the rate, integrates the truncation.
+    """
+    num_items = state.z.shape[0]
+    num_records, more_alpha = data.num_records, 0
+    if augmented is not None:
+        num_records = num_records + augmented.records
+        num_tables = num_tables + jnp.sum(augmented.tables)
+        more_alpha = augmented.sum_alpha
+    truncation = () if log_feasible is None else (log_feasible,)
+    if model.shared:
+        draw = truncated_shared_concentration if truncation else shared_concentration
+        alpha = draw(
+            key, state.alpha, num_tables, num_records, num_items, model.a, model.b, *truncation
+        )
+        return alpha, state.rate
+    key_alpha, key_rate, key_scale = jax.random.split(key, 3)
+    of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
+    alpha = record_concentrations(key_alpha, state.alpha, of_record, num_items, model.a, state.rate)
+    rate = state.rate
+    if model.concentration == "hierarchical":
+        prior = model.a1, model.b1
+        evidence = order_free_sum(alpha * data.weight) + more_alpha, num_records, model.a
+        if truncation:
+            rate = truncated_gamma_rate(key_rate, rate, *evidence, *prior, *truncation)
+        else:
+            rate = gamma_rate(key_rate, *evidence, *prior)
+        # The alphas of augmented records are not kept, and could not be rescaled with the others.
+        if augmented is None:
+            alpha, rate = rescale_concentrations(
+                key_scale, alpha, rate, of_record, data.weight, num_items, *prior, *truncation
+            )
+    return alpha, rate
+
+
+def draw_g0(
+    key: Key[Array, ""],
+    tables_of_component: Int[Array, " K"] | Float[Array, " K"],
+    alpha0: Float[Array, ""],
+    extra: Float[Array, ""] | float = 0.0,
+) -> tuple[Float[Array, " K"], Float[Array, ""]]:
+    """Steps 4 and 6: (g_01..g_0K, remainder) ~ Dir(m_.1..m_.K, alpha_0), the remainder broken.
+
+    `extra` tables of no component add to the remainder's alpha_0.
+    """
+    key_dirichlet, key_sticks = jax.random.split(key)
+    active = tables_of_component > 0
+    shape = jnp.append(tables_of_component.astype(alpha0.dtype), alpha0 + extra)
+    log_g = log_dirichlet(key_dirichlet, shape)
+    log_free, log_left_over = retrospective_sticks(key_sticks, active, log_g[-1], alpha0)
+    return jnp.exp(jnp.where(active, log_g[:-1], log_free)), jnp.exp(log_left_over)
+
+
+def draw_theta(
+    key: Key[Array, ""], counts: Int[Array, "R K"], variable: Int[Array, " R"]
+) -> Float[Array, "R K"]:
+    """Step 5: theta_jk ~ Dir(1 + counts), from the prior where a component has none."""
+    dtype = jnp.result_type(float)
+    log_g = loggamma_from_one(key, 1 + counts.astype(dtype))
+    log_weight, total = totals_by_group(log_g, variable)
+    return jnp.exp(log_weight) / total

@@ -1,0 +1,126 @@
+"""P(feasible) of a mixed membership record before truncation, exact or estimated."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Key
+
+from bnp_models.data.schema import MicrodataError
+from bnp_models.kernels.boxes.level_parts import LevelParts
+from bnp_models.kernels.boxes.region import Region, region_mass
+from bnp_models.kernels.mixed_membership.urn_boxes import (
+    TooManyPartitions,
+    UrnBoxes,
+    block_sums,
+    partition_totals,
+    probability,
+    weights_by_size,
+)
+from bnp_models.kernels.numerics.lanes import in_turn
+from bnp_models.kernels.numerics.set_partitions import log_block_weights, log_block_weights_gamma
+from bnp_models.kernels.variates.gamma import log_dirichlet
+from bnp_models.models.mixed_membership.new_records import new_concentrations
+from bnp_models.models.mixed_membership.state import HDPData, HDPState, Zeros
+
+# Draws of record weights for log P(feasible) where the feasible boxes are too many to be exact.
+FEASIBLE_DRAWS = 1024
+
+
+def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
+    """Arrays of a `bnp_models.StructuralZeros`.
+
+    Raises
+    ------
+    MicrodataError
+        If boxes are asked for whose partitions are too many to list.
+    """
+    # Levels beyond those of the conditions, that of absent items, are in every box.
+    beyond = sum(num_levels) - conditions.feasible.sets.shape[1]
+
+    def padded(table, fill):
+        return np.pad(table, ((0, 0), (0, beyond)), constant_values=fill)
+
+    sets = padded(conditions.feasible.sets, True)
+    try:
+        feasible = UrnBoxes.of_boxes(sets, num_levels)
+    except TooManyPartitions:
+        feasible = None
+    impossible = None
+    if model.augmentation != "simulation":
+        try:
+            if feasible is None:
+                raise TooManyPartitions("the feasible boxes have too many partitions to list")
+            impossible = UrnBoxes.of_boxes(padded(conditions.impossible.sets, True), num_levels)
+        except TooManyPartitions as error:
+            if model.augmentation != "auto":
+                raise MicrodataError(
+                    f'augmentation "{model.augmentation}": {error}; use "simulation"'
+                ) from None
+    return Zeros(
+        feasible=feasible,
+        impossible=impossible,
+        atoms=LevelParts.of_boxes(None, num_levels) if impossible is None else impossible.atoms,
+        boxes=jnp.asarray(sets),
+        region=Region.of_boxes(
+            [padded(group.feasible.sets, True) for group in conditions.groups], num_levels
+        ),
+        tilts=jnp.asarray(padded(conditions.tilts, 0), jnp.result_type(float)),
+        num_levels=conditions.schema.num_levels,
+    )
+
+
+def feasible_totals(g0, theta, data: HDPData) -> Float[Array, " Q"] | None:
+    """Partition totals of the feasible boxes, or None where there are none."""
+    if data.zeros is None or data.zeros.feasible is None:
+        return None
+    boxes = data.zeros.feasible
+    return in_turn(lambda: partition_totals(block_sums(theta, g0, boxes), boxes))()
+
+
+def of_urn(model, state: HDPState) -> Float[Array, ""]:
+    """The concentration that new records have in common: the shared alpha, or b of their prior."""
+    return state.alpha if model.shared else state.rate
+
+
+def urn_weights(model, concentration, boxes: UrnBoxes) -> Float[Array, " Q"]:
+    """E[alpha^B / (alpha)_d] of a new record, for the sizes d and numbers of blocks B of boxes."""
+    most = boxes.most_variables
+    if model.shared:
+        return weights_by_size(log_block_weights(concentration, most), boxes)
+    return weights_by_size(log_block_weights_gamma(model.a, concentration, most), boxes)
+
+
+def feasible_probability(model, concentration, totals, boxes: UrnBoxes) -> Float[Array, ""]:
+    """P(feasible), from `feasible_totals`, at a concentration as `of_urn`."""
+    return in_turn(lambda: probability(totals, urn_weights(model, concentration, boxes)))()
+
+
+def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> Float[Array, ""]:
+    """log P(feasible) of a record before truncation.
+
+    Exact where the feasible boxes could be listed; else the mean over draws of record weights,
+    given which variables are independent and their groups' masses multiply.
+    """
+    zeros = data.zeros
+    if zeros.feasible is not None:
+        return jnp.log(
+            feasible_probability(model, of_urn(model, state), state.totals, zeros.feasible)
+        )
+    key_alpha, key_g = jax.random.split(key)
+    dtype = state.g0.dtype
+    alpha = new_concentrations(model, key_alpha, state.alpha, state.rate, FEASIBLE_DRAWS)
+    shape = alpha[:, None] * state.g0
+    g = jnp.exp(log_dirichlet(key_g, jnp.maximum(shape, jnp.finfo(dtype).tiny)))
+    levels = jnp.matmul(state.theta, g.T, precision=lax.Precision.HIGHEST)
+    mass = region_mass(jnp.log(levels), zeros.region)
+    return jnp.log(jnp.mean(mass))
+
+
+def log_feasible_given(model, state: HDPState, boxes: UrnBoxes):
+    """log P(feasible) as a function of a concentration as `of_urn`."""
+
+    def log_p(x):
+        return jnp.log(feasible_probability(model, x, state.totals, boxes))
+
+    return log_p

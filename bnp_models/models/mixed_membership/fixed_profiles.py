@@ -1,0 +1,167 @@
+"""Mixed membership with a fixed number of extreme profiles (Manrique-Vallier & Reiter 2012).
+
+    h ~ Dir(1_K),            alpha ~ Ga(a, b),     g_i ~ Dir(alpha h)
+    theta_jk ~ Dir(1_{L_j}), z_ij ~ g_i,           x_ij ~ theta_j^{(z_ij)}
+
+and x_i restricted to the cells that structural zeros leave: the parametric model of Battiston &
+Rimella (2024), appendix A, by the kernels of its non-parametric version,
+`bnp_models.HDPMixedMembership`, whose state and data it shares. g_0 stands for h there.
+"""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
+from bnp_models.kernels.variates.gamma import log_dirichlet
+from bnp_models.models.mixed_membership.conditionals import draw_alpha, draw_theta
+from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
+from bnp_models.models.mixed_membership.new_records import log_cell_probability, simulate_records
+from bnp_models.models.mixed_membership.start import (
+    RECORD_MULTIPLE,
+    check_options,
+    init_state,
+    prepare_records,
+)
+from bnp_models.models.mixed_membership.state import (
+    HDPData,
+    HDPInfo,
+    HDPState,
+    keep_everything,
+    record_axes,
+    sweep_info,
+)
+from bnp_models.models.mixed_membership.sweep import sweep_with
+from bnp_models.models.model import Model
+
+
+class MixedMembership(eqx.Module):
+    """The model and its hyperparameters.
+
+    Parameters
+    ----------
+    components
+        Extreme profiles K.
+    a, b
+        Shape and rate of alpha's prior.
+    dish_stride, cell_stride, seating_every, augmentation, tilt, trajectory_steps, not_applicable
+        As in `bnp_models.HDPMixedMembership`.
+
+    References
+    ----------
+    Manrique-Vallier, D. & Reiter, J. P. (2012), doi:10.1080/01621459.2012.710508.
+    """
+
+    components: int = eqx.field(static=True, default=20)
+    a: float = 2.0
+    b: float = 1.0
+    dish_stride: int = eqx.field(static=True, default=64)
+    cell_stride: int = eqx.field(static=True, default=8)
+    seating_every: int = eqx.field(static=True, default=8)
+    augmentation: str = eqx.field(static=True, default="auto")
+    tilt: bool = eqx.field(static=True, default=True)
+    trajectory_steps: int = eqx.field(static=True, default=8)
+    not_applicable: bool = eqx.field(static=True, default=False)
+
+    name: ClassVar[str] = "mixed-membership"
+    scalars: ClassVar[tuple[str, ...]] = (
+        "components", "alpha", "tables", "log_likelihood_items", "augmented", "accepted_tilts",
+        "accepted_trajectories",
+    )  # fmt: skip
+    parameters: ClassVar[tuple[str, ...]] = HDPMixedMembership.parameters
+    truncates: ClassVar[bool] = True
+    takes_missing: ClassVar[bool] = False
+    max_exact_variables: ClassVar[int] = HDPMixedMembership.max_exact_variables
+    concentration: ClassVar[str] = "shared"
+    shared: ClassVar[bool] = True
+
+    def __check_init__(self):
+        if not isinstance(self.components, int) or self.components < 2:
+            raise ValueError(f"components must be an integer of at least 2, not {self.components}")
+        check_options(self, ("a", "b"))
+
+    @property
+    def start_components(self) -> tuple[int, ...]:
+        """Components of the initial states: all."""
+        return (self.components,)
+
+    @property
+    def capacity(self) -> int:
+        """Slots for components: K, which never grows."""
+        return self.components
+
+    def prepare(self, codes, num_levels, conditions=None, multiple=RECORD_MULTIPLE):
+        """See `bnp_models.models.mixed_membership.start.prepare_records`."""
+        return prepare_records(self, codes, num_levels, conditions, multiple)
+
+    def record_axes(self, tree) -> list[int | None]:
+        """The axis of each leaf of `tree` that runs over records (None: none), for sharding."""
+        return record_axes(tree, None)
+
+    def init(self, key, data, capacity, num_components) -> HDPState:
+        """See `bnp_models.models.mixed_membership.start.init_state`."""
+        return init_state(self, key, data, capacity, num_components)
+
+    def sweep(
+        self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
+    ) -> tuple[HDPState, HDPInfo]:
+        """One sweep, in the order that leaves the posterior invariant."""
+        return sweep_with(update_parameters, self, key, state, data, iteration)
+
+    def draw_weights(self, key, state, tables, added):
+        """h | m ~ Dir(1 + m_1, .., 1 + m_K): every component is there, with a table or without."""
+        weights = jnp.exp(log_dirichlet(key, 1 + (tables + added).astype(state.g0.dtype)))
+        return state.alpha0, weights, jnp.zeros_like(state.alpha0)
+
+    def most_simulated(self, num_records: int) -> None:
+        """Components neither split nor merge, under structural zeros or without."""
+        del num_records
+
+    def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """What the prior of the weights adds to a component's tables, and to those of no one."""
+        return jnp.ones_like(state.alpha0), jnp.zeros_like(state.alpha0)
+
+    def grow(self, key, state, data, capacity):
+        """The number of components is part of the model: the driver never asks for more."""
+        raise ValueError(f"{self.name} has a fixed number of components")
+
+    def log_cell_probability(self, key, draw, cells, num_levels, **how):
+        """See `bnp_models.models.mixed_membership.new_records.log_cell_probability`."""
+        return log_cell_probability(self, key, draw, cells, num_levels, **how)
+
+    def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
+        """See `bnp_models.models.mixed_membership.new_records.simulate_records`."""
+        return simulate_records(self, key, draw, num_records, num_levels, feasible)
+
+    def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
+        """Everything of one sweep that a user may choose to keep."""
+        kept = keep_everything(state, info)
+        del kept["alpha0"], kept["left_over"]
+        return kept
+
+
+def update_parameters(
+    model: Model,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    opens: Bool[Array, "J n"],
+    iteration: Int[Array, ""],
+) -> tuple[HDPState, HDPInfo]:
+    """alpha given the tables, then h and theta given the tables and the items."""
+    del iteration
+    key_alpha, key_h, key_theta = jax.random.split(key, 3)
+    num_rows, capacity = state.theta.shape
+    tables = count_components(state.z, opens * data.weight, capacity)
+    num_tables = jnp.sum(tables)
+    alpha, _ = draw_alpha(model, key_alpha, state, data, opens, num_tables)
+    _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
+    counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
+    theta = draw_theta(key_theta, counts, data.variable)
+    state = HDPState(
+        z=state.z, g0=h, theta=theta, alpha=alpha, rate=state.rate, alpha0=state.alpha0
+    )
+    return state, sweep_info(model, state, data, tables, counts, left_over)

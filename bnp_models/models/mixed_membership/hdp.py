@@ -1,0 +1,264 @@
+"""HDP mixed membership (Battiston & Rimella 2024): the model, its starts and its sweep.
+
+    G_0 ~ DP(alpha_0, H),  H = prod_j Dir(1_{L_j}),  alpha_0 ~ Ga(a_0, b_0)
+    alpha_i ~ Ga(a, b),    G_i ~ DP(alpha_i, G_0)
+    z_ij ~ G_i,            x_ij ~ theta_j^{(z_ij)}
+
+with alpha_i one per record, or one shared by all records, or one per record with b ~ Ga(a_1, b_1),
+and x_i restricted to the cells that structural zeros leave. A larger alpha_i means records that
+differ *less* from G_0. The functions are pure: they jit, and vmap over chains.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.mixed_membership.concentration import dp_concentration
+from bnp_models.kernels.numerics.counting import count_components, order_free_sum
+from bnp_models.kernels.variates.categorical import cumulative_sum
+from bnp_models.kernels.variates.sticks import retrospective_sticks
+from bnp_models.models.mixed_membership.conditionals import draw_g0, draw_theta
+from bnp_models.models.mixed_membership.feasible import feasible_totals
+from bnp_models.models.mixed_membership.new_records import log_cell_probability, simulate_records
+from bnp_models.models.mixed_membership.start import (
+    CONCENTRATIONS,
+    RECORD_MULTIPLE,
+    START_SHARE,
+    check_options,
+    init_state,
+    prepare_records,
+)
+from bnp_models.models.mixed_membership.state import (
+    HDPData,
+    HDPInfo,
+    HDPState,
+    keep_everything,
+    record_axes,
+)
+from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
+
+# Components of the initial states, cycled over chains: scattered on both sides of what posteriors
+# have, so that R-hat sees a second mode.
+START_COMPONENTS = (10, 50, 200)
+
+# Mass of G_0 that `slots_needed` lets go.
+NEGLIGIBLE = 1e-7
+
+# Simulated records that split-merge moves take under structural zeros, at the most: all, and for
+# each record of the sample.
+SIMULATED_AT_MOST = 2**19
+
+SIMULATED_PER_RECORD = 32
+
+
+class HDPMixedMembership(eqx.Module):
+    """The model and its hyperparameters.
+
+    Parameters
+    ----------
+    concentration
+        "shared": one alpha for all records; "record": alpha_i ~ Ga(a, b) (the paper);
+        "hierarchical": the same with b ~ Ga(a1, b1).
+    a, b
+        Shape and rate of alpha's prior.
+    a0, b0
+        Shape and rate of alpha_0's prior.
+    a1, b1
+        Shape and rate of b's prior, where it has one.
+    capacity
+        Slots for components, at the least: more at the start where that has more components, and
+        more later where they prove too few.
+    dish_stride
+        The dish move takes one table of every `dish_stride`-th record of a sweep, in rotation; 0
+        turns it off.
+    cell_stride
+        The dish move of records that sit at one table takes records / `cell_stride` distinct
+        cells of a sweep (at least 1,024), in rotation, with all their records; 0 turns it off.
+    split_merge_every
+        Sweeps between split-merge moves; 0 turns them off.
+    seating_every
+        Sweeps between moves that draw the shared alpha with the labels of all records at one table
+        or two summed out, and these labels given it, for up to 12 variables; 0 turns them off.
+    augmentation
+        How records of the impossible region are drawn under structural zeros: "boxes", aggregated
+        by box; "simulation", one by one until as many as the sample's are feasible, exact too;
+        "expected", the approximation by expected counts (split-merge moves stay exact, trajectories
+        are left out); "auto", boxes unless they constrain too many variables.
+    tilt
+        Tilt components along equivalences among the conditions.
+    trajectory_steps
+        Leapfrog steps of the Hamiltonian move that a sweep makes under structural zeros; 0 turns
+        it off.
+    not_applicable
+        Leave out of a record the items that its other items settle, by an equivalence among the
+        conditions: most structural zeros vanish with them (`StructuralZeros.not_applicable`).
+
+    References
+    ----------
+    Battiston, M. & Rimella, L. (2024). Disclosure risk assessment with Bayesian non-parametric
+    hierarchical modelling. Teh, Y. W. et al. (2006), doi:10.1198/016214506000000302.
+    """
+
+    a: float = 2.0
+    b: float = 1.0
+    a0: float = 2.0
+    b0: float = 1.0
+    a1: float = 1.0
+    b1: float = 1.0
+    concentration: str = eqx.field(static=True, default="shared")
+    capacity: int = eqx.field(static=True, default=64)
+    dish_stride: int = eqx.field(static=True, default=64)
+    cell_stride: int = eqx.field(static=True, default=8)
+    split_merge_every: int = eqx.field(static=True, default=2)
+    seating_every: int = eqx.field(static=True, default=8)
+    augmentation: str = eqx.field(static=True, default="auto")
+    tilt: bool = eqx.field(static=True, default=True)
+    trajectory_steps: int = eqx.field(static=True, default=8)
+    not_applicable: bool = eqx.field(static=True, default=False)
+
+    name: ClassVar[str] = "hdp"
+    scalars: ClassVar[tuple[str, ...]] = (
+        "components", "alpha", "alpha0", "tables", "log_likelihood_items", "left_over",
+        "augmented", "accepted_tilts", "accepted_trajectories",
+    )  # fmt: skip
+    parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
+    start_components: ClassVar[tuple[int, ...]] = START_COMPONENTS
+    start_share: ClassVar[float] = START_SHARE
+    truncates: ClassVar[bool] = True
+    takes_missing: ClassVar[bool] = False
+    max_exact_variables: ClassVar[int] = 12
+    """For cell probabilities: 2,000 cells take about 20 ms at 10 variables, a second at 13."""
+
+    def __check_init__(self):
+        if self.concentration not in CONCENTRATIONS:
+            raise ValueError(
+                f"concentration is one of {', '.join(CONCENTRATIONS)}, not {self.concentration!r}"
+            )
+        if self.capacity < 2:
+            raise ValueError(f"capacity must be at least 2, not {self.capacity}")
+        check_options(self, ("a", "b", "a0", "b0", "a1", "b1"))
+
+    @property
+    def shared(self) -> bool:
+        """Whether all records have one concentration."""
+        return self.concentration == "shared"
+
+    def prepare(self, codes, num_levels, conditions=None, multiple=RECORD_MULTIPLE) -> HDPData:
+        """See the function `prepare_records`."""
+        return prepare_records(self, codes, num_levels, conditions, multiple)
+
+    def record_axes(self, tree: HDPData | HDPState) -> list[int | None]:
+        """The axis of each leaf of `tree` that runs over records (None: none), for sharding."""
+        return record_axes(tree, None if self.shared else 0)
+
+    def init(self, key, data, capacity, num_components) -> HDPState:
+        """See the function `init_state`."""
+        return init_state(self, key, data, capacity, num_components)
+
+    def sweep(
+        self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
+    ) -> tuple[HDPState, HDPInfo]:
+        """One sweep, in the order that leaves the posterior invariant."""
+        return sweep_with(update_parameters, self, key, state, data, iteration)
+
+    def draw_weights(self, key, state, tables, added):
+        """Step 4: alpha_0, and at once after it g_0 and the mass beyond the last stick.
+
+        `tables` are those of the sample, `added` those of augmented records.
+        """
+        key_alpha0, key_g0 = jax.random.split(key)
+        active = tables + added > 0
+        extra = jnp.zeros_like(state.alpha0)
+        if self.augmentation == "expected":
+            # Expected tables of components without a record of the sample are the remainder's.
+            active = tables > 0
+            extra = jnp.sum(jnp.where(active, 0, added))
+        tables = jnp.where(active, tables + added, 0)
+        alpha0 = dp_concentration(
+            key_alpha0, state.alpha0, jnp.sum(active), jnp.sum(tables) + extra, self.a0, self.b0
+        )
+        return alpha0, *draw_g0(key_g0, tables, alpha0, extra)
+
+    def most_simulated(self, num_records: int) -> int | None:
+        """Records of the impossible region with which components still split and merge.
+
+        None where they never do.
+        """
+        if not self.split_merge_every:
+            return None
+        return min(SIMULATED_AT_MOST, SIMULATED_PER_RECORD * num_records)
+
+    def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """What the prior of the weights adds to a component's tables, and to those of no one."""
+        return jnp.zeros_like(state.alpha0), state.alpha0
+
+    def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:
+        """The state with more slots, the remainder broken anew over all the free ones."""
+        added = capacity - state.g0.size
+        active = jnp.pad(_active_slots(state, data), (0, added))
+        g0 = jnp.pad(state.g0, (0, added))
+        log_remainder = jnp.log1p(-order_free_sum(jnp.where(active, g0, 0)))
+        key_sticks, key_theta = jax.random.split(key)
+        log_free, _ = retrospective_sticks(key_sticks, active, log_remainder, state.alpha0)
+        prior = draw_theta(
+            key_theta, jnp.zeros((data.variable.size, capacity), jnp.int32), data.variable
+        )
+        theta = jnp.where(active, jnp.pad(state.theta, ((0, 0), (0, added))), prior)
+        g0 = jnp.where(active, g0, jnp.exp(log_free))
+        return dataclasses.replace(
+            state, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
+        )
+
+    def early(self) -> "HDPMixedMembership":
+        """The model of the first part of the warm-up: labels, tables and parameters alone.
+
+        Components die by themselves; a split or merge this early may settle in a worse mode.
+        """
+        return dataclasses.replace(
+            self, split_merge_every=0, seating_every=0, trajectory_steps=0, tilt=False
+        )
+
+    def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
+        """Slots that hold all but a negligible mass, and some to spare."""
+        largest_last = jnp.sort(jnp.where(_active_slots(state, data), 1, state.g0))
+        in_use = jnp.sum(cumulative_sum(largest_last) > NEGLIGIBLE)
+        return 1.25 * in_use + 4
+
+    def shrink(self, state: HDPState, data: HDPData, capacity: int) -> HDPState:
+        """The state with fewer slots, components first; the last slot takes what is left.
+
+        For the warm-up only: the mass of the slots that go is small, but not zero.
+        """
+        active = _active_slots(state, data)
+        order = jnp.argsort(-(active + state.g0))
+        place = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
+        kept = order[:capacity]
+        g0 = state.g0[kept]
+        g0 = g0.at[-1].add(order_free_sum(state.g0[order[capacity:]]))
+        theta = state.theta[:, kept]
+        return dataclasses.replace(
+            state, z=place[state.z].astype(state.z.dtype), g0=g0, theta=theta,
+            totals=feasible_totals(g0, theta, data),
+        )  # fmt: skip
+
+    def log_cell_probability(self, key, draw, cells, num_levels, **how):
+        """See the function `log_cell_probability`."""
+        return log_cell_probability(self, key, draw, cells, num_levels, **how)
+
+    def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
+        """See the function `simulate_records`."""
+        return simulate_records(self, key, draw, num_records, num_levels, feasible)
+
+    def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
+        """Everything of one sweep that a user may choose to keep."""
+        return keep_everything(state, info)
+
+
+def _active_slots(state: HDPState, data: HDPData) -> Bool[Array, " K"]:
+    """Components with an item of the sample."""
+    weight = jnp.broadcast_to(data.weight, state.z.shape)
+    return count_components(state.z, weight, state.g0.size) > 0

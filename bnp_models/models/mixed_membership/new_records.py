@@ -1,0 +1,140 @@
+"""New records of mixed membership models: their simulation, and the probabilities of cells."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.mixed_membership.cell_probability import (
+    CellEstimate,
+    log_cell_probability_draws,
+    log_cell_probability_exact,
+    log_cell_probability_sequential,
+)
+from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
+from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.set_partitions import log_block_weights_gamma
+from bnp_models.kernels.variates.gamma import gamma_variate
+
+# Records that are simulated at once.
+SIMULATION_BATCH = 8192
+
+
+def new_concentrations(model, key, alpha, rate, size: int) -> Float[Array, " size"]:
+    """Concentrations of new records: the shared one, or fresh ones from their prior."""
+    if model.shared:
+        return jnp.full(size, alpha)
+    return gamma_variate(key, jnp.full(size, model.a, rate.dtype), rate)
+
+
+def simulate_batch(model, key, alpha, rate, g0, theta, size):
+    """Concentrations, labels, seating and level codes of new records; theta as blocks."""
+    key_alpha, key_z, key_x = jax.random.split(key, 3)
+    alpha = new_concentrations(model, key_alpha, alpha, rate, size)
+    z, table = simulate_labels(key_z, alpha, g0, theta.shape[0])
+    return alpha, z, table, simulate_levels(key_x, z, theta)
+
+
+def simulate_records(
+    model,
+    key: Key[Array, ""],
+    draw: dict[str, Array],
+    num_records: int,
+    num_levels: tuple[int, ...],
+    feasible: Bool[Array, "B R"] | None = None,
+) -> Int[Array, "J n"]:
+    """Level codes of new records given one kept draw, through the urn.
+
+    Parameters
+    ----------
+    feasible
+        Sets of levels of the feasible boxes; infeasible records are drawn again. None: all cells.
+    """
+    theta = pad_levels(draw["theta"], num_levels)
+    parameters = draw["alpha"], draw["alpha_rate"], draw["g0"], theta
+    if feasible is None:
+        return simulate_batch(model, key, *parameters, num_records)[-1]
+    first = first_rows(num_levels)[:, None]
+
+    def again(carry):
+        step, found, codes = carry
+        key_batch = jax.random.fold_in(key, step)
+        *_, drawn = simulate_batch(model, key_batch, *parameters, SIMULATION_BATCH)
+        inside = in_boxes(first + drawn, feasible)
+        place = jnp.where(inside, found + jnp.cumsum(inside) - 1, num_records)
+        return step + 1, found + jnp.sum(inside), codes.at[:, place].set(drawn, mode="drop")
+
+    start = jnp.int32(0), jnp.int32(0), jnp.zeros((len(num_levels), num_records), jnp.int32)
+    return lax.while_loop(lambda carry: carry[1] < num_records, again, start)[2]
+
+
+def log_cell_probability(
+    model,
+    key: Key[Array, ""],
+    draw: dict[str, Array],
+    cells: Int[Array, "C J"],
+    num_levels: tuple[int, ...],
+    method: str = "exact",
+    num_draws: int = 4096,
+) -> Float[Array, " C"] | CellEstimate:
+    """log p_c of cells for a new record, given one kept draw.
+
+    Parameters
+    ----------
+    model
+        Gives the prior of a new record's alpha.
+    key
+        Used once, and only where the method is not exact.
+    draw
+        "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep.
+    cells
+        0-based level codes; of the not-applicable form, -1 where an item is absent.
+    num_levels
+        Levels of each variable, static.
+    method
+        "exact", the subset recursion (up to `MAX_VARIABLES` variables of
+        `kernels.mixed_membership.cell_probability`), which returns logarithms; "draws" of record
+        weights shared by all cells, or "sequential" imputation per cell, which return a
+        `CellEstimate`.
+    num_draws
+        Draws, or particles a cell; even.
+
+    Notes
+    -----
+    A new record's alpha is the shared one or a fresh one from its prior Ga(a, b), not one fitted
+    to the sample's. Battiston & Rimella (2024), eq. (10), without its Monte Carlo error. Cells are
+    taken for feasible ones: their probabilities are over P(feasible).
+    """
+    theta = pad_levels(draw["theta"], num_levels)
+    log_feasible = draw["log_feasible"]
+    if model.not_applicable:
+        cells = jnp.where(cells < 0, theta.shape[1], cells)
+        theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
+    if method == "exact":
+        urn = {"alpha": draw["alpha"]}
+        if not model.shared:
+            rate = draw["alpha_rate"]
+            urn = {"log_weights": log_block_weights_gamma(model.a, rate, len(num_levels))}
+        return log_cell_probability_exact(theta, draw["g0"], cells, **urn) - log_feasible
+    key_alpha, key = jax.random.split(key)
+    alpha = new_concentrations(model, key_alpha, draw["alpha"], draw["alpha_rate"], num_draws)
+    estimate = {"draws": log_cell_probability_draws, "sequential": log_cell_probability_sequential}
+    found = estimate[method](key, theta, draw["g0"], alpha, cells, num_draws)
+    return found._replace(
+        log_p=found.log_p - log_feasible, log_p_halves=found.log_p_halves - log_feasible
+    )
+
+
+def in_boxes(rows: Int[Array, "J n"], boxes: Bool[Array, "B R"]) -> Bool[Array, " n"]:
+    """Whether records, given by the rows of their levels, lie in one of the boxes."""
+    return jnp.any(jnp.all(boxes[:, rows], axis=1), axis=0)
+
+
+def pad_levels(theta: Float[Array, "R K"], num_levels: tuple[int, ...]) -> Float[Array, "J L K"]:
+    """Rows of theta as one block per variable, padded with zeros to the most levels."""
+    first = first_rows(num_levels)
+    level = np.arange(max(num_levels))
+    exists = level < np.asarray(num_levels)[:, None]
+    rows = np.where(exists, first[:, None] + level, 0)
+    return jnp.where(exists[:, :, None], theta[rows], 0)

@@ -1,0 +1,172 @@
+"""Arrays of a coded sample, initial states and draws from the joint prior of mixed membership."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key
+
+from bnp_models.data.microdata import group_cells
+from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
+from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows
+from bnp_models.kernels.variates.gamma import gamma_variate
+from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.sticks import retrospective_sticks
+from bnp_models.models.mixed_membership.conditionals import draw_theta
+from bnp_models.models.mixed_membership.feasible import compile_zeros, feasible_totals
+from bnp_models.models.mixed_membership.new_records import pad_levels
+from bnp_models.models.mixed_membership.state import HDPData, HDPState
+from bnp_models.models.model import Model
+
+CONCENTRATIONS = ("shared", "record", "hierarchical")
+
+AUGMENTATIONS = ("auto", "boxes", "simulation", "expected")
+
+# Share of the slots that a start may fill.
+START_SHARE = 7 / 8
+
+# Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
+# 4, .. 128 parts and the stride of the dish move.
+RECORD_MULTIPLE = 128
+
+
+def check_options(model, positive: tuple[str, ...]):
+    """Raise ValueError on options out of range; `positive` names the hyperparameters."""
+    if model.augmentation not in AUGMENTATIONS:
+        raise ValueError(
+            f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {model.augmentation!r}"
+        )
+    for name in positive:
+        value = getattr(model, name)
+        if isinstance(value, (int, float)) and not value > 0:
+            raise ValueError(f"{name} must be positive, not {value}")
+    for name in ("dish_stride", "cell_stride"):
+        stride = getattr(model, name)
+        if stride and RECORD_MULTIPLE % stride:
+            raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
+
+
+def prepare_records(
+    model,
+    codes: np.ndarray,
+    num_levels: tuple[int, ...],
+    conditions=None,
+    multiple: int = RECORD_MULTIPLE,
+) -> HDPData:
+    """Arrays of a complete coded sample.
+
+    Parameters
+    ----------
+    codes
+        (n, J) 0-based level codes, none missing.
+    num_levels
+        Levels of each variable.
+    conditions
+        A `bnp_models.StructuralZeros`, or None.
+    multiple
+        Records are padded to a multiple of this; the strides must divide it.
+
+    Raises
+    ------
+    MicrodataError
+        If the conditions constrain too many variables for the augmentation that was asked for.
+    """
+    cells = group_cells(codes, num_levels)
+    distinct = cells.codes
+    if conditions is not None and model.not_applicable:
+        coding = conditions.not_applicable
+        codes, distinct = coding.reduce(codes), coding.reduce(distinct)
+        num_levels, conditions = coding.schema.num_levels, coding.conditions
+    truncated = conditions is not None and conditions.num_impossible_cells > 0
+    num_records, num_items = codes.shape
+    padding = -num_records % multiple
+    first_row = first_rows(num_levels)
+    # An absent item has the only level of a variable of its own, of probability one.
+    levels = (*num_levels, 1) if model.not_applicable else num_levels
+    absent = sum(num_levels)
+    rows = np.pad(np.where(codes < 0, absent, codes + first_row), ((0, padding), (0, 0)))
+    cell_rows = np.zeros_like(rows)
+    cell_rows[: len(distinct)] = np.where(distinct < 0, absent, distinct + first_row)
+    return HDPData(
+        rows=jnp.asarray(rows.T, jnp.int32),
+        weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
+        num_records=jnp.asarray(num_records, jnp.int32),
+        variable=jnp.asarray(np.repeat(np.arange(len(levels)), levels), jnp.int32),
+        cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
+        cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
+        num_cells=jnp.asarray(len(cells.codes), jnp.int32),
+        zeros=compile_zeros(model, conditions, levels) if truncated else None,
+    )
+
+
+def init_state(
+    model, key: Key[Array, ""], data: HDPData, capacity: int, num_components: Int[Array, ""]
+) -> HDPState:
+    """A start with every record in one of `num_components` components, at random.
+
+    Start from many: chains that begin with one component stay in worse modes for thousands
+    of sweeps.
+    """
+    key_z, key_alpha = jax.random.split(key)
+    num_padded = data.weight.size
+    u = uniform(words(key_z, (num_padded,)), jnp.result_type(float).type)
+    limit = jnp.minimum(num_components, int(capacity * START_SHARE))
+    label = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
+    z = jnp.broadcast_to(label, data.rows.shape)
+    counts = count_rows_by_component(
+        data.rows, z, data.weight, (data.variable.size, capacity)
+    ).astype(u.dtype)
+    total = jax.ops.segment_sum(1 + counts, data.variable, num_segments=data.variable.size)
+    weight = jnp.sum(counts, axis=0)
+    shape = () if model.shared else (num_padded,)
+    g0, theta = weight / jnp.sum(weight), (1 + counts) / total[data.variable]
+    return HDPState(
+        z=z,
+        g0=g0,
+        theta=theta,
+        alpha=gamma_variate(key_alpha, jnp.full(shape, model.a, u.dtype), model.b),
+        rate=jnp.asarray(model.b, u.dtype),
+        alpha0=jnp.ones((), u.dtype),
+        totals=feasible_totals(g0, theta, data),
+    )
+
+
+def draw_prior(
+    model: Model,
+    key: Key[Array, ""],
+    num_records: int,
+    num_levels: tuple[int, ...],
+    capacity: int,
+) -> tuple[HDPState, Int[Array, "J n"]]:
+    """Parameters, labels and a sample from the joint prior.
+
+    Parameters
+    ----------
+    num_records
+        Records n, without padding.
+    num_levels
+        Levels of each variable, static.
+    capacity
+        Slots for components, K; the mass beyond the last one is lumped into it.
+
+    Returns
+    -------
+    state, codes
+        The state behind the sample, and the sample's 0-based level codes (J, n).
+    """
+    dtype = jnp.result_type(float)
+    keys = jax.random.split(key, 6)
+    alpha0 = gamma_variate(keys[0], jnp.asarray(model.a0, dtype), model.b0)
+    rate = jnp.asarray(model.b, dtype)
+    if model.concentration == "hierarchical":
+        rate = gamma_variate(keys[1], jnp.asarray(model.a1, dtype), model.b1)
+    shape = () if model.shared else (num_records,)
+    alpha = gamma_variate(keys[2], jnp.full(shape, model.a, dtype), rate)
+    no_slot = jnp.zeros(capacity, bool)
+    log_g0, _ = retrospective_sticks(keys[3], no_slot, jnp.zeros((), dtype), alpha0)
+    variable = jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32)
+    no_item = jnp.zeros((variable.size, capacity), jnp.int32)
+    theta = draw_theta(keys[4], no_item, variable)
+    g0 = jnp.exp(log_g0)
+    z, _ = simulate_labels(keys[5], jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
+    codes = simulate_levels(keys[6], z, pad_levels(theta, num_levels))
+    return HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0), codes

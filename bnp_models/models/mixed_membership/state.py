@@ -1,0 +1,154 @@
+"""Data, state and info of the chains of mixed membership models."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bnp_models.kernels.boxes.level_parts import LevelParts
+from bnp_models.kernels.boxes.region import Region
+from bnp_models.kernels.mixed_membership.urn_boxes import UrnBoxes
+from bnp_models.kernels.numerics.counting import order_free_sum
+
+
+class Zeros(eqx.Module):
+    """Structural zeros, as the sampler needs them."""
+
+    feasible: UrnBoxes | None
+    """The feasible boxes; None where their partitions cannot be listed."""
+    impossible: UrnBoxes | None
+    """The impossible boxes, where augmented records are drawn in them; else None."""
+    atoms: LevelParts
+    """What augmented records are counted by."""
+    boxes: Bool[Array, "B R"]
+    """The feasible boxes as sets of levels, for simulated records."""
+    region: Region
+    """The feasible boxes by group of variables, for log P(feasible) where it is not exact."""
+    tilts: Float[Array, "E R"]
+    """Directions along which a component may tilt, one for each equivalence."""
+    num_levels: tuple[int, ...] = eqx.field(static=True)
+    """Levels of each variable."""
+
+
+class HDPData(eqx.Module):
+    """The coded sample, records contiguous and padded."""
+
+    rows: Int[Array, "J n"]
+    """Row of theta that holds each item's observed level."""
+    weight: Int[Array, " n"]
+    """1 for a record, 0 for padding."""
+    num_records: Int[Array, ""]
+    """Records, padding excluded."""
+    variable: Int[Array, " R"]
+    """Variable of each row of theta."""
+    cell: Int[Array, " n"]
+    """Distinct cell of each record."""
+    cell_rows: Int[Array, "J n"]
+    """Rows of theta of the distinct cells, padded to the number of records."""
+    num_cells: Int[Array, ""]
+    """Distinct cells."""
+    zeros: Zeros | None = None
+    """Structural zeros, if there are any."""
+
+
+class HDPState(eqx.Module):
+    """All that a chain needs to go on."""
+
+    z: Int[Array, "J n"]
+    """Component of each item."""
+    g0: Float[Array, " K"]
+    """Component weights; free slots hold the broken remainder."""
+    theta: Float[Array, "R K"]
+    """Level probabilities by row and component; from the prior in free slots."""
+    alpha: Float[Array, "*n"]
+    """Concentration of the records: one each, or a scalar where it is shared."""
+    rate: Float[Array, ""]
+    """b of alpha_i ~ Ga(a, b); constant unless hierarchical."""
+    alpha0: Float[Array, ""]
+    """Concentration of G_0."""
+    totals: Float[Array, " Q"] | None = None
+    """Partition totals of the feasible boxes under g0 and theta, where there are any."""
+
+
+class HDPInfo(eqx.Module):
+    """What one sweep says of itself."""
+
+    components: Int[Array, ""]
+    """Components with at least one item."""
+    tables: Int[Array, ""]
+    """Tables over all records."""
+    alpha: Float[Array, ""]
+    """The shared alpha, or the mean over records."""
+    log_likelihood_items: Float[Array, ""]
+    """sum_ij log theta_{z_ij, j}(x_ij), given the labels."""
+    left_over: Float[Array, ""]
+    """Mass of G_0 beyond the last stick, the only approximation: the driver bounds it."""
+    log_feasible: Float[Array, ""]
+    """log P(feasible) of a record before truncation; 0 without structural zeros."""
+    augmented: Int[Array, ""]
+    """Records drawn for the impossible region; -1 where they were too many and left out."""
+    accepted_tilts: Int[Array, ""]
+    """Tilt moves accepted, 0 or 1."""
+    accepted_trajectories: Int[Array, ""]
+    """Hamiltonian moves accepted, 0 or 1."""
+
+
+def record_axes(tree: HDPData | HDPState, of_alpha: int | None) -> list[int | None]:
+    """The axis of each leaf that runs over records, `of_alpha` that of alpha; None: none."""
+    axes = {"rows": 1, "weight": 0, "cell": 0, "z": 1, "alpha": of_alpha}
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [axes.get(path[0].name) for path, _ in leaves]
+
+
+def keep_everything(state: HDPState, info: HDPInfo) -> dict[str, Array]:
+    """What a user may choose to keep of one sweep."""
+    return {
+        "components": info.components,
+        "alpha": info.alpha,
+        "alpha0": state.alpha0,
+        "tables": info.tables,
+        "log_likelihood_items": info.log_likelihood_items,
+        "left_over": info.left_over,
+        "g0": state.g0,
+        "theta": state.theta,
+        "alpha_rate": state.rate,
+        "log_feasible": info.log_feasible,
+        "augmented": info.augmented,
+        "accepted_tilts": info.accepted_tilts,
+        "accepted_trajectories": info.accepted_trajectories,
+        "z": state.z,
+    }
+
+
+def sweep_info(model, state: HDPState, data: HDPData, tables, counts, left_over, **truncated):
+    """What a sweep says of itself; `truncated` is what structural zeros add."""
+    none = jnp.zeros((), jnp.int32)
+    truncated = {
+        "log_feasible": jnp.zeros_like(state.alpha0), "augmented": none, "accepted_tilts": none,
+        "accepted_trajectories": none,
+    } | truncated  # fmt: skip
+    for name in ("accepted_tilts", "accepted_trajectories"):
+        truncated[name] = truncated[name].astype(jnp.int32)
+    return HDPInfo(
+        components=jnp.sum(tables > 0, dtype=jnp.int32),
+        tables=jnp.sum(tables),
+        alpha=summary_of_alpha(model, state.alpha, data),
+        log_likelihood_items=log_likelihood_items(counts, state.theta),
+        left_over=left_over,
+        **truncated,
+    )
+
+
+def summary_of_alpha(model, alpha, data: HDPData) -> Float[Array, ""]:
+    """The shared alpha, or the mean over records."""
+    if model.shared:
+        return alpha
+    # Times the reciprocal, which is what some shardings would be compiled to.
+    return order_free_sum(alpha * data.weight) * (1 / data.num_records)
+
+
+def log_likelihood_items(counts: Int[Array, "R K"], theta: Float[Array, "R K"]):
+    """sum_ij log theta_{z_ij, j}(x_ij)."""
+    # No item is at a level of probability zero, nor may it turn the others' sum into nan.
+    log_theta = jnp.log(jnp.where(counts > 0, theta, 1))
+    return -order_free_sum(-(counts * log_theta).reshape(-1))

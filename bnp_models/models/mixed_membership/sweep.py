@@ -1,0 +1,180 @@
+"""One sweep of mixed membership models: labels, tables, dishes, then the parameters."""
+
+import dataclasses
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Int, Key
+
+from bnp_models.kernels.mixed_membership.assignment import assign_items
+from bnp_models.kernels.mixed_membership.concentration import (
+    dp_concentration,
+    seatless_shared_concentration,
+)
+from bnp_models.kernels.mixed_membership.dishes import (
+    choose_slots,
+    redraw_dishes,
+    redraw_whole_records,
+)
+from bnp_models.kernels.mixed_membership.seating import (
+    can_be_seated,
+    draw_seating,
+    log_totals_by_tables,
+    take_seats,
+)
+from bnp_models.kernels.mixed_membership.split_merge import split_or_merge
+from bnp_models.kernels.mixed_membership.tables import seat_items, table_indicators
+from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
+from bnp_models.models.mixed_membership.conditionals import draw_alpha, draw_g0, draw_theta
+from bnp_models.models.mixed_membership.feasible import log_feasible_given
+from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
+from bnp_models.models.mixed_membership.truncated_sweep import update_parameters_truncated
+from bnp_models.models.model import Model
+
+# Slots that dish moves and seating choose among: more than the components of most samples.
+DISH_SLOTS = 32
+
+# Distinct cells that a whole-record move takes at the least: fewer would not be cheaper.
+CELLS_AT_LEAST = 1024
+
+# Items that `update_seating` takes at the most: its cost grows as 2^J.
+MAX_SEATED_ITEMS = 12
+
+
+def sweep_with(update, model, key, state, data, iteration) -> tuple[HDPState, HDPInfo]:
+    """Labels, tables, dishes, and then the parameters: by `update`, without structural zeros."""
+    key_z, key_seating, key_tables, key_dish, key_parameters = jax.random.split(key, 5)
+    state = update_labels(key_z, state, data)
+    every = model.seating_every
+    if every and model.shared and state.z.shape[0] <= MAX_SEATED_ITEMS:
+        state = lax.cond(
+            iteration % every == every - 1, partial(update_seating, model),
+            lambda _key, state, _data: state, key_seating, state, data,
+        )  # fmt: skip
+    opens = draw_tables(key_tables, state)
+    state = update_dishes(model, key_dish, state, data, opens, iteration)
+    update = update if data.zeros is None else update_parameters_truncated
+    return update(model, key_parameters, state, data, opens, iteration)
+
+
+def update_labels(key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
+    """Step 1: every item's label, the record weights integrated out."""
+    z = assign_items(key, state.z, data.rows, state.alpha, state.g0, state.theta)
+    return eqx.tree_at(lambda s: s.z, state, z)
+
+
+def update_seating(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
+    """Records of few tables: the shared alpha with their labels summed out, and these anew.
+
+    Where log P(feasible) is not at hand, alpha stays as it is.
+    """
+    key_tables, key_slots, key_alpha, key_z = jax.random.split(key, 4)
+    num_items, num_padded = state.z.shape
+    alpha, real = state.alpha, data.weight > 0
+    opens = draw_tables(key_tables, state)
+    slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
+    seats = take_seats(slots, state.g0, state.theta, num_items)
+    seated = can_be_seated(state.z, opens, slots, state.g0.size)
+    if data.zeros is None or data.zeros.feasible is not None:
+        log_p = None
+        if data.zeros is not None:
+            log_p = log_feasible_given(model, state, data.zeros.feasible)
+        records = jnp.zeros(num_padded, alpha.dtype).at[data.cell].add(seated & real)
+        others = real & ~seated
+        alpha = seatless_shared_concentration(
+            key_alpha, alpha, log_totals_by_tables(data.cell_rows, data.num_cells, seats), records,
+            jnp.sum(opens * others), jnp.sum(others), num_items, model.a, model.b, log_p,
+        )  # fmt: skip
+    z = draw_seating(key_z, data.rows, alpha, seats).astype(state.z.dtype)
+    return dataclasses.replace(state, alpha=alpha, z=jnp.where(seated, z, state.z))
+
+
+def draw_tables(key: Key[Array, ""], state: HDPState) -> Bool[Array, "J n"]:
+    """Step 2: which items open a table, with concentration alpha_i g_0k."""
+    return table_indicators(key, state.z, state.alpha * state.g0[state.z])
+
+
+def update_dishes(
+    model: Model,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    opens: Bool[Array, "J n"],
+    iteration: Int[Array, ""],
+) -> HDPState:
+    """The block moves: whole tables take a new component, the seating given."""
+    key_slots, key_whole, key_part = jax.random.split(key, 3)
+    slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
+    num_items, num_padded = state.z.shape
+    z = state.z
+    if model.cell_stride:
+        size = min(num_padded, max(num_padded // model.cell_stride, CELLS_AT_LEAST))
+        turns = (data.num_cells + size - 1) // size
+        first_cell = (iteration % turns) * size
+        cell_rows = lax.dynamic_slice_in_dim(data.cell_rows, first_cell, size, axis=1)
+        z = redraw_whole_records(
+            key_whole, z, opens, data.cell, cell_rows, first_cell, slots, state.g0, state.theta
+        )
+    if model.dish_stride:
+        turn = iteration % model.dish_stride
+        fold = (num_items, num_padded // model.dish_stride, model.dish_stride)
+
+        def take(x):
+            return lax.dynamic_index_in_dim(x.reshape(fold), turn, axis=-1, keepdims=False)
+
+        moved = redraw_dishes(
+            key_part, take(z), take(opens), take(data.rows), slots, state.g0, state.theta
+        )
+        folded = lax.dynamic_update_index_in_dim(z.reshape(fold), moved, turn, axis=-1)
+        z = folded.reshape(z.shape)
+    return eqx.tree_at(lambda s: s.z, state, z)
+
+
+def update_parameters(
+    model: Model,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    opens: Bool[Array, "J n"],
+    iteration: Int[Array, ""],
+) -> tuple[HDPState, HDPInfo]:
+    """Steps 3 to 6: concentrations, split-merge, then g_0, theta and the free sticks.
+
+    alpha_0 and the split-merge move have g_0 integrated out, so that g_0 is redrawn at once after
+    them; any other order has a wrong stationary distribution.
+    """
+    key_alpha, key_alpha0, key_split, key_g0, key_theta = jax.random.split(key, 5)
+    num_rows, capacity = state.theta.shape
+    tables_of_component = count_components(state.z, opens * data.weight, capacity)
+    num_tables = jnp.sum(tables_of_component)
+    alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables)
+    alpha0 = dp_concentration(
+        key_alpha0, state.alpha0, jnp.sum(tables_of_component > 0), num_tables, model.a0, model.b0
+    )
+    counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
+    labelled = state.z, counts, tables_of_component
+    if model.split_merge_every:
+        due = iteration % model.split_merge_every == 0
+        labelled = lax.cond(
+            due, draw_split_merge, lambda _k, labelled, *_: labelled,
+            key_split, labelled, opens, data, alpha0,
+        )  # fmt: skip
+    z, counts, tables_of_component = labelled
+    g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
+    theta = draw_theta(key_theta, counts, data.variable)
+    state = HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0)
+    return state, sweep_info(model, state, data, tables_of_component, counts, left_over)
+
+
+def draw_split_merge(key, labelled, opens, data, alpha0):
+    """Split or merge components, g_0 and theta integrated out: labels, counts and tables."""
+    key_seat, key_split = jax.random.split(key)
+    z, counts, tables = labelled
+    table = seat_items(key_seat, z, opens)
+    moved = split_or_merge(
+        key_split, z, table, data.rows, counts, tables, data.variable, data.num_records, alpha0
+    )
+    return moved.z, moved.counts, moved.tables

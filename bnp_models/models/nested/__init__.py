@@ -1,0 +1,1 @@
+"""Nested latent classes of households and their members: NDPMPM."""

@@ -1,0 +1,118 @@
+"""Rules of households as tables over a head and one other member, for the kernels.
+
+`bnp_models.rules.head_forms` says which rules have this form; the tables are those that
+`bnp_models.kernels.nested.simulation` looks households up in.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from bnp_models.kernels.nested.judges import Compositions, HeadTables
+from bnp_models.kernels.nested.parameters import Head
+from bnp_models.models.nested.relative import RelativeCoding
+from bnp_models.rules.head_forms import HeadForm
+
+MAX_COMPOSITIONS = 2000
+"""Ways to make up a household of kinds of members up to which P(possible) is computed exactly."""
+
+
+def head_of(form: HeadForm) -> Head | None:
+    """Those of whom the rules want exactly one, where one member variable tells who they are."""
+    if not form.is_head.any():
+        return None
+    is_head = form.is_head.reshape(form.num_member_levels)
+    for axis, variable in enumerate(form.columns.member):
+        others = tuple(k for k in range(is_head.ndim) if k != axis)
+        levels = is_head.all(axis=others)
+        # Where all levels are a head's, nobody is left to be counted apart.
+        if (levels == is_head.any(axis=others)).all() and not levels.all():
+            return Head(variable, tuple(map(bool, levels)))
+    return None
+
+
+def head_tables(
+    form: HeadForm, others: Sequence[int], relative: RelativeCoding | None = None
+) -> HeadTables:
+    """The tables of rules that have that form, but for the rest.
+
+    Parameters
+    ----------
+    form
+        The rules.
+    others
+        Of each size, the members beside a head.
+    relative
+        What codes of members stand for, if not for themselves: the tables are of codes.
+    """
+    num_joint = form.is_head.size
+    head_index = np.zeros(num_joint, np.int32)
+    if form.heads[0] >= 0:
+        head_index[form.heads] = np.arange(len(form.heads))
+    apart = np.array([masks for masks in form.apart], bool).reshape(-1, 2, num_joint)
+    limited = np.array([mask for mask, _ in form.at_most], bool).reshape(-1, num_joint)
+    masks = np.concatenate([limited, *apart]).reshape(-1, num_joint)
+    kinds, kind = np.unique(masks, axis=1, return_inverse=True)
+    kind, head_ok, pair_ok = kind.reshape(1, -1), form.head_ok, form.pair_ok
+    if relative is not None:
+        households, members = relative.decoded_levels(*form.columns)
+        kind, head_ok = kind[0][members], head_ok[households]
+        pair_ok = np.take_along_axis(pair_ok[households], members[:, None], axis=2)
+        if (kind == kind[:1]).all():
+            kind = kind[:1]
+    at_most = [count for _, count in form.at_most]
+    limited, apart = kinds[: len(at_most)], kinds[len(at_most) :].reshape(-1, 2, kinds.shape[1])
+    return HeadTables(
+        head_ok=jnp.asarray(head_ok),
+        pair_ok=jnp.asarray(pair_ok),
+        head_index=jnp.asarray(head_index),
+        kind=jnp.asarray(kind, jnp.int32),
+        limited=jnp.asarray(limited),
+        at_most=jnp.asarray(at_most, jnp.int32),
+        apart=jnp.asarray(np.moveaxis(apart, 0, 1)),
+        compositions=_compositions(limited, at_most, apart, tuple(others), kind, pair_ok),
+    )
+
+
+def _compositions(limited, at_most, apart, others, kind, pair_ok):
+    """How many other members of each kind are allowed, and which of a kind fit a head.
+
+    The arguments are those of `HeadTables`, pairs of `apart` first, and how many others there are.
+    """
+    num_kinds = limited.shape[1]
+    if any(math.comb(m + num_kinds - 1, num_kinds - 1) > MAX_COMPOSITIONS for m in others):
+        return None
+    size, found = [], []
+    for i, m in enumerate(others):
+        bars = itertools.combinations(range(m + num_kinds - 1), num_kinds - 1)
+        counts = np.array([np.diff((-1, *bar, m + num_kinds - 1)) - 1 for bar in bars])
+        some = np.einsum("ck,dek->cde", counts, apart) > 0
+        allowed = (counts @ limited.T <= at_most).all(axis=1)
+        allowed &= ~some.all(axis=2).any(axis=1)
+        size += [i] * int(allowed.sum())
+        found.append(counts[allowed])
+    found = np.concatenate(found)
+    ways = [math.factorial(row.sum()) / math.prod(map(math.factorial, row)) for row in found]
+    num_households, num_heads, _ = pair_ok.shape
+    levels = [np.flatnonzero((kind == k).any(axis=0)) for k in range(num_kinds)]
+    fits, rows = zip(*(
+        np.unique(
+            (pair_ok & (kind == k)[:, None])[:, :, own].reshape(-1, own.size), axis=0,
+            return_inverse=True,
+        )
+        for k, own in enumerate(levels)
+    ), strict=True)  # fmt: skip
+    dtype = jnp.result_type(float)
+    return Compositions(
+        size=jnp.asarray(size, jnp.int32),
+        counts=jnp.asarray(found, jnp.int32),
+        ways=jnp.asarray(ways, dtype),
+        places=jnp.asarray(others, jnp.int32) + 1,
+        most=max(others),
+        levels=tuple(jnp.asarray(own, jnp.int32) for own in levels),
+        fits=tuple(jnp.asarray(matrix, dtype) for matrix in fits),
+        row=jnp.asarray(np.stack(rows).reshape(num_kinds, num_households, num_heads), jnp.int32),
+    )

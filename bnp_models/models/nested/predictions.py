@@ -1,0 +1,58 @@
+"""Possible households simulated given one kept draw."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
+
+from bnp_models.kernels.nested.judges import Simulated
+from bnp_models.kernels.nested.parameters import Levels, log_class_weights, tables_of
+from bnp_models.kernels.nested.simulation import simulate_households
+from bnp_models.models.nested.state import NESTED, NestedData
+from bnp_models.models.nested.sweep import judge_of
+
+MEMBERS_AT_ONCE = 4
+"""Room for members, for each of the households that are simulated at once."""
+
+
+def simulate_possible(
+    key: Key[Array, ""],
+    draw: dict[str, Array],
+    data: NestedData,
+    left: Float[Array, " H"],
+    lanes: int,
+) -> tuple[Simulated, Bool[Array, " B"]]:
+    """A batch of households given one kept draw, and which of them are possible.
+
+    Parameters
+    ----------
+    draw
+        Parameters.
+    data
+        The sample, of which only sizes and rules are used.
+    left
+        Of each size, in which proportion to simulate it: the households of one size do not depend
+        on that.
+    lanes
+        Households at once.
+    """
+    key_draw, key_judge = jax.random.split(key)
+    every = (
+        Levels(data.household.num_levels, tuple(range(len(data.household.num_levels) - 1))),
+        Levels(data.member.num_levels, tuple(range(len(data.member.num_levels)))),
+    )
+    parameters = [draw[name] for name in NESTED]
+    tables = tables_of(*parameters, *every, data.head)
+    sizes, _ = zip(*data.blocks, strict=True)
+    log_size = draw["log_lambda"][data.household.size_rows]
+    has_head = data.head is not None
+    log_weight = log_class_weights(tables, log_size, sizes, has_head)
+    log_weight = jax.nn.log_softmax(log_weight, axis=1) + jnp.log(left)[:, None]
+    others = tuple(size - has_head for size in sizes)
+    new = simulate_households(
+        key_draw, tables, log_weight, others, lanes, lanes * MEMBERS_AT_ONCE + max(others), *every,
+        has_head,
+    )  # fmt: skip
+    possible = new.used
+    if data.possible is not None:
+        possible = possible & judge_of(data)(new, key_judge)
+    return new, possible

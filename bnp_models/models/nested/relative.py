@@ -1,0 +1,232 @@
+"""Members' values relative to those of their head, so that classes need not tell ages apart.
+
+Given its classes, a household's members are independent of their head (Hu, Reiter & Wang 2018,
+doi:10.1214/16-BA1047). Ages of couples then agree only as far as there are classes of households by
+age. Coded as the difference to the head's age, the same agreement is one narrow distribution that
+all couples share; and race, coded as the head's or another, needs no class for each race. Given the
+head the codes are one to one, so that no household is added or lost, and rules are asked about the
+values that the codes stand for.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from bnp_models.data.household_schema import HouseholdSchema
+from bnp_models.data.households import Households
+from bnp_models.data.messages import quoted
+from bnp_models.data.schema import Label, MicrodataError, plain_label
+from bnp_models.rules.views import codes_of_joint, joint_level
+
+KINDS = ("difference", "same")
+
+_BEGINS_WITH_NUMBER = re.compile(r"\s*[+-]?[0-9]")
+
+
+class Pair(NamedTuple):
+    """A variable of members and the same one of the head."""
+
+    household: int
+    """Column of the household codes."""
+    member: int
+    """Column of the member codes."""
+    kind: str
+    """One of `KINDS`."""
+    num_levels: int
+    """Levels of both."""
+
+    @property
+    def decoded(self) -> np.ndarray:
+        """(L, L) int32: the level that each code stands for, by level of the head."""
+        level = np.arange(self.num_levels, dtype=np.int32)
+        if self.kind == "difference":
+            return (level[:, None] + level) % self.num_levels
+        # Code 0 is the head's level, which leaves its own code to level 0.
+        head = np.broadcast_to(level[:, None], (self.num_levels,) * 2)
+        return np.where(level == 0, head, np.where(level == head, 0, level)).astype(np.int32)
+
+    @property
+    def coded(self) -> np.ndarray:
+        """(L, L) int32: the code of each level, by level of the head."""
+        return np.argsort(self.decoded, axis=1).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class RelativeCoding:
+    """Codes of members relative to their heads; hashable.
+
+    Parameters
+    ----------
+    schema
+        Of households with the head at household level.
+    variables
+        Variables of persons, each a name, or a pair of a name and a kind: "difference", the number
+        of levels from the head's, counted in a circle, or "same", code 0 for the head's level.
+        Without a kind it is "difference" where every label begins with a number, else "same".
+
+    Raises
+    ------
+    MicrodataError
+        If the head is not at household level, or a variable is unknown, repeated or the one of the
+        relationship.
+    """
+
+    schema: HouseholdSchema
+    variables: tuple[str | tuple[str, str], ...]
+
+    def __post_init__(self):
+        schema = self.schema
+        if schema.head is None:
+            raise MicrodataError(
+                "values relative to the head's need the head at household level; name the "
+                "relationship and its label for the head"
+            )
+        names = [name for name, _ in self._named]
+        known = [name for name in schema.member_variables if name != schema.head[0]]
+        for name, kind in self._named:
+            if name not in known:
+                raise MicrodataError(
+                    f"relative to the head's can be {', '.join(known)}; leave it out", column=name
+                )
+            if names.count(name) > 1:
+                raise MicrodataError("the variable is relative twice; list it once", column=name)
+            if kind not in (None, *KINDS):
+                raise MicrodataError(
+                    f"a variable is relative by {' or '.join(KINDS)}, not {kind!r}", column=name
+                )
+
+    @property
+    def _named(self) -> list[tuple[str, str | None]]:
+        return [(one, None) if isinstance(one, str) else tuple(one) for one in self.variables]
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The variables as columns."""
+        schema, pairs = self.schema, []
+        for name, kind in self._named:
+            member = schema.member_variables.index(name)
+            labels = schema.member_levels[member]
+            pairs.append(
+                Pair(
+                    schema.household_variables.index(f"head_{name}"), member,
+                    kind or _kind_of(labels), len(labels),
+                )
+            )  # fmt: skip
+        return tuple(pairs)
+
+    def encode(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
+        """Codes relative to the head's.
+
+        Parameters
+        ----------
+        household_codes
+            (.., q) level codes.
+        member_codes
+            (.., m, p) level codes; -1 stays -1.
+        """
+        return self._recoded(np, household_codes, member_codes, "coded")
+
+    def decode(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
+        """Level codes again: the inverse of `encode`."""
+        return self._recoded(np, household_codes, member_codes, "decoded")
+
+    def _recoded(self, xp, household_codes, member_codes, way):
+        columns = [member_codes[..., j] for j in range(member_codes.shape[-1])]
+        for pair in self.pairs:
+            head, own = household_codes[..., None, pair.household], columns[pair.member]
+            recoded = xp.asarray(getattr(pair, way))[head, own]
+            columns[pair.member] = xp.where(own < 0, own, recoded)
+        return xp.stack(columns, axis=-1)
+
+    def columns(self, household: Sequence[int], member: Sequence[int]) -> tuple[int, ...]:
+        """Household columns: these, and what decoded values of these member columns need."""
+        heads = {pair.household for pair in self.pairs if pair.member in member}
+        return tuple(sorted({*household, *heads}))
+
+    def decoded_levels(
+        self, household: Sequence[int], member: Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Joint levels of what the codes stand for.
+
+        Parameters
+        ----------
+        household, member
+            Columns that rules read; joint levels count the last one fastest.
+
+        Returns
+        -------
+        households
+            (B',) joint level of `household` of each joint level of `columns(household, member)`.
+        members
+            (B', R) joint level of `member` that each joint code stands for.
+        """
+        schema, extended = self.schema, self.columns(household, member)
+        num_household = [schema.num_household_levels[k] for k in extended]
+        num_member = [schema.num_member_levels[j] for j in member]
+        heads = dict(zip(extended, codes_of_joint(num_household), strict=True))
+        of_member = {pair.member: pair for pair in self.pairs}
+        shape = (math.prod(num_household), math.prod(num_member))
+        members = []
+        for j, codes in zip(member, codes_of_joint(num_member), strict=True):
+            if j in of_member:
+                head = heads[of_member[j].household]
+                codes = of_member[j].decoded[head[:, None], codes]
+            members.append(np.broadcast_to(codes, shape))
+        own = [np.broadcast_to(heads[k], shape[:1]) for k in household]
+        households = np.stack([np.zeros(shape[0], np.int32), *own], axis=-1)
+        members = np.stack([np.zeros(shape, np.int32), *members], axis=-1)
+        num_household = [schema.num_household_levels[k] for k in household]
+        return joint_level(households, [1, *num_household]), joint_level(members, [1, *num_member])
+
+    def possible(self, rules) -> "RelativePredicate":
+        """Compiled rules that take codes relative to the head's."""
+        return RelativePredicate(self, rules)
+
+    def require_heads(self, table: Households) -> None:
+        """Check that every head's value is known.
+
+        Raises
+        ------
+        MicrodataError
+            If one is missing; it names the first such household.
+        """
+        of_head = [pair.household for pair in self.pairs]
+        unknown = np.flatnonzero((table.household_codes[:, of_head] < 0).any(axis=1))
+        if unknown.size:
+            i = int(unknown[0])
+            raise MicrodataError(
+                f"the head of household {quoted(plain_label(table.ids[i]))} has a missing value of "
+                f"a variable that members have relative to it ({unknown.size} such households); "
+                "fill it in, or leave the variable out of those that are relative",
+                row=table.first_row(i),
+            )
+
+
+@dataclass(frozen=True)
+class RelativePredicate:
+    """Rules asked about the levels that relative codes stand for; hashable."""
+
+    coding: RelativeCoding
+    rules: object
+
+    def __call__(self, household_codes, member_codes):
+        """As `CompiledRules`, of codes relative to the head's."""
+        decoded = self.coding._recoded(jnp, household_codes, member_codes, "decoded")
+        return self.rules(household_codes, decoded)
+
+    def on_numpy(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
+        """As a call, without JAX."""
+        return self.rules.on_numpy(
+            household_codes, self.coding.decode(household_codes, member_codes)
+        )
+
+
+def _kind_of(labels: Sequence[Label]) -> str:
+    numbers = all(_BEGINS_WITH_NUMBER.match(str(label)) for label in labels)
+    return KINDS[0] if numbers else KINDS[1]

@@ -1,0 +1,122 @@
+"""Data, state and info of the chains of the nested model of persons within households."""
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int
+
+from bnp_models.kernels.nested.judges import HeadTables
+from bnp_models.kernels.nested.members import Blocks, Plan
+from bnp_models.kernels.nested.parameters import Head, Levels
+from bnp_models.models.nested.relative import RelativeCoding
+
+NESTED = ("log_pi", "log_omega", "log_lambda", "log_phi")
+"""Weights and level probabilities of the classes, of households and of members within."""
+
+
+class Groups(eqx.Module):
+    """Groups of adjacent levels, those of one variable after those of another."""
+
+    num_groups: tuple[int, ...] = eqx.field(static=True)
+    """Groups of each variable."""
+    group: Int[Array, " R"]
+    """Of each row of level probabilities."""
+
+
+class NestedData(eqx.Module):
+    """Coded households, in blocks of one number of members."""
+
+    household_rows: Int[Array, "Q1 n"]
+    """Row of lambda that holds each household's level of each variable, the size the last one."""
+    member_codes: Int[Array, "p N"]
+    """Level codes of the members, relative to the head's where there is a coding."""
+    household_variable: Int[Array, " Q"]
+    """Variable of each row of lambda."""
+    member_variable: Int[Array, " R"]
+    """Variable of each row of phi."""
+    blocks: Blocks = eqx.field(static=True)
+    """(members, households) of each block; the sizes in ascending order."""
+    plan: Plan = eqx.field(static=True)
+    """Member variables by table of joint levels."""
+    household: Levels
+    """The household variables, the size the last one."""
+    member: Levels
+    """The member variables."""
+    possible: object = eqx.field(static=True)
+    """Of household and member codes, whether a household is possible; None without rules."""
+    head: Head | None = eqx.field(static=True)
+    """The members of whom every household has exactly one, if there are such."""
+    tables: HeadTables | None
+    """The rules as tables, where they have that form."""
+    is_head: Bool[Array, " J"] | None
+    """Joint levels of a head among the members, if the tables have such."""
+    missing: tuple["Missing", ...] = ()
+    """The incomplete households of each block that has any; the codes above are completed."""
+    at_household: Int[Array, "2 C1"] = None
+    """(variable, household) of each missing value of a household."""
+    at_member: Int[Array, "2 C2"] = None
+    """(variable, member) of each missing value of a member."""
+    distinct: tuple[Int[Array, "p U"], Int[Array, " N"]] | None = None
+    """The distinct members, and which of them each member is; None where that saves little."""
+    relative: RelativeCoding | None = eqx.field(static=True, default=None)
+    """What the codes of members stand for, given the head's; None where for themselves."""
+    household_groups: Groups | None = None
+    """Groups of levels of the household variables, if any variable has such."""
+    member_groups: Groups | None = None
+    """The same of the member variables."""
+
+    @property
+    def num_households(self) -> int:
+        """Households n."""
+        return self.household_rows.shape[1]
+
+
+class NestedState(eqx.Module):
+    """All that a chain needs to go on: the classes are redrawn first."""
+
+    log_pi: Float[Array, " F"]
+    """Log weights of the household classes before truncation."""
+    log_omega: Float[Array, "F S"]
+    """Log weights of the member classes in each."""
+    log_lambda: Float[Array, "Q F"]
+    """Log level probabilities of households."""
+    log_phi: Float[Array, "R F S"]
+    """Log level probabilities of members."""
+    alpha: Float[Array, ""]
+    """Concentration of the household classes."""
+    beta: Float[Array, " *F"]
+    """Concentration of the member classes, one for all or one for each household class."""
+    completed: Int[Array, " C"]
+    """Level codes of the missing values, those of households first; one 0 where none is missing."""
+
+
+class Missing(eqx.Module):
+    """Missing values of the households of one block."""
+
+    households: Int[Array, " I"]
+    """Incomplete households."""
+    members: Int[Array, "I h"]
+    """Their members."""
+    of_household: Bool[Array, "I q"]
+    """Which of their values are missing."""
+    of_members: Bool[Array, "I h p"]
+    """Which of their members' are."""
+
+
+class NestedInfo(eqx.Module):
+    """What one sweep says of itself."""
+
+    components: Int[Array, ""]
+    """Household classes with at least one household of the sample."""
+    member_components: Int[Array, ""]
+    """The most member classes that are occupied in one of them."""
+    last_class: Int[Array, ""]
+    """Households in the last class, which takes all that the sticks leave: should be 0."""
+    last_member_class: Int[Array, ""]
+    """Members in the last class of a household class."""
+    log_likelihood: Float[Array, ""]
+    """Of the sample, classes integrated out, at the parameters that the sweep started from."""
+    log_feasible: Float[Array, ""]
+    """Log P(possible) of a household before truncation; driven by the prior."""
+    augmented: Int[Array, ""]
+    """Impossible households drawn; -1 where they were beyond 2**28 and not all drawn."""
+    left_over: Float[Array, ""]
+    """0: the sticks are truncated by definition."""

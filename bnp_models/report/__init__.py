@@ -1,0 +1,1 @@
+"""Summaries, files for ArviZ, and self-contained HTML pages."""

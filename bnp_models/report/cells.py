@@ -1,0 +1,257 @@
+"""Risk of each cell as files: risk.json, draws for ArviZ, cells.csv, and one HTML page."""
+
+from os import PathLike
+
+import jax
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.schema import MicrodataError
+from bnp_models.data.writing import write_frame, write_text
+from bnp_models.evaluation.uniques import k_anonymity
+from bnp_models.inference.arviz import groups_for_arviz
+from bnp_models.inference.diagnostics import diagnose
+from bnp_models.inference.modes import find_modes
+from bnp_models.inference.warnings import warnings_of_draws
+from bnp_models.report.pages import environment, of_chains
+from bnp_models.report.plots import COLOURS, as_svg, new_axes
+from bnp_models.report.risk import NUM_RISKIEST
+from bnp_models.report.summaries import figures_of
+from bnp_models.risk.cells import CellRisk, benedetti_franconi_risk, counts_of_counts
+from bnp_models.risk.loglinear import loglinear_risk
+from bnp_models.version import __version__
+
+CELL_COLUMNS = ("f", "phat", "risk", "p_unique", "median", "mode", "q025", "q975")
+BASELINES = ("benedetti_franconi", "loglinear_main", "loglinear_two_way")
+
+_METHODS = {
+    "fixed": "the hyperparameters were given",
+    "empirical-bayes": "the hyperparameters maximise the likelihood",
+    "full-bayes": "the hyperparameters were sampled, and everything is averaged over them",
+}
+# The marginal fits badly where cells with no record or one are expected to be this much fewer or
+# more than they are.
+_MISFIT = 0.2
+
+
+def monitored_cells(result: CellRisk) -> dict[str, np.ndarray]:
+    """The quantities that convergence is judged by, each (chains, draws); none without chains."""
+    if result.draws is None:
+        return {}
+    return {
+        "tau1": result.tau1, "tau1_conditional": result.tau1_conditional, **result.draws.values,
+        "log_likelihood": result.log_likelihood,
+    }  # fmt: skip
+
+
+def cell_risk_summary(
+    result: CellRisk, *, method: str = "fixed", seed: int | None = None, seconds: dict | None = None
+) -> dict:
+    """The content of ``risk.json``; only its last two entries depend on the clock.
+
+    Parameters
+    ----------
+    result
+        What `cell_risk` returned.
+    method
+        Where the hyperparameters come from: "fixed", "empirical-bayes" or "full-bayes".
+    seed
+        The seed, where there was one.
+    seconds
+        By part of the run.
+    """
+    cells, draws = result.cells, monitored_cells(result)
+    schema = cells.table.schema
+    fit = counts_of_counts(result.model, result.cells)
+    hyperparameters = (
+        result.model.hyperparameters
+        if result.draws is None
+        else {name: figures_of(value) for name, value in result.draws.values.items()}
+    )
+    conditional = result.tau1_conditional
+    # Mean and spread without the error of simulation: that of the mean, and of the count about it.
+    sd = np.sqrt(np.var(conditional) + np.mean(result.tau1_variance))
+    modes = {"modes": find_modes(draws).document()} if draws else {}
+    timing = dict.fromkeys(("compile", "warmup", "draws"), 0.0) | (seconds or result.seconds)
+    return {
+        "model": result.model.name,
+        "n": cells.table.n,
+        "population_size": cells.population_size,
+        "variables": list(schema.variables),
+        "levels": list(schema.num_levels),
+        "cells": cells.num_cells,
+        "non_empty_cells": len(cells.f),
+        "sample_uniques": int((cells.f == 1).sum()),
+        "seed": seed,
+        "version": __version__,
+        "device": ", ".join(sorted({device.device_kind for device in jax.devices()})),
+        "hyperparameters": {"method": method, **hyperparameters},
+        "tau1": figures_of(result.tau1) | {"mean": float(conditional.mean()), "sd": float(sd)},
+        "tau1_conditional": figures_of(conditional),
+        "tau2": figures_of(result.tau2),
+        "log_likelihood": float(np.mean(result.log_likelihood)),
+        "fit": fit.to_dict(orient="records"),
+        "diagnostics": {name: diagnose(values) for name, values in draws.items()},
+        **modes,
+        "warnings": cell_warnings(result, fit),
+        "seconds": {name: round(value, 3) for name, value in timing.items()},
+        # There are no sweeps: the entry is for programs that read it of other models.
+        "sweeps_per_second": None,
+    }  # fmt: skip
+
+
+def cell_warnings(result: CellRisk, fit: pd.DataFrame | None = None) -> list[str]:
+    """What a methodologist should know before using the figures; empty if all is well."""
+    fit = counts_of_counts(result.model, result.cells) if fit is None else fit
+    found = result.cells.warnings()
+    seen, expected = fit["observed"].to_numpy(float), fit["expected"].to_numpy(float)
+    uniques = abs(expected[1] - seen[1]) > _MISFIT * seen[1] + 3 * np.sqrt(seen[1] + 1)
+    filled = result.cells.num_cells - expected[0], result.cells.num_cells - seen[0]
+    if uniques or abs(filled[0] / filled[1] - 1) > _MISFIT:
+        found.append(
+            f"misfit: under these hyperparameters {filled[0]:,.0f} cells are expected to have "
+            f"records and {expected[1]:,.0f} to have one, and {filled[1]:,.0f} and {seen[1]:,.0f} "
+            "do; choose others, or have them estimated, before using the figures"
+        )
+    draws = monitored_cells(result)
+    if draws:
+        found += warnings_of_draws(draws)
+        diverging = int(result.draws.statistics["diverging"].sum())
+        if diverging:
+            found.append(
+                f"{diverging} divergent transition{'s'[: diverging > 1]}: the draws may miss part "
+                "of the posterior; run a longer warm-up"
+            )
+    return found
+
+
+def cell_inference_data(result: CellRisk, *, seed: int | None = None):
+    """The draws for ArviZ, as `bnp_models.to_inference_data` gives those of a run.
+
+    Without chains of hyperparameters these are constants, and the draws of tau1 independent.
+    """
+    shape = result.tau1.shape
+    values = {n: np.full(shape, v) for n, v in result.model.hyperparameters.items()}
+    statistics = {}
+    if result.draws is not None:
+        values, statistics = result.draws.values, result.draws.statistics
+    groups = {
+        "posterior": {
+            **values, "tau1": result.tau1, "tau1_conditional": result.tau1_conditional,
+            "tau2": result.tau2, "log_likelihood": result.log_likelihood,
+        },
+        "sample_stats": {"tau1_variance": result.tau1_variance, **statistics},
+    }  # fmt: skip
+    attributes = {"model": result.model.name, "population_size": result.cells.population_size}
+    return groups_for_arviz(groups, attributes | ({} if seed is None else {"seed": seed}))
+
+
+def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
+    """What cells.csv holds: `CellRisk.frame`, riskiest first.
+
+    Parameters
+    ----------
+    result
+        What `cell_risk` returned.
+    baselines
+        Add the risk of Benedetti & Franconi, and of Poisson log-linear models with main effects and
+        with two-way interactions.
+
+    Raises
+    ------
+    MicrodataError
+        If a key variable has the name of another column.
+    """
+    check_names(result.cells.table.schema.variables, baselines)
+    frame = result.frame()
+    if baselines:
+        order = np.argsort(-result.risk, kind="stable")
+        risks = (
+            benedetti_franconi_risk(result.cells),
+            loglinear_risk(result.cells, order=1).risk,
+            loglinear_risk(result.cells, order=2).risk,
+        )
+        for name, risk in zip(BASELINES, risks, strict=True):
+            frame[name] = risk[order]
+    return frame
+
+
+def check_names(variables, baselines: bool = False) -> None:
+    """Raise MicrodataError if a variable has the name of a column of cells.csv."""
+    for name in (*CELL_COLUMNS, *(BASELINES if baselines else ())):
+        if name in variables:
+            raise MicrodataError(
+                "cells.csv has a column of this name; rename the variable or choose variables "
+                "without it",
+                column=name,
+            )
+
+
+def write_cells(result: CellRisk, path: str | PathLike, *, baselines: bool = False) -> None:
+    """Write one row per non-empty cell, riskiest first; numbers read back as they were."""
+    write_frame(cells_frame(result, baselines=baselines), path)
+
+
+def write_cell_report(
+    path: str | PathLike,
+    result: CellRisk,
+    summary: dict,
+    *,
+    command: str | None = None,
+    records: bool = True,
+) -> None:
+    """Write the report of the risk of cells.
+
+    Parameters
+    ----------
+    path
+        The HTML file.
+    result
+        What `cell_risk` returned.
+    summary
+        What `cell_risk_summary` returned.
+    command
+        The command line, where there was one.
+    records
+        Whether the page may show single cells.
+    """
+    draws = monitored_cells(result)
+    riskiest = result.frame().head(NUM_RISKIEST)
+    page = environment().get_template("cells.html.j2")
+    html = page.render(
+        s=summary,
+        command=command,
+        how=_METHODS[summary["hyperparameters"]["method"]],
+        values={
+            name: value if result.draws is None else value["mean"]
+            for name, value in summary["hyperparameters"].items()
+            if name != "method"
+        },
+        fit=summary["fit"],
+        fit_plot=plot_fit(pd.DataFrame(summary["fit"])),
+        anonymity=k_anonymity(result.cells.table),
+        records=records,
+        header=list(riskiest.columns),
+        riskiest=[[_shown(value) for value in row] for row in riskiest.to_numpy(dtype=object)],
+        **of_chains(draws, len(result.tau1)),
+    )
+    write_text(html, path)
+
+
+def plot_fit(fit: pd.DataFrame):
+    """Numbers of cells by number of records, observed and expected, as inline SVG."""
+    figure, axes = new_axes(5.4, 2.6)
+    x = np.arange(len(fit))
+    axes.plot(x, np.maximum(fit["observed"], 1e-9), "o", color=COLOURS[0], label="observed")
+    axes.plot(x, np.maximum(fit["expected"], 1e-9), "x", color=COLOURS[1], label="expected")
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=0.3)
+    axes.set_xticks(x, fit["records"])
+    axes.set_xlabel("records in the cell")
+    axes.set_ylabel("cells")
+    axes.legend(frameon=False, fontsize=8)
+    return as_svg(figure, "Cells by number of records, observed and expected")
+
+
+def _shown(value):
+    return f"{value:.3g}" if isinstance(value, float) else value

@@ -1,0 +1,159 @@
+"""One self-contained HTML page on synthetic data: how useful they are, and how safe."""
+
+from collections.abc import Sequence
+from os import PathLike
+
+import numpy as np
+
+from bnp_models.data.writing import write_text
+from bnp_models.evaluation.evaluation import BAD_RATIO, Evaluation, shares_document
+from bnp_models.evaluation.proportions import Proportions
+from bnp_models.report.pages import environment, of_chains
+from bnp_models.report.plots import COLOURS, as_svg, new_axes
+from bnp_models.report.synthesis import SMALLEST_SHOWN
+
+_INK = "#39424e"
+_WORST_SHOWN = {1: 12, 2: 12, 3: 12}
+_LABELS = {1: "one variable", 2: "two variables", 3: "three variables"}
+# Points of a plot are drawn once for each square of this grid.
+_GRID = 110
+_COMBINING = {
+    "partially": "Synthetic estimates are combined as from partially synthetic files, which holds "
+    "for those of bnp-models synthesize as well (T = ū + b / M, with ū for the original's size).",
+    "fully": "Synthetic estimates are combined as from fully synthetic files (T = (1 + 1/M) b − ū, "
+    "or ū for the original's size where that is not positive).",
+}
+
+
+def write_evaluation_report(
+    path: str | PathLike,
+    evaluation: Evaluation,
+    names: Sequence[str] | None = None,
+    *,
+    command: str | None = None,
+    records: bool = True,
+) -> None:
+    """Write the report of an evaluation.
+
+    Parameters
+    ----------
+    path
+        The HTML file.
+    evaluation
+        What `evaluate` returned.
+    names
+        What the synthetic files are called; by default by number.
+    command
+        The command line, where there was one.
+    records
+        Whether the page may show single records, and cells with fewer than five.
+    """
+    html = render_evaluation_report(evaluation, names, command=command, records=records)
+    write_text(html, path)
+
+
+def render_evaluation_report(
+    evaluation: Evaluation,
+    names: Sequence[str] | None = None,
+    *,
+    command: str | None = None,
+    records: bool = True,
+) -> str:
+    """The page that `write_evaluation_report` writes."""
+    summary = evaluation.summary(names)
+    parts = evaluation.proportions
+    least = 0 if records else SMALLEST_SHOWN
+    overlaps = [row["overlap"] for row in summary["proportions"].values()]
+    replicated = evaluation.replicated
+    sizes = sorted({file["rows"] for file in summary["files"]})
+    synthetic = summary["k_anonymity"]["synthetic"]
+    page = environment()
+    page.filters |= {"percent": _percent, "points": _points}
+    return page.get_template("evaluation.html.j2").render(
+        s=summary,
+        command=command,
+        records=records,
+        smallest=SMALLEST_SHOWN,
+        bad_ratio=BAD_RATIO,
+        # That of a second sample: files of `synthesize` do as well as one at best.
+        ideal=1 + np.mean([file["rows"] for file in summary["files"]]) / summary["n"],
+        rows=" to ".join(f"{size:,}" for size in (sizes[:1] + sizes[-1:])[: len(sizes)]),
+        overlaps=[] if None in overlaps else [f"{100 * x:.0f}%" for x in overlaps],
+        combining=_COMBINING[summary["combining"]],
+        scatters=[(_LABELS[k], _scatter(part, "original", least, k)) for k, part in parts.items()],
+        of_population=[
+            (_LABELS[k], _scatter(part, "population", least, k))
+            for k, part in parts.items()
+            if part.population is not None
+        ],
+        histograms=[
+            (_LABELS[k], _overlaps(part, k)) for k, part in parts.items() if part.judged.any()
+        ],
+        worst=[
+            (f"Tables of {_LABELS[k]}", part.fit.head(_WORST_SHOWN[k]).to_dict("records"))
+            for k, part in parts.items()
+        ],
+        shares=_shares(evaluation, least),
+        anonymity=[
+            row | {"synthetic": np.mean([rows[i]["share"] for rows in synthetic if rows] or [0])}
+            for i, row in enumerate(summary["k_anonymity"]["original"])
+        ],
+        found_share=_percent(np.mean(replicated.found) / max(replicated.uniques, 1)),
+        **of_chains({}, 1),
+    )
+
+
+def _shares(evaluation, least):
+    if evaluation.shares is None:
+        return []
+    households = evaluation.original.n
+    return [
+        row | {"hidden": 0 < round(row["original"] * households) < least}
+        for row in shares_document(evaluation.shares)
+    ]
+
+
+def _percent(value):
+    return "–" if value is None else f"{100 * value:.1f}%"
+
+
+def _points(value):
+    return f"{100 * value:.2f}"
+
+
+def _scatter(part: Proportions, across: str, least: int, order: int):
+    """Proportions of the cells on scales by square root, each square of a grid drawn once."""
+    shown = (part.count == 0) | (part.count >= least)
+    x, y = np.sqrt(getattr(part, across)[shown]), np.sqrt(part.synthetic[shown])
+    top = max(x.max(initial=0), y.max(initial=0), 1e-3) * 1.03
+    _, first = np.unique(
+        np.floor(x / top * _GRID) * _GRID + np.floor(y / top * _GRID), return_index=True
+    )
+    figure, axes = new_axes(3.1, 2.9)
+    axes.plot([0, top], [0, top], color=_INK, lw=0.8, ls=":")
+    size = {1: 14, 2: 8}.get(order, 4)
+    axes.scatter(x[first], y[first], s=size, color=COLOURS[0], alpha=0.6, lw=0)
+    ticks = [t for t in (0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1) if np.sqrt(t) <= top]
+    labels = [f"{100 * t:g}%" for t in ticks]
+    axes.set_xticks(np.sqrt(ticks), labels)
+    axes.set_yticks(np.sqrt(ticks), labels)
+    axes.set_xlim(-0.02 * top, top)
+    axes.set_ylim(-0.02 * top, top)
+    axes.set_xlabel(f"in the {across}")
+    axes.set_ylabel("in the synthetic files")
+    return as_svg(figure, f"Proportions in the {across} and in synthetic files, {_LABELS[order]}")
+
+
+def _overlaps(part: Proportions, order: int):
+    figure, axes = new_axes(3.1, 1.9)
+    overlap = part.overlap[part.judged]
+    heights, edges = np.histogram(overlap, np.linspace(0, 1, 21))
+    axes.bar(edges[:-1], heights / overlap.size, 0.046, align="edge", color=COLOURS[0])
+    mean = overlap.mean()
+    axes.axvline(mean, color=COLOURS[1], lw=1.6, label=f"mean {100 * mean:.0f}%")
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
+    axes.set_xlim(-0.01, 1.01)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    axes.set_xlabel("overlap")
+    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    return as_svg(figure, f"Overlap of intervals, {_LABELS[order]}")

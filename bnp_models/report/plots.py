@@ -1,0 +1,94 @@
+"""Plots of reports as inline SVG: histograms, traces and ranks."""
+
+import io
+import re
+
+import numpy as np
+
+TRACED = ("tau1_conditional", "log_likelihood", "components", "alpha")
+
+_MAX_TRACE_POINTS = 400
+
+_RANK_BINS = 20
+
+COLOURS = ("#1f5f8b", "#c8672b", "#3d8b57", "#8a5a9e", "#a8323e", "#6b6b6b", "#b08a1e", "#2f9aa0")
+
+INK = "#39424e"
+
+
+def histogram_plot(risk):
+    draws = risk.tau1.ravel()
+    low, high = int(draws.min()), int(draws.max())
+    width = max(1, -(-(high - low + 1) // 50))
+    edges = np.arange(low, high + width + 1, width) - 0.5
+    heights = np.histogram(draws, edges)[0] / draws.size
+    interval = np.quantile(draws, [0.025, 0.975])
+    figure, axes = new_axes(5.4, 2.4)
+    axes.axvspan(interval[0] - 0.5, interval[1] + 0.5, color="#e4edf4", lw=0, label="95% interval")
+    axes.bar(edges[:-1] + width / 2, heights, width * 0.9, color=COLOURS[0])
+    axes.axvline(draws.mean(), color=COLOURS[1], lw=1.6, label=f"mean {draws.mean():.1f}")
+    axes.set_xlabel("sample uniques that are unique in the population")
+    axes.set_ylabel("posterior probability")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+    return as_svg(figure, "Posterior of tau1")
+
+
+def trace_plot(name, values):
+    figure, axes = new_axes(4.2, 1.9)
+    step = -(-values.shape[1] // _MAX_TRACE_POINTS)
+    for chain, draws in enumerate(values):
+        axes.plot(
+            np.arange(values.shape[1])[::step], draws[::step], lw=0.6, alpha=0.8,
+            color=COLOURS[chain % len(COLOURS)],
+        )  # fmt: skip
+    axes.set_xlabel("draw")
+    return as_svg(figure, f"Trace of {name}, one line a chain")
+
+
+def rank_plot(name, values):
+    """Histograms of each chain's ranks among all draws: flat where the chains agree."""
+    figure, axes = new_axes(4.2, 1.9)
+    num_chains, num_draws = values.shape
+    # Ties are broken at random, with a fixed seed: a count such as components is full of them.
+    tie = np.random.default_rng(0).permutation(values.size)
+    rank = np.empty(values.size, int)
+    rank[np.lexsort((tie, values.ravel()))] = np.arange(values.size)
+    bins = min(_RANK_BINS, num_draws)
+    edges = np.linspace(0, values.size, bins + 1)
+    for chain, ranks in enumerate(rank.reshape(values.shape)):
+        heights = np.histogram(ranks, edges)[0] * bins / num_draws
+        axes.stairs(heights, edges, lw=1.2, color=COLOURS[chain % len(COLOURS)])
+    axes.axhline(1, color=INK, lw=0.8, ls=":")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("rank among all draws")
+    return as_svg(figure, f"Rank plot of {name}, one line a chain")
+
+
+def new_axes(width, height):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color("#b8c0c8")
+    axes.tick_params(labelsize=8, color="#b8c0c8", labelcolor=INK)
+    axes.xaxis.label.set(fontsize=8.5, color=INK)
+    axes.yaxis.label.set(fontsize=8.5, color=INK)
+    return figure, axes
+
+
+def as_svg(figure, title):
+    """The figure as inline SVG: the same draws give the same text, and no id occurs twice."""
+    import markupsafe
+    import matplotlib
+
+    buffer = io.StringIO()
+    settings = {"svg.hashsalt": title, "svg.fonttype": "none", "font.family": "sans-serif"}
+    with matplotlib.rc_context(settings):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = re.sub(r'<g id="[^"]*">', "<g>", text[text.index("<svg ") :])
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    label = markupsafe.escape(title)
+    return markupsafe.Markup(text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))

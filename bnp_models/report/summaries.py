@@ -1,0 +1,146 @@
+"""Summaries of a run or a risk as JSON values: the content of risk.json and run.json."""
+
+import numpy as np
+
+from bnp_models.data.households import household_figures, persons_of
+from bnp_models.inference.diagnostics import Converged, convergence, monitored, target_reached
+from bnp_models.inference.modes import find_modes
+from bnp_models.inference.run import Run
+from bnp_models.inference.warnings import warnings_of
+from bnp_models.risk.population import PopulationRisk
+from bnp_models.rules.rules import Rules
+from bnp_models.synthesis.margins import Margins
+from bnp_models.version import __version__
+
+_QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
+
+
+def figures_of(draws: np.ndarray) -> dict[str, float]:
+    """Posterior mean, standard deviation and quantiles of a scalar, chains together."""
+    flat = np.asarray(draws, np.float64).ravel()
+    summary = {"mean": flat.mean(), "sd": flat.std(ddof=1) if flat.size > 1 else 0.0}
+    summary |= {name: np.quantile(flat, level) for name, level in _QUANTILES.items()}
+    return {name: float(value) for name, value in summary.items()}
+
+
+def risk_summary(risk: PopulationRisk, *, seed: int | None = None) -> dict:
+    """The content of ``risk.json``; only its last two entries depend on the clock."""
+    run = risk.run
+    schema = run.table.schema
+    of_region = {} if run.conditions is None else {
+        "p_zero": p_zero(run, risk.thin), "equivalences": equivalences(run),
+    }  # fmt: skip
+    return {
+        "model": run.model.name,
+        "n": run.table.n,
+        "population_size": risk.population_size,
+        "variables": list(schema.variables),
+        "levels": list(schema.num_levels),
+        "cells": schema.num_cells,
+        "sample_uniques": len(risk.rows),
+        "seed": seed,
+        "version": __version__,
+        "device": run.device,
+        "tau1": figures_of(risk.tau1),
+        "tau1_conditional": figures_of(risk.tau1_conditional),
+        "tau2": figures_of(risk.tau2),
+        "diagnostics": convergence(run, risk),
+        **stopping(run, risk),
+        "modes": find_modes(monitored(run, risk)).document(),
+        "components": float(np.mean(run.draws["components"])),
+        **of_region,
+        "warnings": warnings_of(run, risk),
+        **_timing(run),
+    }
+
+
+def p_zero(run: Run, thin: int = 1) -> dict[str, float]:
+    """Figures of the probability that a record is impossible before truncation.
+
+    The prior drives it: it says nothing of the data, and convergence is not judged by it.
+    """
+    log_feasible = np.minimum(run.draws["log_feasible"][:, ::thin].astype(np.float64), 0)
+    # Taken from zero: its negative is -0.0 where everything is feasible.
+    return figures_of(0.0 - np.expm1(log_feasible))
+
+
+def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = None) -> dict:
+    """What is told of a run that makes data; only its last two entries depend on the clock.
+
+    Parameters
+    ----------
+    run
+        Chains.
+    margins
+        What `level_margins` returned: convergence is judged by them too.
+    seed
+        The seed, where there was one.
+    """
+    persons, conditions = persons_of(run.table), run.conditions
+    schema = persons.schema
+    summary = {
+        "model": run.model.name,
+        "n": persons.n,
+        **household_figures(run),
+        "variables": list(schema.variables),
+        "levels": list(schema.num_levels),
+        "cells": schema.num_cells,
+        "missing": int((persons.codes < 0).sum()),
+        "seed": seed,
+        "version": __version__,
+        "device": run.device,
+        "diagnostics": convergence(run, margins=margins),
+        **stopping(run, margins=margins),
+        "modes": find_modes(monitored(run)).document(),
+        "active_components": float(np.mean(run.draws["components"])),
+    }
+    if "augmented" in run.draws:
+        # -1 marks a sweep that counted none; a warning says so.
+        counted = run.draws["augmented"][run.draws["augmented"] >= 0]
+        summary["augmented"] = float(np.mean(counted)) if counted.size else None
+    if isinstance(conditions, Rules):
+        summary["rules_in_words"] = [str(rule) for rule in conditions]
+        summary["p_zero"] = p_zero(run)
+    elif conditions is not None:
+        summary["num_conditions"] = conditions.num_conditions
+        summary["impossible_cells"] = conditions.num_impossible_cells
+        summary["p_zero"] = p_zero(run)
+        summary["equivalences"] = equivalences(run)
+    return summary | {"warnings": warnings_of(run, margins=margins)} | _timing(run)
+
+
+def equivalences(run: Run) -> list[str]:
+    """What the conditions say of several variables in every feasible cell alike, in words."""
+    return [equivalence.sentence for equivalence in run.conditions.equivalences]
+
+
+def stopping(
+    run: Run, risk: PopulationRisk | None = None, margins: Margins | None = None
+) -> dict[str, dict]:
+    """The entry "stopping" of a run of `sample_until`; nothing of another.
+
+    "draws" is how many each chain made, "kept" how many of them it kept, one every "thin" sweeps.
+    """
+    if run.until is None:
+        return {}
+    target, settings = run.until.target, run.settings
+    asked = {}
+    if isinstance(target, Converged):
+        least = target.least_ess(settings.num_chains)
+        asked = {"max_rhat": float(target.max_rhat), "min_ess": float(least)}
+    entry = {
+        "reached": target_reached(run, risk, margins),
+        **asked,
+        "max_minutes": run.until.max_minutes,
+        "draws": settings.num_samples * settings.thin // run.until.first.thin,
+        "kept": settings.num_samples,
+        "thin": settings.thin,
+    }
+    return {"stopping": entry}
+
+
+def _timing(run):
+    return {
+        "seconds": {name: round(value, 3) for name, value in run.seconds.items()},
+        "sweeps_per_second": round(run.sweeps_per_second, 2),
+    }

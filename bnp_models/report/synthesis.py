@@ -1,0 +1,98 @@
+"""Report of synthetic or completed data sets: one self-contained HTML page."""
+
+from collections.abc import Sequence
+from os import PathLike
+
+import pandas as pd
+
+from bnp_models.data.households import Households, persons_of
+from bnp_models.data.writing import write_text
+from bnp_models.evaluation.uniques import k_anonymity
+from bnp_models.inference.diagnostics import monitored
+from bnp_models.inference.run import Run
+from bnp_models.report.pages import compared_levels, render_page
+from bnp_models.report.summaries import run_summary
+from bnp_models.synthesis.margins import Margins
+
+# On pages without single records, what fewer persons share is not shown.
+SMALLEST_SHOWN = 5
+
+
+def write_synthesis_report(
+    path: str | PathLike,
+    run: Run,
+    frames: Sequence[pd.DataFrame],
+    margins: Margins | None = None,
+    *,
+    imputed: bool = False,
+    command: str | None = None,
+    seed: int | None = None,
+    records: bool = True,
+) -> None:
+    """Write the report of synthetic or completed data sets.
+
+    Parameters
+    ----------
+    path
+        The HTML file.
+    run
+        The chains that they were drawn from.
+    frames
+        What `synthesize` returned, or `impute`.
+    margins
+        What `level_margins` returned: convergence is judged by them too.
+    imputed
+        Whether the frames are the sample, completed.
+    command
+        The command line, where there was one.
+    seed
+        The seed, where there was one.
+    records
+        Whether the page may show levels that fewer than five records of the sample have.
+    """
+    html = render_synthesis_report(
+        run, frames, margins, imputed=imputed, command=command, seed=seed, records=records
+    )
+    write_text(html, path)
+
+
+def render_synthesis_report(
+    run: Run,
+    frames: Sequence[pd.DataFrame],
+    margins: Margins | None = None,
+    *,
+    imputed: bool = False,
+    command: str | None = None,
+    seed: int | None = None,
+    records: bool = True,
+) -> str:
+    """The page that `write_synthesis_report` writes."""
+    table = persons_of(run.table)
+    if isinstance(run.table, Households):
+        frames = [frame.drop(columns=run.table.schema.household) for frame in frames]
+    summary = run_summary(run, margins, seed=seed)
+    variables = compared_levels(table, frames, imputed, 0 if records else SMALLEST_SHOWN)
+    differences = [
+        {"name": f"{v['name']} = {row['label']}", "difference": abs(row["after"] - row["before"])}
+        for v in variables
+        for row in v["rows"]
+    ]
+    return render_page(
+        "synthesis.html.j2",
+        run,
+        monitored(run, margins=margins),
+        s=summary,
+        active=summary["active_components"],
+        command=command,
+        imputed=imputed,
+        num_datasets=len(frames),
+        rows=len(frames[0]),
+        incomplete=int((~table.complete).sum()),
+        anonymity=k_anonymity(table),
+        variables=variables,
+        largest=None
+        if imputed
+        else max(differences, key=lambda found: found["difference"], default=None),
+        records=records,
+        smallest=SMALLEST_SHOWN,
+    )

@@ -1,0 +1,169 @@
+"""Baselines: the Poisson log-linear risk of Skinner & Shlomo, and the risk of Benedetti & Franconi.
+
+    F_k ~ Poisson(lambda_k),  f_k | F_k ~ Binomial(F_k, phat_k),  log lambda_k additive in main
+    effects (order 1) or also in two-way interactions (order 2)
+
+so that F_k - f_k | f_k ~ Poisson((1 - phat_k) lambda_k) (Skinner & Shlomo 2008,
+doi:10.1198/016214507000001328, sections 2 and 3). lambda_k is a mean of population counts: margins
+of the *weighted* sample are fitted, which add up to N, and only the unsampled share is random.
+
+A fitted table is zero in every cell of which some two-way margin is zero. The others are listed
+variable by variable, so that the full grid is never formed.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from bnp_models.data.microdata import group_cells
+from bnp_models.data.schema import MicrodataError
+from bnp_models.data.weights import WeightedCells
+
+MAX_SUPPORT = 2**22
+_TOLERANCE = 1e-6
+_MAX_SWEEPS = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class LogLinearRisk:
+    """A fitted log-linear model, and the risk of each non-empty cell under it."""
+
+    order: int
+    """1 for main effects, 2 for two-way interactions too."""
+    population_mean: np.ndarray
+    """(D,) lambda_k of each non-empty cell."""
+    risk: np.ndarray
+    """(D,) E(1 / F | f)."""
+    p_unique: np.ndarray
+    """(D,) P(F = 1 | f)."""
+    support: int
+    """Cells with a positive fitted mean, empty ones included; 0 where they were not listed."""
+    sweeps: int
+    """Of iterative proportional fitting."""
+    discrepancy: float
+    """Largest difference between a fitted and an observed margin, in units of the total."""
+
+
+def loglinear_risk(
+    cells: WeightedCells, *, order: int = 2, max_support: int = MAX_SUPPORT
+) -> LogLinearRisk:
+    """Fit a log-linear model to a weighted sample, and evaluate the risk of its cells.
+
+    Parameters
+    ----------
+    cells
+        What `weighted_cells` returned. Without weights each record stands for N / n persons.
+    order
+        1: main effects, in closed form. 2: main effects and all two-way interactions, by iterative
+        proportional fitting over the cells all of whose two-way margins are positive.
+    max_support
+        Refuse to list more cells than this.
+
+    Raises
+    ------
+    MicrodataError
+        If there are more cells than `max_support`.
+    """
+    if order not in (1, 2):
+        raise ValueError(f"order is 1 or 2, not {order}")
+    codes, weight = cells.codes, cells.weight / cells.weight.sum()
+    support = sweeps = 0
+    discrepancy = 0.0
+    if order == 1 or codes.shape[1] == 1:
+        share = np.ones(len(codes))
+        for column in codes.T:
+            share *= np.bincount(column, weight)[column]
+    else:
+        listed = _support(codes, max_support)
+        fitted, sweeps, discrepancy = _fit_two_way(listed, codes, weight)
+        support = len(listed)
+        both = group_cells(np.concatenate([listed, codes]), codes.max(axis=0) + 1).record_cell
+        position = np.empty(both.max() + 1, int)
+        position[both[:support]] = np.arange(support)
+        share = fitted[position[both[support:]]]
+    mean = cells.weight.sum() * share
+    unseen = (1 - cells.phat) * mean
+    return LogLinearRisk(
+        order=order,
+        population_mean=mean,
+        risk=poisson_reciprocal(cells.f, unseen),
+        p_unique=np.where(cells.f == 1, np.exp(-unseen), 0.0),
+        support=support,
+        sweeps=sweeps,
+        discrepancy=discrepancy,
+    )
+
+
+def check_support(cells: WeightedCells, max_support: int = MAX_SUPPORT) -> None:
+    """Raise MicrodataError where `loglinear_risk` with two-way interactions would."""
+    _support(cells.codes, max_support)
+
+
+def poisson_reciprocal(f: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """E 1 / (f + X) with X ~ Poisson(mean), to 1e-12 of its value.
+
+    Parameters
+    ----------
+    f
+        (D,) at least 1.
+    mean
+        (D,) at least 0; it may be 1e8.
+
+    Notes
+    -----
+    The integral over s > 0 of exp(-f s - mean (1 - exp(-s))), in log s by the trapezoidal rule.
+    """
+    f, mean = np.asarray(f, float), np.asarray(mean, float)
+    rate = f + mean
+    # s times the rate of decay at 0, so that the same nodes do for all.
+    low, high = -36.0, np.log(40.0 * rate / f)
+    fraction = np.linspace(0, 1, 480)[:, None]
+    log_s = low + (high - low) * fraction
+    s = np.exp(log_s) / rate
+    value = np.exp(-f * s + mean * np.expm1(-s)) * s
+    spacing = (high - low) / (len(fraction) - 1)
+    # Left of the first node the integrand is exp(log s), which adds up to half of the first term
+    # and to exp(-36) of the whole: nothing.
+    return spacing * value.sum(axis=0)
+
+
+def _support(codes, max_support):
+    """Cells whose two-way margins are all positive, in lexicographic order."""
+    num_levels = codes.max(axis=0) + 1
+    listed = np.unique(codes[:, 0])[:, None].astype(np.int32)
+    for j in range(1, codes.shape[1]):
+        keep = np.ones((len(listed), num_levels[j]), bool)
+        for i in range(j):
+            seen = np.zeros((num_levels[i], num_levels[j]), bool)
+            seen[codes[:, i], codes[:, j]] = True
+            keep &= seen[listed[:, i]]
+        rows, levels = np.nonzero(keep)
+        if len(rows) > max_support:
+            raise MicrodataError(
+                f"a log-linear model with two-way interactions has more than {max_support} cells "
+                "of positive mean; choose fewer variables or levels, or main effects only"
+            )
+        listed = np.concatenate([listed[rows], levels[:, None].astype(np.int32)], axis=1)
+    return listed
+
+
+def _fit_two_way(listed, codes, weight):
+    """Iterative proportional fitting of all two-way margins."""
+    num_levels = codes.max(axis=0) + 1
+    margins = []
+    for i, j in combinations(range(codes.shape[1]), 2):
+        size = num_levels[i] * num_levels[j]
+        target = np.bincount(codes[:, i] * num_levels[j] + codes[:, j], weight, minlength=size)
+        margins.append((listed[:, i] * num_levels[j] + listed[:, j], target))
+    fitted = np.full(len(listed), 1 / len(listed))
+    sweep, discrepancy = 0, np.inf
+    while sweep < _MAX_SWEEPS and discrepancy >= _TOLERANCE:
+        sweep += 1
+        discrepancy = 0.0
+        for index, target in margins:
+            margin = np.bincount(index, fitted, minlength=len(target))
+            discrepancy = max(discrepancy, float(np.abs(margin - target).max()))
+            ratio = np.divide(target, margin, out=np.zeros_like(target), where=margin > 0)
+            fitted *= ratio[index]
+    return fitted, sweep, discrepancy

@@ -1,0 +1,44 @@
+"""Rules that possible households keep: composed and read in words, compiled to JAX predicates.
+
+::
+
+    head, child = person(relate="Householder"), person(relate="Child")
+    rules = Rules([
+        exactly(1, head),
+        each(head).has(aged(15)),
+        each(child).is_younger_than(head, 7),
+        at_most(1, person(relate="Spouse")).named("one spouse"),
+        at_least(1, child).implies(household(tenure="Owned")),
+    ])
+
+A condition (:func:`person`, :func:`aged`, ...) is true or false of one person, a rule of a
+household of complete records. Both combine by ``&``, ``|`` and ``~``. A comparison is made for
+every person that the left side describes with every *other* person that the right side describes,
+and holds if there is none.
+
+Ages are the numbers that labels stand for: ``7``, ``"7"``, ``"5-9"`` or ``"5 to 9"``, ``"85+"`` or
+``"85 and over"``, ``"under 5"`` or ``"<5"``. Where a label stands for several ages, a comparison
+holds if it holds for some of them: a household is impossible only if it is so at every age within
+its intervals, each comparison taken by itself.
+"""
+
+from bnp_models.rules.persons import aged, person
+from bnp_models.rules.rules import CompiledRules, Rules, Stage
+from bnp_models.rules.statements import Rule, at_least, at_most, each, exactly, household, predicate
+from bnp_models.rules.views import HouseholdView
+
+__all__ = [
+    "CompiledRules",
+    "HouseholdView",
+    "Rule",
+    "Rules",
+    "Stage",
+    "aged",
+    "at_least",
+    "at_most",
+    "each",
+    "exactly",
+    "household",
+    "person",
+    "predicate",
+]

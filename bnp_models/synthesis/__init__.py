@@ -1,0 +1,1 @@
+"""Synthetic and completed data sets from the draws of a run."""

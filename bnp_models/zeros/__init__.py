@@ -1,0 +1,1 @@
+"""Structural zeros of records: conditions compiled into boxes, diagrams and equivalences."""

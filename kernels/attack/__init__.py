@@ -1,0 +1,1 @@
+"""Importance weights of an attack on synthetic files."""

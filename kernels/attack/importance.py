@@ -1,0 +1,262 @@
+"""Importance weights over posterior draws: what a record changed in one value does to them.
+
+The draws come from the posterior given all records. Weights f(x | theta) / f(x_i | theta) turn them
+into draws of the posterior given the records with x in the place of x_i (Hu, Reiter & Wang 2014,
+doi:10.1007/978-3-319-11257-2_15; Manrique-Vallier & Hu 2018, doi:10.1111/rssa.12352, appendix).
+Everything is kept in logarithms, and sums over draws go by blocks of consecutive draws, of which a
+bootstrap takes whole ones.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from bnp_models.kernels.numerics.counting import first_rows
+
+# Below this a ratio of variance to mean is expanded in a series.
+_SERIES_BELOW = 0.05
+
+
+def log_neighbours(
+    log_weight: Float[Array, "#B K"],
+    log_levels: Float[Array, "R K"],
+    rows: Int[Array, "B J"],
+    num_levels: tuple[int, ...],
+) -> Float[Array, "B R"]:
+    """Log probability of each record with one variable at another level, classes summed out.
+
+    Parameters
+    ----------
+    log_weight
+        Log weights of the classes, for all records or for each.
+    log_levels
+        Log level probabilities, variable after variable.
+    rows
+        Row of each record's level of each variable.
+    num_levels
+        Levels of each variable, static.
+
+    Returns
+    -------
+    log_p
+        At row r, of variable j: that of the record with that level of j and its own of the others;
+        at the record's own levels, that of the record, J times over.
+    """
+    own = [log_levels[rows[:, j]] for j in range(len(num_levels))]
+    after = [jnp.zeros((), log_weight.dtype)]
+    for x in own[:0:-1]:
+        after.append(after[-1] + x)
+    found, before = [], log_weight
+    for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
+        others = before + after[len(own) - 1 - j]
+        top = jnp.max(others, axis=1, keepdims=True)
+        mass = jnp.matmul(
+            jnp.exp(others - top), jnp.exp(log_levels[start : start + size]).T,
+            precision=lax.Precision.HIGHEST,
+        )  # fmt: skip
+        mass = jnp.maximum(mass, jnp.finfo(mass.dtype).tiny)
+        found.append(jnp.broadcast_to(jnp.log(mass) + top, (rows.shape[0], size)))
+        before = before + own[j]
+    return jnp.concatenate(found, axis=1)
+
+
+def pareto_k(log_weight: Float[Array, "N T"], num_draws: int) -> Float[Array, " N"]:
+    """Shape of the generalised Pareto distribution of the largest weights of each set.
+
+    Above 0.7 (fewer draws: above 1 - 1 / log10(draws)) a weighted mean is not to be trusted.
+
+    Parameters
+    ----------
+    log_weight
+        Log weights up to a constant, -inf for what is no draw.
+    num_draws
+        Draws of a set, static.
+
+    Returns
+    -------
+    k
+        Infinite where fewer than five weights stand out, unless all weights are the same: then 0,
+        their mean being one over all draws.
+
+    Notes
+    -----
+    The empirical Bayes estimate of Zhang & Stephens (2009, doi:10.1198/tech.2009.08017), drawn
+    towards 0.5 by as much as ten weights, as in Vehtari, Simpson, Gelman, Yao & Gabry (2024,
+    arXiv:1507.02646) and ArviZ.
+    """
+    tail = math.ceil(min(num_draws / 5, 3 * math.sqrt(num_draws)))
+    if tail < 5:
+        return jnp.full(log_weight.shape[:1], jnp.inf, log_weight.dtype)
+    largest = lax.top_k(log_weight, tail + 1)[0]
+    top = largest[:, :1]
+    spread = jnp.exp(largest - top)
+    # Ascending, above the largest weight that is not of the tail.
+    x = (spread[:, :-1] - spread[:, -1:])[:, ::-1]
+    eps = jnp.finfo(x.dtype).eps
+    number = jnp.sum(x > 0, axis=1)
+    # Ties with the cut are left out: they lie at the front.
+    inside = jnp.arange(tail) >= tail - number[:, None]
+    most = 30 + math.isqrt(tail)
+    quarter = tail - number + jnp.maximum((number / 4 + 0.5).astype(jnp.int32), 1) - 1
+    quartile = jnp.take_along_axis(x, jnp.minimum(quarter, tail - 1)[:, None], axis=1)
+    grid = 1 - jnp.sqrt((30 + jnp.floor(jnp.sqrt(number)))[:, None] / (jnp.arange(most) + 0.5))
+    on_grid = jnp.arange(most) < (30 + jnp.floor(jnp.sqrt(number)))[:, None]
+    tiny = jnp.finfo(x.dtype).tiny
+    b = grid / (3 * jnp.maximum(quartile, tiny)) + 1 / jnp.maximum(x[:, -1:], tiny)
+
+    def mean_log(b):
+        logs = jnp.where(inside[:, None], jnp.log1p(-b[:, :, None] * x[:, None]), 0)
+        return jnp.sum(logs, axis=2) / jnp.maximum(number, 1)[:, None]
+
+    k = mean_log(b)
+    fit = number[:, None] * (jnp.log(-b / k) - k - 1)
+    fit = jnp.where(on_grid & jnp.isfinite(fit), fit, -jnp.inf)
+    weight = jax.nn.softmax(fit, axis=1)
+    weight = jnp.where(weight >= 10 * eps, weight, 0)
+    b_mean = jnp.sum(jnp.where(weight > 0, b * weight, 0), axis=1) / jnp.sum(weight, axis=1)
+    k = mean_log(b_mean[:, None])[:, 0]
+    k = (number * k + 5) / (number + 10)
+    constant = largest[:, 0] == jnp.min(jnp.where(jnp.isfinite(log_weight), log_weight, jnp.inf), 1)
+    return jnp.where(constant, 0, jnp.where(number > 4, k, jnp.inf))
+
+
+def moment_sums(
+    log_weight: Float[Array, "N blocks L"], values: Float[Array, "M blocks L"]
+) -> Float[Array, "blocks N 1+2M"]:
+    """Sums over the draws of each block of the weights, the weights times values, and squares.
+
+    Parameters
+    ----------
+    log_weight
+        Log weights up to a constant of each set, -inf for what is no draw.
+    values
+        Quantities of each draw, small where there is no draw.
+    """
+    return weighted_sums(log_weight, jnp.concatenate([values, values**2]))
+
+
+def log_gamma_means(
+    sums: Float[Array, "... 1+2M"], centre: Float[Array, " M"]
+) -> Float[Array, "..."]:
+    """Sum over files of log E(L) where -log L is gamma with these weighted moments.
+
+    Parameters
+    ----------
+    sums
+        Of weights, weighted values and weighted squares, as of `moment_sums`; the values are
+        log L less `centre`.
+    centre
+        What was taken off log L, negative.
+
+    Returns
+    -------
+    log_mean
+        sum_m log E(L_m) - centre_m.
+
+    Notes
+    -----
+    With mean mu and variance v of -log L, shape a = mu^2 / v and rate b = mu / v give log E(L) =
+    -a log(1 + 1/b) (Manrique-Vallier & Hu 2018, appendix), which is -mu + v psi(v / mu), psi(s) =
+    (1 - log(1 + s) / s) / s: so written nothing cancels, and v = 0 gives -mu.
+    """
+    num = centre.size
+    total = jnp.maximum(sums[..., :1], jnp.finfo(sums.dtype).tiny)
+    first, second = sums[..., 1 : 1 + num] / total, sums[..., 1 + num :] / total
+    variance = jnp.maximum(second - first**2, 0)
+    mean = jnp.maximum(-(first + centre), jnp.finfo(sums.dtype).tiny)
+    return jnp.sum(first + variance * _psi(variance / mean), axis=-1)
+
+
+def _psi(s):
+    """(1 - log(1 + s) / s) / s."""
+    small = s < _SERIES_BELOW
+    safe = jnp.where(small, 1, s)
+    series = 0.0
+    for power in range(7, 1, -1):
+        series = 1 / power - s * series
+    return jnp.where(small, series, (1 - jnp.log1p(safe) / safe) / safe)
+
+
+def weighted_sums(
+    log_weight: Float[Array, "N blocks L"], values: Float[Array, "M blocks L"]
+) -> Float[Array, "blocks N 1+M"]:
+    """Sums over the draws of each block of the weights, and of the weights times values.
+
+    Arguments as for `moment_sums`.
+    """
+    top = jnp.max(log_weight, axis=(1, 2), keepdims=True)
+    terms = jnp.concatenate([jnp.ones_like(values[:1]), values])
+    return jnp.einsum(
+        "nbl,mbl->bnm", jnp.exp(log_weight - top), terms, precision=lax.Precision.HIGHEST
+    )
+
+
+def ranks_of_first(score: Float[Array, "... N"], valid: Bool[Array, " N"]) -> Int[Array, "..."]:
+    """Rank of the first entry among the valid ones, 1 for the largest; ties are in its favour."""
+    return 1 + jnp.sum((score > score[..., :1]) & valid, axis=-1, dtype=jnp.int32)
+
+
+def top_rank_p_values(
+    log_odds: Float[Array, "B1 N"], valid: Bool[Array, " N"], top: tuple[int, ...]
+) -> tuple[Float[Array, " N"], Float[Array, " K"]]:
+    """Test whether the first entry is among the k largest, given a bootstrap of all entries.
+
+    Parameters
+    ----------
+    log_odds
+        Entries less the first one: the estimates, then those of each bootstrap replicate.
+    valid
+        Which entries count.
+    top
+        Ranks k, static.
+
+    Returns
+    -------
+    standard_error
+        Of each entry, from the replicates.
+    p_values
+        1 where there are not more than k entries.
+
+    Notes
+    -----
+    Under the hypothesis at most k - 1 entries truly exceed the first. The k-th largest
+    t = estimate / error is compared with the largest (replicate - estimate) / error among the
+    entries from the k-th on, which is what they reach if none of them truly exceeds it (the least
+    favourable case, as in White 2000, doi:10.1111/1468-0262.00152).
+    """
+    number = log_odds.shape[1]
+    estimate, replicates = log_odds[0], log_odds[1:]
+    error = jnp.std(replicates, axis=0)
+    known = error > 0
+    scale = jnp.where(known, error, 1)
+    counts = valid.at[0].set(False)
+    t = jnp.where(counts, jnp.where(known, estimate / scale, 0), -jnp.inf)
+    deviation = jnp.where(counts & known, (replicates - estimate) / scale, -jnp.inf)
+    order = jnp.argsort(-t)
+    deviation = deviation[:, order]
+    largest = lax.cummax(deviation, axis=1, reverse=True)
+    p_values = []
+    for k in top:
+        if k > number:
+            p_values.append(jnp.ones(()))
+            continue
+        reached = jnp.sum(largest[:, k - 1] >= t[order[k - 1]])
+        p_value = (1 + reached) / log_odds.shape[0]
+        p_values.append(jnp.where((t[order[k - 1]] > -jnp.inf), p_value, 1))
+    return error, jnp.stack(p_values)
+
+
+def benjamini_hochberg(p_values: Float[Array, " N"]) -> Float[Array, " N"]:
+    """Adjusted p-values: those at most q are rejected at false discovery rate q.
+
+    Benjamini & Hochberg (1995, doi:10.1111/j.2517-6161.1995.tb02031.x), for p-values that are
+    independent or positively dependent.
+    """
+    order = jnp.argsort(p_values)
+    number = p_values.size
+    scaled = p_values[order] * (number / jnp.arange(1, number + 1, dtype=p_values.dtype))
+    adjusted = jnp.minimum(lax.cummin(scaled, reverse=True), 1)
+    return jnp.zeros_like(p_values).at[order].set(adjusted)

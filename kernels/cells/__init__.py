@@ -1,0 +1,1 @@
+"""Laws of population counts given sample counts of cells."""

@@ -1,0 +1,355 @@
+"""A count F of which each unit is seen with an unknown probability: what the f seen say of F.
+
+    pi ~ Ga(alpha, lambda),  F | pi ~ Poisson(N pi),  p ~ Beta(a, b),  f | F, p ~ Binomial(F, p)
+
+Everything depends on N and lambda through x = N / lambda. Given f, the unseen j = F - f have
+
+    P(j) proportional to (alpha + f)_j (b)_j / ((a + b + f)_j j!) r^j,   r = x / (1 + x),
+
+distribution 1 of Polettini & Stander: a 2F1 series, which runs to F of 40 x and more. Its first
+terms are summed one by one, the rest by a quadrature over log j with the end corrections that turn
+an integral into a sum.
+"""
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float
+
+from bnp_models.kernels.numerics.gamma_ratios import (
+    large_log_gamma_ratio,
+    log_beta,
+    log_gamma_ratio,
+)
+from bnp_models.kernels.numerics.hypergeometric import (
+    beta_nodes,
+    bisect,
+    log_beta_expectation,
+    log_hyp2f1,
+)
+
+# Unseen units up to here are summed one by one.
+_FIRST = 128
+# Nodes for the others: an even spacing of log j of 0.11 at most.
+_NODES = 160
+_DROP = 38.0
+# log j where the quadrature ends at the latest.
+_LAST_LOG = 100.0
+# Integral between the two middle ones of six evenly spaced nodes, by their quintic.
+_QUINTIC = (11 / 1440, -93 / 1440, 802 / 1440, 802 / 1440, -93 / 1440, 11 / 1440)
+
+
+class CountSummary(NamedTuple):
+    """What is said of the posterior of F, cell by cell."""
+
+    risk: Float[Array, "..."]
+    """E(1 / F | f)."""
+    p_unique: Float[Array, "..."]
+    """P(F = 1 | f)."""
+    mode: Float[Array, "..."]
+    """The most probable F."""
+    quantiles: Float[Array, "levels ..."]
+    """For each level, the least F whose distribution function reaches it."""
+    log_total: Float[Array, "..."]
+    """Logarithm of 1 / P(F = f | f)."""
+
+
+def log_marginal(
+    f: Float[Array, "*#shape"],
+    alpha: Float[Array, "*#shape"],
+    a: Float[Array, "*#shape"],
+    b: Float[Array, "*#shape"],
+    log_x: Float[Array, "*#shape"],
+    *,
+    nodes: int | None = None,
+) -> Float[Array, "*#shape"]:
+    """Logarithm of the probability of f, whatever F: distribution 2 of Polettini & Stander.
+
+    Parameters
+    ----------
+    f
+        Number seen.
+    alpha, a, b
+        Positive, as in the module's first lines.
+    log_x
+        log N / lambda.
+    nodes
+        Of the quadrature, as in `hypergeometric.log_hyp2f1`.
+    """
+    log_e = log_beta_expectation(f, alpha, a, b, log_x, nodes=nodes)
+    return log_gamma_ratio(f + 1, alpha - 1) - gammaln(alpha) + log_e
+
+
+def log_posterior(
+    F: Float[Array, "*#shape"],
+    f: Float[Array, "*#shape"],
+    alpha: Float[Array, "*#shape"],
+    a: Float[Array, "*#shape"],
+    b: Float[Array, "*#shape"],
+    log_x: Float[Array, "*#shape"],
+) -> Float[Array, "*#shape"]:
+    """log P(F | f): distribution 1 of Polettini & Stander; -inf where F < f."""
+    j = jnp.maximum(F - f, 0)
+    # log 2F1(alpha + f, b; a + b + f; r), after Pfaff's transformation.
+    log_total = (
+        alpha * jax.nn.softplus(log_x) + f * jax.nn.softplus(-log_x)
+        + log_beta(a, b) - log_beta(a + f, b)
+        + log_beta_expectation(f, alpha, a, b, log_x)
+    )  # fmt: skip
+    last, by = a + b + f, alpha - a - b
+    log_term = (
+        log_gamma_ratio(last + j, by) - log_gamma_ratio(last, by)
+        + log_gamma_ratio(1 + j, b - 1) - gammaln(b) - j * jax.nn.softplus(-log_x)
+    )  # fmt: skip
+    return jnp.where(F >= f, log_term - log_total, -jnp.inf)
+
+
+def summarise(
+    f: Float[Array, " cells"],
+    alpha: Float[Array, " cells"],
+    a: Float[Array, " cells"],
+    b: Float[Array, " cells"],
+    log_x: Float[Array, " cells"],
+    levels: tuple[float, ...] = (0.025, 0.5, 0.975),
+) -> CountSummary:
+    """Risk, mode and quantiles of the posterior of F, cell by cell, in float64.
+
+    Parameters
+    ----------
+    f
+        Number seen, at least 1.
+    alpha, a, b, log_x
+        As in `log_marginal`.
+    levels
+        Of the quantiles.
+
+    Notes
+    -----
+    Expectations are right to 1e-9 of their value; a quantile is exact unless the distribution
+    function comes within 1e-7 of its level.
+    """
+    law = _Law(alpha + f, b, a + b + f, a, alpha, log_x)
+    # In stages, lest the compiler work out all terms again for each sum that they go into.
+    first, tail, mode, scale = _terms(law)
+    risk, total, reached, beyond = _sums(f, first, tail)
+    quantiles = _quantiles(total, reached, beyond, tail, levels)
+    p_unique = jnp.where(f == 1, first[0] / total, 0)
+    return CountSummary(risk, p_unique, f + mode, f + quantiles, jnp.log(total) + scale)
+
+
+@jax.jit
+def _terms(law):
+    log_first = _first_terms(law)
+    peak, mode, scale = _peak(law, log_first)
+    return jnp.exp(log_first - scale), _tail(law, log_first[_FIRST], peak, scale), mode, scale
+
+
+@jax.jit
+def _sums(f, first, tail):
+    """E(1 / F), the sum of all terms, and the sums up to each: of the first, and of the nodes."""
+    correction = _end_correction(first)
+    total = jnp.sum(first[:_FIRST], axis=0) + correction + tail.integral(tail.rate)
+    reciprocal = first / (f + jnp.arange(_FIRST + 3, dtype=f.dtype)[:, None])
+    risk = (
+        jnp.sum(reciprocal[:_FIRST], axis=0) + _end_correction(reciprocal)
+        + tail.integral(tail.rate / (f + tail.j))
+    ) / total  # fmt: skip
+    reached = jnp.cumsum(first[:_FIRST], axis=0)
+    return risk, total, reached, tail.reached(reached[-1] + correction)
+
+
+@partial(jax.jit, static_argnames="levels")
+def _quantiles(total, reached, beyond, tail, levels):
+    def quantile(level):
+        target = level * total
+        among_first = jnp.sum(reached < target, axis=0).astype(total.dtype)
+        return jnp.where(reached[-1] >= target, among_first, tail.invert(beyond, target))
+
+    return jnp.stack([quantile(level) for level in levels])
+
+
+def risk_by_integral(
+    f: Float[Array, " cells"],
+    alpha: Float[Array, " cells"],
+    a: Float[Array, " cells"],
+    b: Float[Array, " cells"],
+    log_x: Float[Array, " cells"],
+    *,
+    nodes: int | None = None,
+) -> Float[Array, " cells"]:
+    """E(1 / F | f) as an integral over p: the other road to `CountSummary.risk`, and a slow one.
+
+    Notes
+    -----
+    Given p, F - f is negative binomial, of size alpha + f and success probability
+    t = (1 + x p) / (1 + x), so that E(1 / F | p) = (t / f) 2F1(1 - alpha, 1; f + 1; 1 - t).
+    """
+    rule = beta_nodes(f, alpha, a, b, log_x, nodes=nodes)
+    mass = jnp.exp(rule.log_integrand) * rule.weight
+    log_t = jax.nn.softplus(log_x + rule.log_p) - jax.nn.softplus(log_x)
+    # (1 - t) / t = x (1 - p) / (1 + x p).
+    log_odds = log_x + rule.log_q - jax.nn.softplus(log_x + rule.log_p)
+
+    def inner(node):
+        log_t, log_odds = node
+        # After Pfaff's transformation: t^(alpha - 1) 2F1(1 - alpha, f; f + 1; -(1 - t) / t).
+        log_e = log_beta_expectation(0 * f, 1 - alpha, f, jnp.ones_like(f), log_odds, nodes=nodes)
+        return alpha * log_t + log_e
+
+    log_given_p = lax.map(inner, (log_t, log_odds))
+    return jnp.sum(mass * jnp.exp(log_given_p), axis=0) / jnp.sum(mass, axis=0) / f
+
+
+def benedetti_franconi(
+    f: Float[Array, "*#shape"], p: Float[Array, "*#shape"]
+) -> Float[Array, "*#shape"]:
+    """E(1 / F) where F is the trial of the f-th success, of probability p each.
+
+    Parameters
+    ----------
+    f
+        Number seen, at least 1.
+    p
+        Probability in (0, 1].
+
+    Notes
+    -----
+    Benedetti & Franconi (1998); Polettini (2003): p^f / f 2F1(f, f; f + 1; 1 - p), which is
+    2F1(1, f; f + 1; -(1 - p) / p) / f. At f = 1 it is -p log(p) / (1 - p), and p is P(F = 1).
+    """
+    return jnp.exp(log_hyp2f1(jnp.ones_like(f), f, f + 1, -(1 - p) / p)) / f
+
+
+class _Law(NamedTuple):
+    """Parameters of the law of j: (A)_j (b)_j / ((C)_j j!) r^j."""
+
+    A: Float[Array, " cells"]
+    b: Float[Array, " cells"]
+    C: Float[Array, " cells"]
+    a: Float[Array, " cells"]
+    alpha: Float[Array, " cells"]
+    log_x: Float[Array, " cells"]
+
+    def log_r(self):
+        return -jax.nn.softplus(-self.log_x)
+
+    def log_large(self, j):
+        """Of j of at least 16, not necessarily an integer; up to a constant."""
+        return (
+            j * self.log_r()
+            + large_log_gamma_ratio(self.C + j, self.A - self.C)
+            + large_log_gamma_ratio(1 + j, self.b - 1)
+        )
+
+
+def _first_terms(law):
+    """Logarithms of the terms of j = 0, .., relative to that of 0."""
+    log_r = law.log_r()
+
+    def following(log_term, j):
+        ratio = (law.A + j) * (law.b + j) / ((law.C + j) * (1 + j))
+        return log_term + jnp.log(ratio) + log_r, log_term
+
+    j = jnp.arange(_FIRST + 3, dtype=log_r.dtype)
+    return lax.scan(following, jnp.zeros_like(log_r), j, unroll=4)[1]
+
+
+def _peak(law, log_first):
+    """Where the terms beyond 0 peak, the largest term's place, and its logarithm.
+
+    The ratio of two terms that follow each other is one at the roots of a quadratic: there is at
+    most one peak beyond 0, at the larger root.
+    """
+    rest = jax.nn.sigmoid(-law.log_x)  # 1 - r
+    linear = law.a + 1 - law.alpha + (law.A + law.b) * rest
+    constant = law.C - law.A * law.b + law.A * law.b * rest
+    square = linear * linear - 4 * rest * constant
+    root = jnp.sqrt(jnp.maximum(square, 0))
+    smooth = jnp.where(linear > 0, linear + root, 1)
+    larger = jnp.where(linear > 0, -2 * constant / smooth, (root - linear) / (2 * rest))
+    peak = jnp.where(square >= 0, jnp.ceil(jnp.maximum(larger, 0)), 0)
+    among_first = jnp.minimum(peak, _FIRST).astype(int)
+    near = jnp.take_along_axis(log_first, among_first[None], axis=0)[0]
+    start = jnp.full_like(peak, _FIRST)
+    far = log_first[_FIRST] + law.log_large(jnp.maximum(peak, start)) - law.log_large(start)
+    log_peak = jnp.where(peak < _FIRST, near, far)
+    return peak, jnp.where(log_peak > 0, peak, 0), jnp.maximum(log_peak, 0)
+
+
+def _end_correction(first):
+    """What the sum from `_FIRST` on has more than the integral from half a unit before it."""
+    g = first[_FIRST - 3 : _FIRST + 3]
+    d1 = g[3] - g[2]
+    d3 = g[4] - 3 * g[3] + 3 * g[2] - g[1]
+    d5 = g[5] - 5 * g[4] + 10 * g[3] - 10 * g[2] + 5 * g[1] - g[0]
+    return d1 / 24 - 17 / 5760 * d3 + 367 / 967680 * d5
+
+
+class _Tail(NamedTuple):
+    """Terms beyond the first, at evenly spaced log j, with two nodes more at either end."""
+
+    j: Float[Array, "nodes cells"]
+    rate: Float[Array, "nodes cells"]
+    """j times the terms as a function of real j."""
+    slope: Float[Array, "inner cells"]
+    """Derivative of that function, without the additional nodes."""
+    spacing: Float[Array, " cells"]
+    """Of log j."""
+
+    def integral(self, rate):
+        """Over all nodes but the additional ones; `rate` is the density times j."""
+        weight = np.convolve(np.ones(rate.shape[0] - 5), _QUINTIC)
+        return self.spacing * jnp.sum(rate * weight.astype(rate.dtype)[:, None], axis=0)
+
+    def reached(self, before):
+        """Sums up to half a unit before each node's j; `before` is the sum up to the first node."""
+        sums = jnp.cumsum(self.rate, axis=0)
+        sums = jnp.concatenate([jnp.zeros_like(sums[:1]), sums])
+        number = self.rate.shape[0] - 4
+        so_far = sum(w * sums[i : i + number] for i, w in enumerate(_QUINTIC))
+        # The midpoint rule's first correction turns the integral into the sum.
+        return before + self.spacing * (so_far - so_far[0]) - self.slope / 24
+
+    def invert(self, reached, target):
+        """The least integer j up to which the sum is at least `target`, by cubic interpolation."""
+        number = reached.shape[0]
+        k = jnp.clip(jnp.sum(reached < target, axis=0) - 1, 0, number - 2)
+
+        def at(values, k):
+            return jnp.take_along_axis(values, k[None], axis=0)[0]
+
+        low, high = at(reached, k), at(reached, k + 1)
+        out, into = at(self.rate, k + 2) * self.spacing, at(self.rate, k + 3) * self.spacing
+
+        def falls_short(s):
+            t = 1 - s
+            value = low * t * t * (1 + 2 * s) + high * s * s * (1 + 2 * t)
+            return value + out * s * t * t - into * s * s * t < target
+
+        s = bisect(falls_short, jnp.zeros_like(low), jnp.ones_like(low), 40)
+        return jnp.ceil(at(self.j, k + 2) * jnp.exp(s * self.spacing) - 0.5)
+
+
+def _tail(law, log_start, peak, scale):
+    """Nodes from half a unit before `_FIRST` to where the terms are negligible."""
+    shift = log_start - law.log_large(jnp.full_like(peak, _FIRST)) - scale
+    lowest = jnp.full_like(peak, math.log(_FIRST - 0.5))
+    top = jnp.maximum(jnp.log(jnp.maximum(peak, 1)), lowest)
+
+    def matters(log_j):
+        return shift + law.log_large(jnp.exp(log_j)) > -_DROP
+
+    end = bisect(matters, top, jnp.full_like(peak, _LAST_LOG), 22, upper=True)
+    start = -bisect(lambda x: matters(-x), -top, -lowest, 22, upper=True)
+    spacing = (end - start) / (_NODES - 1)
+    j = jnp.exp(start + spacing * jnp.arange(-2, _NODES + 2, dtype=peak.dtype)[:, None])
+    density = jnp.exp(shift + law.log_large(j))
+    # The leading terms of the digamma functions: the slope is for a small correction.
+    logs = jnp.log1p((law.A - law.C) / (law.C + j)) + jnp.log1p((law.b - 1) / (1 + j))
+    return _Tail(j, density * j, (density * (law.log_r() + logs))[2:-2], spacing)

@@ -1,0 +1,1 @@
+"""Conditionals of latent class models, plain and truncated."""

@@ -1,0 +1,107 @@
+"""Moves that exchange latent classes between the positions of a stick-breaking prior."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.latent_classes.observed_weights import log_tail_sums
+from bnp_models.kernels.variates.rng import uniform, words
+
+
+def reorder_classes(
+    key: Key[Array, ""], log_pi: Float[Array, " K"], alpha: Float[Array, ""], num_passes: int = 2
+) -> Int[Array, " K"]:
+    """A permutation of the classes, weights and all, that leaves the posterior invariant.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    log_pi
+        Log weights in the present order.
+    alpha
+        Concentration of the sticks.
+    num_passes
+        Each pass tries every adjacent pair once, the even ones together and then the odd ones.
+
+    Returns
+    -------
+    order
+        Class that comes to each position.
+
+    Notes
+    -----
+    Only the prior of the sticks knows the order. Exchanging positions k and k + 1 < K changes its
+    factor X_{k+1}: the ratio is (pi_{k+1} + T) / (pi_k + T), T the mass behind both; the last pair
+    has (pi_{K-1} / pi_K)^(alpha - 1). Papaspiliopoulos & Roberts (2008), doi:10.1093/biomet/asm086.
+    """
+    num_classes = log_pi.size
+    log_u = jnp.log(uniform(words(key, (2 * num_passes, num_classes)), log_pi.dtype.type))
+    position = jnp.arange(num_classes)
+
+    def half(step, carry):
+        order, log_pi = carry
+        first = step % 2
+        log_tail = log_tail_sums(log_pi)
+        behind = jnp.append(log_tail[2:], jnp.full(2, -jnp.inf, log_pi.dtype))
+        following = jnp.append(log_pi[1:], -jnp.inf)
+        log_ratio = jnp.logaddexp(following, behind) - jnp.logaddexp(log_pi, behind)
+        last = (alpha - 1) * (log_pi - following)
+        log_ratio = jnp.where(position == num_classes - 2, last, log_ratio)
+        leads = (position % 2 == first) & (position < num_classes - 1)
+        swap = leads & (log_u[step] < log_ratio)
+        source = jnp.where(swap, position + 1, position)
+        source = jnp.where(jnp.roll(swap, 1), position - 1, source)
+        return order[source], log_pi[source]
+
+    return lax.fori_loop(0, 2 * num_passes, half, (position, log_pi))[0]
+
+
+def swap_classes(
+    key: Key[Array, ""],
+    log_pi: Float[Array, " K"],
+    log_mass: Float[Array, " K"],
+    class_counts: Int[Array, " K"],
+    num_pairs: int = 8,
+) -> Int[Array, " K"]:
+    """Exchange the levels and members of random pairs of classes, the weights staying in place.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    log_pi, log_mass, class_counts
+        Log weights, log feasible masses, observed members.
+    num_pairs
+        Pairs tried, one after the other.
+
+    Returns
+    -------
+    order
+        Class whose levels and members come to each position.
+
+    Notes
+    -----
+    The ratio is (pi_b / pi_a)^(n_a - n_b) (P / P')^n, P = sum_k pi_k F_k.
+    """
+    dtype = log_pi.dtype
+    key_pair, key_accept = jax.random.split(key)
+    num_classes = log_pi.size
+    pair = uniform(words(key_pair, (2, num_pairs)), dtype.type)
+    first = jnp.minimum((pair[0] * num_classes).astype(jnp.int32), num_classes - 1)
+    offset = jnp.minimum((pair[1] * (num_classes - 1)).astype(jnp.int32), num_classes - 2)
+    second = (first + 1 + offset) % num_classes
+    log_u = jnp.log(uniform(words(key_accept, (num_pairs,)), dtype.type))
+    num_records = jnp.sum(class_counts).astype(dtype)
+
+    def attempt(i, order):
+        a, b = first[i], second[i]
+        swapped = order.at[a].set(order[b]).at[b].set(order[a])
+        difference = (class_counts[order[a]] - class_counts[order[b]]).astype(dtype)
+        log_total = jax.nn.logsumexp(log_pi + log_mass[order])
+        log_total_new = jax.nn.logsumexp(log_pi + log_mass[swapped])
+        log_ratio = difference * (log_pi[b] - log_pi[a]) + num_records * (log_total - log_total_new)
+        return jnp.where(log_u[i] < log_ratio, swapped, order)
+
+    return lax.fori_loop(0, num_pairs, attempt, jnp.arange(num_classes))

@@ -1,0 +1,1 @@
+"""Conditionals of mixed membership models: the Chinese restaurant franchise and its moves."""

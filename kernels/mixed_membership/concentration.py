@@ -1,0 +1,310 @@
+"""Gibbs updates of Dirichlet-process concentrations by data augmentation."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.numerics.counting import order_free_sum
+from bnp_models.kernels.variates.gamma import gamma_variate, loggamma
+from bnp_models.kernels.variates.rng import normal, uniform, word_pair, words
+
+# Steps of the random walks below, and the scales of their logarithms that they cycle through.
+_SCALES = (1.0, 0.3, 0.1, 0.03)
+
+
+def dp_concentration(
+    key: Key[Array, ""],
+    alpha0: Float[Array, ""],
+    num_components: Int[Array, ""],
+    num_items: Int[Array, ""],
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+) -> Float[Array, ""]:
+    """alpha_0 given K components among m items, the weights integrated out.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    alpha0
+        Current value, of prior Ga(shape, rate).
+    num_components, num_items
+        K, the components that have an item, and m >= 1; for an HDP the items are the tables.
+
+    Notes
+    -----
+    Escobar & West (1995), doi:10.1080/01621459.1995.10476550: eta ~ Beta(alpha_0 + 1, m),
+    s ~ Bernoulli(m r / (K + shape - 1 + m r)) with r = rate - log eta, alpha_0 ~ Ga(shape + K - s,
+    r). The weights must be redrawn before anything uses them.
+    """
+    dtype = alpha0.dtype
+    key_eta, key_s, key_alpha = jax.random.split(key, 3)
+    m, k = num_items.astype(dtype), num_components.astype(dtype)
+    log_x, log_y = loggamma(key_eta, jnp.stack([alpha0 + 1, m]))
+    r = rate + jnp.logaddexp(0, log_y - log_x)
+    u = uniform(words(key_s, ()), dtype.type)
+    s = u * (k + shape - 1 + m * r) < m * r
+    return gamma_variate(key_alpha, shape + k - s, r)
+
+
+def record_concentrations(
+    key: Key[Array, ""],
+    alpha: Float[Array, " n"],
+    num_tables: Int[Array, " n"],
+    num_items: int,
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+) -> Float[Array, " n"]:
+    """alpha_i of every record given its number of tables m_i among its J items.
+
+    Notes
+    -----
+    The conditional is alpha^(shape + m - 2) e^(-rate alpha) / prod_{t=1}^{J-1} (alpha + t). With
+    -log eta = sum of J - 1 exponentials of rates alpha + t, that is eta ~ Beta(alpha + 1, J - 1),
+    alpha ~ Ga(shape + m - 1, rate - log eta): Teh et al.'s augmentation without its Bernoulli.
+    """
+    if num_items == 1:
+        return gamma_variate(key, jnp.broadcast_to(shape, alpha.shape), rate)
+    dtype = alpha.dtype
+    key_eta, key_alpha = jax.random.split(key)
+    other = jnp.full_like(alpha, num_items - 1)
+    log_x, log_y = loggamma(key_eta, jnp.stack([alpha + 1, other]))
+    minus_log_eta = jnp.logaddexp(0, log_y - log_x)
+    return gamma_variate(key_alpha, shape + (num_tables - 1).astype(dtype), rate + minus_log_eta)
+
+
+def shared_concentration(
+    key: Key[Array, ""],
+    alpha: Float[Array, ""],
+    num_tables: Int[Array, ""],
+    num_records: Int[Array, ""],
+    num_items: int,
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+) -> Float[Array, ""]:
+    """One alpha for all records, given their total number of tables.
+
+    Notes
+    -----
+    The conditional is alpha^(shape + m - n - 1) e^(-rate alpha) prod_{t=1}^{J-1} (alpha + t)^(-n)
+    for n records of J items and m tables: y_t ~ Ga(n, alpha + t) augments each factor, and
+    alpha ~ Ga(shape + m - n, rate + sum_t y_t). The cost does not depend on n.
+    """
+    dtype = alpha.dtype
+    key_y, key_alpha = jax.random.split(key)
+    extra_tables = (num_tables - num_records).astype(dtype)
+    if num_items == 1:
+        return gamma_variate(key_alpha, shape + extra_tables, rate)
+    t = jnp.arange(1, num_items, dtype=dtype)
+    y = gamma_variate(key_y, jnp.broadcast_to(num_records.astype(dtype), t.shape), alpha + t)
+    return gamma_variate(key_alpha, shape + extra_tables, rate + jnp.sum(y))
+
+
+def gamma_rate(
+    key: Key[Array, ""],
+    sum_alpha: Float[Array, ""],
+    num_records: Int[Array, ""],
+    alpha_shape: Float[Array, ""] | float,
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+) -> Float[Array, ""]:
+    """b | alpha_1..alpha_n ~ Ga(shape + n a, rate + sum alpha_i) for alpha_i ~ Ga(a, b)."""
+    return gamma_variate(
+        key, shape + num_records.astype(sum_alpha.dtype) * alpha_shape, rate + sum_alpha
+    )
+
+
+def truncated_shared_concentration(
+    key: Key[Array, ""],
+    alpha: Float[Array, ""],
+    num_tables: Int[Array, ""],
+    num_records: Int[Array, ""],
+    num_items: int,
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]],
+) -> Float[Array, ""]:
+    """One alpha for all records of a truncated sample, no augmented record in sight.
+
+    Parameters
+    ----------
+    log_feasible
+        Of alpha, log P(F) at the current weights and level probabilities.
+
+    Notes
+    -----
+    The conditional is that of `shared_concentration` over P_alpha(F)^n: Metropolis steps on
+    log alpha, with the ratio written in differences so that no large terms cancel in float32.
+    """
+    dtype = alpha.dtype
+    n = num_records.astype(dtype)
+    extra_tables = (num_tables - num_records).astype(dtype)
+    t = jnp.arange(1, num_items, dtype=dtype)
+
+    def log_ratio(old, new):
+        rising = jnp.sum(jnp.log1p((new - old) / (old + t)))
+        return (shape + extra_tables) * jnp.log(new / old) - rate * (new - old) - n * rising
+
+    return _truncated_walk(key, alpha, n, jnp.ones((), dtype), log_ratio, log_feasible)
+
+
+def seatless_shared_concentration(
+    key: Key[Array, ""],
+    alpha: Float[Array, ""],
+    log_totals: Float[Array, "B C"],
+    records_of_cell: Float[Array, " C"],
+    num_tables: Int[Array, ""],
+    num_records: Int[Array, ""],
+    num_items: int,
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
+) -> Float[Array, ""]:
+    """One alpha for all records, the labels of some of them summed out.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    alpha
+        Current value, of prior Ga(shape, rate).
+    log_totals
+        Of each distinct cell, the log of the sum over seatings at 1..B tables
+        (`seating.log_totals_by_tables`).
+    records_of_cell
+        Records of each cell whose labels are summed out.
+    num_tables, num_records
+        Tables and records of the others.
+    num_items
+        Items of a record, J.
+    log_feasible
+        Of alpha, log P(F) of a truncated sample at the current weights and level probabilities.
+
+    Notes
+    -----
+    The conditional is that of `shared_concentration` for the others, times, for each record that is
+    summed out, the sum over B of alpha^B / (alpha)_J exp(log_totals_B), over P_alpha(F):
+    Metropolis steps on log alpha. All labels that are summed out must be redrawn given alpha before
+    anything uses them.
+    """
+    dtype = alpha.dtype
+    n = jnp.sum(records_of_cell) + num_records.astype(dtype)
+    extra_tables = (num_tables - num_records).astype(dtype)
+    t = jnp.arange(1, num_items, dtype=dtype)
+    more_tables = jnp.arange(len(log_totals), dtype=dtype)[:, None]
+
+    def log_ratio(old, new):
+        step = jnp.log(new / old)
+        rising = jnp.sum(jnp.log1p((new - old) / (old + t)))
+        share = jax.nn.softmax(log_totals + more_tables * jnp.log(old), axis=0)
+        gain = jnp.log1p(jnp.sum(share * jnp.expm1(more_tables * step), axis=0))
+        # All terms have the sign of the step.
+        sign = jnp.sign(step)
+        gains = sign * order_free_sum(
+            jnp.where(records_of_cell > 0, sign * gain, 0) * records_of_cell
+        )
+        return (shape + extra_tables) * step - rate * (new - old) + gains - n * rising
+
+    def nothing(alpha):
+        return jnp.zeros_like(alpha)
+
+    unit = jnp.ones((), dtype)
+    return _truncated_walk(key, alpha, n, unit, log_ratio, log_feasible or nothing)
+
+
+def truncated_gamma_rate(
+    key: Key[Array, ""],
+    b: Float[Array, ""],
+    sum_alpha: Float[Array, ""],
+    num_records: Int[Array, ""],
+    alpha_shape: Float[Array, ""] | float,
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]],
+) -> Float[Array, ""]:
+    """`gamma_rate` for a truncated sample: its conditional over P_b(F)^n, by Metropolis steps."""
+    n = num_records.astype(sum_alpha.dtype)
+    total = shape + n * alpha_shape
+
+    def log_ratio(old, new):
+        return total * jnp.log(new / old) - (rate + sum_alpha) * (new - old)
+
+    return _truncated_walk(key, b, n, 10 * jax.lax.rsqrt(total), log_ratio, log_feasible)
+
+
+def rescale_concentrations(
+    key: Key[Array, ""],
+    alpha: Float[Array, " n"],
+    rate: Float[Array, ""],
+    num_tables: Int[Array, " n"],
+    weight: Int[Array, " n"],
+    num_items: int,
+    shape: Float[Array, ""] | float,
+    rate_prior: Float[Array, ""] | float,
+    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
+) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+    """All alpha_i times c and the rate of their prior over c, a Metropolis-Hastings step.
+
+    Given b the alpha_i hardly move in common, nor does b given them; this does.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    alpha, rate
+        Concentrations, and b of their prior Ga(a, b).
+    num_tables, weight
+        Tables of each record; 1 for a record, 0 for padding.
+    num_items
+        Items of a record, J.
+    shape, rate_prior
+        Of b's prior Ga(a1, b1).
+    log_feasible
+        Of b, log P(F) of a truncated sample.
+
+    Notes
+    -----
+    alpha_i b and hence the prior of the alpha_i, but for its Jacobian, stay as they are.
+    """
+    dtype = alpha.dtype
+    first, second = word_pair(key, (2,))
+    u = uniform(first, dtype.type)
+    n = jnp.sum(weight).astype(dtype)
+    scales = jnp.asarray(_SCALES, dtype)
+    choice = jnp.minimum((u[0] * len(_SCALES)).astype(jnp.int32), len(_SCALES) - 1)
+    s = scales[choice] * normal(second, dtype.type)[0]
+    new_rate = rate * jnp.exp(-s)
+    t = jnp.arange(1, num_items, dtype=dtype)[:, None]
+    rising = jnp.sum(jnp.log1p(jnp.expm1(s) * alpha / (alpha + t)), axis=0) * weight
+    extra_tables = jnp.sum((num_tables - 1) * weight).astype(dtype)
+    # All terms have the sign of s.
+    log_accept = (
+        (extra_tables - shape) * s
+        - rate_prior * (new_rate - rate)
+        - jnp.sign(s) * order_free_sum(jnp.abs(rising))
+    )
+    if log_feasible is not None:
+        log_accept -= n * (log_feasible(new_rate) - log_feasible(rate))
+    accept = jnp.log(u[1]) < log_accept
+    return jnp.where(accept, alpha * jnp.exp(s), alpha), jnp.where(accept, new_rate, rate)
+
+
+def _truncated_walk(key, x, num_records, unit, log_ratio, log_feasible):
+    """Random-walk steps on log x; `log_ratio` is that of the density of log x without P(F)."""
+    dtype = x.dtype
+    first, second = word_pair(key, (len(_SCALES),))
+    step = unit * jnp.asarray(_SCALES, dtype) * normal(first, dtype.type)
+    log_u = jnp.log(uniform(second, dtype.type))
+
+    def attempt(i, carry):
+        x, log_p = carry
+        proposal = x * jnp.exp(step[i])
+        log_p_new = log_feasible(proposal)
+        log_accept = log_ratio(x, proposal) - num_records * (log_p_new - log_p)
+        accept = log_u[i] < log_accept
+        return jnp.where(accept, proposal, x), jnp.where(accept, log_p_new, log_p)
+
+    return lax.fori_loop(0, len(_SCALES), attempt, (x, log_feasible(x)))[0]

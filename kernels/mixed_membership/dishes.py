@@ -1,0 +1,127 @@
+"""Dishes of the Chinese restaurant franchise: whole tables take a new component."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.mixed_membership.tables import seat_items
+from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
+from bnp_models.kernels.variates.rng import uniform, uniform_pair, words
+
+
+def choose_slots(key: Key[Array, ""], g0: Float[Array, " K"], size: int) -> Int[Array, " S"]:
+    """Slots among which dishes are redrawn: `size` of them, without replacement, by weight.
+
+    The choice depends on `g0` alone, which moves of labels leave as it is, so that redrawing among
+    the chosen slots is exact; and the cost of such a move does not grow with the capacity.
+
+    Notes
+    -----
+    The largest of log g_0k plus Gumbel noise (Efraimidis & Spirakis 2006,
+    doi:10.1016/j.ipl.2005.11.003).
+    """
+    if size >= g0.size:
+        return jnp.arange(g0.size)
+    u = uniform(words(key, g0.shape), g0.dtype.type)
+    return lax.top_k(jnp.log(g0) - jnp.log(-jnp.log(u)), size)[1]
+
+
+def redraw_dishes(
+    key: Key[Array, ""],
+    z: Int[Array, "J n"],
+    opens: Bool[Array, "J n"],
+    rows: Int[Array, "J n"],
+    slots: Int[Array, " S"],
+    g0: Float[Array, " K"],
+    theta: Float[Array, "R K"],
+) -> Int[Array, "J n"]:
+    """The block move: redraw the dish of one table of each record, its items moving together.
+
+    A one-item update freezes when alpha is small, since an item then rarely leaves its table.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    z, opens
+        Labels, items by records, and which items open a table (`table_indicators`).
+    rows
+        Row of `theta` that holds each item's observed level.
+    slots
+        From `choose_slots`; a table whose dish is not among them stays.
+    g0
+        Component weights.
+    theta
+        Level probabilities: one row per (variable, level), one column per component.
+
+    Returns
+    -------
+    z
+        Labels after the move; `opens` still describes them. The table is that of an item picked
+        uniformly at random, and its new dish has probability proportional to g_0k times the
+        product over its items of theta: an exact Gibbs step given the seating. O(n R S) time.
+    """
+    key_seat, key_dish = jax.random.split(key)
+    num_items, num_records = z.shape
+    table = seat_items(key_seat, z, opens)
+    u_item, u_dish = uniform_pair(key_dish, (num_records,), g0.dtype.type)
+    item = jnp.minimum((u_item * num_items).astype(jnp.int32), num_items - 1)
+    moving = table == jnp.take_along_axis(table, item[None], axis=0)
+    cumulative = cumulative_dishes(rows, moving, g0[slots], theta[:, slots])
+    dish, _ = search_cumulative(cumulative, jnp.arange(num_records), u_dish)
+    moving &= jnp.zeros(g0.size, bool).at[slots].set(True)[z]
+    return jnp.where(moving, slots[dish][None], z)
+
+
+def redraw_whole_records(
+    key: Key[Array, ""],
+    z: Int[Array, "J n"],
+    opens: Bool[Array, "J n"],
+    cell: Int[Array, " n"],
+    cell_rows: Int[Array, "J D"],
+    first_cell: Int[Array, ""],
+    slots: Int[Array, " S"],
+    g0: Float[Array, " K"],
+    theta: Float[Array, "R K"],
+) -> Int[Array, "J n"]:
+    """The block move for records that sit at one table, shared between records of equal cells.
+
+    Parameters
+    ----------
+    key, z, opens, slots, g0, theta
+        As for `redraw_dishes`.
+    cell
+        Distinct cell of each record.
+    cell_rows
+        Rows of `theta` of D distinct cells, first_cell, first_cell + 1, ..; records of other
+        cells, and records at several tables, stay.
+
+    Notes
+    -----
+    One table of D cumulative distributions serves all records: O(D R S + n log S) time.
+    """
+    num_cells = cell_rows.shape[1]
+    index = cell - first_cell
+    may_move = jnp.zeros(g0.size, bool).at[slots].set(True)[z[0]]
+    moving = (jnp.sum(opens, axis=0) == 1) & may_move & (index >= 0) & (index < num_cells)
+    everything = jnp.ones(cell_rows.shape, bool)
+    cumulative = cumulative_dishes(cell_rows, everything, g0[slots], theta[:, slots])
+    u = uniform(words(key, cell.shape), g0.dtype.type)
+    dish, _ = search_cumulative(cumulative, jnp.clip(index, 0, num_cells - 1), u)
+    return jnp.where(moving, slots[dish].astype(z.dtype)[None], z)
+
+
+def cumulative_dishes(
+    rows: Int[Array, "J n"],
+    moving: Bool[Array, "J n"],
+    g0: Float[Array, " S"],
+    theta: Float[Array, "R S"],
+) -> Float[Array, "n S"]:
+    """Cumulative weights of the dishes of one table a record, whose items are `moving`."""
+    # One chain of additions: a matrix product would add up as its number of records has it.
+    log_theta, logits = jnp.log(theta), jnp.log(g0)
+    for row, moves in zip(rows, moving, strict=True):
+        logits = logits + jnp.where(moves[:, None], log_theta[row], 0)
+    weight = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))
+    return cumulative_sum(weight)

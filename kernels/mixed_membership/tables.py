@@ -1,0 +1,82 @@
+"""Tables of the Chinese restaurant franchise: which items open one, and where the others sit."""
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.variates.rng import uniform, words
+
+
+def rank_among_equals(z: Int[Array, "J n"]) -> Int[Array, "J n"]:
+    """The 0-based rank of each item among the items of its record that share its label.
+
+    O(n J^2) comparisons, no n x K array.
+    """
+    num_items = z.shape[0]
+    earlier = jnp.tril(jnp.ones((num_items, num_items), bool), -1)
+    equal = (z[:, None, :] == z[None, :, :]) & earlier[:, :, None]
+    return jnp.sum(equal, axis=1, dtype=jnp.int32)
+
+
+def table_indicators(
+    key: Key[Array, ""], z: Int[Array, "J n"], concentration: Float[Array, "J n"]
+) -> Bool[Array, "J n"]:
+    """Which items open a table: m_ik is their number among the items of record i with label k.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    z
+        Labels, items by records.
+    concentration
+        c = alpha_i g_0k of each item's own label k = z_ij, positive.
+
+    Notes
+    -----
+    m_ik | n_ik is a sum of independent Bernoulli(c / (c + t - 1)), t = 1..n_ik: one Bernoulli per
+    item, t its rank among its equals (Antoniak 1974, doi:10.1214/aos/1176342871). The concentration
+    is alpha_i g_0k; Battiston & Rimella (2024), step 2, prints alpha_0 g_0k, which is wrong.
+    """
+    u = uniform(words(key, z.shape), concentration.dtype.type)
+    rank = rank_among_equals(z)
+    return (rank == 0) | (u * (concentration + rank.astype(concentration.dtype)) < concentration)
+
+
+def seat_items(
+    key: Key[Array, ""], z: Int[Array, "J n"], opens: Bool[Array, "J n"]
+) -> Int[Array, "J n"]:
+    """Seat the items of each record at explicit tables, given which of them open one.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    z
+        Labels, items by records.
+    opens
+        From `table_indicators`.
+
+    Returns
+    -------
+    table
+        For each item the index j of the item that opened its table: another item takes the table
+        of one of the earlier items of its record and label, picked uniformly, which is the Chinese
+        restaurant process. Items of different labels never share a table.
+    """
+    rank = rank_among_equals(z)
+    pick = uniform(words(key, z.shape))
+    chosen = jnp.minimum((pick * rank).astype(jnp.int32), rank - 1)
+
+    def seat(j, table):
+        # The chosen earlier item is the one of equal label whose rank is `chosen`.
+        target = (z == z[j]) & (rank == chosen[j])
+        copied = jnp.sum(jnp.where(target, table, 0), axis=0)
+        return table.at[j].set(jnp.where(opens[j], j, copied))
+
+    return lax.fori_loop(0, z.shape[0], seat, jnp.zeros_like(z))
+
+
+def opens_table(table: Int[Array, "J n"]) -> Bool[Array, "J n"]:
+    """Which items open a table, from the seating: `table` as of `seat_items`."""
+    return table == jnp.arange(table.shape[0])[:, None]

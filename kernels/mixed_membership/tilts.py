@@ -1,0 +1,121 @@
+"""Tilt moves: a component slides along a direction on which the feasible region has no say.
+
+Where h_1(x_1) + .. + h_J(x_J) is the same for every feasible x (an equivalence among the
+conditions), theta_j(l) -> theta_j(l) exp(t h_j(l)), normalised, leaves a component's distribution
+on the feasible region as it was. Its weight is rescaled by its own feasible mass, so that little
+but the prior resists, and a chain crosses in one step what takes thousands of sweeps.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.mixed_membership.urn_boxes import (
+    UrnBoxes,
+    block_products,
+    block_sums,
+    partition_totals,
+    probability,
+)
+from bnp_models.kernels.variates.rng import normal, uniform, word_pair
+
+# Standard deviations of the proposed tilts of the log odds, one of them at random.
+_SCALES = (0.25, 1.0, 4.0)
+
+
+class Tilted(NamedTuple):
+    """The parameters after a tilt move."""
+
+    theta: Float[Array, "R K"]
+    g0: Float[Array, " K"]
+    totals: Float[Array, " Q"]
+    accepted: Bool[Array, ""]
+
+
+def tilt_component(
+    key: Key[Array, ""],
+    direction: Float[Array, " R"],
+    theta: Float[Array, "R K"],
+    g0: Float[Array, " K"],
+    totals: Float[Array, " Q"],
+    counts: Int[Array, "R K"],
+    tables: Float[Array, " K"],
+    others: Float[Array, ""],
+    num_records: Int[Array, ""],
+    variable: Int[Array, " R"],
+    weights: Float[Array, " Q"],
+    feasible: UrnBoxes,
+) -> Tilted:
+    """One Metropolis-Hastings tilt of a component picked among those with a table.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    direction
+        h, by row of theta; zero for variables that take no part.
+    theta, g0, totals
+        Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
+    counts, tables
+        Items of the sample by row and component; tables by component, and what the prior of the
+        weights adds to each (nothing, under a Dirichlet process).
+    others
+        What the prior adds to the tables of no component (alpha_0, under a Dirichlet process).
+    num_records
+        n.
+    variable
+        Variable of each row.
+    weights
+        From `kernels.mixed_membership.urn_boxes.weights_by_size`.
+    feasible
+        The feasible boxes.
+
+    Notes
+    -----
+    Given the tables, g_k ~ Beta(m_k, others + the other tables), independent of the proportions
+    of the others, which keep theirs. In logarithms of theta's odds and the logit of g_k the map is
+    a translation for every t, so that its Jacobian is one.
+    """
+    dtype = theta.dtype
+    first, second = word_pair(key, (3,))
+    u = uniform(first, dtype.type)
+    active = tables > 0
+    num_active = jnp.sum(active)
+    rank = jnp.minimum((u[0] * num_active).astype(jnp.int32), num_active - 1)
+    k = jnp.argmax(jnp.cumsum(active) > rank)
+    scales = jnp.asarray(_SCALES, dtype)
+    choice = jnp.minimum((u[1] * len(_SCALES)).astype(jnp.int32), len(_SCALES) - 1)
+    t = scales[choice] * normal(second, dtype.type)[0]
+
+    old, g, m = theta[:, k], g0[k], tables[k]
+    others = others + jnp.sum(tables) - m
+    shift = t * direction
+    top = jax.ops.segment_max(shift, variable, num_segments=variable.size)
+    grown = old * jnp.exp(shift - top[variable])
+    norm = jnp.log(jax.ops.segment_sum(grown, variable, num_segments=variable.size)) + top
+    log_change = shift - norm[variable]
+    new = old * jnp.exp(log_change)
+
+    pair = jnp.stack([old, new], axis=1)
+    before, after = block_products(pair, jnp.ones(2, dtype), feasible).T
+    # A record at one table is feasible with the sum of the boxes' whole blocks.
+    log_ratio = jnp.log(jnp.sum(before[feasible.whole]) / jnp.sum(after[feasible.whole]))
+    log_scale = jnp.log1p(g * jnp.expm1(log_ratio))
+    g_new = g * jnp.exp(log_ratio - log_scale)
+    rest = block_sums(theta, g0.at[k].set(0), feasible)
+    new_totals = partition_totals(rest * jnp.exp(-log_scale) + g_new * after, feasible)
+
+    # Where a level's probability underflows it must not multiply a change that is not finite.
+    evidence = jnp.sum(jnp.where(old > 0, (1 + counts[:, k]) * log_change, 0))
+    of_weight = m * (log_ratio - log_scale) - others * log_scale
+    growth = jnp.log(probability(new_totals, weights) / probability(totals, weights))
+    log_accept = evidence + of_weight - num_records * growth
+    accepted = jnp.log(u[2]) < log_accept
+    return Tilted(
+        theta=jnp.where(accepted, theta.at[:, k].set(new), theta),
+        g0=jnp.where(accepted, (g0 * jnp.exp(-log_scale)).at[k].set(g_new), g0),
+        totals=jnp.where(accepted, new_totals, totals),
+        accepted=accepted,
+    )

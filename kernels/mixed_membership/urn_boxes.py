@@ -1,0 +1,450 @@
+"""Boxes under the urn of an HDP mixed membership model: their probability, and records in them.
+
+A record's constrained items are seated at tables, whose dishes come from g_0. A box r admits a set
+A_rj of levels of each of its d constrained variables, and the free ones integrate out:
+
+    P(r) = sum over partitions of its variables of w(d, B) prod over blocks b of (|b| - 1)! S_b,
+    S_b = sum_k g_0k prod_{j in b} theta_kj(A_rj),     w(d, B) = E[alpha^B / (alpha)_d].
+
+The partitions are listed, those of all boxes in one table, and blocks with the same sets in several
+boxes are one *type*. Given the parameters, the records of the impossible region before the n-th
+feasible one are independent Poisson counts of the partitions (negative multinomial, gamma-mixed);
+only the types of their blocks matter from there on, then the labels of the blocks, then levels.
+Blocks are tables: no seating is drawn. Probabilities are linear, not logarithms: what underflows
+here is a box that never receives a record.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.boxes.level_parts import LevelParts
+from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
+from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson
+from bnp_models.kernels.variates.gamma import gamma_variate
+from bnp_models.kernels.variates.rng import uniform, words
+
+MAX_PARTITIONS = 200_000
+"""Partitions of all boxes together beyond which they are not listed."""
+
+# Blocks that receive labels at once.
+_BLOCKS_AT_ONCE = 4096
+
+# Partitions that are summed at once for a type of block.
+_PARTITIONS_AT_ONCE = 16
+
+# Partitions in a row of the table in which augmented records are drawn one by one.
+_ROW = 128
+
+
+class TooManyPartitions(ValueError):
+    """The boxes constrain so many variables that their partitions cannot be listed."""
+
+
+class UrnBoxes(eqx.Module):
+    """Disjoint boxes, the types of block that their records can have, and their partitions.
+
+    Partitions are sorted by (d, B), d the variables of the box and B the number of blocks, those
+    of few blocks first: each of two tables is then about as wide as its partitions need.
+    """
+
+    atoms: LevelParts
+    """Levels that no box tells apart, and the distinct sets of them."""
+    sets: Float[Array, "S R"]
+    """The distinct sets of levels of a variable: 1 where the set has the level."""
+    halves: tuple[Int[Array, "H1 h"], Int[Array, "H2 h"]]
+    """Sets whose probabilities make up half a block; S where there are fewer."""
+    half_of_type: Int[Array, "2 T"]
+    """The two halves of each type of block."""
+    set_of_type: Int[Array, "2 I"]
+    """Pairs of a type and one of its sets, all of them."""
+    whole: Int[Array, " D"]
+    """The type of each box whose block has all of its variables."""
+    blocks: tuple[Int[Array, "W P1"], Int[Array, "V P2"]]
+    """Types of the blocks of the partitions, of few blocks and of many; T where there are fewer."""
+    orders: Float[Array, " P"]
+    """prod (|b| - 1)! of the partitions."""
+    having: Int[Array, "m M"]
+    """Partitions that have a block of a type, in several columns; P where there are fewer."""
+    type_of_column: Int[Array, " M"]
+    """The type of each column of `having`."""
+    shape: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    """The pairs (d, B)."""
+    partitions: tuple[int, ...] = eqx.field(static=True)
+    """Partitions of each pair."""
+
+    @property
+    def num_types(self) -> int:
+        """Types of block T."""
+        return self.half_of_type.shape[1]
+
+    @property
+    def most_variables(self) -> int:
+        """The most variables that a box constrains."""
+        return max((d for d, _ in self.shape), default=1)
+
+    @classmethod
+    def of_boxes(cls, boxes: np.ndarray, num_levels: tuple[int, ...]) -> "UrnBoxes":
+        """List types and partitions of boxes given as (D, R) sets of levels.
+
+        Raises
+        ------
+        TooManyPartitions
+            Beyond `MAX_PARTITIONS`.
+        """
+        require_listable(boxes, num_levels)
+        atoms = LevelParts.of_boxes(boxes, num_levels)
+        # Without padding: an atom beyond the last stands for none.
+        members = [[a for a in line if a < atoms.variable.size] for line in np.asarray(atoms.sets)]
+        of_row, variable = np.asarray(atoms.of_row), np.asarray(atoms.variable)
+        rows = [np.isin(of_row, atoms_of_set) for atoms_of_set in members]
+        of_box = [
+            [(int(variable[members[s][0]]), int(s)) for s in np.flatnonzero(has)]
+            for has in np.asarray(atoms.set_of_box).T
+        ]
+        sizes = [len(own) for own in of_box]
+        listed = {}
+        types: dict[tuple[int, ...], int] = {}
+        found: dict[tuple[int, int], list] = {}
+        whole = []
+        for own in of_box:
+            d = len(own)
+            of_mask = np.zeros(2**d, int)
+            for mask in range(1, 2**d):
+                block = tuple(own[v] for v in range(d) if mask >> v & 1)
+                of_mask[mask] = types.setdefault(block, len(types))
+            whole.append(of_mask[-1])
+            if d not in listed:
+                listed[d] = _partitions(d)
+            for num_blocks, (masks, orders) in listed[d].items():
+                found.setdefault((d, num_blocks), []).append((of_mask[masks], orders))
+        few = (max(sizes, default=1) + 1) // 2
+        shape = tuple(sorted(found, key=lambda pair: (pair[1] > few, pair)))
+        by_pair = {pair: [np.concatenate(part) for part in zip(*found[pair], strict=True)]
+                   for pair in shape}  # fmt: skip
+        # Two halves of the variables, so that a block's product has two factors.
+        variables = sorted({j for own in of_box for j, _ in own})
+        low = set(variables[: len(variables) // 2])
+        halves: tuple[dict, dict] = ({}, {})
+        half_of_type = []
+        for block in types:
+            split = [tuple(s for j, s in block if (j in low) == side) for side in (True, False)]
+            half_of_type.append(
+                [halves[i].setdefault(part, len(halves[i])) for i, part in enumerate(split)]
+            )
+
+        def padded(parts):
+            width = max(map(len, parts), default=1)
+            table = np.full((len(parts), max(width, 1)), len(rows))
+            for line, part in zip(table, parts, strict=True):
+                line[: len(part)] = part
+            return jnp.asarray(table, jnp.int32)
+
+        def side_by_side(wanted):
+            parts = [blocks for (_, b), (blocks, _) in by_pair.items() if wanted(b)]
+            width = max((part.shape[1] for part in parts), default=1)
+            parts = [np.zeros((0, width), int), *parts]
+            more = ((0, width - part.shape[1]) for part in parts)
+            parts = [np.pad(part, ((0, 0), end), constant_values=len(types))
+                     for part, end in zip(parts, more, strict=True)]  # fmt: skip
+            return jnp.asarray(np.concatenate(parts).T, jnp.int32)
+
+        blocks = side_by_side(lambda b: b <= few), side_by_side(lambda b: b > few)
+        type_of_column, having = _invert([np.asarray(table) for table in blocks], len(types))
+        pairs = [(t, s) for block, t in types.items() for _, s in block]
+        dtype = jnp.result_type(float)
+        return cls(
+            atoms=atoms,
+            sets=jnp.asarray(np.array(rows).reshape(len(rows), sum(num_levels)), dtype),
+            halves=(padded(list(halves[0])), padded(list(halves[1]))),
+            half_of_type=jnp.asarray(np.array(half_of_type).reshape(-1, 2).T, jnp.int32),
+            set_of_type=jnp.asarray(np.array(pairs).reshape(-1, 2).T, jnp.int32),
+            whole=jnp.asarray(whole, jnp.int32),
+            blocks=blocks,
+            having=jnp.asarray(having.T, jnp.int32),
+            type_of_column=jnp.asarray(type_of_column, jnp.int32),
+            orders=jnp.asarray(
+                np.concatenate([np.zeros(0), *(orders for _, orders in by_pair.values())]), dtype
+            ),
+            partitions=tuple(len(orders) for _, orders in by_pair.values()),
+            shape=shape,
+        )
+
+
+def _invert(blocks, num_types):
+    """Rows of the partitions that have each type of block, and the type of each row."""
+    kind = np.concatenate([table.reshape(-1) for table in blocks])
+    ends = np.cumsum([table.shape[1] for table in blocks])
+    index = np.concatenate(
+        [np.tile(np.arange(end - table.shape[1], end), len(table))
+         for end, table in zip(ends, blocks, strict=True)]
+    )  # fmt: skip
+    order = np.argsort(kind, kind="stable")
+    order = order[kind[order] < num_types]
+    kind, index = kind[order], index[order]
+    count = np.bincount(kind, minlength=num_types)
+    rows = -(-count // _PARTITIONS_AT_ONCE)
+    place = np.arange(kind.size) - np.repeat(np.cumsum(count) - count, count)
+    row = np.repeat(np.cumsum(rows) - rows, count) + place // _PARTITIONS_AT_ONCE
+    having = np.full((rows.sum(), _PARTITIONS_AT_ONCE), ends[-1])
+    having[row, place % _PARTITIONS_AT_ONCE] = index
+    return np.repeat(np.arange(num_types), rows), having
+
+
+def require_listable(boxes: np.ndarray, num_levels: tuple[int, ...]) -> None:
+    """Raise `TooManyPartitions` where boxes, (D, R) sets of levels, have too many to list."""
+    ends = np.cumsum(num_levels)
+    full = [boxes[:, e - n : e].all(axis=1) for e, n in zip(ends, num_levels, strict=True)]
+    sizes, times = np.unique(len(num_levels) - np.sum(full, axis=0), return_counts=True)
+    if sum(_bell(d) * t for d, t in zip(sizes, times.tolist(), strict=True)) > MAX_PARTITIONS:
+        raise TooManyPartitions(
+            f"boxes of up to {sizes.max()} variables have too many partitions to list"
+        )
+
+
+def _bell(d):
+    row = [1]
+    for _ in range(d):
+        row = [row[-1], *row]
+        for i in range(1, len(row)):
+            row[i] += row[i - 1]
+    return row[0]
+
+
+def _partitions(d):
+    """Partitions of d variables by number of blocks: masks (P, B) and prod (size - 1)! (P,)."""
+    by_blocks = {0: np.zeros((1, 0), np.int64)}
+    for v in range(d):
+        grown: dict[int, list] = {}
+        for num_blocks, masks in by_blocks.items():
+            for b in range(num_blocks):
+                joined = masks.copy()
+                joined[:, b] |= 1 << v
+                grown.setdefault(num_blocks, []).append(joined)
+            alone = np.full((len(masks), 1), 1 << v)
+            grown.setdefault(num_blocks + 1, []).append(np.concatenate([masks, alone], axis=1))
+        by_blocks = {b: np.concatenate(parts) for b, parts in grown.items()}
+    size = np.array([bin(mask).count("1") for mask in range(2**d)])
+    factorial = np.cumprod(np.maximum(np.arange(d + 1), 1)).astype(float)
+    return {
+        b: (masks, np.prod(factorial[size[masks] - 1], axis=1)) for b, masks in by_blocks.items()
+    }
+
+
+def block_products(
+    theta: Float[Array, "R K"], g0: Float[Array, " K"], boxes: UrnBoxes
+) -> Float[Array, "T K"]:
+    """g_0k prod_{j in b} theta_kj(A_j) of every type b of block; summed over k it is S_b."""
+    low, high = _half_products(theta, boxes)
+    return low[boxes.half_of_type[0]] * (high * g0)[boxes.half_of_type[1]]
+
+
+def block_sums(
+    theta: Float[Array, "R K"], g0: Float[Array, " K"], boxes: UrnBoxes
+) -> Float[Array, " T"]:
+    """S_b of every type b of block: `block_products` summed over the components."""
+    low, high = _half_products(theta, boxes)
+    # All pairs of halves: a matrix product costs less than gathers for the pairs that there are.
+    pairs = jnp.matmul(low, (high * g0).T, precision=lax.Precision.HIGHEST)
+    return pairs[boxes.half_of_type[0], boxes.half_of_type[1]]
+
+
+def _half_products(theta, boxes):
+    of_set = jnp.matmul(boxes.sets, theta, precision=lax.Precision.HIGHEST)
+    of_set = jnp.concatenate([of_set, jnp.ones_like(of_set[:1])])
+    return [_product(of_set, half.T) for half in boxes.halves]
+
+
+def partition_totals(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, " Q"]:
+    """For each pair (d, B) of `boxes.shape`, the sum over partitions of prod (|b| - 1)! S_b."""
+    return _totals(partition_values(sums, boxes), boxes)
+
+
+def _totals(values, boxes):
+    ends = np.cumsum(boxes.partitions)
+    return jnp.stack(
+        [jnp.sum(values[b - n : b]) for b, n in zip(ends, boxes.partitions, strict=True)]
+    )
+
+
+def partition_values(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, " P"]:
+    """prod (|b| - 1)! S_b of every partition."""
+    padded = jnp.append(sums, 1)
+    return jnp.concatenate([_product(padded, types) for types in boxes.blocks]) * boxes.orders
+
+
+def _product(rows, indices):
+    """Products of the rows at indices, along the first axis of these."""
+    # Not `prod`, whose gradient takes long to compile.
+    value = rows[indices[0]]
+    for index in indices[1:]:
+        value = value * rows[index]
+    return value
+
+
+def differentiable_probability(
+    sums: Float[Array, " T"], weights: Float[Array, " Q"], boxes: UrnBoxes
+) -> Float[Array, ""]:
+    """`probability`, whose gradient takes a few times its own time.
+
+    The derivative for S_b is the sum over the partitions with b, over S_b; where that underflows,
+    nothing is left of it.
+    """
+
+    @jax.custom_vjp
+    def total(sums, weights):
+        return forward(sums, weights)[0]
+
+    def forward(sums, weights):
+        values = partition_values(sums, boxes)
+        rates = values * of_partitions(weights, boxes)
+        return jnp.sum(rates), (sums, values, rates)
+
+    def backward(residuals, cotangent):
+        sums, values, rates = residuals
+        of_type = jnp.where(sums > 0, count_blocks(rates, boxes) / jnp.where(sums > 0, sums, 1), 0)
+        return cotangent * of_type, cotangent * _totals(values, boxes)
+
+    total.defvjp(forward, backward)
+    return total(sums, weights)
+
+
+def of_partitions(weights: Float[Array, " Q"], boxes: UrnBoxes) -> Float[Array, " P"]:
+    """The weight of each partition, from `weights_by_size`."""
+    parts = [jnp.broadcast_to(w, n) for w, n in zip(weights, boxes.partitions, strict=True)]
+    return jnp.concatenate(parts)
+
+
+def weights_by_size(log_weights: Float[Array, " D"], boxes: UrnBoxes) -> Float[Array, " Q"]:
+    """w(d, B) for the pairs (d, B) of `boxes.shape`, from log w(D, B), B = 1..D, of the largest d.
+
+    The urn of d - 1 items is that of d with the last one left out: w(d - 1, B) = w(d, B + 1) +
+    (d - 1) w(d, B).
+    """
+    by_size = {}
+    for d in range(boxes.most_variables, 0, -1):
+        by_size[d] = log_weights
+        opened = log_weights[1:]
+        joined = jnp.log(jnp.asarray(max(d - 1, 1), log_weights.dtype)) + log_weights[:-1]
+        log_weights = jnp.logaddexp(opened, joined)
+    return jnp.stack([jnp.exp(by_size[d][b - 1]) for d, b in boxes.shape])
+
+
+def probability(totals: Float[Array, " Q"], weights: Float[Array, " Q"]) -> Float[Array, ""]:
+    """Probability of the region, from `partition_totals` and `weights_by_size`."""
+    return jnp.sum(totals * weights)
+
+
+def count_blocks(
+    of_partition: Int[Array, " P"] | Float[Array, " P"], boxes: UrnBoxes
+) -> Int[Array, " T"] | Float[Array, " T"]:
+    """Blocks of each type, given the records of each partition."""
+    # By gathering: to scatter from each partition to its blocks is several times slower on a CPU.
+    padded = jnp.append(of_partition, 0)
+    by_row = sum(padded.at[index].get(mode="promise_in_bounds") for index in boxes.having)
+    empty = jnp.zeros(boxes.num_types, of_partition.dtype)
+    return empty.at[boxes.type_of_column].add(by_row, indices_are_sorted=True)
+
+
+def count_sets(
+    of_type: Int[Array, "T K"] | Float[Array, "T K"], boxes: UrnBoxes
+) -> Int[Array, "S K"] | Float[Array, "S K"]:
+    """Items by set and component, given the blocks by type and component."""
+    types, sets = boxes.set_of_type
+    empty = jnp.zeros((boxes.sets.shape[0], of_type.shape[1]), of_type.dtype)
+    return empty.at[sets].add(of_type[types], mode="promise_in_bounds")
+
+
+def draw_blocks(
+    key: Key[Array, ""],
+    sums: Float[Array, " T"],
+    weights: Float[Array, " Q"],
+    feasible: Float[Array, ""],
+    num_records: Float[Array, ""],
+    boxes: UrnBoxes,
+    one_by_one: bool,
+) -> tuple[Int[Array, " T"], Int[Array, ""]]:
+    """Blocks by type of the records of the boxes that come before the n-th feasible one.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    sums
+        S_b of every type of block.
+    weights
+        From `weights_by_size`.
+    feasible
+        P(F), the probability of no box.
+    num_records
+        n.
+    one_by_one
+        Draw the partitions of the records one by one, which is faster below about 10,000 of them,
+        or Poisson counts of all partitions.
+
+    Returns
+    -------
+    blocks, records
+        Blocks by type, and records n_0; n_0 is -1, and there are no blocks, where they could be
+        beyond `kernels.variates.discrete.MAX_COUNT`.
+
+    Notes
+    -----
+    Gamma-mixed Poissons: g ~ Ga(n, P(F)), then Poisson(g p) for every partition of probability p.
+    """
+    key_gamma, key_count, key_row = jax.random.split(key, 3)
+    g = gamma_variate(key_gamma, num_records, feasible)
+    rates = partition_values(sums, boxes) * of_partitions(weights, boxes) * g
+    by_row = jnp.pad(rates, (0, -rates.size % _ROW)).reshape(-1, _ROW)
+    count = poisson(key_count, jnp.sum(by_row, axis=1) if one_by_one else rates)
+    most = boxes.most_variables
+    too_many = jnp.any(count < 0) | (jnp.sum(count.astype(sums.dtype)) > MAX_COUNT // most)
+    count = jnp.where(too_many, 0, count)
+    if one_by_one:
+        count = draw_block_labels(key_row, count, by_row).reshape(-1)[: rates.size]
+    return count_blocks(count, boxes), jnp.where(too_many, -1, jnp.sum(count))
+
+
+def expected_blocks(
+    sums: Float[Array, " T"], weights: Float[Array, " Q"], boxes: UrnBoxes
+) -> tuple[Float[Array, " T"], Float[Array, ""]]:
+    """Expected blocks by type and records, `weights` from `weights_by_size` times n / P(F)."""
+    rates = partition_values(sums, boxes) * of_partitions(weights, boxes)
+    return count_blocks(rates, boxes), jnp.sum(rates)
+
+
+def draw_block_labels(
+    key: Key[Array, ""], blocks: Int[Array, " T"], products: Float[Array, "T K"]
+) -> Int[Array, "T K"]:
+    """Components of blocks: those of a type are multinomial given `block_products`.
+
+    Every block is drawn by inverse CDF, a fixed number at a time: most types have few blocks, and
+    a block costs less than the binomial variates of a split among the components would.
+    """
+    num_types, num_slots = products.shape
+    cumulative = cumulative_sum(products)
+    ends = jnp.cumsum(blocks)
+    total = ends[-1]
+
+    def draw(carry):
+        step, counts = carry
+        index = step * _BLOCKS_AT_ONCE + jnp.arange(_BLOCKS_AT_ONCE)
+        starts = jnp.zeros(_BLOCKS_AT_ONCE + 1, jnp.int32)
+        # Types by counting those that have ended: a histogram, summed up.
+        place = jnp.clip(ends - step * _BLOCKS_AT_ONCE, 0, _BLOCKS_AT_ONCE)
+        kind = jnp.cumsum(starts.at[place].add(1, mode="promise_in_bounds"))[:-1]
+        kind = jnp.minimum(kind, num_types - 1)
+        u = uniform(words(jax.random.fold_in(key, step), index.shape), products.dtype.type)
+        label, _ = search_cumulative(cumulative, kind, u)
+        counts = counts.at[kind * num_slots + label].add(
+            (index < total).astype(jnp.int32), mode="promise_in_bounds"
+        )
+        return step + 1, counts
+
+    empty = jnp.zeros(num_types * num_slots, jnp.int32)
+    carry = (jnp.int32(0), empty)
+    counts = lax.while_loop(lambda carry: carry[0] * _BLOCKS_AT_ONCE < total, draw, carry)[1]
+    return counts.reshape(num_types, num_slots)

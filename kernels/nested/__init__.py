@@ -1,0 +1,1 @@
+"""Conditionals of the nested model of persons within households."""

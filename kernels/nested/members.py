@@ -1,0 +1,184 @@
+"""Two layers of latent classes: households in classes, and their members in classes within those.
+
+Household i has class g with weight pi_g, member j of it class m with weight omega_gm, and values
+with probabilities lambda_g (household) and phi_gm (member), independently given the classes (Hu,
+Reiter & Wang 2018, doi:10.1080/01621459.2017.1350179 for synthesis; the nested Dirichlet process is
+Rodriguez, Dunson & Gelfand 2008, doi:10.1198/016214508000000553).
+
+Members lie one after the other, household by household, households in blocks of one number of
+members: `blocks` is ((members, households), ...), static, so that sums over them are reshapes.
+"""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.variates.rng import uniform, words
+
+Blocks = tuple[tuple[int, int], ...]
+Plan = tuple[tuple[int, ...], ...]
+
+# A table of several variables has at most so many rows, and is of at most so many variables: then a
+# product of its probabilities does not underflow.
+_MERGED_ROWS = 1024
+_MERGED_VARIABLES = 4
+
+# Tables are scaled so that the product of their largest entries is 2**this: products then reach
+# down to 1e-73 of it.
+_HEADROOM = 120
+
+# Household classes side by side, in multiples of a CPU's vectors.
+_LANES = 8
+
+
+def merge_plan(num_levels: tuple[int, ...]) -> Plan:
+    """Variables that share a table of joint levels: the fewer tables, the fewer gathers."""
+    tables: list[list[int]] = []
+    for j in sorted(range(len(num_levels)), key=lambda j: -num_levels[j]):
+        for table in tables:
+            size = int(np.prod([num_levels[k] for k in table])) * num_levels[j]
+            if len(table) < _MERGED_VARIABLES and size <= _MERGED_ROWS:
+                table.append(j)
+                break
+        else:
+            tables.append([j])
+    return tuple(map(tuple, tables))
+
+
+def merged_rows(
+    codes: Int[Array, "p N"], num_levels: tuple[int, ...], plan: Plan
+) -> Int[Array, "T N"]:
+    """Row of each member in each table of `plan`."""
+    rows = []
+    for table in plan:
+        row = jnp.zeros(codes.shape[1], jnp.int32)
+        for j in table:
+            row = row * num_levels[j] + codes[j]
+        rows.append(row)
+    return jnp.stack(rows)
+
+
+def merged_tables(
+    phi: Float[Array, "R F S"], num_levels: tuple[int, ...], plan: Plan
+) -> list[Float[Array, "_ F S"]]:
+    """Joint level probabilities of the variables of each table, by class."""
+    first = first_rows(num_levels)
+    tables = []
+    for variables in plan:
+        joint = jnp.ones((1, *phi.shape[1:]), phi.dtype)
+        for j in variables:
+            own = phi[first[j] : first[j] + num_levels[j]]
+            joint = (joint[:, None] * own).reshape(-1, *phi.shape[1:])
+        tables.append(joint)
+    return tables
+
+
+def log_member_probability(
+    tables: list[Float[Array, "_ F S"]], omega: Float[Array, "F S"], rows: Int[Array, "T N"]
+) -> Float[Array, "N F"]:
+    """Log probability of each member's values in each household class, its own class summed out.
+
+    Parameters
+    ----------
+    tables
+        Joint level probabilities, of `merged_tables`.
+    omega
+        Weights of the member classes in each household class.
+    rows
+        Row of each member in each table.
+
+    Notes
+    -----
+    What underflows is 1e-73 of the product of the largest entries of the member's rows. A step adds
+    one member class for all members and household classes, the latter padded to whole vectors.
+    """
+    num_classes, num_nested = omega.shape
+    num_members = rows.shape[1]
+    width = -(-num_classes // _LANES) * _LANES
+    scaled, log_scale = [], jnp.zeros(num_members, omega.dtype)
+    for table, row in zip(_weighted(tables, omega), rows, strict=True):
+        table, log_largest = _scale(table, (1, 2), len(tables))
+        log_scale = log_scale + log_largest[row]
+        by_nested = jnp.moveaxis(table, 2, 0)
+        scaled.append(jnp.pad(by_nested, ((0, 0), (0, 0), (0, width - num_classes))))
+
+    def add(m, total):
+        product = jnp.ones((), omega.dtype)
+        for table, row in zip(scaled, rows, strict=True):
+            product = product * table[m].at[row].get(mode="promise_in_bounds")
+        return total + product
+
+    # A loop, not unrolled: gathers fused with a sum over classes are several times slower on a CPU.
+    total = lax.fori_loop(0, num_nested, add, jnp.zeros((num_members, width), omega.dtype))
+    total = jnp.maximum(total[:, :num_classes], jnp.finfo(omega.dtype).tiny)
+    return jnp.log(total) + log_scale[:, None]
+
+
+def _weighted(tables, omega):
+    """The tables, with the weights of the member classes in the first."""
+    return [table * omega if t == 0 else table for t, table in enumerate(tables)]
+
+
+def _scale(table, axes, num_tables):
+    """The table with one largest entry along `axes` everywhere, and the log of what divided it."""
+    dtype = table.dtype.type
+    power = _HEADROOM // num_tables
+    largest = jnp.maximum(jnp.max(table, axis=axes, keepdims=True), jnp.finfo(dtype).tiny)
+    log_divisor = jnp.log(largest).reshape(-1) - dtype(power * math.log(2))
+    return table / largest * dtype(2.0**power), log_divisor
+
+
+def sum_by_household(log_p: Float[Array, "N F"], blocks: Blocks) -> Float[Array, "n F"]:
+    """Sums over the members of each household, 0 where there is none."""
+    parts, start = [], 0
+    for members, households in blocks:
+        own = log_p[start : start + members * households]
+        parts.append(jnp.sum(own.reshape(households, members, log_p.shape[1]), axis=1))
+        start += members * households
+    return jnp.concatenate(parts)
+
+
+def repeat_by_member(x: Int[Array, " n"], blocks: Blocks) -> Int[Array, " N"]:
+    """What belongs to a household, for each of its members."""
+    parts, start = [], 0
+    for members, households in blocks:
+        parts.append(jnp.repeat(x[start : start + households], members))
+        start += households
+    return jnp.concatenate(parts)
+
+
+def draw_member_classes(
+    key: Key[Array, ""],
+    tables: list[Float[Array, "_ F S"]],
+    omega: Float[Array, "F S"],
+    rows: Int[Array, "T N"],
+    g: Int[Array, " N"],
+) -> Int[Array, " N"]:
+    """The class of each member within that of its household, g.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    tables, omega, rows
+        As for `log_member_probability`.
+    g
+        Class of the member's household.
+    """
+    num_classes, num_nested = omega.shape
+    weight = jnp.ones((), omega.dtype)
+    for table, row in zip(_weighted(tables, omega), rows, strict=True):
+        own, _ = _scale(table, 2, len(tables))
+        own = own.reshape(-1, num_nested)
+        weight = weight * own.at[row * num_classes + g].get(mode="promise_in_bounds")
+    cumulative = jnp.matmul(
+        weight, jnp.triu(jnp.ones((num_nested, num_nested), weight.dtype)),
+        precision=lax.Precision.HIGHEST,
+    )  # fmt: skip
+    u = uniform(words(key, g.shape), weight.dtype.type)
+    passed = cumulative <= (u * cumulative[:, -1])[:, None]
+    return jnp.minimum(jnp.sum(passed, axis=1), num_nested - 1)

@@ -1,0 +1,1 @@
+"""Numerical building blocks: counts, ratios of gamma functions, set partitions, lanes."""

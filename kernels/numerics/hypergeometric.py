@@ -1,0 +1,235 @@
+"""Gauss' hypergeometric function and beta expectations, in log space, where series are of no use.
+
+Everything is one Euler integral, over p ~ Beta(a, b), of a product of powers of p and 1 + x p. It
+is taken by the trapezoidal rule on nodes u = centre + width sinh(v) of the logit of p: centre and
+width are those of the integrand's peak, the ends of v are where it has fallen by `_DROP` nats, so
+that both a narrow peak and tails of any length are resolved. The integrand has one peak, whatever
+the parameters. The nodes are held fixed under differentiation, which loses nothing: the derivative
+of an analytic integrand is one too, and the rule converges geometrically for both (Trefethen &
+Weideman 2014, doi:10.1137/130932132).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from bnp_models.kernels.numerics.gamma_ratios import log_beta
+
+# Nodes that reach the rounding error of each type.
+NODES = {"float32": 192, "float64": 512}
+
+_DROP = {"float32": 20.0, "float64": 40.0}
+# Logits of the peak lie within this: p from 1e-43 to 1 - 1e-43.
+_FARTHEST = 100.0
+# Window ends lie below width sinh(this).
+_LONGEST = 40.0
+
+
+class BetaNodes(NamedTuple):
+    """A rule for expectations over p: sum of weight times the values at the nodes."""
+
+    log_p: Float[Array, "nodes ..."]
+    """Logarithms of p."""
+    log_q: Float[Array, "nodes ..."]
+    """Logarithms of 1 - p."""
+    log_integrand: Float[Array, "nodes ..."]
+    """Logarithm of the integrand, relative to `log_scale`."""
+    weight: Float[Array, "nodes ..."]
+    """Of the node in the integral over p of the integrand, its exponential left out."""
+    log_scale: Float[Array, "..."]
+    """Logarithm of the integrand at its peak; no gradient goes through it."""
+
+
+def log_hyp2f1(
+    a: Float[Array, "*#shape"],
+    b: Float[Array, "*#shape"],
+    c: Float[Array, "*#shape"],
+    z: Float[Array, "*#shape"],
+    *,
+    nodes: int | None = None,
+) -> Float[Array, "*#shape"]:
+    """log 2F1(a, b; c; z) for c > b > 0 and z < 1.
+
+    Parameters
+    ----------
+    a, b, c, z
+        float32 or float64, broadcast against each other; z may be -1e6 and far beyond, a and b 1e6.
+        Outside c > b > 0 and z < 1 the result is nan.
+    nodes
+        Of the quadrature; by default as many as reach the rounding error.
+
+    Returns
+    -------
+    log_value
+        Its absolute error, which is the relative error of 2F1, is that of rounding: a few units in
+        the last place of the largest of 1, the result, and min(a, b) log(-z). Where that is too
+        much (|result| above 1e6 in float64, above 100 in float32) use `log_beta_expectation`,
+        which takes the large factor out.
+
+    Notes
+    -----
+    2F1 = E (1 - z p)^-a over p ~ Beta(b, c - b), Euler's integral (NIST DLMF 15.6.1); for z > 0
+    after Pfaff's transformation (15.8.1). Differentiable in every argument.
+    """
+    a, b, c, z = jnp.broadcast_arrays(a, b, c, z)
+    valid = (b > 0) & (c > b) & (z < 1)
+    zero = z == 0
+    positive = (z > 0) & valid
+    safe = jnp.where(zero | ~valid, -1, z)
+    b, c = jnp.where(valid, b, 1), jnp.where(valid, c, 2)
+    first = jnp.where(positive, c - b, b)
+    second = jnp.where(positive, b, c - b)
+    log_1mz = jnp.log1p(-jnp.where(positive, safe, 0))
+    log_x = jnp.log(jnp.abs(safe)) - log_1mz
+    # Powers that 1 + x p and p have in common make one factor, of modest size whatever they are.
+    common = jnp.where(log_x > 0, jnp.maximum(jnp.minimum(a, first) - 1, 0), 0)
+    common = lax.stop_gradient(common)
+    log_integral = _log_integral(common, a - common, first - common, second, log_x, nodes)
+    value = log_integral - common * log_x - log_beta(first, second) - a * log_1mz
+    value = jnp.where(zero, z * a * b / c, value)
+    return jnp.where(valid, value, jnp.nan)
+
+
+def log_beta_expectation(
+    f: Float[Array, "*#shape"],
+    alpha: Float[Array, "*#shape"],
+    a: Float[Array, "*#shape"],
+    b: Float[Array, "*#shape"],
+    log_x: Float[Array, "*#shape"],
+    *,
+    nodes: int | None = None,
+) -> Float[Array, "*#shape"]:
+    """log E (x p)^f (1 + x p)^-(alpha + f) over p ~ Beta(a, b).
+
+    Parameters
+    ----------
+    f
+        At least 0; it need not be an integer.
+    alpha
+        At least -f.
+    a, b
+        Positive.
+    log_x
+        Logarithm of x.
+    nodes
+        As in `log_hyp2f1`.
+
+    Returns
+    -------
+    log_value
+        f log x + log B(a + f, b) / B(a, b) + log 2F1(alpha + f, a + f; a + b + f; -x), without the
+        cancellation of these: at alpha >= 0 it is never positive, and of modest size where f
+        follows the model.
+    """
+    f, alpha, a, b, log_x = jnp.broadcast_arrays(f, alpha, a, b, log_x)
+    return _log_integral(f, alpha, a, b, log_x, nodes) - log_beta(a, b)
+
+
+def beta_nodes(
+    f: Float[Array, "*#shape"],
+    alpha: Float[Array, "*#shape"],
+    a: Float[Array, "*#shape"],
+    b: Float[Array, "*#shape"],
+    log_x: Float[Array, "*#shape"],
+    *,
+    nodes: int | None = None,
+) -> BetaNodes:
+    """Nodes and weights for p^(a - 1) (1 - p)^(b - 1) (x p)^f (1 + x p)^-(alpha + f), 0 < p < 1.
+
+    Parameters
+    ----------
+    f, alpha, a, b, log_x, nodes
+        As in `log_beta_expectation`.
+    """
+    f, alpha, a, b, log_x = jnp.broadcast_arrays(f, alpha, a, b, log_x)
+    dtype = jnp.result_type(f)
+    nodes = NODES[dtype.name] if nodes is None else nodes
+    fixed = lax.stop_gradient((f, alpha, a, b, log_x))
+    centre, width, left, right = _window(*fixed)
+    along = jnp.linspace(0, 1, nodes, dtype=dtype).reshape(-1, *[1] * f.ndim)
+    v = (left + right) * along - left
+    u = centre + width * jnp.sinh(v)
+    log_p, log_q = _log_sigmoids(u)
+    log_scale = _log_integrand(*_log_sigmoids(centre), *fixed)
+    return BetaNodes(
+        log_p=log_p,
+        log_q=log_q,
+        log_integrand=_log_integrand(log_p, log_q, f, alpha, a, b, log_x) - log_scale,
+        weight=jnp.cosh(v) * (width * (left + right) / (nodes - 1)),
+        log_scale=log_scale,
+    )
+
+
+def _log_integral(f, alpha, a, b, log_x, nodes):
+    """Logarithm of the integral over p of the integrand of `beta_nodes`."""
+    rule = beta_nodes(f, alpha, a, b, log_x, nodes=nodes)
+    return jnp.log(jnp.sum(jnp.exp(rule.log_integrand) * rule.weight, axis=0)) + rule.log_scale
+
+
+def _log_sigmoids(u):
+    """log p and log(1 - p) of a logit."""
+    tail = jnp.log1p(jnp.exp(-jnp.abs(u)))
+    return jnp.minimum(u, 0) - tail, -jnp.maximum(u, 0) - tail
+
+
+def _log_integrand(log_p, log_q, f, alpha, a, b, log_x):
+    """In the logit of p, whose Jacobian makes the powers a and b out of a - 1 and b - 1."""
+    y = log_x + log_p
+    tail = jnp.log1p(jnp.exp(-jnp.abs(y)))
+    log_1p_xp = jnp.maximum(y, 0) + tail
+    log_1p_inverse = jnp.maximum(-y, 0) + tail
+    return a * log_p + b * log_q - alpha * log_1p_xp - f * log_1p_inverse
+
+
+def _window(f, alpha, a, b, log_x):
+    """Centre and width of the peak, and how far from it, in asinh of widths, the ends lie."""
+    dtype = f.dtype
+
+    def rises(u):
+        p, q = jax.nn.sigmoid(u), jax.nn.sigmoid(-u)
+        share = jax.nn.sigmoid(log_x + _log_sigmoids(u)[0])
+        return q * (a + f * (1 - share) - alpha * share) > b * p
+
+    centre = bisect(rises, jnp.full_like(f, -_FARTHEST), jnp.full_like(f, _FARTHEST), 26)
+    log_p, log_q = _log_sigmoids(centre)
+    share = jax.nn.sigmoid(log_x + log_p)
+    curvature = jnp.exp(log_p) * b + jnp.exp(2 * log_q) * (f + alpha) * share * (1 - share)
+    width = lax.rsqrt(jnp.maximum(curvature, 1))
+    least = _log_integrand(log_p, log_q, f, alpha, a, b, log_x) - _DROP[dtype.name]
+
+    def end(sign):
+        def inside(v):
+            there = _log_sigmoids(centre + sign * width * jnp.sinh(v))
+            return _log_integrand(*there, f, alpha, a, b, log_x) > least
+
+        return bisect(inside, jnp.zeros_like(f), jnp.full_like(f, _LONGEST), 12, upper=True)
+
+    return centre, width, end(-1), end(1)
+
+
+def bisect(holds, low, high, steps: int, upper: bool = False):
+    """Where a predicate that holds below and fails above changes.
+
+    Parameters
+    ----------
+    holds
+        Function of an array, elementwise; assumed true at `low` and false at `high`.
+    low, high
+        Arrays of one shape.
+    steps
+        Halvings.
+    upper
+        Return the upper end of what is left rather than its middle.
+    """
+
+    def halve(_, ends):
+        low, high = ends
+        middle = (low + high) / 2
+        here = holds(middle)
+        return jnp.where(here, middle, low), jnp.where(here, high, middle)
+
+    low, high = lax.fori_loop(0, steps, halve, (low, high))
+    return high if upper else (low + high) / 2

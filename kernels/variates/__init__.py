@@ -1,0 +1,1 @@
+"""Random variates: words, gamma, discrete, categorical, sticks."""

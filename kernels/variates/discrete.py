@@ -1,0 +1,388 @@
+"""Poisson, binomial and multinomial counts, exact at tiny and at huge means and fast on a CPU.
+
+Most rates of an augmented contingency table are far below one and most of the draws are zero: one
+comparison each. Means below ten are inverted from the far tail, so that the rarest count sits where
+the uniform is finest; the others are drawn by transformed rejection, whose acceptance test is
+written in deviances, which float32 can hold where the logarithm of a factorial of 10^8 cannot be.
+
+Counts are int32. A lane whose parameters are not those of a distribution that int32 can hold (nan,
+negative, beyond `MAX_COUNT`) gets -1 and disturbs no other.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, Int32, Key
+
+from bnp_models.kernels.variates.rng import uniform, word_pair, words
+
+MAX_COUNT = 2**30
+"""The largest Poisson rate and binomial number of trials."""
+
+# Means from here on are drawn by rejection, whose hat is not one below.
+_REJECT_FROM = 10
+
+# Arrays of at least this many lanes work on the few that remain, gathered together.
+_COMPACT_FROM = 16384
+
+# Steps of the inversion between two looks at whether it is done.
+_UNROLL = 4
+
+# Coefficients of the continued fraction of Stirling's error, and the error at one.
+_STIRLING = (1 / 12, 1 / 30, 53 / 210, 195 / 371, 22999 / 22737)
+_STIRLING_ONE = 0.08106146679532726
+
+_LOG_2PI = 1.8378770664093453
+
+
+def poisson(key: Key[Array, ""], rate: Float[Array, "..."]) -> Int32[Array, "..."]:
+    """Independent Poisson variates.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    rate
+        From 0 to `MAX_COUNT`, float32 or float64.
+
+    Returns
+    -------
+    counts
+        -1 where the rate is nan, negative or above `MAX_COUNT`.
+
+    Notes
+    -----
+    Inversion below a rate of ten; Hormann's transformed rejection PTRS (1993,
+    doi:10.1016/0167-6687(93)90997-4) from there on. Rates below 1e-19 always give zero.
+    """
+    valid = (rate >= 0) & (rate <= MAX_COUNT)
+    draws = _draw(key, _POISSON, (jnp.where(valid, rate, 0),))
+    return jnp.where(valid, draws, -1)
+
+
+def binomial(
+    key: Key[Array, ""],
+    n: Int[Array, "..."],
+    p: Float[Array, "..."],
+    complement: Float[Array, "..."] | None = None,
+) -> Int32[Array, "..."]:
+    """Independent binomial variates.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    n
+        Numbers of trials, from 0 to `MAX_COUNT`.
+    p
+        Probabilities of success, float32 or float64; broadcast against `n`.
+    complement
+        1 - p, where the caller knows it better: float32 has no p between 1 - 6e-8 and 1.
+
+    Returns
+    -------
+    counts
+        -1 where `n` is negative or above `MAX_COUNT`, or a probability nan or outside [0, 1].
+
+    Notes
+    -----
+    The rarer outcome is counted: by inversion where its mean is below ten, by Hormann's transformed
+    rejection BTRS (1993, doi:10.1080/00949659308811496) elsewhere.
+    """
+    n, p, complement = jnp.broadcast_arrays(n, p, 1 - p if complement is None else complement)
+    valid = (n >= 0) & (n <= MAX_COUNT) & (p >= 0) & (p <= 1) & (complement >= 0)
+    flip = complement < p
+    rarer = jnp.where(valid, jnp.where(flip, complement, p), 0)
+    n = jnp.where(valid, n, 0).astype(jnp.int32)
+    draws = _draw(key, _BINOMIAL, (rarer, n))
+    return jnp.where(valid, jnp.where(flip, n - draws, draws), -1)
+
+
+def split_counts(
+    key: Key[Array, ""],
+    counts: Int[Array, "..."],
+    weights: Float[Array, "..."],
+    axis: int = -1,
+) -> Int32[Array, "..."]:
+    """Split each count over the levels along an axis of `weights`: multinomial variates.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    counts
+        From 0 to `MAX_COUNT`.
+    weights
+        Non-negative and finite, not all zero unless the count is; they need not sum to one. Their
+        other axes are broadcast against `counts`.
+    axis
+        The axis of the levels, in `weights` and in the result; negative where the two ranks differ.
+
+    Returns
+    -------
+    split
+        Non-negative and of sum `counts` along the axis; zero wherever the weight is. Where the
+        count is invalid, or positive and the weights negative, nan, inf or all zero, -1.
+
+    Notes
+    -----
+    A binomial variate for each level but the last, among what earlier levels have left.
+    """
+    weights = jnp.moveaxis(weights, axis, 0)
+    num_levels, *others = weights.shape
+    shape = jnp.broadcast_shapes(counts.shape, tuple(others))
+    weights = weights.reshape(num_levels, *[1] * (len(shape) - len(others)), *others)
+    top = jnp.max(weights, axis=0)
+    weights = jnp.broadcast_to(weights / jnp.where(top > 0, top, 1), (num_levels, *shape))
+    counts = jnp.broadcast_to(counts, shape)
+    usable = jnp.all((weights >= 0) & (weights <= 1), axis=0) & (top > 0)
+    valid = (counts >= 0) & (counts <= MAX_COUNT) & (usable | (counts == 0))
+    weights = jnp.where(usable, weights, 1)
+    # Summed from the end, so that no conditional probability is a difference.
+    later = lax.cumsum(weights, reverse=True)[1:]
+
+    def take(left, level):
+        key, weight, rest = level
+        total = weight + rest
+        total = jnp.where(total > 0, total, 1)
+        taken = binomial(key, left, weight / total, rest / total)
+        return left - taken, taken
+
+    keys = jax.random.split(key, num_levels - 1)
+    start = jnp.where(valid, counts, 0).astype(jnp.int32)
+    last, split = lax.scan(take, start, (keys, weights[:-1], later))
+    split = jnp.where(valid, jnp.concatenate([split, last[None]]), -1)
+    return jnp.moveaxis(split, 0, axis)
+
+
+def _draw(key, law, parameters):
+    """Variates of one of the two laws, for arrays of valid parameters of one shape.
+
+    A law is a pair of functions: one gives the start of the inversion, one makes a trial.
+    """
+    shape = parameters[0].shape
+    parameters = tuple(parameter.reshape(-1) for parameter in parameters)
+    lanes = parameters[0].shape[0]
+    start, attempt = law
+    dtype = parameters[0].dtype.type
+
+    def finish(trial, idle, coarse, *parameters):
+        few, some, one, ratio = start(*parameters)
+        u = _refine(coarse, word_pair(key, coarse.shape, stream=trial)[0], dtype)
+        value = _invert(u, few & (u < some), one, ratio)
+        return _reject(key, trial + 1, attempt, few | idle, value, parameters)
+
+    coarse = words(key, (2, (lanes + 1) // 2)).reshape(-1)[:lanes]
+    if lanes < _COMPACT_FROM:
+        return finish(jnp.uint32(1), False, coarse, *parameters)[1].reshape(shape)
+    few, some, _, _ = start(*parameters)
+    todo = ~few | (coarse.astype(dtype) * dtype(2.0**-32) < some)
+    value = jnp.zeros(lanes, jnp.int32)
+    return _in_parts(finish, jnp.uint32(1), todo, value, (coarse, *parameters))[1].reshape(shape)
+
+
+def _in_parts(work, trial, todo, value, arrays):
+    """`work(trial, idle, *arrays)` on the lanes to do, gathered an eighth of all at a time."""
+    lanes = todo.shape[0]
+
+    def part(carry):
+        trial, todo, value = carry
+        chosen = jnp.nonzero(todo, size=lanes // 8, fill_value=lanes)[0]
+        gathered = (array.at[chosen].get(mode="fill", fill_value=0) for array in arrays)
+        trial, drawn = work(trial, chosen == lanes, *gathered)
+        value = value.at[chosen].set(drawn, mode="drop")
+        return trial, todo.at[chosen].set(False, mode="drop"), value
+
+    trial, _, value = lax.while_loop(lambda carry: jnp.any(carry[1]), part, (trial, todo, value))
+    return trial, value
+
+
+def _refine(coarse, fine, dtype):
+    """Uniforms on (0, 1) from two words, of granularity 2**-64 near zero."""
+    u = (fine.astype(dtype) + dtype(0.5)) * dtype(2.0**-64) + coarse.astype(dtype) * dtype(2.0**-32)
+    return jnp.minimum(u, dtype(1.0 - jnp.finfo(dtype).epsneg))
+
+
+def _invert(u, todo, one, ratio):
+    """The count whose upper tail holds u, on the lanes to do, where it is at least one.
+
+    The probabilities are followed upwards until what is left of the tail is lost in u, and summed
+    downwards from there: subtracted from one, the tail would be rounding errors below 1e-7.
+
+    Parameters
+    ----------
+    u
+        Uniforms.
+    todo
+        Where u < P(X >= 1).
+    one
+        P(X = 1).
+    ratio
+        Of k, P(X = k + 1) / P(X = k).
+    """
+    dtype = u.dtype.type
+    lost = u * dtype(jnp.finfo(dtype).eps / 8)
+
+    def climb(carry):
+        k, going, highest, p = carry
+        for _ in range(_UNROLL):
+            above = p * ratio(k)
+            going = going & (above > lost)
+            p = jnp.where(going, above, p)
+            k = k + 1
+            highest = jnp.where(going, k, highest)
+        return k, going, highest, p
+
+    def descend(carry):
+        k, tail, p, count = carry
+        for _ in range(_UNROLL):
+            active = (k <= highest) & (k > 1)
+            tail = jnp.where(active, tail + p, tail)
+            count = count + (active & (u < tail))
+            k = k - 1
+            p = jnp.where(active, p / ratio(k), p)
+        return k, tail, p, count
+
+    carry = dtype(1), todo, jnp.ones_like(u), one
+    k, _, highest, p = lax.while_loop(lambda carry: jnp.any(carry[1]), climb, carry)
+    carry = k, jnp.zeros_like(u), p, todo.astype(jnp.int32)
+    return lax.while_loop(lambda carry: carry[0] > 1, descend, carry)[3]
+
+
+def _reject(key, trial, attempt, done, value, parameters):
+    """Trials until every lane has accepted; counts those used, returns the values too."""
+    lanes = value.shape[0]
+
+    def until_accepted(trial, done, value, *parameters):
+        def again(carry):
+            trial, done, value = carry
+            drawn, accept = attempt(*word_pair(key, value.shape, stream=trial), *parameters)
+            return trial + 1, done | accept, jnp.where(done, value, drawn)
+
+        carry = lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, (trial, done, value))
+        return carry[0], carry[2]
+
+    if lanes < _COMPACT_FROM:
+        return until_accepted(trial, done, value, *parameters)
+    return _in_parts(until_accepted, trial, ~done, value, (value, *parameters))
+
+
+def _propose(first, second, a, b):
+    """Hormann's proposal: the distance from the centre, the slope of the map, and a uniform.
+
+    U = 1/2 - us is mirrored; us is resolved to 2**-32, where the map is steepest.
+    """
+    dtype = b.dtype.type
+    us = ((first >> 1).astype(dtype) + dtype(0.5)) * dtype(2.0**-32)
+    distance = (2 * a / us + b) * (dtype(0.5) - us)
+    distance = jnp.minimum(distance, dtype(1e9))
+    distance = jnp.where(first & 1, distance, -distance)
+    return distance, a / (us * us) + b, uniform(second, dtype)
+
+
+def stirling_error(k):
+    """log k! - (k + 1/2) log k + k - log(2 pi) / 2 for k >= 1, to 1e-7 and for k >= 5 to 1e-11."""
+    dtype = k.dtype.type
+    error = jnp.zeros_like(k)
+    for coefficient in reversed(_STIRLING):
+        error = dtype(coefficient) / (k + error)
+    return jnp.where(k == 1, dtype(_STIRLING_ONE), error)
+
+
+def _deviance(k, mean, difference):
+    """k log(k / mean) - (k - mean) for k >= 1, with k - mean given apart (Loader 2000)."""
+    dtype = k.dtype.type
+    v = difference / (k + mean)
+    v2 = v * v
+    series = jnp.zeros_like(v)
+    for odd in (13, 11, 9, 7, 5, 3):
+        series = series * v2 + dtype(1 / odd)
+    near = difference * v + 2 * k * v * v2 * series
+    return jnp.where(v2 < dtype(0.01), near, k * jnp.log(k / mean) - difference)
+
+
+def _start_poisson(rate):
+    p_zero = jnp.exp(-rate)
+    return rate < _REJECT_FROM, -jnp.expm1(-rate), rate * p_zero, lambda k: rate / (k + 1)
+
+
+def _try_poisson(first, second, rate):
+    """A trial of PTRS: a proposal, and whether it is accepted.
+
+    Its hat, which is too low by up to 0.6% as printed, is raised by 1%.
+    """
+    dtype = rate.dtype.type
+    rate = jnp.maximum(rate, _REJECT_FROM)
+    b = dtype(0.931) + dtype(2.53) * jnp.sqrt(rate)
+    a = dtype(-0.059) + dtype(0.02483) * b
+    hat = dtype(1.01) * (dtype(1.1239) + dtype(1.1328) / (b - dtype(3.4)))
+    distance, slope, u = _propose(first, second, a, b)
+    whole, part = _whole_and_part(rate)
+    step = jnp.floor(distance + part + dtype(0.43))
+    k = whole + step.astype(jnp.int32)
+    x = jnp.maximum(k, 1).astype(dtype)
+    log_p = -stirling_error(x) - _deviance(x, rate, step - part)
+    log_p = jnp.where(k == 0, -rate, log_p - (jnp.log(x) + dtype(_LOG_2PI)) / 2)
+    return k, (k >= 0) & (jnp.log(u * hat / slope) < log_p)
+
+
+def _whole_and_part(x):
+    whole = x.astype(jnp.int32)
+    return whole, x - whole.astype(x.dtype)
+
+
+def _start_binomial(p, n):
+    trials = n.astype(p.dtype)
+    odds, log_q = p / (1 - p), jnp.log1p(-p)
+    some = -jnp.expm1(trials * log_q)
+    one = trials * p * jnp.exp((trials - 1) * log_q)
+    return trials * p < _REJECT_FROM, some, one, lambda k: odds * (trials - k) / (k + 1)
+
+
+def _try_binomial(first, second, p, n):
+    """A trial of BTRS: a proposal, and whether it is accepted."""
+    dtype = p.dtype.type
+    trials, q = n.astype(dtype), 1 - p
+    mean, spread = trials * p, jnp.sqrt(trials * p * q)
+    b = dtype(1.15) + dtype(2.53) * spread
+    a = dtype(-0.0873) + dtype(0.0248) * b + dtype(0.01) * p
+    # The probability of the mode is put at 1 / (sqrt(2 pi) spread), never below it.
+    hat = (dtype(2.83) + dtype(5.1) / b) * dtype((2 * jnp.pi) ** -0.5)
+    distance, slope, u = _propose(first, second, a, b)
+    whole, part = _exact_product(n, p)
+    step = jnp.floor(distance + part + dtype(0.5))
+    k = whole + step.astype(jnp.int32)
+    difference = step - part
+    inside = (k >= 0) & (k <= n)
+    x = jnp.clip(k, 1, jnp.maximum(n - 1, 1)).astype(dtype)
+    y = jnp.clip(n - k, 1, jnp.maximum(n - 1, 1)).astype(dtype)
+    log_p = stirling_error(trials) - stirling_error(x) - stirling_error(y)
+    log_p = log_p - _deviance(x, mean, difference) - _deviance(y, trials * q, -difference)
+    log_p = log_p + (jnp.log(trials / (x * y)) - dtype(_LOG_2PI)) / 2
+    log_p = jnp.where(k == 0, trials * jnp.log1p(-p), log_p)
+    log_p = jnp.where(k == n, trials * jnp.log(p), log_p)
+    return k, inside & (jnp.log(u * hat / slope) < log_p)
+
+
+def _exact_product(n, p):
+    """n p as an integer and a small rest, to far less than a standard deviation.
+
+    A product of 10^9 rounded to float32 is off by 32, which is visible in a mean of 10^6 draws.
+    """
+    dtype = p.dtype.type
+    if dtype != jnp.float32:
+        return _whole_and_part(n.astype(dtype) * p)
+    high = lax.bitcast_convert_type(
+        lax.bitcast_convert_type(p, jnp.uint32) & jnp.uint32(0xFFFF8000), jnp.float32
+    )
+    thousands = (n >> 15 << 15).astype(dtype)
+    parts = (
+        _whole_and_part(high * thousands),
+        _whole_and_part(high * (n & 0x7FFF).astype(dtype)),
+        _whole_and_part((p - high) * n.astype(dtype)),
+    )
+    return sum(whole for whole, _ in parts), sum(part for _, part in parts)
+
+
+_POISSON = _start_poisson, _try_poisson
+_BINOMIAL = _start_binomial, _try_binomial

@@ -1,0 +1,163 @@
+"""Gamma, beta and Dirichlet variates on the log scale.
+
+Shapes far below one, which sparse Dirichlet weights have, underflow on the plain scale.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.numerics.counting import order_free_sum
+from bnp_models.kernels.variates.rng import normal, uniform, word_pair
+
+# The random stream of the boost of small shapes; trials number theirs from zero.
+_BOOST = 2**32 - 1
+
+# Arrays of at least this many lanes repeat only the few that were rejected, gathered together:
+# twice as fast there, slower on small ones, and half a second more of compilation.
+_COMPACT_FROM = 16384
+
+
+def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Logarithms of independent gamma variates of unit rate.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    shape
+        Shape parameters, positive, float32 or float64; the result has the same dtype and shape.
+
+    Notes
+    -----
+    Marsaglia & Tsang (2000, doi:10.1145/358407.358414), repeated until every lane has accepted;
+    shapes below one by G(a) = G(a + 1) U^(1/a) in logarithms; a shape of exactly one is an
+    exponential and never rejected, as most cells of a Dirichlet posterior are.
+    """
+    dtype = shape.dtype.type
+    small = shape < 1
+    log_g = loggamma_from_one(key, jnp.where(small, shape + 1, shape))
+    u = uniform(word_pair(key, shape.shape, stream=_BOOST)[0], dtype)
+    return jnp.where(small, log_g + jnp.log(u) / jnp.where(small, shape, 1), log_g)
+
+
+def loggamma_from_one(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, "..."]:
+    """`loggamma` for shapes of at least one, such as 1 + counts: less to draw and to compile."""
+    flat = shape.reshape(-1)
+    if flat.size < _COMPACT_FROM:
+        return _until_accepted(key, jnp.uint32(0), flat, False)[1].reshape(shape.shape)
+    value, done = _attempt(key, jnp.uint32(0), flat)
+    size = flat.size // 8
+
+    def redraw(carry):
+        trial, value, done = carry
+        rejected = jnp.nonzero(~done, size=size, fill_value=flat.size)[0]
+        again = flat.at[rejected].get(mode="fill", fill_value=1)
+        trial, drawn = _until_accepted(key, trial, again, rejected == flat.size)
+        value = value.at[rejected].set(drawn, mode="drop")
+        return trial, value, done.at[rejected].set(True, mode="drop")
+
+    carry = (jnp.uint32(1), value, done)
+    value = lax.while_loop(lambda carry: ~jnp.all(carry[2]), redraw, carry)[1]
+    return value.reshape(shape.shape)
+
+
+def _until_accepted(key, trial, shape, done):
+    """Repeat trials on all lanes until every one that is not done has accepted."""
+
+    def again(carry):
+        trial, value, done = carry
+        proposal, accept = _attempt(key, trial, shape)
+        return trial + 1, jnp.where(done, value, proposal), done | accept
+
+    start = (trial, jnp.zeros_like(shape), jnp.broadcast_to(done, shape.shape))
+    return lax.while_loop(lambda carry: ~jnp.all(carry[2]), again, start)[:2]
+
+
+def _attempt(key, trial, shape):
+    """One trial of Marsaglia and Tsang on every lane: proposals, and whether they are accepted."""
+    dtype = shape.dtype.type
+    # Of a maximum: where XLA sees 1 + counts, it would fold this constant into that one.
+    d = jnp.maximum(shape, dtype(1 / 3)) - dtype(1 / 3)
+    first, second = word_pair(key, shape.shape, stream=trial)
+    x, log_u = normal(first, dtype), jnp.log(uniform(second, dtype))
+    t = lax.rsqrt(9 * d) * x
+    # d (1 - v + log v) with v = (1 + t)^3, rearranged so that large d does not cancel.
+    log1p_t = jnp.log1p(jnp.maximum(t, dtype(-0.999999)))
+    bound = x * x / 2 + d * (3 * (log1p_t - t) - t * t * (3 + t))
+    exponential = shape == 1
+    # A shape that is nan, or too small for this proposal, is let through: it would never end.
+    accept = exponential | ((t > -1) & (log_u < bound)) | ~(d > 0)
+    return jnp.where(exponential, jnp.log(-log_u), jnp.log(d) + 3 * log1p_t), accept
+
+
+def gamma_variate(
+    key: Key[Array, ""], shape: Float[Array, "..."], rate: Float[Array, "..."] | float
+) -> Float[Array, "..."]:
+    """Gamma variates (not logarithms) with the given shape and rate, broadcast against each other.
+
+    Underflows to zero only where the variate itself is below the smallest float.
+    """
+    shape, rate = jnp.broadcast_arrays(shape, rate)
+    return jnp.exp(loggamma(key, shape) - jnp.log(rate))
+
+
+def logbeta(
+    key: Key[Array, ""], a: Float[Array, "..."], b: Float[Array, "..."]
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Beta(a, b) variates V as the pair (log V, log(1 - V)), both accurate at both ends."""
+    a, b = jnp.broadcast_arrays(a, b)
+    log_x, log_y = loggamma(key, jnp.stack([a, b]))
+    difference = log_x - log_y
+    return -jnp.logaddexp(0, -difference), -jnp.logaddexp(0, difference)
+
+
+def log_dirichlet(
+    key: Key[Array, ""], shape: Float[Array, "..."], axis: int = -1
+) -> Float[Array, "..."]:
+    """Logarithms of Dirichlet variates along `axis`; entries of shape zero get -inf.
+
+    A row of shapes that are all zero gives nan: there is no such distribution.
+    """
+    positive = shape > 0
+    log_g = jnp.where(positive, loggamma(key, jnp.where(positive, shape, 1)), -jnp.inf)
+    log_g = log_g - jnp.max(log_g, axis=axis, keepdims=True)
+    return log_g - jnp.log(jnp.expand_dims(order_free_sum(jnp.exp(log_g), axis), axis))
+
+
+def totals_by_group(
+    log_weight: Float[Array, "R K"], group: Int[Array, " R"]
+) -> tuple[Float[Array, "R K"], Float[Array, "R K"]]:
+    """Log weights less the largest of their group of rows, and the total of their exponentials.
+
+    Parameters
+    ----------
+    group
+        Group of each row, below R.
+
+    Returns
+    -------
+    log_weight, total
+        The exponential of the first over the second, each group's at every row of it, adds up to
+        one in every group.
+    """
+    largest = jax.ops.segment_max(log_weight, group, num_segments=group.size)[group]
+    log_weight = log_weight - largest
+    total = jax.ops.segment_sum(jnp.exp(log_weight), group, num_segments=group.size)[group]
+    return log_weight, total
+
+
+def draw_levels(
+    key: Key[Array, ""], shape: Float[Array, "R K"], variable: Int[Array, " R"]
+) -> Float[Array, "R K"]:
+    """Log level probabilities of every variable and class, Dirichlet with these shapes, >= 1."""
+    return normalise_levels(loggamma_from_one(key, shape), variable)
+
+
+def normalise_levels(
+    log_weight: Float[Array, "R K"], variable: Int[Array, " R"]
+) -> Float[Array, "R K"]:
+    """Log weights less the log of their sum over the levels of each variable."""
+    log_weight, total = totals_by_group(log_weight, variable)
+    return log_weight - jnp.log(total)

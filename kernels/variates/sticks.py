@@ -1,0 +1,112 @@
+"""Stick breaking: truncated sticks, and retrospective sticks over the free slots of an array."""
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
+from bnp_models.kernels.variates.rng import uniform, words
+
+
+def log_weights_from_sticks(
+    log_v: Float[Array, "... k"], log_1mv: Float[Array, "... k"]
+) -> Float[Array, "... k"]:
+    """log pi_k = log V_k + sum_{h<k} log(1 - V_h), along the last axis."""
+    return log_v + _sum_before(log_1mv)
+
+
+def _sum_before(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
+    """Sum of the earlier entries; a later, much larger one costs it no digits."""
+    first = jnp.zeros_like(x[..., :1])
+    return jnp.concatenate([first, jnp.cumsum(x[..., :-1], axis=-1)], axis=-1)
+
+
+def truncated_sticks(
+    key: Key[Array, ""], counts: Int[Array, "*g k"], alpha: Float[Array, "*g"]
+) -> tuple[Float[Array, "*g k"], Float[Array, "*g"]]:
+    """Stick-breaking weights given class counts, truncated at K (Ishwaran & James 2001).
+
+    Parameters
+    ----------
+    key
+        Used once.
+    counts
+        Members of each class nu_k, of one process or of several.
+    alpha
+        Concentration of each.
+
+    Returns
+    -------
+    log_pi
+        log pi_k, with V_k ~ Beta(1 + nu_k, alpha + sum_{h>k} nu_h) and V_K = 1.
+    sum_log_1mv
+        sum_{k<K} log(1 - V_k), all that alpha's conditional needs.
+
+    Notes
+    -----
+    doi:10.1198/016214501750332758.
+    """
+    dtype = alpha.dtype
+    nu = counts.astype(dtype)
+    later = jnp.cumsum(counts[..., ::-1], axis=-1)[..., ::-1] - counts
+    log_v, log_1mv = logbeta(key, 1 + nu, alpha[..., None] + later.astype(dtype))
+    last = jnp.arange(counts.shape[-1]) == counts.shape[-1] - 1
+    log_v = jnp.where(last, 0, log_v)
+    log_1mv = jnp.where(last, 0, log_1mv)
+    return log_weights_from_sticks(log_v, log_1mv), jnp.sum(log_1mv, axis=-1)
+
+
+def stick_concentration(
+    key: Key[Array, ""],
+    sum_log_1mv: Float[Array, ""],
+    num_sticks: int,
+    shape: Float[Array, ""] | float,
+    rate: Float[Array, ""] | float,
+) -> Float[Array, ""]:
+    """alpha | V ~ Ga(shape + K - 1, rate - sum_{k<K} log(1 - V_k)) for alpha ~ Ga(shape, rate)."""
+    return gamma_variate(key, shape + (num_sticks - 1), rate - sum_log_1mv)
+
+
+def retrospective_sticks(
+    key: Key[Array, ""],
+    active: Bool[Array, " k"],
+    log_remainder: Float[Array, ""],
+    alpha0: Float[Array, ""],
+) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+    """Break a Dirichlet process's remaining mass over the free slots.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    active
+        Slots in use, in any position; the others receive the remainder in slot order.
+    log_remainder
+        Logarithm of the mass that no active component has.
+    alpha0
+        Concentration of the process: sticks are Beta(1, alpha0).
+
+    Returns
+    -------
+    log_weight
+        Logarithm of each free slot's mass; -inf in active slots. The last free slot takes all that
+        is left, so that the masses sum to the remainder.
+    log_left_over
+        Logarithm of the mass beyond a full last stick: what an unlimited array would have broken
+        further, the only approximation. It is the whole remainder where no slot is free.
+
+    Notes
+    -----
+    Papaspiliopoulos & Roberts (2008), doi:10.1093/biomet/asm086. log(1 - V) = log(U) / alpha0.
+    """
+    log_1mv = jnp.where(
+        active, 0, jnp.log(uniform(words(key, active.shape), alpha0.dtype.type)) / alpha0
+    )
+    log_v = jnp.log(-jnp.expm1(log_1mv))
+    passed = jnp.cumsum(log_1mv)
+    is_last = ~active & (jnp.cumsum(~active) == jnp.sum(~active))
+    log_share = jnp.where(is_last, 0, log_v)
+    log_weight = log_remainder + _sum_before(log_1mv) + log_share
+    return jnp.where(active, -jnp.inf, log_weight), log_remainder + lax.index_in_dim(
+        passed, active.size - 1, keepdims=False
+    )

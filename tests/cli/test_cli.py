@@ -1,0 +1,664 @@
+"""The command line: what it writes, what it refuses, and that a killed run loses nothing."""
+
+import html
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pyreadstat
+import pytest
+from commands import one_line, untimed
+
+import bnp_models as bnp
+from bnp_models.cli import datasets, runs
+from bnp_models.cli import risk as cli_risk
+from bnp_models.cli.main import main
+from bnp_models.inference.arviz import load_arviz
+from bnp_models.kernels.mixed_membership import urn_boxes
+
+VARIABLES = ("age", "sex", "race", "education")
+SHORT = ["--population-size", "20000", "--chains", "2", "--warmup", "100", "--draws", "30"]
+OUTPUTS = ["posterior.nc", "records.csv", "report.html", "risk.json", "run.json"]
+FIGURES = ["mean", "sd", "q025", "q05", "q50", "q95", "q975"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, sample_frame):
+    folder = tmp_path_factory.mktemp("input")
+    sample_frame.to_csv(folder / "sample.csv", index=False)
+    levels = [(v, level) for v in VARIABLES for level in sample_frame[v].cat.categories]
+    pd.DataFrame(levels, columns=["variable", "level"]).to_csv(folder / "levels.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(files, tmp_path_factory):
+    """The folder of a finished run."""
+    out = tmp_path_factory.mktemp("done") / "out"
+    code = main(["risk", str(files / "sample.csv"), "--levels", str(files / "levels.csv"),
+                 *SHORT, "--out", str(out), "--quiet"])  # fmt: skip
+    assert code == 0
+    return out
+
+
+def risk_arguments(files, out, *more):
+    return ["risk", str(files / "sample.csv"), "--levels", str(files / "levels.csv"), *SHORT,
+            "--out", str(out), *more]  # fmt: skip
+
+
+def test_risk_json(done, files, small):
+    risk = json.loads((done / "risk.json").read_text())
+    assert list(risk) == [
+        "model", "n", "population_size", "variables", "levels", "cells", "sample_uniques", "seed",
+        "version", "device", "tau1", "tau1_conditional", "tau2", "diagnostics", "modes",
+        "components", "warnings", "seconds", "sweeps_per_second",
+    ]  # fmt: skip
+    assert (risk["model"], risk["n"], risk["seed"]) == ("hdp", 150, 0)
+    assert risk["population_size"] == 20_000
+    assert risk["variables"] == list(VARIABLES)
+    assert risk["levels"] == list(small.table.schema.num_levels)
+    assert risk["cells"] == math.prod(risk["levels"])
+    assert risk["sample_uniques"] == len(small.table.cells().sample_uniques)
+    assert risk["version"] == bnp.__version__
+    for name in ("tau1", "tau1_conditional", "tau2"):
+        assert list(risk[name]) == FIGURES
+    assert list(risk["diagnostics"]) == ["tau1", "tau1_conditional", "components", "alpha",
+                                         "log_likelihood"]  # fmt: skip
+    for figures in risk["diagnostics"].values():
+        assert list(figures) == ["rhat", "ess_bulk", "ess_tail"]
+    assert list(risk["seconds"]) == ["compile", "warmup", "draws"]
+    # The command is the notebook's few lines: same key, same numbers.
+    assert risk["tau1_conditional"]["mean"] == small.risk.tau1_conditional.mean()
+
+
+def test_records_and_netcdf(done, sample_frame):
+    risk = json.loads((done / "risk.json").read_text())
+    records = pd.read_csv(done / "records.csv", dtype=str).astype({"r1": float, "row": int})
+    assert list(records) == ["row", *VARIABLES, "r1", "r2"]
+    assert len(records) == risk["sample_uniques"]
+    assert records["r1"].is_monotonic_decreasing
+    assert records["r1"].sum() == pytest.approx(risk["tau1_conditional"]["mean"], rel=1e-12)
+    expected = sample_frame.iloc[records["row"]].astype(str).to_numpy()
+    np.testing.assert_array_equal(records[list(VARIABLES)].to_numpy(), expected)
+    posterior = load_arviz().from_netcdf(str(done / "posterior.nc"))["posterior"]
+    assert dict(posterior.sizes) == {"chain": 2, "draw": 30}
+    assert float(posterior["tau1"].mean()) == pytest.approx(risk["tau1"]["mean"])
+
+
+def test_no_records_are_written_on_request(done, files, tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "records.csv").write_text("those of an earlier call")
+    assert main(risk_arguments(files, out, "--no-records")) == 0
+    assert "records.csv" not in capsys.readouterr().out
+    assert sorted(path.name for path in out.iterdir()) == [
+        name for name in OUTPUTS if name != "records.csv"
+    ]
+    assert untimed(out) == untimed(done)
+    page = (out / "report.html").read_text()
+    assert "The riskiest records" not in page and "left out of this page" in page
+
+
+def test_a_finished_run_is_left_alone(done, files, capsys):
+    assert sorted(path.name for path in done.iterdir()) == OUTPUTS
+    before = (done / "risk.json").stat().st_mtime_ns
+    assert main(risk_arguments(files, done, "--resume")) == 0
+    assert "is complete" in capsys.readouterr().out
+    assert main(risk_arguments(files, done, "--resume", "--seed", "1")) == 2
+    assert "finished run with other" in one_line(capsys)
+    assert (done / "risk.json").stat().st_mtime_ns == before
+
+
+def test_interruption_damage_and_resume(done, files, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(cli_risk, "population_risk", interrupt)
+        assert main(risk_arguments(files, out)) == 130
+    assert "--resume" in one_line(capsys)
+    assert main(risk_arguments(files, out, "--resume", "--seed", "1")) == 2
+    assert "made with other data, settings or versions" in one_line(capsys)
+    manifest = out / "checkpoint" / "manifest.json"
+    intact = manifest.read_bytes()
+    manifest.write_bytes(intact[:-40])
+    assert main(risk_arguments(files, out, "--resume")) == 2
+    assert "damaged" in one_line(capsys)
+    manifest.write_bytes(intact)
+    assert main(risk_arguments(files, out, "--resume")) == 0
+    assert untimed(out) == untimed(done)
+    for name in ("records.csv", "posterior.nc"):
+        assert (out / name).read_bytes() == (done / name).read_bytes()
+    assert sorted(path.name for path in out.iterdir()) == OUTPUTS
+
+
+def test_nothing_is_left_of_a_run_interrupted_early(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(runs, "sample", interrupt)
+    assert main(risk_arguments(files, tmp_path / "a" / "out")) == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def interrupt(*_arguments, **_options):
+    raise KeyboardInterrupt
+
+
+def test_no_sample_unique(files, tmp_path, sample_frame):
+    doubled = pd.concat([sample_frame.head(75)] * 2)
+    doubled.to_csv(tmp_path / "doubled.csv", index=False)
+    out = tmp_path / "out"
+    assert main(["risk", str(tmp_path / "doubled.csv"), "--levels", str(files / "levels.csv"),
+                 *SHORT, "--out", str(out), "--quiet"]) == 0  # fmt: skip
+    risk = json.loads((out / "risk.json").read_text())
+    assert risk["sample_uniques"] == 0
+    assert risk["tau1"] == risk["tau2"] == dict.fromkeys(FIGURES, 0.0)
+    assert risk["diagnostics"]["tau1"] == dict.fromkeys(["rhat", "ess_bulk", "ess_tail"])
+    assert (out / "records.csv").read_text() == ",".join(["row", *VARIABLES, "r1", "r2"]) + "\n"
+    assert "No record is unique" in (out / "report.html").read_text()
+
+
+BAD = {
+    "no such file": ("x,y\n1,2\n", ["risk", "{dir}/none.csv"], ["none.csv", "No such file"]),
+    "a folder": ("x,y\n1,2\n", ["risk", "{dir}"], ["is a directory"]),
+    "empty file": ("", [], ["a.csv", "empty"]),
+    "no record": ("x,y\n", [], ["a.csv", "0 usable records"]),
+    "one record": ("x,y\n1,2\n", [], ["a.csv", "1 usable record "]),
+    "ragged row": ("x,y\n1,2\n1\n", [], ["a.csv", "row 1 (line 3)", "1 cells"]),
+    "missing": ("x,y\n1,2\n1,\n3,4\n", [], ["a.csv", "row 1 (line 3)", "column 'y'", "missing",
+                "bnp-models impute"]),
+    "unknown column": ("x,y\n1,2\n3,4\n", ["--variables", "x,z"], ["a.csv", "column 'z'"]),
+    "unknown level": ("x,y\n1,2\n3,4\n", ["--levels", "{dir}/l.csv"],
+                      ["a.csv", "row 1 (line 3)", "column 'x'", "'3'"]),
+    "own column": ("row,y\n1,2\n3,4\n", [], ["a.csv", "column 'row'", "records.csv"]),
+    "population": ("x,y\n" + "1,2\n" * 101, [], ["a.csv", "population size 100", "101 records"]),
+    "conditions of nplcm": ("x,y\n1,2\n3,4\n",
+                            ["--model", "nplcm", "--conditions", "{dir}/z.csv"],
+                            ["--conditions", "nplcm", "--model hdp, mixed-membership or tnplcm"]),
+    "zero chains": ("x,y\n1,2\n3,4\n", ["--chains", "0"], ["--chains", "0 is out of range"]),
+    "no number": ("x,y\n1,2\n3,4\n", ["--draws", "many"], ["--draws", "'many'"]),
+    "too many sweeps": ("x,y\n1,2\n3,4\n", ["--thin", "2000000000"], ["2**31 sweeps"]),
+    "seed": ("x,y\n1,2\n3,4\n", ["--seed", "-1"], ["--seed", "-1"]),
+    "model": ("x,y\n1,2\n3,4\n", ["--model", "other"], ["--model", "other", "hdp", "tnplcm"]),
+    "components": ("x,y\n1,2\n3,4\n", ["--components", "5"],
+                   ["--components", "mixed-membership, nplcm and tnplcm only"]),
+    "augmentation": ("x,y\n1,2\n3,4\n", ["--model", "tnplcm", "--augmentation", "boxes"],
+                     ["--augmentation", "hdp and mixed-membership only"]),
+    "not applicable": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--not-applicable"],
+                       ["--not-applicable", "hdp and mixed-membership only"]),
+    "augmentation of nothing": ("x,y\n1,2\n3,4\n", ["--augmentation", "expected"],
+                                ["--augmentation", "--conditions", "give them too"]),
+    "not applicable to nothing": ("x,y\n1,2\n3,4\n", ["--not-applicable"],
+                                  ["--not-applicable", "--conditions", "give them too"]),
+    "concentration": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--concentration", "shared"],
+                      ["--concentration", "hdp only"]),
+    "one component": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--components", "1"],
+                      ["--components", "out of range"]),
+    "no target": ("x,y\n1,2\n3,4\n", ["--max-minutes", "5"], ["--max-minutes", "--until-rhat"]),
+    "no R-hat": ("x,y\n1,2\n3,4\n", ["--until-rhat", "1"], ["--until-rhat", "1 is out of range"]),
+    "one chain": ("x,y\n1,2\n3,4\n", ["--until-rhat", "1.01", "--chains", "1"],
+                  ["--until-rhat", "--chains"]),
+    "no minutes": ("x,y\n1,2\n3,4\n", ["--until-rhat", "1.01", "--max-minutes", "nan"],
+                   ["--max-minutes", "nan is out of range"]),
+    "newline": ("x,y\n1,2\n3,4\n", ["--variables", "x\nz"], ["column 'x z'"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "more", "parts"), BAD.values(), ids=BAD)
+def test_bad_input(content, more, parts, tmp_path, capsys):
+    source = tmp_path / "a.csv"
+    source.write_text(content)
+    (tmp_path / "l.csv").write_text("variable,level\nx,1\n")
+    more = [word.format(dir=tmp_path) for word in more]
+    start = [] if more[:1] == ["risk"] else ["risk", str(source)]
+    out = tmp_path / "deep" / "out"
+    code = main([*start, *more, "--population-size", "100", "--out", str(out)])
+    assert code == 2
+    message = one_line(capsys)
+    for part in parts:
+        assert part in message
+    assert not out.parent.exists()
+
+
+# Sample, conditions, arguments, parts of the message.
+BAD_ZEROS = {
+    "no file": ("x,y\n1,2\n3,4\n", None, [], ["z.csv", "No such file"]),
+    "empty": ("x,y\n1,2\n3,4\n", "", [], ["z.csv", "empty"]),
+    "unknown column": ("x,y\n1,2\n3,4\n", "x,w\n1,2\n", [], ["z.csv", "row 0 (line 2)", "'w'"]),
+    "unknown level": ("x,y\n1,2\n3,4\n", "x,y\n1,4\n3,5\n", [],
+                      ["z.csv", "row 1 (line 3)", "column 'y'", "'5'"]),
+    "nothing fixed": ("x,y\n1,2\n3,4\n", "x,y\n,\n", [], ["z.csv", "row 0 (line 2)"]),
+    "everything": ("x,y\n1,2\n3,4\n", "x,y\n1,\n3,\n", [], ["z.csv", "every combination"]),
+    "record in a zero": ("x,y\n1,2\n3,4\n1,4\n", "x,y\n1,4\n", [],
+                         ["a.csv", "row 2 (line 4)", "'x' = '1' and 'y' = '4'"]),
+    "no completion": ("x,y\n1,2\n3,4\n1,\n3,2\n", "x,y\n1,2\n1,4\n", ["--variables", "y,x"],
+                      ["a.csv", "row 0 (line 2)", "'x' = '1'"]),
+    "no completion of the missing": ("x,y\n5,2\n3,4\n1,\n", "x,y\n1,2\n1,4\n", [],
+                                     ["a.csv", "row 2 (line 4)", "'x' = '1'"]),
+    "nplcm": ("x,y\n1,2\n3,4\n", "x,y\n1,4\n", ["--model", "nplcm"], ["--conditions", "tnplcm"]),
+    "hdp": ("x,y\n1,2\n3,4\n", None, ["--model", "hdp"], ["--model", "'hdp'"]),
+    "no data set": ("x,y\n1,2\n3,4\n", "x,y\n1,4\n", ["--datasets", "0"], ["--datasets", "0"]),
+    "too many data sets": ("x,y\n1,2\n3,\n", "x,y\n1,4\n",
+                           ["--levels", "{dir}/l.csv", "--datasets", "9", "--chains", "2",
+                            "--draws", "4"], ["--datasets 9", "keep 8"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["synthesize", "impute"])
+@pytest.mark.parametrize(("content", "zeros", "more", "parts"), BAD_ZEROS.values(), ids=BAD_ZEROS)
+def test_bad_conditions(name, content, zeros, more, parts, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(content)
+    (tmp_path / "l.csv").write_text("variable,level\ny,2\ny,4\n")
+    if zeros is not None:
+        (tmp_path / "z.csv").write_text(zeros)
+    out = tmp_path / "deep" / "out"
+    more = [word.format(dir=tmp_path) for word in more]
+    code = main([name, str(tmp_path / "a.csv"), "--conditions", str(tmp_path / "z.csv"),
+                 "--out", str(out), *more])  # fmt: skip
+    assert code == 2
+    message = one_line(capsys)
+    for part in parts:
+        assert part in message
+    assert not out.parent.exists()
+
+
+def test_boxes_that_cannot_be_listed(tmp_path, monkeypatch, capsys):
+    """As where conditions fix very many variables."""
+    monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", 1)
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")
+    (tmp_path / "z.csv").write_text("x,y\n1,4\n")
+    out = tmp_path / "deep" / "out"
+    more = ["--conditions", str(tmp_path / "z.csv"), "--augmentation", "boxes", "--out", str(out)]
+    code = main(["risk", str(tmp_path / "a.csv"), "--population-size", "100", *more])
+    assert code == 2
+    message = one_line(capsys)
+    assert 'augmentation "boxes"' in message and 'use "simulation"' in message
+    assert not out.parent.exists()
+
+
+def test_bad_numbers_of_records(files, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["synthesize", str(files / "sample.csv"), "--rows", "0", "--out", str(out)]) == 2
+    assert "--rows" in one_line(capsys)
+    assert main(["impute", str(files / "sample.csv"), "--rows", "5", "--out", str(out)]) == 2
+    assert "--rows" in one_line(capsys)
+    assert main(["impute", str(files / "sample.csv"), "--out", str(out)]) == 2
+    assert "nothing to impute" in one_line(capsys)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["file", "file/out", "file/deep/out"])
+def test_a_folder_that_cannot_be(name, files, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert main(risk_arguments(files, tmp_path / name)) == 2
+    assert name in one_line(capsys)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.fixture(scope="module")
+def latent_files(tmp_path_factory, incomplete_frame, conditions_frame):
+    """Labels as awkward as real ones: leading zeros, commas, spaces."""
+    folder = tmp_path_factory.mktemp("latent")
+    codes = {"Female": "01", "Male": "02"}
+    frame = incomplete_frame.assign(sex=incomplete_frame["sex"].map(codes))
+    frame = frame.assign(note=["a, b", "c"] * 75)
+    frame.to_csv(folder / "sample.csv", index=False)
+    zeros = conditions_frame.assign(sex=conditions_frame["sex"].map(codes))
+    zeros.to_csv(folder / "zeros.csv", index=False)
+    return folder
+
+
+def made_arguments(name, folder, out, *more):
+    return [name, str(folder / "sample.csv"), "--conditions", str(folder / "zeros.csv"),
+            "--variables", "age,sex,marital_status,education,class_of_worker", *SHORT[2:],
+            "--out", str(out), *more]  # fmt: skip
+
+
+def read(path):
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def without_clock(path):
+    content = path.read_bytes()
+    return content[: content.index(b'  "seconds"')]
+
+
+@pytest.fixture(scope="module")
+def synthesized(latent_files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("synthesized") / "out"
+    assert main(made_arguments("synthesize", latent_files, out, "--quiet")) == 0
+    return out
+
+
+SYNTHETIC = [f"synthetic_{m}.csv" for m in range(1, 6)]
+
+
+def test_synthesize(synthesized, latent_files, latent):
+    assert sorted(path.name for path in synthesized.iterdir()) == [
+        "posterior.nc", "report.html", "run.json", *SYNTHETIC,
+    ]  # fmt: skip
+    sample = read(latent_files / "sample.csv")
+    for name in SYNTHETIC:
+        frame = read(synthesized / name)
+        assert list(frame) == list(latent.table.schema.variables)
+        assert len(frame) == 150
+        assert all(set(frame[v]) <= set(sample[v]) - {""} for v in frame)
+    assert set(read(synthesized / SYNTHETIC[0])["sex"]) == {"01", "02"}
+    # The command is the notebook's few lines: same key, same records.
+    made = bnp.synthesize(latent.run)[0]["age"].tolist()
+    assert read(synthesized / SYNTHETIC[0])["age"].tolist() == made
+    run = json.loads((synthesized / "run.json").read_text())
+    assert list(run)[-3:] == ["warnings", "seconds", "sweeps_per_second"]
+    assert (run["model"], run["components"], run["datasets"], run["rows"]) == ("tnplcm", 50, 5, 150)
+    assert run["augmented"] == latent.run.draws["augmented"].mean()
+    assert list(run["p_zero"]) == FIGURES
+    assert len(run["diagnostics"]) == 6
+    assert "synthetic data sets" in (synthesized / "report.html").read_text()
+    data = load_arviz().from_netcdf(str(synthesized / "posterior.nc"))
+    np.testing.assert_array_equal(data["posterior"]["log_lambda"], latent.run.draws["log_lambda"])
+    assert "last_class" in data["sample_stats"]
+
+
+def test_spss_files_in_and_out(synthesized, latent_files, tmp_path):
+    """The same records as from the CSV file, as values with labels."""
+    sample = read(latent_files / "sample.csv")
+    texts = {name: sorted(set(sample[name]) - {""}) for name in sample}
+    labels = {name: {10 * k + 1: text for k, text in enumerate(texts[name])} for name in sample}
+    values = {name: {text: value for value, text in labels[name].items()} for name in sample}
+    coded = pd.DataFrame({name: sample[name].map(values[name]).astype(float) for name in sample})
+    pyreadstat.write_sav(coded, tmp_path / "sample.sav", variable_value_labels=labels)
+    arguments = made_arguments("synthesize", latent_files, tmp_path / "out", "--format", "sav")
+    arguments[1] = str(tmp_path / "sample.sav")
+    assert main([*arguments, "--quiet"]) == 0
+    assert not list((tmp_path / "out").glob("*.csv"))
+    for name in SYNTHETIC:
+        frame, metadata = pyreadstat.read_sav(str(tmp_path / "out" / name.replace("csv", "sav")))
+        expected = read(synthesized / name)
+        assert {v: metadata.variable_value_labels[v] for v in expected} == {
+            v: labels[v] for v in expected
+        }
+        for variable in expected:
+            assert frame[variable].map(labels[variable]).tolist() == expected[variable].tolist()
+
+
+def test_impute(latent_files, tmp_path, capsys, latent):
+    out = tmp_path / "out"
+    assert main(made_arguments("impute", latent_files, out, "--datasets", "2")) == 0
+    printed = capsys.readouterr().out
+    assert "2 completed data sets of 150 records, none of them in a structural zero" in printed
+    assert "warning: " in printed and "imputed_1.csv to imputed_2.csv" in printed
+    assert sorted(path.name for path in out.iterdir()) == [
+        "imputed_1.csv", "imputed_2.csv", "posterior.nc", "report.html", "run.json",
+    ]  # fmt: skip
+    sample = read(latent_files / "sample.csv").drop(columns="note")
+    for m in (1, 2):
+        frame = read(out / f"imputed_{m}.csv")
+        observed = (sample != "").to_numpy()
+        np.testing.assert_array_equal(frame.to_numpy()[observed], sample.to_numpy()[observed])
+        assert not (frame == "").any(axis=None)
+        completed = bnp.Microdata.from_frame(
+            frame.assign(sex=frame["sex"].map({"01": "Female", "02": "Male"})),
+            levels=latent.table.schema,
+        )
+        assert not latent.conditions.contains(completed.codes).any()
+    data = load_arviz().from_netcdf(str(out / "posterior.nc"))
+    assert "log_lambda" not in data["posterior"]
+
+
+def test_synthesis_goes_on_after_an_interruption(synthesized, latent_files, tmp_path, capsys,
+                                                 monkeypatch):  # fmt: skip
+    out = tmp_path / "out"
+    arguments = made_arguments("synthesize", latent_files, out, "--checkpoint-seconds", "0")
+    save = bnp.Checkpoint.save
+
+    def save_and_stop(self, *saved, **how):
+        save(self, *saved, **how)
+        if saved[2] is not None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bnp.Checkpoint, "save", save_and_stop)
+        assert main(arguments) == 130
+    assert "--resume" in one_line(capsys)
+    assert [path.name for path in out.iterdir()] == ["checkpoint"]
+    with monkeypatch.context() as patch:
+        patch.setattr(datasets, "level_margins", interrupt)
+        assert main([*arguments, "--resume"]) == 130
+    # What an earlier call left of more data sets is not this one's.
+    (out / "synthetic_6.csv").touch()
+    (out / "synthetic_of_mine.csv").touch()
+    assert main([*arguments, "--resume", "--quiet"]) == 0
+    assert sorted(path.name for path in out.iterdir()) == [
+        "posterior.nc", "report.html", "run.json", *SYNTHETIC, "synthetic_of_mine.csv",
+    ]  # fmt: skip
+    for name in (*SYNTHETIC, "posterior.nc"):
+        assert (out / name).read_bytes() == (synthesized / name).read_bytes()
+    mine, theirs = (json.loads(without_clock(folder / "run.json").rstrip(b",\n") + b"}")
+                    for folder in (out, synthesized))  # fmt: skip
+    assert mine.pop("command") != theirs.pop("command")
+    assert mine == theirs
+    capsys.readouterr()
+    assert main([*arguments, "--resume"]) == 0
+    assert "is complete" in capsys.readouterr().out
+    for other in (["--rows", "7"], ["--components", "20"]):
+        assert main([*arguments, "--resume", *other]) == 2
+        assert "finished run with other" in one_line(capsys)
+
+
+def test_risk_by_latent_classes(latent_files, tmp_path):
+    """Of the records without missing values, under the conditions."""
+    sample = read(latent_files / "sample.csv").drop(columns="note")
+    sample[(sample != "").all(axis=1)].to_csv(tmp_path / "complete.csv", index=False)
+    out = tmp_path / "out"
+    code = main(["risk", str(tmp_path / "complete.csv"), *SHORT, "--model", "tnplcm",
+                 "--conditions", str(latent_files / "zeros.csv"), "--components", "10",
+                 "--out", str(out), "--quiet"])  # fmt: skip
+    assert code == 0
+    risk = json.loads((out / "risk.json").read_text())
+    assert risk["model"] == "tnplcm"
+    assert list(risk)[-5:] == ["p_zero", "equivalences", "warnings", "seconds",
+                               "sweeps_per_second"]  # fmt: skip
+    assert list(risk["p_zero"]) == FIGURES
+    assert list(risk["diagnostics"]) == ["tau1", "tau1_conditional", "components", "alpha",
+                                         "log_likelihood"]  # fmt: skip
+    assert 0 < risk["tau1_conditional"]["mean"] < risk["sample_uniques"]
+    assert 1 <= risk["components"] <= 10
+    run = json.loads((out / "run.json").read_text())
+    assert run["components"] == 10 and run["conditions_sha256"] is not None
+    assert "driven by the prior" in (out / "report.html").read_text()
+
+
+def test_risk_under_structural_zeros_by_mixed_membership(latent_files, tmp_path):
+    """In the form in which what the conditions settle is left out of the records."""
+    sample = read(latent_files / "sample.csv").drop(columns="note")
+    sample[(sample != "").all(axis=1)].to_csv(tmp_path / "complete.csv", index=False)
+    out = tmp_path / "out"
+    assert main(["risk", str(tmp_path / "complete.csv"), *SHORT, "--draws", "20", "--conditions",
+                 str(latent_files / "zeros.csv"), "--model", "mixed-membership", "--components",
+                 "8", "--not-applicable", "--out", str(out), "--quiet"]) == 0  # fmt: skip
+    tied = "age is '0-14' if and only if education is 'Under 15 years old'"
+    risk = json.loads((out / "risk.json").read_text())
+    assert risk["model"] == "mixed-membership" and risk["equivalences"] == [tied]
+    assert list(risk["p_zero"]) == FIGURES and risk["components"] <= 8
+    assert 0 < risk["tau1_conditional"]["mean"] < risk["sample_uniques"]
+    page = html.unescape((out / "report.html").read_text())
+    assert f"The conditions imply: {tied}. The items that" in page and "were left out" in page
+    run = json.loads((out / "run.json").read_text())
+    assert run["components"] == 8 and run["not_applicable"] is True
+
+
+# Of a file with a header alone, which excludes nothing.
+NO_CONDITION = ["--conditions", "{dir}/z.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "model"),
+    [
+        (["risk"], bnp.HDPMixedMembership()),
+        (["risk", "--concentration", "record"], bnp.HDPMixedMembership(concentration="record")),
+        (
+            ["risk", "--augmentation", "expected", "--not-applicable", *NO_CONDITION],
+            bnp.HDPMixedMembership(augmentation="expected", not_applicable=True),
+        ),
+        (
+            ["risk", "--model", "mixed-membership", "--components", "12", "--not-applicable",
+             *NO_CONDITION],
+            bnp.MixedMembership(components=12, not_applicable=True),
+        ),
+        (["risk", "--model", "nplcm"], bnp.NPLCM()),
+        (["risk", "--model", "tnplcm", "--components", "7"], bnp.TNPLCM(components=7)),
+        (["synthesize"], bnp.TNPLCM()),
+        (["synthesize", "--model", "nplcm", "--components", "9"], bnp.NPLCM(components=9)),
+    ],
+)  # fmt: skip
+def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch):
+    asked = []
+
+    def stop(*given, **_options):
+        asked.append(given[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "sample", stop)
+    header = (files / "sample.csv").read_text().splitlines()[0]
+    (tmp_path / "z.csv").write_text(f"{header}\n")
+    name, *more = [word.format(dir=tmp_path) for word in arguments]
+    size = SHORT if name == "risk" else SHORT[2:]
+    assert (
+        main([name, str(files / "sample.csv"), *size, "--out", str(tmp_path / "o"), *more]) == 130
+    )
+    assert asked == [model]
+
+
+def test_usage_errors_are_one_line(capsys):
+    assert main([]) == 2
+    assert "COMMAND" in one_line(capsys)
+    assert main(["risk"]) == 2
+    assert "SAMPLE" in one_line(capsys)
+
+
+def command(files, out, *more):
+    return [sys.executable, "-m", "bnp_models", *risk_arguments(files, out, *more)]
+
+
+def test_a_killed_run_goes_on_as_if_it_had_not_been(files, tmp_path):
+    moments = random.Random(0)
+    longer = ["--draws", "1500", "--checkpoint-seconds", "0", "--quiet"]
+    assert main(risk_arguments(files, tmp_path / "whole", *longer)) == 0
+    out = tmp_path / "killed"
+    kills = 0
+    for attempt in range(2):
+        again = ["--resume"] if attempt else []
+        manifest = out / "checkpoint" / "manifest.json"
+        before = manifest.read_bytes() if manifest.exists() else None
+        process = subprocess.Popen(command(files, out, *longer, *again))
+        while process.poll() is None and (not manifest.exists() or manifest.read_bytes() == before):
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+    assert kills == 2
+    assert not (out / "risk.json").exists()
+    subprocess.run(command(files, out, *longer, "--resume"), check=True)
+    assert untimed(out) == untimed(tmp_path / "whole")
+    for name in ("records.csv", "posterior.nc"):
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+UNTIL = ["--until-rhat", "1.25", "--until-ess", "40"]
+
+
+@pytest.fixture(scope="module")
+def until_done(files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("until") / "out"
+    assert main(risk_arguments(files, out, *UNTIL, "--quiet")) == 0
+    return out
+
+
+def test_a_run_goes_on_until_it_has_converged(until_done, small, files, capsys):
+    risk = json.loads((until_done / "risk.json").read_text())
+    stopping = risk["stopping"]
+    assert stopping["reached"] and stopping["draws"] > 30
+    assert stopping["draws"] == stopping["kept"] * stopping["thin"]
+    assert (stopping["max_rhat"], stopping["min_ess"], stopping["max_minutes"]) == (1.25, 40, 60)
+    for figures in risk["diagnostics"].values():
+        assert figures["rhat"] <= 1.25 and min(figures["ess_bulk"], figures["ess_tail"]) >= 40
+    assert not any(sentence.startswith("stopped") for sentence in risk["warnings"])
+    assert sorted(path.name for path in until_done.iterdir()) == OUTPUTS
+    # The same draws as those of a run of that length, and the last round was needed.
+    run = bnp.extend(small.run, stopping["draws"] - 30).thinned(stopping["thin"])
+    whole = bnp.population_risk(run, 20_000)
+    assert risk["tau1_conditional"]["mean"] == whole.tau1_conditional.mean()
+    assert main(risk_arguments(files, until_done, *UNTIL, "--resume")) == 0
+    assert "is complete" in capsys.readouterr().out
+    more = ["--until-rhat", "1.24", "--until-ess", "40"]
+    assert main(risk_arguments(files, until_done, *more, "--resume")) == 2
+    assert "finished run with other" in one_line(capsys)
+
+
+def test_minutes_that_are_used_up_and_more_of_them(until_done, files, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(risk_arguments(files, out, *UNTIL, "--max-minutes", "0.00001")) == 0
+    printed = capsys.readouterr().out
+    assert "warning: stopped after 1e-05 minutes: " in printed
+    assert "to go on: repeat the command with --resume and more --max-minutes" in printed
+    risk = json.loads((out / "risk.json").read_text())
+    assert risk["stopping"]["draws"] == 30 and not risk["stopping"]["reached"]
+    assert risk["warnings"][0].startswith("stopped after 1e-05 minutes: ")
+    assert main(risk_arguments(files, out, *UNTIL, "--max-minutes", "0.00001", "--resume")) == 0
+    assert "is complete" in capsys.readouterr().out
+    assert main(risk_arguments(files, out, *UNTIL, "--resume", "--quiet")) == 0
+    assert untimed(out) == untimed(until_done)
+    for name in ("records.csv", "posterior.nc"):
+        assert (out / name).read_bytes() == (until_done / name).read_bytes()
+    assert sorted(path.name for path in out.iterdir()) == OUTPUTS
+
+
+def test_a_run_with_a_target_survives_being_killed(until_done, files, tmp_path):
+    out, moments = tmp_path / "out", random.Random(1)
+    options = [*UNTIL, "--checkpoint-seconds", "0", "--quiet"]
+    manifest = out / "checkpoint" / "manifest.json"
+    for attempt in range(2):
+        before = manifest.read_bytes() if manifest.exists() else None
+        process = subprocess.Popen(command(files, out, *options, *["--resume"][: attempt > 0]))
+        while process.poll() is None and (not manifest.exists() or manifest.read_bytes() == before):
+            time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.05))
+        process.send_signal(signal.SIGKILL)
+        if process.wait() == 0:
+            break
+    assert attempt > 0
+    subprocess.run(command(files, out, *options, "--resume"), check=True)
+    assert untimed(out) == untimed(until_done)
+    assert (out / "posterior.nc").read_bytes() == (until_done / "posterior.nc").read_bytes()
+
+
+def test_synthesis_goes_on_until_it_has_converged(latent_files, tmp_path):
+    out = tmp_path / "out"
+    arguments = made_arguments("synthesize", latent_files, out, "--quiet", "--datasets", "2")
+    assert main([*arguments, "--until-rhat", "1.3", "--until-ess", "20"]) == 0
+    run = json.loads((out / "run.json").read_text())
+    assert run["stopping"]["reached"] and run["until_rhat"] == 1.3
+    assert len(run["diagnostics"]) == 6
+    for figures in run["diagnostics"].values():
+        assert figures["rhat"] <= 1.3 and figures["ess_bulk"] >= 20
+    assert run["modes"]["verdict"] and "tau1" not in run["modes"]["modes"][0]
+
+
+def test_the_import_is_light():
+    code = (
+        "import bnp_models as bnp, sys; bnp.sample; bnp.population_risk; bnp.Microdata; bnp.cli; "
+        "print(*sorted({'arviz', 'matplotlib', 'numpyro', 'jinja2'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                            env=os.environ, check=True)  # fmt: skip
+    assert result.stdout.strip() == ""
+
+
+def test_every_public_name_exists():
+    assert all(getattr(bnp, name) is not None for name in bnp.__all__)
+    assert set(bnp.__all__) <= set(dir(bnp))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        bnp.nothing  # noqa: B018

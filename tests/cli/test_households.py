@@ -1,0 +1,172 @@
+"""The command line on persons within households: what it writes and what it refuses."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import one_line
+
+import bnp_models as bnp
+from bnp_models.cli.main import main
+from bnp_models.inference.arviz import load_arviz
+
+RULES = """
+from bnp_models.rules import Rules, each, exactly, person
+
+head, child = person(relate="Householder"), person(relate="Child")
+rules = Rules([exactly(1, head), each(child).is_younger_than(head, 15)])
+"""
+HOUSEHOLDS = ["--model", "ndpmpm", "--household", "hid", "--household-variables", "tenure,persons"]
+SHORT = ["--components", "3", "--member-components", "2", "--chains", "2", "--warmup", "20",
+         "--draws", "20", "--datasets", "2"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """sample.csv with some missing ages, rules.py, and two.csv with a second householder."""
+    folder = tmp_path_factory.mktemp("households")
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(60):
+        size, tenure = int(rng.integers(1, 3)), str(rng.choice(["own", "rent"]))
+        rows.append((f"H{i}", size, tenure, "Householder", str(rng.choice(["30", "40"]))))
+        rows += [(f"H{i}", size, tenure, "Child", str(rng.choice(["5", "10"])))] * (size - 1)
+    frame = pd.DataFrame(rows, columns=["hid", "persons", "tenure", "relate", "age"])
+    frame.loc[[3, 20, 40], "age"] = None
+    frame.to_csv(folder / "sample.csv", index=False)
+    two = frame.copy()
+    two.loc[two.index[two["relate"] == "Child"][0], "relate"] = "Householder"
+    two.to_csv(folder / "two.csv", index=False)
+    (folder / "rules.py").write_text(RULES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(folder):
+    out = folder / "out"
+    code = main(["synthesize", str(folder / "sample.csv"), *HOUSEHOLDS, "--rules",
+                 str(folder / "rules.py"), *SHORT, "--out", str(out), "--quiet"])  # fmt: skip
+    assert code == 0
+    return out
+
+
+def test_synthetic_files(done, folder):
+    sample = pd.read_csv(folder / "sample.csv")
+    for m in (1, 2):
+        made = pd.read_csv(done / f"synthetic_{m}.csv")
+        assert list(made.columns) == list(sample.columns)
+        assert not made.isna().any(axis=None)
+        sizes = made.groupby("hid").size()
+        assert sorted(sizes) == sorted(sample.groupby("hid").size())
+        assert (made["persons"] == made["hid"].map(sizes)).all()
+        assert (made[made["relate"] == "Householder"].groupby("hid").size() == 1).all()
+        heads = made[made["relate"] == "Householder"].set_index("hid")["age"]
+        children = made[made["relate"] == "Child"]
+        assert (children["age"] <= children["hid"].map(heads) - 15).all()
+        assert made.groupby("hid")["tenure"].nunique().max() == 1
+
+
+def test_run_json_and_report(done):
+    run = json.loads((done / "run.json").read_text())
+    assert (run["model"], run["households"], run["household_head"][1]) == (
+        "ndpmpm", 60, "Householder",
+    )  # fmt: skip
+    assert run["augmented"] >= 0 and run["missing"] == 3
+    assert set(run["diagnostics"]) == {"log_likelihood", "components", "alpha", "beta"}
+    page = (done / "report.html").read_text()
+    for sentence in run["rules_in_words"]:
+        assert sentence.replace("'", "&#39;") in page
+    data = load_arviz().from_netcdf(done / "posterior.nc")
+    assert data["posterior"]["alpha"].shape == (2, 20)
+    assert data["parameters"]["log_phi"].shape[:2] == (2, 2)
+
+
+def test_resume_of_a_finished_run(done, folder, capsys):
+    arguments = ["synthesize", str(folder / "sample.csv"), *HOUSEHOLDS, "--rules",
+                 str(folder / "rules.py"), *SHORT, "--out", str(done)]  # fmt: skip
+    assert main([*arguments, "--resume"]) == 0
+    assert "nothing to resume" in capsys.readouterr().out
+    assert main([*arguments, "--head", "no", "--resume"]) == 2
+    assert "other data, settings or versions" in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "message"),
+    [
+        ("sample.csv", ["--model", "ndpmpm"], "needs --household"),
+        ("sample.csv", ["--household", "hid"], "is an option of --model ndpmpm only"),
+        ("sample.csv", [*HOUSEHOLDS, "--rules", "none"], "no shipped rule set of this name"),
+        ("sample.csv", [*HOUSEHOLDS, "--conditions", "c.csv"], "takes --rules"),
+        ("sample.csv", [*HOUSEHOLDS, "--rows", "7"], "--rows: synthetic households have the sizes"),
+        ("sample.csv", ["--model", "ndpmpm", "--household", "nobody"], "unknown column"),
+        (
+            "sample.csv",
+            ["--model", "ndpmpm", "--household", "hid", "--household-variables", "age"],
+            "of the same household",
+        ),
+        ("sample.csv", [*HOUSEHOLDS, "--relative", "height"], "relative to the head's can be age"),
+        ("sample.csv", [*HOUSEHOLDS, "--relative", "age"], "has a missing value of a variable"),
+        ("sample.csv", [*HOUSEHOLDS, "--head", "no", "--relative", "age"], "at household level"),
+        ("sample.csv", [*HOUSEHOLDS, "--grouped", "height=5"], "height"),
+        ("two.csv", HOUSEHOLDS, "breaks the rule"),
+        ("two.csv", [*HOUSEHOLDS, "--head", "yes"], "2 persons with the value 'Householder'"),
+    ],
+)
+def test_bad_input(folder, tmp_path, capsys, file, options, message):
+    rules = [] if "--rules" in options or "ndpmpm" not in options else [
+        "--rules", str(folder / "rules.py")
+    ]  # fmt: skip
+    code = main(["synthesize", str(folder / file), *options, *rules, "--out", str(tmp_path / "o")])
+    assert code == 2
+    assert message in one_line(capsys)
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("given", ["age", "age=0", "age=five", "=5"])
+def test_groups_that_are_no_numbers(folder, tmp_path, capsys, given):
+    code = main(["synthesize", str(folder / "sample.csv"), *HOUSEHOLDS, "--grouped", given, "--out",
+                 str(tmp_path / "o")])  # fmt: skip
+    assert code == 2
+    assert "is not a list such as age=5" in one_line(capsys)
+
+
+def test_imputed_files(folder, capsys):
+    """Ages of children relative to heads, whose own are known."""
+    sample = pd.read_csv(folder / "sample.csv")
+    sample.loc[sample["relate"] == "Householder", "age"] = sample["age"].fillna(30)
+    children = sample.index[sample["relate"] == "Child"]
+    sample.loc[children[:2], "age"] = np.nan
+    sample.to_csv(folder / "members.csv", index=False)
+    out = folder / "imputed"
+    command = ["impute", str(folder / "members.csv"), *HOUSEHOLDS, "--rules",
+               str(folder / "rules.py"), *SHORT, "--relative", "age:difference", "--grouped",
+               "age=2", "--level-concentration", "0.5", "--impossible-weight", "2", "--out",
+               str(out)]  # fmt: skip
+    assert main([*command, "--quiet"]) == 0
+    made = pd.read_csv(out / "imputed_1.csv")
+    seen = sample.notna()
+    pd.testing.assert_frame_equal(made.where(seen), sample, check_dtype=False)
+    assert not made.isna().any(axis=None)
+    table = bnp.Households.from_frame(made, "hid", ["tenure", "persons"])
+    assert bnp.read_rules(folder / "rules.py", table).check(table).all()
+    settings = json.loads((out / "run.json").read_text())
+    assert settings["relative"] == [["age", "difference"]] and settings["grouped"] == [["age", 2]]
+    assert any("cap-and-weight" in sentence for sentence in settings["warnings"])
+    assert main([*command, "--resume"]) == 0
+    assert "nothing to resume" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["household", "person"])
+def test_attack_risks(done, folder, tmp_path, target):
+    out = tmp_path / "out"
+    files = [str(done / f"synthetic_{m}.csv") for m in (1, 2)]
+    assert main(["evaluate", str(folder / "sample.csv"), *files, *HOUSEHOLDS[2:], "--rules",
+                 str(folder / "rules.py"), "--posterior", str(done / "posterior.nc"), "--target",
+                 target, "--out", str(out), "--quiet"]) == 0  # fmt: skip
+    found = json.loads((out / "evaluation.json").read_text())["attack_risk"]
+    assert found["target"] == target
+    records = pd.read_csv(out / "records.csv")
+    assert len(records) == found["attacked"]
+    if len(records):
+        assert records["rho"].between(0, 1).all()

@@ -1,0 +1,105 @@
+"""Microdata read from files, and what is said of files that cannot be used."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bnp_models.data.reading import read_levels, read_microdata
+from bnp_models.data.schema import MicrodataError, Schema
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def write(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def test_csv_labels_stay_text(tmp_path):
+    path = write(tmp_path / "s.csv", '\ufeffx,y\nNA,01\nNone,1\n"a\nb",\n\n,1\n')
+    table = read_microdata(path)
+    assert table.schema.levels == (("NA", "None", "a\nb"), ("01", "1"))
+    np.testing.assert_array_equal(table.codes, [[0, 0], [1, 1], [2, -1], [-1, 1]])
+
+
+def test_blank_line_of_a_single_column_is_a_missing_value(tmp_path):
+    table = read_microdata(write(tmp_path / "s.csv", "x\na\n\nb\n"))
+    np.testing.assert_array_equal(table.codes, [[0], [-1], [1]])
+
+
+def test_parquet_equals_frame(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "x": pd.Categorical(["b", "a"], ["c", "b", "a"]),
+            "n": pd.array([1, None], "Int64"),
+            "z": 0,
+        },
+        index=[5, 7],
+    )
+    frame.to_parquet(tmp_path / "s.parquet")
+    table = read_microdata(tmp_path / "s.parquet", levels={"n": ["1", "2"]})
+    assert table.schema == Schema(("x", "n", "z"), (("c", "b", "a"), (1, 2), (0,)))
+    np.testing.assert_array_equal(table.codes, [[1, 0, 0], [2, -1, 0]])
+    assert read_microdata(tmp_path / "s.parquet", ["z"]).num_variables == 1
+
+
+def test_levels_file(tmp_path):
+    levels = write(tmp_path / "levels.csv", "variable,level,note\nx,b,\nx,a,\nx,c,unseen\ny,1,\n")
+    sample = write(tmp_path / "s.csv", "x,y,w\na,1,5\nb,1,6\n")
+    assert read_levels(levels) == {"x": ("b", "a", "c"), "y": ("1",)}
+    schema = read_microdata(sample, ["x"], levels).schema
+    assert schema == Schema(("x",), (("b", "a", "c"),))
+    with pytest.raises(MicrodataError, match=r"levels.csv, row 3 \(line 5\).*'y'.*'x', 'w'"):
+        read_levels(levels, ["x", "w"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "parts"),
+    [
+        ("s.csv", "", {}, ["empty"]),
+        ("s.csv", "\nx\n", {}, ["line 1", "header"]),
+        ("s.csv", "x,y\n", {}, ["0 usable records"]),
+        ("s.csv", "x,y\na,b\nc\n", {}, ["row 1 (line 3)", "1 cells", "header has 2"]),
+        ("s.csv", "x,y\na,b\nc,d,e\n", {}, ["row 1 (line 3)", "3 cells"]),
+        ("s.csv", 'x,y\na,b\n"c,d\n', {}, ["line 3", "not valid CSV"]),
+        ("s.csv", "x,x\na,b\nc,d\n", {}, ["'x'", "twice"]),
+        ("s.csv", ",x\n0,b\n1,d\n", {}, ["column 0", "no name"]),
+        ("s.csv", "x,y\na,b\nc,d\n", {"variables": ["z"]}, ["'z'", "'x', 'y'"]),
+        (
+            "s.csv",
+            'x,y\n"a\nb",1\nc,2\n',
+            {"levels": {"y": ["1"]}},
+            ["row 1 (line 4)", "column 'y'", "value '2'"],
+        ),
+        ("s.parquet", "not parquet", {}, ["not a Parquet file"]),
+    ],
+)
+def test_file_errors_name_the_file(tmp_path, name, text, options, parts):
+    path = write(tmp_path / name, text)
+    with pytest.raises(MicrodataError) as caught:
+        read_microdata(path, **options)
+    message = str(caught.value)
+    assert message.startswith(str(path)) and "\n" not in message
+    assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize("name", ["absent.csv", "absent.parquet", "folder", "latin.csv"])
+def test_unreadable_files(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    write(tmp_path / "latin.csv", "x\né\nè\n", "latin-1")
+    with pytest.raises(MicrodataError, match=name):
+        read_microdata(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("variable,label\nx,a\n", "'level': unknown column"),
+        ("variable,level\nx,\n", r"row 0 \(line 2\), column 'level': the cell is empty"),
+        ("variable,level\n,a\n", "column 'variable': the cell is empty"),
+        ("variable,level\nx,a\nx,a\n", r"row 1 \(line 3\).*'a' of 'x' is declared twice"),
+    ],
+)
+def test_levels_file_errors(tmp_path, text, part):
+    with pytest.raises(MicrodataError, match=part):
+        read_levels(write(tmp_path / "levels.csv", text))

@@ -1,0 +1,316 @@
+"""The driver: chunks, resuming, devices, capacity, compilation, input."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import bnp_models as bnp
+from bnp_models.inference import chunks
+from bnp_models.inference.checkpoint import Checkpoint, CheckpointError
+
+SETTINGS = {"num_chains": 2, "num_warmup": 15, "num_samples": 10, "thin": 2}
+
+# Without the moves that take longest to compile.
+MODEL = bnp.HDPMixedMembership(cell_stride=0, split_merge_every=0, seating_every=0)
+
+
+def equal(a, b):
+    return all(np.array_equal(a.draws[name], b.draws[name]) for name in a.draws)
+
+
+def run(table, seed=0, **options):
+    return bnp.sample(MODEL, table, key=jax.random.key(seed), **(SETTINGS | options))
+
+
+@pytest.fixture(scope="module")
+def reference(small):
+    return run(small.table)
+
+
+@pytest.mark.parametrize("chunk_sweeps", [1, 7, 1000])
+def test_chunk_size_has_no_effect(small, reference, chunk_sweeps):
+    assert equal(run(small.table, chunk_sweeps=chunk_sweeps), reference)
+
+
+def test_draws_depend_on_the_key_and_on_nothing_else(small, reference):
+    assert equal(run(small.table), reference)
+    assert not equal(run(small.table, seed=1), reference)
+
+
+def test_kept_draws_are_those_after_each_thinning(small, reference):
+    every = run(small.table, thin=1, num_samples=20)
+    for name, value in reference.draws.items():
+        np.testing.assert_array_equal(value, every.draws[name][:, 1::2])
+
+
+def test_a_resumed_run_ends_as_one_that_was_not(small, reference, tmp_path, monkeypatch):
+    """Stopped at every checkpoint in turn, and continued."""
+
+    class Stopped(Exception):
+        pass
+
+    save = Checkpoint.save
+
+    def save_and_stop(self, *saved, **how):
+        save(self, *saved, **how)
+        raise Stopped
+
+    options = {"checkpoint": tmp_path / "c", "chunk_sweeps": 6, "checkpoint_seconds": 0}
+    monkeypatch.setattr(Checkpoint, "save", save_and_stop)
+    for stops in range(20):
+        try:
+            resumed = run(small.table, resume=stops > 0, **options)
+            break
+        except Stopped:
+            continue
+    assert stops > 4
+    assert equal(resumed, reference)
+
+
+@pytest.mark.parametrize("chunk_sweeps", [3, None])
+def test_an_extended_run_is_a_longer_one(small, reference, chunk_sweeps):
+    shorter = run(small.table, num_samples=4)
+    longer = bnp.extend(bnp.extend(shorter, 1), 5, chunk_sweeps=chunk_sweeps)
+    same_run(longer, reference)
+    assert longer.seconds["draws"] > shorter.seconds["draws"] > 0
+    assert all(value.shape[1] == 4 for value in shorter.draws.values())
+
+
+def same_run(a, b):
+    assert equal(a, b) and set(a.draws) == set(b.draws)
+    assert (a.settings, a.growth, a.capacity) == (b.settings, b.growth, b.capacity)
+    for one, other in zip(jax.tree.leaves(a.state), jax.tree.leaves(b.state), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert jax.random.key_data(a.key).tolist() == jax.random.key_data(b.key).tolist()
+
+
+def test_an_extension_that_was_killed_goes_on_as_a_longer_run(small, reference, tmp_path):
+    folder = tmp_path / "c"
+    bnp.extend(run(small.table, num_samples=4), 6, checkpoint=folder)
+    assert len(list(folder.glob("draws-*"))) == 1
+    same_run(run(small.table, checkpoint=folder, resume=True, progress=False), reference)
+    with pytest.raises(CheckpointError, match="other data, settings"):
+        run(small.table, num_samples=4, checkpoint=folder, resume=True)
+
+
+def test_a_run_without_its_key_cannot_be_extended(small):
+    with pytest.raises(ValueError, match="cannot be extended"):
+        bnp.extend(dataclasses.replace(small.run, origin=None), 1)
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        bnp.extend(small.run, 0)
+
+
+def test_a_thinned_run_is_one_of_more_sweeps_per_draw(small, reference):
+    same_run(reference.thinned(5), run(small.table, num_samples=2, thin=10))
+    with pytest.raises(ValueError, match="not a multiple"):
+        reference.thinned(3)
+
+
+def after(sweeps):
+    """A target that is reached after so many sweeps that follow the warm-up."""
+    return lambda run: run.settings.num_samples * run.settings.thin >= sweeps
+
+
+UNTIL = {"num_chains": 2, "num_warmup": 15, "num_samples": 3, "thin": 2}
+
+
+def run_until(table, target, **options):
+    return bnp.sample_until(target, MODEL, table, key=jax.random.key(0), **(UNTIL | options))
+
+
+# Sweeps asked for; draws kept and sweeps per draw: 3 draws first, then 6, 12, and never more.
+@pytest.mark.parametrize(
+    ("sweeps", "kept", "thin"),
+    [(1, 3, 2), (7, 6, 2), (24, 12, 2), (25, 12, 4), (49, 12, 8), (97, 12, 16)],
+)
+def test_draws_until_a_target_are_those_of_one_run(small, sweeps, kept, thin):
+    asked = []
+
+    def target(run):
+        asked.append(run.settings.num_samples * run.settings.thin)
+        return after(sweeps)(run)
+
+    found = run_until(small.table, target)
+    assert (found.settings.num_samples, found.settings.thin) == (kept, thin)
+    assert asked == [6 * 2**i for i in range(len(asked))] and asked[-1] == kept * thin
+    same_run(found, run(small.table, num_samples=kept, thin=thin))
+    assert found.until.target is target and found.until.first.thin == 2
+
+
+def test_a_run_ends_at_the_first_draw_after_its_minutes(small):
+    """The first draws are made all the same; it stops where no target would have it stop."""
+    first = run_until(small.table, after(1000), max_minutes=1e-9)
+    same_run(first, run(small.table, num_samples=3))
+    used = sum(first.seconds.values())
+    again = bnp.extend(first, 10**5, max_seconds=used + 1, chunk_sweeps=1)
+    assert 3 < again.settings.num_samples < 3 + 10**5
+    assert sum(again.seconds.values()) > used + 1
+    same_run(again, run(small.table, num_samples=again.settings.num_samples))
+    with pytest.raises(ValueError, match="max_minutes"):
+        run_until(small.table, after(1), max_minutes=0)
+
+
+def test_a_run_until_a_target_goes_on_from_any_checkpoint(small, tmp_path, monkeypatch):
+    """Stopped at every checkpoint in turn: also at those that let go of half of the draws."""
+
+    class Stopped(Exception):
+        pass
+
+    save = Checkpoint.save
+    replaced = []
+
+    def save_and_stop(self, *saved, **how):
+        save(self, *saved, **how)
+        replaced.append(how["replace"])
+        raise Stopped
+
+    options = {"checkpoint": tmp_path / "c", "chunk_sweeps": 7, "checkpoint_seconds": 0}
+    monkeypatch.setattr(Checkpoint, "save", save_and_stop)
+    for stops in range(40):
+        try:
+            resumed = run_until(small.table, after(97), resume=stops > 0, **options)
+            break
+        except Stopped:
+            continue
+    assert sum(replaced) == 3 and len(replaced) > 10
+    same_run(resumed, run(small.table, num_samples=12, thin=16))
+    # What the manifest names, and nothing else, is in the folder.
+    monkeypatch.undo()
+    assert len(list((tmp_path / "c").glob("state-*"))) == 1
+    assert run_until(small.table, after(97), resume=True, **options).settings == resumed.settings
+
+
+def test_more_minutes_go_on_where_fewer_ended(small, tmp_path):
+    options = {"checkpoint": tmp_path / "c"}
+    short = run_until(small.table, after(49), max_minutes=1e-9, **options)
+    assert short.settings.num_samples == 3
+    longer = run_until(small.table, after(49), resume=True, **options)
+    same_run(longer, run(small.table, num_samples=12, thin=8))
+    assert sum(longer.seconds.values()) > sum(short.seconds.values())
+
+
+def test_a_checkpoint_of_another_run_is_refused(small, tmp_path):
+    options = {"checkpoint": tmp_path / "c", "checkpoint_seconds": 0}
+    run(small.table, **options)
+    with pytest.raises(CheckpointError, match="other data, settings"):
+        run(small.table, seed=1, resume=True, **options)
+    run(small.table, seed=1, **options)
+
+
+@pytest.mark.parametrize("victim", ["manifest.json", "state-*.npz", "draws-*.npz"])
+def test_a_flipped_bit_is_noticed(small, tmp_path, victim):
+    options = {"checkpoint": tmp_path / "c", "checkpoint_seconds": 0, "chunk_sweeps": 9}
+    run(small.table, **options)
+    path = next((tmp_path / "c").glob(victim))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="damaged"):
+        run(small.table, resume=True, **options)
+
+
+def test_slots_of_the_starts_are_given_back(small):
+    """A start from many components has the slots for them, which later sweeps do not pay for."""
+    options = SETTINGS | {"num_warmup": 240, "start_components": (2, 60)}
+    model = bnp.HDPMixedMembership(capacity=64)
+    assert chunks.capacity_of_starts(model, bnp.Settings(2, 1, 1, 1, (), (2, 60)), 10**6) == 128
+    few = bnp.sample(model, small.table, key=jax.random.key(0), **options)
+    assert few.capacity == 64 and few.growth == ()
+    assert few.draws["g0"].shape[-1] == 64
+    np.testing.assert_allclose(few.draws["g0"].sum(axis=-1), 1, atol=1e-5)
+    again = bnp.sample(model, small.table, key=jax.random.key(0), chunk_sweeps=7, **options)
+    assert equal(few, again)
+
+
+def test_capacity_grows_by_itself(small):
+    few = dataclasses.replace(MODEL, capacity=16)
+    options = SETTINGS | {"num_warmup": 60, "start_components": (3,)}
+    grown = bnp.sample(few, small.table, key=jax.random.key(0), **options)
+    assert grown.capacity > 16
+    assert [capacity for _, capacity in grown.growth] == [
+        32 * 2**i for i in range(len(grown.growth))
+    ]
+    late = grown.draws["left_over"][:, -5:]
+    assert late.max() <= chunks.LEFT_OVER_TOLERANCE
+    np.testing.assert_allclose(grown.draws["g0"].sum(axis=-1), 1, atol=1e-5)
+    again = bnp.sample(few, small.table, key=jax.random.key(0), chunk_sweeps=3, **options)
+    assert equal(grown, again) and grown.growth == again.growth
+    # In an extension too, where draws of several sizes meet.
+    options |= {"num_warmup": 0, "thin": 1}
+    shorter = bnp.sample(few, small.table, key=jax.random.key(0), **options | {"num_samples": 1})
+    extended = bnp.extend(shorter, 69)
+    assert extended.capacity > shorter.capacity
+    same_run(
+        extended,
+        bnp.sample(few, small.table, key=jax.random.key(0), **options | {"num_samples": 70}),
+    )
+
+
+def test_a_second_run_on_data_of_the_same_shape_compiles_nothing(small):
+    run(small.table)
+    shuffled = bnp.Microdata(small.table.schema, small.table.codes[::-1])
+    before = [f._cache_size() for f in (chunks.advance_chains, chunks.init_chains)]
+    run(shuffled, seed=5, num_warmup=9, num_samples=13, thin=1)
+    assert [f._cache_size() for f in (chunks.advance_chains, chunks.init_chains)] == before
+
+
+def test_kept_names_are_chosen_and_checked(small):
+    kept = run(small.table, keep=("components", "z"))
+    assert set(kept.draws) == {"components", "z"}
+    with pytest.raises(ValueError, match="no 'nothing'"):
+        run(small.table, keep=("nothing",))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"num_chains": 0}, {"num_samples": 0}, {"thin": 0}, {"num_warmup": -1}, {"num_samples": 2**31},
+     {"start_components": ()}, {"chunk_sweeps": 0}],
+)  # fmt: skip
+def test_settings_out_of_range_are_refused(small, options):
+    with pytest.raises(ValueError):
+        run(small.table, **options)
+
+
+DEVICES = """
+import json, sys
+import jax, numpy as np, pandas as pd
+import bnp_models as bnp
+concentration, zeros = sys.argv[1], sys.argv[2] == "zeros"
+frame = bnp.datasets.census_income().sample(150, seed=1)[["age", "sex", "race", "education"]]
+table, conditions = bnp.Microdata.from_frame(frame), None
+if zeros:
+    cells = pd.DataFrame([
+        {"age": "0-14", "education": level} for level in ("High school", "Bachelor or higher")
+    ])
+    conditions = bnp.StructuralZeros.from_frame(cells, table.schema)
+run = bnp.sample(
+    bnp.HDPMixedMembership(concentration=concentration), table, key=jax.random.key(0),
+    conditions=conditions, num_chains=2, num_warmup=15, num_samples=20,
+)
+draws = run.draws | {"z": np.asarray(run.state.z), "alphas": np.asarray(run.state.alpha)}
+shards = len(run.state.z.sharding.device_set)
+print(json.dumps({"shards": shards, "draws": {k: v.tobytes().hex() for k, v in draws.items()}}))
+"""
+
+
+@pytest.mark.parametrize("model", [("hierarchical", "none"), ("shared", "zeros")], ids=" ".join)
+def test_one_device_and_eight_give_the_same_draws(model):
+    """Two chains by four parts of the records, which meet in float sums."""
+    results = []
+    for devices in (1, 8):
+        environment = os.environ | {
+            "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} "
+            f"--xla_force_host_platform_device_count={devices}",
+            "JAX_PLATFORMS": "cpu",
+        }
+        command = [sys.executable, "-c", DEVICES, *model]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        results.append(json.loads(done.stdout))
+    assert [r["shards"] for r in results] == [1, 8]
+    assert results[0]["draws"] == results[1]["draws"]

@@ -1,0 +1,145 @@
+"""The split-merge move of latent classes by itself, under the joint distribution with data."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from harness import Z_LIMIT
+from latent import feasible_cells, structural_zeros, two_sample_z
+
+from bnp_models.kernels.boxes.region import Region, region_mass
+from bnp_models.kernels.latent_classes import split_merge
+from bnp_models.kernels.variates.gamma import draw_levels, loggamma
+from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.sticks import truncated_sticks
+
+NUM_LEVELS = (2, 3, 2)
+CONDITIONS = [[1, 2, -1], [0, 0, -1]]
+FIRST = np.cumsum((0, *NUM_LEVELS[:-1]))
+VARIABLE = jnp.asarray(np.repeat(np.arange(3), NUM_LEVELS), jnp.int32)
+CELLS = feasible_cells(CONDITIONS, NUM_LEVELS)
+NUM_RECORDS, NUM_CLASSES = 8, 4
+ALPHA = 1.0
+
+
+def make_region():
+    groups = structural_zeros(CONDITIONS, NUM_LEVELS).groups
+    return Region.of_boxes([group.feasible.sets for group in groups], NUM_LEVELS)
+
+
+def draw_records(key, z, log_lambda):
+    """Rows and indicators of feasible records of given classes, by going through all cells."""
+    log_p = jnp.sum(log_lambda[CELLS + FIRST], axis=1)[:, z]
+    rows = jnp.asarray(CELLS + FIRST, jnp.int32)[jax.random.categorical(key, log_p, axis=0)].T
+    one_hot = jnp.any(rows[:, None] == jnp.arange(VARIABLE.size)[:, None], axis=0)
+    return rows, one_hot.astype(log_lambda.dtype)
+
+
+def draw_state(key, region, by_class):
+    """Log weights that the sticks break, levels and classes from the prior."""
+    key_pi, key_lambda, key_z = jax.random.split(key, 3)
+    counts = jnp.zeros(NUM_CLASSES, jnp.int32)
+    log_w = truncated_sticks(key_pi, counts, jnp.asarray(ALPHA, jnp.float32))[0]
+    log_lambda = draw_levels(key_lambda, jnp.ones((VARIABLE.size, NUM_CLASSES)), VARIABLE)
+    log_mass = 0 if by_class else jnp.log(region_mass(log_lambda, region))
+    z = jax.random.categorical(key_z, log_w + log_mass, shape=(NUM_RECORDS,))
+    return z.astype(jnp.int32), log_w, log_lambda
+
+
+def statistics(z, log_w, log_lambda):
+    sizes = jnp.zeros(NUM_CLASSES).at[z].add(1)
+    weight, level = jnp.exp(log_w), jnp.exp(log_lambda[1])
+    return jnp.stack([
+        jnp.sum(sizes > 0), jnp.max(sizes), sizes[0], sizes[-1], weight[0], jnp.sum(weight**2),
+        level[0], level[1] ** 2, jnp.sum(weight * level),
+    ])  # fmt: skip
+
+
+def move(key, state, region, by_class, half):
+    """Records given classes, then one move on the scale that it is documented for."""
+    key_x, key_scale, key_move, key_coin = jax.random.split(key, 4)
+    z, log_w, log_lambda = state
+    rows, one_hot = draw_records(key_x, z, log_lambda)
+    log_mass = jnp.zeros_like(log_w) if by_class else jnp.log(region_mass(log_lambda, region))
+    log_scale = loggamma(key_scale, jnp.asarray(NUM_RECORDS, log_w.dtype))
+    log_x = log_w + log_scale - jax.nn.logsumexp(log_w + log_mass)
+    *new, _ = split_merge.split_or_merge_classes(
+        key_move, z, log_x, log_lambda, rows, one_hot, VARIABLE, region, jnp.asarray(ALPHA),
+        by_class,
+    )  # fmt: skip
+    new[1] = new[1] - jax.nn.logsumexp(new[1])
+    # The fault: splits accepted half as often as they should be.
+    more = statistics(*new)[0] > statistics(*state)[0]
+    refuse = half & more & (uniform(words(key_coin, ()), jnp.float32) < 0.5)
+    return jax.tree.map(lambda a, b: jnp.where(refuse, a, b), state, tuple(new))
+
+
+class Alone:
+    """The move under its joint distribution, compiled once with and without the fault."""
+
+    def __init__(self, by_class):
+        region = make_region()
+
+        def one(key, half, num_moves):
+            key_prior, key_moves = jax.random.split(key)
+            start = draw_state(key_prior, region, by_class)
+
+            def body(t, carry):
+                state, sums = carry
+                state = move(jax.random.fold_in(key_moves, t), state, region, by_class, half)
+                return state, sums + statistics(*state)
+
+            end, sums = jax.lax.fori_loop(0, num_moves, body, (start, jnp.zeros(9)))
+            return start, end, sums / num_moves
+
+        self.chains = jax.jit(jax.vmap(one, (0, None, None)))
+        self.prior = jax.jit(jax.vmap(lambda key: statistics(*draw_state(key, region, by_class))))
+
+    def run(self, key, num_moves, half=False):
+        keys = jax.random.split(key, 512)
+        return jax.tree.map(np.asarray, self.chains(keys, jnp.asarray(half), num_moves))
+
+    def scores(self, key, half=False):
+        key_prior, key_chains = jax.random.split(key)
+        truth = self.prior(jax.random.split(key_prior, 20_000))
+        return two_sample_z(self.run(key_chains, 150, half)[2], truth)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["mixture", "by class"])
+def alone(request):
+    return Alone(request.param)
+
+
+def test_joint_distribution(alone, key):
+    z = alone.scores(key)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+def test_joint_distribution_rejects_a_factor_missing_from_the_ratio(alone, key):
+    z = alone.scores(key, half=True)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+def test_a_move_touches_two_classes(alone, key):
+    old, new, _ = alone.run(key, 1)
+    one, two = ((z[:, :, None] == np.arange(NUM_CLASSES)).sum(axis=1) for z, _, _ in (old, new))
+    change = (two > 0).sum(axis=1) - (one > 0).sum(axis=1)
+    moved = change != 0
+    assert 0.02 < moved.mean() < 0.98
+    assert set(change) == {-1, 0, 1}
+    np.testing.assert_array_equal(old[0][~moved], new[0][~moved])
+    np.testing.assert_array_equal(old[2][~moved], new[2][~moved])
+    np.testing.assert_allclose(np.add.reduceat(np.exp(new[2]), FIRST, axis=1), 1, rtol=1e-5)
+    # A class that is neither split nor merged keeps its members and levels, wherever it goes.
+    same = (old[2][:, :, :, None] == new[2][:, :, None]).all(axis=1)
+    np.testing.assert_array_equal(same.sum(axis=(1, 2))[moved], NUM_CLASSES - 2)
+    chain, before, after = np.nonzero(same)
+    np.testing.assert_array_equal(one[chain, before], two[chain, after])
+    # The last class takes what the sticks leave: it is never filled nor emptied.
+    np.testing.assert_array_equal(one[:, -1] > 0, two[:, -1] > 0)
+
+
+def test_second_calls_compile_nothing(alone, key):
+    alone.run(key, 1)
+    alone.run(key, 2)
+    assert alone.chains._cache_size() == 1

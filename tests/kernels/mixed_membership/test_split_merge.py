@@ -1,0 +1,110 @@
+"""The split-merge move against the enumerated posterior of a tiny partition of tables."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from harness import Z_LIMIT, set_partitions, z_scores
+from scipy.special import gammaln
+
+from bnp_models.kernels.mixed_membership import split_merge
+
+NUM_LEVELS = (2, 3)
+CODES = np.array([[0, 0], [0, 0], [1, 2], [0, 2]])
+ALPHA0 = 1.3
+
+# The item that opened each item's table: every record at one table, or some at two.
+ONE_TABLE = np.zeros((4, 2), int)
+SOME_AT_TWO = np.array([[0, 0], [0, 1], [0, 1], [0, 0]])
+
+
+def tables_of(opened_by):
+    """The items (record, variable) of each table."""
+    tables = {}
+    for (i, j), opener in np.ndenumerate(opened_by):
+        tables.setdefault((i, opener), []).append((i, j))
+    return list(tables.values())
+
+
+def exact_pairs(opened_by):
+    """E K, and P(tables a and b share a component) for all pairs."""
+    weights, figures = [], []
+    tables = tables_of(opened_by)
+    for blocks in set_partitions(list(range(len(tables)))):
+        log_w = len(blocks) * np.log(ALPHA0)
+        for block in blocks:
+            log_w += gammaln(len(block))
+            for j, num_levels in enumerate(NUM_LEVELS):
+                seen = [CODES[i, j] for t in block for i, jj in tables[t] if jj == j]
+                counts = np.bincount(np.array(seen, int), minlength=num_levels)
+                log_w += gammaln(num_levels) - gammaln(num_levels + counts.sum())
+                log_w += gammaln(1 + counts).sum()
+        label = {t: b for b, block in enumerate(blocks) for t in block}
+        pairs = itertools.combinations(range(len(tables)), 2)
+        weights.append(np.exp(log_w))
+        figures.append([len(blocks), *(label[a] == label[b] for a, b in pairs)])
+    return np.average(np.array(figures, float), axis=0, weights=weights)
+
+
+def chain_means(opened_by, num_chains=512, num_moves=1000):
+    first_row = np.array([0, 2])
+    rows = jnp.asarray(CODES.T + first_row[:, None])
+    num_records = len(CODES)
+    table = jnp.asarray(opened_by.T, jnp.int32)
+    record, item = np.array([items[0] for items in tables_of(opened_by)]).T
+    pairs = np.array(list(itertools.combinations(range(len(record)), 2)))
+    num_slots = len(record) + 2
+    levels = sum(NUM_LEVELS)
+    # Padding, which must not count.
+    padding = ((0, 0), (0, 3))
+    table, rows = (jnp.pad(x, padding, constant_values=1) for x in (table, rows))
+
+    def one(key):
+        def move(t, carry):
+            z, counts, tables, sums = carry
+            z, counts, tables, _ = split_merge.split_or_merge(
+                jax.random.fold_in(key, t), z, table, rows, counts, tables,
+                jnp.array([0, 0, 1, 1, 1]), jnp.int32(num_records), jnp.float32(ALPHA0),
+            )  # fmt: skip
+            label = z[item, record]
+            k = jnp.sum(jnp.zeros(num_slots).at[label].set(1))
+            same = (label[pairs[:, 0]] == label[pairs[:, 1]]).astype(float)
+            sums = sums + jnp.concatenate([k[None], same]) * (t >= 20)
+            return z, counts, tables, sums
+
+        z = jnp.zeros(table.shape, jnp.int32)
+        sums = jnp.zeros(1 + len(pairs))
+        tables = jnp.zeros(num_slots, jnp.int32).at[0].set(len(record))
+        own = rows[:, :num_records].reshape(-1)
+        counts = jnp.zeros((levels, num_slots), jnp.int32).at[own, 0].add(1)
+        z, counts, tables, sums = jax.lax.fori_loop(0, num_moves, move, (z, counts, tables, sums))
+        labels = z[:, :num_records].reshape(-1)
+        counted = jnp.zeros_like(counts).at[own, labels].add(1)
+        seated = jnp.zeros_like(tables).at[z[item, record]].add(1)
+        right = jnp.all(counted == counts) & jnp.all(seated == tables)
+        return jnp.where(right, sums / (num_moves - 20), jnp.nan)
+
+    return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(5), num_chains)))
+
+
+@pytest.mark.parametrize("in_chunks", [False, True], ids=["whole", "in chunks"])
+@pytest.mark.parametrize("opened_by", [ONE_TABLE, SOME_AT_TWO], ids=["one table", "some at two"])
+def test_leaves_the_posterior_of_the_partition_invariant(monkeypatch, opened_by, in_chunks):
+    if in_chunks:
+        # Chunks of two records, of which one shapes the proposal.
+        monkeypatch.setattr(split_merge, "MIN_CHUNK", 2)
+        monkeypatch.setattr(split_merge, "SHAPING_RECORDS", 2)
+    z = z_scores(chain_means(opened_by), exact_pairs(opened_by))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_rejects_a_wrong_ratio(monkeypatch, factor):
+    right = split_merge._log_split_ratio
+    monkeypatch.setattr(
+        split_merge, "_log_split_ratio", lambda *args: right(*args) + np.log(factor)
+    )
+    z = z_scores(chain_means(ONE_TABLE), exact_pairs(ONE_TABLE))
+    assert np.abs(z).max() > Z_LIMIT, z

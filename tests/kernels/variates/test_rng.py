@@ -1,0 +1,120 @@
+"""Random words, uniforms and normals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from goodness import P_LIMIT, chi_square_p_value, compiles_once, ks_p_value
+from harness import Z_LIMIT
+from jax.extend.random import threefry_2x32
+from scipy import stats
+
+from bnp_models.kernels.variates import rng
+
+N = 2**16
+
+
+def test_words_are_threefry_blocks_of_the_position(key):
+    """Against jax's own threefry of explicit counters."""
+    first, second = rng.word_pair(key, (3, 5), stream=7)
+    seed = jax.random.key_data(key)
+    # threefry_2x32 takes the first words of all blocks, then the second ones.
+    counters = jnp.concatenate([jnp.full(15, 7, jnp.uint32), jnp.arange(15, dtype=jnp.uint32)])
+    blocks = threefry_2x32(tuple(seed), counters)
+    np.testing.assert_array_equal(jnp.concatenate([first.ravel(), second.ravel()]), blocks)
+
+
+def test_words_depend_on_the_position_alone(key):
+    """The first rows of a taller array are the shorter array, as a sharded computation needs."""
+    tall, short = rng.word_pair(key, (8, 33)), rng.word_pair(key, (3, 33))
+    for a, b in zip(tall, short, strict=True):
+        np.testing.assert_array_equal(a[:3], b)
+    flat = rng.word_pair(key, (8 * 33,))
+    np.testing.assert_array_equal(flat[0].reshape(8, 33), tall[0])
+
+
+def test_words_under_jit_and_vmap(key):
+    keys = jax.random.split(key, 4)
+    batched = jax.jit(jax.vmap(lambda k: rng.word_pair(k, (17,))))(keys)
+    for i in range(4):
+        alone = rng.word_pair(keys[i], (17,))
+        np.testing.assert_array_equal(batched[0][i], alone[0])
+        np.testing.assert_array_equal(batched[1][i], alone[1])
+    assert compiles_once(rng.uniform_pair, (keys[0],), (keys[1],), shape=(17,))
+
+
+def test_streams_keys_and_words_are_unrelated(key):
+    other = jax.random.fold_in(key, 1)
+    draws = np.stack([
+        *rng.word_pair(key, (N,)), *rng.word_pair(key, (N,), 1),
+        *rng.word_pair(key, (N,), 2**32 - 1), *rng.word_pair(other, (N,)),
+    ]).astype(float)  # fmt: skip
+    correlation = np.corrcoef(draws)[np.triu_indices(8, 1)]
+    assert np.abs(correlation).max() * np.sqrt(N) < Z_LIMIT
+    # Shown to fail: the same stream twice.
+    assert np.corrcoef(draws[0], np.asarray(rng.word_pair(key, (N,), 0)[0], float))[0, 1] > 0.999
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (1, 9), (4, 9), (5, 3, 2)])
+def test_single_words_are_the_pairs_end_to_end(key, shape):
+    """No word is used twice, and columns do not depend on how the last axis is sharded."""
+    words = rng.words(key, shape)
+    assert words.shape == shape
+    assert np.unique(words).size == words.size
+    if len(shape) > 1 and shape[0] > 1:
+        half = (shape[0] + 1) // 2
+        pair = rng.word_pair(key, (half, *shape[1:]))
+        np.testing.assert_array_equal(words, np.concatenate(pair)[: shape[0]])
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_every_key_implementation(impl):
+    words = [rng.word_pair(jax.random.key(s, impl=impl), (N,))[0] for s in (11, 12)]
+    assert np.mean(words[0] == words[1]) < 1e-3
+    for word in words:
+        assert ks_p_value(rng.uniform(word), stats.uniform.cdf) > P_LIMIT
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_uniform_is_open_and_fine_near_zero(x64, dtype):
+    words = jnp.array([0, 1, 2, 2**31, 2**32 - 129, 2**32 - 2, 2**32 - 1], jnp.uint32)
+    u = rng.uniform(words, dtype)
+    assert u.dtype == dtype
+    np.testing.assert_array_equal(u[:3], np.array([0.5, 1.5, 2.5]) * 2.0**-32)
+    assert 0 < u.min() and u.max() < 1
+    assert np.isfinite(np.log1p(-np.asarray(u))).all()
+    assert np.abs(u - (np.asarray(words, float) + 0.5) / 2**32).max() <= 2.0**-24
+
+
+def test_uniform_and_its_bits(key):
+    first, second = rng.uniform_pair(key, (N,))
+    for u in (first, second):
+        assert ks_p_value(u, stats.uniform.cdf) > P_LIMIT
+        assert ks_p_value(u**1.05, stats.uniform.cdf) < P_LIMIT
+    cells = np.floor(8 * np.stack([first, second])).astype(int)
+    counts = np.bincount(cells[0] * 8 + cells[1], minlength=64)
+    assert chi_square_p_value(counts, np.ones(64)) > P_LIMIT
+    ones = np.unpackbits(np.asarray(rng.word_pair(key, (N,))[0])[:, None].view(np.uint8), axis=1)
+    assert np.abs(ones.mean(axis=0) - 0.5).max() * 2 * np.sqrt(N) < Z_LIMIT
+
+
+def test_normal(key):
+    words, others = rng.word_pair(key, (N,))
+    x = rng.normal(words)
+    assert ks_p_value(x, stats.norm.cdf) > P_LIMIT
+    assert ks_p_value(1.05 * x, stats.norm.cdf) < P_LIMIT
+    assert abs(np.corrcoef(x, rng.normal(others))[0, 1]) * np.sqrt(N) < Z_LIMIT
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_normal_at_the_ends(x64, dtype):
+    words = jnp.array([0, 1, 2**31, 2**32 - 2, 2**32 - 1], jnp.uint32)
+    x = np.asarray(rng.normal(words, dtype), float)
+    assert np.isfinite(x).all() and x[0] == 0 and x[3] == -x[4] < -5.2
+    exact = stats.norm.ppf(0.75)
+    np.testing.assert_allclose(x[2], -exact, rtol=1e-6)
+
+
+def test_too_many_elements():
+    with pytest.raises(ValueError, match="more than 2"):
+        jax.eval_shape(lambda k: rng.word_pair(k, (2**17, 2**16)), jax.random.key(0))

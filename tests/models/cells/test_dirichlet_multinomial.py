@@ -1,0 +1,161 @@
+"""Population counts with a known total: against enumeration, and in joint-distribution chains."""
+
+import itertools
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from goodness import P_LIMIT, chi_square_p_value
+from harness import Z_LIMIT, z_scores
+from scipy.special import betaln, gammaln
+
+import bnp_models as bnp
+from bnp_models.models.cells import dirichlet_multinomial
+from bnp_models.models.cells.full_bayes import PRIORS
+from bnp_models.models.cells.polettini_stander import double_precision
+
+
+@pytest.fixture
+def key(request):
+    return jax.random.key(zlib.crc32(request.node.name.encode()))
+
+
+SEEN = np.array([1, 0, 2])
+PHAT = np.array([0.3, 0.2, 0.5])
+TOTAL, ALPHA, A = 8, 0.4, 3.0
+
+
+def enumerated():
+    """P(F | f, alpha, a) of every F, from the model's own lines: pi and p integrated one by one."""
+    found = {}
+    for F in itertools.product(range(TOTAL + 1), repeat=3):
+        F = np.array(F)
+        if F.sum() != TOTAL or (F < SEEN).any():
+            continue
+        log_p = -gammaln(F + 1).sum() + gammaln(ALPHA + F).sum()
+        log_p += (gammaln(F + 1) - gammaln(F - SEEN + 1)).sum()
+        log_p += betaln(A * PHAT + SEEN, A * (1 - PHAT) + F - SEEN).sum()
+        found[tuple(F)] = np.exp(log_p)
+    total = sum(found.values())
+    return {F: p / total for F, p in found.items()}
+
+
+def counts_of_states(key, update, num_chains=5_000, num_sweeps=700):
+    """How often each F is the last state of independent chains."""
+    data = dirichlet_multinomial.CountsData(jnp.asarray(SEEN), jnp.asarray(PHAT))
+    start = jnp.asarray([1, TOTAL - 3, 2])
+
+    def one(key):
+        def body(t, F):
+            state = dirichlet_multinomial.CountsState(F, jnp.asarray(ALPHA), jnp.asarray(A))
+            return update(jax.random.fold_in(key, t), state, data)[0]
+
+        return jax.lax.fori_loop(0, num_sweeps, body, start)
+
+    states = jax.jit(jax.vmap(one))(jax.random.split(key, num_chains))
+    states, number = np.unique(np.asarray(states), axis=0, return_counts=True)
+    return dict(zip(map(tuple, states.tolist()), number, strict=True))
+
+
+def fit(found):
+    exact = enumerated()
+    assert set(found) <= set(exact)
+    return chi_square_p_value([found.get(F, 0) for F in exact], list(exact.values()))
+
+
+def test_counts_against_enumeration(key):
+    with double_precision():
+        assert fit(counts_of_states(key, dirichlet_multinomial.update_counts)) > P_LIMIT
+
+
+def test_a_wrong_beta_is_seen(key):
+    """A concentration three times as large."""
+
+    def planted(key, state, data):
+        return dirichlet_multinomial.update_counts(key, state._replace(a=state.a * 3), data)
+
+    with double_precision():
+        assert fit(counts_of_states(key, planted)) < P_LIMIT
+
+
+def joint_chains(key, sweep, num_chains=200, num_sweeps=250, cells=4, total=12):
+    """Means over chains that alternate sampling of f given F with a sweep (Geweke 2004)."""
+    phat = jnp.asarray([0.1, 0.3, 0.5, 0.2])
+
+    def observe(key, F, a):
+        key_p, key_f = jax.random.split(key)
+        p = jax.random.beta(key_p, a * phat, a * (1 - phat))
+        return jax.random.binomial(key_f, F, p).astype(F.dtype)
+
+    def one(key):
+        key_prior, key_pi, key_f, key_steps = jax.random.split(key, 4)
+        z = jax.random.normal(key_prior, (2,))
+        alpha, a = (
+            jnp.exp(centre + sd * z[i]) for i, (centre, sd) in enumerate(PRIORS.values())
+        )  # fmt: skip
+        pi = jax.random.dirichlet(key_pi, jnp.full(cells, alpha))
+        chosen = jax.random.choice(key_f, cells, (total,), p=pi)
+        F = jnp.zeros(cells, int).at[chosen].add(1)
+
+        def body(t, carry):
+            state, sums = carry
+            key_data, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
+            data = dirichlet_multinomial.CountsData(observe(key_data, state.F, state.a), phat)
+            state, _ = sweep(key_sweep, state, data)
+            now = jnp.stack([
+                jnp.log(state.alpha), jnp.log(state.alpha) ** 2, jnp.log(state.a), state.F[0] * 1.0
+            ])  # fmt: skip
+            return state, sums + now
+
+        start = dirichlet_multinomial.CountsState(F, alpha, a), jnp.zeros(4)
+        return jax.lax.fori_loop(0, num_sweeps, body, start)[1] / num_sweeps
+
+    return jax.jit(jax.vmap(one))(jax.random.split(key, num_chains))
+
+
+def joint_z_scores(key, sweep):
+    with double_precision():
+        means = np.asarray(joint_chains(key, sweep))
+    (centre, sd), (other, _) = PRIORS.values()
+    return z_scores(means, np.array([centre, centre**2 + sd**2, other, 3.0]))
+
+
+def test_joint_distribution(key):
+    assert np.abs(joint_z_scores(key, dirichlet_multinomial.sweep_counts)).max() < Z_LIMIT
+
+
+def test_joint_distribution_sees_a_wrong_total(key):
+    """alpha updated as if the counts were negative binomial, without their total."""
+
+    def planted(key, state, data):
+        state, accepted = dirichlet_multinomial.sweep_counts(key, state, data)
+        one_more = state.F.at[0].add(1)
+        alpha = dirichlet_multinomial.update_alpha(
+            jax.random.fold_in(key, 7), state.alpha, one_more
+        )
+        return state._replace(alpha=alpha), accepted
+
+    assert np.abs(joint_z_scores(key, planted)).max() > Z_LIMIT
+
+
+def test_a_run(key):
+    """The total is kept, the risk is that of the draws, and few persons make it large."""
+    frame = pd.DataFrame({"x": list("aabbbc" * 5), "y": list("uvuvvu" * 5)})
+    table = bnp.Microdata.from_frame(frame.iloc[[0, 1, 2, 3, 4, 5, 6, 12, 24]])
+    cells = bnp.weighted_cells(table, 60, num_cells=9)
+    run = dirichlet_multinomial.sample_population_counts(
+        cells, key=key, num_chains=2, num_warmup=200, thin=2, num_samples=100
+    )
+    unique = cells.f == 1
+    assert run.draws["tau1"].shape == (2, 100)
+    np.testing.assert_allclose(run.risk[unique].sum(), run.draws["tau2"].mean(), rtol=1e-9)
+    np.testing.assert_allclose(run.p_unique[unique].sum(), run.draws["tau1"].mean(), rtol=1e-9)
+    assert np.all(run.risk * cells.f <= 1) and 0.02 < run.accepted < 0.9
+    census = bnp.weighted_cells(table, table.n, num_cells=9)
+    everyone = dirichlet_multinomial.sample_population_counts(
+        census, key=key, num_chains=1, num_warmup=200, thin=2, num_samples=100
+    )
+    np.testing.assert_allclose(everyone.risk, 1 / census.f)

@@ -1,0 +1,242 @@
+"""Models I and II: printed likelihoods, estimates, chains, and risks in simulated populations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from goodness import P_LIMIT
+from harness import Z_LIMIT
+from hierarchy import simulate_cells
+from scipy.special import betaln, gammaln
+from scipy.stats import chi2, chisquare
+
+import bnp_models as bnp
+from bnp_models.kernels.numerics.hypergeometric import log_hyp2f1
+from bnp_models.models.cells.full_bayes import PRIORS
+from bnp_models.models.cells.polettini_stander import double_precision
+
+NUM_CELLS, POPULATION = 3000, 60_000
+ONE = {"alpha": 0.4, "a": 2.0, "b": 30.0}
+TWO = {"alpha": 0.3, "a": 12.0, "gamma": 0.8}
+PHATS = ((0.03, 0.7), (0.2, 0.3))
+
+hypergeometric = jax.jit(log_hyp2f1)
+
+
+@pytest.fixture(scope="module")
+def one():
+    return simulate_cells(np.random.default_rng(1), NUM_CELLS, POPULATION, **ONE)
+
+
+@pytest.fixture(scope="module")
+def two():
+    return simulate_cells(np.random.default_rng(3), NUM_CELLS, POPULATION, **TWO, phats=PHATS)
+
+
+def model_two(drawn=None, **values):
+    """With what is known of the empty cells of a simulated population."""
+    empty = PHATS if drawn is None else drawn.empty_phat
+    return bnp.PolettiniStander(2, **TWO | values, empty_phat=empty)
+
+
+def printed_marginal(f, alpha, a, b, x):
+    """log of distribution 2 as printed, its last "a" being a_k."""
+    with double_precision():
+        arguments = np.broadcast_arrays(alpha + f, a + f, a + b + f, -x)
+        log_h = np.asarray(hypergeometric(*map(jnp.asarray, arguments)))
+    return (
+        gammaln(b) - gammaln(alpha) - betaln(a, b) + f * np.log(x) + gammaln(alpha + f)
+        + gammaln(a + f) - gammaln(f + 1) - gammaln(a + b + f) + log_h
+    )  # fmt: skip
+
+
+def test_log_likelihood_of_model_one_is_that_printed(one):
+    """(13), whose constants are those of f alone; so differences between parameters are exact."""
+
+    def equation_13(alpha, a, b):
+        cells = one.cells
+        f = np.concatenate([cells.f, np.zeros(NUM_CELLS - len(cells.f))])
+        with double_precision():
+            arguments = np.broadcast_arrays(
+                alpha + f, a + f, a + b + f, -POPULATION / (NUM_CELLS * alpha)
+            )
+            log_h = np.asarray(hypergeometric(*map(jnp.asarray, arguments)))
+        fixed = NUM_CELLS * (gammaln(alpha) - gammaln(a + b) + gammaln(a))
+        return -fixed + np.sum(
+            gammaln(alpha + f) + gammaln(a + f) - gammaln(a + b + f) - f * np.log(alpha) + log_h
+        )
+
+    others = ONE, {"alpha": 1.1, "a": 0.5, "b": 9.0}
+    ours = [bnp.PolettiniStander(1, **p).log_likelihood(one.cells) for p in others]
+    np.testing.assert_allclose(
+        ours[0] - ours[1], equation_13(**others[0]) - equation_13(**others[1]), rtol=1e-8
+    )
+    f = np.array([0.0, 1.0, 7.0])
+    np.testing.assert_allclose(
+        bnp.PolettiniStander(1, **ONE).log_marginal(f, 0.1, one.cells),
+        printed_marginal(f, *ONE.values(), POPULATION / (NUM_CELLS * ONE["alpha"])), atol=1e-8,
+    )  # fmt: skip
+
+
+def test_log_likelihood_of_model_two_is_that_printed(two):
+    """Section 7.1, empty cells by the mixture of two values of phat."""
+    cells, (alpha, a, gamma) = two.cells, TWO.values()
+    x = POPULATION / (NUM_CELLS * alpha)
+    seen = np.log(gamma) + printed_marginal(cells.f, alpha, a * cells.phat, a * (1 - cells.phat), x)
+    empty = sum(
+        share * np.log(gamma * np.exp(printed_marginal(0.0, alpha, a * p, a * (1 - p), x))
+                       + 1 - gamma)
+        for p, share in PHATS
+    )  # fmt: skip
+    expected = seen.sum() + (NUM_CELLS - len(cells.f)) * empty
+    np.testing.assert_allclose(model_two().log_likelihood(cells), expected, rtol=1e-8)
+    # With the whole sample's phat for the empty cells it is another figure.
+    other = bnp.PolettiniStander(2, **TWO).log_likelihood(cells)
+    assert abs(other - expected) > 1
+
+
+def test_model_two_at_gamma_one_is_model_one(two):
+    f = np.array([0.0, 1.0, 4.0])
+    first = bnp.PolettiniStander(1, alpha=0.3, a=12 * 0.2, b=12 * 0.8)
+    np.testing.assert_allclose(
+        model_two(gamma=1.0).log_marginal(f, 0.2, two.cells), first.log_marginal(f, 0.2, two.cells)
+    )
+
+
+def test_summaries_agree_with_the_distribution(two):
+    """Risk, probability and quantiles from cell_risk against the sum over log_posterior."""
+    model, cells = model_two(), two.cells
+    result = bnp.cell_risk(model, cells, key=jax.random.key(0), num_samples=5)
+    for k in (0, int(np.argmax(cells.f)), int(np.argmin(cells.phat))):
+        F = cells.f[k] + np.arange(30_000)
+        pmf = np.exp(model.log_posterior(F, cells.f[k], cells.phat[k], cells))
+        np.testing.assert_allclose(pmf.sum(), 1, rtol=1e-9)
+        np.testing.assert_allclose(result.risk[k], (pmf / F).sum(), rtol=1e-9)
+        quantiles = F[np.searchsorted(pmf.cumsum(), (0.025, 0.5, 0.975))]
+        assert [result.q025[k], result.median[k], result.q975[k]] == quantiles.tolist()
+        assert result.mode[k] == F[pmf.argmax()]
+    unique = cells.f == 1
+    np.testing.assert_allclose(result.tau1_conditional, result.p_unique[unique].sum())
+    np.testing.assert_allclose(result.tau2, result.risk[unique].sum())
+    assert (result.risk * cells.f <= 1 + 1e-12).all() and (result.p_unique[~unique] == 0).all()
+
+
+@pytest.mark.parametrize("variant", [1, 2])
+def test_simulated_populations(variant, one, two):
+    """Sums over cells of 1 / F and of [F = 1] are what the risks and probabilities say."""
+    drawn = one if variant == 1 else two
+    model = bnp.PolettiniStander(1, **ONE) if variant == 1 else model_two()
+    wrong = bnp.PolettiniStander(1, **ONE | {"b": 5.0}) if variant == 1 else model_two(alpha=3.0)
+
+    def z_scores(model):
+        result = bnp.cell_risk(model, drawn.cells, key=jax.random.key(0), num_samples=5)
+        unique = drawn.cells.f == 1
+        risk, p = result.risk, result.p_unique
+        # The variance of 1 / F is at most r (1 - r).
+        return [
+            (np.sum(1 / drawn.truth) - risk.sum()) / np.sqrt(np.sum(risk * (1 - risk))),
+            (np.sum(unique & (drawn.truth == 1)) - p.sum()) / np.sqrt(np.sum(p * (1 - p))),
+        ]
+
+    assert np.abs(z_scores(model)).max() < Z_LIMIT
+    assert np.abs(z_scores(wrong)).max() > Z_LIMIT
+    covered = bnp.cell_risk(model, drawn.cells, key=jax.random.key(0), num_samples=5)
+    inside = (covered.q025 <= drawn.truth) & (drawn.truth <= covered.q975)
+    assert 0.93 < inside.mean() < 0.995
+
+
+def test_empirical_bayes_finds_the_parameters(two):
+    start = model_two(two, alpha=1.0, a=40.0, gamma=0.5)
+    fitted = bnp.fit_empirical_bayes(start, two.cells)
+    gain = 2 * (fitted.log_likelihood - model_two(two).log_likelihood(two.cells))
+    assert chi2.sf(gain, 3) > P_LIMIT
+    gain = 2 * (fitted.log_likelihood - model_two(two, gamma=0.4).log_likelihood(two.cells))
+    assert chi2.sf(gain, 3) < P_LIMIT
+    assert np.all(np.array(list(fitted.log_sd.values())) < 1)
+    for name in ("alpha", "a", "gamma"):
+        value = getattr(fitted.model, name)
+        for factor in (0.99, 1.01):
+            changed = fitted.model.hyperparameters | {name: min(value * factor, 1)}
+            other = model_two(two, **changed)
+            assert other.log_likelihood(two.cells) < fitted.log_likelihood
+
+
+def test_a_likelihood_without_a_maximum_is_said_to_be_so():
+    """Every sampling fraction 0.1: the larger a + b, the better, without end."""
+    random = np.random.default_rng(3)
+    drawn = simulate_cells(random, 2000, 40_000, 0.4, 1e7, b=9e7)
+    with pytest.raises(bnp.NoMaximumError, match="no estimate, the likelihood"):
+        bnp.fit_empirical_bayes(bnp.PolettiniStander(1), drawn.cells)
+
+
+def test_counts_of_counts(one):
+    fit = bnp.counts_of_counts(bnp.PolettiniStander(1, **ONE), one.cells)
+    assert fit["observed"].sum() == NUM_CELLS
+    np.testing.assert_allclose(fit["expected"].sum(), NUM_CELLS)
+    assert fit["observed"][0] == NUM_CELLS - len(one.cells.f)
+    usual = fit[fit["expected"] > 5]
+    expected = usual["expected"] * usual["observed"].sum() / usual["expected"].sum()
+    assert chisquare(usual["observed"], expected).pvalue > P_LIMIT
+    wrong = bnp.counts_of_counts(bnp.PolettiniStander(1, **ONE | {"alpha": 1.0}), one.cells)
+    expected = wrong["expected"][usual.index]
+    expected *= usual["observed"].sum() / expected.sum()
+    assert chisquare(usual["observed"], expected).pvalue < P_LIMIT
+
+
+def test_nuts_agrees_with_a_grid(two):
+    """Posterior means of log alpha and gamma, the third parameter integrated out on a grid."""
+    model = model_two(two)
+    draws = bnp.sample_hyperparameters(
+        model, two.cells, key=jax.random.key(4), num_chains=2, num_warmup=150, num_samples=200
+    )
+    axes = [
+        np.linspace(np.log(0.15), np.log(0.5), 12), np.linspace(np.log(5), np.log(40), 10),
+        np.linspace(0.5, 0.999, 12),
+    ]  # fmt: skip
+    log_p = np.zeros((12, 10, 12))
+    for i, log_alpha in enumerate(axes[0]):
+        for j, log_a in enumerate(axes[1]):
+            for k, gamma in enumerate(axes[2]):
+                other = model_two(two, alpha=np.exp(log_alpha), a=np.exp(log_a), gamma=gamma)
+                log_p[i, j, k] = other.log_likelihood(two.cells)
+    for axis, name in ((0, "alpha"), (1, "concentration")):
+        centre, sd = PRIORS[name]
+        shape = [-1 if d == axis else 1 for d in range(3)]
+        log_p -= ((axes[axis] - centre) ** 2 / (2 * sd**2)).reshape(shape)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    values = np.log(draws.values["alpha"]), np.log(draws.values["a"]), draws.values["gamma"]
+    for axis, value in enumerate(values):
+        margin = p.sum(axis=tuple(d for d in range(3) if d != axis))
+        assert margin[[0, -1]].max() < (0.02 if axis < 2 else 0.2)
+        mean = (margin * axes[axis]).sum()
+        sd = np.sqrt((margin * (axes[axis] - mean) ** 2).sum())
+        # 400 draws, of which some 100 are worth an independent one.
+        assert abs(value.mean() - mean) < Z_LIMIT * sd / 10
+        assert abs(value.mean() - (mean + sd)) > Z_LIMIT * sd / 10
+        assert 0.7 < value.std() / sd < 1.4
+    assert draws.statistics["diverging"].shape == (2, 200)
+    result = bnp.cell_risk(model, two.cells, key=jax.random.key(5), draws=draws)
+    unique = two.cells.f == 1
+    np.testing.assert_allclose(result.tau1_conditional.mean(), result.p_unique[unique].sum())
+    np.testing.assert_allclose(result.tau2.mean(), result.risk[unique].sum())
+    assert np.all(result.q025 <= result.median) and np.all(result.median <= result.q975)
+    assert np.all((result.mode >= two.cells.f) & (result.mode <= result.q975))
+
+
+@pytest.mark.parametrize(
+    ("variant", "values", "match"),
+    [
+        (3, {}, "variant is 1 or 2"),
+        (1, {"gamma": 0.5}, "gamma is not a parameter of Model I"),
+        (2, {"b": 5.0}, "b is not a parameter of Model II"),
+        (1, {"alpha": 0.0}, "alpha must be a positive number"),
+        (2, {"gamma": 1.5}, "gamma must be from 0 to 1"),
+        (1, {"empty_phat": ((0.1, 1.0),)}, "not a parameter of Model I"),
+        (2, {"empty_phat": ((0.1, 0.5),)}, "add up to 1"),
+        (2, {"empty_phat": ((1.5, 1.0),)}, "every phat is from 0 to 1"),
+    ],
+)
+def test_bad_hyperparameters_are_refused(variant, values, match):
+    with pytest.raises(ValueError, match=match):
+        bnp.PolettiniStander(variant, **values)

@@ -1,0 +1,205 @@
+"""Latent class models against quadrature, joint-distribution tests, and the faults these see."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from goodness import P_LIMIT, chi_square_p_value
+from harness import Z_LIMIT, z_scores
+from latent import (
+    NO_ALPHA_STEP,
+    feasible_cells,
+    joint_chains,
+    posterior_chains,
+    prior_statistics,
+    structural_zeros,
+    switched,
+    two_class_posterior,
+    two_sample_z,
+)
+
+from bnp_models import NPLCM, TNPLCM
+from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.models.latent_classes import classes, nplcm, parameters
+
+BINARY = (2, 2, 2)
+ONE_CONDITION = [[1, 1, -1]]
+CODES = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [0, 0, 1], [0, 1, 1]])
+# Five cells of eight, one of them three times over: exactly one variable is 1.
+OVERLAPPING = [[1, 1, -1], [-1, 1, 1], [1, -1, 1], [0, 0, 0]]
+# The first record is 100 or 010, the second and the last are determined.
+INCOMPLETE = np.array([[-1, -1, 0], [0, -1, 1], [0, 1, 0], [1, 0, 0], [-1, -1, -1], [1, -1, -1]])
+
+
+class Exact:
+    """A model on a table of three binary variables: compiled once, exact answers by quadrature."""
+
+    def __init__(self, model, conditions, codes, faults=()):
+        self.model, self.faults, self.conditioned = model, faults, conditions is not None
+        self.data = model.prepare(codes, BINARY, structural_zeros(conditions, BINARY))
+        self.cells = jnp.asarray(feasible_cells(conditions, BINARY))
+        self.truth = two_class_posterior(codes, conditions, model, (8, 8, 8))
+
+    def scores(self, key, on=None, num_sweeps=800, burn=200):
+        means = posterior_chains(
+            self.model, key, self.data, self.cells, switched(self.faults, on), num_sweeps, burn
+        )
+        z = z_scores(np.asarray(means, np.float64), self.truth)
+        # log P(feasible) is zero without conditions.
+        return z if self.conditioned else np.delete(z, -3)
+
+
+ALL_MOVES_FAULTS = (NO_ALPHA_STEP, "hyperparameter for alpha", "reorder inverted")
+
+
+@pytest.fixture(scope="module")
+def all_moves():
+    model = TNPLCM(components=2, split_merge_every=1)
+    return Exact(model, ONE_CONDITION, CODES, ALL_MOVES_FAULTS)
+
+
+def test_quadrature_with_all_moves(all_moves):
+    """Cell probabilities, alpha, log P(feasible), occupied classes, log-likelihood."""
+    z = all_moves.scores(jax.random.key(5))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", ALL_MOVES_FAULTS)
+def test_quadrature_rejects(all_moves, fault):
+    z = all_moves.scores(jax.random.key(6), fault, num_sweeps=200, burn=50)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+@pytest.mark.parametrize(
+    "how", [{"augmentation": "boxes"}, {"augmentation": "simulation"}, {"truncation": "classes"}]
+)
+def test_quadrature(monkeypatch, how):
+    """The papers' augmentations, and classes truncated each by itself."""
+    monkeypatch.setattr(parameters, "SIMULATION_BATCH", 64)
+    model = TNPLCM(components=2, split_merge_every=0, **how)
+    z = Exact(model, ONE_CONDITION, CODES).scores(jax.random.key(7))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+def test_quadrature_without_structural_zeros():
+    codes = CODES.copy()
+    codes[0, 1] = -1
+    model = NPLCM(components=2, split_merge_every=0)
+    z = Exact(model, None, codes).scores(jax.random.key(8))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+def test_quadrature_with_missing_values_that_move_together():
+    model = TNPLCM(components=2, split_merge_every=0)
+    z = Exact(model, OVERLAPPING, INCOMPLETE).scores(jax.random.key(9))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+def test_classes_and_completions_of_a_record():
+    """Frequencies of (class, cell) at given parameters, for every kind of incomplete record."""
+    num_levels = (2, 3, 2)
+    conditions = [[1, 2, -1], [-1, 0, 1], [0, 1, -1]]
+    codes = np.array([[-1, 2, 0], [-1, -1, -1], [1, -1, 1], [-1, 1, -1], [0, 0, 0], [-1, -1, 1]])
+    model = TNPLCM(components=3)
+    data = model.prepare(codes, num_levels, structural_zeros(conditions, num_levels))
+    state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
+    keys = jax.random.split(jax.random.key(2), 20_000)
+    z, rows, log_likelihood = jax.jit(jax.vmap(classes.update_classes, (0, None, None)))(
+        keys, state, data
+    )
+    cells = feasible_cells(conditions, num_levels)
+    log_lambda = np.asarray(state.log_lambda, np.float64)
+    joint = np.exp(log_lambda[cells + first_rows(num_levels)].sum(axis=1)
+                   + np.asarray(state.log_pi, np.float64))  # fmt: skip
+    exact = 0.0
+    for i, record in enumerate(codes):
+        fits = ((record < 0) | (cells == record)).all(axis=1)
+        drawn = np.asarray(rows)[:, :, i] - first_rows(num_levels)
+        which = (drawn[:, None] == cells).all(axis=2)
+        assert which.any(axis=1).all()
+        counts = np.zeros(joint.shape)
+        np.add.at(counts, (which.argmax(axis=1), np.asarray(z)[:, i]), 1)
+        assert chi_square_p_value(counts, joint * fits[:, None]) > P_LIMIT
+        exact += np.log(joint[fits].sum() / joint.sum())
+    np.testing.assert_allclose(log_likelihood, exact, rtol=1e-5)
+
+
+# Joint-distribution tests: four classes, two groups of variables that conditions tie, a variable
+# in no condition, and values of three records missing.
+NUM_LEVELS = (2, 3, 2, 2, 2)
+CONDITIONS = [[1, 2, -1, -1, -1], [0, 0, -1, -1, -1], [-1, -1, 1, 0, -1]]
+MISSING = ([0, 0, 0, 1, 2], [0, 1, 2, 3, 4])
+FLAT = {"a": 1.0, "b": 1.0}
+
+
+class Joint:
+    """A model under its joint distribution with data: compiled once, for any prior of alpha."""
+
+    def __init__(self, faults=(), kind=TNPLCM, **how):
+        self.make = lambda **prior: kind(components=4, **how, **prior)
+        self.faults = faults
+        codes = np.zeros((8, len(NUM_LEVELS)), int)
+        codes[MISSING] = -1
+        conditions = None if kind is NPLCM else CONDITIONS
+        model = self.make()
+        self.data = model.prepare(codes, NUM_LEVELS, structural_zeros(conditions, NUM_LEVELS))
+
+    def scores(self, key, on=None, num_sweeps=250, **prior):
+        model = self.make(**prior)
+        key_prior, key_chains = jax.random.split(key)
+        truth = prior_statistics(model, key_prior, self.data, num_draws=20_000)
+        means = joint_chains(model, key_chains, self.data, switched(self.faults, on), num_sweeps)
+        # log P(feasible) is zero without conditions.
+        keep = np.arange(9) != (2 if not self.data.constrained else -1)
+        return two_sample_z(means, truth)[keep]
+
+
+JOINT_FAULTS = (
+    "tilt ignored", "augmented left out of the sticks", "split places without the prior",
+    "completions not feasible",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return Joint(JOINT_FAULTS, split_merge_every=1)
+
+
+@pytest.mark.parametrize("prior", [{}, FLAT], ids=["default prior", "flat prior"])
+def test_joint_distribution_with_all_moves(mixture, prior):
+    z = mixture.scores(jax.random.key(11), **prior)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", JOINT_FAULTS)
+def test_joint_distribution_rejects(mixture, fault):
+    z = mixture.scores(jax.random.key(12), fault, **FLAT)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"split_merge_every": 0, "augmentation": "boxes"},
+        {"split_merge_every": 1, "truncation": "classes"},
+        {"split_merge_every": 1, "kind": NPLCM},
+    ],
+    ids=["boxes", "classes", "no structural zeros"],
+)
+def test_joint_distribution(how):
+    z = Joint(**how).scores(jax.random.key(13), **FLAT)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("augmentation", ["none", "boxes"])
+@pytest.mark.parametrize("count", [-1, 2**30])
+def test_more_augmented_records_than_can_be_counted(augmentation, count, monkeypatch):
+    """One count beyond int32, or their sum: the sweep says so, ends, and stays finite."""
+    monkeypatch.setattr(parameters, "draw_augmented", lambda _, w, *rest: jnp.full(w.shape, count))
+    model = TNPLCM(3, augmentation=augmentation, split_merge_every=0)
+    codes = np.array([[0, 0, 1], [0, 1, 0], [0, 1, 1]])
+    data = model.prepare(codes, (2, 2, 2), structural_zeros([(1, 1, -1)], (2, 2, 2)))
+    state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
+    new, info = jax.jit(model.sweep)(jax.random.key(0), state, data, 1)
+    assert info.augmented == -1
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((new, info)))

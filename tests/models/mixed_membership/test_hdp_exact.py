@@ -1,0 +1,155 @@
+"""HDP mixed membership against enumeration, and joint-distribution tests that can fail."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from harness import Z_LIMIT, enumerate_posterior, joint_chains, run_chains, z_scores
+
+from bnp_models.kernels.mixed_membership.tables import table_indicators
+from bnp_models.kernels.numerics.counting import count_components
+from bnp_models.kernels.variates.gamma import log_dirichlet
+from bnp_models.models.mixed_membership import start
+from bnp_models.models.mixed_membership import sweep as mixed_membership_sweep
+from bnp_models.models.mixed_membership.conditionals import draw_g0
+from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
+
+NUM_LEVELS = (2, 3, 2)
+CODES = np.array([[0, 2, 1], [0, 1, 1]])
+
+# All moves in every sweep or nearly so, and the plain sampler.
+ALL_MOVES = {"dish_stride": 2, "cell_stride": 1, "split_merge_every": 2, "seating_every": 3}
+PLAIN = {"dish_stride": 0, "cell_stride": 0, "split_merge_every": 0, "seating_every": 0}
+
+
+@pytest.fixture(scope="module")
+def exact():
+    """Posterior means by enumeration, for each concentration."""
+    return {
+        name: enumerate_posterior(CODES, NUM_LEVELS, HDPMixedMembership(concentration=name))
+        for name in ("shared", "record")
+    }
+
+
+def scores(exact, model, sweep=None):
+    means = run_chains(
+        model, jax.random.key(7), CODES, NUM_LEVELS, num_chains=256, num_sweeps=800, burn=50,
+        capacity=32, sweep=sweep,
+    )  # fmt: skip
+    return z_scores(means, list(exact[model.concentration].values()))
+
+
+@pytest.mark.parametrize("moves", [ALL_MOVES, PLAIN], ids=["all moves", "plain"])
+@pytest.mark.parametrize("concentration", ["shared", "record"])
+def test_enumeration(exact, concentration, moves):
+    """K, tables, alpha, alpha_0 and a co-clustering probability, all partitions summed."""
+    z = scores(exact, HDPMixedMembership(concentration=concentration, **moves))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+# Prior truth for n = 4, J = 5, L = 3 with Ga(2, 1) priors: E K by simulation of 4e6 urns,
+# E alpha_0 = 2, E log alpha = psi(2).
+JOINT = {"num_records": 4, "num_levels": (3,) * 5, "num_chains": 512, "capacity": 32}
+TRUTH = {"record": (3.851, 2.0, 0.42278), "shared": (None, 2.0, 0.42278)}
+
+
+def joint_scores(model, **sweep):
+    means = joint_chains(model, jax.random.key(11), num_sweeps=500, **sweep, **JOINT)
+    truth = list(TRUTH[model.concentration])
+    if truth[0] is None:
+        truth[0] = prior_components(model)
+    return z_scores(means, truth)
+
+
+def prior_components(model):
+    """E K of a sample of the joint prior."""
+    keys = jax.random.split(jax.random.key(3), 100_000)
+
+    @jax.jit
+    @jax.vmap
+    def count(key):
+        z = start.draw_prior(model, key, 4, JOINT["num_levels"], 32)[0].z
+        return jnp.sum(jnp.zeros(32).at[z.reshape(-1)].set(1))
+
+    return float(np.mean(count(keys)))
+
+
+@pytest.mark.parametrize("concentration", ["record", "shared"])
+def test_joint_distribution(concentration):
+    model = HDPMixedMembership(
+        concentration=concentration,
+        dish_stride=4,
+        cell_stride=2,
+        split_merge_every=2,
+        seating_every=3,
+    )
+    z = joint_scores(model)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+def printed_step_2(model):
+    """Battiston & Rimella's step 2 as printed: tables with concentration alpha_0 g_0k."""
+
+    def sweep(key, state, data, t, _):
+        key_z, key_m, key_rest = jax.random.split(key, 3)
+        state = mixed_membership_sweep.update_labels(key_z, state, data)
+        opens = table_indicators(key_m, state.z, state.alpha0 * state.g0[state.z])
+        return mixed_membership_sweep.update_parameters(model, key_rest, state, data, opens, t)
+
+    return sweep
+
+
+def explicit_weights(model):
+    """The uncollapsed sampler, g_i drawn and used; the paper's order where `printed`.
+
+    The paper draws g_0 and g_i before alpha_0 and alpha_i, which have them integrated out, and then
+    uses the old g_i; the right order draws the concentrations first.
+    """
+
+    def sweep(key, state, data, t, printed):
+        key_m, key_rest, key_g0, key_g, key_z = jax.random.split(key, 5)
+        opens = mixed_membership_sweep.draw_tables(key_m, state)
+        new, info = mixed_membership_sweep.update_parameters(model, key_rest, state, data, opens, t)
+        tables = count_components(state.z, opens * data.weight, state.g0.size)
+        g0, _ = draw_g0(key_g0, tables, state.alpha0)
+        new = eqx.tree_at(lambda s: s.g0, new, jnp.where(printed, g0, new.g0))
+        alpha = jnp.where(printed, state.alpha, new.alpha)
+        counts = jnp.sum(jax.nn.one_hot(state.z, state.g0.size), axis=0)
+        log_g = log_dirichlet(key_g, alpha[:, None] * new.g0 + counts)
+        logits = log_g[None] + jnp.log(new.theta[data.rows])
+        return eqx.tree_at(lambda s: s.z, new, jax.random.categorical(key_z, logits)), info
+
+    return sweep
+
+
+def test_the_uncollapsed_sampler_passes_in_the_right_order():
+    model = HDPMixedMembership(concentration="record", **PLAIN)
+    z = joint_scores(model, sweep=explicit_weights(model), switch=False)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("mistake", [printed_step_2, explicit_weights])
+def test_joint_distribution_rejects_the_printed_algorithm(mistake):
+    model = HDPMixedMembership(concentration="record", **PLAIN)
+    z = joint_scores(model, sweep=mistake(model), switch=True)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+def test_enumeration_rejects_a_dish_move_without_weights(exact):
+    """A dish move that ignores the weights g_0 is found out."""
+    model = HDPMixedMembership(concentration="record", **{**PLAIN, "dish_stride": 2})
+
+    def sweep(key, state, data, t):
+        key_z, key_m, key_d, key_rest = jax.random.split(key, 4)
+        state = mixed_membership_sweep.update_labels(key_z, state, data)
+        opens = mixed_membership_sweep.draw_tables(key_m, state)
+        flat = eqx.tree_at(lambda s: s.g0, state, jnp.full_like(state.g0, 1 / 32))
+        moved = mixed_membership_sweep.update_dishes(model, key_d, flat, data, opens, t)
+        state = dataclasses.replace(state, z=moved.z)
+        return mixed_membership_sweep.update_parameters(model, key_rest, state, data, opens, t)
+
+    z = scores(exact, model, sweep)
+    assert np.abs(z).max() > Z_LIMIT, z

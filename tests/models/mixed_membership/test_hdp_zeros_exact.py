@@ -1,0 +1,189 @@
+"""HDP mixed membership under structural zeros: exact answers, joint distributions, faults seen."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from harness import Z_LIMIT
+from truncated import (
+    BINARY,
+    SAMPLES,
+    exact_means,
+    fit_few_records,
+    joint_chains,
+    joint_data,
+    posterior_chains,
+    prepared,
+    prior_means,
+    scores,
+    structural_zeros,
+    switched,
+)
+
+from bnp_models import HDPMixedMembership
+from bnp_models.models.mixed_membership import sweep, truncated_sweep
+
+# A smaller alpha_0 than the default's, for which 16 slots hold all but 1e-4 of the mass.
+SMALL = {"b0": 3.0, "split_merge_every": 0}
+ALL_MOVES = SMALL | {
+    "dish_stride": 2, "cell_stride": 1, "seating_every": 3, "trajectory_steps": 4
+}  # fmt: skip
+PLAIN = SMALL | {"dish_stride": 0, "cell_stride": 0, "seating_every": 0, "trajectory_steps": 0}
+CAPACITY = 16
+
+
+@pytest.fixture(autouse=True)
+def few_at_once(monkeypatch):
+    fit_few_records(monkeypatch)
+    # Fewer than the slots, so that not all components are to choose among.
+    monkeypatch.setattr(sweep, "DISH_SLOTS", 4)
+
+
+def posterior_scores(model, name, key, *, num_chains=128, num_sweeps=400):
+    """alpha (or b), alpha_0, log P(F), and the shares of the first and the last feasible cell."""
+    data, ends = prepared(model, name)
+    means = posterior_chains(
+        model, jax.random.key(key), data, ends, {}, num_sweeps, num_sweeps // 4,
+        num_chains=num_chains, capacity=CAPACITY,
+    )  # fmt: skip
+    return scores(means, exact_means(model, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "concentration", "augmentation", "how"),
+    [
+        ("one", "record", "boxes", PLAIN),
+        ("equivalence", "shared", "boxes", ALL_MOVES),
+        ("half", "hierarchical", "boxes", PLAIN),
+        ("half", "hierarchical", "boxes", PLAIN | {"trajectory_steps": 4}),
+        ("one", "shared", "simulation", PLAIN),
+        ("half", "shared", "simulation", PLAIN),
+        ("equivalence", "record", "simulation", PLAIN | {"tilt": False}),
+    ],
+)
+def test_posterior_means(name, concentration, augmentation, how):
+    model = HDPMixedMembership(concentration=concentration, augmentation=augmentation, **how)
+    z = posterior_scores(model, name, 1)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+SPLITS = PLAIN | {"split_merge_every": 1}
+
+
+def test_posterior_means_with_split_merge():
+    """Splits and merges of the sample and simulated infeasible records together."""
+    z = posterior_scores(HDPMixedMembership(**SPLITS), "equivalence", 21)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+def test_split_merge_without_infeasible_records_is_rejected(monkeypatch):
+    """As if the sample alone were complete data."""
+    # A model of its own: a program compiled for the test above would not see the fault.
+    model = HDPMixedMembership(**SPLITS, tilt=False)
+    monkeypatch.setattr(
+        truncated_sweep,
+        "simulate_infeasible",
+        lambda m, k, s, d, start, add, most: (jnp.int32(0), start),
+    )
+    z = posterior_scores(model, "equivalence", 22)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+class Joint:
+    """A model under its joint distribution with records: compiled once for all its faults."""
+
+    def __init__(self, concentration, augmentation, how, faults):
+        self.model = HDPMixedMembership(
+            concentration=concentration, augmentation=augmentation, a1=2.0, **how
+        )
+        self.faults, self.data = faults, joint_data(self.model, 19)
+
+    def scores(self, key, on=None, num_sweeps=100):
+        """Those of `truncated.prior_means`."""
+        means = joint_chains(
+            self.model, jax.random.key(key), self.data, switched(self.faults, on), num_sweeps,
+            num_chains=256, capacity=CAPACITY,
+        )  # fmt: skip
+        return scores(means, prior_means(self.model))
+
+
+AUGMENTED = ("augmented tables left out", "augmented levels left out")
+BOXES_FAULTS = (
+    *AUGMENTED, "alpha not truncated", "tilt with the prior of levels twice", "tilt not truncated",
+    "trajectory with the prior of levels twice", "trajectory not truncated",
+    "seating at another concentration", "records at many tables seated anew",
+    "records of other components seated anew", "tables of the records that stay left out",
+    "records that stay summed out too",
+)  # fmt: skip
+# The other moves, which are right, undo most of what these do.
+LONGER = {
+    "alpha not truncated": 1000, "tilt with the prior of levels twice": 600,
+    "trajectory with the prior of levels twice": 400,
+    "records of other components seated anew": 400,
+}  # fmt: skip
+SIMULATION_FAULTS = (*AUGMENTED, "augmented alphas left out")
+
+
+@pytest.fixture(scope="module")
+def boxes():
+    return Joint("shared", "boxes", ALL_MOVES, BOXES_FAULTS)
+
+
+@pytest.fixture(scope="module")
+def simulation():
+    return Joint("hierarchical", "simulation", PLAIN, SIMULATION_FAULTS)
+
+
+def test_joint_distribution_by_boxes(boxes):
+    z = boxes.scores(11, num_sweeps=200)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", BOXES_FAULTS)
+def test_joint_distribution_by_boxes_rejects(boxes, fault):
+    z = boxes.scores(12, fault, num_sweeps=LONGER.get(fault, 100))
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+def test_joint_distribution_by_simulation(simulation):
+    z = simulation.scores(13)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", SIMULATION_FAULTS)
+def test_joint_distribution_by_simulation_rejects(simulation, fault):
+    z = simulation.scores(14, fault, num_sweeps=50)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+SPLIT_FAULT = "split-merge at another alpha_0"
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return Joint("shared", "boxes", SPLITS, [SPLIT_FAULT])
+
+
+@pytest.mark.parametrize("fault", [None, SPLIT_FAULT])
+def test_joint_distribution_with_split_merge(splits, fault):
+    z = splits.scores(15, fault)
+    assert (np.abs(z).max() > Z_LIMIT) == (fault is not None), z
+
+
+def test_conditions_that_exclude_nothing():
+    """All is as without them."""
+    model = HDPMixedMembership()
+    data = model.prepare(np.array(SAMPLES["one"]), BINARY, structural_zeros(np.zeros((0, 3))))
+    assert data.zeros is None
+
+
+def test_expected_counts_are_an_approximation():
+    """Near the exact means, and told from them."""
+    model = HDPMixedMembership(augmentation="expected", **PLAIN)
+    data, ends = prepared(model, "half")
+    means = posterior_chains(
+        model, jax.random.key(16), data, ends, {}, 400, 100, num_chains=128, capacity=CAPACITY
+    )
+    exact = exact_means(model, "half")
+    assert (np.abs(np.mean(means, axis=0) - exact[0]) < [0.3, 0.15, 0.05, 0.02, 0.02]).all()
+    assert np.abs(scores(means, exact)).max() > Z_LIMIT

@@ -1,0 +1,232 @@
+"""The nested model beyond its posterior: missing values, synthetic households, bad input."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from goodness import P_LIMIT, chi_square_p_value
+from nested import (
+    all_households,
+    log_probabilities,
+    possible_households,
+    tiny_households,
+)
+
+import bnp_models as bnp
+from bnp_models.kernels.nested.heads import log_possible
+from bnp_models.models.nested import missing, predictions, sweep
+from bnp_models.rules import each, exactly, person
+from bnp_models.rules.census import census_relationships
+
+ONE_HEAD = bnp.Rules([
+    exactly(1, person(role="head")),
+    each(person(role="other")).is_older_than(person(role="head"), 0),
+])  # fmt: skip
+SMALL = bnp.NDPMPM(components=3, member_components=2)
+HOUSEHOLDS = [
+    ("own", [("head", "0"), ("other", "1")]),
+    ("rent", [("head", None), ("other", None)]),
+    (None, [(None, "1"), (None, "0")]),
+    ("rent", [("head", "1")]),
+    ("own", [(None, "1")]),
+]
+
+
+def relatives(number, most=3):
+    """Bundled households of few persons, and the rules that they keep."""
+    households = bnp.datasets.bay_area_households().sample(number, seed=0).households()
+    households = households.select(households.sizes <= most)
+    return households, census_relationships(households)
+
+
+def test_missing_values_given_the_parameters():
+    """Completions have the probabilities that the truncated model gives them, all at once."""
+    table = tiny_households(HOUSEHOLDS)
+    data = SMALL.prepare(table, ONE_HEAD)
+    state = sweep.draw_prior(SMALL, jax.random.key(1), data)
+
+    @jax.jit
+    def chain(key):
+        def step(state, key):
+            keys = jax.random.split(key)
+            new = missing.fill_in(state, data)
+            g, m, _ = sweep.update_classes(keys[0], state, new)
+            new = missing.update_missing(keys[1], state, g, m, new)
+            completed = missing.completed_values(new)
+            state = dataclasses.replace(state, completed=completed)
+            return state, (new.household_rows, new.member_codes)
+
+        return jax.lax.scan(step, state, jax.random.split(key, 4000))[1]
+
+    rows, codes = chain(jax.random.key(2))
+    uniform = []
+    # Every tenth: as good as independent.
+    rows, codes = np.asarray(rows)[100::10], np.asarray(codes)[100::10]
+    parameters = (state.log_pi, state.log_omega, state.log_lambda, state.log_phi)
+    first = 0
+    for i, (members, number) in enumerate(data.blocks):
+        household, person_codes = all_households(data, members)
+        log_p = np.asarray(log_probabilities(jnp, parameters, data, i), np.float64)
+        possible = possible_households(data, i)
+        block = table.size_blocks[i]
+        start = sum(m * n for m, n in data.blocks[:i])
+        for k in range(number):
+            seen_h, seen_m = block.household_codes[k], block.member_codes[k]
+            fits = possible & ((seen_h < 0) | (household == seen_h)).all(axis=1)
+            fits &= ((seen_m < 0) | (person_codes == seen_m)).all(axis=(1, 2))
+            at = start + k * members
+            own = codes[:, :, at : at + members].swapaxes(1, 2).reshape(len(rows), -1)
+            drawn = np.concatenate([rows[:, :1, first + k], own], axis=1)
+            every = np.concatenate([household, person_codes.reshape(len(household), -1)], axis=1)
+            which = (drawn[:, None] == every).all(axis=2)
+            assert which.any(axis=1).all()
+            counts = np.bincount(which.argmax(axis=1), minlength=len(every))
+            assert counts[~fits].sum() == 0
+            if fits.sum() > 1:
+                assert chi_square_p_value(counts[fits], np.exp(log_p[fits])) > P_LIMIT
+                uniform.append(chi_square_p_value(counts[fits], np.ones(fits.sum())))
+        first += number
+    # Other probabilities would have been told apart.
+    assert min(uniform) < P_LIMIT
+
+
+@pytest.mark.parametrize("head", [None, ("relate", "Householder")])
+def test_exact_probability_of_the_possible(head):
+    """log P(possible) by tables against the share among simulated households."""
+    households, _ = relatives(150, most=4)
+    frame = households.to_frame()
+    table = bnp.Households.from_frame(
+        frame, "household", ["persons", "tenure", "income", "vehicles"], head=head
+    )
+    rules = census_relationships(table)
+    data = SMALL.prepare(table, rules)
+    assert data.tables is not None and data.tables.compositions is not None
+    state = sweep.draw_prior(SMALL, jax.random.key(3), data)
+    parameters = (state.log_pi, state.log_omega, state.log_lambda, state.log_phi)
+    exact = np.exp(float(log_possible(
+        *parameters, data.tables, data.household, data.member, data.is_head
+    )))  # fmt: skip
+    # Asked one by one, not by tables, and with any number of heads.
+    plain = dataclasses.replace(data, tables=None, head=None)
+    sizes = np.exp(np.asarray(jax.nn.logsumexp(
+        state.log_pi + state.log_lambda[data.household.size_rows], axis=1
+    )))  # fmt: skip
+    draw = dict(zip(("log_pi", "log_omega", "log_lambda", "log_phi"), parameters, strict=True))
+    simulate = jax.jit(
+        lambda key: predictions.simulate_possible(key, draw, plain, jnp.asarray(sizes), 4096)
+    )
+    used, good = 0, 0
+    for key in jax.random.split(jax.random.key(4), 20):
+        new, possible = simulate(key)
+        used, good = used + int(new.used.sum()), good + int(possible.sum())
+    error = np.sqrt(exact * (1 - exact) / used)
+    assert abs(good / used - exact) < 4.5 * error, (good / used, exact)
+
+
+def test_distinct_members_stand_for_all():
+    """Probabilities of the distinct members alone give the likelihood that all members give."""
+    households, rules = relatives(600)
+    data = SMALL.prepare(households, rules)
+    codes, index = data.distinct
+    assert codes.shape[1] < data.member_codes.shape[1]
+    np.testing.assert_array_equal(codes[:, index], data.member_codes)
+    state = sweep.draw_prior(SMALL, jax.random.key(6), data)
+    every = dataclasses.replace(data, distinct=None)
+    g, m, found = sweep.update_classes(jax.random.key(7), state, data)
+    g_every, m_every, exact = sweep.update_classes(jax.random.key(7), state, every)
+    np.testing.assert_allclose(found, exact, rtol=1e-6)
+    np.testing.assert_array_equal(g, g_every)
+    np.testing.assert_array_equal(m, m_every)
+
+
+@pytest.fixture(scope="module")
+def incomplete_run():
+    """Chains on households of which a tenth of the members' values are missing."""
+    households, rules = relatives(100, most=2)
+    codes = households.member_codes.copy()
+    codes[np.random.default_rng(0).random(codes.shape) < 0.1] = -1
+    incomplete = bnp.Households(
+        households.schema, households.household_codes, households.sizes, codes, households.ids,
+        households.rows,
+    )  # fmt: skip
+    return bnp.sample(
+        bnp.NDPMPM(components=4, member_components=3), incomplete, key=jax.random.key(5),
+        conditions=rules, num_chains=2, num_warmup=20, num_samples=20, parameters_every=4,
+    )  # fmt: skip
+
+
+def test_synthetic_households(incomplete_run):
+    """They keep the rules, and have the sample's sizes, columns and labels."""
+    run = incomplete_run
+    assert run.draws["log_phi"].shape[:2] == (2, 5) and run.draws["alpha"].shape == (2, 20)
+    frames = bnp.synthesize(run, 2)
+    original = run.table.to_frame()
+    for frame, same in zip(frames, bnp.synthesize(run, 2), strict=True):
+        pd.testing.assert_frame_equal(frame, same)
+        assert list(frame.columns) == list(original.columns)
+        made = bnp.Households.from_frame(
+            frame, "household", ["persons", "tenure", "income", "vehicles"],
+            levels=run.table.schema.table,
+        )  # fmt: skip
+        assert sorted(made.sizes) == sorted(run.table.sizes)
+        assert run.conditions.check(made).all()
+        assert (made.persons.codes >= 0).all()
+    assert not frames[0].equals(frames[1])
+    with pytest.raises(ValueError, match="have the sizes of the sample's"):
+        bnp.synthesize(run, 1, 7)
+
+
+def test_completed_households(incomplete_run):
+    """What was observed is unchanged, and the households are possible."""
+    before = incomplete_run.table.persons
+    first, second = bnp.impute(incomplete_run, 2)
+    seen = before.codes >= 0
+    for frame in (first, second):
+        made = bnp.Microdata.from_frame(frame.drop(columns="household"), levels=before.schema)
+        assert (made.codes[seen] == before.codes[seen]).all()
+        assert (made.codes >= 0).all()
+    assert not first.equals(second)
+
+
+def test_parameters_of_fewer_draws_as_inference_data(incomplete_run):
+    data = bnp.to_inference_data(incomplete_run, parameters=True)
+    assert data["posterior"]["alpha"].shape == (2, 20)
+    assert data["parameters"]["log_phi"].shape[:2] == (2, 5)
+    np.testing.assert_array_equal(data["parameters"]["draw"], [3, 7, 11, 15, 19])
+
+
+def test_resumed_and_interrupted_runs_agree(tmp_path):
+    """Arrays kept of fewer draws: the same whether the run was cut into chunks, or extended."""
+    table = tiny_households([one for one in HOUSEHOLDS if one[0] == "own"][:1] * 3)
+    how = {"key": jax.random.key(7), "num_chains": 2, "num_warmup": 3, "parameters_every": 3}
+    whole = bnp.sample(SMALL, table, num_samples=12, **how)
+    cut = bnp.sample(SMALL, table, num_samples=12, chunk_sweeps=2, **how)
+    longer = bnp.extend(bnp.sample(SMALL, table, num_samples=5, **how), 7)
+    for other in (cut, longer):
+        for name, values in whole.draws.items():
+            np.testing.assert_array_equal(values, other.draws[name])
+    assert whole.draws["log_pi"].shape[1] == 4
+    thinned = whole.thinned(2)
+    assert thinned.settings.parameters_every == 3
+    np.testing.assert_array_equal(thinned.draws["log_pi"], whole.draws["log_pi"][:, 1::2])
+    parameters = whole.parameters()
+    np.testing.assert_array_equal(parameters["alpha"], whole.draws["alpha"][:, 2::3])
+
+
+def test_errors():
+    table = tiny_households(HOUSEHOLDS[:1] * 2)
+    key = jax.random.key(0)
+    with pytest.raises(ValueError, match="the ndpmpm model takes Households, not Microdata"):
+        bnp.sample(SMALL, table.persons, key=key)
+    with pytest.raises(ValueError, match="the nplcm model takes Microdata, not Households"):
+        bnp.sample(bnp.NPLCM(), table, key=key)
+    nobody = bnp.Rules([exactly(0, person(role="head"))])
+    with pytest.raises(bnp.MicrodataError, match="household 0 breaks the rule"):
+        bnp.sample(SMALL, table, key=key, conditions=nobody)
+    with pytest.raises(ValueError, match="components must be an integer of at least 2"):
+        bnp.NDPMPM(components=1)
+    with pytest.raises(ValueError, match="beta is one of common, class"):
+        bnp.NDPMPM(beta="none")

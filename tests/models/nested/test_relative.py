@@ -1,0 +1,197 @@
+"""Members' values relative to their head's: codes, rules about them, synthetic and missing ones."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import bnp_models as bnp
+from bnp_models.inference.sampling import check_input
+from bnp_models.models.nested.relative import RelativeCoding
+from bnp_models.rules import aged, at_most, each, person
+from bnp_models.rules.head_forms import head_form
+
+HEAD = ("role", "head")
+AGES = [f"{age}" for age in range(5)]
+RACES = ["black", "other", "white"]
+
+
+def frame(rng, number=40):
+    rows = []
+    for i in range(number):
+        age, race = rng.integers(5), rng.choice(RACES)
+        rows.append((i, "rent", "head", str(age), race))
+        for _ in range(rng.integers(3)):
+            own = race if rng.random() < 0.8 else rng.choice(RACES)
+            # Partners are of one age, or a year younger.
+            partner = rng.random() < 0.5
+            member = max(0, age - rng.integers(2)) if partner else rng.integers(age + 1)
+            rows.append((i, "own", "partner" if partner else "child", str(member), own))
+    made = pd.DataFrame(rows, columns=["hid", "home", "role", "age", "race"])
+    return made.assign(home=made.groupby("hid")["home"].transform("first"))
+
+
+def levels():
+    role = ["head", "partner", "child"]
+    named = {"home": ["own", "rent"], "role": role, "age": AGES, "race": RACES}
+    return pd.DataFrame(
+        [(name, label) for name, labels in named.items() for label in labels],
+        columns=["variable", "level"],
+    )
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(11)
+
+
+@pytest.fixture
+def table(rng):
+    return bnp.Households.from_frame(frame(rng), "hid", ["home"], levels=levels(), head=HEAD)
+
+
+@pytest.fixture
+def rules(table):
+    older = each(person(role="child")).is_older_than(person(role="head"), 0)
+    made = bnp.Rules([~older | at_most(0, aged(4)), at_most(1, person(role="partner"))])
+    return made
+
+
+def columns_of(table):
+    schema = table.schema
+    head_age, head_race = (schema.household_variables.index(f"head_{v}") for v in ("age", "race"))
+    age, race = (schema.member_variables.index(v) for v in ("age", "race"))
+    heads = table.household_codes[table.member_household]
+    return heads[:, head_age], heads[:, head_race], age, race
+
+
+def test_codes_are_differences_and_sameness(table):
+    coding = RelativeCoding(table.schema, ("age", "race"))
+    assert [pair.kind for pair in coding.pairs] == ["difference", "same"]
+    heads = table.household_codes[table.member_household]
+    coded = coding.encode(heads, table.member_codes[:, None])[:, 0]
+    head_age, head_race, age, race = columns_of(table)
+    np.testing.assert_array_equal(coded[:, age], (table.member_codes[:, age] - head_age) % 5)
+    same = table.member_codes[:, race] == head_race
+    assert same.any() and not same.all()
+    np.testing.assert_array_equal(coded[:, race] == 0, same)
+    # Other races are themselves, but for the first, which has the code of the head's.
+    own = table.member_codes[~same, race]
+    expected = np.where(own == 0, head_race[~same], own)
+    np.testing.assert_array_equal(coded[~same, race], expected)
+    back = coding.decode(heads, coded[:, None])[:, 0]
+    np.testing.assert_array_equal(back, table.member_codes)
+
+
+@pytest.mark.parametrize("kind", ["difference", "same"])
+def test_codes_are_one_to_one_given_the_head(table, kind):
+    pair = RelativeCoding(table.schema, (("race", kind),)).pairs[0]
+    for head in range(3):
+        np.testing.assert_array_equal(np.sort(pair.decoded[head]), range(3))
+        np.testing.assert_array_equal(pair.decoded[head][pair.coded[head]], range(3))
+        assert pair.decoded[head, 0] == head
+
+
+def test_tables_of_codes_judge_as_the_rules_do(table, rng):
+    """Every joint code, against the code decoded and judged one by one."""
+    made = bnp.Rules([
+        each(person(role="partner")).is_older_than(person(role="head"), 0).implies(
+            at_most(0, person(role="child", race="white"))
+        ),
+        each(person(role="child")).has(aged(0, 3)),
+    ])  # fmt: skip
+    form = head_form(made, table.schema)
+    coding = RelativeCoding(table.schema, ("race", "age"))
+    households, members = coding.decoded_levels(*form.columns)
+    extended = coding.columns(*form.columns)
+    num = [table.schema.num_household_levels[k] for k in extended]
+    num_member = [table.schema.num_member_levels[j] for j in form.columns.member]
+    for _ in range(200):
+        own = [rng.integers(size) for size in num]
+        codes = np.zeros((1, len(table.schema.household_variables)), int)
+        codes[0, list(extended)] = own
+        member = np.zeros((1, 1, len(table.schema.member_variables)), int)
+        given = [rng.integers(size) for size in num_member]
+        member[0, 0, list(form.columns.member)] = given
+        b = np.ravel_multi_index(own, num)
+        r = np.ravel_multi_index(given, num_member)
+        decoded = coding.decode(codes, member)
+        assert form.household_level(codes)[0] == households[b]
+        assert form.member_level(decoded)[0, 0] == members[b, r]
+
+
+def test_relative_ages_keep_the_correlation_of_couples(rng):
+    """Ages that differ by a year at most; as printed, their synthetic correlation is below 0.8."""
+    age = rng.integers(1, 40, 400)
+    rows = [(i, role, str(a - (role != "head") * rng.integers(2)))
+            for i, a in enumerate(age) for role in ("head", "partner")]  # fmt: skip
+    labels = [("role", "head"), ("role", "partner")] + [("age", str(a)) for a in range(40)]
+    table = bnp.Households.from_frame(
+        pd.DataFrame(rows, columns=["hid", "role", "age"]), "hid",
+        levels=pd.DataFrame(labels, columns=["variable", "level"]), head=HEAD,
+    )  # fmt: skip
+    model = bnp.NDPMPM(10, 2, relative=["age"], level_concentration=0.02)
+    run = bnp.sample(
+        model, table, key=jax.random.key(0), num_chains=1, num_warmup=150, num_samples=50
+    )
+    ages = bnp.synthesize(run, 1)[0]["age"].astype(int).to_numpy().reshape(-1, 2)
+    assert np.corrcoef(ages.T)[0, 1] > 0.95
+
+
+def test_synthetic_and_completed_households_keep_the_rules(rng, rules):
+    full = frame(rng)
+    table = bnp.Households.from_frame(full, "hid", ["home"], levels=levels(), head=HEAD)
+    holes = full[full["hid"].isin(table.ids[rules.check(table)])].copy()
+    gone = (holes["role"] != "head") & (rng.random(len(holes)) < 0.5)
+    holes.loc[gone, "age"] = None
+    table = bnp.Households.from_frame(holes, "hid", ["home"], levels=levels(), head=HEAD)
+    model = bnp.NDPMPM(3, 3, relative=["age", "race"], grouped={"age": 2})
+    run = bnp.sample(
+        model, table, key=jax.random.key(0), conditions=rules, num_chains=1, num_warmup=5,
+        num_samples=20,
+    )  # fmt: skip
+    known = holes.notna().to_numpy()
+    for made in bnp.impute(run, 2):
+        np.testing.assert_array_equal(made.to_numpy()[known], holes.to_numpy()[known])
+        assert made["age"].notna().all()
+    schema = table.schema.table
+    for made in bnp.synthesize(run, 2) + bnp.impute(run, 2):
+        again = bnp.Households.from_frame(made, "hid", ["home"], levels=schema, head=HEAD)
+        assert rules.check(again).all()
+        np.testing.assert_array_equal(np.sort(again.sizes), np.sort(table.sizes))
+
+
+def test_a_head_without_the_value_is_refused(rng):
+    holes = frame(rng)
+    holes.loc[0, "age"] = None
+    table = bnp.Households.from_frame(holes, "hid", ["home"], levels=levels(), head=HEAD)
+    with pytest.raises(bnp.MicrodataError, match="the head of household 0 has a missing value"):
+        check_input(bnp.NDPMPM(relative=["age"]), table)
+    check_input(bnp.NDPMPM(relative=["race"]), table)
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"relative": ["height"]}, "relative to the head's can be age, race"),
+        ({"relative": ["role"]}, "relative to the head's can be age, race"),
+        ({"relative": ["age", "age"]}, "relative twice"),
+        ({"relative": [("age", "ratio")]}, "difference or same, not 'ratio'"),
+        ({"grouped": {"height": 5}}, "height"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(table, options, match):
+    with pytest.raises(bnp.MicrodataError, match=match):
+        check_input(bnp.NDPMPM(**options), table)
+
+
+def test_heads_among_the_members_are_refused(rng):
+    table = bnp.Households.from_frame(frame(rng), "hid", ["home"], levels=levels())
+    with pytest.raises(bnp.MicrodataError, match="head at household level"):
+        check_input(bnp.NDPMPM(relative="age"), table)
+
+
+@pytest.mark.parametrize("given", [{"age": 0}, {"age": "5"}, ["age"]])
+def test_groups_that_are_no_numbers_are_refused(given):
+    with pytest.raises(ValueError, match="grouped takes a number of levels"):
+        bnp.NDPMPM(grouped=given)

@@ -1,0 +1,201 @@
+"""The report: says what risk.json says, in one file that needs no other."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from pages import Page, check_well_formed, words_of
+
+import bnp_models as bnp
+from bnp_models.report.risk import render_report
+from bnp_models.report.synthesis import render_synthesis_report
+
+
+@pytest.fixture(scope="module")
+def text(small):
+    return render_report(small.risk, command="bnp-models risk a.csv", seed=3)
+
+
+def test_it_says_what_the_summary_says(small, text):
+    summary = bnp.risk_summary(small.risk, seed=3)
+    page = Page(text)
+    words = " ".join(" ".join(page.words).split())
+    mean, number = f"{summary['tau1']['mean']:.1f}", summary["sample_uniques"]
+    assert f"{mean} of the {number} sample uniques are expected" in words
+    assert f"of a population of {summary['population_size']:,}" in words
+    assert summary["warnings"]
+    for sentence in summary["warnings"]:
+        assert sentence[1:] in words
+    assert "bnp-models risk a.csv" in words
+    assert f"bnp-models {bnp.__version__}" in words
+    riskiest = small.risk.records().head(20)
+    shown = re.findall(r"<tr><td>(0\.\d{3}|1\.000)</td>", text)
+    assert shown == [f"{r1:.3f}" for r1 in riskiest["r1"]]
+
+
+@pytest.fixture(scope="module")
+def made(latent):
+    """Frames and page of synthetic and of completed data."""
+    found = {}
+    for imputed, function in ((False, bnp.synthesize), (True, bnp.impute)):
+        frames = function(latent.run, 3)
+        found[imputed] = (
+            frames,
+            render_synthesis_report(
+                latent.run,
+                frames,
+                latent.margins,
+                imputed=imputed,
+                command="bnp-models ...",
+                seed=3,
+            ),
+        )
+    return found
+
+
+def test_it_shows_modes_and_why_the_run_stopped(small, with_draws):
+    rng = np.random.default_rng(0)
+    shape, lower = (2, 100), np.array([[0], [30]])
+    draws = {"components": rng.poisson(9, shape), "alpha": rng.gamma(5, 1, shape)}
+    of_risk = {name: rng.poisson(20, shape) + 0.0 for name in ("tau1", "tau1_conditional", "tau2")}
+    of_risk |= {"log_likelihood": rng.normal(size=shape) - lower}
+    run, risk = with_draws(draws, of_risk)
+    first = dataclasses.replace(run.settings, num_samples=25)
+    asked = bnp.sampling.Until(bnp.Converged(), 2.0, first)
+    risk = dataclasses.replace(risk, run=dataclasses.replace(run, until=asked))
+    text = render_report(risk)
+    words = words_of(text)
+    modes = bnp.risk_summary(risk)["modes"]
+    assert f"The {modes['verdict'][4:]}." in words
+    for chain, mode in enumerate(modes["modes"]):
+        assert f"<td>{chain + 1}</td><td>50%</td><td>{mode['log_likelihood']:.1f}</td>" in text
+    assert "after the 2 minutes allowed" in words and "made 100 draws and kept 100" in words
+    check_well_formed(text, num_plots=9)
+    assert "Stopped" not in words_of(render_report(small.risk))
+
+
+def test_synthesis_says_what_was_made(latent, made, incomplete_frame):
+    frames, text = made[False]
+    words = words_of(text)
+    assert "3 synthetic data sets of 150 records" in words
+    assert "combine_partially_synthetic" in words and "not for release" in words
+    assert "18 conditions" in words and "driven by the prior" in words
+    original = (incomplete_frame["sex"].dropna() == "Male").mean()
+    synthetic = sum((frame["sex"] == "Male").mean() for frame in frames) / 3
+    assert f'<td title="Male">Male</td><td>{original:.1%}</td><td>{synthetic:.1%}</td>' in text
+    for name in bnp.convergence(latent.run, margins=latent.margins):
+        assert name in words
+
+
+def test_imputation_says_what_was_filled_in(latent, made, incomplete_frame):
+    frames, text = made[True]
+    words = words_of(text)
+    missing = incomplete_frame.isna()
+    assert f"{missing.sum().sum()} missing values of {missing.any(axis=1).sum()} records" in words
+    assert "combine_imputed" in words and "not for release" not in words
+    gone = missing["sex"]
+    imputed = sum((frame.loc[gone, "sex"] == "Male").mean() for frame in frames) / 3
+    observed = (incomplete_frame.loc[~gone, "sex"] == "Male").mean()
+    assert f'<td title="Male">Male</td><td>{observed:.1%}</td><td>{imputed:.1%}</td>' in text
+    assert f"<td>sex</td><td>2</td><td>{gone.mean():.1%}</td>" in text
+
+
+def test_equivalences_are_told_with_what_to_do_about_them(latent, made):
+    tied = "age is '0-14' if and only if education is 'Under 15 years old'"
+    frames, text = made[False]
+    assert f"The conditions imply: {tied}." in words_of(text)
+    assert "not-applicable" not in text and "left out of the records" not in text
+    for left_out, advice in ((False, "with --not-applicable, items"), (True, "were left out of")):
+        model = bnp.HDPMixedMembership(not_applicable=left_out)
+        run = dataclasses.replace(latent.run, model=model)
+        assert advice in words_of(render_synthesis_report(run, frames))
+    free = dataclasses.replace(latent.run, conditions=None)
+    assert "conditions imply" not in words_of(render_synthesis_report(free, frames))
+
+
+def test_complete_variables_have_no_imputed_proportions(latent, made):
+    codes = latent.table.codes.copy()
+    codes[:, 1] = np.maximum(codes[:, 1], 0)
+    run = dataclasses.replace(latent.run, table=bnp.Microdata(latent.table.schema, codes))
+    text = render_synthesis_report(run, made[True][0], imputed=True)
+    assert "<td>sex</td><td>2</td><td>–</td>" in text
+    assert "<h3>sex</h3>" not in text and "<h3>age</h3>" in text
+
+
+def test_many_levels_are_cut_to_the_frequent_ones(latent):
+    levels = tuple(f"level {i}" for i in range(40))
+    rng = np.random.default_rng(0)
+    codes = np.minimum(rng.geometric(0.1, (150, 1)), 40) - 1
+    table = bnp.Microdata(bnp.Schema(("x",), (levels,)), codes)
+    run = dataclasses.replace(latent.run, table=table, conditions=None)
+    text = render_synthesis_report(run, [table.to_frame()])
+    assert text.count("<td title=") == 12
+    assert "28 rarer levels" in text and "structural zeros" not in text.lower()
+
+
+@pytest.mark.parametrize("imputed", [False, True])
+def test_synthesis_is_well_formed_self_contained_and_deterministic(latent, made, imputed):
+    frames, text = made[imputed]
+    check_well_formed(text, num_plots=12)
+    again = render_synthesis_report(
+        latent.run, frames, latent.margins, imputed=imputed, command="bnp-models ...", seed=3
+    )
+    assert again == text
+
+
+def test_it_is_well_formed_and_self_contained(text):
+    check_well_formed(text, num_plots=9)
+
+
+def test_it_is_deterministic(small, text):
+    assert render_report(small.risk, command="bnp-models risk a.csv", seed=3) == text
+
+
+def test_counts_of_records_in_small_cells(small, text):
+    counts = small.table.cells()
+    own = counts.counts[counts.record_cell]
+    for k in (2, 3, 5):
+        assert f"<td>fewer than {k} sample records</td><td>{(own < k).sum()}</td>" in text
+
+
+def test_a_page_without_records_names_none(small):
+    text = render_report(small.risk, records=False)
+    check_well_formed(text, num_plots=9)
+    assert "The riskiest records" not in text and "left out of this page" in words_of(text)
+    assert not re.search(r"<tr><td>(0\.\d{3}|1\.000)</td>", text)
+
+
+def test_levels_of_few_persons_are_left_out_on_request(latent):
+    codes = latent.table.codes.copy()
+    codes[:, 1] = np.arange(150) >= 4
+    codes[:, 0] = np.maximum(codes[:, 0], 1)
+    codes[5:10, 0] = 0
+    table = bnp.Microdata(latent.table.schema, codes)
+    run = dataclasses.replace(latent.run, table=table, conditions=None)
+    made = bnp.Microdata(table.schema, np.maximum(codes, 0)).to_frame()
+    pages = [render_synthesis_report(run, [made], records=records) for records in (True, False)]
+    few, five = '<td title="Female">', '<td title="0-14">'
+    assert few in pages[0] and five in pages[0]
+    assert few not in pages[1] and five in pages[1]
+    words = words_of(pages[1])
+    assert "1 level that fewer than 5 records have" in words and "This page holds nothing" in words
+    assert "This page, run.json" not in words and "This page, run.json" in words_of(pages[0])
+
+
+def test_labels_are_escaped(small):
+    schema = small.table.schema
+    levels = (("<b>&", *schema.levels[0][1:]), *schema.levels[1:])
+    codes = small.table.codes.copy()
+    codes[small.risk.rows, 0] = 0
+    table = bnp.Microdata(bnp.Schema(("<i>", *schema.variables[1:]), levels), codes)
+    risk = dataclasses.replace(small.risk, run=dataclasses.replace(small.run, table=table))
+    text = render_report(risk)
+    assert "&lt;b&gt;&amp;" in text and "&lt;i&gt;" in text
+    assert "<b>&" not in text and "<i>" not in text
+
+
+def test_it_is_written_whole(small, tmp_path):
+    bnp.write_report(tmp_path / "report.html", small.risk)
+    assert (tmp_path / "report.html").read_text().rstrip().endswith("</html>")
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,183 @@
+"""Draws for ArviZ of both generations, and files that no crash can halve."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import bnp_models as bnp
+from bnp_models.data import writing
+from bnp_models.inference import arviz as inference_arviz
+from bnp_models.inference.arviz import load_arviz
+from bnp_models.inference.run import Until
+from bnp_models.report import inference_data, summaries
+
+
+def fake_arviz_1():
+    """What of ArviZ 1.x the adapter touches: nested dictionary in, DataTree out."""
+
+    def from_dict(data):
+        groups = {
+            group: xr.Dataset(
+                {
+                    name: (["chain", "draw", *(f"{name}_dim_{i}" for i in range(v.ndim - 2))], v)
+                    for name, v in variables.items()
+                },
+                coords={"chain": np.arange(2), "draw": np.arange(30)},
+                attrs={"created_at": "now"},
+            )
+            for group, variables in data.items()
+        }
+        return xr.DataTree.from_dict(groups)
+
+    return SimpleNamespace(__version__="1.2.0", from_dict=from_dict)
+
+
+@pytest.fixture(params=["installed", "1.x"])
+def arviz(request, monkeypatch):
+    if request.param == "1.x":
+        monkeypatch.setattr(inference_arviz, "load_arviz", fake_arviz_1)
+    return request.param
+
+
+def test_groups_and_dimensions(small, arviz):
+    data = bnp.to_inference_data(small.run, small.risk, seed=5)
+    posterior, stats = data["posterior"], data["sample_stats"]
+    assert set(posterior.data_vars) == {
+        "components", "alpha", "alpha0", "alpha_rate", "log_feasible", "tau1", "tau1_conditional",
+        "tau2", "log_likelihood",
+    }  # fmt: skip
+    assert set(stats.data_vars) == {
+        "tables", "log_likelihood_items", "left_over", "augmented", "accepted_tilts",
+        "accepted_trajectories",
+    }  # fmt: skip
+    for group in (posterior, stats):
+        assert all(values.dims == ("chain", "draw") for values in group.data_vars.values())
+        assert "created_at" not in group.attrs
+        assert group.attrs["model"] == "hdp"
+        assert group.attrs["seed"] == 5
+        assert group.attrs["bnp_models_version"] == bnp.__version__
+    np.testing.assert_array_equal(posterior["alpha"], small.run.draws["alpha"])
+    np.testing.assert_array_equal(posterior["tau1"], small.risk.tau1)
+
+
+def test_netcdf_opens_in_both_readers_and_is_deterministic(small, arviz, tmp_path):
+    data = bnp.to_inference_data(small.run, small.risk)
+    bnp.write_netcdf(data, tmp_path / "a.nc")
+    bnp.write_netcdf(bnp.to_inference_data(small.run, small.risk), tmp_path / "b.nc")
+    assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.nc", "b.nc"]
+    old = load_arviz().from_netcdf(str(tmp_path / "a.nc"))
+    np.testing.assert_array_equal(old["posterior"]["tau2"], small.risk.tau2)
+    with xr.open_datatree(tmp_path / "a.nc", engine="h5netcdf") as tree:
+        np.testing.assert_array_equal(tree["posterior"]["tau2"], small.risk.tau2)
+        assert tree["sample_stats"]["tables"].dims == ("chain", "draw")
+
+
+def test_parameters_only_when_asked(small):
+    data = bnp.to_inference_data(small.run, parameters=True)
+    assert data["posterior"]["theta"].shape == small.run.draws["theta"].shape
+    assert "tau1" not in data["posterior"]
+    assert "theta" not in small.run.to_inference_data()["posterior"]
+
+
+def test_a_thinned_risk_thins_everything(small):
+    half = {name: getattr(small.risk, name)[:, ::2]
+            for name in ("tau1", "tau1_conditional", "tau2", "log_likelihood")}  # fmt: skip
+    risk = dataclasses.replace(small.risk, thin=2, **half)
+    data = bnp.to_inference_data(small.run, risk)
+    assert data["posterior"].sizes["draw"] == 15
+    np.testing.assert_array_equal(data["posterior"]["alpha"], small.run.draws["alpha"][:, ::2])
+    np.testing.assert_array_equal(data["sample_stats"]["tables"],
+                                  small.run.draws["tables"][:, ::2])  # fmt: skip
+    assert data["posterior"].attrs["thin"] == 2
+
+
+def test_latent_class_runs(latent):
+    data = bnp.to_inference_data(latent.run, parameters=True)
+    assert {"alpha", "components", "log_likelihood", "log_feasible", "log_pi", "log_lambda"} == set(
+        data["posterior"].data_vars
+    )
+    stats = set(data["sample_stats"].data_vars)
+    assert {"last_class", "augmented", "accepted_levels"} <= stats
+    assert stats <= set(inference_data.SAMPLE_STATS)
+
+
+def test_summary_of_a_run_that_makes_data(latent):
+    summary = bnp.run_summary(latent.run, latent.margins, seed=3)
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert list(summary)[-2:] == ["seconds", "sweeps_per_second"]
+    assert summary["missing"] == (latent.table.codes < 0).sum()
+    assert summary["augmented"] == latent.run.draws["augmented"].mean()
+    assert summary["impossible_cells"] == latent.conditions.num_impossible_cells
+    p_zero = 1 - np.exp(latent.run.draws["log_feasible"].astype(float))
+    assert summary["p_zero"]["mean"] == pytest.approx(p_zero.mean())
+    assert list(summary["diagnostics"])[:3] == ["log_likelihood", "components", "alpha"]
+    assert len(summary["diagnostics"]) == 6
+    assert summary["modes"]["verdict"] == bnp.find_modes(bnp.monitored(latent.run)).verdict
+    assert summary["equivalences"] == [e.sentence for e in latent.conditions.equivalences]
+    assert any("if and only if" in sentence for sentence in summary["equivalences"])
+    free = dataclasses.replace(latent.run, conditions=None)
+    assert not {"p_zero", "equivalences", "stopping"} & set(bnp.run_summary(free))
+
+
+def test_summary_of_a_run_with_a_target(small, latent):
+    first = dataclasses.replace(small.run.settings, num_samples=10, thin=1)
+    settings = dataclasses.replace(small.run.settings, thin=2)
+    run = dataclasses.replace(small.run, settings=settings,
+                              until=Until(bnp.Converged(1.02, 50), 7, first))  # fmt: skip
+    summary = bnp.risk_summary(dataclasses.replace(small.risk, run=run))
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert summary["stopping"] == {
+        "reached": False, "max_rhat": 1.02, "min_ess": 50.0, "max_minutes": 7, "draws": 60,
+        "kept": 30, "thin": 2,
+    }  # fmt: skip
+    own = Until(lambda run: True, 7, first)
+    summary = bnp.run_summary(dataclasses.replace(latent.run, until=own), latent.margins)
+    assert summary["stopping"]["reached"] and "max_rhat" not in summary["stopping"]
+
+
+def test_frames_read_back(tmp_path):
+    frame = pd.DataFrame({"a": ["01", "1,5", 'say "x"'], "b": [1, 2, 3], "c": [None, "é", "-"]})
+    bnp.write_frame(frame, tmp_path / "a.csv")
+    read, _ = bnp.read_frame(tmp_path / "a.csv")
+    assert read.to_numpy().tolist() == [["01", "1", ""], ["1,5", "2", "é"], ['say "x"', "3", "-"]]
+    assert b"\r" not in (tmp_path / "a.csv").read_bytes()
+
+
+def test_figures():
+    figures = summaries.figures_of(np.arange(101.0).reshape(1, 101))
+    assert figures == {
+        "mean": 50.0, "sd": pytest.approx(np.sqrt(858.5)), "q025": 2.5, "q05": 5.0, "q50": 50.0,
+        "q95": 95.0, "q975": 97.5,
+    }  # fmt: skip
+    assert summaries.figures_of(np.ones((1, 1)))["sd"] == 0
+
+
+def test_records_read_back_exactly(small, tmp_path):
+    bnp.write_records(small.risk, tmp_path / "records.csv")
+    read = pd.read_csv(tmp_path / "records.csv", dtype=str).astype({"r1": float, "r2": float})
+    records = small.risk.records()
+    np.testing.assert_array_equal(read["r1"], records["r1"])
+    np.testing.assert_array_equal(read["r2"], records["r2"])
+    assert read["r1"].sum() == pytest.approx(small.risk.tau1_conditional.mean(), rel=1e-12)
+
+
+def test_json_refuses_what_json_cannot_hold(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        bnp.write_json({"x": float("nan")}, tmp_path / "x.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "x.json"
+    bnp.write_json({"x": 1}, path)
+    with pytest.raises(RuntimeError, match="half way"), writing.replacing(path) as partial:
+        partial.write_text("{")
+        raise RuntimeError("half way")
+    assert json.loads(path.read_text()) == {"x": 1}
+    assert [found.name for found in tmp_path.iterdir()] == ["x.json"]

@@ -1,0 +1,166 @@
+"""Baselines: fits against closed forms, risks against simulation, and weights that are checked."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from harness import Z_LIMIT
+from scipy.stats import poisson
+
+import bnp_models as bnp
+from bnp_models.risk import loglinear
+from bnp_models.risk.loglinear import poisson_reciprocal
+
+
+def weighted(codes, population_size, weights=None, **options):
+    levels = tuple(tuple(range(int(size))) for size in codes.max(axis=0) + 1)
+    names = tuple(f"v{j}" for j in range(codes.shape[1]))
+    table = bnp.Microdata(bnp.Schema(names, levels), codes)
+    return bnp.weighted_cells(table, population_size, weights, **options)
+
+
+@pytest.fixture(scope="module")
+def records():
+    """Four variables with two-way interactions, and a combination that never occurs."""
+    random = np.random.default_rng(0)
+    sizes = (3, 4, 2, 3)
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(*map(range, sizes), indexing="ij")], 1)
+    effect = np.zeros(len(grid))
+    for i in range(4):
+        for j in range(i):
+            table = random.normal(0, 0.7, (sizes[i], sizes[j]))
+            effect += table[grid[:, i], grid[:, j]]
+    effect[(grid[:, 0] == 1) & (grid[:, 1] == 2)] = -np.inf
+    p = np.exp(effect)
+    return grid[random.choice(len(grid), 600, p=p / p.sum())].astype(np.int32)
+
+
+def test_main_effects_are_products_of_margins(records):
+    cells = weighted(records, 6000)
+    fitted = bnp.loglinear_risk(cells, order=1)
+    pairs = zip(records.T, cells.codes.T, strict=True)
+    expected = 6000 * np.prod([np.bincount(c, minlength=9)[k] / 600 for c, k in pairs], axis=0)
+    np.testing.assert_allclose(fitted.population_mean, expected, rtol=1e-12)
+
+
+def test_two_way_margins_are_those_of_the_sample(records):
+    """The support leaves out what some two-way margin excludes, and holds all else."""
+    support = loglinear._support(np.unique(records, axis=0), 10**6)
+    assert not ((support[:, 0] == 1) & (support[:, 1] == 2)).any()
+    assert len(support) == 3 * 4 * 2 * 3 - 2 * 3
+    cells = weighted(records, 6000, np.random.default_rng(1).uniform(5, 15, 600))
+    weight = cells.weight / cells.weight.sum()
+    fitted, _, discrepancy = loglinear._fit_two_way(support, cells.codes, weight)
+    assert discrepancy < 1e-6
+    for i in range(4):
+        for j in range(i):
+            key, seen = support[:, i] * 9 + support[:, j], cells.codes[:, i] * 9 + cells.codes[:, j]
+            margins = np.bincount(key, fitted, 100), np.bincount(seen, weight, 100)
+            np.testing.assert_allclose(*margins, atol=2e-6)
+    # Log-linear: no interaction of three variables is left in the fit.
+    table = np.zeros((3, 4, 2, 3))
+    table[tuple(support.T)] = fitted
+    part = np.log(table[np.ix_([0, 2], [0, 1], [0, 1], [0])][..., 0])
+    assert abs(np.diff(np.diff(np.diff(part, axis=0), axis=1), axis=2).item()) < 1e-8
+
+
+def test_two_variables_are_saturated(records):
+    cells = weighted(records[:, :2], 6000)
+    fitted = bnp.loglinear_risk(cells, order=2)
+    np.testing.assert_allclose(fitted.population_mean, cells.f * 10, rtol=1e-4)
+    assert fitted.support == len(cells.f)
+
+
+def test_too_large_a_support_is_refused(records):
+    with pytest.raises(bnp.MicrodataError, match="more than 20 cells"):
+        bnp.loglinear_risk(weighted(records, 6000), max_support=20)
+    with pytest.raises(ValueError, match="order is 1 or 2"):
+        bnp.loglinear_risk(weighted(records, 6000), order=3)
+
+
+def test_poisson_reciprocal():
+    f = np.array([1.0, 1, 2, 5, 40, 3, 1])
+    mean = np.array([0.0, 1e-9, 0.3, 7, 900, 1e4, 1e8])
+    found = poisson_reciprocal(f, mean)
+    for k in range(6):
+        x = np.arange(13_000)
+        np.testing.assert_allclose(
+            found[k], np.sum(poisson.pmf(x, mean[k]) / (f[k] + x)), rtol=1e-9
+        )
+    np.testing.assert_allclose(found[6], 1e-8, rtol=1e-7)
+    np.testing.assert_allclose(found[0], 1, rtol=1e-12)
+
+
+def test_risks_against_simulated_populations():
+    """Many cells whose means the main effects fit exactly: the scale of lambda is the population's.
+
+    With the mean of the *sample* counts for lambda, a fault of a well-known package, it is seen.
+    """
+    random = np.random.default_rng(5)
+    sizes, fraction = (60, 50), 0.2
+    grid = np.stack([axis.ravel() for axis in np.meshgrid(*map(range, sizes), indexing="ij")], 1)
+    p = random.dirichlet(np.ones(60))[grid[:, 0]] * random.dirichlet(np.ones(50))[grid[:, 1]]
+    F = random.poisson(6000 * p)
+    f = random.binomial(F, fraction)
+    cells = weighted(np.repeat(grid, f, axis=0).astype(np.int32), int(F.sum()), num_cells=3000)
+    fitted = bnp.loglinear_risk(cells, order=1)
+    true = 1 / F[f > 0]
+    unique = cells.f == 1
+
+    def z_scores(risk, p_unique):
+        return np.array([
+            (true.sum() - risk.sum()) / np.sqrt((risk * (1 - risk)).sum()),
+            ((true == 1).sum() - p_unique.sum()) / np.sqrt((p_unique * (1 - p_unique)).sum()),
+        ])  # fmt: skip
+
+    assert unique.sum() > 300
+    assert np.abs(z_scores(fitted.risk, fitted.p_unique)).max() < Z_LIMIT
+    unseen = (1 - cells.phat) * fitted.population_mean * fraction
+    wrong = poisson_reciprocal(cells.f, unseen), np.where(unique, np.exp(-unseen), 0)
+    assert np.abs(z_scores(*wrong)).min() > Z_LIMIT
+
+
+def test_benedetti_franconi_by_cells(records):
+    cells = weighted(records, 6000, np.random.default_rng(1).uniform(1, 30, 600))
+    risk = bnp.benedetti_franconi_risk(cells)
+    p = cells.phat
+    unique = cells.f == 1
+    expected = -p * np.log(p) / (1 - p)
+    np.testing.assert_allclose(risk[unique], expected[unique], rtol=1e-9)
+
+
+def test_weighted_cells(records):
+    weights = np.random.default_rng(2).uniform(1, 30, 600)
+    cells = weighted(records, 9000, weights)
+    np.testing.assert_allclose(cells.weight.sum(), weights.sum())
+    f, phat, number, pair = cells.distinct
+    np.testing.assert_allclose(f[pair], cells.f)
+    np.testing.assert_allclose(phat[pair], cells.phat)
+    assert number.sum() == len(cells.f) and cells.num_cells == 72
+    assert weighted(records, 9000).pooled_phat == pytest.approx(600 / 9000)
+    assert weighted(records, 9000).warnings() == []
+    assert "weights add up to" in weighted(records, 90_000, weights).warnings()[0]
+
+
+def test_bad_weights_are_refused(records, tmp_path):
+    good = np.full(600, 5.0)
+    for value in (np.nan, 0.0, -1.0, np.inf):
+        bad = good.copy()
+        bad[7] = value
+        with pytest.raises(bnp.MicrodataError, match="row 7"):
+            weighted(records, 6000, bad)
+    alone = weighted(records, 6000).table.cells()
+    row = int(alone.sample_uniques[0])
+    bad = good.copy()
+    bad[row] = 0.5
+    with pytest.raises(bnp.MicrodataError, match=f"row {row}: the weights of this record's cell"):
+        weighted(records, 6000, bad)
+    with pytest.raises(bnp.MicrodataError, match="fewer than"):
+        weighted(records, 6000, num_cells=5)
+    with pytest.raises(ValueError, match="expected"):
+        weighted(records, 6000, good[:5])
+    path = tmp_path / "s.csv"
+    pd.DataFrame({"x": list("ab"), "w": ["1", "many"]}).to_csv(path, index=False)
+    with pytest.raises(bnp.MicrodataError, match=r"row 1 \(line 3\), column 'w': 'many'"):
+        bnp.read_weights(path, "w")
+    with pytest.raises(bnp.MicrodataError, match="unknown column"):
+        bnp.read_weights(path, "v")

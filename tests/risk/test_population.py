@@ -1,0 +1,155 @@
+"""Risks against exact binomial and multinomial answers, and two roads to tau_1."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from harness import Z_LIMIT
+from scipy.stats import binom
+
+import bnp_models as bnp
+from bnp_models.risk.population import draw_tau1, record_risks, simulate_tau1
+
+
+@pytest.mark.parametrize("num_new", [0, 1, 37, 2000])
+def test_record_risks_are_the_binomial_expectations(num_new):
+    q = np.array([1e-14, 1e-9, 1e-4, 0.03, 0.4])
+    r1, r2 = record_risks(np.log(q), num_new)
+    others = np.arange(num_new + 1)
+    pmf = binom.pmf(others[:, None], num_new, q)
+    np.testing.assert_allclose(r1, pmf[0], rtol=1e-10)
+    np.testing.assert_allclose(r2, np.sum(pmf / (1 + others[:, None]), axis=0), rtol=1e-9)
+
+
+def test_tiny_probabilities_keep_their_digits():
+    """At q = 1e-12 and 3e5 records, 1 - r1 is 3e-7: lost by (1 - q) ** M."""
+    r1, r2 = record_risks(np.log(np.array([1e-12])), 300_000)
+    np.testing.assert_allclose(1 - r1, 3e-7, rtol=1e-6)
+    np.testing.assert_allclose(1 - r2, 1.5e-7, rtol=1e-6)
+
+
+def test_draw_tau1_has_the_distribution_of_untouched_cells():
+    """Two cells and three records: all outcomes enumerated."""
+    q, num_new = np.array([0.2, 0.35]), 3
+    both = (1 - q.sum()) ** num_new
+    exact = np.array([0, (1 - q[0]) ** num_new + (1 - q[1]) ** num_new - 2 * both, both])
+    exact[0] = 1 - exact.sum()
+    draws = draw_tau1(np.random.default_rng(0), np.tile(q, (200_000, 1)), num_new)
+    seen = np.bincount(draws, minlength=3) / draws.size
+    z = (seen - exact) / np.sqrt(exact * (1 - exact) / draws.size)
+    assert np.abs(z).max() < Z_LIMIT
+    wrong = draw_tau1(np.random.default_rng(0), np.tile(q, (200_000, 1)), num_new + 1)
+    seen = np.bincount(wrong, minlength=3) / wrong.size
+    assert np.abs((seen - exact) / np.sqrt(exact * (1 - exact) / wrong.size)).max() > Z_LIMIT
+
+
+def test_records_sum_to_the_conditional_expectation(small):
+    records = small.risk.records()
+    np.testing.assert_allclose(records["r1"].sum(), small.risk.tau1_conditional.mean(), rtol=1e-12)
+    np.testing.assert_allclose(records["r2"].sum(), small.risk.tau2.mean(), rtol=1e-12)
+    assert records["r1"].is_monotonic_decreasing
+    assert ((records["r1"] >= 0) & (records["r1"] <= records["r2"]) & (records["r2"] <= 1)).all()
+    uniques = small.table.cells().sample_uniques
+    assert sorted(records["row"]) == sorted(uniques)
+    frame = small.table.to_frame()
+    first = records.iloc[0]
+    assert all(first[name] == frame.loc[first["row"], name] for name in frame)
+
+
+def test_counts_agree_with_their_conditional_expectation(small):
+    """The count's spread is wider, its mean the same, in a population that leaves some uniques."""
+    risk = bnp.population_risk(small.run, 600)
+    difference = (risk.tau1 - risk.tau1_conditional).ravel()
+    assert abs(difference.mean()) < Z_LIMIT * difference.std() / np.sqrt(difference.size)
+    assert risk.tau1.std() > risk.tau1_conditional.std()
+
+
+def counted_and_simulated(run, size):
+    """tau_1 by the two roads, which agree, and the error of their difference."""
+    counted = bnp.population_risk(run, size).tau1.ravel()
+    num_draws = counted.size
+    simulated = simulate_tau1(run, size, num_draws=num_draws)
+    error = np.hypot(simulated.std(), counted.std()) / np.sqrt(num_draws)
+    assert abs(simulated.mean() - counted.mean()) < Z_LIMIT * error
+    return counted, simulated, error
+
+
+def assert_truncation_is_seen(run, size):
+    """Simulated feasible records against p_c / P(feasible); without the latter, it is seen."""
+    _, simulated, error = counted_and_simulated(run, size)
+    unnormalised = run.draws | {"log_feasible": np.zeros_like(run.draws["log_feasible"])}
+    wrong = bnp.population_risk(dataclasses.replace(run, draws=unnormalised), size).tau1
+    assert wrong.mean() - simulated.mean() > Z_LIMIT * error
+
+
+def completed_table(latent):
+    return bnp.Microdata.from_frame(bnp.impute(latent.run, 1)[0], levels=latent.table.schema)
+
+
+def test_population_simulation_agrees_with_the_multinomial_draw(small):
+    """In a population small enough that some uniques remain."""
+    size = 600
+    counted, simulated, error = counted_and_simulated(small.run, size)
+    num_draws = counted.size
+    assert abs(np.log(simulated.std() / counted.std())) < 0.5
+    fewer = simulate_tau1(small.run, size // 2, num_draws=num_draws)
+    assert fewer.mean() - counted.mean() > Z_LIMIT * error
+
+
+def test_truncated_classes_population_simulation_agrees_with_the_closed_form(latent):
+    run = dataclasses.replace(latent.run, table=completed_table(latent))
+    assert_truncation_is_seen(run, 600)
+    with pytest.raises(ValueError, match='method is "exact"'):
+        bnp.population_risk(run, 600, method="draws")
+
+
+def test_truncated_mixed_membership_population_simulation_agrees_with_the_closed_form(latent):
+    model = bnp.HDPMixedMembership(
+        dish_stride=0, cell_stride=0, split_merge_every=0, seating_every=0, trajectory_steps=0,
+        tilt=False,
+    )  # fmt: skip
+    run = bnp.sample(
+        model, completed_table(latent), key=jax.random.key(0), conditions=latent.conditions,
+        num_chains=2, num_warmup=100, num_samples=30,
+    )  # fmt: skip
+    assert_truncation_is_seen(run, 600)
+
+
+@pytest.mark.parametrize("method", ["draws", "sequential"])
+def test_monte_carlo_roads_agree_with_the_exact_one(small, method):
+    other = bnp.population_risk(small.run, 600, method=method, thin=10)
+    exact = bnp.population_risk(small.run, 600, method="exact", thin=10)
+    assert other.thin == 10 and other.tau1.shape == exact.tau1.shape == (2, 3)
+    np.testing.assert_allclose(other.tau1_conditional, exact.tau1_conditional, rtol=0.05)
+    np.testing.assert_allclose(other.tau2, exact.tau2, rtol=0.05)
+    np.testing.assert_allclose(other.log_likelihood, exact.log_likelihood, rtol=0.01)
+    assert 0 < other.relative_error < 0.2 and exact.relative_error == 0
+
+
+def test_a_census_of_everyone_leaves_every_unique_unique(small):
+    risk = bnp.population_risk(small.run, small.table.n)
+    assert (risk.tau1 == len(risk.rows)).all()
+    np.testing.assert_allclose(risk.tau2, len(risk.rows))
+
+
+def test_the_same_run_gives_the_same_risk(small):
+    again = bnp.population_risk(small.run, small.risk.population_size)
+    np.testing.assert_array_equal(again.tau1, small.risk.tau1)
+    np.testing.assert_array_equal(again.r1, small.risk.r1)
+
+
+def test_bad_arguments_are_refused(small):
+    with pytest.raises(ValueError, match="smaller than the sample"):
+        bnp.population_risk(small.run, 10)
+    with pytest.raises(ValueError, match="method is one of"):
+        bnp.population_risk(small.run, 20_000, method="guess")
+    with pytest.raises(ValueError, match="thin"):
+        bnp.population_risk(small.run, 20_000, thin=0)
+    kept = {name: small.run.draws[name] for name in ("alpha", "components")}
+    with pytest.raises(ValueError, match="did not keep 'g0'"):
+        bnp.population_risk(dataclasses.replace(small.run, draws=kept), 20_000)
+    schema = bnp.Schema(("row", *small.table.schema.variables[1:]), small.table.schema.levels)
+    renamed = dataclasses.replace(small.run, table=bnp.Microdata(schema, small.table.codes))
+    with pytest.raises(ValueError, match="rename the variable 'row'"):
+        bnp.population_risk(renamed, 20_000)
