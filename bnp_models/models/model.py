@@ -1,7 +1,203 @@
-"""The contract of a model."""
+"""The contract of a model: what inference, risk and synthesis ask of it.
+
+A model is an `equinox.Module` whose fields are its options and hyperparameters, over pure functions
+that jit, and vmap over chains. It derives from the contracts that it fulfils: `Growing` or
+`FixedComponents`, and those that say what can be made of its draws.
+"""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.data.households import Households
+from bnp_models.data.microdata import Microdata
+from bnp_models.rules.rules import Rules
+from bnp_models.zeros.coding import Coding
+from bnp_models.zeros.structural_zeros import StructuralZeros
+
+Data: TypeAlias = Any
+"""The arrays of a table, made by `Model.prepare`: a pytree that chains share.
+
+A field whose axis runs over records says so by ``eqx.field(metadata={"record_axis": axis})``, and
+may be sharded along it.
+"""
+
+State: TypeAlias = Any
+"""All that a chain needs to go on: a pytree, with ``record_axis`` as in `Data`."""
+
+Info: TypeAlias = Any
+"""Figures of one sweep: a pytree, of which the driver reads ``left_over``.
+
+``left_over`` is the weight () of components beyond the last slot, 0 where none can be.
+"""
+
+Draw: TypeAlias = dict[str, Array]
+"""One kept draw: an array of each name of `Model.parameters`, and "alpha"."""
 
 
 class Model(eqx.Module):
-    """What a model of chains gives."""
+    """Members of every model."""
+
+    name: eqx.AbstractClassVar[str]
+    """Name of the model, as files and the command line have it."""
+    scalars: eqx.AbstractClassVar[tuple[str, ...]]
+    """Names of the scalars kept of every draw, among those of `keep`."""
+    parameters: eqx.AbstractClassVar[tuple[str, ...]]
+    """Names of the arrays kept of draws, among those of `keep`: what predictions read."""
+    parameters_every: ClassVar[int] = 1
+    """Draws for one of which arrays are kept, by default."""
+    table_type: ClassVar[type] = Microdata
+    """Type of the data that it is fitted to."""
+    conditions_type: ClassVar[type | None] = None
+    """Type of the structural zeros or rules that it keeps to; None where it takes none."""
+    takes_missing: ClassVar[bool] = False
+    """Whether it draws missing values."""
+    capacity: eqx.AbstractVar[int]
+    """Slots for components, at the least."""
+    start_components: eqx.AbstractVar[tuple[int, ...]]
+    """Components of the chains' initial states, cycled over the chains."""
+
+    def check(self, table: Microdata | Households) -> None:
+        """Raise `MicrodataError` unless the options fit the table."""
+
+    def coding(self, conditions: StructuralZeros | Rules | None) -> Coding | None:
+        """Form in which the model sees the records, where it is not as they are."""
+        return None
+
+    @abstractmethod
+    def prepare(
+        self, table: Microdata | Households, conditions: StructuralZeros | Rules | None = None
+    ) -> Data:
+        """Arrays of a table of `table_type`, under conditions of `conditions_type` or none."""
+
+    @abstractmethod
+    def init(
+        self, key: Key[Array, ""], data: Data, capacity: int, num_components: Int[Array, ""]
+    ) -> State:
+        """Initial state of one chain, with `capacity` slots, of which `num_components` are used."""
+
+    @abstractmethod
+    def sweep(
+        self, key: Key[Array, ""], state: State, data: Data, iteration: Int[Array, ""]
+    ) -> tuple[State, Info]:
+        """One sweep of one chain, which leaves the posterior invariant; `iteration` counts them."""
+
+    @abstractmethod
+    def keep(self, state: State, info: Info) -> dict[str, Array]:
+        """Quantities of one sweep that a user may choose to keep, by name."""
+
+    def settle(self, state: State, data: Data) -> State:
+        """State after a sweep of warm-up, where the posterior need not stay invariant."""
+        return state
+
+    def warnings(self, run: Any) -> list[str]:
+        """Sentences about a `Run` of this model for whoever has to decide whether to use it."""
+        return []
+
+
+class Growing(Model):
+    """A model whose components may outgrow their slots: the driver gives it more, or fewer."""
+
+    start_share: eqx.AbstractClassVar[float]
+    """Share of the slots that a start may fill."""
+
+    @abstractmethod
+    def early(self) -> "Growing":
+        """The model of the first part of the warm-up, with sweeps that are compiled sooner."""
+
+    @abstractmethod
+    def grow(self, key: Key[Array, ""], state: State, data: Data, capacity: int) -> State:
+        """The state with more slots, an exact draw given the old one."""
+
+    @abstractmethod
+    def slots_needed(self, state: State, data: Data) -> Float[Array, ""]:
+        """Slots that hold all but a negligible weight, and some to spare."""
+
+    @abstractmethod
+    def shrink(self, state: State, data: Data, capacity: int) -> State:
+        """The state with fewer slots; for the warm-up only."""
+
+
+class FixedComponents(Model):
+    """A model whose number of components is one of its options."""
+
+    components: eqx.AbstractVar[int]
+    """Components K."""
+
+    @property
+    def start_components(self) -> tuple[int, ...]:
+        """Components of the initial states: all."""
+        return (self.components,)
+
+    @property
+    def capacity(self) -> int:
+        """Slots for components: K."""
+        return self.components
+
+
+class PredictsCells(Model):
+    """A model that gives the probability of a cell for a new record, and new records."""
+
+    max_exact_variables: eqx.AbstractClassVar[float]
+    """Variables up to which exact cell probabilities are quick."""
+
+    @abstractmethod
+    def log_cell_probability(
+        self,
+        key: Key[Array, ""],
+        draw: Draw,
+        cells: Int[Array, "C J"],
+        num_levels: tuple[int, ...],
+        *,
+        method: str = "exact",
+        num_draws: int = 4096,
+    ) -> Any:
+        """log p_c (C,) of cells given one kept draw, or an estimate, for another method."""
+
+    @abstractmethod
+    def simulate_records(
+        self,
+        key: Key[Array, ""],
+        draw: Draw,
+        num_records: int,
+        num_levels: tuple[int, ...],
+        feasible: Bool[Array, "B R"] | None = None,
+    ) -> Int[Array, "J n"]:
+        """Level codes of new records given one kept draw, in the feasible boxes; None: anywhere."""
+
+
+class Completes(Model):
+    """A model that completes records, and knows the margins of all variables."""
+
+    @abstractmethod
+    def complete_records(self, key: Key[Array, ""], draw: Draw, data: Data) -> Int[Array, "J n"]:
+        """Level codes of the sample, its missing values drawn given one kept draw."""
+
+    @abstractmethod
+    def level_probabilities(
+        self,
+        draw: Draw,
+        num_levels: tuple[int, ...],
+        feasible: Bool[Array, "B R"] | None = None,
+    ) -> Float[Array, " R"]:
+        """P(x_j = l) of a feasible record, for every level of every variable."""
+
+
+class MakesHouseholds(Model):
+    """A model that simulates possible households."""
+
+    @abstractmethod
+    def simulate_households(
+        self, key: Key[Array, ""], draw: Draw, data: Data, left: Float[Array, " H"], lanes: int
+    ) -> tuple[Any, Bool[Array, " lanes"]]:
+        """A batch of households given one kept draw, and which of them are possible.
+
+        Parameters
+        ----------
+        left
+            Proportion in which to simulate each size.
+        lanes
+            Households at once.
+        """

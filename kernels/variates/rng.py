@@ -12,6 +12,43 @@ from jax.extend.random import threefry2x32_p
 from jaxtyping import Array, Float, Key, UInt32
 
 
+class Keys:
+    """Keys split from one key, each of which is handed out once.
+
+    ``keys = Keys(key, 3)`` and three times ``keys.pop()``, or ``a, b, c = Keys(key, 3)``.
+
+    Parameters
+    ----------
+    key
+        Used up: take no other draw from it.
+    num
+        How many keys there are to hand out; static.
+
+    Raises
+    ------
+    IndexError
+        When more keys are asked for. (The index of an array of keys is clamped in silence.)
+    """
+
+    def __init__(self, key: Key[Array, ""], num: int = 2):
+        self._num, self._left = num, list(jax.random.split(key, num))  # noqa: TID251
+
+    def pop(self) -> Key[Array, ""]:
+        """The next key."""
+        if not self._left:
+            raise IndexError(f"all {self._num} keys have been handed out; split off more")
+        return self._left.pop(0)
+
+    def __iter__(self):
+        while self._left:
+            yield self.pop()
+
+
+def key_array(key: Key[Array, ""], num: int) -> Key[Array, " num"]:
+    """An array of keys, one for each lane of `jax.vmap`."""
+    return jax.random.split(key, num)  # noqa: TID251
+
+
 def word_pair(
     key: Key[Array, ""], shape: tuple[int, ...], stream: int | UInt32[Array, ""] = 0
 ) -> tuple[UInt32[Array, "..."], UInt32[Array, "..."]]:
