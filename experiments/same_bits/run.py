@@ -118,10 +118,12 @@ def chains() -> dict[str, tuple]:
     return runs
 
 
-def digests() -> dict[str, str]:
-    """The digest of each run, and of what is made of some of them."""
+def digests(only: str = "") -> dict[str, str]:
+    """Digests of the runs with this in their name, and of results made from some of them."""
     found = {}
     for number, (name, (model, table, conditions, more)) in enumerate(chains().items()):
+        if only not in name:
+            continue
         key = jax.random.fold_in(jax.random.key(7), number)
         print(f"{name} ..", flush=True)
         run = bnp.sample(model, table, key=key, conditions=conditions, **SETTINGS | more)
@@ -141,7 +143,7 @@ def digests() -> dict[str, str]:
         if name in ("nplcm missing", "tnplcm missing", "ndpmpm missing"):
             frames = bnp.impute(run, 2)
             found[f"{name}: imputed"] = digest({str(i): f for i, f in enumerate(frames)})
-    return found | of_cells()
+    return found | of_cells() if only in "cells" else found
 
 
 def of_cells() -> dict[str, str]:
@@ -170,15 +172,17 @@ def main() -> None:
     """Write the digests, or compare them with those written."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--only", default="", help="runs with this in their name")
     parser.add_argument("--out", type=Path, default=HERE / "digests.json")
     options = parser.parse_args()
-    found = digests()
+    found = digests(options.only)
     if options.write:
         options.out.write_text(json.dumps(found, indent=2) + "\n")
         return
     kept = json.loads(options.out.read_text())
-    different = [name for name in kept | found if kept.get(name) != found.get(name)]
-    print(f"{len(kept)} digests, {len(different)} different")
+    compared = found if options.only else kept | found
+    different = [name for name in compared if kept.get(name) != found.get(name)]
+    print(f"{len(compared)} digests, {len(different)} different")
     for name in different:
         print(f"  {name}: {kept.get(name)} -> {found.get(name)}")
     raise SystemExit(bool(different))
