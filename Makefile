@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: demo test clean
+.PHONY: demo test lint clean
 
 demo:
 	$(PYTHON) -m venv .venv
@@ -13,6 +13,14 @@ test:
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -e '.[test]'
 	.venv/bin/python -m pytest -n 3 --dist loadfile
+
+lint:
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet -e '.[test]'
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/lint-imports
+	.venv/bin/mypy
 
 clean:
 	rm -rf .venv demo build dist bnp_models.egg-info
