@@ -1,4 +1,4 @@
-"""Random words, uniforms and normals."""
+"""Keys that run out, random words, uniforms and normals."""
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,48 @@ from scipy import stats
 from bnp_models.kernels.variates import rng
 
 N = 2**16
+
+
+def test_keys_are_those_of_split(key):
+    split = jax.random.key_data(jax.random.split(key, 5))
+    keys = rng.Keys(key, 5)
+    popped = jnp.stack([jax.random.key_data(keys.pop()) for _ in range(5)])
+    np.testing.assert_array_equal(popped, split)
+    first, second, *others = rng.Keys(key, 5)
+    unpacked = jnp.stack([jax.random.key_data(k) for k in (first, second, *others)])
+    np.testing.assert_array_equal(unpacked, split)
+    np.testing.assert_array_equal(jax.random.key_data(rng.key_array(key, 5)), split)
+    batched = jax.vmap(jax.random.key_data)(rng.key_array(key, 5))
+    np.testing.assert_array_equal(batched, split)
+
+
+def test_keys_run_out(key):
+    keys = rng.Keys(key, 2)
+    keys.pop(), keys.pop()
+    with pytest.raises(IndexError, match="all 2 keys have been handed out"):
+        keys.pop()
+    # What the class is there for: an index into an array of keys is clamped.
+    split = jax.random.key_data(jax.jit(lambda key: jax.random.split(key, 2)[2])(key))
+    np.testing.assert_array_equal(split, jax.random.key_data(jax.random.split(key, 2)[1]))
+
+
+def test_too_few_or_too_many_keys_to_unpack(key):
+    with pytest.raises(ValueError, match="not enough values"):
+        _, _, _ = rng.Keys(key, 2)
+    with pytest.raises(ValueError, match="too many values"):
+        _, _ = rng.Keys(key, 3)
+    keys = rng.Keys(key, 3)
+    keys.pop()
+    assert len(list(keys)) == 2 and not list(keys)
+
+
+def test_keys_run_out_while_tracing(key):
+    def one_too_many(key):
+        keys = rng.Keys(key)
+        return [jax.random.bits(keys.pop()) for _ in range(3)]
+
+    with pytest.raises(IndexError, match="split off more"):
+        jax.eval_shape(one_too_many, key)
 
 
 def test_words_are_threefry_blocks_of_the_position(key):
