@@ -96,7 +96,9 @@ class Run:
     @property
     def feasible_sets(self) -> np.ndarray | None:
         """(B, R) sets of levels of the feasible boxes, as the model sees them; None: all cells."""
-        conditions = self.conditions if self.coding is None else self.coding.conditions
+        conditions = self.conditions
+        if self.coding is not None:
+            conditions = conditions.not_applicable.conditions
         return None if conditions is None else conditions.feasible.sets
 
     def thinned(self, by: int = 2) -> "Run":
@@ -145,7 +147,7 @@ def blocks_of_draws(total: int) -> list[tuple[np.ndarray, np.ndarray]]:
 def coding_of(model, conditions: StructuralZeros | None) -> Coding | None:
     """The not-applicable form of the records, where the model works on that; else None."""
     recoded = conditions is not None and getattr(model, "not_applicable", False)
-    return conditions.not_applicable if recoded else None
+    return conditions.not_applicable.coding if recoded else None
 
 
 def concatenate_draws(segments: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

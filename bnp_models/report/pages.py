@@ -68,7 +68,7 @@ def _advice(run):
     if (
         hasattr(run.model, "not_applicable")
         and run.conditions is not None
-        and run.conditions.not_applicable.absent
+        and run.conditions.not_applicable.coding.absent
     ):
         return (
             "The data cannot tell apart parameters that differ only along an equivalence; with "

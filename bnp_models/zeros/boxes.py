@@ -6,25 +6,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FEASIBLE, IMPOSSIBLE = 0, 1  # the terminals of a diagram
+# The terminal nodes of a diagram, and the two regions that boxes can make up.
+FEASIBLE, IMPOSSIBLE = 0, 1
 
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Disjoint boxes of a contingency table, each a product of sets of levels.
+    """Boxes of a contingency table, each a product of sets of levels.
 
     Parameters
     ----------
     sets : (B, R) bool array
-        Which levels each box admits, R the sum of the numbers of levels; those of variable j
-        start at the sum of the numbers of levels before it.
+        The levels that each box admits, R the sum of the numbers of levels; the columns of
+        variable j start at the sum of the numbers of levels of the variables before it.
     num_levels : tuple of int, length J
+        Number of levels of each variable.
     """
 
     sets: np.ndarray
     num_levels: tuple[int, ...]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.sets)
 
     @classmethod
@@ -36,6 +38,7 @@ class Boxes:
         codes : (C, J) integer array
             The fixed level of each coordinate, -1 where it is free.
         num_levels : sequence of int, length J
+            Number of levels of each variable.
         """
         codes = np.asarray(codes)
         columns = [
@@ -46,7 +49,7 @@ class Boxes:
 
     @property
     def by_variable(self) -> tuple[np.ndarray, ...]:
-        """The (B, L_j) sets of each variable."""
+        """The (B, L_j) sets of levels of each variable j."""
         return tuple(np.split(self.sets, np.cumsum(self.num_levels)[:-1], axis=1))
 
     @property
@@ -60,29 +63,7 @@ class Boxes:
         """Number of cells of all boxes together, exact; cells in two boxes count twice."""
         return sum(self.sizes)
 
-    def first_meeting(self, other: "Boxes | None" = None) -> tuple[int, int] | None:
-        """Return the first pair of boxes that share a cell, or None.
-
-        Parameters
-        ----------
-        other : Boxes, optional
-            Compare with these; by default, the boxes with one another.
-        """
-        others = self if other is None else other
-        for start in range(0, len(self), 256):
-            meet = np.ones((len(self.sets[start : start + 256]), len(others)), dtype=bool)
-            for mine, theirs in zip(self.by_variable, others.by_variable, strict=True):
-                # Products of 0 and 1 in float32 are BLAS; a positive sum cannot round to zero.
-                block = mine[start : start + 256].astype(np.float32)
-                meet &= block @ theirs.T.astype(np.float32) > 0
-            if other is None:
-                meet &= np.arange(len(self)) > start + np.arange(len(meet))[:, None]
-            if meet.any():
-                first, second = np.argwhere(meet)[0]
-                return start + int(first), int(second)
-        return None
-
 
 def level_offsets(num_levels: Sequence[int]) -> list[int]:
-    """Where each variable's levels start among the levels of all, and their number at the end."""
+    """Return where each variable's levels start among the levels of all, and their number last."""
     return [0, *np.cumsum(num_levels).tolist()]

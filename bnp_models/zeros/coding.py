@@ -7,8 +7,8 @@ level and leaves the item out of the record instead; most structural zeros vanis
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,14 +16,11 @@ from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.zeros.boxes import Boxes, level_offsets
-from bnp_models.zeros.equivalences import Absence, labels_where, membership_in_words
+from bnp_models.zeros.equivalences import Absence, levels_in_words, selected_labels
 from bnp_models.zeros.union import Union
 
-if TYPE_CHECKING:
-    from bnp_models.zeros.structural_zeros import StructuralZeros
-
-
-_ALL_CHOICES = 8  # so many items or fewer: every choice of absent ones is compared
+# Items up to which every choice of absent ones is compared.
+_ALL_CHOICES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +28,8 @@ class Coding:
     """A coding of records in which items that another variable settles are absent.
 
     An absent item's level is dropped from its variable; a record has code -1 there. The cells of
-    the reduced table stand for records too, those that differ only in absent items for the same
-    one: ``expand`` ignores whatever code an absent item has, and so do the conditions. No parent
-    is ever absent itself.
+    the reduced schema stand for records too, cells that differ only in absent items for the same
+    one: ``expand`` ignores whatever code an absent item has. No parent is ever absent itself.
 
     Attributes
     ----------
@@ -41,24 +37,21 @@ class Coding:
         The variables and levels of the records as given.
     schema : Schema
         The same variables with the levels that are left.
-    conditions : StructuralZeros or None
-        The cells of the reduced table that stand for impossible records; None if there are none.
     absent : tuple of Absence
         In the codes of the original schema (a parent's codes are the same in both).
     """
 
     original: Schema
     schema: Schema
-    conditions: "StructuralZeros | None"
     absent: tuple[Absence, ...]
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What is absent where, in words."""
+        """The absent items and where they are absent, in words."""
         names, labels = self.original.variables, self.original.levels
         return tuple(
             f"{names[a.variable]} is absent, in place of {quoted(labels[a.variable][a.level])}, "
-            f"where {membership_in_words(names[a.parent], labels_where(labels[a.parent], a.where))}"
+            f"where {levels_in_words(names[a.parent], selected_labels(labels[a.parent], a.where))}"
             for a in self.absent
         )
 
@@ -108,7 +101,7 @@ class Coding:
         Parameters
         ----------
         codes : (..., J) NumPy or JAX integer array
-            In the reduced schema; what an absent item has does not matter, and -1 elsewhere is
+            In the reduced schema; the code of an absent item does not matter, and -1 elsewhere is
             missing and stays so.
 
         Returns
@@ -148,41 +141,42 @@ def choose_absences(
     Parameters
     ----------
     conditions : (M, J) integer array
+        The level that each condition fixes, -1 where it fixes none.
     num_levels : sequence of int, length J
+        Number of levels of each variable.
     possible : sequence of Absence
+        The choice.
     """
     items = sorted({absence.variable for absence in possible})
     sizes = range(1, 1 + (len(items) if len(items) <= _ALL_CHOICES else 2))
-    scores = {}
 
-    def score(chosen):
-        if chosen not in scores:
-            absences = _with_parents(chosen, possible)
-            if absences is None:
-                scores[chosen] = (math.inf,)
-            else:
-                left = len(rewritten(conditions, num_levels, absences))
-                late = sum(a.parent > a.variable for a in absences)
-                scores[chosen] = left, -len(chosen), late, sum(a.where.sum() for a in absences)
-        return scores[chosen]
+    @cache
+    def score(chosen: frozenset[int]) -> tuple[float, ...]:
+        absences = _with_parents(chosen, possible)
+        if absences is None:
+            return (math.inf,)
+        left = len(_rewritten(conditions, num_levels, absences))
+        late = sum(a.parent > a.variable for a in absences)
+        return left, -len(chosen), late, sum(int(a.where.sum()) for a in absences)
 
-    def improved(best):
+    def improved(best: frozenset[int]) -> frozenset[int] | None:
         for size in sizes:
             better = min((best ^ set(move) for move in combinations(items, size)), key=score)
             if score(better) < score(best):
                 return better
         return None
 
-    best = frozenset()
+    best: frozenset[int] = frozenset()
     while (better := improved(best)) is not None:
         best = better
-    return _with_parents(best, possible)
+    # An item without a parent that is present has the worst score.
+    return _with_parents(best, possible) or ()
 
 
-def rewritten(
+def _rewritten(
     conditions: np.ndarray, num_levels: Sequence[int], absences: Sequence[Absence]
 ) -> np.ndarray:
-    """Express conditions in the table from which absent items' levels are dropped.
+    """Express conditions in the schema from which absent items' levels are dropped.
 
     Returns
     -------
@@ -212,19 +206,22 @@ def reduced_conditions(
         for j, known in enumerate(schema.levels)
     )
     reduced = Schema(schema.variables, labels)
-    boxes = Boxes(rewritten(conditions, schema.num_levels, absences), reduced.num_levels)
-    rows = []
+    boxes = Boxes(_rewritten(conditions, schema.num_levels, absences), reduced.num_levels)
+    rows: list[tuple[int, ...]] = []
     for box in zip(*boxes.by_variable, strict=True):
         rows += product(*([-1] if s.all() else np.flatnonzero(s).tolist() for s in box))
-    rows = np.array(rows, dtype=np.int32).reshape(len(rows), len(labels))
-    union = Union(rows, reduced.num_levels)
+    codes = np.array(rows, dtype=np.int32).reshape(len(rows), len(labels))
+    union = Union(codes, reduced.num_levels)
     return reduced, union.slices(sorted(union.root))
 
 
 def _with_parents(
     chosen: frozenset[int], possible: Sequence[Absence]
 ) -> tuple[Absence, ...] | None:
-    """Give each absent item a parent that is present, the same for as many as can be."""
+    """Give each absent item a parent that is present, the same for as many as can be.
+
+    Returns None if an item has none.
+    """
     open_to = [a for a in possible if a.variable in chosen and a.parent not in chosen]
     children: dict[int, set[int]] = {}
     for a in open_to:
@@ -233,7 +230,7 @@ def _with_parents(
     def rank(a):
         return -len(children[a.parent]), a.parent, int(a.where.sum()), a.level
 
-    found = {}
+    first: dict[int, Absence] = {}
     for a in sorted(open_to, key=rank):
-        found.setdefault(a.variable, a)
-    return tuple(found[j] for j in sorted(found)) if len(found) == len(chosen) else None
+        first.setdefault(a.variable, a)
+    return tuple(first[j] for j in sorted(first)) if len(first) == len(chosen) else None

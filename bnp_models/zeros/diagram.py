@@ -8,11 +8,13 @@ import numpy as np
 
 from bnp_models.data.schema import MicrodataError
 from bnp_models.zeros.boxes import FEASIBLE, IMPOSSIBLE, level_offsets
-from bnp_models.zeros.partition import FIRST_EFFORT
-from bnp_models.zeros.union import Union, bit_mask
+from bnp_models.zeros.union import Union, single_bits
 
-_ORDER_EFFORT = 50_000
+# Limits of the search of an order, in units of `Union.effort`: until a first order is known to
+# have a diagram of moderate size, and after that.
+_FIRST_ORDER_EFFORT, _ORDER_EFFORT = 1_000_000, 50_000
 
+# Entries of a lookup table that stays in the cache.
 _WALK_ENTRIES = 1 << 18
 
 
@@ -30,6 +32,7 @@ class Diagram(NamedTuple):
     variable : (D,) int array
         Variable of each node, -1 for the terminals. Children have smaller numbers than parents.
     root : int
+        The node where a record starts.
     parent, child : (E,) int arrays
         The edges, those of one node together and nodes ascending.
     sets : (E, R) bool array
@@ -63,6 +66,7 @@ class Walk(NamedTuple):
     table : (T,) int32 array
         Where the next lookup starts; for the last lookup, the terminal.
     start : int
+        Where the first lookup starts.
     """
 
     strides: np.ndarray
@@ -71,12 +75,24 @@ class Walk(NamedTuple):
 
 
 def search_order(union: Union) -> list[int]:
-    """Return the order of the union's variables with the smallest diagram that was found."""
+    """Return the order of the union's variables with the smallest diagram that was found.
+
+    Returns
+    -------
+    list of int
+        Positions in ``union.variables``.
+
+    Raises
+    ------
+    MicrodataError
+        If no order was found with a diagram of moderate size.
+    """
     num = len(union.fields)
     rng = np.random.default_rng(0)
     starts = [_greedy_order(union), list(range(num))]
     starts += [rng.permutation(num).tolist() for _ in range(4)]
-    sized, stop = [], FIRST_EFFORT / len(starts)
+    sized: list[tuple[int, list[int]]] = []
+    stop = _FIRST_ORDER_EFFORT / len(starts)
     for start in starts:
         # A start is worth improving only if it is not hopeless.
         limit = 8 * sized[0][0] + 1 if sized else math.inf
@@ -93,9 +109,12 @@ def search_order(union: Union) -> list[int]:
 
 
 def _improved(union: Union, order: list[int], size: int, stop: float) -> tuple[int, list[int]]:
-    """Move one variable at a time to where the diagram is smaller, until none can be."""
+    """Move one variable at a time to where the diagram is smaller, until none can be.
+
+    Returns the size of the last diagram, and its order.
+    """
     moves = [(v, place) for v in range(len(order)) for place in range(len(order))]
-    since = 0
+    since = 0  # moves tried since the last that helped
     while since < len(moves) and union.effort < stop:
         for moved, place in moves:
             since += 1
@@ -112,7 +131,7 @@ def _improved(union: Union, order: list[int], size: int, stop: float) -> tuple[i
 
 
 def _greedy_order(union: Union) -> list[int]:
-    """Place next the variable whose conditions are closest to being all placed."""
+    """Order the variables: next comes the one whose conditions are closest to being all placed."""
     supports = [union.support_of_mask(mask) for mask in union.root]
     order, left = [], set(range(len(union.fields)))
     while left:
@@ -149,26 +168,17 @@ def _size(union: Union, order: Sequence[int], limit: float, stop: float) -> int 
 
 
 def make_diagram(union: Union, order: Sequence[int]) -> Diagram:
-    """The diagram of a union, its variables in a given order."""
-    layers, layer = [], {union.root: None}
-    for v in order:
-        layers.append(layer)
-        below: dict[frozenset, None] = {}
-        for family in layer:
-            if union.support(family) >> v & 1:
-                below |= dict.fromkeys(child for _, child in union.split(family, v))
-            else:
-                below[family] = None
-        layer = below
-    node_of = {frozenset(): FEASIBLE, union.everywhere: IMPOSSIBLE}
-    variable, edges, known = [-1, -1], [], {}
-    for v, layer in zip(reversed(order), reversed(layers), strict=True):
+    """Return the diagram of a union, its variables in a given order."""
+    node_of: dict[frozenset, int] = {frozenset(): FEASIBLE, union.everywhere: IMPOSSIBLE}
+    variable, edges = [-1, -1], []
+    known: dict[tuple[int, frozenset], int] = {}
+    for v, layer in zip(reversed(order), reversed(_layers(union, order)), strict=True):
         for family in layer:
             if family in node_of:
                 continue
             taken: dict[int, int] = {}
-            for atoms, child in union.split(family, v):
-                taken[node_of[child]] = taken.get(node_of[child], 0) | atoms
+            for bits, child in union.split(family, v):
+                taken[node_of[child]] = taken.get(node_of[child], 0) | bits
             key = (v, frozenset(taken.items()))
             if len(taken) == 1:
                 node_of[family] = next(iter(taken))
@@ -177,11 +187,11 @@ def make_diagram(union: Union, order: Sequence[int]) -> Diagram:
             else:
                 node = node_of[family] = known[key] = len(variable)
                 variable.append(union.variables[v])
-                edges += [(node, child, v, atoms) for child, atoms in taken.items()]
+                edges += [(node, child, v, bits) for child, bits in taken.items()]
     offsets = level_offsets(union.num_levels)
     sets = np.zeros((len(edges), offsets[-1]), dtype=bool)
-    for e, (_, _, v, atoms) in enumerate(edges):
-        for bit in bit_mask(atoms):
+    for e, (_, _, v, bits) in enumerate(edges):
+        for bit in single_bits(bits):
             sets[e, [offsets[union.variables[v]] + level for level in union.levels[bit]]] = True
     return Diagram(
         order=np.array([union.variables[v] for v in order], dtype=np.int32),
@@ -193,15 +203,44 @@ def make_diagram(union: Union, order: Sequence[int]) -> Diagram:
     )
 
 
+def _layers(union: Union, order: Sequence[int]) -> list[dict[frozenset, None]]:
+    """Return the families that are left before each variable is asked for, in order of finding."""
+    layers, layer = [], {union.root: None}
+    for v in order:
+        layers.append(layer)
+        below: dict[frozenset, None] = {}
+        for family in layer:
+            if union.support(family) >> v & 1:
+                below |= dict.fromkeys(child for _, child in union.split(family, v))
+            else:
+                below[family] = None
+        layer = below
+    return layers
+
+
+def count_impossible(diagram: Diagram, num_levels: Sequence[int]) -> int:
+    """Return the number of impossible cells, exact whatever its size."""
+    # The cells of the whole table that would be impossible if each node were the root; as a
+    # child ignores its parent's variable, the division leaves no remainder.
+    cells = [0] * len(diagram.variable)
+    cells[IMPOSSIBLE] = math.prod(num_levels)
+    width = diagram.sets.sum(axis=1).tolist()
+    for e, (node, child) in enumerate(zip(diagram.parent, diagram.child, strict=True)):
+        cells[node] += width[e] * (cells[child] // num_levels[diagram.variable[node]])
+    return cells[diagram.root]
+
+
 def make_walk(diagram: Diagram, num_levels: Sequence[int]) -> Walk:
-    """A diagram as lookup tables of moderate size."""
+    """Return a diagram as lookup tables of moderate size."""
     offsets = level_offsets(num_levels)
     order = [j for j in diagram.order.tolist() if j in diagram.variable]
     strides = np.zeros((len(num_levels), len(order)), dtype=np.int32)
-    entering, ranks, widths = np.array([diagram.root]), [], []
+    entering, ranks = np.array([diagram.root]), []
+    widths: list[int] = []
     while order:
         # Fuse variables into one lookup as long as its table stays in the cache.
-        fused, width = [], 1
+        fused: list[int] = []
+        width = 1
         while order and (
             not fused or len(entering) * width * num_levels[order[0]] <= _WALK_ENTRIES
         ):
@@ -220,7 +259,8 @@ def make_walk(diagram: Diagram, num_levels: Sequence[int]) -> Walk:
         ranks.append(rank.ravel())
         widths.append(width)
     table, end = [np.zeros(0, dtype=np.int32)], 0
-    for rank, width in zip(ranks, [*widths, None][1:], strict=True):
+    for g, rank in enumerate(ranks):
         end += len(rank)
-        table.append(entering[rank] if width is None else end + rank * width)
+        last = g + 1 == len(ranks)
+        table.append(entering[rank] if last else end + rank * widths[g + 1])
     return Walk(strides[:, : len(widths)], np.concatenate(table).astype(np.int32), 0)

@@ -1,6 +1,6 @@
 """Equivalences that structural zeros imply between variables.
 
-Real conditions often say that one item settles part of another: there is a mortgage to speak of if
+Structural zeros often say that one item settles part of another: there is a mortgage to speak of if
 and only if the home is owned. On the feasible cells such an equivalence is an identity between
 indicators, 1[x_1 in A] = 1[x_2 in B], so that multiplying the probabilities of the levels A by e^t
 and those of B by e^-t leaves the truncated product distribution as it was: the likelihood says
@@ -20,9 +20,11 @@ from bnp_models.data.messages import listing, quoted
 from bnp_models.data.schema import Label, Schema
 from bnp_models.zeros.boxes import Boxes, level_offsets
 
-_MAX_SUBSETS = 1000  # of three or more variables, searched for relations that involve no others
+# Sets of three or more variables that are searched for relations that involve no others.
+_MAX_SUBSETS = 1000
 
-_SAFE = 1 << 20  # integers below are multiplied in 64 bits without overflow
+# Integers below are multiplied in 64 bits without overflow.
+_SAFE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class Equivalence:
     levels : tuple of tuples of labels
         The levels of each variable that have a weight.
     weights : tuple of tuples of int
-        Their weights, none of them 0. In an equivalence proper 1 for the levels of the first
-        variable and -1 for those of the second; else positive.
+        The weights of these levels, none of them 0. In an equivalence proper 1 for the levels of
+        the first variable and -1 for the levels of the second; else positive.
     total : int
-        What the weights of a feasible cell's levels add up to.
+        Sum of the weights of a feasible cell's levels.
     """
 
     variables: tuple[str, ...]
@@ -50,15 +52,14 @@ class Equivalence:
     @property
     def sentence(self) -> str:
         """The equivalence in words."""
-        members = list(map(membership_in_words, self.variables, self.levels))
+        members = list(map(levels_in_words, self.variables, self.levels))
         kinds = [set(weights) for weights in self.weights]
         if kinds == [{1}, {-1}] and self.total == 0:
             return " if and only if ".join(members)
         if all(kind == {1} for kind in kinds):
-            listed = "; ".join(members)
-            return f"always exactly {self.total} of these {len(members)} hold: {listed}"
+            return f"always exactly {self.total} of these {len(members)} hold: {'; '.join(members)}"
         parts = [
-            f"{weight} where {membership_in_words(variable, (label,))}"
+            f"{weight} where {levels_in_words(variable, (label,))}"
             for variable, labels, weights in zip(
                 self.variables, self.levels, self.weights, strict=True
             )
@@ -76,10 +77,11 @@ class Absence(NamedTuple):
     Attributes
     ----------
     variable : int
+        Index of the item.
     level : int
-        The level that stands for its absence.
+        The code of the item that stands for its absence.
     parent : int
-        The variable that decides.
+        Index of the variable that decides.
     where : (L_parent,) bool array
         The parent's levels with which the item is absent, and has that level; with all others it
         has one of its other levels.
@@ -92,7 +94,7 @@ class Absence(NamedTuple):
 
 
 class Relations(NamedTuple):
-    """What the feasible cells say about levels.
+    """Relations between levels that hold in all feasible cells.
 
     Attributes
     ----------
@@ -119,9 +121,10 @@ def find_relations(schema: Schema, regions: Sequence[Boxes]) -> Relations:
     Parameters
     ----------
     schema : Schema
+        The variables and their levels.
     regions : sequence of Boxes
-        Each a set of boxes, which need not be disjoint; no two sets constrain the same variable.
-        The feasible cells are those in all sets.
+        Boxes, which need not be disjoint; no two regions constrain the same variable. A cell is
+        feasible if it is in all regions.
     """
     offsets = level_offsets(schema.num_levels)
     occurs = np.ones(offsets[-1], dtype=bool)
@@ -131,7 +134,7 @@ def find_relations(schema: Schema, regions: Sequence[Boxes]) -> Relations:
         classes = _Classes(region)
         for tilt in classes.tilts():
             tilts.append(tilt)
-            equivalences.append(_in_words(schema, tilt, region))
+            equivalences.append(_equivalence_of(schema, tilt, region))
         absences.append(tuple(classes.absences()))
     tilts = np.array(tilts, dtype=float).reshape(len(tilts), offsets[-1])
     return Relations(tuple(equivalences), tilts, occurs, tuple(absences))
@@ -171,15 +174,27 @@ def null_space(rows: np.ndarray) -> np.ndarray:
 class _Classes:
     """The levels of one region in classes that its boxes do not tell apart.
 
-    A sum of main effects that is constant on every box gives all levels of a class the same; what
-    is left to know of a box is the class that it has of each variable.
+    A sum of main effects that is constant on every box gives all levels of a class the same; a box
+    then is no more than the class that it has of each variable.
+
+    Attributes
+    ----------
+    variables : list of int, length V
+        The variables that some box constrains; v counts them.
+    of_level : list of (L_j,) int arrays, length V
+        The class of each level among the classes of all variables, -1 if it never occurs.
+    num : int
+        Number of classes of all variables.
+    boxes : (B, V) int array
+        The distinct boxes, as the class that each has of each variable.
+    owner : (num,) int array
+        The variable v of each class.
     """
 
     def __init__(self, region: Boxes):
         self.num_levels = region.num_levels
         self.offsets = level_offsets(region.num_levels)
         self.variables = [j for j, sets in enumerate(region.by_variable) if not sets.all()]
-        # (L_j,) class of each level among the classes of all variables, -1 if it never occurs.
         self.of_level: list[np.ndarray] = []
         boxes, num = [], 0
         for j in self.variables:
@@ -284,6 +299,7 @@ class _Independent:
 
     @property
     def complete(self) -> bool:
+        """Whether the vectors span the space."""
         return len(self.rows) == self.dimension
 
     def add(self, vector: list[int]) -> bool:
@@ -325,24 +341,27 @@ def _components(linked: np.ndarray) -> tuple[np.ndarray, int]:
     return np.where(label < num, np.searchsorted(firsts, label), -1), len(firsts)
 
 
-def _in_words(schema: Schema, tilt: np.ndarray, region: Boxes) -> Equivalence:
+def _equivalence_of(schema: Schema, tilt: np.ndarray, region: Boxes) -> Equivalence:
+    """Return the equivalence of a feasible region whose weights of levels are a (R,) tilt."""
     offsets = level_offsets(schema.num_levels)
     variables, levels, weights, total = [], [], [], 0
     for j, sets in enumerate(region.by_variable):
-        own = tilt[offsets[j] : offsets[j + 1]]
-        if own.any():
+        part = tilt[offsets[j] : offsets[j + 1]]
+        if part.any():
             variables.append(schema.variables[j])
-            levels.append(labels_where(schema.levels[j], own != 0))
-            weights.append(tuple(int(weight) for weight in own[own != 0]))
-            total += int(own[np.argmax(sets[0])])
+            levels.append(selected_labels(schema.levels[j], part != 0))
+            weights.append(tuple(int(weight) for weight in part[part != 0]))
+            total += int(part[np.argmax(sets[0])])
     return Equivalence(tuple(variables), tuple(levels), tuple(weights), total)
 
 
-def labels_where(labels: Sequence[Label], chosen: np.ndarray) -> tuple[Label, ...]:
+def selected_labels(labels: Sequence[Label], chosen: np.ndarray) -> tuple[Label, ...]:
+    """Return the labels that a bool array of the same length marks."""
     return tuple(label for label, is_chosen in zip(labels, chosen, strict=True) if is_chosen)
 
 
-def membership_in_words(variable: str, labels: Sequence[Label]) -> str:
+def levels_in_words(variable: str, labels: Sequence[Label]) -> str:
+    """Say that a variable has one of some labels."""
     if len(labels) == 1:
         return f"{variable} is {quoted(labels[0])}"
     return f"{variable} is one of {listing(labels)}"

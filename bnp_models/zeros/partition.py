@@ -7,20 +7,15 @@ import numpy as np
 
 from bnp_models.data.schema import MicrodataError
 from bnp_models.zeros.boxes import FEASIBLE, IMPOSSIBLE, Boxes
-from bnp_models.zeros.union import Union, join_boxes, merge_boxes
+from bnp_models.zeros.union import Union, merge_in_best_order, merge_masks
 
-# Effort is counted, not timed, so that the same conditions always compile to the same form. A unit
-# takes about ten microseconds.
-FIRST_EFFORT = 1_000_000
+# Limits of the searches, in units of `Union.effort`.
+_TREE_EFFORT, _REGROUP_EFFORT = 50_000, 100_000
 
-_BOX_EFFORT = 50_000
+# Cuts that are tried anew, and boxes beyond which none is.
+_REGROUP_TRIALS, _REGROUP_MAX = 300, 1000
 
-_REGROUP_EFFORT = 100_000
-
-_REGROUP_TRIALS = 300
-
-_REGROUP_MAX = 1000
-
+# Boxes or slices beyond which they are not listed.
 _MAX_BOXES = 200_000
 
 
@@ -42,9 +37,9 @@ def _regrouped(union: Union, masks: Sequence[int]) -> list[int]:
         family = union.simplified(masks[i] for i in near)
         tree = _Tree(union, 1, False, order=rng.permutation(num).tolist())
         order = [union.fields[v] for v in rng.permutation(num)]
-        anew = join_boxes(tree.masks(family, IMPOSSIBLE), order)
-        if len(anew) <= len(near):
-            masks = [mask for i, mask in enumerate(masks) if i not in near] + sorted(anew)
+        recut = merge_masks(tree.masks(family, IMPOSSIBLE), order)
+        if len(recut) <= len(near):
+            masks = [mask for i, mask in enumerate(masks) if i not in near] + sorted(recut)
     return sorted(masks, reverse=True)
 
 
@@ -58,7 +53,7 @@ def _partition(union: Union, order: Sequence[int], region: int, single_levels: b
     """
     best = _Tree(union, 1, single_levels, order=order)
     least = best.cost(union.root, region)
-    stop = union.effort + _BOX_EFFORT
+    stop = union.effort + _TREE_EFFORT
     for width in (1, 2, 3, 4, 6, 10, 20):
         tree = _Tree(union, width, single_levels, stop=stop)
         try:
@@ -78,7 +73,7 @@ def _partition(union: Union, order: Sequence[int], region: int, single_levels: b
 
 
 class _OutOfEffort(Exception):
-    pass
+    """The effort of a search is spent."""
 
 
 class _Tree:
@@ -99,75 +94,79 @@ class _Tree:
     ):
         self.union, self.width, self.single_levels = union, width, single_levels
         self.order, self.stop = order, stop
-        self.found: dict[tuple[frozenset, int], tuple[int, list[frozenset] | int]] = {}
+        # Of a family and region, the cost, and the variable to split or the components in order.
+        self._plans: dict[tuple[frozenset, int], tuple[int, list[frozenset] | int]] = {}
 
     def cost(self, family: frozenset, region: int) -> int:
-        """Number of boxes, or of slices."""
+        """Return the number of boxes, or of slices, that the tree gives a region of a family."""
         if not family or family == self.union.everywhere:
             return int(region == (IMPOSSIBLE if family else FEASIBLE))
         key = (family, region)
-        if key not in self.found:
-            parts = self.union.components(family)
-            if len(parts) == 1:
-                self.found[key] = self._best_split(family, region)
+        if key not in self._plans:
+            components = self.union.components(family)
+            if len(components) == 1:
+                self._plans[key] = self._best_split(family, region)
             elif region == FEASIBLE:
-                self.found[key] = math.prod(self.cost(part, FEASIBLE) for part in parts), parts
+                cost = math.prod(self.cost(component, FEASIBLE) for component in components)
+                self._plans[key] = cost, components
             else:
-                self.found[key] = self._chain(parts)
-        return self.found[key][0]
+                self._plans[key] = self._chain(components)
+        return self._plans[key][0]
 
     def masks(self, family: frozenset, region: int) -> list[int]:
-        """The boxes that were counted."""
+        """Return the disjoint masks of a region of a family, as many as `cost` counts."""
         union = self.union
         if not family or family == union.everywhere:
             return [union.full] * self.cost(family, region)
         self.cost(family, region)
-        how = self.found[family, region][1]
-        if isinstance(how, int):
-            field = union.fields[how]
+        plan = self._plans[family, region][1]
+        if isinstance(plan, int):
+            field = union.fields[plan]
             return [
-                mask & ~field | atoms
-                for atoms, child in union.split(family, how)
+                mask & ~field | bits
+                for bits, child in union.split(family, plan)
                 for mask in self.masks(child, region)
             ]
-        done, before = [], [union.full]
-        for part in how:
+        impossible, feasible = [], [union.full]
+        for component in plan:
             if region == IMPOSSIBLE:
-                done += [a & b for a in before for b in self.masks(part, IMPOSSIBLE)]
-            if region == FEASIBLE or part is not how[-1]:
-                before = [a & b for a in before for b in self.masks(part, FEASIBLE)]
-        return done if region == IMPOSSIBLE else before
+                impossible += [a & b for a in feasible for b in self.masks(component, IMPOSSIBLE)]
+            if region == FEASIBLE or component is not plan[-1]:
+                feasible = [a & b for a in feasible for b in self.masks(component, FEASIBLE)]
+        return impossible if region == IMPOSSIBLE else feasible
 
-    def _chain(self, parts: list[frozenset]) -> tuple[int, list[frozenset]]:
-        """Order components so that their impossible boxes are fewest."""
-        costs = [(self.cost(p, FEASIBLE), self.cost(p, IMPOSSIBLE), p) for p in parts]
+    def _chain(self, components: list[frozenset]) -> tuple[int, list[frozenset]]:
+        """Order components so that their impossible boxes are fewest; return number and order."""
+        costs = [(self.cost(c, FEASIBLE), self.cost(c, IMPOSSIBLE), c) for c in components]
         # Exchanging two neighbours shows that this ratio must not increase.
         costs.sort(key=lambda c: -c[1] / (c[0] - 1) if c[0] > 1 else -math.inf)
         total, before = 0, 1
         for feasible, impossible, _ in costs:
             total += before * impossible
             before *= feasible
-        return total, [part for _, _, part in costs]
+        return total, [component for _, _, component in costs]
 
     def _best_split(self, family: frozenset, region: int) -> tuple[int, int]:
-        best = None
+        """Return the least cost of a split of a family, and its variable."""
+        least, best = math.inf, -1
         for v in self._candidates(family):
             self.union.effort += 0.5
             if self.union.effort >= self.stop:
                 raise _OutOfEffort
             field, total = self.union.fields[v], 0
-            for atoms, child in self.union.split(family, v):
+            for bits, child in self.union.split(family, v):
                 weight = 1
-                if self.single_levels and atoms != field:
-                    weight = self.union.num_levels_of(atoms)
+                if self.single_levels and bits != field:
+                    weight = self.union.num_levels_of(bits)
                 total += weight * self.cost(child, region)
-                if best is not None and total >= best[0]:
+                if total >= least:
                     break
             else:
-                best = total, v
-        return best
+                least, best = total, v
+        return int(least), best
 
     def _candidates(self, family: frozenset) -> list[int]:
+        """Return the variables to try: the next in order, else the most frequent ones."""
         if self.order is not None:
             support = self.union.support(family)
             return [next(v for v in self.order if support >> v & 1)]
@@ -180,16 +179,22 @@ class _Tree:
 
 
 def make_boxes(union: Union, order: Sequence[int], region: int) -> Boxes:
-    """Few disjoint boxes that make up a region, FEASIBLE or IMPOSSIBLE."""
+    """Return few disjoint boxes that make up a region, FEASIBLE or IMPOSSIBLE.
+
+    Raises
+    ------
+    MicrodataError
+        If there would be more than 200,000 of them.
+    """
     masks = _partition(union, order, region, single_levels=False)
-    masks = _regrouped(union, merge_boxes(union, masks))
+    masks = _regrouped(union, merge_in_best_order(union, masks))
     sets = union.sets(masks)
     sets.flags.writeable = False
     return Boxes(sets, union.num_levels)
 
 
 def make_slices(union: Union, order: Sequence[int]) -> np.ndarray:
-    """Disjoint slices of the union, (C, J) level codes, -1 where free."""
+    """Return disjoint slices of the union, (C, J) level codes, -1 where free; or raise as above."""
     codes = union.slices(_partition(union, order, IMPOSSIBLE, single_levels=True))
     codes.flags.writeable = False
     return codes

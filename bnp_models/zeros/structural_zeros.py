@@ -1,16 +1,16 @@
 """Structural zeros: combinations of levels that cannot occur, compiled once into disjoint forms.
 
 Conditions as users write them may repeat and overlap. :class:`StructuralZeros` turns their union
-into a reduced ordered decision diagram (:class:`Diagram`), which gives exact
-counts and fast membership, and into disjoint boxes with sets of levels
-(:class:`Boxes`), over which probabilities add up. The full table is never
-enumerated, so its number of cells may be of any size.
+into a reduced ordered decision diagram (:class:`Diagram`), which gives exact counts and fast
+membership, and into disjoint boxes with sets of levels
+(:class:`Boxes`), over which probabilities add up. The cells are never enumerated, so their number
+may be of any size.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,19 +26,25 @@ from bnp_models.data.schema import (
     first_repeated,
     plain_label,
 )
-from bnp_models.zeros.boxes import FEASIBLE, IMPOSSIBLE, Boxes, level_offsets
+from bnp_models.zeros import membership
+from bnp_models.zeros.boxes import FEASIBLE, IMPOSSIBLE, Boxes
 from bnp_models.zeros.coding import Coding, choose_absences, reduced_conditions
-from bnp_models.zeros.diagram import Diagram, Walk, make_diagram, make_walk, search_order
+from bnp_models.zeros.diagram import (
+    Diagram,
+    Walk,
+    count_impossible,
+    make_diagram,
+    make_walk,
+    search_order,
+)
 from bnp_models.zeros.equivalences import Equivalence, Relations, find_relations
 from bnp_models.zeros.partition import make_boxes, make_slices
 from bnp_models.zeros.union import Union
 
-_WALK_CHUNK = 8192
-
 
 @dataclass(frozen=True, eq=False)
 class StructuralZeros:
-    """The impossible cells of a table: the union of conditions that may overlap.
+    """The impossible cells of records: the union of conditions that may overlap.
 
     Parameters
     ----------
@@ -81,8 +87,9 @@ class StructuralZeros:
         Parameters
         ----------
         codes : (M, J) integer array
-            -1 where a variable is free.
+            One impossible combination a row, -1 where a variable is free.
         schema : Schema
+            The J variables and their levels.
         """
         return cls(schema, codes)
 
@@ -98,7 +105,7 @@ class StructuralZeros:
             the variable free. Labels are compared with the schema's levels by their text. A
             column that the schema lacks must be empty.
         schema : Schema
-            That of the table analysed. Its levels are those seen unless more are declared.
+            The schema of the data analysed. Its levels are those seen unless more are declared.
 
         Raises
         ------
@@ -138,12 +145,12 @@ class StructuralZeros:
     @property
     def num_impossible_cells(self) -> int:
         """Number of impossible cells, exact."""
-        return self._num_impossible
+        return self._num_impossible_cells
 
     @property
     def num_feasible_cells(self) -> int:
         """Number of feasible cells, exact."""
-        return self.schema.num_cells - self._num_impossible
+        return self.schema.num_cells - self._num_impossible_cells
 
     @cached_property
     def impossible(self) -> Boxes:
@@ -173,16 +180,16 @@ class StructuralZeros:
             fixed = np.flatnonzero(condition >= 0)
             label[np.isin(label, label[fixed])] = label[fixed].min()
         of_condition = label[np.argmax(self.conditions >= 0, axis=1)]
-        found = np.unique(of_condition)
-        if len(found) == 1:
+        groups = np.unique(of_condition)
+        if len(groups) == 1:
             return (self,)
         return tuple(
-            StructuralZeros(self.schema, self.conditions[of_condition == group]) for group in found
+            StructuralZeros(self.schema, self.conditions[of_condition == group]) for group in groups
         )
 
     @property
     def equivalences(self) -> tuple[Equivalence, ...]:
-        """What the conditions say about two or more variables in every feasible cell alike.
+        """Ties between two or more variables that hold in every feasible cell.
 
         ``str(equivalence)`` says it in words, such as "mortgage is 'not applicable' if and only if
         ownership is 'rented'". The E equivalences are independent and imply all others. Those of
@@ -200,7 +207,7 @@ class StructuralZeros:
         """The (E, R) weights h of the equivalences, laid out as in ``feasible.sets``.
 
         Multiplying the probability of each level r by ``exp(t * h[r])`` changes a product
-        distribution, but not what it is among the feasible cells; all directions with that
+        distribution, but not its restriction to the feasible cells; all directions with that
         property are sums of these, of constants of each variable and of weights of levels that
         never occur. Errors as for ``equivalences``.
         """
@@ -208,8 +215,10 @@ class StructuralZeros:
 
     @property
     def impossible_levels(self) -> tuple[tuple[str, Label], ...]:
-        """The variable and label of each level that never occurs; errors as for
-        ``equivalences``."""
+        """The variable and label of each level that no feasible cell has.
+
+        Errors as for ``equivalences``.
+        """
         named = [
             (variable, label)
             for variable, labels in zip(self.schema.variables, self.schema.levels, strict=True)
@@ -220,16 +229,18 @@ class StructuralZeros:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The equivalences and the levels that never occur, in words."""
-        never = [f"level {quoted(label)} of {name} never occurs"
-                 for name, label in self.impossible_levels]  # fmt: skip
+        never = [
+            f"level {quoted(label)} of {name} never occurs"
+            for name, label in self.impossible_levels
+        ]
         return (*map(str, self.equivalences), *never)
 
     @cached_property
-    def not_applicable(self) -> Coding:
-        """The coding in which items that another variable settles are absent from the record.
+    def not_applicable(self) -> "NotApplicable":
+        """The form in which items that another variable settles are absent from the record.
 
-        It is that of the schema, with the same conditions, where no equivalence allows it. Errors
-        as for ``equivalences``.
+        Records and conditions are as they were where no equivalence allows it. Errors as for
+        ``equivalences``.
         """
         absences = [
             absence
@@ -237,11 +248,12 @@ class StructuralZeros:
             for absence in choose_absences(group.conditions, self.schema.num_levels, possible)
         ]
         if not absences:
-            return Coding(self.schema, self.schema, self if self.num_conditions else None, ())
+            coding = Coding(self.schema, self.schema, ())
+            return NotApplicable(coding, self if self.num_conditions else None)
         absences.sort(key=lambda absence: absence.variable)
         schema, rows = reduced_conditions(self.conditions, self.schema, absences)
-        left = StructuralZeros(schema, rows) if len(rows) else None
-        return Coding(self.schema, schema, left, tuple(absences))
+        coding = Coding(self.schema, schema, tuple(absences))
+        return NotApplicable(coding, StructuralZeros(schema, rows) if len(rows) else None)
 
     def slices(self) -> np.ndarray:
         """Return disjoint slices that make up the impossible cells.
@@ -262,11 +274,12 @@ class StructuralZeros:
         return self._slices
 
     def contains(self, codes: np.ndarray) -> np.ndarray:
-        """Whether complete records are impossible.
+        """Return whether complete records are impossible.
 
         Parameters
         ----------
         codes : (n, J) integer array
+            Level codes.
 
         Returns
         -------
@@ -277,31 +290,15 @@ class StructuralZeros:
         MicrodataError
             If a code is missing (-1) or out of range.
         """
-        codes = self._checked_shape(codes)
-        strides = self.walk.strides.astype(np.float32)
-        limits = np.tile(np.array(self.schema.num_levels, dtype=np.uint32), _WALK_CHUNK)
-        result = np.empty(len(codes), dtype=bool)
-        for start in range(0, len(codes), _WALK_CHUNK):
-            chunk = np.ascontiguousarray(codes[start : start + _WALK_CHUNK])
-            # As unsigned numbers, negative codes are too large: one comparison checks both ends.
-            if (chunk.view(np.uint32).reshape(-1) >= limits[: chunk.size]).any():
-                self._refuse(chunk, start, missing_allowed=False)
-            # A float32 product is exact here (indices are below 2^24) and, unlike an integer one,
-            # runs on BLAS.
-            index = (chunk.astype(np.float32) @ strides).astype(np.intp)
-            position = np.full(len(chunk), self.walk.start, dtype=np.int32)
-            for g in range(index.shape[1]):
-                position = self.walk.table.take(index[:, g] + position)
-            np.equal(position, IMPOSSIBLE, out=result[start : start + len(chunk)])
-        return result
+        return membership.contains(self.walk, self.schema, codes)
 
     def admits(self, codes: np.ndarray) -> np.ndarray:
-        """Whether records have a feasible completion; complete ones, whether they are feasible.
+        """Return whether records have a feasible completion; complete ones, whether feasible.
 
         Parameters
         ----------
         codes : (n, J) integer array
-            -1 where missing.
+            Level codes, -1 where missing.
 
         Returns
         -------
@@ -312,25 +309,7 @@ class StructuralZeros:
         MicrodataError
             If a code is out of range.
         """
-        codes = self._checked_shape(codes)
-        offsets = level_offsets(self.schema.num_levels)
-        edge_sets = [
-            np.append(self.diagram.sets[e, offsets[j] : offsets[j + 1]], True)
-            for e, j in enumerate(self.diagram.variable[self.diagram.parent])
-        ]
-        result = np.empty(len(codes), dtype=bool)
-        for start in range(0, len(codes), self._reach_chunk):
-            chunk = np.ascontiguousarray(codes[start : start + self._reach_chunk].T)
-            if (chunk < -1).any() or (chunk.T >= self.schema.num_levels).any():
-                self._refuse(chunk.T, start, missing_allowed=True)
-
-            def takes(e, j, chunk=chunk):
-                # The code -1 picks an edge's last entry: a missing value takes every edge.
-                return edge_sets[e][chunk[j]]
-
-            reached = self._reach(chunk.shape[1], takes)
-            result[start : start + chunk.shape[1]] = reached[FEASIBLE]
-        return result
+        return membership.admits(self.diagram, self.schema, codes)
 
     @property
     def digest(self) -> str:
@@ -338,9 +317,10 @@ class StructuralZeros:
         return content_digest(self.schema, self.conditions)
 
     def broken_by(self, record: np.ndarray) -> np.ndarray:
-        """Rows of the conditions that a record breaks by its known values alone.
+        """Return the rows of the conditions that a record breaks by its known values alone.
 
-        Empty for an impossible record too, if only together they leave no value for those missing.
+        An impossible record may break none by itself: where only the conditions together leave
+        no value for the missing ones.
 
         Parameters
         ----------
@@ -361,7 +341,7 @@ class StructuralZeros:
         Parameters
         ----------
         table : Microdata
-            Of the same variables and levels.
+            Records of the same variables and levels.
 
         Raises
         ------
@@ -389,61 +369,19 @@ class StructuralZeros:
         if broken.size:
             condition = self.conditions[broken[0]]
             together = " together" if (condition >= 0).sum() > 1 else ""
-            what = (
+            problem = (
                 f"{self._values(condition)} cannot occur{together} (row {broken[0]} of the "
                 "conditions)"
             )
         else:
-            what = (
+            problem = (
                 f"the conditions leave no value for the missing ones, given {self._values(record)}"
             )
         raise MicrodataError(
-            f"{what}; {bad.size} of {table.n} records are impossible; correct or drop them, or "
+            f"{problem}; {bad.size} of {table.n} records are impossible; correct or drop them, or "
             "correct the conditions",
             row=row,
         )
-
-    def check(self, boxes: Boxes, *, feasible: bool = False) -> None:
-        """Check that boxes make up the impossible cells exactly, each cell once.
-
-        The table is not enumerated: boxes that are disjoint, lie in the region and have as many
-        cells as it are the region.
-
-        Parameters
-        ----------
-        boxes : Boxes
-        feasible : bool
-            Check against the feasible cells instead.
-
-        Raises
-        ------
-        ValueError
-            It says what is wrong.
-        """
-        if boxes.num_levels != self.schema.num_levels:
-            raise ValueError("the boxes have other numbers of levels than the schema")
-        if (pair := boxes.first_meeting()) is not None:
-            raise ValueError(f"boxes {pair[0]} and {pair[1]} overlap")
-        region, other = ("feasible", IMPOSSIBLE) if feasible else ("impossible", FEASIBLE)
-        offsets = level_offsets(self.schema.num_levels)
-        for start in range(0, len(boxes), self._reach_chunk):
-            some = Boxes(boxes.sets[start : start + self._reach_chunk], boxes.num_levels)
-            by_variable = [sets.astype(np.float32) for sets in some.by_variable]
-
-            def meets(e, j, by_variable=by_variable):
-                return by_variable[j] @ self.diagram.sets[e, offsets[j] : offsets[j + 1]] > 0
-
-            outside = np.flatnonzero(self._reach(len(some), meets)[other])
-            if outside.size:
-                raise ValueError(f"box {start + outside[0]} has cells that are not {region}")
-        if feasible and self.num_conditions:
-            # The same from the conditions themselves, in case the diagram is wrong.
-            conditions = Boxes.from_codes(self.conditions, self.schema.num_levels)
-            if (pair := boxes.first_meeting(conditions)) is not None:
-                raise ValueError(f"box {pair[0]} meets condition {pair[1]}")
-        expected = self.num_feasible_cells if feasible else self.num_impossible_cells
-        if boxes.num_cells != expected:
-            raise ValueError(f"the boxes have {boxes.num_cells} {region} cells of {expected}")
 
     @cached_property
     def _union(self) -> Union:
@@ -458,63 +396,34 @@ class StructuralZeros:
         return find_relations(self.schema, [group.feasible for group in self.groups])
 
     @cached_property
-    def _num_impossible(self) -> int:
-        diagram = self.diagram
-        num_levels = self.schema.num_levels
-        # The cells of the whole table that would be impossible if each node were the root; as a
-        # child ignores its parent's variable, the division leaves no remainder.
-        cells = [0] * len(diagram.variable)
-        cells[IMPOSSIBLE] = self.schema.num_cells
-        width = diagram.sets.sum(axis=1).tolist()
-        for e, (node, child) in enumerate(zip(diagram.parent, diagram.child, strict=True)):
-            cells[node] += width[e] * (cells[child] // num_levels[diagram.variable[node]])
-        return cells[diagram.root]
+    def _num_impossible_cells(self) -> int:
+        return count_impossible(self.diagram, self.schema.num_levels)
 
     @cached_property
     def _slices(self) -> np.ndarray:
         return make_slices(self._union, self._order)
 
-    @property
-    def _reach_chunk(self) -> int:
-        return max(1, min(_WALK_CHUNK, (1 << 27) // len(self.diagram.variable)))
-
-    def _reach(self, n: int, takes: Callable[[int, int], np.ndarray]) -> np.ndarray:
-        """Return the (2, n) terminals that n walkers reach; edge e, of variable j, is open to
-        walker i where ``takes(e, j)[i]``."""
-        diagram = self.diagram
-        reached = np.zeros((len(diagram.variable), n), dtype=bool)
-        reached[diagram.root] = True
-        for e in range(len(diagram.parent) - 1, -1, -1):
-            node = diagram.parent[e]
-            reached[diagram.child[e]] |= reached[node] & takes(e, diagram.variable[node])
-        return reached[:2]
-
-    def _checked_shape(self, codes: np.ndarray) -> np.ndarray:
-        codes = np.asarray(codes)
-        if codes.ndim != 2 or codes.shape[1] != len(self.schema.variables):
-            raise MicrodataError(
-                f"codes have shape {codes.shape}; expected (n, {len(self.schema.variables)})"
-            )
-        if not np.issubdtype(codes.dtype, np.integer):
-            raise MicrodataError(f"codes have dtype {codes.dtype}; expected integers")
-        if codes.dtype != np.int32:
-            # Codes that do not fit are out of range in any case, and stay so when clipped.
-            codes = np.clip(codes, -2, 2**31 - 1).astype(np.int32)
-        return codes
-
-    def _refuse(self, chunk: np.ndarray, start: int, missing_allowed: bool):
-        least = -1 if missing_allowed else 0
-        row, j = np.argwhere((chunk < least) | (chunk >= self.schema.num_levels))[0]
-        problem = f"code {chunk[row, j]} is not between {least} and {self.schema.num_levels[j] - 1}"
-        if chunk[row, j] == -1:
-            problem = "the value is missing; complete the record, or use admits"
-        raise MicrodataError(problem, row=start + int(row), column=self.schema.variables[j])
-
     def _values(self, codes: np.ndarray) -> str:
+        """Return the values that codes stand for, in words; -1 is left out."""
         named = zip(self.schema.variables, self.schema.levels, codes, strict=True)
         return " and ".join(
             f"{quoted(name)} = {quoted(labels[code])}" for name, labels, code in named if code >= 0
         )
+
+
+class NotApplicable(NamedTuple):
+    """Records without the items that other items settle, and the structural zeros left of them.
+
+    Attributes
+    ----------
+    coding : Coding
+        The way from records as given to records in this form, and back.
+    conditions : StructuralZeros or None
+        The cells of ``coding.schema`` that stand for impossible records; None if there are none.
+    """
+
+    coding: Coding
+    conditions: StructuralZeros | None
 
 
 def read_conditions(path: str | PathLike, schema: Schema) -> StructuralZeros:
@@ -526,6 +435,7 @@ def read_conditions(path: str | PathLike, schema: Schema) -> StructuralZeros:
         As in :meth:`StructuralZeros.from_frame`: the header names variables, each row is one
         impossible combination, an empty cell leaves that variable free.
     schema : Schema
+        The schema of the data analysed.
 
     Raises
     ------

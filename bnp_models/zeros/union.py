@@ -11,35 +11,60 @@ from bnp_models.zeros.boxes import level_offsets
 class Union:
     """The union of conditions, with the operations that the searches share.
 
-    Levels of a variable that no condition tells apart form an atom, a bit of a Python integer. A
-    box is such an integer (a *mask*; a free variable has all its bits) and a union of boxes, here
-    a *family*, a frozenset of masks; the empty family is nowhere impossible.
+    Levels of a variable that no condition tells apart form a level part, a bit of a Python
+    integer. A box is such an integer (a *mask*; a free variable has all its bits, its *field*) and
+    a union of boxes, here a *family*, a frozenset of masks; the empty family is nowhere impossible.
+
+    Parameters
+    ----------
+    conditions : (M, J) integer array
+        The level that each condition fixes, -1 where it fixes none.
+    num_levels : sequence of int, length J
+        Number of levels of each variable.
+
+    Attributes
+    ----------
+    variables : list of int, length V
+        The variables that some condition fixes; v counts them.
+    fields : list of int, length V
+        All bits of each of these variables.
+    level_parts : list of lists of int, length V
+        The bits of each of these variables.
+    levels : dict of int to list of int
+        The levels of its variable that a bit stands for.
+    full : int
+        The mask of all cells.
+    root : frozenset of int
+        The family of the impossible cells.
+    effort : float
+        Work done so far. It is counted, not timed, so that the same conditions always compile to
+        the same form; a unit takes about ten microseconds.
     """
 
     def __init__(self, conditions: np.ndarray, num_levels: Sequence[int]):
         self.num_levels = tuple(num_levels)
         self.variables = np.flatnonzero((conditions >= 0).any(axis=0)).tolist()
         self.fields: list[int] = []
-        self.atoms: list[list[int]] = []
+        self.level_parts: list[list[int]] = []
         self.levels: dict[int, list[int]] = {}
         rows = [tuple(row) for row in np.unique(conditions, axis=0).tolist()]
-        bit_of = {}
+        bit_of: dict[tuple[int, int], int] = {}
         for j in self.variables:
-            rests = [set() for _ in range(num_levels[j])]
+            rests: list[set[tuple]] = [set() for _ in range(num_levels[j])]
             for row in rows:
                 if row[j] >= 0:
                     rests[row[j]].add(row[:j] + row[j + 1 :])
             groups: dict[frozenset, list[int]] = {}
             for level, rest in enumerate(rests):
                 groups.setdefault(frozenset(rest), []).append(level)
-            atoms = []
+            bits = []
             for levels in groups.values():
                 bit = 1 << len(self.levels)
                 self.levels[bit] = levels
-                atoms.append(bit)
+                bits.append(bit)
                 bit_of |= {(j, level): bit for level in levels}
-            self.atoms.append(atoms)
-            self.fields.append(sum(atoms))
+            self.level_parts.append(bits)
+            self.fields.append(sum(bits))
         self.full = sum(self.fields)
         self.everywhere = frozenset([self.full])
         self.effort = 0.0
@@ -55,8 +80,8 @@ class Union:
         self.root = self.simplified(masks)
 
     def simplified(self, masks: Iterable[int]) -> frozenset:
-        """Merge masks that differ in one variable only and drop those inside another."""
-        masks = join_boxes(masks, self.fields)
+        """Return masks as a family: merged by `merge_masks`, without those inside another."""
+        masks = merge_masks(masks, self.fields)
         if self.full in masks:
             return self.everywhere
         return frozenset(
@@ -64,7 +89,7 @@ class Union:
         )
 
     def support(self, family: frozenset) -> int:
-        """The variables that masks of a family constrain, as bits."""
+        """Return the variables v that some mask of a family constrains, as bits 1 << v."""
         bits = self._support.get(family)
         if bits is None:
             bits = 0
@@ -74,6 +99,7 @@ class Union:
         return bits
 
     def support_of_mask(self, mask: int) -> int:
+        """Return the variables v that a mask constrains, as bits 1 << v."""
         bits = self._support.get(mask)
         if bits is None:
             bits = sum(1 << v for v, field in enumerate(self.fields) if mask & field != field)
@@ -81,49 +107,50 @@ class Union:
         return bits
 
     def split(self, family: frozenset, v: int) -> tuple[tuple[int, frozenset], ...]:
-        """What is left of a family given each level of variable v: pairs (atoms, family)."""
+        """Return pairs (level parts of variable v, the family that is left given one of them)."""
         key = (family, v)
         pairs = self._splits.get(key)
         if pairs is None:
             self.effort += 5 + len(family)
             field = self.fields[v]
             alive: dict[tuple, int] = {}
-            for atom in self.atoms[v]:
-                rest = tuple(mask | field for mask in family if mask & atom)
-                alive[rest] = alive.get(rest, 0) | atom
+            for bit in self.level_parts[v]:
+                rest = tuple(mask | field for mask in family if mask & bit)
+                alive[rest] = alive.get(rest, 0) | bit
             children: dict[frozenset, int] = {}
-            for rest, atoms in alive.items():
+            for rest, bits in alive.items():
                 child = self.simplified(rest)
-                children[child] = children.get(child, 0) | atoms
-            pairs = self._splits[key] = tuple((a, child) for child, a in children.items())
+                children[child] = children.get(child, 0) | bits
+            pairs = self._splits[key] = tuple((bits, child) for child, bits in children.items())
         return pairs
 
     def components(self, family: frozenset) -> list[frozenset]:
-        """Split a family into parts that share no variable."""
-        parts: list[tuple[int, list[int]]] = []
+        """Split a family into smaller ones that share no variable."""
+        components: list[tuple[int, list[int]]] = []
         for mask in family:
             support, members = self.support_of_mask(mask), [mask]
             apart = []
-            for part in parts:
-                if part[0] & support:
-                    support, members = part[0] | support, part[1] + members
+            for component in components:
+                if component[0] & support:
+                    support, members = component[0] | support, component[1] + members
                 else:
-                    apart.append(part)
-            parts = [*apart, (support, members)]
-        return [frozenset(members) for _, members in sorted(parts)]
+                    apart.append(component)
+            components = [*apart, (support, members)]
+        return [frozenset(members) for _, members in sorted(components)]
 
-    def num_levels_of(self, atoms: int) -> int:
-        return sum(len(self.levels[bit]) for bit in bit_mask(atoms))
+    def num_levels_of(self, bits: int) -> int:
+        """Return how many levels some level parts hold."""
+        return sum(len(self.levels[bit]) for bit in single_bits(bits))
 
     def sets(self, masks: Sequence[int]) -> np.ndarray:
-        """Return masks as (B, R) sets of levels."""
+        """Return masks as (B, R) sets of levels, laid out as in `Boxes`."""
         offsets = level_offsets(self.num_levels)
         sets = np.ones((len(masks), offsets[-1]), dtype=bool)
         for row, mask in enumerate(masks):
-            for j, atoms in zip(self.variables, self.atoms, strict=True):
-                for atom in atoms:
-                    if not mask & atom:
-                        sets[row, [offsets[j] + level for level in self.levels[atom]]] = False
+            for j, bits in zip(self.variables, self.level_parts, strict=True):
+                for bit in bits:
+                    if not mask & bit:
+                        sets[row, [offsets[j] + level for level in self.levels[bit]]] = False
         return sets
 
     def slices(self, masks: Sequence[int]) -> np.ndarray:
@@ -134,7 +161,7 @@ class Union:
             choices = []
             for field, j in zip(self.fields, self.variables, strict=True):
                 if mask & field != field:
-                    levels = [x for bit in bit_mask(mask & field) for x in self.levels[bit]]
+                    levels = [x for bit in single_bits(mask & field) for x in self.levels[bit]]
                     choices.append([(j, level) for level in sorted(levels)])
             for choice in product(*choices):
                 row = free.copy()
@@ -144,15 +171,16 @@ class Union:
         return np.array(sorted(rows), dtype=np.int32).reshape(len(rows), len(free))
 
 
-def bit_mask(mask: int) -> Iterator[int]:
+def single_bits(mask: int) -> Iterator[int]:
+    """Yield the bits of a mask, the lowest first."""
     while mask:
         bit = mask & -mask
         yield bit
         mask ^= bit
 
 
-def join_boxes(masks: Iterable[int], fields: Sequence[int]) -> set[int]:
-    """Merge masks that differ in one field only, as long as there are any."""
+def merge_masks(masks: Iterable[int], fields: Sequence[int]) -> set[int]:
+    """Merge masks that differ in one field only, field by field, as long as there are any."""
     masks = set(masks)
     before = len(masks) + 1
     while 1 < len(masks) < before:
@@ -167,11 +195,11 @@ def join_boxes(masks: Iterable[int], fields: Sequence[int]) -> set[int]:
     return masks
 
 
-def merge_boxes(union: Union, masks: Sequence[int]) -> list[int]:
-    """Merge disjoint boxes, trying a few orders of the variables."""
+def merge_in_best_order(union: Union, masks: Sequence[int]) -> list[int]:
+    """Merge disjoint masks, in that of a few orders of the variables which leaves the fewest."""
     rng = np.random.default_rng(0)
     orders = [union.fields]
     for _ in range(min(16, 20_000 // (1 + len(masks)))):
         orders.append([union.fields[v] for v in rng.permutation(len(union.fields))])
-    best = min((join_boxes(masks, order) for order in orders), key=len)
+    best = min((merge_masks(masks, order) for order in orders), key=len)
     return sorted(best, reverse=True)

@@ -69,7 +69,7 @@ def pairwise_conditions():
 
 def conditions_60():
     """The 60 overlapping conditions of a ten-variable census file, 90% of its cells impossible."""
-    path = Path(__file__).parents[2] / "tests" / "data" / "conditions_60.csv"
+    path = Path(__file__).parents[2] / "tests" / "reference" / "conditions_60.csv"
     frame = pd.read_csv(path)
     # 1-based codes, 0 where the variable is free.
     levels = dict(zip(frame.columns, (3, 4, 9, 2, 6, 5, 11, 4, 3, 3), strict=True))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from regions import check_boxes, first_meeting
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError, Schema
@@ -97,9 +98,9 @@ def assert_forms_agree(zeros):
     np.testing.assert_array_equal(times_covered_of_all(slices), truth)
     assert zeros.num_impossible_cells == truth.sum() == zeros.impossible.num_cells
     assert zeros.num_feasible_cells == (~truth).sum() == zeros.feasible.num_cells
-    zeros.check(zeros.impossible)
-    zeros.check(zeros.feasible, feasible=True)
-    zeros.check(slices)
+    check_boxes(zeros, zeros.impossible)
+    check_boxes(zeros, zeros.feasible, feasible=True)
+    check_boxes(zeros, slices)
 
 
 def test_sixty_real_conditions(sixty):
@@ -141,10 +142,10 @@ def test_a_table_too_large_to_enumerate(pairwise):
     assert 0.96 < pairwise.num_impossible_cells / pairwise.schema.num_cells < 0.98
     assert len(pairwise.feasible) <= 128
     assert len(pairwise.impossible) <= 187
-    pairwise.check(pairwise.feasible, feasible=True)
-    pairwise.check(pairwise.impossible)
-    assert pairwise.impossible.first_meeting(pairwise.feasible) is None
-    assert pairwise.impossible.first_meeting(pairwise.impossible) == (0, 0)
+    check_boxes(pairwise, pairwise.feasible, feasible=True)
+    check_boxes(pairwise, pairwise.impossible)
+    assert first_meeting(pairwise.impossible, pairwise.feasible) is None
+    assert first_meeting(pairwise.impossible, pairwise.impossible) == (0, 0)
     rng = np.random.default_rng(0)
     cells = rng.integers(0, pairwise.schema.num_levels, (20_000, 17), dtype=np.int32)
     truth = by_definition(pairwise.conditions, cells)
@@ -180,7 +181,7 @@ def test_the_same_conditions_in_another_order_give_the_same_region(sixty):
     shuffled = rng.permutation(np.vstack([sixty.conditions, sixty.conditions[:7]]))
     zeros = StructuralZeros.from_codes(shuffled, sixty.schema)
     assert zeros.num_impossible_cells == sixty.num_impossible_cells
-    sixty.check(zeros.impossible)
+    check_boxes(sixty, zeros.impossible)
     assert len(zeros.impossible) <= 21
 
 
@@ -191,24 +192,24 @@ def replaced(boxes, sets):
 def test_the_check_sees_what_is_wrong(sixty):
     boxes = sixty.impossible
     with pytest.raises(ValueError, match="have .* impossible cells of 2317030"):
-        sixty.check(replaced(boxes, boxes.sets[1:]))
+        check_boxes(sixty, replaced(boxes, boxes.sets[1:]))
     with pytest.raises(ValueError, match="boxes 0 and .* overlap"):
-        sixty.check(replaced(boxes, np.vstack([boxes.sets, boxes.sets[:1]])))
+        check_boxes(sixty, replaced(boxes, np.vstack([boxes.sets, boxes.sets[:1]])))
     narrower, wider = boxes.sets.copy(), boxes.sets.copy()
     j = next(j for j, levels in enumerate(boxes.by_variable) if levels[0].sum() > 1)
     start = sum(NUM_LEVELS_60[:j])
     narrower[0, start + np.flatnonzero(narrower[0, start:])[0]] = False
     with pytest.raises(ValueError, match="impossible cells of"):
-        sixty.check(replaced(boxes, narrower))
+        check_boxes(sixty, replaced(boxes, narrower))
     wider[0] = True
     with pytest.raises(ValueError, match="overlap|not impossible"):
-        sixty.check(replaced(boxes, wider))
+        check_boxes(sixty, replaced(boxes, wider))
     with pytest.raises(ValueError, match="box 0 has cells that are not impossible"):
-        sixty.check(replaced(boxes, wider[:1]))
+        check_boxes(sixty, replaced(boxes, wider[:1]))
     with pytest.raises(ValueError, match="box 0 has cells that are not feasible"):
-        sixty.check(replaced(boxes, wider[:1]), feasible=True)
+        check_boxes(sixty, replaced(boxes, wider[:1]), feasible=True)
     with pytest.raises(ValueError, match="other numbers of levels"):
-        sixty.check(Boxes(np.ones((1, 3), dtype=bool), (3,)))
+        check_boxes(sixty, Boxes(np.ones((1, 3), dtype=bool), (3,)))
 
 
 def test_the_check_does_not_trust_the_diagram(sixty):
@@ -218,7 +219,7 @@ def test_the_check_does_not_trust_the_diagram(sixty):
     other = np.vstack([sixty.conditions, np.eye(1, 10, 3, dtype=np.int32) - 1])
     object.__setattr__(zeros, "conditions", other.astype(np.int32))
     with pytest.raises(ValueError, match="meets condition 60"):
-        zeros.check(boxes, feasible=True)
+        check_boxes(zeros, boxes, feasible=True)
 
 
 def test_no_conditions():
