@@ -102,7 +102,6 @@ _EXPORTS = {
     "sample_hyperparameters": "models.cells.full_bayes",
     "sample_population_counts": "models.cells.dirichlet_multinomial",
     "sample_until": "inference.sampling",
-    "simulate_tau1": "risk.population",
     "synthesize": "synthesis.synthesize",
     "target_reached": "inference.diagnostics",
     "tau1_monitor": "risk.population",

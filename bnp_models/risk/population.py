@@ -6,7 +6,8 @@ here follows from the q_c of every kept draw (Skinner & Shlomo 2008, doi:10.1198
 Battiston & Rimella 2024, section 3.2.2 and appendix B).
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,10 +20,13 @@ from tqdm import tqdm
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.run import Run, blocks_of_draws, coding_of
+from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.model import Model
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 METHODS = ("auto", "exact", "draws", "sequential")
 
-TRUNCATIONS = ("exact", "exponent")
+_FIGURES = ("tau1", "tau1_conditional", "tau2", "log_likelihood", "error")
 
 # Shared draws, and particles of sequential imputation. On a CPU draws have the smaller error at
 # equal cost; with fewer than 1,024 particles the plug-in tau_1 is biased by more than 1%.
@@ -30,8 +34,6 @@ NUM_DRAWS = {"exact": 0, "draws": 4096, "sequential": 1024}
 
 # Sequential imputation is slow; without a `thin` of the caller's it evaluates this many draws.
 SEQUENTIAL_DRAWS = 100
-
-_RECORDS_AT_ONCE = 2**15
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,6 @@ def population_risk(
     population_size: int,
     *,
     method: str = "auto",
-    truncation: str = "exact",
     thin: int | None = None,
     key: jax.Array | None = None,
     progress: bool = False,
@@ -94,10 +95,6 @@ def population_risk(
         averages over draws of record weights shared by all cells, "sequential" estimates each cell
         by sequential imputation, and both correct tau's bias by a two-half jackknife; "auto" is
         exact wherever the model's ``max_exact_variables`` allows, and "draws" beyond.
-    truncation
-        Under structural zeros, "exact" gives an unsampled record the probability q_c = p_c / P(F)
-        of cell c; "exponent" is the approximation of Battiston & Rimella (2024), eq. (11), which
-        leaves p_c as it is and takes (N - n) / P(F) records, for comparison.
     thin
         Evaluate every `thin`-th draw of `run`. Default: every draw, and about 100 of each chain
         under "sequential".
@@ -112,75 +109,106 @@ def population_risk(
         If the population is smaller than the sample, a record is incomplete, or `run` kept no
         parameters.
     """
-    table, model = run.table, run.model
+    table = run.table
     check_population_size(table, population_size)
     table.require_complete("the disclosure risk")
-    if method not in METHODS:
-        raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
-    if truncation not in TRUNCATIONS:
-        raise ValueError(f"truncation is one of {', '.join(TRUNCATIONS)}, not {truncation!r}")
-    taken = {"row", "r1", "r2"}.intersection(table.schema.variables)
-    if taken:
-        raise ValueError(f"rename the variable {min(taken)!r}: the table of records has its own")
-    kept = run.parameters()
-    if method == "auto":
-        method = _default_method(model, table)
-    key_particles, key_counts = jax.random.split(run.key if key is None else key)
+    _check_names(table)
+    method = _checked_method(method, run.model, table)
+    thin = _checked_thin(thin, run.settings.num_samples, method)
+    key_particles, key_counts = Keys(run.key if key is None else key)
+    generator = np.random.Generator(np.random.Philox(key=_seed_words(key_counts)))
+    draws = run.parameters(thin)
 
     cells = table.cells()
     unique_cells = np.flatnonzero(cells.counts == 1)
-    rows = cells.sample_uniques
-    # r1, r2 follow the order of rows.
-    of_row = np.searchsorted(unique_cells, cells.record_cell[rows])
-    if thin is None:
-        slow = method == "sequential"
-        thin = -(-run.settings.num_samples // SEQUENTIAL_DRAWS) if slow else 1
-    if not 1 <= thin <= run.settings.num_samples:
-        raise ValueError(f"thin must be from 1 to {run.settings.num_samples}, not {thin}")
-    num_chains, num_draws = kept["alpha"][:, ::thin].shape
     num_new = population_size - table.n
-    draws = {name: value[:, ::thin].reshape(-1, *value.shape[2:]) for name, value in kept.items()}
-    counts_rng = np.random.Generator(np.random.Philox(key=_seed_words(key_counts)))
-    total = num_chains * num_draws
-    tau1, tau1_conditional, tau2, log_likelihood = (np.zeros(total) for _ in range(4))
-    errors = np.zeros(total)
+    by_draw: dict[str, list[np.ndarray]] = {name: [] for name in _FIGURES}
     sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
-    codes = cells.codes if run.coding is None else run.coding.reduce(cells.codes)
-    evaluate = partial(
-        _evaluate, model, jnp.asarray(codes, jnp.int32), num_levels=run.num_levels, method=method,
-    )  # fmt: skip
-    log_feasible = np.zeros(total)
-    if truncation == "exponent":
-        log_feasible = draws["log_feasible"].astype(np.float64)
-    for here, padded in tqdm(blocks_of_draws(total), desc="risk", disable=not progress):
-        keys = jax.vmap(partial(jax.random.fold_in, key_particles))(padded)
-        estimate = evaluate(keys, {name: value[padded] for name, value in draws.items()})
-        estimate = [np.asarray(part, np.float64)[: here.size] for part in estimate]
-        log_p, relative_se, halves = estimate
-        errors[here] = np.median(relative_se, axis=1)
-        log_likelihood[here] = log_p @ cells.counts
-        log_q = log_p[:, unique_cells] + log_feasible[here, None]
-        size = num_new if truncation == "exact" else num_new * np.exp(-log_feasible[here, None])
-        r1, r2 = record_risks(log_q, size)
+    for log_p, relative_se, halves in cell_probabilities(
+        run, draws, cells.codes, method, key_particles, progress
+    ):
+        log_q = log_p[:, unique_cells]
+        r1, r2 = record_risks(log_q, num_new)
         if method != "exact":
-            shift = log_feasible[here, None, None]
-            r1_halves, r2_halves = record_risks(
-                halves[..., unique_cells] + shift, np.asarray(size)[..., None]
-            )
-            r1 = 2 * r1 - r1_halves.mean(axis=1)
-            r2 = 2 * r2 - r2_halves.mean(axis=1)
-        tau1_conditional[here], tau2[here] = r1.sum(axis=1), r2.sum(axis=1)
+            r1_halves, r2_halves = record_risks(halves[..., unique_cells], num_new)
+            r1, r2 = _jackknife(r1, r1_halves), _jackknife(r2, r2_halves)
         sum_r1 += r1.sum(axis=0)
         sum_r2 += r2.sum(axis=0)
-        tau1[here] = draw_tau1(counts_rng, np.exp(log_q), np.rint(size).reshape(-1).astype(int))
-    shape = (num_chains, num_draws)
+        by_draw["tau1"].append(draw_tau1(generator, np.exp(log_q), num_new).astype(float))
+        by_draw["tau1_conditional"].append(r1.sum(axis=1))
+        by_draw["tau2"].append(r2.sum(axis=1))
+        by_draw["log_likelihood"].append(log_p @ cells.counts)
+        by_draw["error"].append(np.median(relative_se, axis=1))
+
+    shape = draws["alpha"].shape
+    figures = {name: np.concatenate(parts).reshape(shape) for name, parts in by_draw.items()}
+    relative_error = float(np.median(figures.pop("error")))
+    rows = cells.sample_uniques
+    of_row = np.searchsorted(unique_cells, cells.record_cell[rows])
+    total = math.prod(shape)
     return PopulationRisk(
-        run=run, population_size=int(population_size), method=method,
-        tau1=tau1.reshape(shape), tau1_conditional=tau1_conditional.reshape(shape),
-        tau2=tau2.reshape(shape), log_likelihood=log_likelihood.reshape(shape),
-        thin=thin, rows=rows, r1=(sum_r1 / total)[of_row], r2=(sum_r2 / total)[of_row],
-        relative_error=float(np.median(errors)),
-    )  # fmt: skip
+        run=run,
+        population_size=int(population_size),
+        method=method,
+        rows=rows,
+        r1=(sum_r1 / total)[of_row],
+        r2=(sum_r2 / total)[of_row],
+        thin=thin,
+        relative_error=relative_error,
+        **figures,
+    )
+
+
+def cell_probabilities(
+    run: Run,
+    draws: dict[str, np.ndarray],
+    codes: np.ndarray,
+    method: str,
+    key: jax.Array,
+    progress: bool = False,
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Evaluate the probabilities of cells for a new record, a block of draws after the other.
+
+    Parameters
+    ----------
+    run
+        The chains that the draws are of.
+    draws
+        Parameters of D draws in all, each (chains, draws, ...), as `Run.parameters` returns them.
+    codes
+        (C, J) level codes of the cells, in the sample's coding.
+    method
+        "exact", "draws" or "sequential".
+    key
+        For the particles.
+    progress
+        Show a progress bar on stderr.
+
+    Yields
+    ------
+    log_p
+        (block, C) log probability of each cell.
+    relative_se
+        (block, C) its relative standard error; (block, 1) zeros for "exact".
+    halves
+        (block, 2, C) log probability from either half of the Monte Carlo draws; zeros (block,) for
+        "exact".
+    """
+    total = draws["alpha"].size
+    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
+    codes = codes if run.coding is None else run.coding.reduce(codes)
+    evaluate = partial(
+        _evaluate,
+        run.model,
+        jnp.asarray(codes, jnp.int32),
+        num_levels=run.num_levels,
+        method=method,
+    )
+    for block, padded in tqdm(blocks_of_draws(total), desc="risk", disable=not progress):
+        keys = jax.vmap(partial(jax.random.fold_in, key))(padded)
+        estimate = evaluate(keys, {name: value[padded] for name, value in flat.items()})
+        log_p, relative_se, halves = (np.asarray(part, np.float64) for part in estimate)
+        yield log_p[: block.size], relative_se[: block.size], halves[: block.size]
 
 
 def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -227,76 +255,39 @@ def draw_tau1(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray
     return np.sum(joined[:, :-1] == 0, axis=1)
 
 
-def simulate_tau1(
-    run: Run, population_size: int, *, num_draws: int, key: jax.Array | None = None
-) -> np.ndarray:
-    """Draws of tau_1 by simulating the unsampled population: no cell probability is needed.
-
-    The independent check of `population_risk`, and far slower: N - n records a draw.
+def tau1_monitor(
+    model: Model,
+    table: Microdata,
+    population_size: int,
+    max_cells: int = 256,
+    conditions: StructuralZeros | None = None,
+) -> Callable[[dict[str, np.ndarray]], dict[str, float]]:
+    """Make the `monitor` of `sample` that puts tau_1 of the first chain on the progress bar.
 
     Parameters
     ----------
-    num_draws
-        Draws of `run` to use, evenly spaced over all chains.
-
-    Returns
-    -------
-    tau1
-        (num_draws,) counts.
-    """
-    table, model = run.table, run.model
-    check_population_size(table, population_size)
-    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in run.parameters().items()}
-    chosen = np.linspace(0, len(flat["alpha"]) - 1, num_draws).round().astype(int)
-    cells = table.cells()
-    unique = cells.codes[cells.counts == 1]
-    multiplier = _separating_hash(unique)
-    order = np.argsort(_hash(unique, multiplier))
-    unique = unique[order]
-    num_new = population_size - table.n
-    num_batches = -(-num_new // _RECORDS_AT_ONCE)
-    expand = None if run.coding is None else run.coding.expand
-    result = np.zeros(num_draws, int)
-    for i, draw in enumerate(chosen):
-        result[i] = int(
-            _count_untouched(
-                model,
-                jax.random.fold_in(run.key if key is None else key, i),
-                {name: value[draw] for name, value in flat.items()},
-                jnp.asarray(unique, jnp.int32),
-                jnp.asarray(multiplier),
-                num_new,
-                num_batches,
-                None if run.feasible_sets is None else jnp.asarray(run.feasible_sets),
-                num_levels=run.num_levels,
-                expand=expand,
-            )
-        )
-    return result
-
-
-def tau1_monitor(
-    run_model, table: Microdata, population_size: int, max_cells: int = 256, conditions=None
-) -> Callable[[dict[str, np.ndarray]], dict[str, float]]:
-    """For `sample(monitor=...)`: the current tau_1 of the first chain, for the progress bar.
-
-    Above `max_cells` sample uniques it is scaled up from that many of them.
+    model, table, conditions
+        Those given to `sample`.
+    population_size
+        N, at least the sample's size.
+    max_cells
+        With more sample uniques than this, tau_1 is scaled up from about so many of them.
     """
     cells = table.cells()
     unique = cells.codes[cells.counts == 1]
     part = unique[:: max(1, -(-len(unique) // max_cells))]
-    coding = coding_of(run_model, conditions)
+    coding = coding_of(model, conditions)
     num_levels = table.schema.num_levels if coding is None else coding.schema.num_levels
     part = part if coding is None else coding.reduce(part)
     num_new = population_size - table.n
-    method = _default_method(run_model, table)
+    method = _default_method(model, table)
 
     def monitor(latest: dict[str, np.ndarray]) -> dict[str, float]:
-        names = (*run_model.parameters, "alpha")
+        names = (*model.parameters, "alpha")
         if not len(part) or any(name not in latest for name in names):
             return {}
         log_q = _evaluate(
-            run_model, jnp.asarray(part, jnp.int32), jax.random.key(0)[None],
+            model, jnp.asarray(part, jnp.int32), jax.random.key(0)[None],
             {name: latest[name][:1] for name in names},
             num_levels=num_levels, method=method,
         )[0]  # fmt: skip
@@ -306,8 +297,37 @@ def tau1_monitor(
     return monitor
 
 
-def _default_method(model, table):
+def _check_names(table: Microdata) -> None:
+    """Raise ValueError where a variable has the name of a column of `PopulationRisk.records`."""
+    taken = {"row", "r1", "r2"}.intersection(table.schema.variables)
+    if taken:
+        raise ValueError(f"rename the variable {min(taken)!r}: the table of records has its own")
+
+
+def _checked_method(method, model, table) -> str:
+    """The method of this name; for "auto" that of the model."""
+    if method not in METHODS:
+        raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
+    return _default_method(model, table) if method == "auto" else method
+
+
+def _default_method(model, table) -> str:
+    """ "exact" where the model finds that quick, else "draws"."""
     return "exact" if table.num_variables <= model.max_exact_variables else "draws"
+
+
+def _checked_thin(thin: int | None, num_samples: int, method: str) -> int:
+    """Every how many of the draws to evaluate."""
+    if thin is None:
+        thin = -(-num_samples // SEQUENTIAL_DRAWS) if method == "sequential" else 1
+    if not 1 <= thin <= num_samples:
+        raise ValueError(f"thin must be from 1 to {num_samples}, not {thin}")
+    return thin
+
+
+def _jackknife(whole, halves):
+    """An estimate less its bias, by those from either half of the Monte Carlo draws."""
+    return 2 * whole - halves.mean(axis=1)
 
 
 @partial(jax.jit, static_argnames=("num_levels", "method"))
@@ -325,41 +345,6 @@ def _evaluate(model, cells, keys, draws, num_levels, method):
 
     log_p, relative_se, halves = jax.lax.map(one, (keys, draws))
     return log_p, relative_se.reshape(keys.size, -1), halves
-
-
-@partial(jax.jit, static_argnames=("num_levels", "expand"))
-def _count_untouched(
-    model, key, draw, unique, multiplier, num_new, num_batches, feasible, num_levels, expand
-):
-    """Simulate `num_new` records by batches; count the unique cells that none falls in."""
-    hashes = _hash(unique, multiplier)
-
-    def batch(i, touched):
-        codes = model.simulate_records(
-            jax.random.fold_in(key, i), draw, _RECORDS_AT_ONCE, num_levels, feasible
-        ).T
-        codes = codes if expand is None else expand(codes)
-        exists = i * _RECORDS_AT_ONCE + jnp.arange(_RECORDS_AT_ONCE) < num_new
-        found = jnp.clip(jnp.searchsorted(hashes, _hash(codes, multiplier)), 0, len(hashes) - 1)
-        same = jnp.all(unique[found] == codes, axis=1) & exists
-        return touched.at[found].max(same)
-
-    touched = jax.lax.fori_loop(0, num_batches, batch, jnp.zeros(len(unique), bool))
-    return jnp.sum(~touched)
-
-
-def _hash(codes, multiplier):
-    return (codes.astype(np.uint32) * multiplier).sum(axis=1, dtype=np.uint32)
-
-
-def _separating_hash(codes: np.ndarray) -> np.ndarray:
-    """Odd multipliers, one a variable, under which no two of the cells have one hash."""
-    rng = np.random.default_rng(0)
-    for _ in range(1000):
-        multiplier = rng.integers(0, 2**32, codes.shape[1], dtype=np.uint32) | np.uint32(1)
-        if np.unique(_hash(codes, multiplier)).size == len(codes):
-            return multiplier
-    raise ValueError(f"{len(codes)} sample uniques are too many for population simulation")
 
 
 def _seed_words(key: jax.Array) -> np.ndarray:

@@ -25,6 +25,7 @@ import bnp_models as bnp
 from bnp_models.cli.folder import use_compilation_cache
 from bnp_models.inference.diagnostics import convergence, monitored
 from bnp_models.inference.modes import find_modes
+from bnp_models.risk.population import cell_probabilities, record_risks
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))
@@ -124,9 +125,16 @@ def exponent(run, people) -> float | None:
     """The expectation of tau_1 by equation (11) of the paper, where there are structural zeros."""
     if run.conditions is None:
         return None
-    thin = min(THIN_EXPONENT, run.settings.num_samples)
-    risk = bnp.population_risk(run, len(people), truncation="exponent", thin=thin)
-    return risk.tau1_conditional.mean()
+    draws = run.parameters(min(THIN_EXPONENT, run.settings.num_samples))
+    cells = run.table.cells()
+    unique = cells.codes[cells.counts == 1]
+    blocks = cell_probabilities(run, draws, unique, "exact", run.key)
+    log_q = np.concatenate([log_p for log_p, _, _ in blocks])
+    # The probability of a cell before the truncation, and more records in proportion.
+    log_feasible = draws["log_feasible"].astype(np.float64).reshape(-1, 1)
+    num_new = (len(people) - run.table.n) * np.exp(-log_feasible)
+    r1, _ = record_risks(log_q + log_feasible, num_new)
+    return r1.sum(axis=1).mean()
 
 
 def models_of(part, treatments):

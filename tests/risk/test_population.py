@@ -6,10 +6,11 @@ import jax
 import numpy as np
 import pytest
 from harness import Z_LIMIT
+from populations import simulate_tau1
 from scipy.stats import binom
 
 import bnp_models as bnp
-from bnp_models.risk.population import draw_tau1, record_risks, simulate_tau1
+from bnp_models.risk.population import draw_tau1, record_risks
 
 
 @pytest.mark.parametrize("num_new", [0, 1, 37, 2000])

@@ -129,8 +129,8 @@ class AttackRisk:
         order = np.lexsort((self.rows, -frame["p_value"], frame["rank"], -frame["rho"]))
         return frame.iloc[order].reset_index(drop=True)
 
-    def values_of_draws(self):
-        """What identifies each attacked record, and its values."""
+    def _values(self) -> pd.DataFrame:
+        """Row or number of each attacked record, and its values."""
         if self.target != "household":
             persons = self.table.persons if self.target == "person" else self.table
             frame = persons.to_frame().iloc[self.rows].reset_index(drop=True)

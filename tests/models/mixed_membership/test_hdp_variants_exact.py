@@ -37,6 +37,7 @@ from bnp_models import HDPMixedMembership, MixedMembership
 from bnp_models.inference.settings import Settings
 from bnp_models.kernels.mixed_membership import urn_boxes
 from bnp_models.models.mixed_membership import feasible as mixed_membership_feasible
+from bnp_models.models.mixed_membership.start import prepare_records
 
 MOVES = {"dish_stride": 2, "cell_stride": 1, "seating_every": 3, "trajectory_steps": 4}
 # Without those of dishes, which take long to compile.
@@ -77,7 +78,9 @@ class Fixed:
         if conditions is not None:
             zeros, feasible = structural_zeros(conditions), is_feasible(conditions)
         self.exact = fixed_means(self.model, feasible)
-        self.data = self.model.prepare(np.array(FIXED_SAMPLE), BINARY, zeros, multiple=2)
+        self.data = prepare_records(
+            self.model, np.array(FIXED_SAMPLE), BINARY, zeros, multiple=2
+        )
         self.ends = all_cells(BINARY)[np.flatnonzero(feasible)[[0, -1]]]
 
     def scores(self, key, on=None, num_sweeps=400):
@@ -169,7 +172,9 @@ class Applicable:
         self.model = HDPMixedMembership(not_applicable=True, **SMALL, **moves)
         zeros = structural_zeros(SETTLED + LEFT[left], HOMES)
         assert zeros.not_applicable.schema.num_levels == BINARY
-        self.data = self.model.prepare(np.array(HOMES_SAMPLE), HOMES, zeros, multiple=2)
+        self.data = prepare_records(
+            self.model, np.array(HOMES_SAMPLE), HOMES, zeros, multiple=2
+        )
         # The first feasible record lacks an item; the last one has all.
         self.ends = np.array([[0, -1, 0], [1, 1, 1]])
         self.exact = applicable_means(self.model, left)
@@ -326,27 +331,24 @@ def expectations(q, num_new):
     return np.sum((1 - q) ** num_new, axis=-1), np.sum(tau2, axis=-1)
 
 
-def test_equation_11(run):
-    """(N - n) / P(F) records, and the probability that a cell has before the truncation."""
+def test_risks_are_of_truncated_probabilities(run):
+    """Unlike equation (11), of untruncated ones and (N - n) / P(F) records."""
     p, feasible = by_hand(run)
     feasible = feasible[..., None]
     num_new = POPULATION - len(WIDER_SAMPLE)
     approximate = expectations(p, num_new / feasible)
     exact = expectations(p / feasible, num_new)
-    for truncation, right, wrong in (
-        ("exponent", approximate, exact), ("exact", exact, approximate)
-    ):  # fmt: skip
-        risk = bnp.population_risk(run, POPULATION, truncation=truncation)
-        for found, truth, other in zip(
-            (risk.tau1_conditional, risk.tau2), right, wrong, strict=True
-        ):
-            np.testing.assert_allclose(found, truth, rtol=1e-4)
-            # Shown to fail: the other truncation.
-            assert np.mean(np.abs(found / other - 1) > 1e-3) > 0.25
-        np.testing.assert_allclose(np.sum(risk.r1), risk.tau1_conditional.mean(), rtol=1e-9)
-        # The counts too; shown to fail: as many records as are not in the sample, untruncated.
-        assert abs(count_score(risk, right[0])) < Z_LIMIT
-        assert abs(count_score(risk, expectations(p, num_new)[0])) > Z_LIMIT
+    risk = bnp.population_risk(run, POPULATION)
+    for figure, truth, other in zip(
+        (risk.tau1_conditional, risk.tau2), exact, approximate, strict=True
+    ):
+        np.testing.assert_allclose(figure, truth, rtol=1e-4)
+        # Shown to fail: equation (11).
+        assert np.mean(np.abs(figure / other - 1) > 1e-3) > 0.25
+    np.testing.assert_allclose(np.sum(risk.r1), risk.tau1_conditional.mean(), rtol=1e-9)
+    # The counts too; shown to fail: untruncated probabilities.
+    assert abs(count_score(risk, exact[0])) < Z_LIMIT
+    assert abs(count_score(risk, expectations(p, num_new)[0])) > Z_LIMIT
     # Fewer records join a unique cell than would.
     assert (approximate[0] > exact[0]).all()
 
