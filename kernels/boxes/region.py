@@ -1,25 +1,30 @@
 """Regions of cells as unions of disjoint boxes, and their masses under product distributions.
 
-A box is a set of levels for every variable. Groups of variables that no condition ties together are
-kept apart: the mass of the region is the product of the masses of its groups.
+A box is a set of levels for every variable. Groups of variables that no structural zero ties
+together are kept apart: the mass of the region is the product of the masses of its groups.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from bnp_models.kernels.numerics.counting import first_rows
 
+# On accelerators the default precision would round to bfloat16.
+_matmul = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+
 
 class Region(eqx.Module):
-    """A region of cells as disjoint boxes, of each group of variables apart.
+    """A region of cells as disjoint boxes, those of each group of variables apart.
 
-    Variables of two groups share no condition, so that the feasible region is the product of the
-    groups' regions, and its mass in a class the product of theirs: boxes would multiply.
+    Variables of two groups share no structural zero, so that the feasible region is the product of
+    the groups' regions, and its mass in a class the product of theirs: boxes would multiply.
     """
 
     sets: Float[Array, "V B L"]
@@ -29,7 +34,7 @@ class Region(eqx.Module):
     num_levels: Float[Array, " V"]
     """Levels of each constrained variable."""
     free: Float[Array, " R"]
-    """1 for the levels of variables that no condition constrains."""
+    """1 for the levels of variables that no box constrains."""
     group: tuple[int, ...] = eqx.field(static=True)
     """Group of each constrained variable, 0 0 .. 1 1 .. in order."""
 
@@ -40,25 +45,29 @@ class Region(eqx.Module):
         Parameters
         ----------
         groups
-            Of each group, (B, R) booleans: the levels that each box admits, variable after
+            (B, R) booleans for each group: the levels that each box admits, variable after
             variable. A variable that no box of any group constrains is free.
         num_levels
             Levels of every variable.
         """
         num_rows = sum(num_levels)
         first = first_rows(num_levels)
-        own = [np.arange(a, a + size) for a, size in zip(first, num_levels, strict=True)]
-        variables = [(g, j) for g, sets in enumerate(groups) for j in range(len(own))
-                     if not sets[:, own[j]].all()]  # fmt: skip
+        rows_of = [np.arange(a, a + size) for a, size in zip(first, num_levels, strict=True)]
+        variables = [
+            (g, j)
+            for g, sets in enumerate(groups)
+            for j, levels in enumerate(rows_of)
+            if not sets[:, levels].all()
+        ]
         widest = max((num_levels[j] for _, j in variables), default=1)
         most = max((len(sets) for sets in groups), default=1)
         rows = np.full((len(variables), widest), num_rows)
         padded = np.zeros((len(variables), most, widest))
         free = np.ones(num_rows)
         for v, (g, j) in enumerate(variables):
-            rows[v, : num_levels[j]] = own[j]
-            padded[v, : len(groups[g]), : num_levels[j]] = groups[g][:, own[j]]
-            free[own[j]] = 0
+            rows[v, : num_levels[j]] = rows_of[j]
+            padded[v, : len(groups[g]), : num_levels[j]] = groups[g][:, rows_of[j]]
+            free[rows_of[j]] = 0
         dtype = jnp.result_type(float)
         return cls(
             sets=jnp.asarray(padded, dtype),
@@ -69,55 +78,56 @@ class Region(eqx.Module):
         )
 
     def take(self, levels: Float[Array, "R K"], fill: float) -> Float[Array, "V L K"]:
-        """The rows of the constrained variables, `fill` beyond their levels."""
+        """Take the rows of the constrained variables, with `fill` beyond their levels."""
         return levels.at[self.rows].get(mode="fill", fill_value=fill)
 
     def put(
         self, levels: Float[Array, "R K"], blocks: Float[Array, "V L K"]
     ) -> Float[Array, "R K"]:
-        """`levels` with the rows of the constrained variables replaced."""
+        """Replace the rows of the constrained variables."""
         return levels.at[self.rows].set(blocks, mode="drop")
 
 
-def _matmul(a, b):
-    # Highest precision: on accelerators the default would round to bfloat16.
-    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
-
-
+@jax.named_scope("box_masses")
 def box_masses(log_lambda: Float[Array, "R K"], region: Region) -> Float[Array, "V B K"]:
     """Probability of each box's set of levels, by constrained variable and class."""
     return _matmul(region.sets, jnp.exp(region.take(log_lambda, -jnp.inf)))
 
 
+@jax.named_scope("group_masses")
 def group_masses(log_lambda: Float[Array, "R K"], region: Region) -> list[Float[Array, " K"]]:
-    """Each class's mass in the region of each group, without cancellation."""
+    """Mass of each class in the region of each group, without cancellation."""
     masses = box_masses(log_lambda, region)
-    found = []
+    of_groups = []
     for g in dict.fromkeys(region.group):
-        product = 1.0
-        for v in (v for v, own in enumerate(region.group) if own == g):
+        product = jnp.ones(masses.shape[1:], masses.dtype)
+        for v in (v for v, group in enumerate(region.group) if group == g):
             product = product * masses[v]
-        found.append(jnp.sum(product, axis=0))
-    return found
+        of_groups.append(jnp.sum(product, axis=0))
+    return of_groups
 
 
+@jax.named_scope("region_mass")
 def region_mass(log_lambda: Float[Array, "R K"], region: Region) -> Float[Array, " K"]:
-    """Each class's mass in the region, without cancellation; 1 where nothing is constrained."""
+    """Mass of each class in the region, without cancellation; 1 where nothing is constrained."""
     total = jnp.ones(log_lambda.shape[1], log_lambda.dtype)
     for mass in group_masses(log_lambda, region):
         total = total * mass
     return total
 
 
+@jax.named_scope("outside_mass")
 def outside_mass(
     log_lambda: Float[Array, "R K"], feasible: Region, impossible: Region
 ) -> Float[Array, " K"]:
-    """Each class's mass in the impossible region, by the first group that is not feasible.
+    """Mass of each class in the impossible region, by the first group that is impossible.
 
     Parameters
     ----------
+    log_lambda
+        Log level probabilities by row and class.
     feasible, impossible
-        Boxes of the same groups.
+        Boxes of the same groups, which complement each other.
     """
     inside = jnp.ones(log_lambda.shape[1], log_lambda.dtype)
     total = jnp.zeros_like(inside)
@@ -130,67 +140,23 @@ def outside_mass(
     return total
 
 
-def through_variables(log_lambda, region, update, inputs):
-    """Update the constrained variables in turn, given the feasible mass that each level leaves.
+@jax.named_scope("masses_of_sets")
+def masses_of_sets(
+    log_lambda: Float[Array, "R K"], sets: Bool[Array, "B R"], num_levels: tuple[int, ...]
+) -> Float[Array, "J B K"]:
+    """Probability of each set of levels, by variable and class, of boxes known only when it runs.
 
     Parameters
     ----------
     log_lambda
-        (R, K) log level probabilities.
-    update
-        (inputs of the variable, its log levels (L, K), mass of each level (L, K)) -> (new log
-        levels, anything to collect). The mass of a level is the feasible mass of the class given
-        that level, under the new levels of earlier variables and the old ones of later variables.
-    inputs
-        Arrays with a leading axis over constrained variables.
-
-    Returns
-    -------
-    log_lambda, mass, collected
-        The new levels; F_k under them; what `update` collected, by variable.
+        Log level probabilities by row and class.
+    sets
+        Levels that each box admits.
+    num_levels
+        Levels of every variable.
     """
-    blocks = region.take(log_lambda, -jnp.inf)
-    masses = _matmul(region.sets, jnp.exp(blocks))
-    group = np.array(region.group, int)
-    is_first = jnp.asarray(np.append(True, group[1:] != group[:-1])[: group.size])
-    is_last = jnp.asarray(np.append(group[1:] != group[:-1], True)[: group.size])
-    nothing = jnp.ones(masses.shape[1:], masses.dtype)
-    one = jnp.ones(masses.shape[2], masses.dtype)
-
-    # behind: the masses of later variables of the group; later: those of later groups.
-    def backward(carry, x):
-        behind, later = carry
-        mass, last = x
-        later = jnp.where(last, later * jnp.sum(behind, axis=0), later)
-        behind = jnp.where(last, nothing, behind)
-        return (behind * mass, later), (behind, later)
-
-    # The boxes behind the last group: one, of mass one.
-    start = jnp.zeros_like(nothing).at[:1].set(1)
-    _, (behind, later) = lax.scan(backward, (start, one), (masses, is_last), reverse=True)
-
-    def forward(carry, x):
-        before, earlier = carry
-        block, sets, behind, later, first, own = x
-        earlier = jnp.where(first, earlier * jnp.sum(before, axis=0), earlier)
-        before = jnp.where(first, nothing, before)
-        mass_of_level = _matmul(sets.T, before * behind) * (earlier * later)
-        new, collected = update(own, block, mass_of_level)
-        return (before * _matmul(sets, jnp.exp(new)), earlier), (new, collected)
-
-    (before, earlier), (blocks, collected) = lax.scan(
-        forward, (start, one), (blocks, region.sets, behind, later, is_first, inputs)
-    )
-    return region.put(log_lambda, blocks), earlier * jnp.sum(before, axis=0), collected
-
-
-def masses_of_sets(log_lambda, sets, num_levels):
-    """Probability of each box's sets of levels, (J, B, K), of boxes known only when it runs."""
     level = jnp.exp(log_lambda)
-    return jnp.stack([
-        jnp.matmul(
-            sets[:, start : start + size].astype(level.dtype), level[start : start + size],
-            precision=lax.Precision.HIGHEST,
-        )
-        for start, size in zip(first_rows(num_levels), num_levels, strict=True)
-    ])  # fmt: skip
+    rows = [slice(a, a + size) for a, size in zip(first_rows(num_levels), num_levels, strict=True)]
+    return jnp.stack(
+        [_matmul(sets[:, levels].astype(level.dtype), level[levels]) for levels in rows]
+    )

@@ -9,6 +9,7 @@ from bnp_models.kernels.latent_classes.truncated_levels import Tilt
 from bnp_models.kernels.variates.gamma import loggamma, loggamma_from_one
 
 
+@jax.named_scope("stick_tilt")
 def stick_tilt(
     key: Key[Array, ""],
     log_pi: Float[Array, " K"],
@@ -51,10 +52,11 @@ def stick_tilt(
 
 
 def log_tail_sums(log_x: Float[Array, " K"]) -> Float[Array, " K"]:
-    """log X_k = log sum_{h>=k} x_h."""
+    """Log sums from each class on: log X_k = log sum_{h>=k} x_h."""
     return lax.cumlogsumexp(log_x, reverse=True)
 
 
+@jax.named_scope("draw_observed_weights")
 def draw_observed_weights(
     key: Key[Array, ""],
     class_counts: Int[Array, " K"],
@@ -62,7 +64,26 @@ def draw_observed_weights(
     log_s: Float[Array, " K"],
     alpha: Float[Array, ""],
 ) -> Float[Array, " K"]:
-    """log pi given the class counts and feasible masses: q_k ~ Ga(1 + n_k, 1 + S_k / F_k)."""
+    """Draw log weights log pi given the class counts and feasible masses.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    class_counts
+        Observed members n_k of each class.
+    log_mass
+        Log feasible masses log F_k.
+    log_s
+        log S_k of `stick_tilt`.
+    alpha
+        Concentration of the sticks.
+
+    Notes
+    -----
+    The weights among the feasible records are in proportion to q_k ~ Ga(1 + n_k, 1 + S_k / F_k),
+    the last of shape n_K + alpha.
+    """
     members = class_counts.astype(log_mass.dtype)
     # Not 1 + n + (alpha - 1), which rounds to 0 at small alpha.
     shape = (1 + members).at[-1].set(members[-1] + alpha)
@@ -72,7 +93,18 @@ def draw_observed_weights(
 
 
 def log_stick_prior(log_x: Float[Array, "... K"], alpha: Float[Array, ""]) -> Float[Array, "..."]:
-    """log of x_K^{alpha - 1} X_1^{-(1 + alpha)} prod_{k=2}^{K-1} X_k^{-1}, of any scale of x."""
+    """Log density of weights that sticks break, up to a constant, x being of any scale.
+
+    It is the logarithm of x_K^{alpha - 1} X_1^{-(1 + alpha)} prod_{k=2}^{K-1} X_k^{-1}, with X_k
+    the sum of x from class k on.
+
+    Parameters
+    ----------
+    log_x
+        Log weights along the last axis.
+    alpha
+        Concentration of the sticks.
+    """
     log_tail = lax.cumlogsumexp(log_x, axis=log_x.ndim - 1, reverse=True)
     inner = jnp.sum(log_tail[..., 1:-1], axis=-1)
     return (alpha - 1) * log_x[..., -1] - (1 + alpha) * log_tail[..., 0] - inner

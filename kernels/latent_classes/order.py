@@ -6,13 +6,14 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.latent_classes.observed_weights import log_tail_sums
-from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 
+@jax.named_scope("reorder_classes")
 def reorder_classes(
     key: Key[Array, ""], log_pi: Float[Array, " K"], alpha: Float[Array, ""], num_passes: int = 2
 ) -> Int[Array, " K"]:
-    """A permutation of the classes, weights and all, that leaves the posterior invariant.
+    """Draw a permutation of the classes, weights and all, that leaves the posterior invariant.
 
     Parameters
     ----------
@@ -23,7 +24,7 @@ def reorder_classes(
     alpha
         Concentration of the sticks.
     num_passes
-        Each pass tries every adjacent pair once, the even ones together and then the odd ones.
+        Passes; each tries every adjacent pair once, the even ones together and then the odd ones.
 
     Returns
     -------
@@ -58,6 +59,7 @@ def reorder_classes(
     return lax.fori_loop(0, 2 * num_passes, half, (position, log_pi))[0]
 
 
+@jax.named_scope("swap_classes")
 def swap_classes(
     key: Key[Array, ""],
     log_pi: Float[Array, " K"],
@@ -86,7 +88,7 @@ def swap_classes(
     The ratio is (pi_b / pi_a)^(n_a - n_b) (P / P')^n, P = sum_k pi_k F_k.
     """
     dtype = log_pi.dtype
-    key_pair, key_accept = jax.random.split(key)
+    key_pair, key_accept = Keys(key)
     num_classes = log_pi.size
     pair = uniform(words(key_pair, (2, num_pairs)), dtype.type)
     first = jnp.minimum((pair[0] * num_classes).astype(jnp.int32), num_classes - 1)

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.boxes.region import Region, region_mass, through_variables
+from bnp_models.kernels.boxes.region import Region, region_mass
 from bnp_models.kernels.latent_classes.observed_weights import log_stick_prior
+from bnp_models.kernels.latent_classes.truncated_levels import through_variables
 from bnp_models.kernels.numerics.counting import count_rows_by_component
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial, log_gamma_ratio
 from bnp_models.kernels.variates.discrete import stirling_error

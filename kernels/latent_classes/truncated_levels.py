@@ -1,26 +1,97 @@
 """Level probabilities of latent classes whose product distributions are truncated to a region."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.boxes.region import Region, through_variables
+from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.variates.gamma import loggamma_from_one, normalise_levels
-from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.rng import Keys, uniform, words
+
+# On accelerators the default precision would round to bfloat16.
+_matmul = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
 class Tilt(NamedTuple):
-    """What the prior of the weights says of the feasible masses, given the gamma variates s.
+    """Tie of the feasible masses F to the weights, given the gamma variates s.
 
-    The density of the feasible masses is prod_k F_k^{-power_k} exp(-pull_k / F_k).
+    The prior of the weights has the factor prod_k F_k^{-power_k} exp(-pull_k / F_k).
     """
 
     pull: Float[Array, " K"]
+    """Pull of each class towards large masses."""
     power: Float[Array, " K"]
+    """Power of each class's mass."""
 
 
+def through_variables(
+    log_lambda: Float[Array, "R K"],
+    region: Region,
+    update: Callable[[Any, Array, Array], tuple[Array, Any]],
+    inputs: Any,
+) -> tuple[Float[Array, "R K"], Float[Array, " K"], Any]:
+    """Update the constrained variables in turn, given the feasible mass that each level leaves.
+
+    Parameters
+    ----------
+    log_lambda
+        Log level probabilities by row and class.
+    region
+        The feasible boxes.
+    update
+        (inputs of the variable, its log levels (L, K), mass of each level (L, K)) -> (new log
+        levels, anything to collect). The mass of a level is the feasible mass of the class given
+        that level, under the new levels of earlier variables and the old ones of later variables.
+    inputs
+        Arrays with a leading axis over constrained variables.
+
+    Returns
+    -------
+    log_lambda, mass, collected
+        The new levels; feasible masses F_k under them; what `update` collected, by variable.
+    """
+    blocks = region.take(log_lambda, -jnp.inf)
+    masses = _matmul(region.sets, jnp.exp(blocks))
+    group = np.array(region.group, int)
+    is_first = jnp.asarray(np.append(True, group[1:] != group[:-1])[: group.size])
+    is_last = jnp.asarray(np.append(group[1:] != group[:-1], True)[: group.size])
+    nothing = jnp.ones(masses.shape[1:], masses.dtype)
+    one = jnp.ones(masses.shape[2], masses.dtype)
+
+    # behind: the masses of later variables of the group; later: those of later groups.
+    def backward(carry, x):
+        behind, later = carry
+        mass, last = x
+        later = jnp.where(last, later * jnp.sum(behind, axis=0), later)
+        behind = jnp.where(last, nothing, behind)
+        return (behind * mass, later), (behind, later)
+
+    # The boxes behind the last group: one, of mass one.
+    start = jnp.zeros_like(nothing).at[:1].set(1)
+    _, (behind, later) = lax.scan(backward, (start, one), (masses, is_last), reverse=True)
+
+    def forward(carry, x):
+        before, earlier = carry
+        block, sets, behind, later, first, of_variable = x
+        earlier = jnp.where(first, earlier * jnp.sum(before, axis=0), earlier)
+        before = jnp.where(first, nothing, before)
+        mass_of_level = _matmul(sets.T, before * behind) * (earlier * later)
+        new, collected = update(of_variable, block, mass_of_level)
+        return (before * _matmul(sets, jnp.exp(new)), earlier), (new, collected)
+
+    (before, earlier), (blocks, collected) = lax.scan(
+        forward, (start, one), (blocks, region.sets, behind, later, is_first, inputs)
+    )
+    return region.put(log_lambda, blocks), earlier * jnp.sum(before, axis=0), collected
+
+
+@jax.named_scope("update_levels_truncated")
 def update_levels_truncated(
     key: Key[Array, ""],
     log_lambda: Float[Array, "R K"],
@@ -30,7 +101,7 @@ def update_levels_truncated(
     region: Region,
     tilt: Tilt,
 ) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, ""]]:
-    """Level probabilities of all classes, the augmented sample integrated out.
+    """Update the level probabilities of all classes, the augmented sample integrated out.
 
     Parameters
     ----------
@@ -45,12 +116,12 @@ def update_levels_truncated(
     region
         The feasible boxes.
     tilt
-        Ties to the weights; zeros where the weights do not depend on F.
+        Tie to the weights; zeros where the weights do not depend on F.
 
     Returns
     -------
     log_lambda
-        Variables in turn; all levels of a variable and all classes at once.
+        New levels: variables in turn, all levels of a variable and all classes at once.
     log_mass
         log F_k of the result.
     acceptance
@@ -66,7 +137,7 @@ def update_levels_truncated(
     constant where n_k is large.
     """
     dtype = log_lambda.dtype
-    key_gamma, key_accept = jax.random.split(key)
+    key_gamma, key_accept = Keys(key)
     num_rows, num_classes = log_lambda.shape
     num_variables = region.num_levels.size
     # One call for both kinds of variate: they are compiled once.

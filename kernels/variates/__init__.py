@@ -1,1 +1,1 @@
-"""Random variates: words, gamma, discrete, categorical, sticks."""
+"""Random variates on any device: keys and words, gamma, discrete, categorical, sticks."""

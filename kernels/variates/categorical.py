@@ -2,6 +2,7 @@
 
 from itertools import accumulate
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
@@ -12,46 +13,49 @@ from bnp_models.kernels.variates.rng import uniform, words
 _ROWS_AT_ONCE = 16
 
 
+@jax.named_scope("cumulative_sum")
 def cumulative_sum(x: Float[Array, "... K"]) -> Float[Array, "... K"]:
     """Cumulative sums of weights along the last axis, in blocks, always added up in one order.
 
-    Not by matrix products, though they can be twice as fast on a CPU: the order in which those add
+    They are not matrix products, which can be twice as fast on a CPU: the order in which those add
     up depends on their size, and so on how many chains and records a device has.
     """
-    # Of a maximum: a product just before an addition may be fused with it, and not be rounded.
-    return _running_sums(jnp.maximum(x, 0))
+    # A maximum first: a product just before an addition may be fused with it, and not be rounded.
+    return _sums_of_blocks(jnp.maximum(x, 0))
 
 
-def _running_sums(x):
+def _sums_of_blocks(x):
+    """Cumulative sums within blocks, each with the sum of the earlier blocks added."""
     size, width = x.shape[-1], 16
     if size <= width:
         return jnp.stack(list(accumulate(x[..., k] for k in range(size))), axis=-1)
     blocks = -(-size // width)
     padded = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, blocks * width - size)])
-    within = _running_sums(padded.reshape(*x.shape[:-1], blocks, width))
+    within = _sums_of_blocks(padded.reshape(*x.shape[:-1], blocks, width))
     last = within[..., -1]
-    total = within + (_running_sums(last) - last)[..., None]
+    total = within + (_sums_of_blocks(last) - last)[..., None]
     return total.reshape(*x.shape[:-1], blocks * width)[..., :size]
 
 
+@jax.named_scope("search_cumulative")
 def search_cumulative(
     cumulative: Float[Array, "R K"], rows: Int[Array, "..."], u: Float[Array, "..."]
 ) -> tuple[Int[Array, "..."], Float[Array, "..."]]:
-    """Inverse-CDF categorical draws from rows of a table of unnormalised cumulative weights.
+    """Draw columns by inverse CDF, given cumulative weights of rows, normalised or not.
 
     Parameters
     ----------
     cumulative
         Cumulative weights along the last axis.
     rows
-        The row that each draw is from.
+        Row that each draw is from.
     u
         Uniforms on (0, 1).
 
     Returns
     -------
     index, total
-        The drawn column, int32, and the row's total weight. O(log K) gathers a draw.
+        Drawn column, int32, and total weight of the row. A draw takes O(log K) gathers.
     """
     num_columns = cumulative.shape[-1]
     flat = cumulative.reshape(-1)
@@ -71,22 +75,23 @@ def search_cumulative(
     return jnp.minimum(low, num_columns - 1), total
 
 
+@jax.named_scope("draw_rows")
 def draw_rows(
     key: Key[Array, ""], log_weight: Float[Array, "K n"]
 ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
-    """One row for every column of a table of unnormalised log weights, by inverse CDF.
+    """Draw one row for every column of log weights, normalised or not, by inverse CDF.
 
     Parameters
     ----------
     key
         Used once.
     log_weight
-        Rows are the categories; -inf where one is impossible, and such a one is never drawn.
+        Rows are the categories; -inf where one is impossible: that one is never drawn.
 
     Returns
     -------
     row, log_total
-        The drawn row, int32, and the logarithm of each column's total weight.
+        Drawn row, int32, and the logarithm of each column's total weight.
     """
     largest = jnp.max(log_weight, axis=0)
     weight = jnp.exp(log_weight - jnp.where(largest > -jnp.inf, largest, 0))
@@ -94,28 +99,29 @@ def draw_rows(
     return row, largest + jnp.log(total)
 
 
+@jax.named_scope("draw_rows_by_weight")
 def draw_rows_by_weight(
     key: Key[Array, ""], weight: Float[Array, "K n"]
 ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
-    """One row for every column of a table of unnormalised weights, by inverse CDF.
+    """Draw one row for every column of weights, normalised or not, by inverse CDF.
 
     Parameters
     ----------
     key
         Used once.
     weight
-        Rows are the categories; zero where one is impossible, and such a one is never drawn.
+        Rows are the categories; zero where one is impossible: that one is never drawn.
 
     Returns
     -------
     row, total
-        The drawn row, int32, and each column's total weight.
+        Drawn row, int32, and each column's total weight.
 
     Notes
     -----
-    The running sum is one chain of additions in either use, so that it is monotone. It is unrolled
-    by blocks of rows, the columns being the lanes; the loop over blocks is there to store the
-    result, which XLA would otherwise compute again for every use on a CPU.
+    The cumulative sum is one chain of additions in either use, so that it is monotone. It is
+    unrolled by blocks of rows, the columns being the lanes; the loop over blocks is there to store
+    the result, which XLA would otherwise compute again for every use on a CPU.
     """
     num_rows, num_columns = weight.shape
     num_blocks = -(-num_rows // _ROWS_AT_ONCE)
@@ -123,20 +129,20 @@ def draw_rows_by_weight(
     weight = weight.reshape(num_blocks, _ROWS_AT_ONCE, num_columns)
     nothing = jnp.zeros(num_columns, weight.dtype)
 
-    def add(block, reached):
+    def add(block, cumulative):
         for row in weight[block]:
-            reached = reached + row
-        return reached
+            cumulative = cumulative + row
+        return cumulative
 
     total = lax.fori_loop(0, num_blocks, add, nothing)
     target = uniform(words(key, (num_columns,)), weight.dtype.type) * total
 
     def passed(block, carry):
-        reached, index = carry
+        cumulative, index = carry
         for row in weight[block]:
-            reached = reached + row
-            index = index + (reached <= target)
-        return reached, index
+            cumulative = cumulative + row
+            index = index + (cumulative <= target)
+        return cumulative, index
 
     start = (nothing, jnp.zeros(num_columns, jnp.int32))
     index = lax.fori_loop(0, num_blocks, passed, start)[1]

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Int32, Key
 
-from bnp_models.kernels.variates.rng import uniform, word_pair, words
+from bnp_models.kernels.variates.rng import key_array, uniform, word_pair, words
 
 MAX_COUNT = 2**30
-"""The largest Poisson rate and binomial number of trials."""
+"""Largest Poisson rate, and largest number of trials of a binomial."""
 
 # Means from here on are drawn by rejection, whose hat is not one below.
 _REJECT_FROM = 10
@@ -35,15 +35,16 @@ _STIRLING_ONE = 0.08106146679532726
 _LOG_2PI = 1.8378770664093453
 
 
+@jax.named_scope("poisson")
 def poisson(key: Key[Array, ""], rate: Float[Array, "..."]) -> Int32[Array, "..."]:
-    """Independent Poisson variates.
+    """Draw independent Poisson variates.
 
     Parameters
     ----------
     key
         Used once.
     rate
-        From 0 to `MAX_COUNT`, float32 or float64.
+        Means, from 0 to `MAX_COUNT`, float32 or float64.
 
     Returns
     -------
@@ -60,13 +61,14 @@ def poisson(key: Key[Array, ""], rate: Float[Array, "..."]) -> Int32[Array, "...
     return jnp.where(valid, draws, -1)
 
 
+@jax.named_scope("binomial")
 def binomial(
     key: Key[Array, ""],
     n: Int[Array, "..."],
     p: Float[Array, "..."],
     complement: Float[Array, "..."] | None = None,
 ) -> Int32[Array, "..."]:
-    """Independent binomial variates.
+    """Draw independent binomial variates.
 
     Parameters
     ----------
@@ -98,20 +100,21 @@ def binomial(
     return jnp.where(valid, jnp.where(flip, n - draws, draws), -1)
 
 
+@jax.named_scope("split_counts")
 def split_counts(
     key: Key[Array, ""],
     counts: Int[Array, "..."],
     weights: Float[Array, "..."],
     axis: int = -1,
 ) -> Int32[Array, "..."]:
-    """Split each count over the levels along an axis of `weights`: multinomial variates.
+    """Draw multinomial variates: split each count over the levels along an axis of `weights`.
 
     Parameters
     ----------
     key
         Used once.
     counts
-        From 0 to `MAX_COUNT`.
+        Numbers to split, from 0 to `MAX_COUNT`.
     weights
         Non-negative and finite, not all zero unless the count is; they need not sum to one. Their
         other axes are broadcast against `counts`.
@@ -148,7 +151,7 @@ def split_counts(
         taken = binomial(key, left, weight / total, rest / total)
         return left - taken, taken
 
-    keys = jax.random.split(key, num_levels - 1)
+    keys = key_array(key, num_levels - 1)
     start = jnp.where(valid, counts, 0).astype(jnp.int32)
     last, split = lax.scan(take, start, (keys, weights[:-1], later))
     split = jnp.where(valid, jnp.concatenate([split, last[None]]), -1)
@@ -204,7 +207,7 @@ def _refine(coarse, fine, dtype):
 
 
 def _invert(u, todo, one, ratio):
-    """The count whose upper tail holds u, on the lanes to do, where it is at least one.
+    """Invert the distribution on the lanes to do, whose count is at least one: its tail holds u.
 
     The probabilities are followed upwards until what is left of the tail is lost in u, and summed
     downwards from there: subtracted from one, the tail would be rounding errors below 1e-7.
@@ -218,7 +221,7 @@ def _invert(u, todo, one, ratio):
     one
         P(X = 1).
     ratio
-        Of k, P(X = k + 1) / P(X = k).
+        Function of k that gives P(X = k + 1) / P(X = k).
     """
     dtype = u.dtype.type
     lost = u * dtype(jnp.finfo(dtype).eps / 8)
@@ -250,16 +253,16 @@ def _invert(u, todo, one, ratio):
 
 
 def _reject(key, trial, attempt, done, value, parameters):
-    """Trials until every lane has accepted; counts those used, returns the values too."""
+    """Repeat trials until every lane has accepted: the number of the next trial, and the values."""
     lanes = value.shape[0]
 
     def until_accepted(trial, done, value, *parameters):
-        def again(carry):
+        def one_trial(carry):
             trial, done, value = carry
             drawn, accept = attempt(*word_pair(key, value.shape, stream=trial), *parameters)
             return trial + 1, done | accept, jnp.where(done, value, drawn)
 
-        carry = lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, (trial, done, value))
+        carry = lax.while_loop(lambda carry: ~jnp.all(carry[1]), one_trial, (trial, done, value))
         return carry[0], carry[2]
 
     if lanes < _COMPACT_FROM:
@@ -268,7 +271,7 @@ def _reject(key, trial, attempt, done, value, parameters):
 
 
 def _propose(first, second, a, b):
-    """Hormann's proposal: the distance from the centre, the slope of the map, and a uniform.
+    """Propose as Hormann does: the distance from the centre, the slope of the map, and a uniform.
 
     U = 1/2 - us is mirrored; us is resolved to 2**-32, where the map is steepest.
     """
@@ -302,12 +305,13 @@ def _deviance(k, mean, difference):
 
 
 def _start_poisson(rate):
+    """Start of the inversion: whether the rate is small, P(X > 0), P(X = 1), ratios of terms."""
     p_zero = jnp.exp(-rate)
     return rate < _REJECT_FROM, -jnp.expm1(-rate), rate * p_zero, lambda k: rate / (k + 1)
 
 
 def _try_poisson(first, second, rate):
-    """A trial of PTRS: a proposal, and whether it is accepted.
+    """Make a trial of PTRS: a proposal, and whether it is accepted.
 
     Its hat, which is too low by up to 0.6% as printed, is raised by 1%.
     """
@@ -327,11 +331,13 @@ def _try_poisson(first, second, rate):
 
 
 def _whole_and_part(x):
+    """Integer and fractional part of a positive number."""
     whole = x.astype(jnp.int32)
     return whole, x - whole.astype(x.dtype)
 
 
 def _start_binomial(p, n):
+    """Start of the inversion: whether the mean is small, P(X > 0), P(X = 1), ratios of terms."""
     trials = n.astype(p.dtype)
     odds, log_q = p / (1 - p), jnp.log1p(-p)
     some = -jnp.expm1(trials * log_q)
@@ -340,7 +346,7 @@ def _start_binomial(p, n):
 
 
 def _try_binomial(first, second, p, n):
-    """A trial of BTRS: a proposal, and whether it is accepted."""
+    """Make a trial of BTRS: a proposal, and whether it is accepted."""
     dtype = p.dtype.type
     trials, q = n.astype(dtype), 1 - p
     mean, spread = trials * p, jnp.sqrt(trials * p * q)

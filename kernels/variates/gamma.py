@@ -19,8 +19,9 @@ _BOOST = 2**32 - 1
 _COMPACT_FROM = 16384
 
 
+@jax.named_scope("loggamma")
 def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Logarithms of independent gamma variates of unit rate.
+    """Draw logarithms of independent gamma variates of unit rate.
 
     Parameters
     ----------
@@ -42,8 +43,17 @@ def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, ".
     return jnp.where(small, log_g + jnp.log(u) / jnp.where(small, shape, 1), log_g)
 
 
+@jax.named_scope("loggamma_from_one")
 def loggamma_from_one(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, "..."]:
-    """`loggamma` for shapes of at least one, such as 1 + counts: less to draw and to compile."""
+    """Draw as `loggamma`, with less work, for shapes of at least one, such as 1 + counts.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    shape
+        Shape parameters, float32 or float64; the result has the same dtype and shape.
+    """
     flat = shape.reshape(-1)
     if flat.size < _COMPACT_FROM:
         return _until_accepted(key, jnp.uint32(0), flat, False)[1].reshape(shape.shape)
@@ -53,8 +63,8 @@ def loggamma_from_one(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[
     def redraw(carry):
         trial, value, done = carry
         rejected = jnp.nonzero(~done, size=size, fill_value=flat.size)[0]
-        again = flat.at[rejected].get(mode="fill", fill_value=1)
-        trial, drawn = _until_accepted(key, trial, again, rejected == flat.size)
+        shapes = flat.at[rejected].get(mode="fill", fill_value=1)
+        trial, drawn = _until_accepted(key, trial, shapes, rejected == flat.size)
         value = value.at[rejected].set(drawn, mode="drop")
         return trial, value, done.at[rejected].set(True, mode="drop")
 
@@ -66,19 +76,19 @@ def loggamma_from_one(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[
 def _until_accepted(key, trial, shape, done):
     """Repeat trials on all lanes until every one that is not done has accepted."""
 
-    def again(carry):
+    def one_trial(carry):
         trial, value, done = carry
         proposal, accept = _attempt(key, trial, shape)
         return trial + 1, jnp.where(done, value, proposal), done | accept
 
     start = (trial, jnp.zeros_like(shape), jnp.broadcast_to(done, shape.shape))
-    return lax.while_loop(lambda carry: ~jnp.all(carry[2]), again, start)[:2]
+    return lax.while_loop(lambda carry: ~jnp.all(carry[2]), one_trial, start)[:2]
 
 
 def _attempt(key, trial, shape):
-    """One trial of Marsaglia and Tsang on every lane: proposals, and whether they are accepted."""
+    """Make one trial of Marsaglia and Tsang on every lane: proposals, and which are accepted."""
     dtype = shape.dtype.type
-    # Of a maximum: where XLA sees 1 + counts, it would fold this constant into that one.
+    # A maximum first: where XLA sees 1 + counts, it would fold this constant into that one.
     d = jnp.maximum(shape, dtype(1 / 3)) - dtype(1 / 3)
     first, second = word_pair(key, shape.shape, stream=trial)
     x, log_u = normal(first, dtype), jnp.log(uniform(second, dtype))
@@ -93,11 +103,13 @@ def _attempt(key, trial, shape):
 
 
 def gamma_variate(
-    key: Key[Array, ""], shape: Float[Array, "..."], rate: Float[Array, "..."] | float
+    key: Key[Array, ""],
+    shape: Float[Array, "..."] | float,
+    rate: Float[Array, "..."] | float,
 ) -> Float[Array, "..."]:
-    """Gamma variates (not logarithms) with the given shape and rate, broadcast against each other.
+    """Draw gamma variates (not logarithms), their shapes and rates broadcast against each other.
 
-    Underflows to zero only where the variate itself is below the smallest float.
+    They underflow to zero only where the variate itself is below the smallest float.
     """
     shape, rate = jnp.broadcast_arrays(shape, rate)
     return jnp.exp(loggamma(key, shape) - jnp.log(rate))
@@ -106,19 +118,28 @@ def gamma_variate(
 def logbeta(
     key: Key[Array, ""], a: Float[Array, "..."], b: Float[Array, "..."]
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """Beta(a, b) variates V as the pair (log V, log(1 - V)), both accurate at both ends."""
+    """Draw V from Beta(a, b) as the pair (log V, log(1 - V)), both accurate at both ends."""
     a, b = jnp.broadcast_arrays(a, b)
     log_x, log_y = loggamma(key, jnp.stack([a, b]))
     difference = log_x - log_y
     return -jnp.logaddexp(0, -difference), -jnp.logaddexp(0, difference)
 
 
+@jax.named_scope("log_dirichlet")
 def log_dirichlet(
     key: Key[Array, ""], shape: Float[Array, "..."], axis: int = -1
 ) -> Float[Array, "..."]:
-    """Logarithms of Dirichlet variates along `axis`; entries of shape zero get -inf.
+    """Draw logarithms of Dirichlet variates along an axis.
 
-    A row of shapes that are all zero gives nan: there is no such distribution.
+    Parameters
+    ----------
+    key
+        Used once.
+    shape
+        Shape parameters; an entry of zero gets -inf, and where all along the axis are zero the
+        result is nan: there is no such distribution.
+    axis
+        Axis along which the variates sum to one.
     """
     positive = shape > 0
     log_g = jnp.where(positive, loggamma(key, jnp.where(positive, shape, 1)), -jnp.inf)
@@ -129,18 +150,21 @@ def log_dirichlet(
 def totals_by_group(
     log_weight: Float[Array, "R K"], group: Int[Array, " R"]
 ) -> tuple[Float[Array, "R K"], Float[Array, "R K"]]:
-    """Log weights less the largest of their group of rows, and the total of their exponentials.
+    """Scale log weights by the largest of their group of rows, and add up their exponentials.
 
     Parameters
     ----------
+    log_weight
+        Log weights.
     group
         Group of each row, below R.
 
     Returns
     -------
-    log_weight, total
-        The exponential of the first over the second, each group's at every row of it, adds up to
-        one in every group.
+    log_weight
+        Log weights less the largest of their group.
+    total
+        Sum of their exponentials over the group, at every row of it.
     """
     largest = jax.ops.segment_max(log_weight, group, num_segments=group.size)[group]
     log_weight = log_weight - largest
@@ -151,13 +175,23 @@ def totals_by_group(
 def draw_levels(
     key: Key[Array, ""], shape: Float[Array, "R K"], variable: Int[Array, " R"]
 ) -> Float[Array, "R K"]:
-    """Log level probabilities of every variable and class, Dirichlet with these shapes, >= 1."""
+    """Draw log level probabilities of every variable and class, Dirichlet.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    shape
+        Shape parameters by level and class, at least 1.
+    variable
+        Variable of each row, below R.
+    """
     return normalise_levels(loggamma_from_one(key, shape), variable)
 
 
 def normalise_levels(
     log_weight: Float[Array, "R K"], variable: Int[Array, " R"]
 ) -> Float[Array, "R K"]:
-    """Log weights less the log of their sum over the levels of each variable."""
+    """Normalise log weights of levels: their exponentials sum to one over a variable's levels."""
     log_weight, total = totals_by_group(log_weight, variable)
     return log_weight - jnp.log(total)

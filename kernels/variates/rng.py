@@ -1,4 +1,4 @@
-"""Uniform and normal variates for the kernels: two threefry words a lane, resolved near zero.
+"""Keys that run out; uniforms and normals from threefry words, resolved near zero.
 
 ``jax.random.uniform`` has a granularity of 2**-23 in float32, so that an event rarer than about
 1e-7 happens never or too often. The uniforms here keep 32 bits: their granularity near zero is
@@ -34,7 +34,7 @@ class Keys:
         self._num, self._left = num, list(jax.random.split(key, num))  # noqa: TID251
 
     def pop(self) -> Key[Array, ""]:
-        """The next key."""
+        """Hand out the next key."""
         if not self._left:
             raise IndexError(f"all {self._num} keys have been handed out; split off more")
         return self._left.pop(0)
@@ -45,21 +45,21 @@ class Keys:
 
 
 def key_array(key: Key[Array, ""], num: int) -> Key[Array, " num"]:
-    """An array of keys, one for each lane of `jax.vmap`."""
+    """Array of keys split from one, one for each lane of `jax.vmap`."""
     return jax.random.split(key, num)  # noqa: TID251
 
 
 def word_pair(
     key: Key[Array, ""], shape: tuple[int, ...], stream: int | UInt32[Array, ""] = 0
 ) -> tuple[UInt32[Array, "..."], UInt32[Array, "..."]]:
-    """Two independent arrays of random 32-bit words at the price of one `jax.random.bits`.
+    """Draw two independent arrays of random 32-bit words at the price of one `jax.random.bits`.
 
     Parameters
     ----------
     key
         A key of any implementation; used once.
     shape
-        The shape of each array, of fewer than 2**32 elements.
+        Shape of each array, of fewer than 2**32 elements.
     stream
         Below 2**32; each stream of a key is independent of the others, which saves a loop the
         folding of its counter into the key.
@@ -97,7 +97,7 @@ def word_pair(
 
 
 def words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "..."]:
-    """One array of random words, at half the price of a pair where the first axis has two or more.
+    """Draw one array of random words, at half the price of a pair where the first axis has two.
 
     The two words of each block go to the two halves of the first axis, so that the last axis may be
     sharded in any way.
@@ -111,8 +111,8 @@ def words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "..."]:
 def uniform(words: UInt32[Array, "..."], dtype=jnp.float32) -> Float[Array, "..."]:
     """Uniforms on the open interval (0, 1) from random words.
 
-    The smallest is 2**-33 and the granularity near zero 2**-32; the largest is below one in
-    `dtype`.
+    The smallest is 2**-33 and the granularity near zero 2**-32; the largest is below one in the
+    floating type `dtype`.
     """
     u = (words.astype(dtype) + dtype(0.5)) * dtype(2.0**-32)
     return jnp.minimum(u, dtype(1.0 - jnp.finfo(dtype).epsneg))
@@ -129,6 +129,6 @@ def normal(words: UInt32[Array, "..."], dtype=jnp.float32) -> Float[Array, "..."
 def uniform_pair(
     key: Key[Array, ""], shape: tuple[int, ...], dtype=jnp.float32
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """Two independent arrays of uniforms on (0, 1); see `word_pair` and `uniform`."""
+    """Draw two independent arrays of uniforms on (0, 1), by `word_pair` and `uniform`."""
     first, second = word_pair(key, shape)
     return uniform(first, dtype), uniform(second, dtype)

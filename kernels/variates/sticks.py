@@ -1,5 +1,6 @@
 """Stick breaking: truncated sticks, and retrospective sticks over the free slots of an array."""
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -11,20 +12,21 @@ from bnp_models.kernels.variates.rng import uniform, words
 def log_weights_from_sticks(
     log_v: Float[Array, "... k"], log_1mv: Float[Array, "... k"]
 ) -> Float[Array, "... k"]:
-    """log pi_k = log V_k + sum_{h<k} log(1 - V_h), along the last axis."""
+    """Log weights of sticks, along the last axis: log pi_k = log V_k + sum_{h<k} log(1 - V_h)."""
     return log_v + _sum_before(log_1mv)
 
 
 def _sum_before(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
-    """Sum of the earlier entries; a later, much larger one costs it no digits."""
+    """Sums of the earlier entries; a later, much larger one costs them no digits."""
     first = jnp.zeros_like(x[..., :1])
     return jnp.concatenate([first, jnp.cumsum(x[..., :-1], axis=-1)], axis=-1)
 
 
+@jax.named_scope("truncated_sticks")
 def truncated_sticks(
     key: Key[Array, ""], counts: Int[Array, "*g k"], alpha: Float[Array, "*g"]
 ) -> tuple[Float[Array, "*g k"], Float[Array, "*g"]]:
-    """Stick-breaking weights given class counts, truncated at K (Ishwaran & James 2001).
+    """Draw stick-breaking weights given class counts, truncated at K (Ishwaran & James 2001).
 
     Parameters
     ----------
@@ -56,6 +58,7 @@ def truncated_sticks(
     return log_weights_from_sticks(log_v, log_1mv), jnp.sum(log_1mv, axis=-1)
 
 
+@jax.named_scope("stick_concentration")
 def stick_concentration(
     key: Key[Array, ""],
     sum_log_1mv: Float[Array, ""],
@@ -63,17 +66,30 @@ def stick_concentration(
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
-    """alpha | V ~ Ga(shape + K - 1, rate - sum_{k<K} log(1 - V_k)) for alpha ~ Ga(shape, rate)."""
+    """Draw the concentration alpha given its truncated sticks.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    sum_log_1mv
+        sum_{k<K} log(1 - V_k).
+    num_sticks
+        Sticks K, the last of them 1.
+    shape, rate
+        alpha is Ga(shape, rate) a priori, Ga(shape + K - 1, rate - sum_log_1mv) given the sticks.
+    """
     return gamma_variate(key, shape + (num_sticks - 1), rate - sum_log_1mv)
 
 
+@jax.named_scope("retrospective_sticks")
 def retrospective_sticks(
     key: Key[Array, ""],
     active: Bool[Array, " k"],
     log_remainder: Float[Array, ""],
     alpha0: Float[Array, ""],
 ) -> tuple[Float[Array, " k"], Float[Array, ""]]:
-    """Break a Dirichlet process's remaining mass over the free slots.
+    """Break the remaining mass of a Dirichlet process over the free slots.
 
     Parameters
     ----------
