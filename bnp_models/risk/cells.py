@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from bnp_models.models.cells.polettini_stander import (
     beta_parameters,
     double_precision,
     log_posterior_jit,
-    population_of,
+    mean_cell_size,
 )
 
 # Draws whose distributions of F are mixed for quantiles and modes, and levels of each.
@@ -26,16 +27,14 @@ _MIXED, _MIXED_LEVELS = 64, 60
 _BATCH_OF_DRAWS = 64
 
 
-# Risk.
-
-
 @dataclass(frozen=True, eq=False)
 class CellRisk:
-    """The disclosure risk of every non-empty cell of a sample."""
+    """Disclosure risk of every non-empty cell of a sample."""
 
     model: PolettiniStander
-    """With the hyperparameters that were used; under full Bayes, the medians of `draws`."""
+    """Model with the hyperparameters that were used; under full Bayes, the medians of `draws`."""
     cells: WeightedCells
+    """Non-empty cells of the sample."""
     draws: HyperparameterDraws | None
     """Chains of the hyperparameters, under full Bayes."""
     risk: np.ndarray
@@ -59,21 +58,22 @@ class CellRisk:
     tau2: np.ndarray
     """(chains, draws) sum over sample uniques of E(1 / F | f), given the hyperparameters."""
     log_likelihood: np.ndarray
-    """(chains, draws) of the hyperparameters."""
+    """(chains, draws) log likelihood of the hyperparameters."""
     seconds: dict[str, float]
+    """Wall-clock seconds, by step."""
 
     def frame(self) -> pd.DataFrame:
         """One row per non-empty cell, riskiest first: key variables, f, phat, risk and so on."""
         schema = self.cells.table.schema
-        columns = {}
+        columns: dict[str, Any] = {}
         for j, (name, labels) in enumerate(zip(schema.variables, schema.levels, strict=True)):
             values = np.empty(len(labels), dtype=object)
             values[:] = labels
             columns[name] = pd.Series(values[self.cells.codes[:, j]]).infer_objects()
         columns |= {"f": self.cells.f.astype(np.int64), "phat": self.cells.phat}
         columns |= {"risk": self.risk, "p_unique": self.p_unique}
-        for name in ("median", "mode", "q025", "q975"):
-            columns[name] = getattr(self, name).astype(np.int64)
+        counts = {"median": self.median, "mode": self.mode, "q025": self.q025, "q975": self.q975}
+        columns |= {name: count.astype(np.int64) for name, count in counts.items()}
         frame = pd.DataFrame(columns)
         return frame.iloc[np.argsort(-self.risk, kind="stable")].reset_index(drop=True)
 
@@ -87,18 +87,19 @@ def cell_risk(
     num_chains: int = 4,
     num_samples: int = 1000,
 ) -> CellRisk:
-    """Risk, probability of a population unique, median, mode and interval of F, cell by cell.
+    """Evaluate the posterior of F, the number of population records, cell by cell.
 
     Parameters
     ----------
     model
         With the hyperparameters to use, unless there are `draws`.
     cells
-        What `weighted_cells` returned.
+        Non-empty cells of the sample, from `weighted_cells`.
     key
         For the draws of tau_1.
     draws
-        What `sample_hyperparameters` returned: everything is then averaged over them.
+        Draws of the hyperparameters, from `sample_hyperparameters`: everything is then averaged
+        over them.
     num_chains, num_samples
         Draws of tau_1 without `draws`, all independent.
 
@@ -110,59 +111,72 @@ def cell_risk(
     began = time.perf_counter()
     with double_precision():
         f, phat, _, pair = cells.distinct
-        unique = f == 1
         if draws is None:
-            values = {name: np.full((1, 1), v) for name, v in model.hyperparameters.items()}
+            values = {name: np.full(1, value) for name, value in model.hyperparameters.items()}
             log_likelihood = np.full((num_chains, num_samples), model.log_likelihood(cells))
         else:
-            values, log_likelihood = draws.values, draws.log_likelihood
-        flat = {name: value.reshape(-1) for name, value in values.items()}
-        arguments = model.variant, flat, f, phat, population_of(cells)
-        if draws is None:
-            risks, chances, quantiles, mode = _at_one(*arguments)
-        else:
-            risks, chances = _risks(*arguments)
-            quantiles, mode = _places(*arguments)
+            values = {name: value.reshape(-1) for name, value in draws.values.items()}
+            log_likelihood = draws.log_likelihood
+        arguments = model.variant, values, f, phat, mean_cell_size(cells)
+        pairs = _at_one_draw(*arguments) if draws is None else _averaged(*arguments)
     if draws is not None:
         medians = {name: float(np.median(value)) for name, value in values.items()}
         model = PolettiniStander(model.variant, **medians, empty_phat=model.empty_phat)
+    unique = f == 1
     number = np.bincount(pair, minlength=len(f))[unique]
-    chances_unique = chances[:, unique]
-    shape = log_likelihood.shape
-    conditional = chances_unique @ number
-    variance = (chances_unique * (1 - chances_unique)) @ number
-    tau2 = risks[:, unique] @ number
-    generator = np.random.Generator(np.random.Philox(key=_seed(key)))
-    rows = np.broadcast_to(np.arange(len(chances)), log_likelihood.size) if draws is not None else (
-        np.zeros(log_likelihood.size, int)
-    )  # fmt: skip
-    tau1 = _draw_counts(generator, number, np.clip(chances_unique, 0, 1), rows)
+    p_unique = pairs.p_unique[:, unique]
+    # Draw of the hyperparameters that each draw of tau_1 is given.
+    shape, size = log_likelihood.shape, log_likelihood.size
+    given = np.arange(size) if draws is not None else np.zeros(size, int)
+    generator = np.random.Generator(np.random.Philox(key=_seed_words(key)))
+    tau1 = _draw_tau1(generator, number, np.clip(p_unique, 0, 1), given)
     return CellRisk(
-        model=model, cells=cells, draws=draws,
-        risk=risks.mean(axis=0)[pair], p_unique=chances.mean(axis=0)[pair],
-        median=quantiles[1][pair], mode=mode[pair], q025=quantiles[0][pair],
-        q975=quantiles[2][pair], tau1=tau1.reshape(shape),
-        tau1_conditional=conditional[rows].reshape(shape),
-        tau1_variance=variance[rows].reshape(shape), tau2=tau2[rows].reshape(shape),
+        model=model,
+        cells=cells,
+        draws=draws,
+        risk=pairs.risk.mean(axis=0)[pair],
+        p_unique=pairs.p_unique.mean(axis=0)[pair],
+        median=pairs.quantiles[1][pair],
+        mode=pairs.mode[pair],
+        q025=pairs.quantiles[0][pair],
+        q975=pairs.quantiles[2][pair],
+        tau1=tau1.reshape(shape),
+        tau1_conditional=(p_unique @ number)[given].reshape(shape),
+        tau1_variance=((p_unique * (1 - p_unique)) @ number)[given].reshape(shape),
+        tau2=(pairs.risk[:, unique] @ number)[given].reshape(shape),
         log_likelihood=log_likelihood,
         seconds={"risk": time.perf_counter() - began},
-    )  # fmt: skip
+    )
 
 
-def _seed(key):
+class _PairRisks(NamedTuple):
+    """Posterior of F for the distinct pairs of f and phat."""
+
+    risk: np.ndarray
+    """(draws, pairs) E(1 / F | f) given each draw of the hyperparameters."""
+    p_unique: np.ndarray
+    """(draws, pairs) P(F = 1 | f) given each draw."""
+    quantiles: np.ndarray
+    """(levels, pairs) quantiles of F, over all draws."""
+    mode: np.ndarray
+    """(pairs,) mode of F, over all draws."""
+
+
+def _seed_words(key):
+    """128 bits from a JAX key, for a NumPy generator."""
     words = np.asarray(jax.random.bits(key, (4,), np.uint32), np.uint64)
     return words[:2] << np.uint64(32) | words[2:]
 
 
-def _draw_counts(generator, number, chances, rows):
-    """Of each row, the sum over groups of Binomial(number, chance)."""
-    counts = np.empty(len(rows))
+def _draw_tau1(generator, number, chances, given):
+    """Sum over groups of cells of Binomial(number, chance), the chances those of a draw each."""
+    tau1 = np.empty(len(given))
     block = max(1, 2**20 // max(1, len(number)))
-    for start in range(0, len(rows), block):
-        here = rows[start : start + block]
-        drawn = generator.binomial(number.astype(np.int64), chances[here])
-        counts[start : start + block] = drawn.sum(axis=1)
-    return counts
+    for start in range(0, len(given), block):
+        chance = chances[given[start : start + block]]
+        drawn = generator.binomial(number.astype(np.int64), chance)
+        tau1[start : start + block] = drawn.sum(axis=1)
+    return tau1
 
 
 def _cell_arguments(variant, values, f, phat, size):
@@ -174,86 +188,111 @@ def _cell_arguments(variant, values, f, phat, size):
 
 
 def _distinct_for(variant, f, phat):
-    """In Model I phat plays no part: the distinct f, and which of them each pair is."""
+    """Pairs that differ for the model, and which each is of: in Model I phat plays no part."""
     if variant == 1:
         f, of_pair = np.unique(f, return_inverse=True)
         return f, np.zeros(len(f)), of_pair.reshape(-1)
     return f, phat, np.arange(len(f))
 
 
-def _at_one(variant, flat, f, phat, size):
-    """What `_risks` and `_places` return, of one draw."""
+def _at_one_draw(variant, values, f, phat, size) -> _PairRisks:
+    """Posterior of F at a single value of the hyperparameters."""
     f, phat, of_pair = _distinct_for(variant, f, phat)
-    values = {name: value[0] for name, value in flat.items()}
+    values = {name: value[0] for name, value in values.items()}
     arguments = _cell_arguments(variant, values, *map(jnp.asarray, (f, phat, size)))
-    found = jax.tree.map(np.asarray, summarise(*arguments, LEVELS))
-    return (
-        found.risk[None, of_pair], found.p_unique[None, of_pair], found.quantiles[:, of_pair],
-        found.mode[of_pair],
-    )  # fmt: skip
+    summary = jax.tree.map(np.asarray, summarise(*arguments, LEVELS))
+    return _PairRisks(
+        summary.risk[None, of_pair],
+        summary.p_unique[None, of_pair],
+        summary.quantiles[:, of_pair],
+        summary.mode[of_pair],
+    )
 
 
-def _risks(variant, flat, f, phat, size):
-    """E(1 / F | f) and P(F = 1 | f), (draws, pairs)."""
+def _averaged(variant, values, f, phat, size) -> _PairRisks:
+    """Posterior of F at each draw of the hyperparameters, and mixed over them."""
     f, phat, of_pair = _distinct_for(variant, f, phat)
-    f, phat, size = map(jnp.asarray, (f, phat, size))
+    arguments = variant, values, *map(jnp.asarray, (f, phat, size))
+    risk, p_unique = _risks_by_draw(*arguments)
+    quantiles, mode = _quantiles_and_modes(*arguments)
+    return _PairRisks(risk[:, of_pair], p_unique[:, of_pair], quantiles[:, of_pair], mode[of_pair])
+
+
+def _risks_by_draw(variant, values, f, phat, size):
+    """E(1 / F | f) and P(F = 1 | f), (draws, pairs) each."""
 
     def one(values):
-        found = summarise(*_cell_arguments(variant, values, f, phat, size), LEVELS)
-        return found.risk, found.p_unique
+        summary = summarise(*_cell_arguments(variant, values, f, phat, size), LEVELS)
+        return summary.risk, summary.p_unique
 
-    total = len(flat["alpha"])
+    total = len(values["alpha"])
     evaluate = jax.jit(lambda values: jax.lax.map(one, values))
     parts = []
     for start in range(0, total, _BATCH_OF_DRAWS):
         chosen = np.minimum(np.arange(start, start + _BATCH_OF_DRAWS), total - 1)
-        found = evaluate({name: jnp.asarray(value[chosen]) for name, value in flat.items()})
+        batch = evaluate({name: jnp.asarray(value[chosen]) for name, value in values.items()})
         kept = min(_BATCH_OF_DRAWS, total - start)
-        parts.append([np.asarray(part)[:kept] for part in found])
-    return tuple(np.concatenate(part)[:, of_pair] for part in zip(*parts, strict=True))
+        parts.append([np.asarray(part)[:kept] for part in batch])
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
-def _places(variant, flat, f, phat, size):
+def _quantiles_and_modes(variant, values, f, phat, size):
     """Quantiles (levels, pairs) and mode (pairs,) of F, mixed over draws."""
-    f, phat, of_pair = _distinct_for(variant, f, phat)
-    arrays = tuple(map(jnp.asarray, (f, phat, size)))
-    total = len(flat["alpha"])
+    total = len(values["alpha"])
     chosen = np.unique(np.linspace(0, total - 1, min(total, _MIXED)).round().astype(int))
     levels = tuple((np.arange(_MIXED_LEVELS) + 0.5) / _MIXED_LEVELS)
     pooled, modes = [], []
     for i in chosen:
-        values = {name: value[i] for name, value in flat.items()}
-        found = summarise(*_cell_arguments(variant, values, *arrays), levels)
-        pooled.append(np.asarray(found.quantiles))
-        modes.append(np.asarray(found.mode))
+        draw = {name: value[i] for name, value in values.items()}
+        summary = summarise(*_cell_arguments(variant, draw, f, phat, size), levels)
+        pooled.append(np.asarray(summary.quantiles))
+        modes.append(np.asarray(summary.mode))
     quantiles = np.quantile(np.concatenate(pooled), LEVELS, axis=0, method="inverted_cdf")
     candidates = np.quantile(np.stack(modes), np.linspace(0, 1, 9), axis=0, method="nearest")
     density = np.zeros(candidates.shape)
     for i in chosen[:: max(1, len(chosen) // 16)]:
-        values = {name: value[i] for name, value in flat.items()}
-        arguments = _cell_arguments(variant, values, *arrays)
+        draw = {name: value[i] for name, value in values.items()}
+        arguments = _cell_arguments(variant, draw, f, phat, size)
         density += np.exp(np.asarray(log_posterior_jit(jnp.asarray(candidates), *arguments)))
     mode = np.take_along_axis(candidates, density.argmax(axis=0)[None], axis=0)[0]
-    return quantiles[:, of_pair], mode[of_pair]
+    return quantiles, mode
 
 
 def benedetti_franconi_risk(cells: WeightedCells) -> np.ndarray:
-    """(D,) E(1 / F) under the negative binomial of Benedetti & Franconi (1998), exactly."""
+    """Evaluate E(1 / F) of every cell under the negative binomial of Benedetti & Franconi (1998).
+
+    Parameters
+    ----------
+    cells
+        Non-empty cells of the sample, from `weighted_cells`.
+
+    Returns
+    -------
+    risk
+        (D,) E(1 / F), exactly.
+    """
     with double_precision():
         f, phat, _, pair = cells.distinct
         risk = jax.jit(benedetti_franconi)(jnp.asarray(f), jnp.asarray(phat))
         return np.asarray(risk)[pair]
 
 
-# Goodness of fit.
-
+# Numbers of records in a cell that `counts_of_counts` takes together.
 _BINS = ((0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (11, 20), (21, 50), (51, 100))
 
+# Distinct values of phat above which they are put into groups.
 _MAX_PHATS = 48
 
 
 def counts_of_counts(model: PolettiniStander, cells: WeightedCells) -> pd.DataFrame:
-    """How many cells have 0, 1, 2, .. records: observed, and expected under the marginal of f.
+    """Count the cells that have 0, 1, 2, .. records, and their expected number under the model.
+
+    Parameters
+    ----------
+    model
+        With its hyperparameters.
+    cells
+        Non-empty cells of the sample, from `weighted_cells`.
 
     Returns
     -------
@@ -288,8 +327,9 @@ def counts_of_counts(model: PolettiniStander, cells: WeightedCells) -> pd.DataFr
 
 
 def _grouped(phat):
-    found, number = np.unique(phat, return_counts=True)
-    if len(found) <= _MAX_PHATS:
-        return found, number.astype(float)
+    """Values of phat, or the means of as many groups as are allowed, and the cells of each."""
+    distinct, number = np.unique(phat, return_counts=True)
+    if len(distinct) <= _MAX_PHATS:
+        return distinct, number.astype(float)
     groups = np.array_split(np.sort(phat), _MAX_PHATS)
     return np.array([g.mean() for g in groups]), np.array([float(len(g)) for g in groups])

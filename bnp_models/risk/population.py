@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import check_population_size
-from bnp_models.inference.run import Run, blocks_of_draws, coding_of
+from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Model
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -34,6 +34,9 @@ NUM_DRAWS = {"exact": 0, "draws": 4096, "sequential": 1024}
 
 # Sequential imputation is slow; without a `thin` of the caller's it evaluates this many draws.
 SEQUENTIAL_DRAWS = 100
+
+# Relative Monte Carlo error of cell probabilities above which a warning says so.
+MAX_RELATIVE_ERROR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +73,26 @@ class PopulationRisk:
         frame.insert(0, "row", self.rows)
         frame["r1"], frame["r2"] = self.r1, self.r2
         return frame.sort_values(["r1", "row"], ascending=[False, True], ignore_index=True)
+
+    def monitored(self, run: Run) -> dict[str, np.ndarray]:
+        """Quantities that convergence of the run is judged by, thinned as the risk is."""
+        return {
+            "tau1": self.tau1,
+            "tau1_conditional": self.tau1_conditional,
+            "components": run.draws["components"][:, :: self.thin],
+            "alpha": run.draws["alpha"][:, :: self.thin],
+            "log_likelihood": self.log_likelihood,
+        }
+
+    def warnings(self) -> list[str]:
+        """Sentence on cell probabilities that are not precise enough; none where they are."""
+        if self.relative_error <= MAX_RELATIVE_ERROR:
+            return []
+        return [
+            f"imprecise cell probabilities: their Monte Carlo error is {self.relative_error:.0%} "
+            f"(at most {MAX_RELATIVE_ERROR:.0%} is wanted); choose fewer key variables or the "
+            "exact method"
+        ]
 
 
 def population_risk(
@@ -276,7 +299,7 @@ def tau1_monitor(
     cells = table.cells()
     unique = cells.codes[cells.counts == 1]
     part = unique[:: max(1, -(-len(unique) // max_cells))]
-    coding = coding_of(model, conditions)
+    coding = model.coding(conditions)
     num_levels = table.schema.num_levels if coding is None else coding.schema.num_levels
     part = part if coding is None else coding.reduce(part)
     num_new = population_size - table.n

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.thinning import log_marginal, log_posterior
 
@@ -76,7 +77,10 @@ class PolettiniStander(eqx.Module):
     gamma: float | None
     empty_phat: tuple[tuple[float, float], ...] | None = eqx.field(static=True)
 
-    truncates: ClassVar[bool] = False
+    table_type: ClassVar[type] = Microdata
+    """Type of the data whose cells it takes."""
+    conditions_type: ClassVar[type | None] = None
+    """Type of the structural zeros that it keeps to: it takes none."""
 
     def __init__(self, variant=2, *, alpha=None, a=None, b=None, gamma=None, empty_phat=None):
         if variant not in DEFAULTS:
@@ -127,7 +131,7 @@ class PolettiniStander(eqx.Module):
                 self._values(),
                 jnp.asarray(f),
                 jnp.asarray(phat),
-                population_of(cells),
+                mean_cell_size(cells),
             )
             return np.asarray(found)
 
@@ -138,7 +142,7 @@ class PolettiniStander(eqx.Module):
             F, f, phat = map(jnp.asarray, arrays)
             a, b = beta_parameters(self.variant, self._values(), phat)
             alpha = jnp.full_like(f, self.alpha)
-            log_x = jnp.full_like(f, math.log(population_of(cells) / self.alpha))
+            log_x = jnp.full_like(f, math.log(mean_cell_size(cells) / self.alpha))
             return np.asarray(log_posterior_jit(F, f, alpha, a, b, log_x))
 
     def log_likelihood(self, cells: WeightedCells) -> float:
@@ -181,11 +185,12 @@ def data_of_cells(model, cells):
         number, phat = np.bincount(pair, number), np.zeros(len(f))
     empty = np.array(model.empty_phat or ((cells.pooled_phat, 1.0),))
     num_empty = cells.num_cells - cells.f.size
-    arrays = f, phat, number, empty[:, 0], empty[:, 1] * num_empty, population_of(cells)
+    arrays = f, phat, number, empty[:, 0], empty[:, 1] * num_empty, mean_cell_size(cells)
     return _Data(*map(jnp.asarray, arrays))
 
 
-def population_of(cells):
+def mean_cell_size(cells):
+    """Population records per cell, N / K."""
     return np.float64(cells.population_size / cells.num_cells)
 
 
