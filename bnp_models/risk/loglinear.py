@@ -1,4 +1,4 @@
-"""Baselines: the Poisson log-linear risk of Skinner & Shlomo, and the risk of Benedetti & Franconi.
+"""Baseline: the risk of cells under a Poisson log-linear model, of Skinner & Shlomo.
 
     F_k ~ Poisson(lambda_k),  f_k | F_k ~ Binomial(F_k, phat_k),  log lambda_k additive in main
     effects (order 1) or also in two-way interactions (order 2)
@@ -40,7 +40,7 @@ class LogLinearRisk:
     support: int
     """Cells with a positive fitted mean, empty ones included; 0 where they were not listed."""
     sweeps: int
-    """Of iterative proportional fitting."""
+    """Sweeps of iterative proportional fitting; 0 where there was no need of it."""
     discrepancy: float
     """Largest difference between a fitted and an observed margin, in units of the total."""
 
@@ -53,7 +53,8 @@ def loglinear_risk(
     Parameters
     ----------
     cells
-        What `weighted_cells` returned. Without weights each record stands for N / n persons.
+        Non-empty cells of the sample, from `weighted_cells`. Without weights each record stands for
+        N / n persons.
     order
         1: main effects, in closed form. 2: main effects and all two-way interactions, by iterative
         proportional fitting over the cells all of whose two-way margins are positive.
@@ -71,17 +72,12 @@ def loglinear_risk(
     support = sweeps = 0
     discrepancy = 0.0
     if order == 1 or codes.shape[1] == 1:
-        share = np.ones(len(codes))
-        for column in codes.T:
-            share *= np.bincount(column, weight)[column]
+        share = _independent_shares(codes, weight)
     else:
         listed = _support(codes, max_support)
         fitted, sweeps, discrepancy = _fit_two_way(listed, codes, weight)
         support = len(listed)
-        both = group_cells(np.concatenate([listed, codes]), codes.max(axis=0) + 1).record_cell
-        position = np.empty(both.max() + 1, int)
-        position[both[:support]] = np.arange(support)
-        share = fitted[position[both[support:]]]
+        share = fitted[_positions(codes, listed)]
     mean = cells.weight.sum() * share
     unseen = (1 - cells.phat) * mean
     return LogLinearRisk(
@@ -96,12 +92,18 @@ def loglinear_risk(
 
 
 def check_support(cells: WeightedCells, max_support: int = MAX_SUPPORT) -> None:
-    """Raise MicrodataError where `loglinear_risk` with two-way interactions would."""
+    """Check that `loglinear_risk` with two-way interactions would not list too many cells.
+
+    Raises
+    ------
+    MicrodataError
+        If there are more than `max_support`.
+    """
     _support(cells.codes, max_support)
 
 
 def poisson_reciprocal(f: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """E 1 / (f + X) with X ~ Poisson(mean), to 1e-12 of its value.
+    """Evaluate E 1 / (f + X), X ~ Poisson(mean), to 1e-12 of its value.
 
     Parameters
     ----------
@@ -128,6 +130,22 @@ def poisson_reciprocal(f: np.ndarray, mean: np.ndarray) -> np.ndarray:
     return spacing * value.sum(axis=0)
 
 
+def _independent_shares(codes, weight):
+    """Product of the shares of each cell's levels."""
+    share = np.ones(len(codes))
+    for column in codes.T:
+        share *= np.bincount(column, weight)[column]
+    return share
+
+
+def _positions(codes, listed):
+    """Position of each cell among those listed."""
+    both = group_cells(np.concatenate([listed, codes]), codes.max(axis=0) + 1).record_cell
+    position = np.empty(both.max() + 1, int)
+    position[both[: len(listed)]] = np.arange(len(listed))
+    return position[both[len(listed) :]]
+
+
 def _support(codes, max_support):
     """Cells whose two-way margins are all positive, in lexicographic order."""
     num_levels = codes.max(axis=0) + 1
@@ -149,7 +167,15 @@ def _support(codes, max_support):
 
 
 def _fit_two_way(listed, codes, weight):
-    """Iterative proportional fitting of all two-way margins."""
+    """Fit all two-way margins by iterative proportional fitting.
+
+    Returns
+    -------
+    fitted
+        Share of each cell listed.
+    sweeps, discrepancy
+        As `LogLinearRisk` has them.
+    """
     num_levels = codes.max(axis=0) + 1
     margins = []
     for i, j in combinations(range(codes.shape[1]), 2):

@@ -44,7 +44,9 @@ class PopulationRisk:
     """Posterior of the disclosure risk of a sample."""
 
     run: Run
+    """Chains that the risk was evaluated from."""
     population_size: int
+    """N."""
     method: str
     """How cell probabilities were evaluated: "exact", "draws" or "sequential"."""
     tau1: np.ndarray
@@ -104,7 +106,7 @@ def population_risk(
     key: jax.Array | None = None,
     progress: bool = False,
 ) -> PopulationRisk:
-    """Posterior of tau_1, tau_2 and the risk of each sample unique.
+    """Evaluate the posterior of tau_1, tau_2 and the risk of each sample unique.
 
     Parameters
     ----------
@@ -133,9 +135,7 @@ def population_risk(
         parameters.
     """
     table = run.table
-    check_population_size(table, population_size)
-    table.require_complete("the disclosure risk")
-    _check_names(table)
+    _check_table(table, population_size)
     method = _checked_method(method, run.model, table)
     thin = _checked_thin(thin, run.settings.num_samples, method)
     key_particles, key_counts = Keys(run.key if key is None else key)
@@ -150,14 +150,11 @@ def population_risk(
     for log_p, relative_se, halves in cell_probabilities(
         run, draws, cells.codes, method, key_particles, progress
     ):
-        log_q = log_p[:, unique_cells]
-        r1, r2 = record_risks(log_q, num_new)
-        if method != "exact":
-            r1_halves, r2_halves = record_risks(halves[..., unique_cells], num_new)
-            r1, r2 = _jackknife(r1, r1_halves), _jackknife(r2, r2_halves)
+        r1, r2 = _unbiased_risks(log_p, halves, unique_cells, num_new)
         sum_r1 += r1.sum(axis=0)
         sum_r2 += r2.sum(axis=0)
-        by_draw["tau1"].append(draw_tau1(generator, np.exp(log_q), num_new).astype(float))
+        tau1 = draw_tau1(generator, np.exp(log_p[:, unique_cells]), num_new)
+        by_draw["tau1"].append(tau1.astype(float))
         by_draw["tau1_conditional"].append(r1.sum(axis=1))
         by_draw["tau2"].append(r2.sum(axis=1))
         by_draw["log_likelihood"].append(log_p @ cells.counts)
@@ -189,7 +186,7 @@ def cell_probabilities(
     method: str,
     key: jax.Array,
     progress: bool = False,
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
     """Evaluate the probabilities of cells for a new record, a block of draws after the other.
 
     Parameters
@@ -214,8 +211,7 @@ def cell_probabilities(
     relative_se
         (block, C) its relative standard error; (block, 1) zeros for "exact".
     halves
-        (block, 2, C) log probability from either half of the Monte Carlo draws; zeros (block,) for
-        "exact".
+        (block, 2, C) log probability from either half of the Monte Carlo draws; None for "exact".
     """
     total = draws["alpha"].size
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
@@ -230,12 +226,14 @@ def cell_probabilities(
     for block, padded in tqdm(blocks_of_draws(total), desc="risk", disable=not progress):
         keys = jax.vmap(partial(jax.random.fold_in, key))(padded)
         estimate = evaluate(keys, {name: value[padded] for name, value in flat.items()})
-        log_p, relative_se, halves = (np.asarray(part, np.float64) for part in estimate)
-        yield log_p[: block.size], relative_se[: block.size], halves[: block.size]
+        log_p, relative_se, halves = (
+            np.asarray(part, np.float64)[: block.size] for part in estimate
+        )
+        yield log_p, relative_se, None if method == "exact" else halves
 
 
 def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """r_1 = (1 - q)^M and r_2 = E 1 / (1 + Binomial(M, q)) for M unsampled records.
+    """Evaluate r_1 = (1 - q)^M and r_2 = E 1 / (1 + Binomial(M, q)) for M unsampled records.
 
     Parameters
     ----------
@@ -256,7 +254,7 @@ def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarr
 
 
 def draw_tau1(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray) -> np.ndarray:
-    """Draws of the number of sample uniques that no unsampled record joins.
+    """Draw the number of sample uniques that no unsampled record joins.
 
     Parameters
     ----------
@@ -320,8 +318,10 @@ def tau1_monitor(
     return monitor
 
 
-def _check_names(table: Microdata) -> None:
-    """Raise ValueError where a variable has the name of a column of `PopulationRisk.records`."""
+def _check_table(table: Microdata, population_size: int) -> None:
+    """Raise unless the risk of a table can be evaluated, and told record by record."""
+    check_population_size(table, population_size)
+    table.require_complete("the disclosure risk")
     taken = {"row", "r1", "r2"}.intersection(table.schema.variables)
     if taken:
         raise ValueError(f"rename the variable {min(taken)!r}: the table of records has its own")
@@ -348,14 +348,18 @@ def _checked_thin(thin: int | None, num_samples: int, method: str) -> int:
     return thin
 
 
-def _jackknife(whole, halves):
-    """An estimate less its bias, by those from either half of the Monte Carlo draws."""
-    return 2 * whole - halves.mean(axis=1)
+def _unbiased_risks(log_p, halves, unique_cells, num_new):
+    """r_1 and r_2 (draws, uniques), Monte Carlo bias taken off by a two-half jackknife."""
+    r1, r2 = record_risks(log_p[:, unique_cells], num_new)
+    if halves is None:
+        return r1, r2
+    r1_halves, r2_halves = record_risks(halves[..., unique_cells], num_new)
+    return 2 * r1 - r1_halves.mean(axis=1), 2 * r2 - r2_halves.mean(axis=1)
 
 
 @partial(jax.jit, static_argnames=("num_levels", "method"))
 def _evaluate(model, cells, keys, draws, num_levels, method):
-    """log p of every cell for every draw, its relative standard error, and that of its halves."""
+    """log p of every cell for every draw, its relative standard error, and log p of its halves."""
 
     def one(arguments):
         key, draw = arguments
