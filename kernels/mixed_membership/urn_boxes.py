@@ -99,11 +99,11 @@ class UrnBoxes(eqx.Module):
         atoms = LevelParts.of_boxes(boxes, num_levels)
         # Without padding: an atom beyond the last stands for none.
         members = [[a for a in line if a < atoms.variable.size] for line in np.asarray(atoms.sets)]
-        of_row, variable = np.asarray(atoms.of_row), np.asarray(atoms.variable)
+        of_row, variable = np.asarray(atoms.part_of_row), np.asarray(atoms.variable)
         rows = [np.isin(of_row, atoms_of_set) for atoms_of_set in members]
         of_box = [
             [(int(variable[members[s][0]]), int(s)) for s in np.flatnonzero(has)]
-            for has in np.asarray(atoms.set_of_box).T
+            for has in np.asarray(atoms.box_has_set).T
         ]
         sizes = [len(own) for own in of_box]
         listed = {}

@@ -172,7 +172,7 @@ def test_sets_are_in_the_order_of_the_atoms(name):
     boxes = make_boxes()[name]
     own = np.asarray(boxes.sets, bool)
     of_atoms = np.array([
-        np.isin(np.asarray(boxes.atoms.of_row), line[line < boxes.atoms.variable.size])
+        np.isin(np.asarray(boxes.atoms.part_of_row), line[line < boxes.atoms.variable.size])
         for line in np.asarray(boxes.atoms.sets)
     ])  # fmt: skip
     np.testing.assert_array_equal(own, of_atoms)
