@@ -225,6 +225,44 @@ def posterior_chains(model, key, data, cells, switches, num_sweeps, burn, *, num
     return jax.vmap(one)(jax.random.split(key, num_chains))
 
 
+SIMULATION_BATCH = 64
+
+
+def update_parameters_simulation(model, key, state, data, counts, class_counts):
+    """`parameters.update_parameters_boxes` by another way: impossible records one by one.
+
+    Records are simulated until as many as the sample's are feasible; those that are not are the
+    augmented ones.
+    """
+    key_simulate, key_parameters = jax.random.split(key)
+    everything = jnp.ones((1, sum(data.num_levels)), bool)
+
+    def unfinished(carry):
+        return carry[1] < data.num_records
+
+    def simulate(carry):
+        step, num_feasible, added, added_by_class = carry
+        key_z, key_x = jax.random.split(jax.random.fold_in(key_simulate, step))
+        z = jax.random.categorical(key_z, state.log_pi, shape=(SIMULATION_BATCH,))
+        rows = classes.draw_levels_in_box(
+            key_x, state.log_lambda, everything, z, jnp.zeros_like(z), data.num_levels
+        )
+        inside = jnp.any(jnp.all(data.boxes[:, rows], axis=1), axis=0)
+        before = num_feasible + jnp.cumsum(inside) - inside
+        kept = (~inside & (before < data.num_records)).astype(jnp.int32)
+        return (
+            step + 1, num_feasible + jnp.sum(inside), added.at[rows, z].add(kept),
+            added_by_class.at[z].add(kept),
+        )  # fmt: skip
+
+    start = (0, jnp.int32(0), jnp.zeros_like(counts), jnp.zeros_like(class_counts))
+    _, _, added, added_by_class = jax.lax.while_loop(unfinished, simulate, start)
+    by_part = jax.ops.segment_sum(added, data.parts.part_of_row, data.parts.variable.size)
+    return parameters.update_given_augmented(
+        model, key_parameters, state, data, counts, class_counts, by_part, added_by_class
+    )
+
+
 def with_codes(data, codes):
     """The data of other values of the same records, the same ones missing."""
     rows = codes + first_rows(data.num_levels)[:, None]

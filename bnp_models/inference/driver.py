@@ -28,6 +28,7 @@ from bnp_models.inference.chunks import (
 from bnp_models.inference.placement import Placement, describe_devices
 from bnp_models.inference.run import Run, concatenate_draws
 from bnp_models.inference.settings import Settings, number_kept
+from bnp_models.models.model import Model
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 EARLY_SHARE = 0.25
@@ -193,7 +194,7 @@ def advance_to(
 
 def prepared(model, table: Microdata | Households, conditions=None):
     """The model's arrays of a table."""
-    if isinstance(table, Households):
+    if isinstance(model, Model):
         return model.prepare(table, conditions)
     return model.prepare(table.codes, table.schema.num_levels, conditions)
 

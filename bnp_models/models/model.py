@@ -11,11 +11,14 @@ from typing import Any, ClassVar, TypeAlias
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
-from bnp_models.rules.rules import Rules
 from bnp_models.zeros.coding import Coding
-from bnp_models.zeros.structural_zeros import StructuralZeros
+
+Table: TypeAlias = Any
+"""The sample: a `Microdata`, or `Households`, by the model's `table_type`."""
+
+Conditions: TypeAlias = Any
+"""Structural zeros, or rules, by the model's `conditions_type`; or None."""
 
 Data: TypeAlias = Any
 """The arrays of a table, made by `Model.prepare`: a pytree that chains share.
@@ -59,18 +62,16 @@ class Model(eqx.Module):
     start_components: eqx.AbstractVar[tuple[int, ...]]
     """Components of the chains' initial states, cycled over the chains."""
 
-    def check(self, table: Microdata | Households) -> None:
+    def check(self, table: Table) -> None:
         """Raise `MicrodataError` unless the options fit the table."""
 
-    def coding(self, conditions: StructuralZeros | Rules | None) -> Coding | None:
+    def coding(self, conditions: Conditions) -> Coding | None:
         """Form in which the model sees the records, where it is not as they are."""
         return None
 
     @abstractmethod
-    def prepare(
-        self, table: Microdata | Households, conditions: StructuralZeros | Rules | None = None
-    ) -> Data:
-        """Arrays of a table of `table_type`, under conditions of `conditions_type` or none."""
+    def prepare(self, table: Table, conditions: Conditions = None) -> Data:
+        """Arrays of a sample of `table_type`, under conditions of `conditions_type` or none."""
 
     @abstractmethod
     def init(

@@ -122,7 +122,7 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     if isinstance(table, Households):
         return impute_households(run, num_datasets)
     key = jax.random.fold_in(run.key if key is None else key, IMPUTATION)
-    data = model.prepare(table.codes, table.schema.num_levels, run.conditions)
+    data = model.prepare(table, run.conditions)
     observed = table.codes >= 0
     frames = []
     for m, draw in enumerate(spaced_draws(run, num_datasets)):

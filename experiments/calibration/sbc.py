@@ -27,10 +27,11 @@ from bnp_models.kernels.mixed_membership import urn_boxes
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.latent_classes import nplcm, parameters, predictions
 from bnp_models.models.latent_classes import state as latent_classes_state
+from bnp_models.models.latent_classes.prepare import prepare_records as prepare_latent_classes
 from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.feasible import feasible_totals, log_feasible
 from bnp_models.models.mixed_membership.new_records import simulate_records
-from bnp_models.models.mixed_membership.start import CONCENTRATIONS
+from bnp_models.models.mixed_membership.options import CONCENTRATIONS
 from bnp_models.risk.population import draw_tau1
 
 HERE = Path(__file__).parent
@@ -63,7 +64,9 @@ class MixedMembership:
         codes = np.zeros((SAMPLE, len(NUM_LEVELS)), int)
         # Boxes are listed in NumPy, also while a replication is traced.
         with jax.ensure_compile_time_eval():
-            return model.prepare(codes, NUM_LEVELS, zeros, multiple=MULTIPLE)
+            return mixed_membership_start.prepare_records(
+                model, codes, NUM_LEVELS, zeros, multiple=MULTIPLE
+            )
 
     @classmethod
     def draw_population(cls, truth, key):
@@ -128,9 +131,10 @@ class LatentClasses:
     @staticmethod
     def template(model):
         zeros = None
-        if model.truncates:
+        if model.conditions_type is not None:
             zeros = structural_zeros(CONDITIONS)
-        return model.prepare(np.zeros((SAMPLE, len(NUM_LEVELS)), int), NUM_LEVELS, zeros)
+        codes = np.zeros((SAMPLE, len(NUM_LEVELS)), int)
+        return prepare_latent_classes(model, codes, NUM_LEVELS, zeros)
 
     @classmethod
     def draw_population(cls, truth, key):

@@ -47,7 +47,7 @@ def main():
     print("classes at n = 60,000:", int(large.draws["components"][0, 0]))
     for seed in (0, 1):
         table, zeros = sample(5000, seed)
-        data = model.prepare(table.codes, table.schema.num_levels, zeros)
+        data = model.prepare(table, zeros)
         random_start = model.init(
             jax.random.key(5), data, model.components, jnp.asarray(model.components)
         )

@@ -12,8 +12,8 @@ from bnp_models.kernels.latent_classes.split_merge import split_or_merge_classes
 from bnp_models.kernels.numerics.counting import first_rows, order_free_sum
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import loggamma_from_one
+from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState, one_hot_levels
-from bnp_models.models.model import Model
 
 
 def update_classes(
@@ -105,7 +105,7 @@ def draw_levels_in_box(
 
 
 def update_partition(
-    model: Model,
+    model: LatentClassOptions,
     key: Key[Array, ""],
     state: LatentClassState,
     z: Int[Array, " n"],
@@ -151,7 +151,7 @@ def update_partition(
 
 
 def update_order(
-    model: Model,
+    model: LatentClassOptions,
     key: Key[Array, ""],
     state: LatentClassState,
     log_mass: Float[Array, " K"],

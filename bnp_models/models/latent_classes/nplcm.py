@@ -10,25 +10,23 @@ jit, and vmap over chains.
 """
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.boxes.level_parts import LevelParts
-from bnp_models.kernels.boxes.region import Region, region_mass
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.data.microdata import Microdata
+from bnp_models.kernels.boxes.region import region_mass
 from bnp_models.kernels.variates.gamma import draw_levels, gamma_variate
 from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.latent_classes.classes import update_classes, update_order, update_partition
+from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.parameters import (
     update_parameters_boxes,
     update_parameters_marginal,
-    update_parameters_simulation,
 )
 from bnp_models.models.latent_classes.predictions import (
     complete_records,
@@ -36,32 +34,20 @@ from bnp_models.models.latent_classes.predictions import (
     log_cell_probability,
     simulate_records,
 )
+from bnp_models.models.latent_classes.prepare import prepare_records
 from bnp_models.models.latent_classes.state import (
     LatentClassData,
     LatentClassInfo,
     LatentClassState,
     count_levels,
-    one_hot_levels,
 )
-from bnp_models.models.model import Model
-
-TRUNCATIONS = ("mixture", "classes")
-
-AUGMENTATIONS = ("none", "boxes", "simulation")
+from bnp_models.models.model import Completes, Draw, PredictsCells
+from bnp_models.models.warnings import last_class_used, those_given, too_many_augmented
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
-class LatentClassModel(eqx.Module):
-    """What NPLCM and TNPLCM share: everything but the fields."""
-
-    components: eqx.AbstractVar[int]
-    a: eqx.AbstractVar[float]
-    b: eqx.AbstractVar[float]
-    truncation: eqx.AbstractVar[str]
-    augmentation: eqx.AbstractVar[str]
-    reorder: eqx.AbstractVar[bool]
-    swap: eqx.AbstractVar[bool]
-    split_merge_every: eqx.AbstractVar[int]
-    truncates: eqx.AbstractClassVar[bool]
+class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
+    """A latent class model, but for the fields that hold its options."""
 
     scalars: ClassVar[tuple[str, ...]] = (
         "components", "alpha", "log_likelihood", "last_class", "augmented", "accepted_levels",
@@ -71,82 +57,11 @@ class LatentClassModel(eqx.Module):
     takes_missing: ClassVar[bool] = True
     max_exact_variables: ClassVar[float] = math.inf
 
-    def __check_init__(self):
-        if not isinstance(self.components, int) or self.components < 2:
-            raise ValueError(f"components must be an integer of at least 2, not {self.components}")
-        for name in ("a", "b"):
-            value = getattr(self, name)
-            if isinstance(value, (int, float)) and not value > 0:
-                raise ValueError(f"{name} must be positive, not {value}")
-        if self.truncation not in TRUNCATIONS:
-            raise ValueError(
-                f"truncation is one of {', '.join(TRUNCATIONS)}, not {self.truncation!r}"
-            )
-        if self.augmentation not in AUGMENTATIONS:
-            raise ValueError(
-                f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augmentation!r}"
-            )
-        if self.truncation == "classes" and self.augmentation != "none":
-            raise ValueError('truncation "classes" is sampled with augmentation "none" only')
-
-    @property
-    def start_components(self) -> tuple[int, ...]:
-        """Classes of the initial states: all."""
-        return (self.components,)
-
-    @property
-    def capacity(self) -> int:
-        """Slots for classes: K, which never grows."""
-        return self.components
-
-    def prepare(self, codes: np.ndarray, num_levels: tuple[int, ...], conditions=None):
-        """Arrays of a coded sample.
-
-        Parameters
-        ----------
-        codes
-            (n, J) 0-based level codes, -1 where missing.
-        num_levels
-            Levels of each variable.
-        conditions
-            A `bnp_models.StructuralZeros`, or None.
-        """
-        if conditions is None:
-            feasible, impossible = np.ones((1, sum(num_levels)), bool), None
-            groups = ()
-        else:
-            feasible = conditions.feasible.sets
-            # These boxes may be many: they are made only for the sampler that needs them.
-            by_box = self.augmentation == "boxes"
-            impossible = conditions.impossible.sets if by_box else None
-            groups = conditions.groups
-        variable = np.repeat(np.arange(len(num_levels)), num_levels)
-        first_row = first_rows(num_levels)
-        free = np.all([g.feasible.sets.all(axis=0) for g in groups], axis=0)
-        constrained = tuple(
-            int(j) for j in np.unique(variable[~np.broadcast_to(free, variable.shape)])
-        )
-        missing = codes < 0
-        incomplete = np.flatnonzero(missing.any(axis=1))
-        present = np.maximum(codes, 0) + first_row
-        admitted = np.all(feasible[:, present[incomplete]] | missing[incomplete], axis=2)
-        return LatentClassData(
-            rows=jnp.asarray(present.T, jnp.int32),
-            one_hot=one_hot_levels(jnp.asarray(codes.T, jnp.int32), num_levels),
-            incomplete=jnp.asarray(incomplete, jnp.int32),
-            missing=jnp.asarray(missing[incomplete]),
-            admitted=jnp.asarray(admitted, jnp.result_type(float)),
-            variable=jnp.asarray(variable, jnp.int32),
-            feasible=Region.of_boxes([g.feasible.sets for g in groups], num_levels),
-            impossible=Region.of_boxes([g.impossible.sets for g in groups], num_levels),
-            everything_impossible=Region.of_boxes(
-                [] if impossible is None else [impossible], num_levels
-            ),
-            atoms=LevelParts.of_boxes(impossible, num_levels),
-            boxes=jnp.asarray(feasible),
-            num_levels=tuple(num_levels),
-            constrained=constrained,
-        )
+    def prepare(
+        self, table: Microdata, conditions: StructuralZeros | None = None
+    ) -> LatentClassData:
+        """Arrays of a sample, and of its structural zeros."""
+        return prepare_records(self, table.codes, table.schema.num_levels, conditions)
 
     def record_axes(self, tree) -> list[int | None]:
         """No leaf is sharded over records: chains are what devices share."""
@@ -201,11 +116,8 @@ class LatentClassModel(eqx.Module):
             self, key_split, state, z, rows, data, iteration
         )
         counts, class_counts = count_levels(rows, z, data.num_levels, self.components)
-        update = {
-            "none": update_parameters_marginal,
-            "boxes": update_parameters_boxes,
-            "simulation": update_parameters_simulation,
-        }[self.augmentation if data.constrained else "none"]
+        by_box = self.augmentation == "boxes" and data.constrained
+        update = update_parameters_boxes if by_box else update_parameters_marginal
         state, log_mass, augmented, accepted = update(
             self, key_parameters, state, data, counts, class_counts
         )
@@ -222,10 +134,6 @@ class LatentClassModel(eqx.Module):
         )
         return state, info
 
-    def grow(self, key, state, data, capacity):
-        """The number of classes is part of the model: the driver never asks for more."""
-        raise ValueError(f"{self.name} has a fixed number of classes")
-
     def keep(self, state: LatentClassState, info: LatentClassInfo) -> dict[str, Array]:
         """Everything of one sweep that a user may choose to keep."""
         return {
@@ -241,23 +149,28 @@ class LatentClassModel(eqx.Module):
             "log_feasible": info.log_feasible,
         }
 
-    def log_cell_probability(self, key, draw, cells, num_levels, method="exact", **how):
-        """See the function `log_cell_probability`: a closed form, without key or draws."""
+    def log_cell_probability(
+        self,
+        key: Key[Array, ""] | None,
+        draw: Draw,
+        cells: Int[Array, "C J"],
+        num_levels: tuple[int, ...],
+        *,
+        method: str = "exact",
+        num_draws: int = 4096,
+    ) -> Float[Array, " C"]:
+        """log p_c of feasible cells: a closed form, so that `key` and `num_draws` are not used."""
         if method != "exact":
             raise ValueError(f'cell probabilities of {self.name} are exact; method is "exact"')
         return log_cell_probability(draw, cells, num_levels)
 
-    def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
-        """See the function `simulate_records`."""
-        return simulate_records(key, draw, num_records, num_levels, feasible)
+    simulate_records = staticmethod(simulate_records)
+    complete_records = staticmethod(complete_records)
+    level_probabilities = staticmethod(level_probabilities)
 
-    def complete_records(self, key, draw, data):
-        """See the function `complete_records`."""
-        return complete_records(key, draw, data)
-
-    def level_probabilities(self, draw, num_levels, feasible=None):
-        """See the function `level_probabilities`."""
-        return level_probabilities(draw, num_levels, feasible)
+    def warnings(self, run: Any) -> list[str]:
+        """Sentences on a last class in use, and on impossible records that were not counted."""
+        return those_given([last_class_used(run.draws), too_many_augmented(run.draws)])
 
 
 class NPLCM(LatentClassModel):
@@ -308,8 +221,8 @@ class TNPLCM(LatentClassModel):
         distributions under a prior that the data identify.
     augmentation
         "none": the impossible region is integrated out; "boxes": its records are drawn as counts
-        by box and class (the papers' sampler); "simulation": they are drawn one by one. All three
-        have the same posterior; the last two need truncation "mixture".
+        by box and class (the papers' sampler). Both have the same posterior; "boxes" needs
+        truncation "mixture".
     reorder, swap
         Moves that exchange classes, weights and all, and classes between weights.
     split_merge_every
@@ -332,9 +245,12 @@ class TNPLCM(LatentClassModel):
 
     name: ClassVar[str] = "tnplcm"
     truncates: ClassVar[bool] = True
+    conditions_type: ClassVar[type | None] = StructuralZeros
 
 
-def draw_prior(model: Model, key: Key[Array, ""], variable: Int[Array, " R"]) -> LatentClassState:
+def draw_prior(
+    model: LatentClassOptions, key: Key[Array, ""], variable: Int[Array, " R"]
+) -> LatentClassState:
     """Parameters from the prior of truncation "mixture"; `variable` is that of each row."""
     key_alpha, key_pi, key_lambda = jax.random.split(key, 3)
     dtype = jnp.result_type(float)

@@ -2,25 +2,21 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import draw_levels_by_part, split_over_parts
 from bnp_models.kernels.boxes.region import box_masses, outside_mass, region_mass
 from bnp_models.kernels.latent_classes.observed_weights import draw_observed_weights, stick_tilt
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt, update_levels_truncated
-from bnp_models.kernels.numerics.counting import count_rows_by_component
-from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.variates.gamma import draw_levels, loggamma_from_one
 from bnp_models.kernels.variates.sticks import stick_concentration, truncated_sticks
-from bnp_models.models.latent_classes.classes import draw_levels_in_box
+from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
-from bnp_models.models.model import Model
 
 
 def update_parameters_marginal(
-    model: Model,
+    model: LatentClassOptions,
     key: Key[Array, ""],
     state: LatentClassState,
     data: LatentClassData,
@@ -114,7 +110,7 @@ def _too_many(counts):
 
 
 def update_parameters_boxes(
-    model: Model,
+    model: LatentClassOptions,
     key: Key[Array, ""],
     state: LatentClassState,
     data: LatentClassData,
@@ -134,9 +130,9 @@ def update_parameters_boxes(
     of_box = draw_augmented(key_count, state.log_pi + log_box, log_inside, num_records)
     too_many = _too_many(of_box)
     of_box = jnp.where(too_many, 0, of_box)
-    of_set = jnp.matmul(data.atoms.set_of_box, of_box)
-    added = split_over_parts(key_split, of_set, state.log_lambda, data.atoms)
-    new, log_mass, augmented, accepted = _given_augmented(
+    of_set = jnp.matmul(data.parts.box_has_set, of_box)
+    added = split_over_parts(key_split, of_set, state.log_lambda, data.parts)
+    new, log_mass, augmented, accepted = update_given_augmented(
         model, key_parameters, state, data, counts, class_counts, added, jnp.sum(of_box, axis=0)
     )
     new, log_mass = jax.tree.map(
@@ -147,61 +143,15 @@ def update_parameters_boxes(
     return new, log_mass, jnp.where(too_many, -1, augmented), accepted
 
 
-def _given_augmented(model, key, state, data, counts, class_counts, added, added_class_counts):
-    """Steps (b) and (c), and alpha: `added` augmented records by atom, and in all by class."""
+def update_given_augmented(
+    model, key, state, data, counts, class_counts, added, added_class_counts
+):
+    """Steps (b) and (c), and alpha: augmented records by part of the levels, and by class."""
     key_levels, key_pi, key_alpha = jax.random.split(key, 3)
     shape = 1 + counts.astype(state.alpha.dtype)
-    log_lambda = draw_levels_by_part(key_levels, shape, added, data.atoms)
+    log_lambda = draw_levels_by_part(key_levels, shape, added, data.parts)
     log_pi, sum_log_1mv = truncated_sticks(key_pi, class_counts + added_class_counts, state.alpha)
     alpha = stick_concentration(key_alpha, sum_log_1mv, model.components, model.a, model.b)
     log_mass = jnp.log(region_mass(log_lambda, data.feasible))
     state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
     return state, log_mass, jnp.sum(added_class_counts), jnp.ones_like(alpha)
-
-
-SIMULATION_BATCH = 4096
-
-
-def update_parameters_simulation(
-    model: Model,
-    key: Key[Array, ""],
-    state: LatentClassState,
-    data: LatentClassData,
-    counts: Int[Array, "R K"],
-    class_counts: Int[Array, " K"],
-) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
-    """Parameters given augmented records, simulated until as many as the sample's are feasible.
-
-    Exact, and slow where most cells are impossible: the check of the other two. Arguments and
-    results as in `update_parameters_marginal`.
-    """
-    key_simulate, key_parameters = jax.random.split(key)
-    wanted, batch = data.num_records, SIMULATION_BATCH
-    everything = jnp.ones((1, sum(data.num_levels)), bool)
-
-    def unfinished(carry):
-        return carry[1] < wanted
-
-    def simulate(carry):
-        step, found, added, of_class = carry
-        key_z, key_x = jax.random.split(jax.random.fold_in(key_simulate, step))
-        z, _ = draw_rows(key_z, jnp.broadcast_to(state.log_pi[:, None], (model.components, batch)))
-        rows = draw_levels_in_box(
-            key_x, state.log_lambda, everything, z, jnp.zeros_like(z), data.num_levels
-        )
-        inside = jnp.any(jnp.all(data.boxes[:, rows], axis=1), axis=0)
-        before = found + jnp.cumsum(inside) - inside
-        kept = (~inside & (before < wanted)).astype(jnp.int32)
-        level_counts = count_rows_by_component(
-            rows, jnp.broadcast_to(z, rows.shape), kept, added.shape
-        )
-        of_class = of_class.at[z].add(kept)
-        return step + 1, found + jnp.sum(inside), added + level_counts, of_class
-
-    start = (0, jnp.zeros((), jnp.int32), jnp.zeros_like(counts), jnp.zeros_like(class_counts))
-    _, _, added, of_class = lax.while_loop(unfinished, simulate, start)
-    atoms, num_atoms = data.atoms, data.atoms.variable.size
-    of_atom = jax.ops.segment_sum(added, atoms.of_row, num_segments=num_atoms)
-    return _given_augmented(
-        model, key_parameters, state, data, counts, class_counts, of_atom, of_class
-    )

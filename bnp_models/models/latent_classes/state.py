@@ -31,8 +31,8 @@ class LatentClassData(eqx.Module):
     """Impossible cells, by group of variables."""
     everything_impossible: Region
     """Impossible cells as boxes of one group, for augmentation "boxes"; else without boxes."""
-    atoms: LevelParts
-    """Sets of levels among which counts of the impossible boxes are shared out."""
+    parts: LevelParts
+    """Parts of the levels among which counts of the impossible boxes are shared out."""
     boxes: Bool[Array, "B R"]
     """The feasible boxes as sets of levels of all variables, in which records are drawn."""
     num_levels: tuple[int, ...] = eqx.field(static=True)

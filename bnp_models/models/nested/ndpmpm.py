@@ -10,7 +10,7 @@ doi:10.1214/16-BA1047). The functions are pure: they jit, and vmap over chains.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -23,6 +23,7 @@ from bnp_models.data.schema import unknown_variable
 from bnp_models.kernels.nested.members import merge_plan
 from bnp_models.kernels.nested.parameters import Levels
 from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.models.model import FixedComponents, MakesHouseholds
 from bnp_models.models.nested.head_tables import head_of, head_tables
 from bnp_models.models.nested.missing import fill_in, missing_by_block, update_missing
 from bnp_models.models.nested.predictions import simulate_possible
@@ -39,6 +40,8 @@ from bnp_models.models.nested.sweep import (
     update_order,
     update_parameters,
 )
+from bnp_models.models.options import check_choice, check_integer, check_positive
+from bnp_models.models.warnings import last_class_used, those_given, too_many_augmented
 from bnp_models.rules.head_forms import head_form
 from bnp_models.rules.rules import Rules
 
@@ -54,7 +57,7 @@ def _as_pairs(given):
     return tuple(one if isinstance(one, str) else tuple(one) for one in given)
 
 
-class NDPMPM(eqx.Module):
+class NDPMPM(FixedComponents, MakesHouseholds):
     """The nested Dirichlet process mixture of products of multinomials.
 
     Parameters
@@ -111,6 +114,8 @@ class NDPMPM(eqx.Module):
 
     name: ClassVar[str] = "ndpmpm"
     truncates: ClassVar[bool] = True
+    table_type: ClassVar[type] = Households
+    conditions_type: ClassVar[type | None] = Rules
     takes_missing: ClassVar[bool] = True
     nested: ClassVar[bool] = True
     parameters_every: ClassVar[int] = 10
@@ -121,36 +126,19 @@ class NDPMPM(eqx.Module):
     parameters: ClassVar[tuple[str, ...]] = (*NESTED, "log_feasible", "completed")
 
     def __check_init__(self):
-        for name in ("components", "member_components"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 2:
-                raise ValueError(f"{name} must be an integer of at least 2, not {value}")
-        if not isinstance(self.impossible_weight, int) or self.impossible_weight < 1:
-            raise ValueError(
-                f"impossible_weight must be an integer of at least 1, not {self.impossible_weight}"
-            )
-        for name in ("a", "b", "a_beta", "b_beta", "level_concentration"):
-            value = getattr(self, name)
-            if isinstance(value, (int, float)) and not value > 0:
-                raise ValueError(f"{name} must be positive, not {value}")
-        if self.beta not in BETAS:
-            raise ValueError(f"beta is one of {', '.join(BETAS)}, not {self.beta!r}")
+        check_integer(2, components=self.components, member_components=self.member_components)
+        check_integer(1, impossible_weight=self.impossible_weight)
+        check_positive(
+            a=self.a, b=self.b, a_beta=self.a_beta, b_beta=self.b_beta,
+            level_concentration=self.level_concentration,
+        )  # fmt: skip
+        check_choice(BETAS, beta=self.beta)
         for one in self.grouped:
             if isinstance(one, str) or len(one) != 2 or not isinstance(one[1], int) or one[1] < 1:
                 raise ValueError(
                     f"grouped takes a number of levels for each variable, as in {{'age': 5}}, not "
                     f"{one!r}"
                 )
-
-    @property
-    def start_components(self) -> tuple[int, ...]:
-        """Household classes of the initial states: all."""
-        return (self.components,)
-
-    @property
-    def capacity(self) -> int:
-        """Slots for household classes: F, which never grows."""
-        return self.components
 
     def check(self, table: Households) -> None:
         """Raise MicrodataError unless the options `relative` and `grouped` fit the table."""
@@ -161,10 +149,10 @@ class NDPMPM(eqx.Module):
             if name not in known:
                 raise unknown_variable(name, sorted(known))
 
-    def prepare(self, table: Households, rules: Rules | None = None) -> NestedData:
+    def prepare(self, table: Households, conditions: Rules | None = None) -> NestedData:
         """Arrays of coded households."""
         self.check(table)
-        schema = table.schema
+        rules, schema = conditions, table.schema
         relative = RelativeCoding(schema, self.relative) if self.relative else None
         at_household = at_member = np.zeros((2, 0), int)
         missing = ()
@@ -295,13 +283,32 @@ class NDPMPM(eqx.Module):
         state = update_parameters(self, key_parameters, state.alpha, state.beta, counts, data)
         return update_order(self, key_order, state), info
 
-    def simulate_households(self, key, draw, data, left, lanes):
-        """See the function `simulate_possible`."""
-        return simulate_possible(key, draw, data, left, lanes)
+    simulate_households = staticmethod(simulate_possible)
 
-    def grow(self, key, state, data, capacity):
-        """The number of classes is part of the model: the driver never asks for more."""
-        raise ValueError(f"{self.name} has a fixed number of classes")
+    def warnings(self, run: Any) -> list[str]:
+        """Sentences on last classes in use, on what was not counted, and on cap-and-weight."""
+        draws = run.draws
+        return those_given([
+            last_class_used(draws), self._last_member_class(draws), too_many_augmented(draws),
+            self._weighted(),
+        ])  # fmt: skip
+
+    def _last_member_class(self, draws):
+        mean = np.mean(draws["last_member_class"])
+        if mean >= 1:
+            return (
+                f"too few member classes: on average, {mean:.1f} members are in the last "
+                "class of their household's class, which takes all that the others leave; raise "
+                "member_components (--member-components)"
+            )
+
+    def _weighted(self):
+        if self.impossible_weight > 1:
+            return (
+                f"approximation: each impossible household drawn stands for "
+                f"{self.impossible_weight} (cap-and-weight); leave out --impossible-weight for "
+                "the exact posterior"
+            )
 
     def keep(self, state: NestedState, info: NestedInfo) -> dict[str, Array]:
         """Everything of one sweep that a user may choose to keep."""

@@ -16,11 +16,14 @@ from latent import (
     switched,
     two_class_posterior,
     two_sample_z,
+    update_parameters_simulation,
 )
 
 from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.latent_classes import classes, nplcm, parameters
+from bnp_models.models.latent_classes.prepare import prepare_records
+from bnp_models.models.latent_classes.state import count_levels
 
 BINARY = (2, 2, 2)
 ONE_CONDITION = [[1, 1, -1]]
@@ -36,7 +39,7 @@ class Exact:
 
     def __init__(self, model, conditions, codes, faults=()):
         self.model, self.faults, self.conditioned = model, faults, conditions is not None
-        self.data = model.prepare(codes, BINARY, structural_zeros(conditions, BINARY))
+        self.data = prepare_records(model, codes, BINARY, structural_zeros(conditions, BINARY))
         self.cells = jnp.asarray(feasible_cells(conditions, BINARY))
         self.truth = two_class_posterior(codes, conditions, model, (8, 8, 8))
 
@@ -70,14 +73,40 @@ def test_quadrature_rejects(all_moves, fault):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
-@pytest.mark.parametrize(
-    "how", [{"augmentation": "boxes"}, {"augmentation": "simulation"}, {"truncation": "classes"}]
-)
-def test_quadrature(monkeypatch, how):
-    """The papers' augmentations, and classes truncated each by itself."""
-    monkeypatch.setattr(parameters, "SIMULATION_BATCH", 64)
+@pytest.mark.parametrize("how", [{"augmentation": "boxes"}, {"truncation": "classes"}])
+def test_quadrature(how):
+    """The papers' augmentation, and classes truncated each by itself."""
     model = TNPLCM(components=2, split_merge_every=0, **how)
     z = Exact(model, ONE_CONDITION, CODES).scores(jax.random.key(7))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+def test_boxes_against_records_simulated_one_by_one():
+    """Parameters drawn from one state and one partition of the records.
+
+    The draws are alike only where no box leaves a variable free, which it integrates out.
+    """
+    model = TNPLCM(components=3, augmentation="boxes")
+    data = prepare_records(model, CODES, BINARY, structural_zeros([[1, 1, 1], [1, 0, 0]], BINARY))
+    state = nplcm.draw_prior(model, jax.random.key(3), data.variable)
+    z = jnp.asarray([0, 1, 0, 2, 1])
+    counts = count_levels(data.rows, z, data.num_levels, model.components)
+
+    def statistics(update):
+        def one(key):
+            new, log_mass, augmented, _ = update(model, key, state, data, *counts)
+            levels, few = jnp.exp(new.log_lambda[1::2]).ravel(), augmented < 2
+            return jnp.concatenate([
+                levels, levels**2, jnp.exp(new.log_pi), jnp.exp(log_mass),
+                jnp.log(new.alpha)[None], augmented[None] / 10, few[None],
+            ])  # fmt: skip
+
+        return jax.jit(lambda key: jax.vmap(one)(jax.random.split(key, 40_000)))
+
+    z = two_sample_z(
+        statistics(parameters.update_parameters_boxes)(jax.random.key(21)),
+        statistics(update_parameters_simulation)(jax.random.key(22)),
+    )
     assert np.abs(z).max() < Z_LIMIT, z
 
 
@@ -101,7 +130,7 @@ def test_classes_and_completions_of_a_record():
     conditions = [[1, 2, -1], [-1, 0, 1], [0, 1, -1]]
     codes = np.array([[-1, 2, 0], [-1, -1, -1], [1, -1, 1], [-1, 1, -1], [0, 0, 0], [-1, -1, 1]])
     model = TNPLCM(components=3)
-    data = model.prepare(codes, num_levels, structural_zeros(conditions, num_levels))
+    data = prepare_records(model, codes, num_levels, structural_zeros(conditions, num_levels))
     state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
     keys = jax.random.split(jax.random.key(2), 20_000)
     z, rows, log_likelihood = jax.jit(jax.vmap(classes.update_classes, (0, None, None)))(
@@ -142,7 +171,9 @@ class Joint:
         codes[MISSING] = -1
         conditions = None if kind is NPLCM else CONDITIONS
         model = self.make()
-        self.data = model.prepare(codes, NUM_LEVELS, structural_zeros(conditions, NUM_LEVELS))
+        self.data = prepare_records(
+            model, codes, NUM_LEVELS, structural_zeros(conditions, NUM_LEVELS)
+        )
 
     def scores(self, key, on=None, num_sweeps=250, **prior):
         model = self.make(**prior)
@@ -198,7 +229,7 @@ def test_more_augmented_records_than_can_be_counted(augmentation, count, monkeyp
     monkeypatch.setattr(parameters, "draw_augmented", lambda _, w, *rest: jnp.full(w.shape, count))
     model = TNPLCM(3, augmentation=augmentation, split_merge_every=0)
     codes = np.array([[0, 0, 1], [0, 1, 0], [0, 1, 1]])
-    data = model.prepare(codes, (2, 2, 2), structural_zeros([(1, 1, -1)], (2, 2, 2)))
+    data = prepare_records(model, codes, (2, 2, 2), structural_zeros([(1, 1, -1)], (2, 2, 2)))
     state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
     new, info = jax.jit(model.sweep)(jax.random.key(0), state, data, 1)
     assert info.augmented == -1

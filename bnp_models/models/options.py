@@ -1,0 +1,25 @@
+"""Checks of a model's options, for `__check_init__`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def check_positive(**options: Any) -> None:
+    """Raise ValueError unless the numbers are positive; traced values pass."""
+    for name, value in options.items():
+        if isinstance(value, (int, float)) and not value > 0:
+            raise ValueError(f"{name} must be positive, not {value}")
+
+
+def check_integer(least: int, **options: Any) -> None:
+    """Raise ValueError unless the options are integers of at least `least`."""
+    for name, value in options.items():
+        if not isinstance(value, int) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, not {value}")
+
+
+def check_choice(choices: Sequence[str], **options: Any) -> None:
+    """Raise ValueError unless the options are among the choices."""
+    for name, value in options.items():
+        if value not in choices:
+            raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
