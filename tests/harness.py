@@ -13,6 +13,7 @@ from scipy.special import gammaln
 from bnp_models.kernels.mixed_membership.urn import simulate_levels
 from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.new_records import pad_levels
+from bnp_models.models.mixed_membership.start import prepare_records
 from bnp_models.models.mixed_membership.state import HDPData
 
 # One statistical check in the suite fails by chance with this probability at most: about 200
@@ -130,7 +131,7 @@ def run_chains(model, key, codes, num_levels, *, num_chains, num_sweeps, burn, c
                sweep=None):  # fmt: skip
     """Per-chain means of the quantities of `enumerate_posterior` from the sampler."""
     multiple = max(model.dish_stride, model.cell_stride, 1)
-    data = model.prepare(codes, num_levels, multiple=multiple)
+    data = prepare_records(model, codes, num_levels, multiple=multiple)
     step = sweep or (lambda key, state, data, t: model.sweep(key, state, data, t))
 
     def one(key, start):
@@ -166,8 +167,8 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
     invariant.
     """
     multiple = max(model.dish_stride, model.cell_stride, 1)
-    template = model.prepare(
-        np.zeros((num_records, len(num_levels)), int), num_levels, multiple=multiple
+    template = prepare_records(
+        model, np.zeros((num_records, len(num_levels)), int), num_levels, multiple=multiple
     )
     padded = template.weight.size
     # Without a table of distinct cells the whole-record move takes every record for a cell.

@@ -17,7 +17,7 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import digamma
 
-from bnp_models import StructuralZeros
+from bnp_models import HDPMixedMembership, StructuralZeros
 from bnp_models.data.schema import Schema
 from bnp_models.kernels.mixed_membership import urn_boxes
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
@@ -39,6 +39,7 @@ from bnp_models.models.mixed_membership.new_records import (
     log_cell_probability,
     pad_levels,
 )
+from bnp_models.models.mixed_membership.start import prepare_records
 
 # One condition; half of the table impossible; an equivalence between the first two variables.
 BINARY = (2, 2, 2)
@@ -300,14 +301,14 @@ def _first(model, state):
 
 def _second(model, state):
     """alpha_0, or what a fixed number of weights squared add up to."""
-    return state.alpha0 if hasattr(model, "a0") else jnp.sum(state.g0**2)
+    return state.alpha0 if isinstance(model, HDPMixedMembership) else jnp.sum(state.g0**2)
 
 
 def prepared(model, name):
     """The data of a sample, and the first and the last feasible cell."""
     multiple = max(model.dish_stride, model.cell_stride, 1)
     zeros = structural_zeros(CONDITIONS[name])
-    data = model.prepare(np.array(SAMPLES[name]), BINARY, zeros, multiple=multiple)
+    data = prepare_records(model, np.array(SAMPLES[name]), BINARY, zeros, multiple=multiple)
     ends = np.flatnonzero(is_feasible(CONDITIONS[name]))[[0, -1]]
     return data, jnp.asarray(all_cells(BINARY)[ends], jnp.int32)
 
@@ -350,7 +351,7 @@ def joint_data(model, num_records, conditions=WIDER_CONDITIONS, num_levels=WIDER
     multiple = max(model.dish_stride, model.cell_stride, 1)
     codes = np.zeros((num_records, len(num_levels)), int)
     zeros = structural_zeros(conditions, num_levels)
-    return model.prepare(codes, num_levels, zeros, multiple=multiple)
+    return prepare_records(model, codes, num_levels, zeros, multiple=multiple)
 
 
 def _with_rows(data, rows):

@@ -7,7 +7,7 @@ from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
 from bnp_models.cli.parser import MAX_MINUTES, STOPPING, flag
 from bnp_models.data import formats
 from bnp_models.data.formats import FormatError
-from bnp_models.data.households import read_households
+from bnp_models.data.households import Households, read_households
 from bnp_models.data.messages import listed
 from bnp_models.data.reading import read_microdata
 from bnp_models.data.schema import MicrodataError
@@ -35,12 +35,12 @@ def checked_input(options):
         Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if options.conditions is not None and not model.truncates:
+    if options.conditions is not None and model.conditions_type is None:
         raise UsageError(
             f"--conditions: the {options.model} model does not take structural zeros; use --model "
             f"{listed(_taking_zeros(options.name), 'or')}"
         )
-    if getattr(model, "nested", False):
+    if model.table_type is Households:
         return model, *_checked_households(options, model)
     table = read_microdata(options.sample, options.variables, options.levels)
     conditions = None
@@ -118,7 +118,7 @@ def check_options(options):
 
 def _taking_zeros(name):
     """The command's models that take structural zeros."""
-    return [model for model in MODELS_OF[name] if MODELS[model][0].truncates]
+    return [model for model in MODELS_OF[name] if MODELS[model][0].conditions_type is not None]
 
 
 def _check_stopping(options):

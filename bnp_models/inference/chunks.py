@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bnp_models.inference.settings import Settings, number_kept
+from bnp_models.models.model import Growing
 
 # The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
 # warm-up, which starts from many components on purpose, when it leaves more than the second.
@@ -41,7 +42,7 @@ def capacity_of_starts(model, settings: Settings, num_records: int) -> int:
     """Slots that hold the starts, and are given back early in the warm-up."""
     capacity = model.capacity
     most = min(max(settings.start_components[: settings.num_chains]), num_records)
-    while hasattr(model, "shrink") and most > capacity * model.start_share:
+    while isinstance(model, Growing) and most > capacity * model.start_share:
         capacity *= 2
     return capacity
 
@@ -109,13 +110,12 @@ def advance_chains(
         iteration, states, _, buffers, _ = carry
         buffers, last = dict(buffers), {}
         states, left_over, kept = _sweep_chains(model, data, chain_keys, states, iteration, keep)
-        if hasattr(model, "settle"):
-            states = jax.lax.cond(
-                iteration < warmup,
-                jax.vmap(lambda state: model.settle(state, data)),
-                lambda states: states,
-                states,
-            )
+        states = jax.lax.cond(
+            iteration < warmup,
+            jax.vmap(lambda state: model.settle(state, data)),
+            lambda states: states,
+            states,
+        )
         early = iteration < warmup // 2
         tolerance = jnp.where(early, EARLY_LEFT_OVER_TOLERANCE, LEFT_OVER_TOLERANCE)
         # Chains that still shed the components of their starts are not given more slots.

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.chunks import (
@@ -28,7 +27,7 @@ from bnp_models.inference.chunks import (
 from bnp_models.inference.placement import Placement, describe_devices
 from bnp_models.inference.run import Run, concatenate_draws
 from bnp_models.inference.settings import Settings, number_kept
-from bnp_models.models.model import Model
+from bnp_models.models.model import Growing, Model
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 EARLY_SHARE = 0.25
@@ -38,7 +37,7 @@ EARLY_SHARE = 0.25
 class Task(NamedTuple):
     """Whose chains."""
 
-    model: object
+    model: Model
     table: Microdata
     conditions: StructuralZeros | None
     key: jax.Array
@@ -67,9 +66,9 @@ def advance_to(
         raise ValueError(f"chunk_sweeps must be positive, not {chunk_sweeps}")
     model, table, conditions, key = task
     num_chains, num_warmup, keep = settings.num_chains, settings.num_warmup, settings.keep
-    data = prepared(model, table, conditions)
+    data = model.prepare(table, conditions)
     devices = list(devices) if devices is not None else jax.devices()
-    place = Placement(model, num_chains, data, devices)
+    place = Placement(num_chains, data, devices)
     key_init, key_sweeps, key_grow, key_risk = jax.random.split(key, 4)
     chain_keys = chain_keys_of(key_sweeps, num_chains)
     starts = jnp.asarray([settings.start_components[c % len(settings.start_components)]
@@ -156,7 +155,7 @@ def advance_to(
                 states = advance(sweeper, data, chain_keys, states, iteration, iteration)[1]
                 jax.block_until_ready(states)
                 clock["compile"] += time.perf_counter() - began
-            elif hasattr(model, "shrink") and iteration in (early_end, num_warmup):
+            elif isinstance(model, Growing) and iteration in (early_end, num_warmup):
                 began = time.perf_counter()
                 sweeper = model
                 fewer = fewer_slots(model, data, states, capacity)
@@ -190,13 +189,6 @@ def advance_to(
         key=key_risk, state=states, capacity=capacity, growth=tuple(growth),
         conditions=conditions, seconds=clock, device=describe_devices(devices), origin=key,
     )  # fmt: skip
-
-
-def prepared(model, table: Microdata | Households, conditions=None):
-    """The model's arrays of a table."""
-    if isinstance(model, Model):
-        return model.prepare(table, conditions)
-    return model.prepare(table.codes, table.schema.num_levels, conditions)
 
 
 def _goal(iteration: int, settings: Settings, clock, max_seconds: float | None) -> int:

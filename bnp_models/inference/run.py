@@ -8,6 +8,7 @@ import numpy as np
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.settings import Settings, thinned_settings
+from bnp_models.models.model import Model
 from bnp_models.zeros.coding import Coding
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -30,7 +31,7 @@ class Until:
 class Run:
     """The chains of one model on one sample."""
 
-    model: object
+    model: Model
     table: Microdata
     settings: Settings
     draws: dict[str, np.ndarray]
@@ -85,7 +86,7 @@ class Run:
     @property
     def coding(self) -> Coding | None:
         """How the model sees the records, where that is not as they are."""
-        return coding_of(self.model, self.conditions)
+        return self.model.coding(self.conditions)
 
     @property
     def num_levels(self) -> tuple[int, ...]:
@@ -142,12 +143,6 @@ def blocks_of_draws(total: int) -> list[tuple[np.ndarray, np.ndarray]]:
     starts = range(0, total, _DRAWS_AT_ONCE)
     blocks = (np.arange(start, start + _DRAWS_AT_ONCE) for start in starts)
     return [(block[block < total], np.minimum(block, total - 1)) for block in blocks]
-
-
-def coding_of(model, conditions: StructuralZeros | None) -> Coding | None:
-    """The not-applicable form of the records, where the model works on that; else None."""
-    recoded = conditions is not None and getattr(model, "not_applicable", False)
-    return conditions.not_applicable.coding if recoded else None
 
 
 def concatenate_draws(segments: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

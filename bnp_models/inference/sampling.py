@@ -1,12 +1,10 @@
 """The sampling driver: any model's chains, compiled inside, a Python loop outside.
 
-A model gives ``prepare``, ``init``, ``sweep``, ``keep``, ``grow`` and ``record_axes``, and may give
-``settle``, which follows each sweep of warm-up (see `bnp_models.HDPMixedMembership` and
-`bnp_models.TNPLCM`); the driver gives several chains by vmap, sharding over the
-devices there are, capacity that grows, kept draws on the host, checkpoints and exact resume. The
-key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on the
-devices nor on where the run was cut into chunks: a run that is extended has the draws of a longer
-one, and `sample_until` is a loop of extensions.
+A model gives what `bnp_models.models.model.Model` lists; the driver gives several chains by vmap,
+sharding over the devices there are, capacity that grows, kept draws on the host, checkpoints and
+exact resume. The key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend
+neither on the devices nor on where the run was cut into chunks: a run that is extended has the
+draws of a longer one, and `sample_until` is a loop of extensions.
 """
 
 import hashlib
@@ -259,24 +257,23 @@ def check_input(
     model, table: Microdata | Households, conditions: StructuralZeros | Rules | None = None
 ) -> None:
     """Raise ValueError unless the model can be fitted to these records under these conditions."""
-    nested = getattr(model, "nested", False)
-    for given, kinds in ((table, (Microdata, Households)), (conditions, (StructuralZeros, Rules))):
-        if given is not None and not isinstance(given, kinds[nested]):
+    conditions_type = model.conditions_type or StructuralZeros
+    for given, kind in ((table, model.table_type), (conditions, conditions_type)):
+        if given is not None and not isinstance(given, kind):
             raise ValueError(
-                f"the {model.name} model takes {kinds[nested].__name__}, not {type(given).__name__}"
+                f"the {model.name} model takes {kind.__name__}, not {type(given).__name__}"
             )
     if not model.takes_missing:
         table.require_complete(f"the {model.name} model")
-    if nested:
-        model.check(table)
+    model.check(table)
     if conditions is None:
         return
-    if not model.truncates:
+    if model.conditions_type is None:
         raise ValueError(
             f"the {model.name} model does not take structural zeros; use tnplcm, or leave out the "
             "conditions"
         )
-    if not nested and conditions.schema != table.schema:
+    if isinstance(conditions, StructuralZeros) and conditions.schema != table.schema:
         raise ValueError("the conditions were made for another schema; make them with table.schema")
     conditions.require_feasible(table)
 

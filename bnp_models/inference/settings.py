@@ -68,7 +68,7 @@ def make_settings(
 ):
     keep = tuple(keep) if keep is not None else model.scalars + model.parameters
     if parameters_every is None:
-        parameters_every = min(getattr(model, "parameters_every", 1), max(num_samples, 1))
+        parameters_every = min(model.parameters_every, max(num_samples, 1))
     start_components = model.start_components if start_components is None else start_components
     start_components = tuple(int(c) for c in start_components)
     return Settings(

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 
 from bnp_models.data.households import Households
-from bnp_models.inference.driver import prepared
 from bnp_models.inference.run import spaced_draws
 
 # Households simulated at once at most, and those of one size without a possible one among them
@@ -29,7 +28,7 @@ def synthesize_households(run, num_datasets, num_rows, key):
             f"which make {table.num_persons} persons; leave it out"
         )
     key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
-    data = prepared(model, table, run.conditions)
+    data = model.prepare(table, run.conditions)
     lanes = int(np.clip(2 * table.n, 256, _HOUSEHOLDS_AT_ONCE))
     frames = []
     for m, draw in enumerate(spaced_draws(run, num_datasets)):
@@ -78,7 +77,7 @@ def _draw_households(model, key, draw, data, lanes):
 def impute_households(run, num_datasets):
     """The sample with the missing values of as many draws filled in."""
     table = run.table
-    data = prepared(run.model, table, run.conditions)
+    data = run.model.prepare(table, run.conditions)
     order, of_member = table.order_by_size
     (of_codes, household), (of_values, member) = map(
         np.asarray, (data.at_household, data.at_member)

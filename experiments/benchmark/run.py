@@ -69,10 +69,10 @@ class Chains:
     def __init__(
         self, model, table, num_chains=1, conditions=None, start=15, burn=300, fixed=False
     ):
-        from bnp_models.inference import chunks, driver
+        from bnp_models.inference import chunks
 
         self.model = model
-        self.data = driver.prepared(model, table, conditions)
+        self.data = model.prepare(table, conditions)
         self.num_chains = num_chains
         self.keys = jax.vmap(jax.random.key)(jnp.arange(num_chains))
         began = time.perf_counter()

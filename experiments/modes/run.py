@@ -19,6 +19,7 @@ import numpy as np
 
 from bnp_models.inference.diagnostics import diagnose
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
+from bnp_models.models.mixed_membership.start import prepare_records
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent.parent / "tests"))
@@ -37,7 +38,7 @@ def trace(sizes, moves, num_sweeps):
     """Mode of every sweep, (chains, sweeps): 0 or 1, or 2 in neither; and seconds, compiled."""
     model = HDPMixedMembership(**modes.PRIOR, **moves)
     block = np.repeat(np.arange(4), sizes)
-    data = model.prepare(np.repeat(modes.TRIPLES[block], 3, axis=1), modes.NUM_LEVELS)
+    data = prepare_records(model, np.repeat(modes.TRIPLES[block], 3, axis=1), modes.NUM_LEVELS)
     labels = modes.MODES[:, block]
     padded = np.pad(labels, ((0, 0), (0, data.weight.size - len(block))))
 

@@ -30,8 +30,8 @@ def replicate(args, people, three_way, seed) -> dict[str, np.ndarray]:
         began = time.perf_counter()
         run = bnp.sample(
             model, table, key=jax.random.fold_in(jax.random.key(seed), m),
-            conditions=zeros if model.truncates else None, num_chains=1, num_warmup=args.warmup,
-            num_samples=args.datasets, thin=args.spacing,
+            conditions=None if model.conditions_type is None else zeros, num_chains=1,
+            num_warmup=args.warmup, num_samples=args.datasets, thin=args.spacing,
         )  # fmt: skip
         files = [
             bnp.Microdata.from_frame(frame, levels=table.schema).codes

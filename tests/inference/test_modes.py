@@ -18,6 +18,7 @@ from scipy.special import expit, gammaln
 from bnp_models.kernels.mixed_membership import split_merge
 from bnp_models.models.mixed_membership import sweep
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
+from bnp_models.models.mixed_membership.start import prepare_records
 
 NUM_LEVELS = (2,) * 6
 TRIPLES = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
@@ -39,8 +40,10 @@ def simulate(sizes, moves, num_chains, num_sweeps, burn=100, seed=0):
     model = HDPMixedMembership(**PRIOR, **moves)
     multiple = max(model.dish_stride, model.cell_stride, 1)
     block = np.array([np.repeat(np.arange(4), each) for each in sizes])
-    each = [model.prepare(np.repeat(TRIPLES[b], 3, axis=1), NUM_LEVELS, multiple=multiple)
-            for b in block]  # fmt: skip
+    each = [
+        prepare_records(model, np.repeat(TRIPLES[b], 3, axis=1), NUM_LEVELS, multiple=multiple)
+        for b in block
+    ]
     data = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
     num_records = block.shape[1]
     modes = np.pad(MODES[:, block], ((0, 0), (0, 0), (0, data.weight.shape[1] - num_records)))

@@ -21,10 +21,8 @@ from bnp_models.kernels.numerics.lanes import in_turn
 from bnp_models.kernels.numerics.set_partitions import log_block_weights, log_block_weights_gamma
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.models.mixed_membership.new_records import new_concentrations
+from bnp_models.models.mixed_membership.options import FEASIBLE_DRAWS
 from bnp_models.models.mixed_membership.state import HDPData, HDPState, Zeros
-
-# Draws of record weights for log P(feasible) where the feasible boxes are too many to be exact.
-FEASIBLE_DRAWS = 1024
 
 
 def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:

@@ -17,28 +17,22 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.variates.gamma import log_dirichlet
+from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import draw_alpha, draw_theta
-from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
-from bnp_models.models.mixed_membership.new_records import log_cell_probability, simulate_records
-from bnp_models.models.mixed_membership.start import (
-    RECORD_MULTIPLE,
-    check_options,
-    init_state,
-    prepare_records,
-)
+from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import (
     HDPData,
     HDPInfo,
     HDPState,
     keep_everything,
-    record_axes,
     sweep_info,
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with
-from bnp_models.models.model import Model
+from bnp_models.models.model import FixedComponents, Model
+from bnp_models.models.options import check_integer
 
 
-class MixedMembership(eqx.Module):
+class MixedMembership(MembershipOptions, FixedComponents):
     """The model and its hyperparameters.
 
     Parameters
@@ -71,39 +65,17 @@ class MixedMembership(eqx.Module):
         "components", "alpha", "tables", "log_likelihood_items", "augmented", "accepted_tilts",
         "accepted_trajectories",
     )  # fmt: skip
-    parameters: ClassVar[tuple[str, ...]] = HDPMixedMembership.parameters
-    truncates: ClassVar[bool] = True
-    takes_missing: ClassVar[bool] = False
-    max_exact_variables: ClassVar[int] = HDPMixedMembership.max_exact_variables
     concentration: ClassVar[str] = "shared"
     shared: ClassVar[bool] = True
+    split_merge_every: ClassVar[int] = 0
+
+    prepare = start.prepare
+    init = start.init_state
+    log_cell_probability = new_records.log_cell_probability
+    simulate_records = new_records.simulate_records
 
     def __check_init__(self):
-        if not isinstance(self.components, int) or self.components < 2:
-            raise ValueError(f"components must be an integer of at least 2, not {self.components}")
-        check_options(self, ("a", "b"))
-
-    @property
-    def start_components(self) -> tuple[int, ...]:
-        """Components of the initial states: all."""
-        return (self.components,)
-
-    @property
-    def capacity(self) -> int:
-        """Slots for components: K, which never grows."""
-        return self.components
-
-    def prepare(self, codes, num_levels, conditions=None, multiple=RECORD_MULTIPLE):
-        """See `bnp_models.models.mixed_membership.start.prepare_records`."""
-        return prepare_records(self, codes, num_levels, conditions, multiple)
-
-    def record_axes(self, tree) -> list[int | None]:
-        """The axis of each leaf of `tree` that runs over records (None: none), for sharding."""
-        return record_axes(tree, None)
-
-    def init(self, key, data, capacity, num_components) -> HDPState:
-        """See `bnp_models.models.mixed_membership.start.init_state`."""
-        return init_state(self, key, data, capacity, num_components)
+        check_integer(2, components=self.components)
 
     def sweep(
         self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
@@ -123,18 +95,6 @@ class MixedMembership(eqx.Module):
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """What the prior of the weights adds to a component's tables, and to those of no one."""
         return jnp.ones_like(state.alpha0), jnp.zeros_like(state.alpha0)
-
-    def grow(self, key, state, data, capacity):
-        """The number of components is part of the model: the driver never asks for more."""
-        raise ValueError(f"{self.name} has a fixed number of components")
-
-    def log_cell_probability(self, key, draw, cells, num_levels, **how):
-        """See `bnp_models.models.mixed_membership.new_records.log_cell_probability`."""
-        return log_cell_probability(self, key, draw, cells, num_levels, **how)
-
-    def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
-        """See `bnp_models.models.mixed_membership.new_records.simulate_records`."""
-        return simulate_records(self, key, draw, num_records, num_levels, feasible)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Everything of one sweep that a user may choose to keep."""

@@ -21,25 +21,20 @@ from bnp_models.kernels.mixed_membership.concentration import dp_concentration
 from bnp_models.kernels.numerics.counting import count_components, order_free_sum
 from bnp_models.kernels.variates.categorical import cumulative_sum
 from bnp_models.kernels.variates.sticks import retrospective_sticks
+from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import draw_g0, draw_theta
 from bnp_models.models.mixed_membership.feasible import feasible_totals
-from bnp_models.models.mixed_membership.new_records import log_cell_probability, simulate_records
-from bnp_models.models.mixed_membership.start import (
-    CONCENTRATIONS,
-    RECORD_MULTIPLE,
-    START_SHARE,
-    check_options,
-    init_state,
-    prepare_records,
-)
+from bnp_models.models.mixed_membership.options import MembershipOptions
+from bnp_models.models.mixed_membership.start import START_SHARE
 from bnp_models.models.mixed_membership.state import (
     HDPData,
     HDPInfo,
     HDPState,
     keep_everything,
-    record_axes,
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
+from bnp_models.models.model import Growing
+from bnp_models.models.options import check_positive
 
 # Components of the initial states, cycled over chains: scattered on both sides of what posteriors
 # have, so that R-hat sees a second mode.
@@ -55,7 +50,7 @@ SIMULATED_AT_MOST = 2**19
 SIMULATED_PER_RECORD = 32
 
 
-class HDPMixedMembership(eqx.Module):
+class HDPMixedMembership(MembershipOptions, Growing):
     """The model and its hyperparameters.
 
     Parameters
@@ -125,39 +120,23 @@ class HDPMixedMembership(eqx.Module):
         "components", "alpha", "alpha0", "tables", "log_likelihood_items", "left_over",
         "augmented", "accepted_tilts", "accepted_trajectories",
     )  # fmt: skip
-    parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
     start_components: ClassVar[tuple[int, ...]] = START_COMPONENTS
     start_share: ClassVar[float] = START_SHARE
-    truncates: ClassVar[bool] = True
-    takes_missing: ClassVar[bool] = False
-    max_exact_variables: ClassVar[int] = 12
-    """For cell probabilities: 2,000 cells take about 20 ms at 10 variables, a second at 13."""
+
+    prepare = start.prepare
+    init = start.init_state
+    log_cell_probability = new_records.log_cell_probability
+    simulate_records = new_records.simulate_records
 
     def __check_init__(self):
-        if self.concentration not in CONCENTRATIONS:
-            raise ValueError(
-                f"concentration is one of {', '.join(CONCENTRATIONS)}, not {self.concentration!r}"
-            )
         if self.capacity < 2:
             raise ValueError(f"capacity must be at least 2, not {self.capacity}")
-        check_options(self, ("a", "b", "a0", "b0", "a1", "b1"))
+        check_positive(a0=self.a0, b0=self.b0, a1=self.a1, b1=self.b1)
 
     @property
     def shared(self) -> bool:
         """Whether all records have one concentration."""
         return self.concentration == "shared"
-
-    def prepare(self, codes, num_levels, conditions=None, multiple=RECORD_MULTIPLE) -> HDPData:
-        """See the function `prepare_records`."""
-        return prepare_records(self, codes, num_levels, conditions, multiple)
-
-    def record_axes(self, tree: HDPData | HDPState) -> list[int | None]:
-        """The axis of each leaf of `tree` that runs over records (None: none), for sharding."""
-        return record_axes(tree, None if self.shared else 0)
-
-    def init(self, key, data, capacity, num_components) -> HDPState:
-        """See the function `init_state`."""
-        return init_state(self, key, data, capacity, num_components)
 
     def sweep(
         self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
@@ -244,14 +223,6 @@ class HDPMixedMembership(eqx.Module):
             state, z=place[state.z].astype(state.z.dtype), g0=g0, theta=theta,
             totals=feasible_totals(g0, theta, data),
         )  # fmt: skip
-
-    def log_cell_probability(self, key, draw, cells, num_levels, **how):
-        """See the function `log_cell_probability`."""
-        return log_cell_probability(self, key, draw, cells, num_levels, **how)
-
-    def simulate_records(self, key, draw, num_records, num_levels, feasible=None):
-        """See the function `simulate_records`."""
-        return simulate_records(self, key, draw, num_records, num_levels, feasible)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Everything of one sweep that a user may choose to keep."""

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
 
-from bnp_models.data.microdata import group_cells
+from bnp_models.data.microdata import Microdata, group_cells
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows
 from bnp_models.kernels.variates.gamma import gamma_variate
@@ -14,35 +14,20 @@ from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.mixed_membership.conditionals import draw_theta
 from bnp_models.models.mixed_membership.feasible import compile_zeros, feasible_totals
 from bnp_models.models.mixed_membership.new_records import pad_levels
+from bnp_models.models.mixed_membership.options import RECORD_MULTIPLE, MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
 from bnp_models.models.model import Model
-
-CONCENTRATIONS = ("shared", "record", "hierarchical")
-
-AUGMENTATIONS = ("auto", "boxes", "simulation", "expected")
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Share of the slots that a start may fill.
 START_SHARE = 7 / 8
 
-# Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
-# 4, .. 128 parts and the stride of the dish move.
-RECORD_MULTIPLE = 128
 
-
-def check_options(model, positive: tuple[str, ...]):
-    """Raise ValueError on options out of range; `positive` names the hyperparameters."""
-    if model.augmentation not in AUGMENTATIONS:
-        raise ValueError(
-            f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {model.augmentation!r}"
-        )
-    for name in positive:
-        value = getattr(model, name)
-        if isinstance(value, (int, float)) and not value > 0:
-            raise ValueError(f"{name} must be positive, not {value}")
-    for name in ("dish_stride", "cell_stride"):
-        stride = getattr(model, name)
-        if stride and RECORD_MULTIPLE % stride:
-            raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
+def prepare(
+    model: MembershipOptions, table: Microdata, conditions: StructuralZeros | None = None
+) -> HDPData:
+    """Arrays of a complete sample, as `prepare_records`."""
+    return prepare_records(model, table.codes, table.schema.num_levels, conditions)
 
 
 def prepare_records(
@@ -73,9 +58,9 @@ def prepare_records(
     cells = group_cells(codes, num_levels)
     distinct = cells.codes
     if conditions is not None and model.not_applicable:
-        coding = conditions.not_applicable
+        coding, conditions = conditions.not_applicable
         codes, distinct = coding.reduce(codes), coding.reduce(distinct)
-        num_levels, conditions = coding.schema.num_levels, coding.conditions
+        num_levels = coding.schema.num_levels
     truncated = conditions is not None and conditions.num_impossible_cells > 0
     num_records, num_items = codes.shape
     padding = -num_records % multiple

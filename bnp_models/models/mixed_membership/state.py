@@ -1,7 +1,6 @@
 """Data, state and info of the chains of mixed membership models."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -33,15 +32,15 @@ class Zeros(eqx.Module):
 class HDPData(eqx.Module):
     """The coded sample, records contiguous and padded."""
 
-    rows: Int[Array, "J n"]
+    rows: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
     """Row of theta that holds each item's observed level."""
-    weight: Int[Array, " n"]
+    weight: Int[Array, " n"] = eqx.field(metadata={"record_axis": 0})
     """1 for a record, 0 for padding."""
     num_records: Int[Array, ""]
     """Records, padding excluded."""
     variable: Int[Array, " R"]
     """Variable of each row of theta."""
-    cell: Int[Array, " n"]
+    cell: Int[Array, " n"] = eqx.field(metadata={"record_axis": 0})
     """Distinct cell of each record."""
     cell_rows: Int[Array, "J n"]
     """Rows of theta of the distinct cells, padded to the number of records."""
@@ -54,13 +53,13 @@ class HDPData(eqx.Module):
 class HDPState(eqx.Module):
     """All that a chain needs to go on."""
 
-    z: Int[Array, "J n"]
+    z: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
     """Component of each item."""
     g0: Float[Array, " K"]
     """Component weights; free slots hold the broken remainder."""
     theta: Float[Array, "R K"]
     """Level probabilities by row and component; from the prior in free slots."""
-    alpha: Float[Array, "*n"]
+    alpha: Float[Array, "*n"] = eqx.field(metadata={"record_axis": 0})
     """Concentration of the records: one each, or a scalar where it is shared."""
     rate: Float[Array, ""]
     """b of alpha_i ~ Ga(a, b); constant unless hierarchical."""
@@ -91,13 +90,6 @@ class HDPInfo(eqx.Module):
     """Tilt moves accepted, 0 or 1."""
     accepted_trajectories: Int[Array, ""]
     """Hamiltonian moves accepted, 0 or 1."""
-
-
-def record_axes(tree: HDPData | HDPState, of_alpha: int | None) -> list[int | None]:
-    """The axis of each leaf that runs over records, `of_alpha` that of alpha; None: none."""
-    axes = {"rows": 1, "weight": 0, "cell": 0, "z": 1, "alpha": of_alpha}
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [axes.get(path[0].name) for path, _ in leaves]
 
 
 def keep_everything(state: HDPState, info: HDPInfo) -> dict[str, Array]:

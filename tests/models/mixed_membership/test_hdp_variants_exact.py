@@ -78,9 +78,7 @@ class Fixed:
         if conditions is not None:
             zeros, feasible = structural_zeros(conditions), is_feasible(conditions)
         self.exact = fixed_means(self.model, feasible)
-        self.data = prepare_records(
-            self.model, np.array(FIXED_SAMPLE), BINARY, zeros, multiple=2
-        )
+        self.data = prepare_records(self.model, np.array(FIXED_SAMPLE), BINARY, zeros, multiple=2)
         self.ends = all_cells(BINARY)[np.flatnonzero(feasible)[[0, -1]]]
 
     def scores(self, key, on=None, num_sweeps=400):
@@ -172,9 +170,7 @@ class Applicable:
         self.model = HDPMixedMembership(not_applicable=True, **SMALL, **moves)
         zeros = structural_zeros(SETTLED + LEFT[left], HOMES)
         assert zeros.not_applicable.schema.num_levels == BINARY
-        self.data = prepare_records(
-            self.model, np.array(HOMES_SAMPLE), HOMES, zeros, multiple=2
-        )
+        self.data = prepare_records(self.model, np.array(HOMES_SAMPLE), HOMES, zeros, multiple=2)
         # The first feasible record lacks an item; the last one has all.
         self.ends = np.array([[0, -1, 0], [1, 1, 1]])
         self.exact = applicable_means(self.model, left)

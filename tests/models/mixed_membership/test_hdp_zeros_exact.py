@@ -22,6 +22,7 @@ from truncated import (
 
 from bnp_models import HDPMixedMembership
 from bnp_models.models.mixed_membership import sweep, truncated_sweep
+from bnp_models.models.mixed_membership.start import prepare_records
 
 # A smaller alpha_0 than the default's, for which 16 slots hold all but 1e-4 of the mass.
 SMALL = {"b0": 3.0, "split_merge_every": 0}
@@ -173,7 +174,9 @@ def test_joint_distribution_with_split_merge(splits, fault):
 def test_conditions_that_exclude_nothing():
     """All is as without them."""
     model = HDPMixedMembership()
-    data = model.prepare(np.array(SAMPLES["one"]), BINARY, structural_zeros(np.zeros((0, 3))))
+    data = prepare_records(
+        model, np.array(SAMPLES["one"]), BINARY, structural_zeros(np.zeros((0, 3)))
+    )
     assert data.zeros is None
 
 

@@ -1,0 +1,134 @@
+"""Options of the mixed membership models, and what the two do each in a way of its own."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
+from bnp_models.models.mixed_membership.state import HDPState
+from bnp_models.models.model import PredictsCells
+from bnp_models.models.options import check_choice, check_positive
+from bnp_models.models.warnings import those_given, too_many_augmented
+from bnp_models.zeros.coding import Coding
+from bnp_models.zeros.structural_zeros import StructuralZeros
+
+CONCENTRATIONS = ("shared", "record", "hierarchical")
+
+AUGMENTATIONS = ("auto", "boxes", "simulation", "expected")
+
+# Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
+# 4, .. 128 parts and the stride of the dish move.
+RECORD_MULTIPLE = 128
+
+# Draws of record weights for log P(feasible) where the feasible boxes are too many to be exact.
+FEASIBLE_DRAWS = 1024
+
+# Share of the draws in which components may go without split-merge moves before a warning.
+MAX_UNSPLIT_SHARE = 0.5
+
+
+class MembershipOptions(PredictsCells):
+    """Members that both mixed membership models have, which the functions of a sweep read."""
+
+    a: eqx.AbstractVar[float]
+    """Shape of the prior of alpha."""
+    b: eqx.AbstractVar[float]
+    """Rate of the prior of alpha."""
+    concentration: eqx.AbstractVar[str]
+    """One of `CONCENTRATIONS`: one alpha for all records, or one each, b given or with a prior."""
+    shared: eqx.AbstractVar[bool]
+    """Whether all records have one concentration."""
+    dish_stride: eqx.AbstractVar[int]
+    """Records for one of which the dish move takes a table in a sweep; 0 turns it off."""
+    cell_stride: eqx.AbstractVar[int]
+    """Records for one of which the move of whole records takes a cell in a sweep; 0: none."""
+    split_merge_every: eqx.AbstractVar[int]
+    """Sweeps between split-merge moves; 0 turns them off."""
+    seating_every: eqx.AbstractVar[int]
+    """Sweeps between moves of alpha with the labels of few tables summed out; 0: none."""
+    augmentation: eqx.AbstractVar[str]
+    """One of `AUGMENTATIONS`: how records of the impossible region are drawn."""
+    tilt: eqx.AbstractVar[bool]
+    """Whether components tilt along equivalences among the structural zeros."""
+    trajectory_steps: eqx.AbstractVar[int]
+    """Leapfrog steps of the Hamiltonian move under structural zeros; 0: none."""
+    not_applicable: eqx.AbstractVar[bool]
+    """Whether items that a record's other items settle are left out."""
+
+    parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
+    conditions_type: ClassVar[type | None] = StructuralZeros
+    max_exact_variables: ClassVar[float] = 12
+    """For cell probabilities: 2,000 cells take about 20 ms at 10 variables, a second at 13."""
+
+    def __check_init__(self):
+        check_choice(CONCENTRATIONS, concentration=self.concentration)
+        check_choice(AUGMENTATIONS, augmentation=self.augmentation)
+        check_positive(a=self.a, b=self.b)
+        for name in ("dish_stride", "cell_stride"):
+            stride = vars(self)[name]
+            if stride and RECORD_MULTIPLE % stride:
+                raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
+
+    def coding(self, conditions: StructuralZeros | None) -> Coding | None:
+        """Not-applicable form of the records, where it was asked for."""
+        recoded = conditions is not None and self.not_applicable
+        return conditions.not_applicable.coding if recoded else None
+
+    def warnings(self, run: Any) -> list[str]:
+        """Sentences on impossible records, split-merge moves and P(feasible) of a `Run`."""
+        checks = too_many_augmented(run.draws), self._few_splits(run), self._estimated_feasible(run)
+        return those_given(checks)
+
+    def _few_splits(self, run: Any) -> str | None:
+        """Warning that components hardly ever split or merge, for too many impossible records."""
+        most = self.most_simulated(run.table.n)
+        if most is None:
+            return None
+        share = np.mean(run.draws["augmented"] > most)
+        if share <= MAX_UNSPLIT_SHARE:
+            return None
+        return (
+            f"components neither split nor merge: in {share:.0%} of the kept draws the impossible "
+            f"region holds more than the {most:,} records with which they do, so that chains may "
+            "stay in the mode in which they began; compare more chains and starts, or run tnplcm"
+        )
+
+    def _estimated_feasible(self, run: Any) -> str | None:
+        """Warning that P(feasible) is not exact."""
+        if run.feasible_sets is None:
+            return None
+        try:
+            require_listable(run.feasible_sets, run.num_levels)
+        except TooManyPartitions:
+            return (
+                f"P(feasible) is estimated from {FEASIBLE_DRAWS:,} draws of record weights, not "
+                "exact: the conditions fix too many variables together; the log-likelihood has its "
+                "error, n times as large, and chains mix without tilts and trajectories; fewer "
+                "variables to a condition, or tnplcm, make it exact"
+            )
+        return None
+
+    @abstractmethod
+    def draw_weights(
+        self,
+        key: Key[Array, ""],
+        state: HDPState,
+        tables: Int[Array, " K"],
+        added: Int[Array, " K"] | Float[Array, " K"],
+    ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
+        """alpha_0, component weights given tables of the sample and of augmented records, and the
+        mass beyond the last component."""
+
+    @abstractmethod
+    def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Tables that the prior of the weights adds to each component, and to no component."""
+
+    @abstractmethod
+    def most_simulated(self, num_records: int) -> int | None:
+        """Records of the impossible region with which components still split and merge.
+
+        None where they never do.
+        """
