@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.random import threefry2x32_p
-from jaxtyping import Array, Float, Key, UInt32
+from jaxtyping import Array, Float, Int, Key, UInt32
 
 
 class Keys:
@@ -116,6 +116,13 @@ def uniform(words: UInt32[Array, "..."], dtype=jnp.float32) -> Float[Array, "...
     """
     u = (words.astype(dtype) + dtype(0.5)) * dtype(2.0**-32)
     return jnp.minimum(u, dtype(1.0 - jnp.finfo(dtype).epsneg))
+
+
+def uniform_index(
+    u: Float[Array, "*#shape"], n: int | Int[Array, "*#shape"]
+) -> Int[Array, "*#shape"]:
+    """Uniform integers on 0..n-1 from uniforms on (0, 1); -1 where n is 0."""
+    return jnp.minimum((u * n).astype(jnp.int32), n - 1)
 
 
 def normal(words: UInt32[Array, "..."], dtype=jnp.float32) -> Float[Array, "..."]:
