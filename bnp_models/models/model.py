@@ -57,10 +57,16 @@ class Model(eqx.Module):
     """Type of the structural zeros or rules that it keeps to; None where it takes none."""
     takes_missing: ClassVar[bool] = False
     """Whether it draws missing values."""
-    capacity: eqx.AbstractVar[int]
-    """Slots for components, at the least."""
-    start_components: eqx.AbstractVar[tuple[int, ...]]
-    """Components of the chains' initial states, cycled over the chains."""
+
+    @property
+    @abstractmethod
+    def capacity(self) -> int:
+        """Slots for components, at the least."""
+
+    @property
+    @abstractmethod
+    def start_components(self) -> tuple[int, ...]:
+        """Components of the chains' initial states, cycled over the chains."""
 
     def check(self, table: Table) -> None:
         """Raise `MicrodataError` unless the options fit the table."""
