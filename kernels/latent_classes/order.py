@@ -6,7 +6,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.latent_classes.observed_weights import log_tail_sums
-from bnp_models.kernels.variates.rng import Keys, uniform, words
+from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
 
 @jax.named_scope("reorder_classes")
@@ -91,8 +91,8 @@ def swap_classes(
     key_pair, key_accept = Keys(key)
     num_classes = log_pi.size
     pair = uniform(words(key_pair, (2, num_pairs)), dtype.type)
-    first = jnp.minimum((pair[0] * num_classes).astype(jnp.int32), num_classes - 1)
-    offset = jnp.minimum((pair[1] * (num_classes - 1)).astype(jnp.int32), num_classes - 2)
+    first = uniform_index(pair[0], num_classes)
+    offset = uniform_index(pair[1], num_classes - 1)
     second = (first + 1 + offset) % num_classes
     log_u = jnp.log(uniform(words(key_accept, (num_pairs,)), dtype.type))
     num_records = jnp.sum(class_counts).astype(dtype)
