@@ -11,7 +11,7 @@
         at_least(1, child).implies(household(tenure="Owned")),
     ])
 
-A condition (:func:`person`, :func:`aged`, ...) is true or false of one person, a rule of a
+A person predicate (:func:`person`, :func:`aged`, ...) is true or false of one person, a rule of a
 household of complete records. Both combine by ``&``, ``|`` and ``~``. A comparison is made for
 every person that the left side describes with every *other* person that the right side describes,
 and holds if there is none.
@@ -23,7 +23,7 @@ its intervals, each comparison taken by itself.
 """
 
 from bnp_models.rules.persons import aged, person
-from bnp_models.rules.rules import CompiledRules, Rules, Stage
+from bnp_models.rules.rules import CompiledRules, Rules
 from bnp_models.rules.statements import Rule, at_least, at_most, each, exactly, household, predicate
 from bnp_models.rules.views import HouseholdView
 
@@ -32,7 +32,6 @@ __all__ = [
     "HouseholdView",
     "Rule",
     "Rules",
-    "Stage",
     "aged",
     "at_least",
     "at_most",

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
 from bnp_models.data.messages import listing, quoted
-from bnp_models.data.schema import Label, MicrodataError, Schema, text_of
-from bnp_models.rules import aged, person
+from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
+from bnp_models.rules.persons import Person, aged, person
 from bnp_models.rules.rules import Rules
-from bnp_models.rules.statements import at_least, at_most, each, exactly
+from bnp_models.rules.statements import Rule, at_least, at_most, each, exactly
 
 # The roles that the shipped rules know, and usual labels of each, in lower case and without
-# punctuation; "of head" and the like may follow. "other" is everyone of whom the rules say nothing.
+# punctuation; "of head" and the like may follow. The rules say nothing of "other".
 ROLES = {
     "head": (
         "head", "householder", "head householder", "head of household", "household head",
@@ -94,10 +94,10 @@ def census_relationships(
     Parameters
     ----------
     schema : Households, HouseholdSchema or Schema
-        The table that the rules are for: its labels say which rules there are. A role that no
+        The data that the rules are for: the labels say which rules there are. A role that no
         label has never occurs.
     relationship, age, sex : str, optional
-        The variables; found by usual names by default.
+        The variables; by default those of usual names (``USUAL_NAMES``).
     labels : mapping of label to role, optional
         The role of labels of the relationship variable that the defaults (``ROLES``) do not know,
         or that mean something else here: ``{"Child": "child", "Lodger": "other"}``. None is
@@ -117,10 +117,10 @@ def census_relationships(
     The names of the rules, for :meth:`Rules.without`, are those of ``describe()``. Grandparents,
     children-in-law and persons not related are in no rule.
     """
-    table = _table_of(schema)
-    relationship = _find(table, "relationship", relationship)
-    age = _find(table, "age", age)
-    labels_of = _roles(table, relationship, labels or {})
+    variables = _person_schema(schema)
+    relationship = _find(variables, "relationship", relationship)
+    age = _find(variables, "age", age)
+    labels_of = _labels_by_role(variables, relationship, labels or {})
     roles = {role: person({relationship: known}) for role, known in labels_of.items()}
     if "head" not in roles:
         raise MicrodataError(
@@ -128,23 +128,42 @@ def census_relationships(
             column=relationship,
         )
     head = roles["head"]
+    spouses = (*labels_of.get("spouse", ()), *labels_of.get("same-sex spouse", ()))
+    spouse = person({relationship: spouses}) if spouses else None
+    if "spouse" in roles and not same_sex_spouse:
+        sex = _find(variables, "sex", sex)
     rules = [
         exactly(1, head).named("one head"),
         each(head).has(aged(15, variable=age)).named("age of the head"),
     ]
-    spouses = (*labels_of.get("spouse", ()), *labels_of.get("same-sex spouse", ()))
-    if spouses:
-        spouse = person({relationship: spouses})
-        rules += [
-            at_most(1, spouse).named("one spouse"),
-            each(spouse).has(aged(15, variable=age)).named("age of the spouse"),
-        ]
-        if "spouse" in roles and not same_sex_spouse:
-            sex = _find(table, "sex", sex)
-            rules.append(
-                each(roles["spouse"]).differs_from(head, sex).named("spouse of the other sex")
-            )
-        rules.append(each(spouse).is_within(49, head, age).named("ages of spouses"))
+    if spouse is not None:
+        other_sex = None if same_sex_spouse else roles.get("spouse")
+        rules += _rules_of_spouses(head, spouse, other_sex, age, sex)
+    rules += _rules_of_relatives(head, roles, age)
+    if grandchild := roles.get("grandchild"):
+        rules += _rules_of_grandchildren(head, spouse, grandchild, age)
+    composed = Rules(rules)
+    if not isinstance(schema, Schema):
+        composed.compile(schema)
+    return composed
+
+
+def _rules_of_spouses(
+    head: Person, spouse: Person, other_sex: Person | None, age: str, sex: str | None
+) -> list[Rule]:
+    """Return the rules of spouses, some of whom have another sex than the head."""
+    rules = [
+        at_most(1, spouse).named("one spouse"),
+        each(spouse).has(aged(15, variable=age)).named("age of the spouse"),
+    ]
+    if other_sex is not None and sex is not None:
+        rules.append(each(other_sex).differs_from(head, sex).named("spouse of the other sex"))
+    return [*rules, each(spouse).is_within(49, head, age).named("ages of spouses")]
+
+
+def _rules_of_relatives(head: Person, roles: Mapping[str, Person], age: str) -> list[Rule]:
+    """Return the rules of the ages of children, parents and siblings of the head."""
+    rules = []
     for role, years in (("child", 7), ("adopted child", 11), ("stepchild", 9)):
         if young := roles.get(role):
             rules.append(each(young).is_younger_than(head, years, age).named(f"age of {role}"))
@@ -153,41 +172,39 @@ def census_relationships(
             rules.append(each(old).is_older_than(head, 4, age).named(f"age of {role}"))
     if sibling := roles.get("sibling"):
         rules.append(each(sibling).is_within(37, head, age).named("age of sibling"))
-    if grandchild := roles.get("grandchild"):
-        there_is = at_least(1, grandchild)
-        rules.append(
-            there_is.implies(each(head).has(aged(30, variable=age))).named("age of grandparent")
-        )
-        if spouses:
-            rules.append(
-                there_is.implies(each(spouse).has(aged(16, variable=age))).named(
-                    "age of grandparent's spouse"
-                )
-            )
-        rules.append(each(grandchild).is_younger_than(head, 26, age).named("age of grandchild"))
-    rules = Rules(rules)
-    if not isinstance(schema, Schema):
-        rules.compile(schema)
     return rules
+
+
+def _rules_of_grandchildren(
+    head: Person, spouse: Person | None, grandchild: Person, age: str
+) -> list[Rule]:
+    """Return the rules of the ages of grandchildren and of their grandparents."""
+    there_is = at_least(1, grandchild)
+    grown = each(head).has(aged(30, variable=age))
+    rules = [there_is.implies(grown).named("age of grandparent")]
+    if spouse is not None:
+        grown = each(spouse).has(aged(16, variable=age))
+        rules.append(there_is.implies(grown).named("age of grandparent's spouse"))
+    return [*rules, each(grandchild).is_younger_than(head, 26, age).named("age of grandchild")]
 
 
 def find_head(schema: HouseholdSchema | Schema) -> tuple[str, Label] | None:
     """Return the relationship variable and its label for the head, if usual names tell them.
 
-    It is what the `head` of :meth:`Households.from_frame` takes; None if there is no variable of
-    a usual name, or not one label of the head.
+    :meth:`Households.from_frame` takes it as `head`; None if there is no variable of a usual name,
+    or not one label of the head.
     """
-    table = _table_of(schema)
-    for variable in table.variables:
+    persons = _person_schema(schema)
+    for variable, labels in zip(persons.variables, persons.levels, strict=True):
         if _plain(variable) in USUAL_NAMES["relationship"]:
-            labels = table.levels[table.variables.index(variable)]
             heads = [label for label in labels if _role(label) == "head"]
             if len(heads) == 1:
                 return variable, heads[0]
     return None
 
 
-def _table_of(schema: Households | HouseholdSchema | Schema) -> Schema:
+def _person_schema(schema: Households | HouseholdSchema | Schema) -> Schema:
+    """Return the schema of persons, household variables included."""
     if isinstance(schema, Households):
         schema = schema.schema
     return schema.table if isinstance(schema, HouseholdSchema) else schema
@@ -205,28 +222,27 @@ def _role(label: Label) -> str | None:
     return _ROLE_OF.get(text) or _ROLE_OF.get(_OF_HEAD.sub("", text))
 
 
-def _find(table: Schema, what: str, given: str | None) -> str:
+def _find(persons: Schema, what: str, given: str | None) -> str:
+    """Return the variable given, or the one that has a usual name."""
     if given is not None:
-        if given not in table.variables:
-            raise MicrodataError(
-                f"unknown column; the columns are {listing(table.variables)}", column=given
-            )
+        if given not in persons.variables:
+            raise unknown_variable(given, persons.variables)
         return given
-    found = [name for name in table.variables if _plain(name) in USUAL_NAMES[what]]
-    if len(found) == 1:
-        return found[0]
-    problem = "no variable has" if not found else f"{listing(found)} all have"
+    candidates = [name for name in persons.variables if _plain(name) in USUAL_NAMES[what]]
+    if len(candidates) == 1:
+        return candidates[0]
+    problem = "no variable has" if not candidates else f"{listing(candidates)} all have"
     raise MicrodataError(
         f"{problem} a usual name of the {what} ({listing(USUAL_NAMES[what])}); rename a column, or "
         f"say which it is: census_relationships(schema, {what}=NAME)"
     )
 
 
-def _roles(
-    table: Schema, relationship: str, given: Mapping[Label, str | None]
+def _labels_by_role(
+    persons: Schema, relationship: str, given: Mapping[Label, str | None]
 ) -> dict[str, tuple[Label, ...]]:
     """Return the labels of each role that has any."""
-    known = table.levels[table.variables.index(relationship)]
+    known = persons.levels[persons.variables.index(relationship)]
     plain = {_plain(label): role or "other" for label, role in given.items()}
     for label, role in given.items():
         if (role or "other") not in ROLES:

@@ -1,40 +1,15 @@
 """Completions of one household with missing values, tried until one keeps the rules."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from bnp_models.data.household_schema import HouseholdSchema
-from bnp_models.data.schema import MicrodataError
-from bnp_models.rules.statements import Rule, columns_of
-from bnp_models.rules.views import Columns, HouseholdView
+from bnp_models.rules.views import Columns
 
 # Completions of an incomplete household that are tried: at most, at first and at once.
 _COMPLETIONS, _COMPLETIONS_AT_FIRST, _COMPLETIONS_AT_ONCE = 2**20, 2**8, 2**14
-
-
-def try_rule(rule: Rule, schema: HouseholdSchema) -> None:
-    """Judge one made-up household of two, to find what the schema lacks."""
-    try:
-        columns = columns_of(schema, rule.variables)
-        view = HouseholdView(
-            schema,
-            np,
-            np.zeros((1, len(columns.household)), dtype=np.int32),
-            np.zeros((1, 2 - schema.num_heads, len(columns.member)), dtype=np.int32),
-            columns,
-        )
-        judged = rule._holds(view)
-    except MicrodataError as error:
-        raise MicrodataError(
-            f"{error.problem} (read by the rule: {rule.name})", column=error.column
-        ) from None
-    if np.shape(judged) != (1,) or np.asarray(judged).dtype != bool:
-        raise MicrodataError(
-            f"the rule {rule.name!r} gave shape {np.shape(judged)} and dtype "
-            f"{np.asarray(judged).dtype} for 1 household; it must give one bool for each"
-        )
 
 
 def completions(
@@ -49,8 +24,9 @@ def completions(
     Parameters
     ----------
     schema
+        The variables and their levels.
     columns
-        Where missing values are filled in.
+        Columns of which missing values are filled in.
     household_codes, member_codes
         (q,) and (m, p) level codes, -1 where missing.
     limit
@@ -61,10 +37,18 @@ def completions(
     household_codes, member_codes
         (k, q) and (k, m, p) arrays: few at first, then more at once.
     """
-    holes = [(0, (j,), schema.num_household_levels[j]) for j in columns.household
-             if household_codes[j] < 0]  # fmt: skip
-    holes += [(1, (i, j), schema.num_member_levels[j]) for i in range(len(member_codes))
-              for j in columns.member if member_codes[i, j] < 0]  # fmt: skip
+    # Of each missing value, the array of codes, its place there, and its number of levels.
+    holes: list[tuple[int, tuple[int, ...], int]] = [
+        (0, (j,), schema.num_household_levels[j])
+        for j in columns.household
+        if household_codes[j] < 0
+    ]
+    holes += [
+        (1, (i, j), schema.num_member_levels[j])
+        for i in range(len(member_codes))
+        for j in columns.member
+        if member_codes[i, j] < 0
+    ]
     num_levels = [levels for _, _, levels in holes]
     total = math.prod(num_levels)
     # Steps of a number coprime to the total visit each completion once, far from the last.
@@ -86,11 +70,25 @@ def completions(
         start, size = start + size, min(4 * size, _COMPLETIONS_AT_ONCE)
 
 
-def completable(compiled, columns: Columns, household: np.ndarray, members: np.ndarray) -> bool:
-    """Whether some completion of one household's (q,) and (m, p) codes is possible."""
+def completable(
+    possible: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    schema: HouseholdSchema,
+    columns: Columns,
+    household_codes: np.ndarray,
+    member_codes: np.ndarray,
+) -> bool:
+    """Return whether some completion of one household is possible; True if it is none of 2^20.
+
+    Parameters
+    ----------
+    possible
+        Takes the codes of several households, returns which of them are possible.
+    schema, columns, household_codes, member_codes
+        As for `completions`.
+    """
     tried = 0
-    for filled in completions(compiled.schema, columns, household, members):
-        if compiled.on_numpy(*filled).any():
+    for households, members in completions(schema, columns, household_codes, member_codes):
+        if possible(households, members).any():
             return True
-        tried += len(filled[0])
+        tried += len(households)
     return tried == _COMPLETIONS

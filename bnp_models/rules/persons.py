@@ -1,12 +1,12 @@
-"""Person predicates: which members of a household a rule is about."""
+"""Person predicates: statements that are true or false of one person of a household."""
 
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,40 +14,53 @@ from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.messages import quoted
 from bnp_models.data.schema import Label, text_of
 from bnp_models.rules.views import (
-    JOINT_LEVELS,
     JointLevels,
+    View,
     bounds_of_label,
     codes_of_joint,
     label_table,
     look_up,
 )
 
+Values: TypeAlias = tuple[tuple[str, tuple[Label, ...]], ...]
+"""Pairs of a variable and the labels that it may have."""
 
-class Condition(ABC):
-    """Something that is true or false of one person; combine by ``&``, ``|`` and ``~``."""
+# Joint levels up to which two predicates are compared.
+_JOINT_LEVELS = 2**20
 
-    household: tuple[str, ...] = ()
-    member: tuple[str, ...] = ()
+
+class PersonPredicate(ABC):
+    """A statement that is true or false of one person; combine by ``&``, ``|`` and ``~``."""
+
+    @property
+    def household(self) -> tuple[str, ...]:
+        """Variables of households that it reads."""
+        return ()
+
+    @property
+    def member(self) -> tuple[str, ...]:
+        """Variables of persons that it reads."""
+        return ()
 
     @abstractmethod
-    def mask(self, view):
-        """(..., h) bool: of which persons it is true."""
+    def mask(self, view: View) -> Any:
+        """Return the persons of whom it is true, (..., h) bool."""
 
-    def __and__(self, other: "Condition") -> "Condition":
+    def __and__(self, other: "PersonPredicate") -> "PersonPredicate":
         return _Both(self, other)
 
-    def __or__(self, other: "Condition") -> "Condition":
+    def __or__(self, other: "PersonPredicate") -> "PersonPredicate":
         return _Either(self, other)
 
-    def __invert__(self) -> "Condition":
-        return _Otherwise(self)
+    def __invert__(self) -> "PersonPredicate":
+        return _Not(self)
 
 
 @dataclass(frozen=True)
-class Person(Condition):
-    """A person with some values: (variable, labels) pairs; with none, any person."""
+class Person(PersonPredicate):
+    """A person with some values; with none, any person."""
 
-    values: tuple[tuple[str, tuple[Label, ...]], ...]
+    values: Values
 
     @property
     def member(self):
@@ -55,23 +68,15 @@ class Person(Condition):
 
     def mask(self, view):
         if not self.values:
-            return view._everyone()
-        masks = [
-            look_up(
-                view._xp, label_table(view.schema, variable, labels), view._person_code(variable)
-            )
-            for variable, labels in self.values
-        ]
-        return reduce(operator.and_, masks)
+            return view.everyone()
+        return _have(view, self.values, view.person_codes)
 
     def __str__(self):
-        return " and ".join(
-            f"{variable} {' or '.join(map(quoted, labels))}" for variable, labels in self.values
-        )
+        return _values_in_words(self.values)
 
 
 @dataclass(frozen=True)
-class Aged(Condition):
+class Aged(PersonPredicate):
     """A person whose age, or other number, is within bounds; both included."""
 
     at_least: float | None
@@ -89,7 +94,7 @@ class Aged(Condition):
             table &= most >= self.at_least
         if self.at_most is not None:
             table &= least <= self.at_most
-        return look_up(view._xp, table, view._person_code(self.variable))
+        return look_up(view.xp, table, view.person_codes(self.variable))
 
     def __str__(self):
         if self.at_most is None:
@@ -100,7 +105,7 @@ class Aged(Condition):
 
 
 @dataclass(frozen=True)
-class AsHousehold(Condition):
+class AsHousehold(PersonPredicate):
     """A person whose value has the same label as a variable of the household."""
 
     variable: str
@@ -115,50 +120,46 @@ class AsHousehold(Condition):
         return (self.household_variable,)
 
     def mask(self, view):
-        ours = view._person_code(self.variable)
-        theirs = view._household_code(self.household_variable)
-        texts = {
+        code_of_text = {
             text_of(label): code
             for code, label in enumerate(view.schema.labels(self.household_variable))
         }
-        # A label that the household's variable lacks agrees with nothing.
-        table = [texts.get(text_of(label), -2) for label in view.schema.labels(self.variable)]
-        return view._xp.asarray(np.array([*table, -2], dtype=np.int32))[ours] == theirs
+        # A label that the household's variable lacks, and a missing one, agrees with nothing.
+        agreeing = [
+            code_of_text.get(text_of(label), -2) for label in view.schema.labels(self.variable)
+        ]
+        table = view.xp.asarray(np.array([*agreeing, -2], dtype=np.int32))
+        return table[view.person_codes(self.variable)] == view.household_codes(
+            self.household_variable
+        )
 
     def __str__(self):
         return f"{self.variable} equal to the household's {self.household_variable}"
 
 
 @dataclass(frozen=True)
-class OfHousehold(Condition):
-    """A household with some values: (variable, labels) pairs."""
+class OfHousehold(PersonPredicate):
+    """A person whose household has some values."""
 
-    values: tuple[tuple[str, tuple[Label, ...]], ...]
+    values: Values
 
     @property
     def household(self):
         return tuple(variable for variable, _ in self.values)
 
     def mask(self, view):
-        masks = [
-            look_up(
-                view._xp, label_table(view.schema, variable, labels),
-                view._household_code(variable),
-            )
-            for variable, labels in self.values
-        ]  # fmt: skip
-        return reduce(operator.and_, masks)
+        return _have(view, self.values, view.household_codes)
 
     def __str__(self):
-        return " and ".join(
-            f"{variable} {' or '.join(map(quoted, labels))}" for variable, labels in self.values
-        )
+        return _values_in_words(self.values)
 
 
 @dataclass(frozen=True)
-class _Pair(Condition):
-    first: Condition
-    second: Condition
+class _Pair(PersonPredicate):
+    """A combination of two predicates."""
+
+    first: PersonPredicate
+    second: PersonPredicate
 
     @property
     def member(self):
@@ -171,6 +172,8 @@ class _Pair(Condition):
 
 @dataclass(frozen=True)
 class _Both(_Pair):
+    """A person of whom both predicates are true."""
+
     def mask(self, view):
         return self.first.mask(view) & self.second.mask(view)
 
@@ -180,6 +183,8 @@ class _Both(_Pair):
 
 @dataclass(frozen=True)
 class _Either(_Pair):
+    """A person of whom at least one predicate is true."""
+
     def mask(self, view):
         return self.first.mask(view) | self.second.mask(view)
 
@@ -188,22 +193,24 @@ class _Either(_Pair):
 
 
 @dataclass(frozen=True)
-class _Otherwise(Condition):
-    of: Condition
+class _Not(PersonPredicate):
+    """A person of whom a predicate is false."""
+
+    negated: PersonPredicate
 
     @property
     def member(self):
-        return self.of.member
+        return self.negated.member
 
     @property
     def household(self):
-        return self.of.household
+        return self.negated.household
 
     def mask(self, view):
-        return ~self.of.mask(view)
+        return ~self.negated.mask(view)
 
     def __str__(self):
-        return f"not ({self.of})"
+        return f"not ({self.negated})"
 
 
 ANYONE = Person(())
@@ -226,15 +233,23 @@ def person(values: Mapping[str, Any] | None = None, /, **named) -> Person:
 def aged(
     at_least: float | None = None, at_most: float | None = None, variable: str = "age"
 ) -> Aged:
-    """Describe persons by their age, or another variable whose labels are numbers; bounds
-    included."""
+    """Describe persons by their age, or another variable whose labels are numbers.
+
+    Parameters
+    ----------
+    at_least, at_most : float, optional
+        Bounds, both included; give at least one. A label that stands for several numbers is within
+        them if some of its numbers are.
+    variable : str
+        The variable.
+    """
     if at_least is None and at_most is None:
         raise ValueError("give at_least, at_most or both")
     return Aged(at_least, at_most, variable)
 
 
-def as_values(values: Mapping | None, named: Mapping) -> tuple[tuple[str, tuple[Label, ...]], ...]:
-    """Return (variable, labels) pairs, as conditions keep them."""
+def as_values(values: Mapping | None, named: Mapping) -> Values:
+    """Return the values of a mapping and of keyword arguments, one label or several each."""
     given = {**(values or {}), **named}
     pairs = []
     for variable, labels in given.items():
@@ -246,17 +261,33 @@ def as_values(values: Mapping | None, named: Mapping) -> tuple[tuple[str, tuple[
     return tuple(pairs)
 
 
-def _bracketed(condition: Condition) -> str:
-    return f"({condition})" if isinstance(condition, _Pair) else str(condition)
+def _have(view: View, values: Values, codes_of: Callable[[str], Any]) -> Any:
+    """Return where all variables have one of their labels."""
+    masks = [
+        look_up(view.xp, label_table(view.schema, variable, labels), codes_of(variable))
+        for variable, labels in values
+    ]
+    return reduce(operator.and_, masks)
+
+
+def _values_in_words(values: Values) -> str:
+    return " and ".join(
+        f"{variable} {' or '.join(map(quoted, labels))}" for variable, labels in values
+    )
+
+
+def _bracketed(predicate: PersonPredicate) -> str:
+    """Return a predicate in words, in brackets where it combines two."""
+    return f"({predicate})" if isinstance(predicate, _Pair) else str(predicate)
 
 
 @lru_cache(maxsize=256)
-def disjoint(first: Condition, second: Condition, schema: HouseholdSchema) -> bool:
-    """Whether it is known that no person is both."""
+def disjoint(first: PersonPredicate, second: PersonPredicate, schema: HouseholdSchema) -> bool:
+    """Return whether it is certain that two predicates are true of no person at once."""
     both = first & second
     variables = both.member
     num_levels = [len(schema.labels(variable)) for variable in variables]
-    if both.household or not variables or math.prod(num_levels) > JOINT_LEVELS:
+    if both.household or not variables or math.prod(num_levels) > _JOINT_LEVELS:
         return False
     persons = dict(zip(variables, codes_of_joint(num_levels), strict=True))
     return not both.mask(JointLevels(schema, persons, {})).any()

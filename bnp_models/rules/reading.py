@@ -27,13 +27,13 @@ def read_rules(source: str | PathLike, schema: Households | HouseholdSchema | Sc
         be one you trust. It defines ``rules``: Rules, a rule, a list of rules, or a function of
         `schema` that returns one of these.
     schema : Households, HouseholdSchema or Schema
-        The table that the rules are for.
+        The data that the rules are for.
 
     Raises
     ------
     MicrodataError
         If there is no such rule set or file, the file fails (with the line), it defines no
-        ``rules``, or they are of another type or do not fit the table.
+        ``rules``, or they are of another type or do not fit the data.
     """
     if str(source) in SHIPPED:
         return SHIPPED[str(source)](schema)
@@ -70,6 +70,7 @@ def read_rules(source: str | PathLike, schema: Households | HouseholdSchema | Sc
 
 
 def _as_rules(given) -> Rules:
+    """Return rules, a rule or several as rules; refuse all else."""
     if isinstance(given, Rules):
         return given
     if isinstance(given, Rule):

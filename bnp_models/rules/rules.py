@@ -1,9 +1,7 @@
 """Sets of rules, compiled to predicates of coded households."""
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +10,9 @@ from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
 from bnp_models.data.messages import quoted
 from bnp_models.data.schema import MicrodataError, content_digest, first_repeated, plain_label
-from bnp_models.rules.completions import completable, try_rule
-from bnp_models.rules.statements import Rule, Variables, columns_of, schema_of
-from bnp_models.rules.views import Columns, HouseholdView
+from bnp_models.rules.completions import completable
+from bnp_models.rules.statements import Rule
+from bnp_models.rules.views import Columns, HouseholdView, Variables, columns_of, schema_of
 
 
 class Rules:
@@ -23,13 +21,19 @@ class Rules:
     Parameters
     ----------
     rules : iterable of Rule
+        The rules.
+
+    Raises
+    ------
+    ValueError
+        If two rules have the same name.
     """
 
     def __init__(self, rules: Iterable[Rule] = ()):
         self._rules = tuple(rules)
         for rule in self._rules:
             if not isinstance(rule, Rule):
-                raise TypeError(f"{rule!r} is not a rule")
+                raise TypeError(f"{rule!r} is not a rule; make one of bnp_models.rules")
         if (repeated := first_repeated(rule.name for rule in self._rules)) is not None:
             raise ValueError(f"two rules are called {repeated!r}; drop or rename one")
 
@@ -65,15 +69,21 @@ class Rules:
 
     @property
     def variables(self) -> Variables:
-        """The variables of the table that some rule reads."""
-        found = [rule.variables for rule in self._rules]
+        """The variables that some rule reads."""
+        of_rules = [rule.variables for rule in self._rules]
         return Variables(
-            tuple(dict.fromkeys(name for reads in found for name in reads.household)),
-            tuple(dict.fromkeys(name for reads in found for name in reads.member)),
+            tuple(dict.fromkeys(name for reads in of_rules for name in reads.household)),
+            tuple(dict.fromkeys(name for reads in of_rules for name in reads.member)),
         )
 
     def without(self, *names: str) -> "Rules":
-        """Return the rules but for some, by name; KeyError if there is none of that name."""
+        """Return the other rules than those of some names.
+
+        Raises
+        ------
+        KeyError
+            If no rule has one of the names.
+        """
         dropped = [self[name] for name in names]
         return Rules(rule for rule in self._rules if rule not in dropped)
 
@@ -95,11 +105,12 @@ class Rules:
     def compile(
         self, schema: Households | HouseholdSchema, columns: Columns | None = None
     ) -> "CompiledRules":
-        """Compile the rules for the variables and levels of a table.
+        """Compile the rules for the variables and levels of households.
 
         Parameters
         ----------
         schema : Households or HouseholdSchema
+            The variables and their levels.
         columns : Columns, optional
             The columns of codes that the function will be given, all by default; at least those
             that the rules read (:meth:`columns`).
@@ -113,42 +124,18 @@ class Rules:
         Raises
         ------
         MicrodataError
-            If a rule reads a variable or label that the table lacks, or compares labels that are
+            If a rule reads a variable or label that the schema lacks, or compares labels that are
             no numbers.
         """
         schema = schema_of(schema)
         for rule in self._rules:
-            try_rule(rule, schema)
+            _try(rule, schema)
         if columns is None:
             columns = Columns(
                 tuple(range(len(schema.household_variables))),
                 tuple(range(len(schema.member_variables))),
             )
         return CompiledRules(self._rules, schema, columns)
-
-    def stages(self, schema: Households | HouseholdSchema) -> tuple["Stage", ...]:
-        """Order the rules for rejection: few levels first, so that the other variables of a
-        household are drawn only if it is still possible.
-
-        Together the stages hold every rule once.
-        """
-        schema = schema_of(schema)
-        counts = (schema.num_household_levels, schema.num_member_levels)
-        left = [(rule, columns_of(schema, rule.variables)) for rule in self._rules]
-        known, stages = Columns((), ()), []
-
-        def added(reads):
-            return [
-                counts[which][j] for which in (0, 1) for j in set(reads[which]) - set(known[which])
-            ]
-
-        while left:
-            reads = min((reads for _, reads in left), key=lambda reads: math.prod(added(reads)))
-            known = Columns(*(tuple(sorted({*known[which], *reads[which]})) for which in (0, 1)))
-            here = [rule for rule, reads in left if not added(reads)]
-            left = [(rule, reads) for rule, reads in left if rule not in here]
-            stages.append(Stage(known, Rules(here).compile(schema, known)))
-        return tuple(stages)
 
     def check(self, households: Households) -> np.ndarray:
         """Return which households are possible.
@@ -174,7 +161,11 @@ class Rules:
             ).any((1, 2))
             for i in np.flatnonzero(incomplete):
                 result[block.households[i]] = completable(
-                    compiled, columns, block.household_codes[i], block.member_codes[i]
+                    compiled.on_numpy,
+                    compiled.schema,
+                    columns,
+                    block.household_codes[i],
+                    block.member_codes[i],
                 )
         return result
 
@@ -185,8 +176,8 @@ class Rules:
     def broken_by(self, households: Households, i: int) -> tuple[Rule, ...]:
         """Return the rules that household ``i`` breaks, each judged alone, as :meth:`check` does.
 
-        Empty for an impossible household too, if only together they leave no value for those
-        missing.
+        An impossible household may break none by itself: where only the rules together leave no
+        value for the missing ones.
         """
         one = households.select(np.array([i]))
         return tuple(rule for rule in self._rules if not Rules([rule]).check(one)[0])
@@ -207,11 +198,11 @@ class Rules:
         who = f"household {quoted(plain_label(households.ids[i]))}"
         if broken:
             title = "" if broken[0].title is None else f" {broken[0].title!r}"
-            what = f"{who} breaks the rule{title}: {broken[0]}"
+            problem = f"{who} breaks the rule{title}: {broken[0]}"
         else:
-            what = f"the rules leave no value for those missing in {who}"
+            problem = f"the rules leave no value for those missing in {who}"
         raise MicrodataError(
-            f"{what} ({bad.size} of {households.n} households are impossible); correct or drop "
+            f"{problem} ({bad.size} of {households.n} households are impossible); correct or drop "
             "them, or drop the rule",
             row=households.first_row(i),
         )
@@ -219,7 +210,17 @@ class Rules:
 
 @dataclass(frozen=True)
 class CompiledRules:
-    """A pure function of codes, True where a household keeps all the rules; hashable."""
+    """A pure function of codes, True where a household keeps all the rules; hashable.
+
+    Attributes
+    ----------
+    rules : tuple of Rule
+        The rules.
+    schema : HouseholdSchema
+        The variables and levels for which they were compiled.
+    columns : Columns
+        The columns of codes that the function takes.
+    """
 
     rules: tuple[Rule, ...]
     schema: HouseholdSchema
@@ -245,7 +246,7 @@ class CompiledRules:
         return self._judge(jnp, household_codes, member_codes)
 
     def on_numpy(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
-        """As a call, without JAX."""
+        """Judge households of one size as a call does, without JAX."""
         return np.asarray(self._judge(np, household_codes, member_codes))
 
     def _judge(self, xp, household_codes, member_codes):
@@ -253,20 +254,28 @@ class CompiledRules:
         shape = np.broadcast_shapes(household_codes.shape[:-1], member_codes.shape[:-2])
         possible = xp.ones(shape, dtype=bool)
         for rule in self.rules:
-            possible = possible & rule._holds(view)
+            possible = possible & rule.holds(view)
         return possible
 
 
-class Stage(NamedTuple):
-    """Rules that can be judged once some columns are known.
-
-    Attributes
-    ----------
-    columns : Columns
-        Those known by now, the stages before included.
-    rules : CompiledRules
-        A function of those columns.
-    """
-
-    columns: Columns
-    rules: CompiledRules
+def _try(rule: Rule, schema: HouseholdSchema) -> None:
+    """Judge one made-up household of two, to find what the schema lacks."""
+    try:
+        columns = columns_of(schema, rule.variables)
+        view = HouseholdView(
+            schema,
+            np,
+            np.zeros((1, len(columns.household)), dtype=np.int32),
+            np.zeros((1, 2 - schema.num_heads, len(columns.member)), dtype=np.int32),
+            columns,
+        )
+        judged = rule.holds(view)
+    except MicrodataError as error:
+        raise MicrodataError(
+            f"{error.problem} (read by the rule: {rule.name})", column=error.column
+        ) from None
+    if np.shape(judged) != (1,) or np.asarray(judged).dtype != bool:
+        raise MicrodataError(
+            f"the rule {rule.name!r} gave shape {np.shape(judged)} and dtype "
+            f"{np.asarray(judged).dtype} for 1 household; it must give one bool for each"
+        )

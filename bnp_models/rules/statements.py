@@ -9,47 +9,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bnp_models.data.household_schema import HouseholdSchema
-from bnp_models.data.households import Households
-from bnp_models.data.schema import unknown_variable
 from bnp_models.rules.persons import (
     ANYONE,
     AsHousehold,
-    Condition,
     OfHousehold,
     Person,
+    PersonPredicate,
     as_values,
     disjoint,
 )
-from bnp_models.rules.views import OPEN_ENDED, Columns, HouseholdView, JointLevels, numbers_of
-
-
-class Variables(NamedTuple):
-    """Names of the variables of the table that rules read.
-
-    Attributes
-    ----------
-    household : tuple of str
-        Variables of households.
-    member : tuple of str
-        Variables of persons.
-    """
-
-    household: tuple[str, ...]
-    member: tuple[str, ...]
+from bnp_models.rules.views import (
+    OPEN_ENDED,
+    HouseholdView,
+    JointLevels,
+    Variables,
+    View,
+    numbers_of,
+)
 
 
 @dataclass(frozen=True)
 class Rule(ABC):
     """A statement about one household, true or false; combine by ``&``, ``|`` and ``~``.
 
-    ``str(rule)`` says it in words. ``rule.name`` is that text unless the rule was
-    :meth:`named`.
+    ``str(rule)`` says it in words. ``rule.name`` is that text unless the rule was :meth:`named`.
+
+    Parameters
+    ----------
+    title : str, optional
+        A name for the rule.
     """
 
     title: str | None = field(default=None, kw_only=True)
-
-    kind = "logic"
 
     @property
     def name(self) -> str:
@@ -58,11 +49,11 @@ class Rule(ABC):
 
     @property
     def variables(self) -> Variables:
-        """The variables of the table that the rule reads."""
-        parts = self._conditions()
+        """The variables that the rule reads."""
+        readers = self._readers()
         return Variables(
-            tuple(dict.fromkeys(name for part in parts for name in part.household)),
-            tuple(dict.fromkeys(name for part in parts for name in part.member)),
+            tuple(dict.fromkeys(name for reader in readers for name in reader.household)),
+            tuple(dict.fromkeys(name for reader in readers for name in reader.member)),
         )
 
     def named(self, name: str) -> "Rule":
@@ -70,65 +61,73 @@ class Rule(ABC):
         return replace(self, title=name)
 
     def implies(self, other: "Rule") -> "Rule":
-        """Return the rule that wherever this one holds, the other does."""
+        """Return the rule that the other one holds wherever this one does."""
         if isinstance(self, HouseholdHas) and isinstance(other, HouseholdHas):
-            return HouseholdHas(~self.condition | other.condition)
+            return HouseholdHas(~self.what | other.what)
         return Implies(self, other)
 
     def __and__(self, other: "Rule") -> "Rule":
         if isinstance(self, HouseholdHas) and isinstance(other, HouseholdHas):
-            return HouseholdHas(self.condition & other.condition)
+            return HouseholdHas(self.what & other.what)
         return And(self, other)
 
     def __or__(self, other: "Rule") -> "Rule":
         if isinstance(self, HouseholdHas) and isinstance(other, HouseholdHas):
-            return HouseholdHas(self.condition | other.condition)
+            return HouseholdHas(self.what | other.what)
         return Or(self, other)
 
     def __invert__(self) -> "Rule":
         return Not(self)
 
     @abstractmethod
-    def _conditions(self) -> tuple["Condition | Variables", ...]:
-        """What the rule is made of, each with the names of the variables that it reads."""
+    def _readers(self) -> tuple["PersonPredicate | Variables", ...]:
+        """Return the predicates that the rule is made of, or the variables that it reads."""
 
     @abstractmethod
-    def _holds(self, view: HouseholdView):
-        """(...) bool: in which households it is true."""
+    def holds(self, view: HouseholdView) -> Any:
+        """Return the households of which it is true, (...) bool."""
 
     def parts(self) -> "Parts | None":
-        """The rule as statements about single persons and pairs, or None if it is not such."""
+        """Return the rule as statements about single persons and pairs; None if it is not such."""
         return None
 
 
 class Parts(NamedTuple):
-    """Statements that together are a rule.
+    """Statements about single persons and pairs that together are a rule.
 
-    ``unary``: (who, what): who is, is what. ``pairs``: rules that compare two persons. ``never``:
-    two conditions of which not both occur, in one person or two. ``at_most``: (who, count).
+    Attributes
+    ----------
+    one : tuple of PersonPredicate
+        Each is true of exactly one person.
+    at_most : tuple of (PersonPredicate, int)
+        Each is true of so many persons or fewer.
+    unary : tuple of (PersonPredicate, PersonPredicate)
+        Everyone of whom the first is true has the second too.
+    pairs : tuple of rules
+        Comparisons of two persons.
+    never : tuple of (PersonPredicate, PersonPredicate)
+        Not both are true, of one person or of two.
     """
 
-    one: tuple[Condition, ...] = ()
-    at_most: tuple[tuple[Condition, int], ...] = ()
-    unary: tuple[tuple[Condition, Condition], ...] = ()
-    pairs: tuple["_Comparison", ...] = ()
-    never: tuple[tuple[Condition, Condition], ...] = ()
+    one: tuple[PersonPredicate, ...] = ()
+    at_most: tuple[tuple[PersonPredicate, int], ...] = ()
+    unary: tuple[tuple[PersonPredicate, PersonPredicate], ...] = ()
+    pairs: tuple["Comparison", ...] = ()
+    never: tuple[tuple[PersonPredicate, PersonPredicate], ...] = ()
 
 
 @dataclass(frozen=True)
 class Count(Rule):
-    """How many persons some condition is true of: from ``least`` to ``most``."""
+    """From ``least`` to ``most`` persons are ``who``; ``most`` None is any number."""
 
     least: int
     most: int | None
-    who: Condition
+    who: PersonPredicate
 
-    kind = "count"
-
-    def _conditions(self):
+    def _readers(self):
         return (self.who,)
 
-    def _holds(self, view):
+    def holds(self, view):
         count = self.who.mask(view).astype(np.int32).sum(-1)
         if self.most is None:
             return count >= self.least
@@ -159,17 +158,15 @@ class Count(Rule):
 
 @dataclass(frozen=True)
 class Each(Rule):
-    """Everyone of whom one condition is true has the other too."""
+    """Everyone who is ``who`` has ``what`` too."""
 
-    who: Condition
-    what: Condition
+    who: PersonPredicate
+    what: PersonPredicate
 
-    kind = "each"
-
-    def _conditions(self):
+    def _readers(self):
         return (self.who, self.what)
 
-    def _holds(self, view):
+    def holds(self, view):
         return (~self.who.mask(view) | self.what.mask(view)).all(-1)
 
     def parts(self):
@@ -180,39 +177,38 @@ class Each(Rule):
 
 
 @dataclass(frozen=True)
-class _Comparison(Rule):
-    """Every ``who`` stands in some relation to every other person that is ``whom``."""
+class Comparison(Rule):
+    """Every person who is ``who`` stands in a relation to every other person who is ``whom``."""
 
-    who: Condition
-    whom: Condition
+    who: PersonPredicate
+    whom: PersonPredicate
     variable: str
 
-    kind = "pair"
-
-    def _conditions(self):
+    def _readers(self):
         return (self.who, self.whom, Person(((self.variable, ()),)))
 
     @abstractmethod
-    def related(self, first, second):
-        """Whether the relation holds, for views or levels that broadcast."""
+    def related(self, first: View, second: View) -> Any:
+        """Return whether the relation holds, for views that broadcast."""
 
-    def _holds(self, view):
+    def holds(self, view):
         who, whom = self.who.mask(view), self.whom.mask(view)
         if disjoint(self.who, self.whom, view.schema):
             return self._holds_apart(view, who, whom)
         return self._holds_between(view, who, whom)
 
     def _holds_apart(self, view, who, whom):
-        """As ``_holds``, where no person is both."""
+        """Do as ``holds``, where no person is both ``who`` and ``whom``."""
         return self._holds_between(view, who, whom)
 
     def _holds_between(self, view, who, whom):
-        codes = view._person_code(self.variable)
+        """Do as ``holds``, by all pairs of persons."""
+        codes = view.person_codes(self.variable)
         first, second = (
-            JointLevels(view.schema, {self.variable: code}, {}, xp=view._xp)
+            JointLevels(view.schema, {self.variable: code}, {}, xp=view.xp)
             for code in (codes[..., :, None], codes[..., None, :])
         )
-        other = view._xp.asarray(~np.eye(view.size, dtype=bool))
+        other = view.xp.asarray(~np.eye(view.size, dtype=bool))
         other = other.reshape((1,) * (who.ndim - 1) + other.shape)
         broken = who[..., :, None] & whom[..., None, :] & ~self.related(first, second) & other
         return ~broken.any((-2, -1))
@@ -225,16 +221,24 @@ class _Comparison(Rule):
 
 
 @dataclass(frozen=True)
-class Compare(_Comparison):
-    """A difference in age, or another number: ``younger``, ``older`` by at least ``years``, or
-    ``within`` them."""
+class Compare(Comparison):
+    """A difference in age or another number between ``who`` and ``whom``.
+
+    Parameters
+    ----------
+    relation : str
+        ``younger`` or ``older`` by at least ``years``, or ``within`` them.
+    years : float
+        The difference.
+    """
 
     relation: str
     years: float
 
-    def _ages(self, view):
-        codes = view._person_code(self.variable)
-        least, most = numbers_of(view._xp, view.schema, self.variable, codes)
+    def _ages(self, view: View):
+        """Return the least and largest numbers that the labels of persons stand for."""
+        codes = view.person_codes(self.variable)
+        least, most = numbers_of(view.xp, view.schema, self.variable, codes)
         if isinstance(self.years, int):
             return least, most
         return least.astype(np.float32), most.astype(np.float32)
@@ -249,7 +253,7 @@ class Compare(_Comparison):
         return (least - most_other <= self.years) & (least_other - most <= self.years)
 
     def _holds_apart(self, view, who, whom):
-        xp = view._xp
+        xp = view.xp
         least, most = self._ages(view)
         far = np.array(4 * OPEN_ENDED, dtype=least.dtype)
         # The extremes decide: the oldest of those who must be younger, and so on.
@@ -275,24 +279,24 @@ class Compare(_Comparison):
 
 
 @dataclass(frozen=True)
-class Same(_Comparison):
-    """The same value, or another one."""
+class Same(Comparison):
+    """The same value of a variable as another person has or, if not ``same``, another one."""
 
     same: bool
 
     def related(self, first, second):
-        codes = (first._person_code(self.variable), second._person_code(self.variable))
+        codes = (first.person_codes(self.variable), second.person_codes(self.variable))
         return codes[0] == codes[1] if self.same else codes[0] != codes[1]
 
     def _holds_apart(self, view, who, whom):
         num_levels = len(view.schema.labels(self.variable))
         if num_levels > 8:
             return self._holds_between(view, who, whom)
-        codes = view._person_code(self.variable)
+        codes = view.person_codes(self.variable)
         broken = []
         for code in range(num_levels):
-            here = codes == code
-            broken.append((who & here).any(-1) & (whom & (~here if self.same else here)).any(-1))
+            has = codes == code
+            broken.append((who & has).any(-1) & (whom & (~has if self.same else has)).any(-1))
         return ~reduce(operator.or_, broken)
 
     def __str__(self):
@@ -302,39 +306,37 @@ class Same(_Comparison):
 
 @dataclass(frozen=True)
 class HouseholdHas(Rule):
-    """A condition on variables of the household alone."""
+    """A statement about variables of the household alone, the same for all its persons."""
 
-    condition: Condition
+    what: PersonPredicate
 
-    kind = "household"
+    def _readers(self):
+        return (self.what,)
 
-    def _conditions(self):
-        return (self.condition,)
-
-    def _holds(self, view):
-        return self.condition.mask(view)[..., 0]
+    def holds(self, view):
+        return self.what.mask(view)[..., 0]
 
     def parts(self):
-        return Parts(unary=((ANYONE, self.condition),))
+        return Parts(unary=((ANYONE, self.what),))
 
     def __invert__(self):
-        return HouseholdHas(~self.condition)
+        return HouseholdHas(~self.what)
 
     def __str__(self):
-        return f"the household has {self.condition}"
+        return f"the household has {self.what}"
 
 
 @dataclass(frozen=True)
 class Not(Rule):
-    """Where another rule does not hold."""
+    """The rule that another one does not hold."""
 
     rule: Rule
 
-    def _conditions(self):
-        return self.rule._conditions()
+    def _readers(self):
+        return self.rule._readers()
 
-    def _holds(self, view):
-        return ~self.rule._holds(view)
+    def holds(self, view):
+        return ~self.rule.holds(view)
 
     def __str__(self):
         return f"not ({self.rule})"
@@ -342,19 +344,21 @@ class Not(Rule):
 
 @dataclass(frozen=True)
 class _TwoRules(Rule):
+    """A combination of two rules."""
+
     first: Rule
     second: Rule
 
-    def _conditions(self):
-        return (*self.first._conditions(), *self.second._conditions())
+    def _readers(self):
+        return (*self.first._readers(), *self.second._readers())
 
 
 @dataclass(frozen=True)
 class And(_TwoRules):
-    """Where both rules hold."""
+    """The rule that both rules hold."""
 
-    def _holds(self, view):
-        return self.first._holds(view) & self.second._holds(view)
+    def holds(self, view):
+        return self.first.holds(view) & self.second.holds(view)
 
     def parts(self):
         parts = (self.first.parts(), self.second.parts())
@@ -366,10 +370,10 @@ class And(_TwoRules):
 
 @dataclass(frozen=True)
 class Or(_TwoRules):
-    """Where at least one rule holds."""
+    """The rule that at least one of two holds."""
 
-    def _holds(self, view):
-        return self.first._holds(view) | self.second._holds(view)
+    def holds(self, view):
+        return self.first.holds(view) | self.second.holds(view)
 
     def __str__(self):
         return f"({self.first}) or ({self.second})"
@@ -377,35 +381,19 @@ class Or(_TwoRules):
 
 @dataclass(frozen=True)
 class Implies(_TwoRules):
-    """Where the first rule does not hold, or the second does."""
+    """The rule that the second one holds wherever the first does."""
 
-    def _holds(self, view):
-        return ~self.first._holds(view) | self.second._holds(view)
+    def holds(self, view):
+        return ~self.first.holds(view) | self.second.holds(view)
 
     def parts(self):
         then = self.second.parts()
         if then is None:
             return None
         if isinstance(self.first, HouseholdHas):
-            if then.one or then.at_most:
-                return None
-            given = self.first.condition
-            return Parts(
-                unary=tuple((who & given, what) for who, what in then.unary),
-                pairs=tuple(replace(rule, who=rule.who & given) for rule in then.pairs),
-                never=tuple((first & given, second) for first, second in then.never),
-            )
+            return _where_household(self.first.what, then)
         if isinstance(self.first, Count) and (self.first.least, self.first.most) == (1, None):
-            if then._replace(unary=()) != Parts():
-                return None
-            given = self.first.who
-            of_household = [what for who, what in then.unary if who == ANYONE and not what.member]
-            return Parts(
-                unary=tuple((given, what) for what in of_household),
-                never=tuple(
-                    (given, who & ~what) for who, what in then.unary if who != ANYONE or what.member
-                ),
-            )
+            return _where_there_is(self.first.who, then)
         return None
 
     def __str__(self):
@@ -413,20 +401,42 @@ class Implies(_TwoRules):
         return f"if {there_is}{self.first}, then {self.second}"
 
 
+def _where_household(given: PersonPredicate, then: Parts) -> Parts | None:
+    """Return the parts of a rule for households of which a statement is true, None if not such."""
+    if then.one or then.at_most:
+        return None
+    return Parts(
+        unary=tuple((who & given, what) for who, what in then.unary),
+        pairs=tuple(replace(rule, who=rule.who & given) for rule in then.pairs),
+        never=tuple((first & given, second) for first, second in then.never),
+    )
+
+
+def _where_there_is(given: PersonPredicate, then: Parts) -> Parts | None:
+    """Return the parts of a rule for households that have some person, None if not such."""
+    if then._replace(unary=()) != Parts():
+        return None
+    of_household = [what for who, what in then.unary if who == ANYONE and not what.member]
+    return Parts(
+        unary=tuple((given, what) for what in of_household),
+        never=tuple(
+            (given, who & ~what) for who, what in then.unary if who != ANYONE or what.member
+        ),
+    )
+
+
 @dataclass(frozen=True)
 class Predicate(Rule):
-    """A rule written in Python; see :func:`predicate`."""
+    """A rule written in Python, as :func:`predicate` makes it."""
 
     function: Callable[[HouseholdView], Any]
     text: str
     reads: Variables
 
-    kind = "predicate"
-
-    def _conditions(self):
+    def _readers(self):
         return (self.reads,)
 
-    def _holds(self, view):
+    def holds(self, view):
         return self.function(view)
 
     def __str__(self):
@@ -434,61 +444,69 @@ class Predicate(Rule):
 
 
 class Subject(NamedTuple):
-    """Persons of whom a rule is to be made; see :func:`each`."""
+    """Persons of whom a rule is to be made, as :func:`each` describes them."""
 
-    who: Condition
+    who: PersonPredicate
 
-    def has(self, what: Condition) -> Rule:
-        """Each of them has this, such as ``aged(15)`` or ``person(sex="Female")``."""
+    def has(self, what: PersonPredicate) -> Rule:
+        """Make the rule: each of them has this, ``aged(15)`` or ``person(sex="Female")``, say."""
         return Each(self.who, what)
 
-    def is_younger_than(self, whom: Condition, years: float, variable: str = "age") -> Rule:
-        """Each of them is at least so many years younger than each ``whom``."""
+    def is_younger_than(self, whom: PersonPredicate, years: float, variable: str = "age") -> Rule:
+        """Make the rule: each of them is at least so many years younger than each ``whom``."""
         return Compare(self.who, whom, variable, "younger", years)
 
-    def is_older_than(self, whom: Condition, years: float, variable: str = "age") -> Rule:
-        """Each of them is at least so many years older than each ``whom``."""
+    def is_older_than(self, whom: PersonPredicate, years: float, variable: str = "age") -> Rule:
+        """Make the rule: each of them is at least so many years older than each ``whom``."""
         return Compare(self.who, whom, variable, "older", years)
 
-    def is_within(self, years: float, whom: Condition, variable: str = "age") -> Rule:
-        """The ages of each of them and each ``whom`` are at most so many years apart."""
+    def is_within(self, years: float, whom: PersonPredicate, variable: str = "age") -> Rule:
+        """Make the rule: each of them and each ``whom`` are at most so many years apart."""
         return Compare(self.who, whom, variable, "within", years)
 
-    def differs_from(self, whom: Condition, variable: str) -> Rule:
-        """Each of them has another value than each ``whom``."""
+    def differs_from(self, whom: PersonPredicate, variable: str) -> Rule:
+        """Make the rule: each of them has another value than each ``whom``."""
         return Same(self.who, whom, variable, False)
 
-    def agrees_with(self, whom: Condition, variable: str) -> Rule:
-        """Each of them has the same value as each ``whom``."""
+    def agrees_with(self, whom: PersonPredicate, variable: str) -> Rule:
+        """Make the rule: each of them has the same value as each ``whom``."""
         return Same(self.who, whom, variable, True)
 
     def agrees_with_household(self, variable: str, household_variable: str) -> Rule:
-        """Each of them has the label that a variable of the household has."""
+        """Make the rule: each of them has the label that a variable of the household has."""
         return Each(self.who, AsHousehold(variable, household_variable))
 
 
-def exactly(count: int, who: Condition = ANYONE) -> Rule:
-    """So many persons, neither more nor less."""
+def exactly(count: int, who: PersonPredicate = ANYONE) -> Rule:
+    """Make the rule: so many persons are ``who``, neither more nor less."""
     return Count(count, count, who)
 
 
-def at_most(count: int, who: Condition = ANYONE) -> Rule:
-    """So many persons or fewer."""
+def at_most(count: int, who: PersonPredicate = ANYONE) -> Rule:
+    """Make the rule: so many persons or fewer are ``who``."""
     return Count(0, count, who)
 
 
-def at_least(count: int, who: Condition = ANYONE) -> Rule:
-    """So many persons or more."""
+def at_least(count: int, who: PersonPredicate = ANYONE) -> Rule:
+    """Make the rule: so many persons or more are ``who``."""
     return Count(count, None, who)
 
 
-def each(who: Condition = ANYONE) -> Subject:
+def each(who: PersonPredicate = ANYONE) -> Subject:
     """Start a rule about every person described: ``each(child).is_younger_than(head, 7)``."""
     return Subject(who)
 
 
 def household(values: Mapping[str, Any] | None = None, /, **named) -> Rule:
-    """The household has one of the labels given, in each variable: ``household(tenure="own")``."""
+    """Make the rule: the household has one of the labels given, in each variable.
+
+    Parameters
+    ----------
+    values : mapping of variable to label or labels, optional
+        For names of variables that are no Python names.
+    **named
+        ``household(tenure=("own", "rent"))``.
+    """
     given = as_values(values, named)
     if not given:
         raise ValueError("give at least one variable")
@@ -507,8 +525,8 @@ def predicate(
     Parameters
     ----------
     function : callable
-        Of a :class:`HouseholdView` of households of one size h; returns (...) bool, one for each.
-        It must work on NumPy arrays and on traced JAX arrays: no ``if`` on values.
+        Takes a :class:`HouseholdView` of households of one size h; returns (...) bool, one for
+        each. It must work on NumPy arrays and on traced JAX arrays: no ``if`` on values.
     text : str
         The rule in words.
     member, household : iterables of str
@@ -517,32 +535,12 @@ def predicate(
     return Predicate(function, text, Variables(tuple(household), tuple(member)))
 
 
-def schema_of(schema: Households | HouseholdSchema) -> HouseholdSchema:
-    """Return the schema of households, or the schema given."""
-    return schema.schema if isinstance(schema, Households) else schema
-
-
-def _one(who: Condition) -> str:
+def _one(who: PersonPredicate) -> str:
+    """Return one person described, in words."""
     return f"person with {who}" if str(who) else "person"
 
 
-def _persons(count: int, who: Condition) -> str:
+def _persons(count: int, who: PersonPredicate) -> str:
+    """Return so many persons described, in words."""
     persons = "person" if count == 1 else "persons"
     return f"{count} {persons} with {who}" if str(who) else f"{count} {persons}"
-
-
-def columns_of(schema: HouseholdSchema, reads: Variables) -> Columns:
-    for known, names in (
-        (schema.household_level, reads.household),
-        (schema.personal, reads.member),
-    ):
-        for name in names:
-            if name not in known:
-                raise unknown_variable(name, known)
-    household = [name for name in reads.household if name != schema.size_variable]
-    if schema.head is not None:
-        household += [f"head_{name}" for name in reads.member if name != schema.head[0]]
-    return Columns(
-        tuple(sorted(schema.household_variables.index(name) for name in household)),
-        tuple(sorted(schema.member_variables.index(name) for name in reads.member)),
-    )

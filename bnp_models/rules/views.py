@@ -3,13 +3,16 @@
 import math
 import operator
 import re
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, reduce
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bnp_models.data.household_schema import HouseholdSchema, codes_of_sizes
+from bnp_models.data.households import Households
 from bnp_models.data.messages import quoted
 from bnp_models.data.schema import (
     Label,
@@ -20,9 +23,7 @@ from bnp_models.data.schema import (
     unknown_variable,
 )
 
-# Joint levels over which two conditions are compared.
-JOINT_LEVELS = 2**20
-
+# The number that a label without an upper bound ("85+") stands for at most.
 OPEN_ENDED = 10**6
 
 _YEARS = r"\s*(?:years?(?: old| of age)?)?\s*"
@@ -38,23 +39,66 @@ _AT_LEAST = re.compile(
 _LESS_THAN = re.compile(rf"\s*(?:<|under|below|less than)\s*([0-9]+){_YEARS}", re.IGNORECASE)
 
 
+class Variables(NamedTuple):
+    """Names of the variables that rules read.
+
+    Attributes
+    ----------
+    household : tuple of str
+        Variables of households.
+    member : tuple of str
+        Variables of persons.
+    """
+
+    household: tuple[str, ...]
+    member: tuple[str, ...]
+
+
 class Columns(NamedTuple):
     """Columns of the arrays of codes that rules read, ascending.
 
     Attributes
     ----------
     household : tuple of int
-        Of ``household_codes``; with the head at household level, its variables are here too.
+        Columns of ``household_codes``; with the head at household level, the head's variables are
+        here too.
     member : tuple of int
-        Of ``member_codes``.
+        Columns of ``member_codes``.
     """
 
     household: tuple[int, ...]
     member: tuple[int, ...]
 
 
-class HouseholdView:
-    """What a rule sees of households of one size; arrays broadcast over leading dimensions.
+class View(ABC):
+    """Codes of persons and their households, which broadcast over leading dimensions.
+
+    Attributes
+    ----------
+    schema : HouseholdSchema
+        The variables and their levels.
+    xp : module
+        NumPy or jax.numpy, of whose arrays the codes are.
+    """
+
+    schema: HouseholdSchema
+    xp: ModuleType
+
+    @abstractmethod
+    def everyone(self) -> Any:
+        """Return a bool array that is true of every person."""
+
+    @abstractmethod
+    def person_codes(self, variable: str) -> Any:
+        """Return the (..., h) codes of a variable of persons."""
+
+    @abstractmethod
+    def household_codes(self, variable: str) -> Any:
+        """Return the (..., 1) codes of a variable of households, which broadcast over persons."""
+
+
+class HouseholdView(View):
+    """Households of one size, as a rule sees them; arrays broadcast over leading dimensions.
 
     Predicates written in Python (:func:`predicate`) get one. Whether the head is a member or at
     household level makes no difference here: h persons, the head among them.
@@ -62,12 +106,15 @@ class HouseholdView:
     Attributes
     ----------
     schema : HouseholdSchema
+        The variables and their levels.
+    xp : module
+        NumPy or jax.numpy, of whose arrays the codes are.
     size : int
         Number of persons h.
     """
 
     def __init__(self, schema, xp, household_codes, member_codes, columns: Columns):
-        self.schema, self._xp, self._columns = schema, xp, columns
+        self.schema, self.xp, self._columns = schema, xp, columns
         self._household = xp.asarray(household_codes)
         self._members = xp.asarray(member_codes)
         self.size = self._members.shape[-2] + schema.num_heads
@@ -75,34 +122,36 @@ class HouseholdView:
     def code(self, variable: str):
         """Return level codes: (..., h) for a variable of persons, (...) for one of households."""
         if variable in self.schema.household_level:
-            return self._household_code(variable)[..., 0]
-        return self._person_code(variable)
+            return self.household_codes(variable)[..., 0]
+        return self.person_codes(variable)
 
     def is_(self, variable: str, *labels: Label):
         """Whether the value is one of some labels: (..., h) or (...) bool, as for ``code``."""
-        table = label_table(self.schema, variable, labels)
-        return look_up(self._xp, table, self.code(variable))
+        return look_up(self.xp, label_table(self.schema, variable, labels), self.code(variable))
 
     def number(self, variable: str):
-        """Return the numbers that the labels stand for, as for ``code``; of an interval the
+        """Return the number that each label stands for, as for ``code``; of an interval the
         least."""
-        return numbers_of(self._xp, self.schema, variable, self.code(variable))[0]
+        return numbers_of(self.xp, self.schema, variable, self.code(variable))[0]
 
-    def _everyone(self):
+    def everyone(self):
+        """Return a (..., h) bool array that is true of every person."""
         lead = np.broadcast_shapes(self._household.shape[:-1], self._members.shape[:-2])
-        return self._xp.ones((*lead, self.size), dtype=bool)
+        return self.xp.ones((*lead, self.size), dtype=bool)
 
-    def _household_code(self, variable: str):
-        """(..., 1) codes, which broadcast over persons."""
+    def household_codes(self, variable: str):
+        """Return the (..., 1) codes of a variable of households, which broadcast over persons."""
         if variable == self.schema.size_variable:
             code = codes_of_sizes(self.schema.labels(variable), np.array([self.size]))[0]
-            return self._xp.full((*self._household.shape[:-1], 1), code, dtype=np.int32)
+            return self.xp.full((*self._household.shape[:-1], 1), code, dtype=np.int32)
         if variable not in self.schema.household_level:
             raise unknown_variable(variable, self.schema.household_level)
         return self._column(self._household, self.schema.household_variables, variable, 0)
 
-    def _person_code(self, variable: str):
-        schema, xp = self.schema, self._xp
+    def person_codes(self, variable: str):
+        """Return the (..., h) codes of a variable of persons, the head's first if it is not a
+        member."""
+        schema, xp = self.schema, self.xp
         if variable not in schema.personal:
             raise unknown_variable(variable, schema.personal)
         codes = self._column(self._members, schema.member_variables, variable, 1)[..., 0]
@@ -119,33 +168,87 @@ class HouseholdView:
         )
 
     def _column(self, codes, names, variable: str, which: int):
-        """(..., 1) entries of one column."""
+        """Return the (..., 1) codes of a variable, found in `codes` by its place in `names`."""
         index = names.index(variable)
         if index not in self._columns[which]:
-            raise ValueError(f"the arrays of codes lack {variable!r}, which a rule reads")
+            raise ValueError(
+                f"the arrays of codes lack {variable!r}, which a rule reads; name it where the "
+                "rule says what it reads, or compile the rules for that column too"
+            )
         k = self._columns[which].index(index)
         return codes[..., k : k + 1].astype(np.int32)
 
 
-class JointLevels:
-    """Joint levels in place of persons: codes of each variable, which broadcast to `shape`."""
+class JointLevels(View):
+    """Joint levels in place of persons.
 
-    def __init__(self, schema, persons: Mapping, households: Mapping, shape=(), xp=np):
-        self.schema, self._xp = schema, xp
+    Parameters
+    ----------
+    schema : HouseholdSchema
+        The variables and their levels.
+    persons, households : mappings of variable to codes
+        Codes of each variable at each joint level, which broadcast to `shape`.
+    shape : tuple of int
+        Shape of the joint levels.
+    xp : module
+        NumPy or jax.numpy.
+    """
+
+    def __init__(
+        self,
+        schema: HouseholdSchema,
+        persons: Mapping[str, Any],
+        households: Mapping[str, Any],
+        shape: tuple[int, ...] = (),
+        xp: ModuleType = np,
+    ):
+        self.schema, self.xp = schema, xp
         self._persons, self._households, self._shape = persons, households, shape
 
-    def _everyone(self):
+    def everyone(self) -> np.ndarray:
+        """Return a bool array that is true of every joint level."""
         return np.ones(self._shape, dtype=bool)
 
-    def _person_code(self, variable: str):
+    def person_codes(self, variable: str):
+        """Return the codes of a variable of persons at each joint level."""
         return self._persons[variable]
 
-    def _household_code(self, variable: str):
+    def household_codes(self, variable: str):
+        """Return the codes of a variable of households at each joint level."""
         return self._households[variable]
 
 
-def look_up(xp, table: np.ndarray, codes):
-    """Whether codes are in the set that a (L,) bool table marks; missing ones are in none."""
+def schema_of(schema: Households | HouseholdSchema) -> HouseholdSchema:
+    """Return the schema of households, or the schema given."""
+    return schema.schema if isinstance(schema, Households) else schema
+
+
+def columns_of(schema: HouseholdSchema, reads: Variables) -> Columns:
+    """Return the columns of codes that hold some variables.
+
+    Raises
+    ------
+    MicrodataError
+        If the schema lacks a variable.
+    """
+    for known, names in (
+        (schema.household_level, reads.household),
+        (schema.personal, reads.member),
+    ):
+        for name in names:
+            if name not in known:
+                raise unknown_variable(name, known)
+    household = [name for name in reads.household if name != schema.size_variable]
+    if schema.head is not None:
+        household += [f"head_{name}" for name in reads.member if name != schema.head[0]]
+    return Columns(
+        tuple(sorted(schema.household_variables.index(name) for name in household)),
+        tuple(sorted(schema.member_variables.index(name) for name in reads.member)),
+    )
+
+
+def look_up(xp: ModuleType, table: np.ndarray, codes):
+    """Return whether codes are in the set that a (L,) bool table marks; missing ones are not."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], table, [False]]).astype(np.int8)))
     runs = edges.reshape(-1, 2)
     if len(runs) > 4:
@@ -158,7 +261,7 @@ def look_up(xp, table: np.ndarray, codes):
     return reduce(operator.or_, masks) if masks else xp.zeros_like(codes, dtype=bool)
 
 
-def numbers_of(xp, schema: HouseholdSchema, variable: str, codes):
+def numbers_of(xp: ModuleType, schema: HouseholdSchema, variable: str, codes):
     """Return the least and the largest number that the label of each code stands for."""
     least, most = bounds_of_label(schema, variable)
     if (least == most).all() and (np.diff(least) == 1).all() and least.dtype == np.int32:
@@ -169,6 +272,13 @@ def numbers_of(xp, schema: HouseholdSchema, variable: str, codes):
 
 @lru_cache(maxsize=256)
 def label_table(schema: HouseholdSchema, variable: str, labels: tuple[Label, ...]) -> np.ndarray:
+    """Return the (L,) bool table of the codes of some labels of a variable.
+
+    Raises
+    ------
+    MicrodataError
+        If the variable is unknown or lacks a label.
+    """
     known = schema.labels(variable)
     codes = {text_of(label): code for code, label in enumerate(known)}
     table = np.zeros(len(known), dtype=bool)
@@ -182,18 +292,24 @@ def label_table(schema: HouseholdSchema, variable: str, labels: tuple[Label, ...
 
 @lru_cache(maxsize=256)
 def bounds_of_label(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the (L,) least and largest number that each label of a variable stands for."""
+    """Return the (L,) least and largest number that each label of a variable stands for.
+
+    Raises
+    ------
+    MicrodataError
+        If the variable is unknown, or a label is no number, interval or bound.
+    """
     pairs = []
     for label in schema.labels(variable):
         text = text_of(label)
-        if found := _NUMBER.fullmatch(text):
-            pairs.append((float(found[1]), float(found[1])))
-        elif found := _INTERVAL.fullmatch(text):
-            pairs.append((float(found[1]), float(found[2])))
-        elif found := _AT_LEAST.fullmatch(text):
-            pairs.append((float(found[1]), float(OPEN_ENDED)))
-        elif found := _LESS_THAN.fullmatch(text):
-            pairs.append((0.0, float(found[1]) - 1))
+        if match := _NUMBER.fullmatch(text):
+            pairs.append((float(match[1]), float(match[1])))
+        elif match := _INTERVAL.fullmatch(text):
+            pairs.append((float(match[1]), float(match[2])))
+        elif match := _AT_LEAST.fullmatch(text):
+            pairs.append((float(match[1]), float(OPEN_ENDED)))
+        elif match := _LESS_THAN.fullmatch(text):
+            pairs.append((0.0, float(match[1]) - 1))
         else:
             raise MicrodataError(
                 f"level {quoted(label)} is no number; a rule that compares numbers takes levels "
@@ -205,15 +321,15 @@ def bounds_of_label(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray,
     return bounds[0], bounds[1]
 
 
-def codes_of_joint(num_levels) -> list[np.ndarray]:
-    """Return the code of each variable at each joint level, a (levels,) int32 array each."""
+def codes_of_joint(num_levels: Sequence[int]) -> list[np.ndarray]:
+    """Return each variable's code at each joint level, the last variable fastest: int32 arrays."""
     if not num_levels:
         return []
     codes = np.unravel_index(np.arange(math.prod(num_levels)), num_levels)
     return [code.astype(np.int32) for code in codes]
 
 
-def joint_level(codes: np.ndarray, num_levels) -> np.ndarray:
+def joint_level(codes: np.ndarray, num_levels: Sequence[int]) -> np.ndarray:
     """Return (...) joint levels of (..., variables) codes, the last variable fastest."""
     result = np.zeros(codes.shape[:-1], dtype=np.int64)
     for j, levels in enumerate(num_levels):

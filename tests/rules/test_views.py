@@ -1,0 +1,46 @@
+"""Numbers that labels stand for, and households as rules see them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from ruled import SPOUSE, schema_of
+
+from bnp_models.data.households import Households
+from bnp_models.rules import Rules, at_least, household, predicate
+from bnp_models.rules.views import bounds_of_label
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.mark.parametrize(
+    ("labels", "least", "most"),
+    [
+        (("7", "8", "10"), (7, 8, 10), (7, 8, 10)),
+        ((0.5, 1, "2 years"), (0.5, 1, 2), (0.5, 1, 2)),
+        (
+            ("<5", "Under 10", "10–14", "85 and over", "85+", "90 years or older", "5 to 9 years"),
+            (0, 0, 10, 85, 85, 90, 5),
+            (4, 9, 14, 10**6, 10**6, 10**6, 9),
+        ),
+    ],
+)
+def test_numbers_of_labels(labels, least, most):
+    found = bounds_of_label(schema_of(age=labels), "age")
+    np.testing.assert_array_equal(found, [least, most])
+
+
+def test_the_size_may_be_a_variable():
+    frame = pd.DataFrame(
+        {"hid": [1, 1, 2], "n": ["2+", "2+", "1"], "relate": ["Head", "Spouse", "Head"]}
+    )
+    rules = Rules([household(n="2+").implies(at_least(1, SPOUSE)), household(n="2+")])
+    for head in (None, ("relate", "Head")):
+        table = Households.from_frame(frame, "hid", ["n"], head=head)
+        assert table.schema.size_variable == "n"
+        np.testing.assert_array_equal(rules.check(table), [True, False])
+
+
+def test_a_predicate_sees_what_it_names():
+    rule = predicate(lambda view: view.is_("age", 3).any(-1), "no age", member=["sex"])
+    with pytest.raises(ValueError, match="lack 'age', which a rule reads"):
+        Rules([rule]).compile(schema_of())
