@@ -58,7 +58,7 @@ def two_class_posterior(codes, conditions, model, nodes, stick_nodes=60) -> np.n
     mass = p_class.sum(axis=0)
     records, times = np.unique(codes, axis=0, return_counts=True)
     fits = ((records[:, None] == cells) | (records[:, None] < 0)).all(axis=2).astype(float)
-    by_class = model.truncation == "classes"
+    by_class = model.by_class
     if by_class:
         p_class = p_class / mass
     p_record = fits @ p_class
@@ -281,7 +281,7 @@ def with_codes(data, codes):
 def draw_prior(model, key, data):
     """Parameters from the prior of the model's own truncation."""
     state = nplcm.draw_prior(model, key, data.variable)
-    if model.truncation == "classes":
+    if model.by_class:
         log_pi = state.log_pi - jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
         state = eqx.tree_at(lambda s: s.log_pi, state, log_pi - jax.nn.logsumexp(log_pi))
     return state

@@ -12,14 +12,16 @@ from bnp_models.kernels.latent_classes.split_merge import split_or_merge_classes
 from bnp_models.kernels.numerics.counting import first_rows, order_free_sum
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import loggamma_from_one
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState, one_hot_levels
 
 
+@jax.named_scope("update_classes")
 def update_classes(
     key: Key[Array, ""], state: LatentClassState, data: LatentClassData
 ) -> tuple[Int[Array, " n"], Int[Array, "J n"], Float[Array, ""]]:
-    """Step (a): every record's class, and with it its missing values.
+    """Draw every record's class, and with it its missing values: step (a) of the papers.
 
     Returns
     -------
@@ -28,10 +30,9 @@ def update_classes(
     log_likelihood
         Of the observed values, at these parameters.
     """
-    key_z, key_values = jax.random.split(key)
-    log_weight = jnp.matmul(
-        state.log_lambda.T, data.one_hot, precision=lax.Precision.HIGHEST
-    ) + state.log_pi[:, None]  # fmt: skip
+    key_z, key_values = Keys(key, 2)
+    log_weight = jnp.matmul(state.log_lambda.T, data.one_hot, precision=lax.Precision.HIGHEST)
+    log_weight = log_weight + state.log_pi[:, None]
     rows = data.rows
     if data.incomplete.size:
         log_box = log_completions(state.log_lambda, data)
@@ -72,16 +73,26 @@ def draw_missing(
     z: Int[Array, " m"],
     log_box: Float[Array, "B m K"],
 ) -> Int[Array, "J m"]:
-    """Rows of the incomplete records, their missing values drawn given their classes.
+    """Draw the missing values of the incomplete records, given their classes.
 
     The box comes first, then the levels within its sets: every completion is feasible.
+
+    Parameters
+    ----------
+    z
+        Classes of the incomplete records.
+    log_box
+        As from `log_completions`.
+
+    Returns
+    -------
+    rows
+        Rows of lambda that hold the levels of the incomplete records, observed ones as they are.
     """
-    key_box, key_levels = jax.random.split(key)
-    of_class = jnp.take_along_axis(log_box, z[None, :, None], axis=2)[:, :, 0]
-    box, _ = draw_rows(key_box, of_class)
-    drawn = draw_levels_in_box(
-        key_levels, log_lambda, data.boxes, z, box, data.num_levels
-    )  # fmt: skip
+    key_box, key_levels = Keys(key, 2)
+    log_box_given_class = jnp.take_along_axis(log_box, z[None, :, None], axis=2)[:, :, 0]
+    box, _ = draw_rows(key_box, log_box_given_class)
+    drawn = draw_levels_in_box(key_levels, log_lambda, data.boxes, z, box, data.num_levels)
     return jnp.where(data.missing.T, drawn, data.rows[:, data.incomplete])
 
 
@@ -93,17 +104,31 @@ def draw_levels_in_box(
     box: Int[Array, " m"],
     num_levels: tuple[int, ...],
 ) -> Int[Array, "J m"]:
-    """Row of lambda of each variable, drawn from a class within a box."""
-    keys = jax.random.split(key, len(num_levels))
+    """Draw a level of every variable for records of given classes, each within its box.
+
+    Parameters
+    ----------
+    sets
+        Levels that each box admits.
+    z, box
+        Class and box of each record.
+
+    Returns
+    -------
+    rows
+        Row of lambda that holds each drawn level.
+    """
+    keys = Keys(key, len(num_levels))
     drawn = []
-    for key_j, start, size in zip(keys, first_rows(num_levels), num_levels, strict=True):
-        allowed = sets[:, start : start + size][box].T
-        log_weight = jnp.where(allowed, log_lambda[start : start + size][:, z], -jnp.inf)
-        level, _ = draw_rows(key_j, log_weight)
+    for start, size in zip(first_rows(num_levels), num_levels, strict=True):
+        admitted = sets[:, start : start + size][box].T
+        log_weight = jnp.where(admitted, log_lambda[start : start + size][:, z], -jnp.inf)
+        level, _ = draw_rows(keys.pop(), log_weight)
         drawn.append(start + level)
     return jnp.stack(drawn)
 
 
+@jax.named_scope("update_partition")
 def update_partition(
     model: LatentClassOptions,
     key: Key[Array, ""],
@@ -118,38 +143,51 @@ def update_partition(
     Returns
     -------
     state, z, accepted
-        The state and the classes of the records after the move, and whether it was accepted.
+        State and classes of the records after the move, and whether it was accepted.
     """
+    no_move = jnp.zeros((), bool)
     if not model.split_merge_every:
-        return state, z, jnp.zeros((), bool)
-    by_class = model.truncation == "classes"
-
-    def move(key, state, z):
-        key_scale, key_move = jax.random.split(key)
-        one_hot = data.one_hot
-        if data.incomplete.size:
-            codes = rows[:, data.incomplete] - first_rows(data.num_levels)[:, None]
-            one_hot = one_hot.at[:, data.incomplete].set(one_hot_levels(codes, data.num_levels))
-        log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
-        log_seen = state.log_pi + log_mass
-        log_scale = loggamma_from_one(key_scale, jnp.asarray(data.num_records, log_mass.dtype))
-        log_x = log_scale - jax.nn.logsumexp(log_seen) + (log_seen if by_class else state.log_pi)
-        z, log_x, log_lambda, accepted = split_or_merge_classes(
-            key_move, z, log_x, state.log_lambda, rows, one_hot, data.variable, data.feasible,
-            state.alpha, by_class,
-        )  # fmt: skip
-        if by_class:
-            log_x = log_x - jnp.log(region_mass(log_lambda, data.feasible))
-        log_pi = log_x - jax.nn.logsumexp(log_x)
-        return LatentClassState(log_pi, log_lambda, state.alpha), z, accepted
-
-    def stay(key, state, z):
-        return state, z, jnp.zeros((), bool)
-
-    due = iteration % model.split_merge_every == 0
-    return lax.cond(due, move, stay, key, state, z)
+        return state, z, no_move
+    return lax.cond(
+        iteration % model.split_merge_every == 0,
+        lambda key, state, z: _split_or_merge(model, key, state, z, rows, data),
+        lambda key, state, z: (state, z, no_move),
+        key,
+        state,
+        z,
+    )
 
 
+def _split_or_merge(
+    model: LatentClassOptions,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    z: Int[Array, " n"],
+    rows: Int[Array, "J n"],
+    data: LatentClassData,
+) -> tuple[LatentClassState, Int[Array, " n"], Bool[Array, ""]]:
+    """Propose and accept or reject one split or merge, on weights with a drawn total."""
+    key_scale, key_move = Keys(key, 2)
+    one_hot = data.one_hot
+    if data.incomplete.size:
+        codes = rows[:, data.incomplete] - first_rows(data.num_levels)[:, None]
+        one_hot = one_hot.at[:, data.incomplete].set(one_hot_levels(codes, data.num_levels))
+    log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
+    log_seen = state.log_pi + log_mass
+    log_scale = loggamma_from_one(key_scale, jnp.asarray(data.num_records, log_mass.dtype))
+    log_stick = log_seen if model.by_class else state.log_pi
+    log_x = log_scale - jax.nn.logsumexp(log_seen) + log_stick
+    z, log_x, log_lambda, accepted = split_or_merge_classes(
+        key_move, z, log_x, state.log_lambda, rows, one_hot, data.variable, data.feasible,
+        state.alpha, model.by_class,
+    )  # fmt: skip
+    if model.by_class:
+        log_x = log_x - jnp.log(region_mass(log_lambda, data.feasible))
+    log_pi = log_x - jax.nn.logsumexp(log_x)
+    return LatentClassState(log_pi, log_lambda, state.alpha), z, accepted
+
+
+@jax.named_scope("update_order")
 def update_order(
     model: LatentClassOptions,
     key: Key[Array, ""],
@@ -166,14 +204,13 @@ def update_order(
 
     Notes
     -----
-    Under truncation "classes" the sticks are the observed weights, and they are what moves.
+    Where each class is truncated by itself, the sticks are the observed weights, and those move.
     """
-    key_swap, key_reorder = jax.random.split(key)
-    by_class = model.truncation == "classes"
-    log_weight = state.log_pi + log_mass if by_class else state.log_pi
+    key_swap, key_reorder = Keys(key, 2)
+    log_weight = state.log_pi + log_mass if model.by_class else state.log_pi
     log_lambda = state.log_lambda
     if model.swap:
-        seen = jnp.zeros_like(log_mass) if by_class else log_mass
+        seen = jnp.zeros_like(log_mass) if model.by_class else log_mass
         order = swap_classes(key_swap, log_weight, seen, class_counts)
         log_lambda, log_mass = log_lambda[:, order], log_mass[order]
         class_counts = class_counts[order]
@@ -181,7 +218,7 @@ def update_order(
         order = reorder_classes(key_reorder, log_weight, state.alpha)
         log_lambda, log_mass = log_lambda[:, order], log_mass[order]
         class_counts, log_weight = class_counts[order], log_weight[order]
-    log_pi = log_weight - log_mass if by_class else log_weight
+    log_pi = log_weight - log_mass if model.by_class else log_weight
     log_pi = log_pi - jax.nn.logsumexp(log_pi)
     state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=state.alpha)
     return state, log_mass, class_counts

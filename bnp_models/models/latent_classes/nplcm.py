@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.boxes.region import region_mass
 from bnp_models.kernels.variates.gamma import draw_levels, gamma_variate
-from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.rng import Keys, uniform, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.latent_classes.classes import update_classes, update_order, update_partition
 from bnp_models.models.latent_classes.options import LatentClassOptions
@@ -42,8 +42,13 @@ from bnp_models.models.latent_classes.state import (
     count_levels,
 )
 from bnp_models.models.model import Completes, Draw, PredictsCells
+from bnp_models.models.options import check_choice
 from bnp_models.models.warnings import last_class_used, those_given, too_many_augmented
 from bnp_models.zeros.structural_zeros import StructuralZeros
+
+TRUNCATIONS = ("mixture", "classes")
+
+AUGMENTATIONS = ("none", "boxes")
 
 
 class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
@@ -63,10 +68,6 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         """Arrays of a sample, and of its structural zeros."""
         return prepare_records(self, table.codes, table.schema.num_levels, conditions)
 
-    def record_axes(self, tree) -> list[int | None]:
-        """No leaf is sharded over records: chains are what devices share."""
-        return [None] * len(jax.tree.leaves(tree))
-
     def init(
         self,
         key: Key[Array, ""],
@@ -79,7 +80,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         Chains that start from few classes stay in worse modes for long.
         """
         del capacity
-        key_z, key_lambda, key_pi, key_alpha = jax.random.split(key, 4)
+        key_z, key_lambda, key_pi, key_alpha = Keys(key, 4)
         dtype = jnp.result_type(float)
         u = uniform(words(key_z, (data.num_records,)), dtype.type)
         limit = jnp.minimum(num_components, self.components)
@@ -93,7 +94,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     def settle(self, state: LatentClassState, data: LatentClassData) -> LatentClassState:
         """Sort the classes by weight: for warm-up only, the posterior is not invariant."""
         log_weight = state.log_pi
-        if self.truncation == "classes":
+        if self.by_class:
             log_weight = log_weight + jnp.log(region_mass(state.log_lambda, data.feasible))
         order = jnp.argsort(-log_weight)
         return eqx.tree_at(
@@ -110,13 +111,13 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         iteration: Int[Array, ""],
     ) -> tuple[LatentClassState, LatentClassInfo]:
         """One sweep, in an order that leaves the posterior invariant."""
-        key_z, key_split, key_parameters, key_order = jax.random.split(key, 4)
+        key_z, key_split, key_parameters, key_order = Keys(key, 4)
         z, rows, log_likelihood = update_classes(key_z, state, data)
         state, z, accepted_split = update_partition(
             self, key_split, state, z, rows, data, iteration
         )
         counts, class_counts = count_levels(rows, z, data.num_levels, self.components)
-        by_box = self.augmentation == "boxes" and data.constrained
+        by_box = self.by_box and data.constrained
         update = update_parameters_boxes if by_box else update_parameters_marginal
         state, log_mass, augmented, accepted = update(
             self, key_parameters, state, data, counts, class_counts
@@ -202,8 +203,6 @@ class NPLCM(LatentClassModel):
 
     name: ClassVar[str] = "nplcm"
     truncates: ClassVar[bool] = False
-    truncation: ClassVar[str] = "mixture"
-    augmentation: ClassVar[str] = "none"
 
 
 class TNPLCM(LatentClassModel):
@@ -247,12 +246,28 @@ class TNPLCM(LatentClassModel):
     truncates: ClassVar[bool] = True
     conditions_type: ClassVar[type | None] = StructuralZeros
 
+    def __check_init__(self):
+        check_choice(TRUNCATIONS, truncation=self.truncation)
+        check_choice(AUGMENTATIONS, augmentation=self.augmentation)
+        if self.by_class and self.by_box:
+            raise ValueError('truncation "classes" is sampled with augmentation "none" only')
+
+    @property
+    def by_class(self) -> bool:
+        """Whether each class is truncated by itself, and not the mixture as a whole."""
+        return self.truncation == "classes"
+
+    @property
+    def by_box(self) -> bool:
+        """Whether impossible records are drawn by box and class, and not integrated out."""
+        return self.augmentation == "boxes"
+
 
 def draw_prior(
     model: LatentClassOptions, key: Key[Array, ""], variable: Int[Array, " R"]
 ) -> LatentClassState:
     """Parameters from the prior of truncation "mixture"; `variable` is that of each row."""
-    key_alpha, key_pi, key_lambda = jax.random.split(key, 3)
+    key_alpha, key_pi, key_lambda = Keys(key, 3)
     dtype = jnp.result_type(float)
     alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
     log_pi, _ = truncated_sticks(key_pi, jnp.zeros(model.components, jnp.int32), alpha)

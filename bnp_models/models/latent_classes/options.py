@@ -3,24 +3,16 @@
 import equinox as eqx
 
 from bnp_models.models.model import FixedComponents
-from bnp_models.models.options import check_choice, check_integer, check_positive
-
-TRUNCATIONS = ("mixture", "classes")
-
-AUGMENTATIONS = ("none", "boxes")
+from bnp_models.models.options import check_integer, check_positive
 
 
 class LatentClassOptions(FixedComponents):
-    """Options that NPLCM and TNPLCM share, which their conditionals read."""
+    """Options of a latent class model, as its conditionals read them."""
 
     a: eqx.AbstractVar[float]
     """Shape of alpha's prior."""
     b: eqx.AbstractVar[float]
     """Rate of alpha's prior."""
-    truncation: eqx.AbstractVar[str]
-    """One of `TRUNCATIONS`: the mixture as a whole, or each class by itself."""
-    augmentation: eqx.AbstractVar[str]
-    """One of `AUGMENTATIONS`: impossible records integrated out, or drawn by box and class."""
     reorder: eqx.AbstractVar[bool]
     """Moves that exchange classes, weights and all."""
     swap: eqx.AbstractVar[bool]
@@ -31,7 +23,13 @@ class LatentClassOptions(FixedComponents):
     def __check_init__(self):
         check_integer(2, components=self.components)
         check_positive(a=self.a, b=self.b)
-        check_choice(TRUNCATIONS, truncation=self.truncation)
-        check_choice(AUGMENTATIONS, augmentation=self.augmentation)
-        if self.truncation == "classes" and self.augmentation != "none":
-            raise ValueError('truncation "classes" is sampled with augmentation "none" only')
+
+    @property
+    def by_class(self) -> bool:
+        """Whether each class is truncated by itself, and not the mixture as a whole."""
+        return False
+
+    @property
+    def by_box(self) -> bool:
+        """Whether impossible records are drawn by box and class, and not integrated out."""
+        return False

@@ -1,8 +1,10 @@
 """Level probabilities, weights and concentration of latent classes, given the labels."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import draw_levels_by_part, split_over_parts
 from bnp_models.kernels.boxes.region import box_masses, outside_mass, region_mass
@@ -10,11 +12,30 @@ from bnp_models.kernels.latent_classes.observed_weights import draw_observed_wei
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt, update_levels_truncated
 from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.variates.gamma import draw_levels, loggamma_from_one
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import stick_concentration, truncated_sticks
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
 
 
+class Drawn(NamedTuple):
+    """Parameters of the classes as drawn, but for the concentration."""
+
+    log_pi: Float[Array, " K"]
+    """Log weights before truncation."""
+    log_lambda: Float[Array, "R K"]
+    """Log level probabilities before truncation."""
+    log_mass: Float[Array, " K"]
+    """log F_k, the feasible mass of each class."""
+    sum_log_1mv: Float[Array, ""]
+    """Sum of log(1 - V_k) over the sticks, which alpha depends on."""
+    augmented: Int[Array, ""]
+    """Records drawn for the impossible region, -1 where there were too many to count."""
+    accepted: Float[Array, ""]
+    """Share of Metropolis-Hastings proposals accepted; 1 where none is made."""
+
+
+@jax.named_scope("update_parameters")
 def update_parameters_marginal(
     model: LatentClassOptions,
     key: Key[Array, ""],
@@ -23,10 +44,7 @@ def update_parameters_marginal(
     counts: Int[Array, "R K"],
     class_counts: Int[Array, " K"],
 ) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
-    """Level probabilities, weights and alpha, no augmented record behind the level probabilities.
-
-    Records of the impossible region are drawn by class only, to break the sticks anew: they do not
-    touch the level probabilities.
+    """Draw level probabilities, weights and alpha, impossible records integrated out.
 
     Parameters
     ----------
@@ -37,49 +55,84 @@ def update_parameters_marginal(
     -------
     state
         Parameters, drawn.
-    log_mass
-        log F_k of the new level probabilities.
-    augmented
-        Records drawn for the impossible region, -1 where there were too many to count.
-    accepted
-        Share of Metropolis-Hastings proposals accepted; 1 where none is made.
+    log_mass, augmented, accepted
+        As in `Drawn`.
     """
-    keys = jax.random.split(key, 6)
-    log_pi, alpha = state.log_pi, state.alpha
-    zero = jnp.zeros((), jnp.int32)
-    evidence = (counts, class_counts, data.variable)
+    *step_keys, key_alpha = Keys(key, 6)
     if not data.constrained:
-        log_lambda = draw_levels(keys[0], 1 + counts.astype(alpha.dtype), data.variable)
-        log_pi, sum_log_1mv = truncated_sticks(keys[1], class_counts, alpha)
-        log_mass, accepted, augmented = jnp.zeros_like(log_pi), jnp.ones_like(alpha), zero
-    elif model.truncation == "classes":
-        nothing = jnp.zeros_like(log_pi)
-        log_lambda, log_mass, accepted = update_levels_truncated(
-            keys[0], state.log_lambda, *evidence, data.feasible, Tilt(nothing, nothing)
-        )
-        log_rho, sum_log_1mv = truncated_sticks(keys[1], class_counts, alpha)
-        log_pi, augmented = log_rho - log_mass, zero
-        log_pi = log_pi - jax.nn.logsumexp(log_pi)
+        draw = _draw_without_zeros
+    elif model.by_class:
+        draw = _draw_truncated_classes
     else:
-        num_records = jnp.asarray(data.num_records, log_pi.dtype)
-        log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
-        tilt, log_s = stick_tilt(keys[0], log_pi, log_mass, alpha, num_records)
-        log_lambda, log_mass, accepted = update_levels_truncated(
-            keys[1], state.log_lambda, *evidence, data.feasible, tilt
-        )
-        log_pi = draw_observed_weights(keys[2], class_counts, log_mass, log_s, alpha)
-        log_outside = log_pi + jnp.log(outside_mass(log_lambda, data.feasible, data.impossible))
-        of_class = draw_augmented(keys[3], log_outside, log_pi + log_mass, num_records)
-        too_many = _too_many(of_class)
-        of_class = jnp.where(too_many, 0, of_class)
-        augmented = jnp.where(too_many, -1, jnp.sum(of_class))
-        log_sticks, sum_log_1mv = truncated_sticks(keys[4], class_counts + of_class, alpha)
+        draw = _draw_truncated_mixture
+    drawn = draw(step_keys, state, data, counts, class_counts)
+    alpha = stick_concentration(key_alpha, drawn.sum_log_1mv, model.components, model.a, model.b)
+    state = LatentClassState(log_pi=drawn.log_pi, log_lambda=drawn.log_lambda, alpha=alpha)
+    return state, drawn.log_mass, drawn.augmented, drawn.accepted
+
+
+def _draw_without_zeros(keys, state, data, counts, class_counts) -> Drawn:
+    """Level probabilities and sticks, each given the counts alone."""
+    alpha = state.alpha
+    log_lambda = draw_levels(keys[0], 1 + counts.astype(alpha.dtype), data.variable)
+    log_pi, sum_log_1mv = truncated_sticks(keys[1], class_counts, alpha)
+    return Drawn(
+        log_pi=log_pi,
+        log_lambda=log_lambda,
+        log_mass=jnp.zeros_like(log_pi),
+        sum_log_1mv=sum_log_1mv,
+        augmented=jnp.zeros((), jnp.int32),
+        accepted=jnp.ones_like(alpha),
+    )
+
+
+def _draw_truncated_classes(keys, state, data, counts, class_counts) -> Drawn:
+    """Level probabilities of truncated classes, and sticks that are the observed weights."""
+    nothing = jnp.zeros_like(state.log_pi)
+    log_lambda, log_mass, accepted = update_levels_truncated(
+        keys[0], state.log_lambda, counts, class_counts, data.variable, data.feasible,
+        Tilt(nothing, nothing),
+    )  # fmt: skip
+    log_rho, sum_log_1mv = truncated_sticks(keys[1], class_counts, state.alpha)
+    log_pi = log_rho - log_mass
+    return Drawn(
+        log_pi=log_pi - jax.nn.logsumexp(log_pi),
+        log_lambda=log_lambda,
+        log_mass=log_mass,
+        sum_log_1mv=sum_log_1mv,
+        augmented=jnp.zeros((), jnp.int32),
+        accepted=accepted,
+    )
+
+
+def _draw_truncated_mixture(keys, state, data, counts, class_counts) -> Drawn:
+    """Level probabilities and weights of a mixture truncated as a whole.
+
+    Impossible records are drawn by class only, to break the sticks anew: they do not touch the
+    level probabilities.
+    """
+    log_pi, alpha = state.log_pi, state.alpha
+    num_records = jnp.asarray(data.num_records, log_pi.dtype)
+    log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
+    tilt, log_s = stick_tilt(keys[0], log_pi, log_mass, alpha, num_records)
+    log_lambda, log_mass, accepted = update_levels_truncated(
+        keys[1], state.log_lambda, counts, class_counts, data.variable, data.feasible, tilt
+    )
+    log_pi = draw_observed_weights(keys[2], class_counts, log_mass, log_s, alpha)
+    log_outside = log_pi + jnp.log(outside_mass(log_lambda, data.feasible, data.impossible))
+    augmented = draw_augmented(keys[3], log_outside, log_pi + log_mass, num_records)
+    too_many = _too_many(augmented)
+    augmented = jnp.where(too_many, 0, augmented)
+    log_sticks, sum_log_1mv = truncated_sticks(keys[4], class_counts + augmented, alpha)
+    return Drawn(
         # The weights have been drawn already: without a count they stay.
-        log_pi = jnp.where(too_many, log_pi, log_sticks)
-        sum_log_1mv = jnp.where(too_many, log_pi[-1], sum_log_1mv)
-    alpha = stick_concentration(keys[5], sum_log_1mv, model.components, model.a, model.b)
-    state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
-    return state, log_mass, augmented, accepted
+        log_pi=jnp.where(too_many, log_pi, log_sticks),
+        log_lambda=log_lambda,
+        log_mass=log_mass,
+        sum_log_1mv=jnp.where(too_many, log_pi[-1], sum_log_1mv),
+        augmented=jnp.where(too_many, -1, jnp.sum(augmented)),
+        accepted=accepted,
+    )
 
 
 def draw_augmented(
@@ -88,27 +141,31 @@ def draw_augmented(
     log_inside: Float[Array, " K"],
     num_records: Float[Array, ""],
 ) -> Int[Array, "..."]:
-    """Records of the impossible region by any partition of it, given the parameters.
+    """Draw how many records of the impossible region there are, part by part of it.
 
-    Negative multinomial as gamma-mixed Poissons: g ~ Ga(n, 1), then Poisson(g w / P).
+    They are negative multinomial given the parameters: g ~ Ga(n, 1), then Poisson(g w / P).
 
     Parameters
     ----------
     log_outside
-        Log probabilities of the parts of the impossible region.
+        Log probabilities w of the parts of the impossible region; the parts may be classes, or
+        boxes and classes.
     log_inside
-        Log feasible probability, by class.
+        Log feasible probability by class; P is their sum.
+    num_records
+        Records n of the sample.
     """
-    key_g, key_count = jax.random.split(key)
+    key_g, key_count = Keys(key, 2)
     log_g = loggamma_from_one(key_g, num_records)
     return poisson(key_count, jnp.exp(log_g + log_outside - jax.nn.logsumexp(log_inside)))
 
 
-def _too_many(counts):
-    """Whether one of them, or their sum, is beyond what int32 holds with room for the sample."""
+def _too_many(counts: Int[Array, "..."]) -> Bool[Array, ""]:
+    """Whether a count, or the sum, is beyond what int32 holds with room for the sample."""
     return jnp.any(counts < 0) | (jnp.sum(counts.astype(float)) > MAX_COUNT)
 
 
+@jax.named_scope("update_parameters")
 def update_parameters_boxes(
     model: LatentClassOptions,
     key: Key[Array, ""],
@@ -117,23 +174,34 @@ def update_parameters_boxes(
     counts: Int[Array, "R K"],
     class_counts: Int[Array, " K"],
 ) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
-    """Steps (b) to (f) on counts by box and class (Manrique-Vallier & Hu 2018, section 2.3).
+    """Draw impossible records as counts by box and class, then the parameters given them.
 
     A variable that a box leaves free integrates out of the box's records: it has no counts.
-    Arguments and results as in `update_parameters_marginal`.
+    Arguments and results are those of `update_parameters_marginal`.
+
+    References
+    ----------
+    Manrique-Vallier, D. & Hu, J. (2018), doi:10.1111/rssa.12352, section 2.3: steps (b) to (f).
     """
-    key_count, key_split, key_parameters = jax.random.split(key, 3)
+    key_count, key_split, key_parameters = Keys(key, 3)
     log_mass_before = jnp.log(region_mass(state.log_lambda, data.feasible))
     log_inside = state.log_pi + log_mass_before
     log_box = jnp.sum(jnp.log(box_masses(state.log_lambda, data.everything_impossible)), axis=0)
     num_records = jnp.asarray(data.num_records, state.alpha.dtype)
-    of_box = draw_augmented(key_count, state.log_pi + log_box, log_inside, num_records)
-    too_many = _too_many(of_box)
-    of_box = jnp.where(too_many, 0, of_box)
-    of_set = jnp.matmul(data.parts.box_has_set, of_box)
-    added = split_over_parts(key_split, of_set, state.log_lambda, data.parts)
+    box_counts = draw_augmented(key_count, state.log_pi + log_box, log_inside, num_records)
+    too_many = _too_many(box_counts)
+    box_counts = jnp.where(too_many, 0, box_counts)
+    set_counts = jnp.matmul(data.parts.box_has_set, box_counts)
+    part_counts = split_over_parts(key_split, set_counts, state.log_lambda, data.parts)
     new, log_mass, augmented, accepted = update_given_augmented(
-        model, key_parameters, state, data, counts, class_counts, added, jnp.sum(of_box, axis=0)
+        model,
+        key_parameters,
+        state,
+        data,
+        counts,
+        class_counts,
+        part_counts,
+        jnp.sum(box_counts, axis=0),
     )
     new, log_mass = jax.tree.map(
         lambda drawn, old: jnp.where(too_many, old, drawn),
@@ -144,12 +212,27 @@ def update_parameters_boxes(
 
 
 def update_given_augmented(
-    model, key, state, data, counts, class_counts, added, added_class_counts
-):
-    """Steps (b) and (c), and alpha: augmented records by part of the levels, and by class."""
-    key_levels, key_pi, key_alpha = jax.random.split(key, 3)
+    model: LatentClassOptions,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    data: LatentClassData,
+    counts: Int[Array, "R K"],
+    class_counts: Int[Array, " K"],
+    part_counts: Int[Array, "A K"],
+    added_class_counts: Int[Array, " K"],
+) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
+    """Draw level probabilities, sticks and alpha given the sample and the impossible records.
+
+    Parameters
+    ----------
+    counts, class_counts
+        Records of the sample, as in `update_parameters_marginal`.
+    part_counts, added_class_counts
+        Impossible records by part of the levels and class, and in all by class.
+    """
+    key_levels, key_pi, key_alpha = Keys(key, 3)
     shape = 1 + counts.astype(state.alpha.dtype)
-    log_lambda = draw_levels_by_part(key_levels, shape, added, data.parts)
+    log_lambda = draw_levels_by_part(key_levels, shape, part_counts, data.parts)
     log_pi, sum_log_1mv = truncated_sticks(key_pi, class_counts + added_class_counts, state.alpha)
     alpha = stick_concentration(key_alpha, sum_log_1mv, model.components, model.a, model.b)
     log_mass = jnp.log(region_mass(log_lambda, data.feasible))

@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bnp_models.kernels.boxes.region import masses_of_sets
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.categorical import draw_rows
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.latent_classes.classes import draw_levels_in_box, update_classes
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
 
@@ -49,7 +50,7 @@ def simulate_records(
     -----
     The class is drawn by its feasible mass, then the box, then levels within the box.
     """
-    key_z, key_box, key_levels = jax.random.split(key, 3)
+    key_z, key_box, key_levels = Keys(key, 3)
     log_pi, log_lambda = draw["log_pi"], draw["log_lambda"]
     if feasible is None:
         feasible = jnp.ones((1, log_lambda.shape[0]), bool)
@@ -75,7 +76,13 @@ def level_probabilities(
     num_levels: tuple[int, ...],
     feasible: Bool[Array, "B R"] | None = None,
 ) -> Float[Array, " R"]:
-    """P(x_j = l) of a feasible record, for every level of every variable, given one kept draw."""
+    """P(x_j = l) of a feasible record, for every level of every variable, given one kept draw.
+
+    Parameters
+    ----------
+    feasible
+        Disjoint boxes of the feasible cells; None where every cell is.
+    """
     log_pi, log_lambda = draw["log_pi"], draw["log_lambda"]
     if feasible is None:
         feasible = jnp.ones((1, log_lambda.shape[0]), bool)
@@ -84,7 +91,7 @@ def level_probabilities(
     for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
         others = jnp.prod(jnp.delete(masses, j, axis=0), axis=0)
         sets = feasible[:, start : start + size].T.astype(others.dtype)
-        of_level = jnp.matmul(sets, others, precision=lax.Precision.HIGHEST)
-        weight = jnp.exp(log_pi + log_lambda[start : start + size]) * of_level
+        mass_given_level = jnp.matmul(sets, others, precision=lax.Precision.HIGHEST)
+        weight = jnp.exp(log_pi + log_lambda[start : start + size]) * mass_given_level
         probability.append(jnp.sum(weight, axis=1) / jnp.sum(weight))
     return jnp.concatenate(probability)

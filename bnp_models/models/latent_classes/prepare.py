@@ -22,7 +22,7 @@ def prepare_records(
     Parameters
     ----------
     model
-        Its augmentation says whether the impossible boxes are listed.
+        The model, whose `by_box` says whether the impossible boxes are listed.
     codes
         (n, J) 0-based level codes, -1 where missing.
     num_levels
@@ -30,19 +30,15 @@ def prepare_records(
     conditions
         Structural zeros, if there are any.
     """
-    if conditions is None:
-        feasible, impossible = np.ones((1, sum(num_levels)), bool), None
-        groups = ()
-    else:
+    groups = () if conditions is None else conditions.groups
+    feasible = np.ones((1, sum(num_levels)), bool)
+    impossible = None
+    if conditions is not None:
         feasible = conditions.feasible.sets
         # These boxes may be many: they are made only for the sampler that needs them.
-        by_box = model.augmentation == "boxes"
-        impossible = conditions.impossible.sets if by_box else None
-        groups = conditions.groups
+        impossible = conditions.impossible.sets if model.by_box else None
     variable = np.repeat(np.arange(len(num_levels)), num_levels)
     first_row = first_rows(num_levels)
-    free = np.all([g.feasible.sets.all(axis=0) for g in groups], axis=0)
-    constrained = tuple(int(j) for j in np.unique(variable[~np.broadcast_to(free, variable.shape)]))
     missing = codes < 0
     incomplete = np.flatnonzero(missing.any(axis=1))
     present = np.maximum(codes, 0) + first_row
@@ -62,5 +58,15 @@ def prepare_records(
         parts=LevelParts.of_boxes(impossible, num_levels),
         boxes=jnp.asarray(feasible),
         num_levels=tuple(num_levels),
-        constrained=constrained,
+        constrained=_constrained_variables(groups, variable),
     )
+
+
+def _constrained_variables(
+    groups: tuple[StructuralZeros, ...], variable: np.ndarray
+) -> tuple[int, ...]:
+    """Variables of which some feasible box of a group does not admit every level."""
+    unconstrained = np.ones(variable.shape, bool)
+    for group in groups:
+        unconstrained &= group.feasible.sets.all(axis=0)
+    return tuple(int(j) for j in np.unique(variable[~unconstrained]))

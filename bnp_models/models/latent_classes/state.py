@@ -20,9 +20,9 @@ class LatentClassData(eqx.Module):
     incomplete: Int[Array, " m"]
     """Records with a missing value."""
     missing: Bool[Array, "m J"]
-    """Their missing values."""
+    """Where the incomplete records have no value."""
     admitted: Float[Array, "B m"]
-    """1 where their observed values are in the feasible box."""
+    """1 where the observed values of an incomplete record are in the feasible box."""
     variable: Int[Array, " R"]
     """Variable of each row of lambda."""
     feasible: Region
@@ -34,11 +34,11 @@ class LatentClassData(eqx.Module):
     parts: LevelParts
     """Parts of the levels among which counts of the impossible boxes are shared out."""
     boxes: Bool[Array, "B R"]
-    """The feasible boxes as sets of levels of all variables, in which records are drawn."""
+    """Levels that each feasible box admits, of all variables: records are drawn in these boxes."""
     num_levels: tuple[int, ...] = eqx.field(static=True)
     """Levels of each variable."""
     constrained: tuple[int, ...] = eqx.field(static=True)
-    """Variables that a condition names."""
+    """Variables that structural zeros name."""
 
     @property
     def num_records(self) -> int:
@@ -47,7 +47,7 @@ class LatentClassData(eqx.Module):
 
 
 class LatentClassState(eqx.Module):
-    """All that a chain needs to go on: the classes of the records are redrawn first."""
+    """Parameters with which a chain goes on: the classes of the records are redrawn first."""
 
     log_pi: Float[Array, " K"]
     """Log weights of the classes before truncation."""
@@ -58,14 +58,14 @@ class LatentClassState(eqx.Module):
 
 
 class LatentClassInfo(eqx.Module):
-    """What one sweep says of itself."""
+    """Figures of one sweep."""
 
     components: Int[Array, ""]
     """Classes with at least one record of the sample."""
     last_class: Int[Array, ""]
     """Records in the last class, which takes all that the sticks leave: should be 0."""
     log_likelihood: Float[Array, ""]
-    """Of the sample, labels integrated out, at the parameters that the sweep started from."""
+    """log P(sample), labels integrated out, at the parameters that the sweep started from."""
     log_feasible: Float[Array, ""]
     """log P(feasible) = log(1 - w_0) of a record before truncation; driven by the prior."""
     augmented: Int[Array, ""]
@@ -79,7 +79,7 @@ class LatentClassInfo(eqx.Module):
 
 
 def one_hot_levels(codes: Int[Array, "J n"], num_levels: tuple[int, ...]) -> Float[Array, "R n"]:
-    """1 where a record has a level; a code of -1 has none."""
+    """Indicators of the level that each record has of each variable; a code of -1 has none."""
     return jnp.concatenate([
         jax.nn.one_hot(codes[j], size, axis=0, dtype=jnp.result_type(float))
         for j, size in enumerate(num_levels)
@@ -89,7 +89,15 @@ def one_hot_levels(codes: Int[Array, "J n"], num_levels: tuple[int, ...]) -> Flo
 def count_levels(
     rows: Int[Array, "J n"], z: Int[Array, " n"], num_levels: tuple[int, ...], num_classes: int
 ) -> tuple[Int[Array, "R K"], Int[Array, " K"]]:
-    """Records of each class with each level, and in all."""
+    """Count the records of each class with each level, and in all.
+
+    Parameters
+    ----------
+    rows
+        Row of lambda that holds each record's level of each variable.
+    z
+        Class of each record.
+    """
     weight = jnp.ones(z.size, jnp.int32)
     counts = count_rows_by_component(
         rows, jnp.broadcast_to(z, rows.shape), weight, (sum(num_levels), num_classes)
