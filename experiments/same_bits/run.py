@@ -136,9 +136,7 @@ def digests(only: str = "") -> dict[str, str]:
         if name in ("nplcm", "tnplcm", "tnplcm classes", "ndpmpm", "ndpmpm rules"):
             frames = bnp.synthesize(run, 2)
             found[f"{name}: synthetic"] = digest({str(i): f for i, f in enumerate(frames)})
-            files = [bnp.read_like(frame, table) for frame in frames]
-            risk = bnp.attack_risk(run, table, files if name[0] != "n" or name == "nplcm" else
-                                   frames, key=key, conditions=conditions)  # fmt: skip
+            risk = bnp.attack_risk(run, table, frames, key=key, conditions=conditions)
             found[f"{name}: attack"] = digest({"records": risk.records()})
         if name in ("nplcm missing", "tnplcm missing", "ndpmpm missing"):
             frames = bnp.impute(run, 2)
@@ -152,15 +150,18 @@ def of_cells() -> dict[str, str]:
     cells = bnp.weighted_cells(table, 20_000, num_cells=9_000)
     found, keys = {}, jax.random.split(jax.random.key(11), 4)
     for variant in (1, 2):
-        fitted = bnp.fit_empirical_bayes(bnp.PolettiniStander(variant), cells).model
-        risk = bnp.cell_risk(fitted, cells, key=keys[variant], num_chains=2, num_samples=10)
-        found[f"polettini-stander {variant}"] = digest({
-            "cells": bnp.cells_frame(risk), "tau1": risk.tau1,
-        })  # fmt: skip
+        model = bnp.PolettiniStander(variant)
+        try:
+            found[f"empirical Bayes {variant}"] = str(bnp.fit_empirical_bayes(model, cells).model)
+        except bnp.NoMaximumError as error:
+            found[f"empirical Bayes {variant}"] = str(error)
+        risk = bnp.cell_risk(model, cells, key=keys[variant], num_chains=2, num_samples=10)
+        arrays = {"cells": bnp.cells_frame(risk), "tau1": risk.tau1}
+        found[f"polettini-stander {variant}"] = digest(arrays)
     draws = bnp.sample_hyperparameters(
         bnp.PolettiniStander(1), cells, key=keys[0], num_chains=1, num_warmup=10, num_samples=5
     )
-    found["polettini-stander full Bayes"] = digest(draws.draws)
+    found["polettini-stander full Bayes"] = digest(draws.values)
     counts = bnp.sample_population_counts(
         cells, key=keys[3], num_chains=1, num_warmup=10, num_samples=10
     )
