@@ -1,0 +1,124 @@
+"""Levels of truncated classes: masses against enumeration, the conditional against quadrature."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from goodness import P_LIMIT, compiles_once
+from scipy import stats
+from truncated_classes import (
+    CONSTRAINED,
+    FIRST,
+    NUM_LEVELS,
+    VARIABLE,
+    cell_probabilities,
+    from_grid,
+    make_levels,
+    make_regions,
+)
+
+from bnp_models.kernels.boxes.region import Region
+from bnp_models.kernels.latent_classes import truncated_levels
+from bnp_models.kernels.latent_classes.truncated_levels import Tilt
+
+N = 20_000
+
+
+def test_mass_given_each_level(seed):
+    """New levels of earlier variables, old ones of later variables."""
+    old, new = make_levels(seed), make_levels(seed + 1)
+    region = make_regions()[0]
+
+    def update(new_levels, block, mass):
+        return new_levels, (block, mass)
+
+    result, mass, (blocks, of_level) = truncated_levels.through_variables(
+        jnp.asarray(old), region, update, region.take(jnp.asarray(new), -jnp.inf)
+    )
+    np.testing.assert_array_equal(blocks, region.take(jnp.asarray(old), -jnp.inf))
+    mixed = old.copy()
+    for v, j in enumerate(CONSTRAINED):
+        cells, probability = cell_probabilities(mixed)
+        free = np.exp(mixed[VARIABLE == 3]).sum(axis=0)
+        for level in range(NUM_LEVELS[j]):
+            given = probability[cells[:, j] == level] / np.exp(mixed[FIRST[j] + level]) / free
+            np.testing.assert_allclose(of_level[v, level], given.sum(axis=0), rtol=3e-6)
+        mixed[VARIABLE == j] = new[VARIABLE == j]
+    np.testing.assert_allclose(result, mixed, rtol=1e-6)
+    cells, probability = cell_probabilities(mixed)
+    np.testing.assert_allclose(mass, probability.sum(axis=0), rtol=3e-6)
+
+
+# Two binary variables that are not both 1: records at (0, 0), (0, 1) and (1, 0).
+PAIR = Region.of_boxes([np.array([[1, 0, 1, 1], [0, 1, 1, 0]], bool)], (2, 2))
+
+
+@jax.jit
+@jax.vmap
+def update_pair(key, level, counts, size, tilt):
+    log_lambda = jnp.log(jnp.stack([1 - level, level], axis=1)).reshape(4, 1)
+    variable = jnp.array([0, 0, 1, 1])
+    new, log_mass, accepted = truncated_levels.update_levels_truncated(
+        key, log_lambda, counts[:, None], size[None], variable, PAIR, tilt
+    )
+    return jnp.exp(new[1::2, 0]), log_mass[0], accepted
+
+
+def pair_p_values(seed, key, cells, pull, power, exact_power):
+    """An exact draw moved once, against another: both probabilities of 1, and the mass."""
+    rng = np.random.default_rng(seed)
+    both, second, first = cells
+    size = sum(cells)
+    grid = []
+    for ones in (first, second):
+        middle, width = (ones + 1) / (size + 2), 9 / np.sqrt(size + 1)
+        grid.append(np.linspace(max(middle - width, 0), min(middle + width, 1), 1201))
+    grid = [(x[1:] + x[:-1]) / 2 for x in grid]
+    p, q = np.meshgrid(*grid, indexing="ij")
+    mass = 1 - p * q
+    log_density = (
+        first * np.log(p) + second * np.log(q) + (size - first) * np.log1p(-p)
+        + (size - second) * np.log1p(-q) - (size + exact_power) * np.log(mass) - pull / mass
+    )  # fmt: skip
+    start, other = from_grid(rng, log_density, grid, N), from_grid(rng, log_density, grid, N)
+    counts = jnp.array([size - first, first, size - second, second])
+    tilt = Tilt(jnp.full((N, 1), pull, jnp.float32), jnp.full((N, 1), power, jnp.float32))
+    moved, log_mass, accepted = update_pair(
+        jax.random.split(key, N), jnp.asarray(start.T, jnp.float32),
+        jnp.broadcast_to(counts, (N, 4)), jnp.full(N, size), tilt,
+    )  # fmt: skip
+    moved = np.asarray(moved, float).T
+    np.testing.assert_allclose(np.exp(log_mass), 1 - moved[0] * moved[1], rtol=1e-4)
+    assert np.mean(accepted) > 0.5
+    return [
+        stats.ks_2samp(x, y, method="asymp").pvalue
+        for x, y in zip((*moved, moved[0] * moved[1]), (*other, other[0] * other[1]), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "cells, pull, power",
+    [((0, 0, 0), 0.7, 1.0), ((1, 2, 1), 0.3, 0.4), ((0, 5, 0), 0.0, 0.0), ((2000, 900, 400), 5.0,
+     1.0)], ids=["empty", "few records", "no tilt", "many records"],
+)  # fmt: skip
+def test_levels_leave_their_target_invariant(key, seed, cells, pull, power):
+    assert min(pair_p_values(seed, key, cells, pull, power, power)) > P_LIMIT
+
+
+def test_levels_with_a_wrong_power_are_seen(key, seed):
+    assert min(pair_p_values(seed, key, (1, 2, 1), 0.3, 0.4, 1.4)) < P_LIMIT
+
+
+def test_second_calls_compile_nothing(key, seed):
+    one, two = jax.random.split(key)
+    region = make_regions()[0]
+    some = jnp.asarray(make_levels(seed)), jnp.ones(3)
+    other = jnp.asarray(make_levels(seed + 1)), jnp.zeros(3)
+    counts = jnp.ones((VARIABLE.size, 3), jnp.int32)
+
+    def update(key, log_lambda, tilt, counts):
+        return truncated_levels.update_levels_truncated(
+            key, log_lambda, counts, counts[0], jnp.asarray(VARIABLE), region, Tilt(tilt, tilt)
+        )
+
+    assert compiles_once(update, (one, *some, counts), (two, *other, 3 * counts))
