@@ -23,7 +23,7 @@ os.environ.setdefault(
 )
 
 HERE = Path(__file__).parent
-SETTINGS = {"num_chains": 2, "num_warmup": 12, "num_samples": 6}
+SETTINGS = {"num_chains": 2, "num_warmup": 12, "num_samples": 6, "parameters_every": 1}
 VARIABLES = ["age", "sex", "marital_status", "education", "class_of_worker"]
 CHILD = {"age": "0-14"}
 CONDITIONS = [
