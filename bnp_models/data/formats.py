@@ -20,7 +20,15 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,8})")
 
 
 class FormatError(ValueError):
-    """A file that cannot be read or written as asked; the message is one line."""
+    """A file that cannot be read or written as asked; the message is one line.
+
+    Parameters
+    ----------
+    problem
+        The mistake and the remedy.
+    column
+        The variable, where there is one.
+    """
 
     def __init__(self, problem: str, column: str | None = None):
         super().__init__(problem)
@@ -32,23 +40,24 @@ class Labelling:
     """The labels of a Stata or SPSS file."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What variables are, in words."""
+    """By variable, its label: the variable in words."""
     values: Mapping[str, Mapping] = field(default_factory=dict)
     """By variable, the label of each value."""
     missing: Mapping[str, Sequence[Mapping]] = field(default_factory=dict)
     """By variable, ranges (lo, hi) of user-missing values, as pyreadstat has them."""
 
     def substantive(self, variable: str) -> dict:
-        """The labels of the values of a variable that are not missing, in their order."""
+        """Return the labels of the values of a variable that are not missing, in their order."""
         ranges = self.missing.get(variable, ())
         return {
             value: label
             for value, label in sorted(self.values.get(variable, {}).items(), key=_order)
             if not (isinstance(value, str) and len(value) == 1 and self._numeric(variable))
-            and not any(_within(value, one) for one in ranges)
+            and not any(_within(value, limits) for limits in ranges)
         }
 
-    def _numeric(self, variable):
+    def _numeric(self, variable: str) -> bool:
+        """Whether some value with a label is a number."""
         # Stata's extended missing values are letters among numbers.
         return any(not isinstance(value, str) for value in self.values[variable])
 
@@ -59,7 +68,13 @@ def is_labelled(path: str | PathLike) -> bool:
 
 
 def column_names(path: str | PathLike) -> list[str]:
-    """Names of the columns of a Stata or SPSS file."""
+    """Return the names of the columns of a Stata or SPSS file.
+
+    Raises
+    ------
+    FormatError
+        If it cannot be read, or pyreadstat is not installed.
+    """
     return list(_metadata(path).column_names)
 
 
@@ -75,7 +90,14 @@ def read_labelling(path: str | PathLike) -> Labelling:
 
 
 def read_labelled(path: str | PathLike, columns: Sequence[str]) -> pd.DataFrame:
-    """Read columns of a Stata or SPSS file, labels for values.
+    """Read columns of a Stata or SPSS file, labels in place of values.
+
+    Parameters
+    ----------
+    path
+        The file.
+    columns
+        Names of the columns.
 
     Raises
     ------
@@ -85,9 +107,9 @@ def read_labelled(path: str | PathLike, columns: Sequence[str]) -> pd.DataFrame:
     """
     labelling = _labelling(_metadata(path))
     frame, _ = _read(path, usecols=list(columns))
-    return pd.DataFrame({
-        name: _labels_for(frame[name], labelling.substantive(name), name) for name in columns
-    })  # fmt: skip
+    return pd.DataFrame(
+        {name: _labels_for(frame[name], labelling.substantive(name), name) for name in columns}
+    )
 
 
 def check_names(columns: Sequence[str], kind: str) -> None:
@@ -99,6 +121,12 @@ def check_names(columns: Sequence[str], kind: str) -> None:
         Names.
     kind
         One of `FORMATS`.
+
+    Raises
+    ------
+    FormatError
+        If a name is too long or has a character that the format cannot hold, or pyreadstat is not
+        installed.
     """
     if kind not in ("dta", "sav"):
         return
@@ -127,9 +155,9 @@ def write_labelled(
     kind
         "dta" or "sav".
     labelling
-        That of the file which the records stand for: labels become its values again, and have their
-        labels. A variable without value labels is a number if all of its labels are integers, else
-        text.
+        Labels of the file that the records stand for: its labels become its values again, which
+        keep their labels. A variable without value labels is a number if all of its labels are
+        integers, else text.
 
     Raises
     ------
@@ -163,13 +191,14 @@ def write_labelled(
             missing = {name: list(r) for name, r in labelling.missing.items() if name in columns}
             module.write_sav(pd.DataFrame(columns), str(path), missing_ranges=missing, **options)
         else:
-            # What Stata 14 and later read: the first with Unicode.
+            # The format of Stata 14 and later, the first with Unicode.
             module.write_dta(pd.DataFrame(columns), str(path), version=14, **options)
     except (module.ReadstatError, module.PyreadstatError) as error:
         raise FormatError(f"cannot be written as .{kind} ({_reason(error)})") from None
 
 
 def _pyreadstat():
+    """Import pyreadstat, or say how to install it."""
     try:
         import pyreadstat
     except ImportError:
@@ -181,11 +210,13 @@ def _pyreadstat():
 
 
 def _metadata(path):
+    """Read the metadata of a file, as pyreadstat has them."""
     # Ranges of user-missing values are told of only if these are asked for.
     return _read(path, metadataonly=True, user_missing=True)[1]
 
 
 def _read(path, **options):
+    """Read a file by pyreadstat, and raise its errors in one line."""
     module = _pyreadstat()
     read = module.read_dta if Path(path).suffix.lower() == ".dta" else module.read_sav
     with open(path, "rb"):
@@ -198,6 +229,7 @@ def _read(path, **options):
 
 
 def _labelling(metadata) -> Labelling:
+    """Return the labels among metadata of pyreadstat."""
     return Labelling(
         {name: text for name, text in metadata.column_names_to_labels.items() if text},
         {name: dict(labels) for name, labels in metadata.variable_value_labels.items()},
@@ -206,7 +238,7 @@ def _labelling(metadata) -> Labelling:
 
 
 def _labels_for(column: pd.Series, labels: Mapping, name: str):
-    """The column with labels for values: those that occur as categories, in their order."""
+    """Return the column with labels for values; labels that occur are its ordered categories."""
     if not labels:
         return column
     codes, values = pd.factorize(column)
@@ -228,40 +260,44 @@ def _labels_for(column: pd.Series, labels: Mapping, name: str):
 
 
 def _values_for(column: pd.Series, values: Mapping):
-    """The column with values for labels; without value labels, numbers or text."""
+    """Return the column with values for labels; without value labels, numbers or text."""
     texts = {str(label): _plain(value) for label, value in values.items()}
     codes, labels = pd.factorize(column)
     known = [_plain(label) for label in labels]
-    found = [texts.get(str(label), label) for label in known]
+    recoded = [texts.get(str(label), label) for label in known]
     integers = all(
-        isinstance(value, int | float) or _INTEGER.fullmatch(str(value)) for value in found
+        isinstance(value, int | float) or _INTEGER.fullmatch(str(value)) for value in recoded
     )
     if integers:
-        found = [value if isinstance(value, int | float) else int(value) for value in found]
-        made = pd.Series([*map(float, found), np.nan]).take(codes).reset_index(drop=True)
-        whole = not (codes < 0).any() and all(float(v).is_integer() for v in found)
+        numbers = [value if isinstance(value, int | float) else int(value) for value in recoded]
+        made = pd.Series([*map(float, numbers), np.nan]).take(codes).reset_index(drop=True)
+        whole = not (codes < 0).any() and all(float(number).is_integer() for number in numbers)
         return made.astype(np.int64) if whole else made
-    made = pd.Series([*map(str, found), ""], dtype=object)
+    made = pd.Series([*map(str, recoded), ""], dtype=object)
     return made.take(codes).reset_index(drop=True)
 
 
 def _plain(value):
+    """Return a plain Python value, integral floats as integers."""
     if isinstance(value, np.generic):
         value = value.item()
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _order(item):
+    """Return the key by which pairs of a value and a label are sorted: numbers, then text."""
     value = item[0]
     return (isinstance(value, str), value if not isinstance(value, str) else 0, str(value))
 
 
-def _within(value, one):
-    low, high = one["lo"], one["hi"]
+def _within(value, limits):
+    """Whether a value is in a range of pyreadstat; of text, whether it is its lower end."""
+    low, high = limits["lo"], limits["hi"]
     if isinstance(value, str) or isinstance(low, str):
         return str(value) == str(low)
     return low <= value <= high
 
 
 def _reason(error):
+    """Return the reason of an error in one line."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Names and levels of variables of households and of their members."""
+"""Variables of households and of their members, and labels that stand for household sizes."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from bnp_models.data.schema import (
 )
 
 # "3", or "5+" and the like for households of so many or more.
-SIZE_LABEL = re.compile(r"\s*([0-9]{1,6})\s*(\+|(?:and|or) (?:more|over))?\s*")
+_SIZE_LABEL = re.compile(r"\s*([0-9]{1,6})\s*(\+|(?:and|or) (?:more|over))?\s*")
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,19 @@ class HouseholdSchema:
     Parameters
     ----------
     table : Schema
-        The J variables of the person-level table, those of households included.
+        The J variables of persons, the variables of their households included.
     household : str
         The column of household identifiers, which is no variable.
     household_level : tuple of str
         The variables of ``table`` that are the same for all persons of a household.
     head : (str, label), optional
-        The relationship variable and its label for the head, whose variables then are the
-        household's. Every household has exactly one.
+        The relationship variable and its label for the head of the household. If it is given,
+        every household has exactly one head, who is no member but described by variables of the
+        household: the head is *at household level*.
     size_variable : str, optional
         The household-level variable that says how many persons there are.
     id_position : int
-        Where the column of identifiers stands among those of ``table``.
+        Position of the column of identifiers among the columns of ``table``.
 
     Raises
     ------
@@ -85,7 +86,7 @@ class HouseholdSchema:
                 "the head, or declare more levels",
                 column=relationship,
             )
-        for variable in self._of_head:
+        for variable in self.head_variables:
             if f"head_{variable}" in self.table.variables:
                 raise MicrodataError(
                     f"the head's {quoted(variable)} needs this name; rename the column",
@@ -103,14 +104,13 @@ class HouseholdSchema:
 
         They are the household-level ones, then ``head_VARIABLE`` for each of the head's.
         """
-        own = [name for name in self.household_level if name != self.size_variable]
-        return (*own, *(f"head_{name}" for name in self._of_head))
+        return (*self.modelled_household_level, *(f"head_{name}" for name in self.head_variables))
 
     @cached_property
     def household_levels(self) -> tuple[tuple[Label, ...], ...]:
         """The labels of each household variable, in the order of their codes."""
-        own = [name for name in self.household_level if name != self.size_variable]
-        return tuple(self.labels(name) for name in (*own, *self._of_head))
+        names = (*self.modelled_household_level, *self.head_variables)
+        return tuple(self.labels(name) for name in names)
 
     @property
     def member_variables(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ class HouseholdSchema:
 
     @cached_property
     def member_levels(self) -> tuple[tuple[Label, ...], ...]:
-        """The labels of each member variable; with a head, no member's relationship is that."""
+        """The labels of each member variable; the head's relationship is none of a member's."""
         levels = []
         for name in self.personal:
             labels = list(self.labels(name))
@@ -140,12 +140,14 @@ class HouseholdSchema:
 
     @property
     def num_heads(self) -> int:
-        """How many persons of a household are not among its members: 1 with a head, else 0."""
+        """Number of persons of a household who are no members: 1 with a head, else 0."""
         return 0 if self.head is None else 1
 
     @cached_property
     def head_code(self) -> int:
         """The code in ``table`` of the head's relationship."""
+        if self.head is None:
+            raise ValueError("the head is not at household level; give the schema a head")
         return self.table.encode(*self.head)
 
     def labels(self, variable: str) -> tuple[Label, ...]:
@@ -155,36 +157,47 @@ class HouseholdSchema:
         return self.table.levels[self.table.variables.index(variable)]
 
     @property
-    def _of_head(self) -> tuple[str, ...]:
-        """The variables of persons that the household has of its head."""
+    def modelled_household_level(self) -> tuple[str, ...]:
+        """The household-level variables but for the size, which a model has apart."""
+        return tuple(name for name in self.household_level if name != self.size_variable)
+
+    @property
+    def head_variables(self) -> tuple[str, ...]:
+        """The variables of persons by which the household describes its head."""
         if self.head is None:
             return ()
         return tuple(name for name in self.personal if name != self.head[0])
 
 
-def size_codes_of(labels: Sequence[Label]) -> tuple[dict[int, int], tuple[int, int] | None]:
-    """Return the code of each size that a label names, and the (least size, code) of "5+"."""
-    exact, more = {}, None
-    for code, label in enumerate(labels):
-        if found := SIZE_LABEL.fullmatch(text_of(label)):
-            if found[2]:
-                more = (int(found[1]), code)
-            else:
-                exact[int(found[1])] = code
-    return exact, more
-
-
 def codes_of_sizes(labels: Sequence[Label], sizes: np.ndarray) -> np.ndarray:
-    """Return the code of the label that stands for each size, -1 if none does."""
-    exact, more = size_codes_of(labels)
+    """Return the code of the label that stands for each size, -1 if none does.
 
-    def code(size):
-        if more is not None and size >= more[0]:
-            return more[1]
+    Parameters
+    ----------
+    labels : sequence of labels
+        The levels of a variable, such as "1", "2" and "3+".
+    sizes : (n,) integer array
+        Numbers of persons.
+
+    Returns
+    -------
+    (n,) int32 array
+    """
+    exact, least_of_more, code_of_more = {}, None, -1
+    for code, label in enumerate(labels):
+        if match := _SIZE_LABEL.fullmatch(text_of(label)):
+            if match[2]:
+                least_of_more, code_of_more = int(match[1]), code
+            else:
+                exact[int(match[1])] = code
+
+    def code_of(size: int) -> int:
+        if least_of_more is not None and size >= least_of_more:
+            return code_of_more
         return exact.get(size, -1)
 
     distinct, index = np.unique(sizes, return_inverse=True)
-    return np.array([code(int(size)) for size in distinct], dtype=np.int32)[index]
+    return np.array([code_of(int(size)) for size in distinct], dtype=np.int32)[index]
 
 
 def size_variable_of(
@@ -193,7 +206,19 @@ def size_variable_of(
     of_household: np.ndarray,
     sizes: np.ndarray,
 ) -> str | None:
-    """Return the household variable that is the number of persons, or that number up to "5+"."""
+    """Return the household variable that is the number of persons, or that number up to "5+".
+
+    Parameters
+    ----------
+    persons : Microdata
+        The N persons.
+    household_level : sequence of str
+        The variables of households.
+    of_household : (N,) integer array
+        Index of each person's household.
+    sizes : (n,) integer array
+        Number of persons of each household.
+    """
     for name in household_level:
         j = persons.schema.variables.index(name)
         of_size = codes_of_sizes(persons.schema.levels[j], sizes)

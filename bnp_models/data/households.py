@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -35,12 +35,13 @@ class SizeBlock(NamedTuple):
     size : int
         Number of persons h, the head included.
     households : (n_h,) int64 array
-        Their indices, ascending.
+        Indices of the households, ascending.
     household_codes : (n_h, q) int32 array
+        Level codes of the household variables, -1 where missing.
     member_codes : (n_h, m, p) int32 array
-        m is h, or h - 1 if the head is not a member.
+        Level codes of the members; m is h, or h - 1 if the head is not a member.
     members : (n_h, m) int64 array
-        Their rows of ``Households.member_codes``.
+        Rows of the members in ``Households.member_codes``.
     """
 
     size: int
@@ -63,12 +64,12 @@ class Households:
     sizes : (n,) integer array
         Number of persons of each household, the head included; at least 1.
     member_codes : (M, p) integer array
-        Those of household 0, then of household 1, ...; -1 where missing. M is the sum of the
-        sizes, less n if the head is not a member.
+        Level codes of the members of household 0, then of household 1, ...; -1 where missing. M is
+        the sum of the sizes, less n if the head is not a member.
     ids : (n,) array, optional
         Label of each household; 1, 2, ... by default.
     rows : (N,) integer array, optional
-        0-based row of each person in the table they come from: household by household, the head
+        0-based row of each person in the frame they come from: household by household, the head
         first if it is not a member. In that order by default.
 
     Raises
@@ -81,14 +82,17 @@ class Households:
     household_codes: np.ndarray
     sizes: np.ndarray
     member_codes: np.ndarray
-    ids: np.ndarray | None = None
-    rows: np.ndarray | None = None
+    # Arrays, once the defaults are filled in.
+    ids: np.ndarray = cast(np.ndarray, None)
+    rows: np.ndarray = cast(np.ndarray, None)
 
     def __post_init__(self):
         schema = self.schema
         sizes = _read_only(self.sizes)
         if sizes.ndim != 1 or (sizes < 1).any():
-            raise MicrodataError("sizes are not a list of numbers of persons, each at least 1")
+            raise MicrodataError(
+                "sizes are not a list of numbers of persons, each at least 1; correct them"
+            )
         n = len(sizes)
         household_codes = _checked_codes(
             self.household_codes, n, schema.household_variables, schema.num_household_levels
@@ -102,13 +106,20 @@ class Households:
         ids = np.arange(1, n + 1) if self.ids is None else np.array(self.ids)
         rows = np.arange(sizes.sum()) if self.rows is None else np.array(self.rows)
         if ids.shape != (n,) or rows.shape != (sizes.sum(),):
-            raise MicrodataError(f"ids or rows do not fit {n} households of {sizes.sum()} persons")
+            raise MicrodataError(
+                f"ids or rows do not fit {n} households of {sizes.sum()} persons; give one id a "
+                "household and one row a person"
+            )
         for array in (ids, rows):
             array.flags.writeable = False
-        for name, array in (
-            ("household_codes", household_codes), ("sizes", sizes), ("member_codes", member_codes),
-            ("ids", ids), ("rows", rows),
-        ):  # fmt: skip
+        checked = {
+            "household_codes": household_codes,
+            "sizes": sizes,
+            "member_codes": member_codes,
+            "ids": ids,
+            "rows": rows,
+        }
+        for name, array in checked.items():
             object.__setattr__(self, name, array)
 
     @classmethod
@@ -183,17 +194,17 @@ class Households:
         rows = np.lexsort((np.arange(persons.n), ~is_head, of_household))
         codes = persons.codes[rows]
         first = np.cumsum(sizes) - sizes
-        own = [chosen.index(name) for name in household_level if name != schema.size_variable]
-        of_head = [chosen.index(name) for name in schema._of_head]
+        at_household_level = (*schema.modelled_household_level, *schema.head_variables)
+        household_codes = codes[first][:, [chosen.index(name) for name in at_household_level]]
         members = codes[~is_head[rows]][:, [chosen.index(name) for name in schema.personal]]
         if head is not None:
             relationship = members[:, schema.personal.index(head[0])]
             relationship -= relationship > schema.head_code
-        return cls(schema, codes[first][:, own + of_head], sizes, members, ids, rows)
+        return cls(schema, household_codes, sizes, members, ids, rows)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the persons with their labels and household identifiers, in the order of
-        ``rows``: what was coded, or a synthetic table in the same columns."""
+        ``rows``: the frame that was coded, or synthetic persons in the same columns."""
         frame = self.persons.to_frame()
         of_household = np.repeat(np.arange(self.n), self.sizes)
         ids = self.ids[of_household[np.argsort(self.rows, kind="stable")]]
@@ -211,7 +222,7 @@ class Households:
         codes = np.empty((len(of_household), len(schema.table.variables)), dtype=np.int32)
         for j, name in enumerate(schema.table.variables):
             if name == schema.size_variable:
-                codes[:, j] = self._size_column()[of_household]
+                codes[:, j] = self._size_column(name)[of_household]
             elif name in schema.household_level:
                 k = schema.household_variables.index(name)
                 codes[:, j] = self.household_codes[of_household, k]
@@ -296,13 +307,13 @@ class Households:
 
     @property
     def incomplete(self) -> np.ndarray:
-        """(n,) bool array: whether the household or a member of it has a missing value."""
+        """Households that have a missing value, their own or a member's: (n,) bool array."""
         incomplete = (self.household_codes < 0).any(axis=1)
         incomplete[self.member_household[(self.member_codes < 0).any(axis=1)]] = True
         return incomplete
 
     def first_row(self, household: int) -> int:
-        """Return the 0-based row of the table in which a household (its index) first occurs."""
+        """Return the 0-based row of the frame in which a household (its index) first occurs."""
         start = int(self.sizes[:household].sum())
         return int(self.rows[start : start + self.sizes[household]].min())
 
@@ -312,7 +323,7 @@ class Households:
         Parameters
         ----------
         what : str
-            What needs complete households, for the message.
+            Name of the task that needs complete households, for the message.
 
         Raises
         ------
@@ -336,7 +347,7 @@ class Households:
         Parameters
         ----------
         chosen : (n,) bool array or (k,) integer array
-            Which ones; indices in any order.
+            Marks of the households, or their indices in any order.
         """
         index = np.arange(self.n)[chosen]
         persons = np.split(np.arange(self.num_persons), np.cumsum(self.sizes)[:-1])
@@ -353,14 +364,14 @@ class Households:
             self.rows[np.concatenate([none, *(persons[i] for i in index)])],
         )
 
-    def _size_column(self) -> np.ndarray:
-        """The (n,) codes of the size variable."""
-        column = codes_of_sizes(self.schema.labels(self.schema.size_variable), self.sizes)
+    def _size_column(self, name: str) -> np.ndarray:
+        """Return the (n,) codes of a size variable."""
+        column = codes_of_sizes(self.schema.labels(name), self.sizes)
         if (column < 0).any():
             raise MicrodataError(
                 f"no level stands for a household of {self.sizes[np.argmax(column < 0)]} persons; "
                 "declare one",
-                column=self.schema.size_variable,
+                column=name,
             )
         return column
 
@@ -373,7 +384,7 @@ def read_households(
     levels: Levels | Schema | str | PathLike | None = None,
     head: tuple[str, Label] | None = None,
 ) -> Households:
-    """Read persons from a CSV file, or a Parquet file if the name ends in .parquet or .pq.
+    """Read persons from a file of any format that :func:`read_microdata` reads.
 
     Parameters
     ----------
@@ -399,13 +410,16 @@ def read_households(
     )
 
 
-def _read_only(array) -> np.ndarray:
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """Return a read-only int32 copy."""
     array = np.array(array, dtype=np.int32, order="C")
     array.flags.writeable = False
     return array
 
 
-def _checked_codes(given, n: int, variables, num_levels) -> np.ndarray:
+def _checked_codes(
+    given: np.ndarray, n: int, variables: Sequence[str], num_levels: Sequence[int]
+) -> np.ndarray:
     """Return (n, variables) codes, read-only; refuse other shapes and codes out of range."""
     given = np.asarray(given)
     if given.shape != (n, len(variables)):
@@ -422,7 +436,12 @@ def _checked_codes(given, n: int, variables, num_levels) -> np.ndarray:
     return _read_only(given)
 
 
-def _chosen(variables, household, household_variables, names) -> tuple[str, ...]:
+def _chosen(
+    variables: Sequence[str] | None,
+    household: str,
+    household_variables: Sequence[str],
+    names: Sequence[str],
+) -> tuple[str, ...]:
     """Return the columns to keep, in order, the identifier among them."""
     if isinstance(household_variables, str):
         raise MicrodataError(
@@ -473,6 +492,7 @@ def _identify(column: pd.Series, household: str) -> tuple[np.ndarray, np.ndarray
 def _require_constant(
     persons: Microdata, variable: str, of_household: np.ndarray, ids: np.ndarray
 ) -> None:
+    """Refuse a household variable that differs within a household."""
     j = persons.schema.variables.index(variable)
     column = persons.codes[:, j]
     first = np.unique(of_household, return_index=True)[1]
@@ -498,6 +518,7 @@ def _require_constant(
 def _require_one_head(
     is_head: np.ndarray, of_household: np.ndarray, ids: np.ndarray, head: tuple[str, Label]
 ) -> None:
+    """Refuse households without a head, or with several."""
     heads = np.bincount(of_household, weights=is_head, minlength=len(ids)).astype(int)
     wrong = np.flatnonzero(heads != 1)
     if wrong.size == 0:
@@ -514,20 +535,5 @@ def _require_one_head(
 
 
 def persons_of(table: Microdata | Households) -> Microdata:
-    """The table of persons: of households, that of their members."""
+    """Return records as they are, and of households their persons."""
     return table.persons if isinstance(table, Households) else table
-
-
-def household_figures(run):
-    """What is told of households."""
-    if not isinstance(run.table, Households):
-        return {}
-    schema = run.table.schema
-    sizes, counts = np.unique(run.table.sizes, return_counts=True)
-    return {
-        "households": run.table.n,
-        "household_sizes": {str(size): int(n) for size, n in zip(sizes, counts, strict=True)},
-        "household_level": list(schema.household_level),
-        "household_head": None if schema.head is None else [str(x) for x in schema.head],
-        "active_member_components": float(np.mean(run.draws["member_components"])),
-    }

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 
-def quoted(value) -> str:
+def quoted(value: object) -> str:
     """Return a value for a message, shortened where it is long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:60]}...{text[-10:]}"

@@ -15,8 +15,8 @@ from bnp_models.data.schema import (
     choose_variables,
     content_digest,
     declared_levels,
+    in_type_of,
     plain_label,
-    retyped,
     sorted_labels,
     text_of,
     undeclared_level,
@@ -55,7 +55,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Microdata:
-    """Records of a categorical table as level codes.
+    """Records of categorical variables as level codes.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ class Microdata:
         variables : sequence of str, optional
             The columns to keep, in this order; all of them by default.
         levels : mapping of variable to labels, frame with columns variable and level, or Schema
-            Declared levels, in order; they may be more than those seen. A variable that is not
-            named keeps those seen: the categories in order if it is a pandas categorical, else
+            Declared levels, in order; they may be more than occur. A variable that is not named
+            has the levels that occur: the categories in order if it is a pandas categorical, else
             the labels sorted, as numbers if all are numbers or the text of integers and as text
             otherwise. Where the column holds text, or integers only, declared labels are kept in
             that type, so that levels read from a file fit a frame of integers.
@@ -167,7 +167,7 @@ class Microdata:
 
     @property
     def complete(self) -> np.ndarray:
-        """Which records have values of all variables, (n,) bool."""
+        """Records that have values of all variables, (n,) bool."""
         return (self.codes >= 0).all(axis=1)
 
     @property
@@ -181,7 +181,7 @@ class Microdata:
         Parameters
         ----------
         what : str
-            What needs complete records, for the message.
+            Name of the task that needs complete records, for the message.
 
         Raises
         ------
@@ -201,7 +201,7 @@ class Microdata:
         )
 
     def cells(self) -> Cells:
-        """Group the records by cell, in O(n log n) whatever the size of the table.
+        """Group the records by cell, in O(n log n) whatever the number of cells.
 
         Raises
         ------
@@ -237,6 +237,7 @@ def group_cells(codes: np.ndarray, num_levels: Sequence[int]) -> Cells:
 
 
 def _too_few(usable: int) -> MicrodataError:
+    """Return the error for fewer than two records with any value."""
     return MicrodataError(
         f"{usable} usable record{'' if usable == 1 else 's'} (with at least one value); at least "
         "two are needed"
@@ -265,7 +266,7 @@ def _encode_column(
     if declared is None:
         labels = list(seen.values()) if categorical else sorted_labels(list(seen.values()))
     else:
-        labels = retyped([plain_label(label) for label in declared], list(seen.values()))
+        labels = in_type_of(list(seen.values()), [plain_label(label) for label in declared])
         if any(label == "" or pd.isna(label) for label in labels):
             raise MicrodataError("a declared level is empty; name it or remove it", column=variable)
     position = {text_of(label): code for code, label in enumerate(labels)}
@@ -285,7 +286,8 @@ def _encode_column(
 
 def _pack(codes: np.ndarray, num_levels: Sequence[int]) -> list[np.ndarray]:
     """Pack each row into as few int64 words as hold it, in an order that sorts as the rows do."""
-    words, size = [], 1
+    words: list[np.ndarray] = []
+    size = 1
     for j, levels in enumerate(num_levels):
         if not words or size * levels > _WORD_SIZE:
             words.append(codes[:, j].astype(np.int64))

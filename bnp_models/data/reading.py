@@ -79,14 +79,14 @@ def read_coded(
     path, levels
         As for :func:`read_microdata`.
     choose : callable
-        Of the names of the file's columns; the chosen ones.
+        Takes the names of the file's columns, returns the chosen ones.
     code : callable
-        Of the frame of these columns, and the levels declared of them.
+        Takes the frame of the chosen columns and the levels declared of them, returns coded data.
 
     Raises
     ------
     MicrodataError
-        As these raise it, placed in the file.
+        If the file cannot be read, or `choose` or `code` raise it; it names the file.
     """
     names = columns_of_file(path)
     if isinstance(levels, str | PathLike):
@@ -105,13 +105,13 @@ def read_coded(
 
 def read_levels(
     path: str | PathLike, variables: Schema | Iterable[str] | None = None
-) -> dict[str, tuple[str, ...]]:
+) -> dict[str, tuple[Label, ...]]:
     """Read declared levels from a file with columns ``variable`` and ``level``.
 
     Parameters
     ----------
     path : str or path
-        One row a level, in order. Of a Stata or SPSS file without these columns, the value labels
+        One row a level, in order. In a Stata or SPSS file without these columns, the value labels
         are the levels.
     variables : Schema or iterable of str, optional
         The names that may occur; any by default.
@@ -158,12 +158,18 @@ def read_frame(
         return _parquet(lambda: pd.read_parquet(path, columns=list(chosen)), path), None
     if is_labelled(path):
         return _labelled(lambda: read_labelled(path, chosen), path), None
+    return _read_csv(path, names, chosen)
 
+
+def _read_csv(
+    path: str | PathLike, names: Sequence[str], chosen: Sequence[str]
+) -> tuple[pd.DataFrame, list[int]]:
+    """Read chosen columns of a CSV file with these names; return frame and lines."""
     positions = [names.index(name) for name in chosen]
-    values = [[] for _ in chosen]
+    values: list[list[str]] = [[] for _ in chosen]
     # One object for each distinct value of a column: a tenth of the memory on large files.
-    pools = [{} for _ in chosen]
-    lines = []
+    pools: list[dict[str, str]] = [{} for _ in chosen]
+    lines: list[int] = []
     for line, cells in _csv_rows(path):
         if line == 1:
             continue
@@ -205,8 +211,10 @@ def columns_of_file(path: str | PathLike) -> list[str]:
     return cells
 
 
-def _levels_of_labels(path, variables) -> dict[str, tuple[str, ...]]:
-    """The value labels of a Stata or SPSS file, of the variables that have any."""
+def _levels_of_labels(
+    path: str | PathLike, variables: Iterable[str] | None
+) -> dict[str, tuple[Label, ...]]:
+    """Return the value labels of a Stata or SPSS file, by variable that has any."""
     labelling = _labelled(lambda: read_labelling(path), path)
     names = [name for name in labelling.values if variables is None or name in variables]
     levels = {name: tuple(labelling.substantive(name).values()) for name in names}
@@ -218,7 +226,8 @@ def _levels_of_labels(path, variables) -> dict[str, tuple[str, ...]]:
     return levels
 
 
-def _parquet(read, path: str | PathLike):
+def _parquet(read: Callable[[], Coded], path: str | PathLike) -> Coded:
+    """Read a Parquet file, and raise its errors as errors of input."""
     from pyarrow import ArrowException
 
     try:
@@ -229,7 +238,8 @@ def _parquet(read, path: str | PathLike):
         raise MicrodataError(f"is not a Parquet file ({_reason(error)})", file=path) from None
 
 
-def _labelled(read, path: str | PathLike):
+def _labelled(read: Callable[[], Coded], path: str | PathLike) -> Coded:
+    """Read a Stata or SPSS file, and raise its errors as errors of input."""
     try:
         return read()
     except FormatError as error:
@@ -256,5 +266,6 @@ def _csv_rows(path: str | PathLike) -> Iterable[tuple[int, list[str]]]:
 
 
 def _reason(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or str(error)
+    """Return the reason of an error in one line."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return " ".join(text.split()) or type(error).__name__

@@ -5,15 +5,21 @@ import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from bnp_models.data.messages import listing, quoted
 
-Label = Hashable
+Label: TypeAlias = Hashable
+"""A value of a variable."""
 
-Levels = Mapping[str, Sequence[Label]] | pd.DataFrame
+Levels: TypeAlias = Mapping[str, Sequence[Label]] | pd.DataFrame
+"""Declared levels: labels by variable, or rows of a variable and a level."""
+
+_Item = TypeVar("_Item", bound=Hashable)
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 
@@ -24,7 +30,7 @@ class MicrodataError(ValueError):
     Parameters
     ----------
     problem : str
-        What is wrong, with the offending value, and what to do about it.
+        The mistake, with the offending value, and the remedy.
     file : str or path, optional
         The file read.
     row : int, optional
@@ -35,7 +41,15 @@ class MicrodataError(ValueError):
         The variable.
     """
 
-    def __init__(self, problem, *, file=None, row=None, line=None, column=None):
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: str | PathLike | None = None,
+        row: int | None = None,
+        line: int | None = None,
+        column: str | None = None,
+    ):
         self.problem, self.file, self.row, self.line, self.column = problem, file, row, line, column
         place = [] if file is None else [str(file)]
         if row is not None:
@@ -46,12 +60,13 @@ class MicrodataError(ValueError):
             place.append(f"column {quoted(column)}")
         super().__init__(": ".join([", ".join(place), problem] if place else [problem]))
 
-    def in_file(self, file, lines=None):
+    def in_file(self, file: str | PathLike, lines: Sequence[int] | None = None) -> "MicrodataError":
         """Return the same error, placed in a file.
 
         Parameters
         ----------
         file : str or path
+            The file.
         lines : (n,) sequence of int, optional
             Line of the file on which each record starts.
         """
@@ -61,7 +76,7 @@ class MicrodataError(ValueError):
 
 @dataclass(frozen=True)
 class Schema:
-    """The variables of a table and their levels; hashable.
+    """Categorical variables and their levels; hashable.
 
     Parameters
     ----------
@@ -84,7 +99,8 @@ class Schema:
             raise MicrodataError("no variable is chosen; name at least one")
         if len(self.variables) != len(self.levels):
             raise MicrodataError(
-                f"{len(self.variables)} variables but {len(self.levels)} lists of levels"
+                f"{len(self.variables)} variables but {len(self.levels)} lists of levels; give "
+                "each variable its levels"
             )
         if (repeated := first_repeated(self.variables)) is not None:
             raise MicrodataError("the variable is listed twice; list it once", column=repeated)
@@ -107,7 +123,7 @@ class Schema:
 
     @property
     def num_cells(self) -> int:
-        """Number of cells of the full table, exact whatever its size."""
+        """Number of cells, all combinations of levels: exact whatever its size."""
         return math.prod(self.num_levels)
 
     def encode(self, variable: str, label: Label) -> int:
@@ -128,7 +144,7 @@ class Schema:
         return texts.index(text)
 
 
-def plain_label(value) -> Label:
+def plain_label(value: Label) -> Label:
     """Return a plain Python label: NumPy scalars unwrapped, integral floats as integers."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -142,9 +158,9 @@ def text_of(label: Label) -> str:
     return label if isinstance(label, str) else str(label)
 
 
-def first_repeated(values: Iterable) -> object | None:
+def first_repeated(values: Iterable[_Item]) -> _Item | None:
     """Return the first value that has occurred before, None if there is none."""
-    seen = set()
+    seen: set[_Item] = set()
     for value in values:
         if value in seen:
             return value
@@ -152,13 +168,13 @@ def first_repeated(values: Iterable) -> object | None:
     return None
 
 
-def unknown_variable(variable, known: Sequence[str]) -> MicrodataError:
+def unknown_variable(variable: str, known: Sequence[str]) -> MicrodataError:
     """Return the error for a name that is none of the known ones."""
     return MicrodataError(f"unknown column; the columns are {listing(known)}", column=variable)
 
 
-def undeclared_level(value, labels: Sequence[Label]) -> str:
-    """Return what is wrong with a value that is none of the labels."""
+def undeclared_level(value: Label, labels: Sequence[Label]) -> str:
+    """Return the message on a value that is none of the labels."""
     return (
         f"value {quoted(value)} is not a declared level (declared: {listing(labels)}); declare it "
         "or correct the value"
@@ -166,7 +182,13 @@ def undeclared_level(value, labels: Sequence[Label]) -> str:
 
 
 def choose_variables(variables: Sequence[str] | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the chosen variables, checked against the column names of a table."""
+    """Return the chosen variables, checked against the names of columns; by default, all columns.
+
+    Raises
+    ------
+    MicrodataError
+        If no variable is chosen, or one is unknown, has no name, or is there twice.
+    """
     if variables is None:
         chosen = tuple(names)
         if (repeated := first_repeated(chosen)) is not None:
@@ -192,7 +214,13 @@ def choose_variables(variables: Sequence[str] | None, names: Sequence[str]) -> t
 def declared_levels(
     levels: Levels | Schema | None, names: Sequence[str]
 ) -> Mapping[str, Sequence[Label]]:
-    """Return declared levels by variable; those of a mapping or frame must be among the names."""
+    """Return declared levels by variable, the labels of each in order.
+
+    Raises
+    ------
+    MicrodataError
+        If a mapping or frame declares levels of a variable that is none of the names.
+    """
     if levels is None:
         return {}
     if isinstance(levels, Schema):
@@ -211,7 +239,13 @@ def declared_levels(
 def levels_of_frame(
     frame: pd.DataFrame, names: Sequence[str] | None
 ) -> dict[str, tuple[Label, ...]]:
-    """Return the levels that rows of a variable and a level declare; any variable by default."""
+    """Return the levels that rows of a variable and a level declare.
+
+    Raises
+    ------
+    MicrodataError
+        If a cell is empty, a level repeated, or names are given and a variable is none of them.
+    """
     levels: dict[str, dict[str, Label]] = {}
     for row, (variable, value) in enumerate(zip(frame["variable"], frame["level"], strict=True)):
         if pd.isna(variable) or variable == "":
@@ -236,7 +270,9 @@ def levels_of_frame(
 
 
 def sorted_labels(labels: list[Label]) -> list[Label]:
-    def number(label):
+    """Return labels sorted as numbers if all are numbers or the text of integers, else as text."""
+
+    def number(label: Label) -> float | None:
         if isinstance(label, str):
             return int(label) if _INTEGER.fullmatch(label) else None
         return label if isinstance(label, int | float) else None
@@ -246,8 +282,8 @@ def sorted_labels(labels: list[Label]) -> list[Label]:
     return sorted(labels, key=lambda label: (number(label), text_of(label)))
 
 
-def retyped(declared: list[Label], seen: list[Label]) -> list[Label]:
-    """Return declared labels in the type of those seen, where that keeps their text."""
+def in_type_of(seen: list[Label], declared: list[Label]) -> list[Label]:
+    """Return declared labels in the type of the labels seen, where that keeps their text."""
     if seen and all(isinstance(label, str) for label in seen):
         return [label if pd.isna(label) else text_of(label) for label in declared]
     if seen and all(type(label) is int for label in seen):
@@ -257,8 +293,8 @@ def retyped(declared: list[Label], seen: list[Label]) -> list[Label]:
     return declared
 
 
-def content_digest(schema, *arrays: np.ndarray) -> str:
-    """SHA-256 of a schema and arrays, in hexadecimal digits."""
+def content_digest(schema: object, *arrays: np.ndarray) -> str:
+    """Return the SHA-256 of a schema, by its ``repr``, and arrays, in hexadecimal digits."""
     digest = hashlib.sha256(repr(schema).encode())
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())

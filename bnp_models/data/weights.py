@@ -1,4 +1,4 @@
-"""Cells of a sample with design weights, and the size of the population they stand for."""
+"""Cells of a sample with design weights, and the size of the population that they stand for."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,54 +6,67 @@ from os import PathLike
 
 import numpy as np
 
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Cells, Microdata
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
 
-# Weights that add up to less or more than the population by this share are warned of.
+# Share by which the sum of weights may differ from the population size without a warning.
 _TOLERATED = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedCells:
-    """The D non-empty cells of a sample."""
+    """The D non-empty cells of a sample.
+
+    Attributes
+    ----------
+    table : Microdata
+        The sample of n records.
+    population_size : int
+        Number of persons of the population, N.
+    num_cells : int
+        Number of cells that a person can fall in, K, empty ones included.
+    codes : (D, J) int32 array
+        Level codes of the cells, in lexicographic order.
+    f : (D,) float64 array
+        Number of records in each cell.
+    weight : (D,) float64 array
+        Sum of the weights of the records in each cell; without weights, each record's is N / n.
+    weighted : bool
+        Whether weights were given.
+    """
 
     table: Microdata
     population_size: int
-    """N."""
     num_cells: int
-    """K, the cells that a person can fall in, empty ones included."""
     codes: np.ndarray
-    """(D, J) level codes, in lexicographic order."""
     f: np.ndarray
-    """(D,) records in each, float64."""
     weight: np.ndarray
-    """(D,) sum of their weights; without weights, each record's is N / n."""
     weighted: bool
-    """Whether weights were given."""
 
     @property
     def phat(self) -> np.ndarray:
-        """(D,) f over the sum of weights: the estimated sampling fraction of each cell."""
+        """Estimated sampling fraction of each cell, (D,): f over the sum of weights."""
         return self.f / self.weight
 
     @property
     def pooled_phat(self) -> float:
-        """n over the sum of all weights."""
+        """Estimated sampling fraction of the sample: n over the sum of all weights."""
         return float(self.f.sum() / self.weight.sum())
 
     @cached_property
     def distinct(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """f, phat and number of cells of the distinct pairs of f and phat, and each cell's pair.
+        """The U distinct pairs of f and phat; cells with the same pair have the same posterior.
 
-        Cells with the same pair have the same posterior.
+        Four arrays: f, phat and the number of cells of each pair, (U,), and the index of each
+        cell's pair, (D,).
         """
         pairs = np.stack([self.f, self.phat], axis=1)
-        found, pair, number = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
-        return found[:, 0], found[:, 1], number.astype(float), pair.reshape(-1)
+        distinct, pair, number = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+        return distinct[:, 0], distinct[:, 1], number.astype(float), pair.reshape(-1)
 
     def warnings(self) -> list[str]:
-        """What is odd about the weights; empty if nothing is."""
+        """Return sentences on weights that do not fit the population size."""
         total = float(self.weight.sum())
         if abs(total / self.population_size - 1) <= _TOLERATED:
             return []
@@ -77,11 +90,11 @@ def weighted_cells(
     table
         Complete records.
     population_size
-        N, at least the sample's size.
+        Number of persons of the population, N, at least the sample's size.
     weights
-        (n,) design weights, positive. Default: N / n each.
+        Design weights of the records, (n,), positive. Default: N / n each.
     num_cells
-        K, where some cells of the full table cannot occur. Default: all cells of the table.
+        Number of cells that can occur, K, where some cannot. Default: all combinations of levels.
 
     Raises
     ------
@@ -101,37 +114,58 @@ def weighted_cells(
             "the number of all combinations that can occur, seen or not"
         )
     f = cells.counts.astype(float)
-    if weights is None:
-        weight = f * (population_size / table.n)
-    else:
-        weights = np.asarray(weights, float)
-        if weights.shape != (table.n,):
-            raise ValueError(f"weights have shape {weights.shape}; expected ({table.n},)")
-        bad = ~(np.isfinite(weights) & (weights > 0))
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise MicrodataError(
-                f"the weight {weights[row]:g} is not a positive number; correct it", row=row
-            )
-        weight = np.bincount(cells.record_cell, weights, minlength=len(f))
-        short = weight < f * (1 - 1e-9)
-        if short.any():
-            row = int(np.argmax(short[cells.record_cell]))
-            k = cells.record_cell[row]
-            raise MicrodataError(
-                f"the weights of this record's cell add up to {weight[k]:g}, less than its "
-                f"{f[k]:.0f} record{'s'[: int(f[k] > 1)]}; a weight counts the persons that a "
-                "record stands for, itself included",
-                row=row,
-            )
+    weight = f * (population_size / table.n)
+    if weights is not None:
+        weight = _weight_of_cells(cells, np.asarray(weights, float))
     return WeightedCells(
-        table=table, population_size=int(population_size), num_cells=int(num_cells),
-        codes=cells.codes, f=f, weight=np.maximum(weight, f), weighted=weights is not None,
-    )  # fmt: skip
+        table=table,
+        population_size=int(population_size),
+        num_cells=int(num_cells),
+        codes=cells.codes,
+        f=f,
+        weight=np.maximum(weight, f),
+        weighted=weights is not None,
+    )
+
+
+def _weight_of_cells(cells: Cells, weights: np.ndarray) -> np.ndarray:
+    """Return the (D,) sums of weights, each at least the cell's number of records."""
+    n = len(cells.record_cell)
+    if weights.shape != (n,):
+        raise ValueError(f"weights have shape {weights.shape}; expected ({n},)")
+    bad = ~(np.isfinite(weights) & (weights > 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise MicrodataError(
+            f"the weight {weights[row]:g} is not a positive number; correct it", row=row
+        )
+    weight = np.bincount(cells.record_cell, weights, minlength=len(cells.counts))
+    short = weight < cells.counts * (1 - 1e-9)
+    if short.any():
+        row = int(np.argmax(short[cells.record_cell]))
+        k = cells.record_cell[row]
+        raise MicrodataError(
+            f"the weights of this record's cell add up to {weight[k]:g}, less than its "
+            f"{cells.counts[k]} record{'s'[: int(cells.counts[k] > 1)]}; a weight counts the "
+            "persons that a record stands for, itself included",
+            row=row,
+        )
+    return weight
 
 
 def read_weights(path: str | PathLike, column: str) -> np.ndarray:
     """Read a column of weights of the file that `read_microdata` reads.
+
+    Parameters
+    ----------
+    path
+        The file, one record a row.
+    column
+        Name of the column.
+
+    Returns
+    -------
+    (n,) float64 array
 
     Raises
     ------
@@ -150,14 +184,18 @@ def read_weights(path: str | PathLike, column: str) -> np.ndarray:
             raise MicrodataError(
                 f"{shown}{'' if shown.startswith('the') else ' is not a positive number'}; give "
                 "every record its weight, a positive number",
-                file=path, row=row, line=None if lines is None else lines[row], column=column,
-            )  # fmt: skip
+                file=path,
+                row=row,
+                line=None if lines is None else lines[row],
+                column=column,
+            )
     return weights
 
 
 def check_population_size(table: Microdata, population_size: int) -> None:
-    """Raise ValueError unless the population is at least as large as the sample."""
+    """Raise `MicrodataError` unless the population is at least as large as the sample."""
     if population_size < table.n:
         raise MicrodataError(
-            f"the population size {population_size} is smaller than the sample's {table.n} records"
+            f"the population size {population_size} is smaller than the sample's {table.n} "
+            "records; give the number of persons of the population"
         )

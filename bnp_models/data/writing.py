@@ -13,7 +13,13 @@ from bnp_models.data.formats import Labelling, write_labelled
 
 
 def write_json(document: dict, path: str | PathLike) -> None:
-    """Write a document as JSON; NaN and infinity are refused."""
+    """Write a document as JSON.
+
+    Raises
+    ------
+    ValueError
+        If it holds NaN or infinity.
+    """
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     write_text(text + "\n", path)
 
@@ -30,7 +36,7 @@ def write_frame(
     path
         The file. CSV has a header, and missing values are empty cells.
     labelling
-        Value and variable labels for Stata and SPSS, those of `read_labelling`.
+        Value and variable labels for Stata and SPSS, as `read_labelling` returns them.
 
     Raises
     ------
@@ -55,7 +61,10 @@ def write_text(text: str, path: str | PathLike) -> None:
 
 @contextlib.contextmanager
 def replacing(path: str | PathLike) -> Iterator[Path]:
-    """Give a name to write to; then sync it and rename it to `path`, so that no crash halves it."""
+    """Yield a name to write to; then sync that file and rename it to `path`.
+
+    A crash leaves the old file, or none, but never half of the new one.
+    """
     path = Path(path)
     partial = path.with_name(f".{path.name}.partial")
     try:

@@ -24,9 +24,13 @@ from bnp_models.data.microdata import Microdata, group_cells
 from bnp_models.data.schema import Label, MicrodataError
 
 __all__ = [
-    "HouseholdData", "Population", "Truth", "bay_area_households", "census_income",
+    "HouseholdData",
+    "Population",
+    "Truth",
+    "bay_area_households",
+    "census_income",
     "southeast_michigan_households",
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +42,9 @@ class Truth:
     sample_uniques : int
         Number of sample records alone in their cell, S.
     tau1 : int
-        How many of them are alone in the population too.
+        Number of sample uniques that are alone in the population too.
     tau2 : float
-        Sum over the sample uniques of 1 / F.
+        Sum over the sample uniques of 1 / F: expected number of correct matches.
     rows : (S,) int64 array
         0-based rows of the sample uniques, ascending.
     population_counts : (S,) int64 array
@@ -63,9 +67,9 @@ class Population:
     frame : DataFrame, (N, J)
         One person a row, categorical columns without missing values.
     source : str
-        Where the data come from.
+        Origin of the data.
     licence : str
-        The terms they are under.
+        Terms of use.
     """
 
     frame: pd.DataFrame
@@ -114,9 +118,8 @@ class Population:
             If n is out of range.
         """
         if not 2 <= n <= len(self):
-            raise ValueError(f"sample size {n} is not between 2 and {len(self)}")
-        generator = np.random.Generator(np.random.PCG64(seed))
-        rows = generator.choice(len(self), size=n, replace=False)
+            raise ValueError(f"sample size {n} is not between 2 and {len(self)}; choose another")
+        rows = _drawn(len(self), n, seed)
         return self.frame.iloc[rows].reset_index(drop=True)
 
     def truth(self, sample: pd.DataFrame) -> Truth:
@@ -162,6 +165,13 @@ class Population:
     def write_sample(self, directory: str | PathLike, n: int, seed: int) -> Truth:
         """Write ``sample.csv`` and ``levels.csv`` into a directory, made if it does not exist.
 
+        Parameters
+        ----------
+        directory : str or path
+            The directory.
+        n, seed : int
+            As for :meth:`sample`.
+
         Returns
         -------
         truth : Truth
@@ -186,9 +196,9 @@ def census_income(*, adults: bool = False) -> Population:
     Parameters
     ----------
     adults : bool
-        Leave out the persons under 15, most of whose variables their age determines, and with them
-        the variable that is theirs alone: 228,421 persons, 9 variables, 64,512 cells, and hardly a
-        combination that is impossible.
+        Leave out the persons under 15, whose age determines most of their variables, and with them
+        the variable of the parents at home, which only they have: 228,421 persons, 9 variables,
+        64,512 cells, and hardly a combination that is impossible.
     """
     frame = _read("census_income")
     if adults:
@@ -221,9 +231,9 @@ class HouseholdData:
     head : (str, label)
         The relationship variable and its label for the head.
     source : str
-        Where the data come from.
+        Origin of the data.
     licence : str
-        The terms they are under.
+        Terms of use.
     """
 
     frame: pd.DataFrame
@@ -242,7 +252,7 @@ class HouseholdData:
         Parameters
         ----------
         num_households : int
-            From 2 to as many as there are.
+            Number of households, from 2 to as many as there are.
         seed : int
             Seed of the PCG64 generator.
 
@@ -252,15 +262,22 @@ class HouseholdData:
             If the number is out of range.
         """
         if not 2 <= num_households <= len(self):
-            raise ValueError(f"{num_households} households are not between 2 and {len(self)}")
-        generator = np.random.Generator(np.random.PCG64(seed))
-        ids = self.frame[self.household].unique()
-        chosen = generator.choice(ids, size=num_households, replace=False)
+            raise ValueError(
+                f"{num_households} households are not between 2 and {len(self)}; choose another "
+                "number"
+            )
+        chosen = _drawn(self.frame[self.household].unique(), num_households, seed)
         kept = self.frame[self.household].isin(chosen)
         return replace(self, frame=self.frame[kept].reset_index(drop=True))
 
     def households(self, *, head: bool = False) -> Households:
-        """Code them, with the head's variables at household level or not."""
+        """Code the households.
+
+        Parameters
+        ----------
+        head : bool
+            Put the head's variables at household level.
+        """
         return Households.from_frame(
             self.frame, self.household, self.household_variables, head=self.head if head else None
         )
@@ -295,8 +312,9 @@ def bay_area_households(*, group_quarters: bool = False, distinct: bool = False)
 
 
 def southeast_michigan_households(*, distinct: bool = False) -> HouseholdData:
-    """Return the bundled households with race: 14,853 with 31,074 persons, 3 household variables
-    and 5 of persons.
+    """Return the bundled households with race: 14,853 with 31,074 persons, 8 variables.
+
+    Three variables describe households, five persons.
 
     ``bnp_models/datasets/README.md`` describes the variables and says which records repeat.
 
@@ -319,14 +337,23 @@ def southeast_michigan_households(*, distinct: bool = False) -> HouseholdData:
     )
 
 
+def _drawn(population: int | np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Draw from a population, or from the numbers below one, without replacement."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    return generator.choice(population, size=size, replace=False)
+
+
 def _read(name: str) -> pd.DataFrame:
+    """Read a bundled file."""
     with resources.files(__name__).joinpath(f"{name}.parquet").open("rb") as file:
         return pd.read_parquet(file)
 
 
 def _without_repeats(frame: pd.DataFrame, distinct: bool) -> pd.DataFrame:
-    """Drop the column of source records and, if `distinct`, all but the first household of each;
-    widen the integers, which the file has narrow."""
+    """Return the frame without its column of source records, its narrow integers widened.
+
+    If `distinct`, only the first household of each source record is kept.
+    """
     if distinct:
         first = frame.groupby("source_record")["household"].transform("min")
         frame = frame[frame["household"] == first]

@@ -1,4 +1,4 @@
-"""``python -m bnp_models.datasets DIR``: a census sample with known risk, and how an estimate did.
+"""``python -m bnp_models.datasets DIR``: a census sample with known risk, beside an estimate.
 
 Without ``--compare`` it writes sample.csv, levels.csv and truth.json into DIR; with it, it prints
 the estimate of DIR/risk.json beside the truth.
@@ -27,7 +27,7 @@ def write(directory: Path, rows: int, seed: int, adults: bool) -> None:
 
 
 def comparison(directory: Path) -> str:
-    """The estimates of risk.json beside truth.json, as a table."""
+    """Return the estimates of risk.json beside truth.json, in columns."""
     truth = json.loads((directory / "truth.json").read_text())
     risk = json.loads((directory / "risk.json").read_text())
     lines = [

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bnp_models.data.households import household_figures, persons_of
+from bnp_models.data.households import Households, persons_of
 from bnp_models.inference.diagnostics import Converged, convergence, monitored, target_reached
 from bnp_models.inference.modes import find_modes
 from bnp_models.inference.run import Run
@@ -81,7 +81,7 @@ def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = 
     summary = {
         "model": run.model.name,
         "n": persons.n,
-        **household_figures(run),
+        **_of_households(run),
         "variables": list(schema.variables),
         "levels": list(schema.num_levels),
         "cells": schema.num_cells,
@@ -143,4 +143,19 @@ def _timing(run):
     return {
         "seconds": {name: round(value, 3) for name, value in run.seconds.items()},
         "sweeps_per_second": round(run.sweeps_per_second, 2),
+    }
+
+
+def _of_households(run: Run) -> dict:
+    """Figures of the households of a run; none of a run on records."""
+    if not isinstance(run.table, Households):
+        return {}
+    schema = run.table.schema
+    sizes, counts = np.unique(run.table.sizes, return_counts=True)
+    return {
+        "households": run.table.n,
+        "household_sizes": {str(size): int(n) for size, n in zip(sizes, counts, strict=True)},
+        "household_level": list(schema.household_level),
+        "household_head": None if schema.head is None else [str(x) for x in schema.head],
+        "active_member_components": float(np.mean(run.draws["member_components"])),
     }
