@@ -1,4 +1,4 @@
-"""Importance weights over posterior draws: what a record changed in one value does to them.
+"""Importance weights over posterior draws, of a record that is changed in one value.
 
 The draws come from the posterior given all records. Weights f(x | theta) / f(x_i | theta) turn them
 into draws of the posterior given the records with x in the place of x_i (Hu, Reiter & Wang 2014,
@@ -20,6 +20,7 @@ from bnp_models.kernels.numerics.counting import first_rows
 _SERIES_BELOW = 0.05
 
 
+@jax.named_scope("log_neighbours")
 def log_neighbours(
     log_weight: Float[Array, "#B K"],
     log_levels: Float[Array, "R K"],
@@ -42,27 +43,28 @@ def log_neighbours(
     Returns
     -------
     log_p
-        At row r, of variable j: that of the record with that level of j and its own of the others;
-        at the record's own levels, that of the record, J times over.
+        At row r, a level of variable j: log probability of the record with that level of j and its
+        own levels of the others. At the record's own levels this is that of the record, J times.
     """
-    own = [log_levels[rows[:, j]] for j in range(len(num_levels))]
+    of_record = [log_levels[rows[:, j]] for j in range(len(num_levels))]
     after = [jnp.zeros((), log_weight.dtype)]
-    for x in own[:0:-1]:
+    for x in of_record[:0:-1]:
         after.append(after[-1] + x)
-    found, before = [], log_weight
+    log_p, before = [], log_weight
     for j, (start, size) in enumerate(zip(first_rows(num_levels), num_levels, strict=True)):
-        others = before + after[len(own) - 1 - j]
+        others = before + after[len(of_record) - 1 - j]
         top = jnp.max(others, axis=1, keepdims=True)
         mass = jnp.matmul(
             jnp.exp(others - top), jnp.exp(log_levels[start : start + size]).T,
             precision=lax.Precision.HIGHEST,
         )  # fmt: skip
         mass = jnp.maximum(mass, jnp.finfo(mass.dtype).tiny)
-        found.append(jnp.broadcast_to(jnp.log(mass) + top, (rows.shape[0], size)))
-        before = before + own[j]
-    return jnp.concatenate(found, axis=1)
+        log_p.append(jnp.broadcast_to(jnp.log(mass) + top, (rows.shape[0], size)))
+        before = before + of_record[j]
+    return jnp.concatenate(log_p, axis=1)
 
 
+@jax.named_scope("pareto_k")
 def pareto_k(log_weight: Float[Array, "N T"], num_draws: int) -> Float[Array, " N"]:
     """Shape of the generalised Pareto distribution of the largest weights of each set.
 
@@ -71,7 +73,7 @@ def pareto_k(log_weight: Float[Array, "N T"], num_draws: int) -> Float[Array, " 
     Parameters
     ----------
     log_weight
-        Log weights up to a constant, -inf for what is no draw.
+        Log weights up to a constant, -inf where there is no draw.
     num_draws
         Draws of a set, static.
 
@@ -123,33 +125,35 @@ def pareto_k(log_weight: Float[Array, "N T"], num_draws: int) -> Float[Array, " 
     return jnp.where(constant, 0, jnp.where(number > 4, k, jnp.inf))
 
 
+@jax.named_scope("moment_sums")
 def moment_sums(
     log_weight: Float[Array, "N blocks L"], values: Float[Array, "M blocks L"]
 ) -> Float[Array, "blocks N 1+2M"]:
-    """Sums over the draws of each block of the weights, the weights times values, and squares.
+    """Sum over the draws of each block: the weights, and these times the values and squares.
 
     Parameters
     ----------
     log_weight
-        Log weights up to a constant of each set, -inf for what is no draw.
+        Log weights up to a constant of each set, -inf where there is no draw.
     values
         Quantities of each draw, small where there is no draw.
     """
     return weighted_sums(log_weight, jnp.concatenate([values, values**2]))
 
 
+@jax.named_scope("log_gamma_means")
 def log_gamma_means(
     sums: Float[Array, "... 1+2M"], centre: Float[Array, " M"]
 ) -> Float[Array, "..."]:
-    """Sum over files of log E(L) where -log L is gamma with these weighted moments.
+    """Add up over files log E(L), where -log L is gamma with these weighted moments.
 
     Parameters
     ----------
     sums
-        Of weights, weighted values and weighted squares, as of `moment_sums`; the values are
+        Sums of weights, weighted values and weighted squares, from `moment_sums`; the values are
         log L less `centre`.
     centre
-        What was taken off log L, negative.
+        Constants that were taken off log L, negative.
 
     Returns
     -------
@@ -171,7 +175,7 @@ def log_gamma_means(
 
 
 def _psi(s):
-    """(1 - log(1 + s) / s) / s."""
+    """Function psi of `log_gamma_means`: (1 - log(1 + s) / s) / s."""
     small = s < _SERIES_BELOW
     safe = jnp.where(small, 1, s)
     series = 0.0
@@ -180,12 +184,13 @@ def _psi(s):
     return jnp.where(small, series, (1 - jnp.log1p(safe) / safe) / safe)
 
 
+@jax.named_scope("weighted_sums")
 def weighted_sums(
     log_weight: Float[Array, "N blocks L"], values: Float[Array, "M blocks L"]
 ) -> Float[Array, "blocks N 1+M"]:
-    """Sums over the draws of each block of the weights, and of the weights times values.
+    """Sum over the draws of each block: the weights, and these times the values.
 
-    Arguments as for `moment_sums`.
+    The arguments are those of `moment_sums`.
     """
     top = jnp.max(log_weight, axis=(1, 2), keepdims=True)
     terms = jnp.concatenate([jnp.ones_like(values[:1]), values])
@@ -194,11 +199,13 @@ def weighted_sums(
     )
 
 
+@jax.named_scope("ranks_of_first")
 def ranks_of_first(score: Float[Array, "... N"], valid: Bool[Array, " N"]) -> Int[Array, "..."]:
     """Rank of the first entry among the valid ones, 1 for the largest; ties are in its favour."""
     return 1 + jnp.sum((score > score[..., :1]) & valid, axis=-1, dtype=jnp.int32)
 
 
+@jax.named_scope("top_rank_p_values")
 def top_rank_p_values(
     log_odds: Float[Array, "B1 N"], valid: Bool[Array, " N"], top: tuple[int, ...]
 ) -> tuple[Float[Array, " N"], Float[Array, " K"]]:
@@ -209,14 +216,14 @@ def top_rank_p_values(
     log_odds
         Entries less the first one: the estimates, then those of each bootstrap replicate.
     valid
-        Which entries count.
+        Whether each entry counts.
     top
         Ranks k, static.
 
     Returns
     -------
     standard_error
-        Of each entry, from the replicates.
+        Standard error of each entry, from the replicates.
     p_values
         1 where there are not more than k entries.
 
@@ -249,8 +256,9 @@ def top_rank_p_values(
     return error, jnp.stack(p_values)
 
 
+@jax.named_scope("benjamini_hochberg")
 def benjamini_hochberg(p_values: Float[Array, " N"]) -> Float[Array, " N"]:
-    """Adjusted p-values: those at most q are rejected at false discovery rate q.
+    """Adjust p-values: those at most q are rejected at false discovery rate q.
 
     Benjamini & Hochberg (1995, doi:10.1111/j.2517-6161.1995.tb02031.x), for p-values that are
     independent or positively dependent.

@@ -22,6 +22,7 @@ from jax import lax
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
+from bnp_models.kernels.numerics.bisection import bisect
 from bnp_models.kernels.numerics.gamma_ratios import (
     large_log_gamma_ratio,
     log_beta,
@@ -29,7 +30,6 @@ from bnp_models.kernels.numerics.gamma_ratios import (
 )
 from bnp_models.kernels.numerics.hypergeometric import (
     beta_nodes,
-    bisect,
     log_beta_expectation,
     log_hyp2f1,
 )
@@ -332,7 +332,8 @@ class _Tail(NamedTuple):
             value = low * t * t * (1 + 2 * s) + high * s * s * (1 + 2 * t)
             return value + out * s * t * t - into * s * s * t < target
 
-        s = bisect(falls_short, jnp.zeros_like(low), jnp.ones_like(low), 40)
+        left, right = bisect(falls_short, jnp.zeros_like(low), jnp.ones_like(low), 40)
+        s = (left + right) / 2
         return jnp.ceil(at(self.j, k + 2) * jnp.exp(s * self.spacing) - 0.5)
 
 
@@ -345,8 +346,8 @@ def _tail(law, log_start, peak, scale):
     def matters(log_j):
         return shift + law.log_large(jnp.exp(log_j)) > -_DROP
 
-    end = bisect(matters, top, jnp.full_like(peak, _LAST_LOG), 22, upper=True)
-    start = -bisect(lambda x: matters(-x), -top, -lowest, 22, upper=True)
+    end = bisect(matters, top, jnp.full_like(peak, _LAST_LOG), 22)[1]
+    start = -bisect(lambda x: matters(-x), -top, -lowest, 22)[1]
     spacing = (end - start) / (_NODES - 1)
     j = jnp.exp(start + spacing * jnp.arange(-2, _NODES + 2, dtype=peak.dtype)[:, None])
     density = jnp.exp(shift + law.log_large(j))

@@ -1,7 +1,8 @@
-"""Labels of items, the weights of each record integrated out (its Polya urn)."""
+"""Labels of items, each record's weights integrated out (its Polya urn)."""
 
 from itertools import accumulate
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
@@ -10,6 +11,7 @@ from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumul
 from bnp_models.kernels.variates.rng import uniform_pair
 
 
+@jax.named_scope("assign_items")
 def assign_items(
     key: Key[Array, ""],
     z: Int[Array, "J n"],
@@ -18,7 +20,7 @@ def assign_items(
     g0: Float[Array, " K"],
     theta: Float[Array, "R K"],
 ) -> Int[Array, "J n"]:
-    """Redraw every item's label, items in turn and records in parallel.
+    """Redraw the label of every item, items in turn and records in parallel.
 
     Parameters
     ----------

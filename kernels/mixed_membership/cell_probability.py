@@ -44,7 +44,6 @@ __all__ = [
     "log_cell_probability_draws",
     "log_cell_probability_exact",
     "log_cell_probability_sequential",
-    "log_column_probability_exact",
 ]
 
 MAX_VARIABLES = 14
@@ -56,7 +55,7 @@ _PARTICLE_LANES = 2**14
 
 
 class CellEstimate(NamedTuple):
-    """A Monte Carlo estimate of cell probabilities.
+    """Monte Carlo estimate of cell probabilities.
 
     Attributes
     ----------
@@ -74,6 +73,7 @@ class CellEstimate(NamedTuple):
 
 
 def _log_probability(columns, log_scale, g0, alpha, log_weights):
+    """Log probability of cells from their scaled columns, by one alpha or by weights of blocks."""
     if log_weights is None:
         log_p = log_partition_sums(columns, g0, alpha)
     else:
@@ -82,27 +82,7 @@ def _log_probability(columns, log_scale, g0, alpha, log_weights):
     return log_p + jnp.sum(log_scale, axis=1)
 
 
-def log_column_probability_exact(
-    columns: Float[Array, "C J K"],
-    g0: Float[Array, " K"],
-    *,
-    alpha: Float[Array, ""] | float | None = None,
-    log_weights: Float[Array, " J"] | None = None,
-    chunk_size: int = 1024,
-) -> Float[Array, " C"]:
-    """log E_g prod_j sum_k g_k columns_jk, exactly, for any non-negative columns.
-
-    As `log_cell_probability_exact`, with column j of a cell given in place of its code: the sum of
-    theta over a set of levels makes it the probability of a box, ones make a variable free.
-    """
-    urn = _check_exact(columns.shape[1], alpha, log_weights, columns.dtype)
-
-    def chunk(part):
-        return _log_probability(*scale_columns(part, g0, part.shape[1]), g0, *urn)
-
-    return _by_chunks(chunk, columns, chunk_size)
-
-
+@jax.named_scope("log_cell_probability_exact")
 def log_cell_probability_exact(
     theta: Float[Array, "J L K"],
     g0: Float[Array, " K"],
@@ -159,6 +139,7 @@ def log_cell_probability_exact(
 
 
 def _check_exact(num_variables, alpha, log_weights, dtype):
+    """Arrays of whichever of alpha and log_weights is given, once checked."""
     if num_variables > MAX_VARIABLES:
         raise ValueError(
             f"exact cell probabilities take at most {MAX_VARIABLES} variables, not "
@@ -174,7 +155,7 @@ def _check_exact(num_variables, alpha, log_weights, dtype):
 
 
 def _by_chunks(function, rows, chunk_size):
-    """`function` over equal chunks of rows, of a multiple of `MATMUL_CELLS`, padded with zeros."""
+    """Values of `function` over equal chunks of rows, padded with zeros."""
     num_rows = rows.shape[0]
     num_chunks, size = equal_chunks(num_rows, chunk_size)
     padding = [(0, num_chunks * size - num_rows), *[(0, 0)] * (rows.ndim - 1)]
@@ -183,7 +164,7 @@ def _by_chunks(function, rows, chunk_size):
 
 
 def _summarise(log_values):
-    """`CellEstimate` from log values (C, draws)."""
+    """Estimate from log values (C, draws)."""
     num_cells, num_draws = log_values.shape
     top = jnp.max(log_values, axis=1)
     top = jnp.where(top > -jnp.inf, top, 0)
@@ -198,10 +179,12 @@ def _summarise(log_values):
 
 
 def _check_draws(num_draws):
+    """Raise `ValueError` unless draws come in two halves."""
     if num_draws < 2 or num_draws % 2:
         raise ValueError(f"the number of draws or particles must be even, not {num_draws}")
 
 
+@jax.named_scope("log_cell_probability_draws")
 def log_cell_probability_draws(
     key: Key[Array, ""],
     theta: Float[Array, "J L K"],
@@ -249,6 +232,7 @@ def log_cell_probability_draws(
 
 
 def _map_estimates(function, rows, chunk_size):
+    """Estimates of `function` over chunks of rows, padded with zeros."""
     num_rows = rows.shape[0]
     size = max(1, min(chunk_size, num_rows))
     num_chunks = -(-num_rows // size)
@@ -262,6 +246,7 @@ def _map_estimates(function, rows, chunk_size):
     )
 
 
+@jax.named_scope("log_cell_probability_sequential")
 def log_cell_probability_sequential(
     key: Key[Array, ""],
     theta: Float[Array, "J L K"],
@@ -344,7 +329,7 @@ def log_cell_probability_sequential(
 
 
 def jackknife_two_half(function, estimate: CellEstimate):
-    """`function` of log probabilities with the bias of its curvature removed to first order.
+    """Evaluate a function of log probabilities, the bias of its curvature removed to first order.
 
     2 f(p) - (f(p_1) + f(p_2)) / 2, with p_1, p_2 the means of the halves of the draws: a bias
     inversely proportional to their number cancels (Quenouille 1956, doi:10.1093/biomet/43.3-4.353).

@@ -9,12 +9,13 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.variates.gamma import gamma_variate, loggamma
-from bnp_models.kernels.variates.rng import normal, uniform, word_pair, words
+from bnp_models.kernels.variates.rng import Keys, normal, uniform, uniform_index, word_pair, words
 
 # Steps of the random walks below, and the scales of their logarithms that they cycle through.
 _SCALES = (1.0, 0.3, 0.1, 0.03)
 
 
+@jax.named_scope("dp_concentration")
 def dp_concentration(
     key: Key[Array, ""],
     alpha0: Float[Array, ""],
@@ -23,7 +24,7 @@ def dp_concentration(
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
-    """alpha_0 given K components among m items, the weights integrated out.
+    """Draw alpha_0 given K components among m items, the weights integrated out.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def dp_concentration(
     r). The weights must be redrawn before anything uses them.
     """
     dtype = alpha0.dtype
-    key_eta, key_s, key_alpha = jax.random.split(key, 3)
+    key_eta, key_s, key_alpha = Keys(key, 3)
     m, k = num_items.astype(dtype), num_components.astype(dtype)
     log_x, log_y = loggamma(key_eta, jnp.stack([alpha0 + 1, m]))
     r = rate + jnp.logaddexp(0, log_y - log_x)
@@ -50,6 +51,7 @@ def dp_concentration(
     return gamma_variate(key_alpha, shape + k - s, r)
 
 
+@jax.named_scope("record_concentrations")
 def record_concentrations(
     key: Key[Array, ""],
     alpha: Float[Array, " n"],
@@ -58,7 +60,16 @@ def record_concentrations(
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
 ) -> Float[Array, " n"]:
-    """alpha_i of every record given its number of tables m_i among its J items.
+    """Draw alpha_i of every record given its number of tables m_i among its J items.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    alpha
+        Current values, of prior Ga(shape, rate).
+    num_tables, num_items
+        m_i and J.
 
     Notes
     -----
@@ -69,13 +80,14 @@ def record_concentrations(
     if num_items == 1:
         return gamma_variate(key, jnp.broadcast_to(shape, alpha.shape), rate)
     dtype = alpha.dtype
-    key_eta, key_alpha = jax.random.split(key)
+    key_eta, key_alpha = Keys(key)
     other = jnp.full_like(alpha, num_items - 1)
     log_x, log_y = loggamma(key_eta, jnp.stack([alpha + 1, other]))
     minus_log_eta = jnp.logaddexp(0, log_y - log_x)
     return gamma_variate(key_alpha, shape + (num_tables - 1).astype(dtype), rate + minus_log_eta)
 
 
+@jax.named_scope("shared_concentration")
 def shared_concentration(
     key: Key[Array, ""],
     alpha: Float[Array, ""],
@@ -85,7 +97,16 @@ def shared_concentration(
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
-    """One alpha for all records, given their total number of tables.
+    """Draw the alpha that all records share, given their total number of tables.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    alpha
+        Current value, of prior Ga(shape, rate).
+    num_tables, num_records, num_items
+        m, n and J.
 
     Notes
     -----
@@ -94,7 +115,7 @@ def shared_concentration(
     alpha ~ Ga(shape + m - n, rate + sum_t y_t). The cost does not depend on n.
     """
     dtype = alpha.dtype
-    key_y, key_alpha = jax.random.split(key)
+    key_y, key_alpha = Keys(key)
     extra_tables = (num_tables - num_records).astype(dtype)
     if num_items == 1:
         return gamma_variate(key_alpha, shape + extra_tables, rate)
@@ -103,6 +124,7 @@ def shared_concentration(
     return gamma_variate(key_alpha, shape + extra_tables, rate + jnp.sum(y))
 
 
+@jax.named_scope("gamma_rate")
 def gamma_rate(
     key: Key[Array, ""],
     sum_alpha: Float[Array, ""],
@@ -111,12 +133,13 @@ def gamma_rate(
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
-    """b | alpha_1..alpha_n ~ Ga(shape + n a, rate + sum alpha_i) for alpha_i ~ Ga(a, b)."""
+    """Draw b | alpha_1..alpha_n ~ Ga(shape + n a, rate + sum alpha_i) for alpha_i ~ Ga(a, b)."""
     return gamma_variate(
         key, shape + num_records.astype(sum_alpha.dtype) * alpha_shape, rate + sum_alpha
     )
 
 
+@jax.named_scope("truncated_shared_concentration")
 def truncated_shared_concentration(
     key: Key[Array, ""],
     alpha: Float[Array, ""],
@@ -127,12 +150,14 @@ def truncated_shared_concentration(
     rate: Float[Array, ""] | float,
     log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]],
 ) -> Float[Array, ""]:
-    """One alpha for all records of a truncated sample, no augmented record in sight.
+    """Draw the alpha that all records of a truncated sample share, without augmented records.
 
     Parameters
     ----------
+    key, alpha, num_tables, num_records, num_items, shape, rate
+        As for `shared_concentration`.
     log_feasible
-        Of alpha, log P(F) at the current weights and level probabilities.
+        Function of alpha: log P(F) at the current weights and level probabilities.
 
     Notes
     -----
@@ -151,6 +176,7 @@ def truncated_shared_concentration(
     return _truncated_walk(key, alpha, n, jnp.ones((), dtype), log_ratio, log_feasible)
 
 
+@jax.named_scope("seatless_shared_concentration")
 def seatless_shared_concentration(
     key: Key[Array, ""],
     alpha: Float[Array, ""],
@@ -163,7 +189,7 @@ def seatless_shared_concentration(
     rate: Float[Array, ""] | float,
     log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> Float[Array, ""]:
-    """One alpha for all records, the labels of some of them summed out.
+    """Draw the alpha that all records share, the labels of some of them summed out.
 
     Parameters
     ----------
@@ -172,7 +198,7 @@ def seatless_shared_concentration(
     alpha
         Current value, of prior Ga(shape, rate).
     log_totals
-        Of each distinct cell, the log of the sum over seatings at 1..B tables
+        Log of the sum over seatings at 1..B tables, for each distinct cell
         (`seating.log_totals_by_tables`).
     records_of_cell
         Records of each cell whose labels are summed out.
@@ -181,7 +207,8 @@ def seatless_shared_concentration(
     num_items
         Items of a record, J.
     log_feasible
-        Of alpha, log P(F) of a truncated sample at the current weights and level probabilities.
+        Function of alpha: log P(F) of a truncated sample at the current weights and level
+        probabilities.
 
     Notes
     -----
@@ -215,6 +242,7 @@ def seatless_shared_concentration(
     return _truncated_walk(key, alpha, n, unit, log_ratio, log_feasible or nothing)
 
 
+@jax.named_scope("truncated_gamma_rate")
 def truncated_gamma_rate(
     key: Key[Array, ""],
     b: Float[Array, ""],
@@ -225,7 +253,10 @@ def truncated_gamma_rate(
     rate: Float[Array, ""] | float,
     log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]],
 ) -> Float[Array, ""]:
-    """`gamma_rate` for a truncated sample: its conditional over P_b(F)^n, by Metropolis steps."""
+    """Draw b for a truncated sample: from the conditional of `gamma_rate` over P_b(F)^n.
+
+    By Metropolis steps; `log_feasible` gives log P(F) as a function of b.
+    """
     n = num_records.astype(sum_alpha.dtype)
     total = shape + n * alpha_shape
 
@@ -235,6 +266,7 @@ def truncated_gamma_rate(
     return _truncated_walk(key, b, n, 10 * jax.lax.rsqrt(total), log_ratio, log_feasible)
 
 
+@jax.named_scope("rescale_concentrations")
 def rescale_concentrations(
     key: Key[Array, ""],
     alpha: Float[Array, " n"],
@@ -246,7 +278,7 @@ def rescale_concentrations(
     rate_prior: Float[Array, ""] | float,
     log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
-    """All alpha_i times c and the rate of their prior over c, a Metropolis-Hastings step.
+    """Take all alpha_i times c and the rate of their prior over c: a Metropolis-Hastings step.
 
     Given b the alpha_i hardly move in common, nor does b given them; this does.
 
@@ -261,9 +293,9 @@ def rescale_concentrations(
     num_items
         Items of a record, J.
     shape, rate_prior
-        Of b's prior Ga(a1, b1).
+        Those of b's prior Ga(a1, b1).
     log_feasible
-        Of b, log P(F) of a truncated sample.
+        Function of b: log P(F) of a truncated sample.
 
     Notes
     -----
@@ -273,9 +305,8 @@ def rescale_concentrations(
     first, second = word_pair(key, (2,))
     u = uniform(first, dtype.type)
     n = jnp.sum(weight).astype(dtype)
-    scales = jnp.asarray(_SCALES, dtype)
-    choice = jnp.minimum((u[0] * len(_SCALES)).astype(jnp.int32), len(_SCALES) - 1)
-    s = scales[choice] * normal(second, dtype.type)[0]
+    scale = jnp.asarray(_SCALES, dtype)[uniform_index(u[0], len(_SCALES))]
+    s = scale * normal(second, dtype.type)[0]
     new_rate = rate * jnp.exp(-s)
     t = jnp.arange(1, num_items, dtype=dtype)[:, None]
     rising = jnp.sum(jnp.log1p(jnp.expm1(s) * alpha / (alpha + t)), axis=0) * weight
@@ -293,7 +324,7 @@ def rescale_concentrations(
 
 
 def _truncated_walk(key, x, num_records, unit, log_ratio, log_feasible):
-    """Random-walk steps on log x; `log_ratio` is that of the density of log x without P(F)."""
+    """Take random-walk steps on log x; `log_ratio` is that of the density of log x without P(F)."""
     dtype = x.dtype
     first, second = word_pair(key, (len(_SCALES),))
     step = unit * jnp.asarray(_SCALES, dtype) * normal(first, dtype.type)

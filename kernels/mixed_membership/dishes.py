@@ -7,11 +7,12 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.tables import seat_items
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
-from bnp_models.kernels.variates.rng import uniform, uniform_pair, words
+from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, uniform_pair, words
 
 
+@jax.named_scope("choose_slots")
 def choose_slots(key: Key[Array, ""], g0: Float[Array, " K"], size: int) -> Int[Array, " S"]:
-    """Slots among which dishes are redrawn: `size` of them, without replacement, by weight.
+    """Draw slots among which to redraw dishes: `size` of them, without replacement, by weight.
 
     The choice depends on `g0` alone, which moves of labels leave as it is, so that redrawing among
     the chosen slots is exact; and the cost of such a move does not grow with the capacity.
@@ -27,6 +28,7 @@ def choose_slots(key: Key[Array, ""], g0: Float[Array, " K"], size: int) -> Int[
     return lax.top_k(jnp.log(g0) - jnp.log(-jnp.log(u)), size)[1]
 
 
+@jax.named_scope("redraw_dishes")
 def redraw_dishes(
     key: Key[Array, ""],
     z: Int[Array, "J n"],
@@ -36,7 +38,7 @@ def redraw_dishes(
     g0: Float[Array, " K"],
     theta: Float[Array, "R K"],
 ) -> Int[Array, "J n"]:
-    """The block move: redraw the dish of one table of each record, its items moving together.
+    """Redraw the dish of one table of each record, its items moving together: the block move.
 
     A one-item update freezes when alpha is small, since an item then rarely leaves its table.
 
@@ -62,11 +64,11 @@ def redraw_dishes(
         uniformly at random, and its new dish has probability proportional to g_0k times the
         product over its items of theta: an exact Gibbs step given the seating. O(n R S) time.
     """
-    key_seat, key_dish = jax.random.split(key)
+    key_seat, key_dish = Keys(key)
     num_items, num_records = z.shape
     table = seat_items(key_seat, z, opens)
     u_item, u_dish = uniform_pair(key_dish, (num_records,), g0.dtype.type)
-    item = jnp.minimum((u_item * num_items).astype(jnp.int32), num_items - 1)
+    item = uniform_index(u_item, num_items)
     moving = table == jnp.take_along_axis(table, item[None], axis=0)
     cumulative = cumulative_dishes(rows, moving, g0[slots], theta[:, slots])
     dish, _ = search_cumulative(cumulative, jnp.arange(num_records), u_dish)
@@ -74,6 +76,7 @@ def redraw_dishes(
     return jnp.where(moving, slots[dish][None], z)
 
 
+@jax.named_scope("redraw_whole_records")
 def redraw_whole_records(
     key: Key[Array, ""],
     z: Int[Array, "J n"],
@@ -85,7 +88,7 @@ def redraw_whole_records(
     g0: Float[Array, " K"],
     theta: Float[Array, "R K"],
 ) -> Int[Array, "J n"]:
-    """The block move for records that sit at one table, shared between records of equal cells.
+    """Redraw the dish of records that sit at one table, at one cost for records of equal cells.
 
     Parameters
     ----------
@@ -99,7 +102,7 @@ def redraw_whole_records(
 
     Notes
     -----
-    One table of D cumulative distributions serves all records: O(D R S + n log S) time.
+    One array of D cumulative distributions serves all records: O(D R S + n log S) time.
     """
     num_cells = cell_rows.shape[1]
     index = cell - first_cell
@@ -118,7 +121,7 @@ def cumulative_dishes(
     g0: Float[Array, " S"],
     theta: Float[Array, "R S"],
 ) -> Float[Array, "n S"]:
-    """Cumulative weights of the dishes of one table a record, whose items are `moving`."""
+    """Cumulative weights of the dishes of one table of each record: that of the items `moving`."""
     # One chain of additions: a matrix product would add up as its number of records has it.
     log_theta, logits = jnp.log(theta), jnp.log(g0)
     for row, moves in zip(rows, moving, strict=True):

@@ -1,9 +1,9 @@
-"""Hamiltonian moves of all parameters under structural zeros, no augmented record in sight.
+"""Hamiltonian moves of all parameters under structural zeros, without augmented records.
 
-Given the records of the impossible region the parameters hardly move: they are many, and what they
-say of a component that lies mostly there was drawn from its present parameters. Here the truncation
-is the exact factor P(F)^-n, and g_0, the level probabilities and the concentration move together
-along its gradient, given the labels and tables of the sample alone.
+Given the records of the impossible region the parameters hardly move: these records are many, and
+those of a component that lies mostly there were drawn from its present parameters. Here the
+truncation is the exact factor P(F)^-n, and g_0, the level probabilities and the concentration move
+together along its gradient, given the labels and tables of the sample alone.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,13 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     block_sums,
     differentiable_probability,
 )
-from bnp_models.kernels.variates.rng import normal, uniform, words
+from bnp_models.kernels.variates.rng import Keys, normal, uniform, words
 
 # Range of the length of leapfrog steps, in units of standard deviations.
 STEPS = (0.15, 0.4)
 
 
+@jax.named_scope("hamiltonian_step")
 def hamiltonian_step(
     key: Key[Array, ""],
     log_density: Callable[[PyTree], Float[Array, ""]],
@@ -33,16 +34,16 @@ def hamiltonian_step(
     num_steps: int,
     steps: tuple[float, float],
 ) -> tuple[PyTree, Bool[Array, ""]]:
-    """One Hamiltonian Monte Carlo step.
+    """Take one Hamiltonian Monte Carlo step.
 
     Parameters
     ----------
     key
         Used once.
     log_density
-        Of a position, a tree of arrays; differentiable.
+        Log density of a position, a tree of arrays; differentiable.
     position, precision
-        Where the chain is, and the variances of the momenta: must not depend on the position.
+        Present position, and the variances of the momenta: must not depend on the position.
     num_steps, steps
         Leapfrog steps, and the bounds of their length, which is drawn uniformly on a log scale.
 
@@ -56,7 +57,7 @@ def hamiltonian_step(
     """
     leaves, tree = jax.tree.flatten(position)
     dtype = leaves[0].dtype
-    *keys, key_step, key_accept = jax.random.split(key, len(leaves) + 2)
+    *keys, key_step, key_accept = Keys(key, len(leaves) + 2)
     momentum = jax.tree.unflatten(
         tree,
         [
@@ -94,7 +95,7 @@ def hamiltonian_step(
 
 
 class Parameters(NamedTuple):
-    """What a trajectory moves."""
+    """Parameters that a trajectory moves."""
 
     theta: Float[Array, "R K"]
     g0: Float[Array, " K"]
@@ -103,14 +104,15 @@ class Parameters(NamedTuple):
 
 
 class Concentration(NamedTuple):
-    """How the concentration moves: its logarithm, given the tables."""
+    """Conditional density of the concentration, which moves by its logarithm, given the tables."""
 
     log_density: Callable[[Float[Array, ""]], Float[Array, ""]]
-    """Of the concentration: the log density of its logarithm, but for the truncation."""
+    """Log density of the concentration's logarithm, without the truncation, at a concentration."""
     precision: Float[Array, ""]
-    """About the curvature of that."""
+    """Rough curvature of that log density."""
 
 
+@jax.named_scope("move_parameters")
 def move_parameters(
     key: Key[Array, ""],
     parameters: Parameters,
@@ -124,7 +126,7 @@ def move_parameters(
     feasible: UrnBoxes,
     num_steps: int,
 ) -> tuple[Parameters, Bool[Array, ""]]:
-    """One Hamiltonian step of level probabilities, component weights and the concentration.
+    """Move level probabilities, component weights and the concentration by one Hamiltonian step.
 
     Parameters
     ----------
@@ -133,11 +135,11 @@ def move_parameters(
     parameters
         The present ones.
     counts, tables
-        Items of the sample by row and component; tables by component, and what the prior of the
-        weights adds to each.
+        Items of the sample by row and component; tables by component, those included that the prior
+        of the weights adds to each.
     others
-        What the prior adds to the tables of no component (alpha_0, under a Dirichlet process). The
-        slots without a table share what is left, in proportions that stay.
+        Tables that the prior adds to those of no component (alpha_0, under a Dirichlet process).
+        The slots without a table share the weight that is left, in proportions that stay.
     concentration
         None: it stays.
     num_records
@@ -145,7 +147,7 @@ def move_parameters(
     variable
         Variable of each row.
     weights
-        `kernels.mixed_membership.urn_boxes.weights_by_size`, of the concentration.
+        `kernels.mixed_membership.urn_boxes.weights_by_size` as a function of the concentration.
     feasible
         The feasible boxes.
     num_steps
@@ -163,65 +165,121 @@ def move_parameters(
     region stays: the direction in which a truncated sample says nothing. The map from theta, g and
     the sums of the exponentials, auxiliary and log-normal, has Jacobian prod theta prod g.
     """
-    theta, g0, _ = parameters
-    dtype = theta.dtype
-    num_variables = int(variable.size)
-    tiny = jnp.finfo(dtype).tiny
-    c = counts.astype(dtype)
-    active = tables > 0
-    shape = jnp.append(tables, others).astype(dtype)
-
-    def by_variable(x):
-        return jax.ops.segment_sum(x, variable, num_segments=num_variables)
-
-    exists = by_variable(jnp.ones(num_variables, dtype)) > 0
-    items = by_variable(c)
-    share = c / jnp.maximum(items, 1)[variable]
-    free = jnp.where(active, 0, g0)
-    rest = jnp.sum(free)
-    free = free / jnp.maximum(rest, tiny)
-
-    def compensation(log_sum, y):
-        return jnp.sum(jnp.where(items > 0, log_sum - by_variable(share * y), 0), axis=0)
-
-    def unpack(x):
-        log_sum = jnp.log(jnp.maximum(by_variable(jnp.exp(x["levels"])), tiny))
-        log_theta = x["levels"] - log_sum[variable]
-        log_h = x["weights"].at[:-1].add(compensation(log_sum, x["levels"]))
-        log_h = jnp.where(shape > 0, log_h, -jnp.inf)
-        log_total = jax.nn.logsumexp(log_h)
-        log_g = jnp.where(shape > 0, log_h - log_total, 0)
-        g = jnp.where(shape > 0, jnp.exp(log_g), 0)
-        return log_theta, log_g, g[:-1] + free * g[-1], log_sum, log_total
+    key_sum, key_total, key_move = Keys(key, 3)
+    frame = _frame(parameters, counts, tables, others, variable)
 
     def log_density(x):
-        log_theta, log_g, g, log_sum, log_total = unpack(x)
-        auxiliary = jnp.sum(jnp.where(exists[:, None], log_sum, 0) ** 2) + log_total**2
+        point = _point(frame, x)
+        auxiliary = _auxiliary(frame, point)
         value, prior = parameters.concentration, 0
         if concentration is not None:
             value = jnp.exp(x["concentration"])
             prior = concentration.log_density(value)
-        p = differentiable_probability(
-            block_sums(jnp.exp(log_theta), g, feasible), weights(value), feasible
-        )
-        evidence = jnp.sum((1 + c) * log_theta) + jnp.sum(shape * log_g)
+        sums = block_sums(jnp.exp(point.log_theta), point.g0, feasible)
+        p = differentiable_probability(sums, weights(value), feasible)
+        evidence = jnp.sum((1 + frame.items) * point.log_theta) + jnp.sum(frame.shape * point.log_g)
         return evidence + prior - 0.5 * auxiliary - num_records * jnp.log(p)
 
-    key_sum, key_total, key_move = jax.random.split(key, 3)
-    log_sum = normal(words(key_sum, (num_variables, g0.size)), dtype.type)
-    log_total = normal(words(key_total, ()), dtype.type)
-    y = jnp.log(jnp.maximum(theta, tiny)) + log_sum[variable]
-    log_h = jnp.log(jnp.maximum(jnp.append(g0, rest), tiny)) + log_total
-    position = {"levels": y, "weights": log_h.at[:-1].add(-compensation(log_sum, y))}
-    precision = {"levels": 1 + c, "weights": 1 + shape}
+    position = _draw_position(key_sum, key_total, frame, parameters)
+    precision = {"levels": 1 + frame.items, "weights": 1 + frame.shape}
     if concentration is not None:
         position["concentration"] = jnp.log(parameters.concentration)
         precision["concentration"] = concentration.precision
     x, accepted = hamiltonian_step(key_move, log_density, position, precision, num_steps, STEPS)
-    log_theta, _, g, *_ = unpack(x)
-    moved = parameters._replace(theta=jnp.exp(log_theta), g0=g)
+    point = _point(frame, x)
+    moved = parameters._replace(theta=jnp.exp(point.log_theta), g0=point.g0)
     if concentration is not None:
         moved = moved._replace(concentration=jnp.exp(x["concentration"]))
     # What has not moved keeps its bits.
     kept = (jnp.where(accepted, new, old) for new, old in zip(moved, parameters, strict=True))
     return Parameters(*kept), accepted
+
+
+class _Frame(NamedTuple):
+    """Constants of the map between coordinates and parameters."""
+
+    variable: Int[Array, " R"]
+    """Variable of each row."""
+    exists: Bool[Array, " R"]
+    """Whether there is a variable of this number."""
+    items: Float[Array, "R K"]
+    """Items by row and component."""
+    totals: Float[Array, "R K"]
+    """Items by variable and component."""
+    share: Float[Array, "R K"]
+    """Share of each row among the items of its variable and component."""
+    shape: Float[Array, " K+1"]
+    """Dirichlet parameters of the weights of the components, and of the slots without a table."""
+    rest: Float[Array, ""]
+    """Weight of all slots without a table."""
+    free: Float[Array, " K"]
+    """Proportions of these slots."""
+
+
+class _Point(NamedTuple):
+    """Parameters at a position, and the auxiliary variables."""
+
+    log_theta: Float[Array, "R K"]
+    log_g: Float[Array, " K+1"]
+    g0: Float[Array, " K"]
+    log_sum: Float[Array, "R K"]
+    """Log of the sum of exponentials, by variable and component."""
+    log_total: Float[Array, ""]
+    """Log of the sum of exponentials of the weights."""
+
+
+def _by_variable(x, variable):
+    """Sums over the rows of each variable."""
+    return jax.ops.segment_sum(x, variable, num_segments=int(variable.size))
+
+
+def _frame(parameters, counts, tables, others, variable):
+    """Constants of the map, from the sample and the prior."""
+    theta, g0, _ = parameters
+    dtype = theta.dtype
+    items = counts.astype(dtype)
+    shape = jnp.append(tables, others).astype(dtype)
+    exists = _by_variable(jnp.ones(variable.size, dtype), variable) > 0
+    totals = _by_variable(items, variable)
+    share = items / jnp.maximum(totals, 1)[variable]
+    free = jnp.where(tables > 0, 0, g0)
+    rest = jnp.sum(free)
+    free = free / jnp.maximum(rest, jnp.finfo(dtype).tiny)
+    return _Frame(variable, exists, items, totals, share, shape, rest, free)
+
+
+def _compensation(frame, log_sum, y):
+    """Log weight that a component gains by its level probabilities alone."""
+    gain = log_sum - _by_variable(frame.share * y, frame.variable)
+    return jnp.sum(jnp.where(frame.totals > 0, gain, 0), axis=0)
+
+
+def _point(frame, x):
+    """Parameters at a position."""
+    tiny = jnp.finfo(frame.items.dtype).tiny
+    log_sum = jnp.log(jnp.maximum(_by_variable(jnp.exp(x["levels"]), frame.variable), tiny))
+    log_theta = x["levels"] - log_sum[frame.variable]
+    log_h = x["weights"].at[:-1].add(_compensation(frame, log_sum, x["levels"]))
+    log_h = jnp.where(frame.shape > 0, log_h, -jnp.inf)
+    log_total = jax.nn.logsumexp(log_h)
+    log_g = jnp.where(frame.shape > 0, log_h - log_total, 0)
+    g = jnp.where(frame.shape > 0, jnp.exp(log_g), 0)
+    return _Point(log_theta, log_g, g[:-1] + frame.free * g[-1], log_sum, log_total)
+
+
+def _auxiliary(frame, point):
+    """Minus twice the log density of the auxiliary variables."""
+    log_sum = jnp.where(frame.exists[:, None], point.log_sum, 0)
+    return jnp.sum(log_sum**2) + point.log_total**2
+
+
+def _draw_position(key_sum, key_total, frame, parameters):
+    """Coordinates of the present parameters, the auxiliary variables drawn."""
+    theta, g0, _ = parameters
+    dtype = theta.dtype
+    tiny = jnp.finfo(dtype).tiny
+    log_sum = normal(words(key_sum, (frame.variable.size, g0.size)), dtype.type)
+    log_total = normal(words(key_total, ()), dtype.type)
+    y = jnp.log(jnp.maximum(theta, tiny)) + log_sum[frame.variable]
+    log_h = jnp.log(jnp.maximum(jnp.append(g0, frame.rest), tiny)) + log_total
+    return {"levels": y, "weights": log_h.at[:-1].add(-_compensation(frame, log_sum, y))}

@@ -20,6 +20,7 @@ from bnp_models.kernels.numerics.set_partitions import (
     subset_sums,
 )
 from bnp_models.kernels.variates.categorical import draw_rows_by_weight
+from bnp_models.kernels.variates.rng import Keys
 
 MAX_TABLES = 2
 """Tables of a record that is seated anew. A third would multiply the cost by about ten."""
@@ -29,7 +30,7 @@ _RECORDS_AT_ONCE = 256
 
 
 class Seats(NamedTuple):
-    """What records may be given: some components, the rest of the urn as it is."""
+    """Components that records may be given, the rest of the urn as it is."""
 
     slots: Int[Array, " S"]
     """Components (`kernels.mixed_membership.dishes.choose_slots`)."""
@@ -39,18 +40,20 @@ class Seats(NamedTuple):
     """Their weights."""
 
 
+@jax.named_scope("take_seats")
 def take_seats(
     slots: Int[Array, " S"], g0: Float[Array, " K"], theta: Float[Array, "R K"], num_items: int
 ) -> Seats:
-    """The components in these slots, for records of so many items."""
+    """Components in these slots, for records of so many items."""
     scaled, _ = scale_columns(theta[:, slots], g0[slots], num_items)
     return Seats(slots, scaled, g0[slots])
 
 
+@jax.named_scope("can_be_seated")
 def can_be_seated(
     z: Int[Array, "J n"], opens: Bool[Array, "J n"], slots: Int[Array, " S"], num_slots: int
 ) -> Bool[Array, " n"]:
-    """Which records sit at few enough tables, and all of them those of these slots' components.
+    """Whether each record sits at `MAX_TABLES` or fewer, all with dishes among these slots.
 
     Seating anew leaves this as it is, so that the step is exact given which records it takes.
     """
@@ -58,6 +61,7 @@ def can_be_seated(
     return (jnp.sum(opens, axis=0) <= MAX_TABLES) & jnp.all(taken[z], axis=0)
 
 
+@jax.named_scope("log_totals_by_tables")
 def log_totals_by_tables(
     rows: Int[Array, "J C"], num_cells: Int[Array, ""], seats: Seats
 ) -> Float[Array, "B C"]:
@@ -68,7 +72,7 @@ def log_totals_by_tables(
     rows
         Row of `theta` that holds each item's level.
     num_cells
-        Cells, padding excluded: of that the result is of no use.
+        Cells, padding excluded; the result is of no use for padding.
     seats
         From `take_seats`.
 
@@ -82,18 +86,19 @@ def log_totals_by_tables(
 
     def some(i, totals):
         alone, pairs = _seatings(_columns(seats.theta, chunks[i]), seats.g0)
-        found = jnp.log(jnp.stack([alone, jnp.sum(pairs, axis=0)]))
-        return lax.dynamic_update_index_in_dim(totals, found, i, 0)
+        log_sums = jnp.log(jnp.stack([alone, jnp.sum(pairs, axis=0)]))
+        return lax.dynamic_update_index_in_dim(totals, log_sums, i, 0)
 
     totals = jnp.zeros((len(chunks), MAX_TABLES, size), seats.theta.dtype)
     totals = lax.fori_loop(0, (num_cells + size - 1) // size, some, totals)
     return jnp.moveaxis(totals, 1, 0).reshape(MAX_TABLES, -1)[:, : rows.shape[1]]
 
 
+@jax.named_scope("draw_seating")
 def draw_seating(
     key: Key[Array, ""], rows: Int[Array, "J n"], alpha: Float[Array, ""], seats: Seats
 ) -> Int[Array, "J n"]:
-    """Labels of records that sit at one table or two, each record's drawn in one piece.
+    """Draw labels of records that sit at one table or two, each record's in one piece.
 
     Parameters
     ----------
@@ -126,9 +131,9 @@ def draw_seating(
 
 
 def _seatings(columns, g0):
-    """Of records at one table, and at two by the bit mask of the last item's companions: weights.
+    """Weights of seatings at one table, and at two by the bit mask of the last item's companions.
 
-    Without alpha: prod (|b| - 1)! S_b. Of all companions there is nobody left for a second table.
+    Without alpha: prod (|b| - 1)! S_b. The mask of all companions leaves no second table.
     """
     num_items = columns.shape[1]
     half = 2 ** (num_items - 1)
@@ -138,9 +143,9 @@ def _seatings(columns, g0):
 
 
 def _seat(key, columns, g0, alpha):
-    """Which of the slots the records of a chunk are given: items by records."""
+    """Draw which of the slots the items of a chunk's records are given: items by records."""
     num_items = columns.shape[1]
-    key_tables, key_labels = jax.random.split(key)
+    key_tables, key_labels = Keys(key)
     alone, pairs = _seatings(columns, g0)
     weight = jnp.concatenate([alpha * pairs, alone[None]])
     companions, _ = draw_rows_by_weight(key_tables, weight)
@@ -157,6 +162,7 @@ def _seat(key, columns, g0, alpha):
 
 
 def _columns(theta, rows):
+    """Level probabilities (records, J, S) of the items of records."""
     return jnp.moveaxis(theta[rows], 0, 1)
 
 

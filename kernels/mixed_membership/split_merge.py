@@ -5,6 +5,7 @@ prior, and fits no whole record. This move proposes the split of a component in 
 shaped, or the merge of two, with the weights g_0 and the level probabilities integrated out.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ from bnp_models.kernels.mixed_membership.tables import opens_table
 from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial, log_gamma_ratio
 from bnp_models.kernels.numerics.lanes import most_of_lanes
-from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
 # Rounds that shape a proposal: two-means, then expectation-maximisation, both among so many records
 # or not many more; and then rounds of expectation-maximisation among all.
@@ -39,7 +40,7 @@ MAX_UNIT = 256
 
 
 class SplitMerge(NamedTuple):
-    """The state after a move. Both g_0 and theta must be redrawn before anything uses them."""
+    """State after a move. Both g_0 and theta must be redrawn before anything uses them."""
 
     z: Int[Array, "J n"]
     """Component of each item."""
@@ -51,6 +52,7 @@ class SplitMerge(NamedTuple):
     """Whether anything moved."""
 
 
+@jax.named_scope("split_or_merge")
 def split_or_merge(
     key: Key[Array, ""],
     z: Int[Array, "J n"],
@@ -63,7 +65,7 @@ def split_or_merge(
     alpha0: Float[Array, ""],
     num_labelled: int | None = None,
 ) -> SplitMerge:
-    """One Metropolis-Hastings split or merge of components, given the seating.
+    """Split or merge components by one Metropolis-Hastings step, given the seating.
 
     Parameters
     ----------
@@ -91,40 +93,123 @@ def split_or_merge(
     well the two would merge (merge). From the anchors, rounds of two-means and then of
     expectation-maximisation over the tables of the component or pair, at first of some of its
     records and then of all, shape a launch state: a function of those tables and the anchors alone,
-    so that it is the same for the reverse move. A
-    last round allocates the tables for good, chunk after chunk: independently within a chunk, given
-    the allocations before it and the launch state after it. The proposal's probability is the
-    product over tables.
+    so that it is the same for the reverse move. A last round allocates the tables for good, chunk
+    after chunk: independently within a chunk, given the allocations before it and the launch state
+    after it. The proposal's probability is the product over tables.
     """
     dtype = alpha0.dtype
-    num_items, num_padded = z.shape
-    num_rows = variable.size
-    unit = max(1, min(MAX_UNIT, 2**30 // z.size))
-    key_scalars, key_b, key_sides = jax.random.split(key, 3)
+    key_scalars, key_b, key_sides = Keys(key, 3)
     u = uniform(words(key_scalars, (5,)), dtype.type)
-    everyone = jnp.arange(num_padded)
-    real = everyone < num_records
-    active = tables > 0
+    real = jnp.arange(z.shape[1]) < num_records
+    present = _Counts(counts, tables)
 
-    # Anchors.
-    record = jnp.minimum((u[0] * num_records).astype(jnp.int32), num_records - 1)
-    item = jnp.minimum((u[1] * num_items).astype(jnp.int32), num_items - 1)
+    anchors = _choose_anchors(key_b, u, z, table, present, variable, num_records)
+    order, place, in_use = _deal_records(anchors, z, real)
+    chunks = _gather_items(anchors, order, in_use, z, table, rows, variable, dtype)
+    both = _counts_of_both(anchors, present)
+
+    contrast = _contrast(anchors, chunks, both.items, table, rows)
+    some, launched = _launch(chunks, contrast)
+    shaped = _shape(chunks, some, launched, both)
+    side_1, on_side_1, minus_log_q = _allocate(key_sides, anchors, chunks, shaped, both)
+
+    split, merged = _outcomes(anchors, present, side_1, both)
+    log_ratio = _log_ratio(anchors, side_1, both, split, minus_log_q, variable, alpha0)
+    accepted = _accept(u[4], anchors, log_ratio)
+    proposed = _relabel(anchors, z, real, place, on_side_1, num_labelled)
+    after = jax.tree.map(lambda x, y: jnp.where(anchors.is_split, x, y), split, merged)
+    after = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), after, present)
+    z = jnp.where(accepted, proposed, z[:, :num_labelled])
+    return SplitMerge(z, after.items, after.tables, accepted)
+
+
+class _Counts(NamedTuple):
+    """Items by row of theta, and tables: of a side, of both, or of each component."""
+
+    items: Int[Array, "..."]
+    tables: Int[Array, "..."]
+
+
+class _Anchors(NamedTuple):
+    """Two items that found the two sides, and the components of the sides."""
+
+    is_split: Bool[Array, ""]
+    """Whether a component is split; else two are merged."""
+    records: tuple[Int[Array, ""], Int[Array, ""]]
+    """Record of either item."""
+    tables: tuple[Int[Array, ""], Int[Array, ""]]
+    """Table of either item in its record."""
+    k_a: Int[Array, ""]
+    """Component of the first item."""
+    k_b: Int[Array, ""]
+    """Component of the second: the same in a split."""
+    k_new: Int[Array, ""]
+    """Component of side 1 where the two are apart."""
+    possible: Bool[Array, ""]
+    """Whether there is such a move."""
+
+
+class _Chunks(NamedTuple):
+    """Items of the records concerned, chunk after chunk, and what their rows stand for."""
+
+    rows: Int[Array, "chunks J size"]
+    """Row of theta of each item."""
+    table: Int[Array, "chunks J size"]
+    """Table of each item in its record."""
+    bits: Int[Array, "chunks J size"]
+    """Bits of `_INSIDE` and the names after it."""
+    in_use: Int[Array, ""]
+    """Chunks that hold a record; one beyond these changes nothing."""
+    same_variable: Float[Array, "R R"]
+    """1 where two rows are levels of one variable."""
+    levels: Float[Array, " R"]
+    """Levels of each row's variable."""
+    unit: int
+    """Weight of a whole item or table in integer counts."""
+
+
+# An item is of the component or pair; then also: it opens its table; its table is that of the first
+# anchor, or of the second; it is of the second component of a merge.
+_INSIDE, _OPENS, _ANCHOR_0, _ANCHOR_1, _SECOND = 1, 2, 4, 8, 16
+
+
+@jax.named_scope("choose_anchors")
+def _choose_anchors(key, u, z, table, present, variable, num_records):
+    """Draw an item, and one of the same component (split) or of another one (merge)."""
+    num_items, num_padded = z.shape
+    real = jnp.arange(num_padded) < num_records
+    active = present.tables > 0
+    record, item = uniform_index(u[0], num_records), uniform_index(u[1], num_items)
     k_a = z[item, record]
     is_split = u[2] < 0.5
-    partner = _partner_probability(k_a, counts, tables, variable)
+    partner = _partner_probability(k_a, *present, variable)
     k_other = jnp.argmax(jnp.cumsum(partner) > u[3] * jnp.sum(partner))
     k_b = jnp.where(is_split, k_a, k_other)
     k_new = jnp.where(is_split, jnp.argmin(active), k_other)
-    record_b, item_b = _uniform_item(key_b, real & (z == k_b))
+    record_b, item_b = _uniform_item(key, real & (z == k_b))
     table_a, table_b = table[item, record], table[item_b, record_b]
     possible = jnp.where(is_split, ~jnp.all(active), jnp.sum(active) > 1)
     possible &= (record != record_b) | (table_a != table_b)
+    return _Anchors(is_split, (record, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
 
-    # The records concerned, at the front, in chunks.
+
+def _is_inside(anchors, z):
+    """Whether items are of the component that is split, or of the pair that is merged."""
+    return (z == anchors.k_a) | (z == anchors.k_b)
+
+
+@jax.named_scope("deal_records")
+def _deal_records(anchors, z, real):
+    """Deal the records concerned into chunks, either anchor to the front.
+
+    Returns the record at each place (chunks, size), the place of each record, and the chunks in
+    use. A place that is free has the number of all records, padding included.
+    """
+    num_padded = z.shape[1]
+    everyone = jnp.arange(num_padded)
     size = max(-(-num_padded // MAX_CHUNKS), min(MIN_CHUNK, num_padded))
     num_chunks = -(-num_padded // size)
-    shape = (num_chunks, num_items, size)
-    concerned = real & jnp.any((z == k_a) | (z == k_b), axis=0)
+    concerned = real & jnp.any(_is_inside(anchors, z), axis=0)
     in_use = -(-jnp.sum(concerned) // size)
     rank = jnp.cumsum(concerned) - 1
     # Dealt out, so that every chunk is like the whole even where records are sorted.
@@ -132,186 +217,269 @@ def split_or_merge(
     place = jnp.where(concerned, place, num_chunks * size)
     order = jnp.full(num_chunks * size, num_padded).at[place].set(everyone, mode="drop")
     # Either anchor is among the first, which shape the proposal.
-    for front, anchor in enumerate((record, record_b)):
+    for front, anchor in enumerate(anchors.records):
         back, other = place[anchor], order[front]
         order = order.at[jnp.stack([front, back])].set(jnp.stack([anchor, other]))
         place = place.at[jnp.stack([anchor, other])].set(jnp.stack([front, back]), mode="drop")
-    order = order.reshape(num_chunks, size)
-    # A chunk beyond those in use holds no one, and changes nothing.
-    in_use = most_of_lanes(in_use)
+    return order.reshape(num_chunks, size), place, most_of_lanes(in_use)
+
+
+@jax.named_scope("gather_items")
+def _gather_items(anchors, order, in_use, z, table, rows, variable, dtype):
+    """Gather rows, tables and bits of the items of the records in `order`."""
+    num_items, num_padded = z.shape
 
     def gather(c, carry):
-        """Of each item: its row, its table, and bits.
-
-        The bits: whether it is inside, and if so opens its table, sits with either anchor, is in
-        the second component of a merge.
-        """
         rows_of, table_of, packed = carry
         who = jnp.minimum(order[c], num_padded - 1)
         label, seat = z[:, who], table[:, who]
-        inside = (label == k_a) | (label == k_b)
+        inside = _is_inside(anchors, label)
         bits = (
-            inside + 2 * (inside & opens_table(seat)) + 16 * (label == k_b)
-            + 4 * ((who == record) & (seat == table_a))
-            + 8 * ((who == record_b) & (seat == table_b))
+            inside + _OPENS * (inside & opens_table(seat)) + _SECOND * (label == anchors.k_b)
+            + _ANCHOR_0 * ((who == anchors.records[0]) & (seat == anchors.tables[0]))
+            + _ANCHOR_1 * ((who == anchors.records[1]) & (seat == anchors.tables[1]))
         )  # fmt: skip
         bits = jnp.where(order[c] < num_padded, bits, 0)
         return (
             rows_of.at[c].set(rows[:, who]), table_of.at[c].set(seat), packed.at[c].set(bits),
         )  # fmt: skip
 
-    nothing = jnp.zeros(shape, jnp.int32)
-    rows_of, table_of, packed = lax.fori_loop(0, in_use, gather, (nothing, nothing, nothing))
-
-    total = jnp.where(active[k_b], counts[:, k_a] + jnp.where(is_split, 0, counts[:, k_b]), 0)
-    num_tables = tables[k_a] + jnp.where(is_split, 0, tables[k_b])
+    nothing = jnp.zeros((len(order), num_items, order.shape[1]), jnp.int32)
+    items = lax.fori_loop(0, in_use, gather, (nothing, nothing, nothing))
     same_variable = (variable[:, None] == variable).astype(dtype)
-    per_variable = jnp.sum(same_variable, axis=1)
+    unit = max(1, min(MAX_UNIT, 2**30 // z.size))
+    return _Chunks(*items, in_use, same_variable, jnp.sum(same_variable, axis=1), unit)
 
-    def by_variable(x):
-        return jnp.matmul(same_variable, x, precision=lax.Precision.HIGHEST)
 
-    def log_theta(counts):
-        return jnp.log((1 + counts) / (per_variable + by_variable(counts)))
+def _counts_of_both(anchors, present):
+    """Items and tables of the component or pair."""
+    counts, tables = present
+    k_a, k_b, is_split = anchors.k_a, anchors.k_b, anchors.is_split
+    items = counts[:, k_a] + jnp.where(is_split, 0, counts[:, k_b])
+    items = jnp.where(tables[k_b] > 0, items, 0)
+    return _Counts(items, tables[k_a] + jnp.where(is_split, 0, tables[k_b]))
 
-    def table_sums(c, score):
-        """Score of each item's table: the sum over its items of the scores of their rows."""
-        of_item = jnp.where(packed[c] & 1, score[rows_of[c]], 0)
-        return sum(
-            jnp.where(table_of[c] == table_of[c, j], of_item[j], 0) for j in range(num_items)
-        )
 
-    def log_odds(c, side_1, whole):
-        """Log odds of side 1 of each item's table, given the other tables.
+def _by_variable(chunks, x):
+    """Sums over the levels of each row's variable."""
+    return jnp.matmul(chunks.same_variable, x, precision=lax.Precision.HIGHEST)
 
-        Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
-        """
-        (counts_1, tables_1), (counts_0, tables_0) = (
-            jax.tree.map(lambda x: x.astype(dtype) / unit, x)
-            for x in (side_1, jax.tree.map(jnp.subtract, whole, side_1))
-        )
-        score = log_theta(counts_1) - log_theta(counts_0)
-        return table_sums(c, score) + jnp.log(tables_1) - jnp.log(tables_0)
 
-    def count(c, share):
-        """Weighted items of each row, and weighted tables, of one chunk."""
-        flat = jnp.zeros(num_rows, jnp.int32)
-        return (
-            flat.at[rows_of[c].reshape(-1)].add(share.reshape(-1)),
-            jnp.sum(jnp.where(packed[c] & 2, share, 0)),
-        )
-
-    def settled(c, share):
-        """In units of 1 / unit, the anchors' tables on their own sides."""
-        share = jnp.where(packed[c] & 4, 0, jnp.where(packed[c] & 8, unit, share))
-        return jnp.where(packed[c] & 1, share, 0)
-
-    def placed(c, carry, share):
-        of_chunk, side_1 = carry
-        new = count(c, settled(c, share))
-        side_1 = jax.tree.map(lambda x, new, old: x + new - old[c], side_1, new, of_chunk)
-        return jax.tree.map(lambda x, new: x.at[c].set(new), of_chunk, new), side_1
-
-    def reallocate(share_given_odds, whole):
-        """A round over the chunks; each takes its share anew, given those of all the others."""
-
-        def one(c, carry):
-            odds = log_odds(c, carry[1], whole)
-            share, *rest = share_given_odds(c, odds, *carry[2:])
-            return *placed(c, carry[:2], share), *rest
-
-        return one
-
-    share = total.astype(dtype) / jnp.maximum(by_variable(total.astype(dtype)), 1)
+def _contrast(anchors, chunks, items, table, rows):
+    """Log ratio of level probabilities near the second anchor and near the first."""
+    dtype = chunks.levels.dtype
+    share = items.astype(dtype) / jnp.maximum(_by_variable(chunks, items.astype(dtype)), 1)
 
     def anchored(record, table_of_anchor):
         """Log level probabilities half way between an anchor and the whole."""
         with_anchor = table[:, record] == table_of_anchor
-        seen = jnp.zeros(num_rows, dtype).at[rows[:, record]].add(with_anchor)
-        return jnp.log(jnp.where(by_variable(seen) > 0, (share + seen) / 2, share) + 1e-3)
+        seen = jnp.zeros(items.size, dtype).at[rows[:, record]].add(with_anchor)
+        mixed = jnp.where(_by_variable(chunks, seen) > 0, (share + seen) / 2, share)
+        return jnp.log(mixed + 1e-3)
 
-    contrast = anchored(record_b, table_b) - anchored(record, table_a)
+    first, second = zip(anchors.records, anchors.tables, strict=True)
+    return anchored(*second) - anchored(*first)
 
-    def first(c, carry):
-        return placed(c, carry, jnp.where(table_sums(c, contrast) > 0, unit, 0))
 
-    def hard(_, odds):
-        return (jnp.where(odds > 0, unit, 0),)
+def _table_sums(chunks, c, score):
+    """Score of each item's table: the sum over its items of the scores of their rows."""
+    table = chunks.table[c]
+    of_item = jnp.where(chunks.bits[c] & _INSIDE, score[chunks.rows[c]], 0)
+    return sum(jnp.where(table == table[j], of_item[j], 0) for j in range(len(table)))
 
-    def soft(_, odds):
-        return (jnp.round(unit * jax.nn.sigmoid(odds)).astype(jnp.int32),)
 
-    def final(c, odds, side_of, cost):
-        v = uniform(words(jax.random.fold_in(key_sides, c), shape[1:]), dtype.type)
+def _log_odds(chunks, c, side_1, whole):
+    """Log odds of side 1 of each item's table of a chunk, given the other tables.
+
+    Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
+    """
+    dtype = chunks.levels.dtype
+    (items_1, tables_1), (items_0, tables_0) = (
+        jax.tree.map(lambda x: x.astype(dtype) / chunks.unit, counts)
+        for counts in (side_1, jax.tree.map(jnp.subtract, whole, side_1))
+    )
+
+    def log_theta(items):
+        return jnp.log((1 + items) / (chunks.levels + _by_variable(chunks, items)))
+
+    score = log_theta(items_1) - log_theta(items_0)
+    return _table_sums(chunks, c, score) + jnp.log(tables_1) - jnp.log(tables_0)
+
+
+def _count(chunks, c, share):
+    """Weighted items of each row, and weighted tables, of a chunk."""
+    flat = jnp.zeros(chunks.levels.size, jnp.int32)
+    return _Counts(
+        flat.at[chunks.rows[c].reshape(-1)].add(share.reshape(-1)),
+        jnp.sum(jnp.where(chunks.bits[c] & _OPENS, share, 0)),
+    )
+
+
+def _settled(chunks, c, share):
+    """Shares of side 1 in units of 1 / unit, the anchors' tables on their own sides."""
+    bits = chunks.bits[c]
+    share = jnp.where(bits & _ANCHOR_0, 0, jnp.where(bits & _ANCHOR_1, chunks.unit, share))
+    return jnp.where(bits & _INSIDE, share, 0)
+
+
+class _Sides(NamedTuple):
+    """Weighted counts of side 1, in units of 1 / unit."""
+
+    of_chunk: _Counts
+    """Chunk after chunk."""
+    total: _Counts
+    """Sums over the chunks."""
+
+
+def _no_sides(chunks):
+    """Nobody on side 1."""
+    nobody = _Counts(jnp.zeros(chunks.levels.size, jnp.int32), jnp.zeros((), jnp.int32))
+    of_chunk = jax.tree.map(lambda x: jnp.zeros((len(chunks.rows), *x.shape), jnp.int32), nobody)
+    return _Sides(of_chunk, nobody)
+
+
+def _place(chunks, c, sides, share):
+    """Sides with the shares of one chunk replaced."""
+    new = _count(chunks, c, _settled(chunks, c, share))
+    total = jax.tree.map(lambda x, new, old: x + new - old[c], sides.total, new, sides.of_chunk)
+    return _Sides(jax.tree.map(lambda x, new: x.at[c].set(new), sides.of_chunk, new), total)
+
+
+def _rounds(chunks, times, number, share_given_odds, whole, sides):
+    """Rounds over chunks; each takes its share anew, given those of all the others."""
+
+    def one(c, sides):
+        odds = _log_odds(chunks, c, sides.total, whole)
+        return _place(chunks, c, sides, share_given_odds(odds))
+
+    return lax.fori_loop(0, times, lambda _, sides: lax.fori_loop(0, number, one, sides), sides)
+
+
+def _soft(chunks, odds):
+    """Shares of side 1 by expectation."""
+    return jnp.round(chunks.unit * jax.nn.sigmoid(odds)).astype(jnp.int32)
+
+
+@jax.named_scope("launch")
+def _launch(chunks, contrast):
+    """Launch the sides from some of the records: two-means, then expectation-maximisation.
+
+    The records are chosen by the component or pair alone. Returns the counts of these records and
+    those of them on side 1.
+    """
+    size = chunks.rows.shape[2]
+    number = jnp.minimum(chunks.in_use, -(-SHAPING_RECORDS // size))
+
+    def add(c, counts):
+        return jax.tree.map(jnp.add, counts, _count(chunks, c, chunks.bits[c] & _INSIDE))
+
+    def first(c, sides):
+        nearer = _table_sums(chunks, c, contrast) > 0
+        return _place(chunks, c, sides, jnp.where(nearer, chunks.unit, 0))
+
+    def hard(odds):
+        return jnp.where(odds > 0, chunks.unit, 0)
+
+    nobody = _no_sides(chunks)
+    some = lax.fori_loop(0, number, add, nobody.total)
+    some = jax.tree.map(lambda x: chunks.unit * x, some)
+    sides = lax.fori_loop(0, number, first, nobody)
+    sides = _rounds(chunks, HARD_ROUNDS, number, hard, some, sides)
+    soft = partial(_soft, chunks)
+    return some, _rounds(chunks, SOFT_ROUNDS, number, soft, some, sides).total
+
+
+@jax.named_scope("shape")
+def _shape(chunks, some, launched, both):
+    """Shape the sides of all records concerned, from those of some."""
+
+    def spread(c, sides):
+        return _place(chunks, c, sides, _soft(chunks, _log_odds(chunks, c, launched, some)))
+
+    whole = jax.tree.map(lambda x: chunks.unit * x, both)
+    sides = lax.fori_loop(0, chunks.in_use, spread, _no_sides(chunks))
+    soft = partial(_soft, chunks)
+    return _rounds(chunks, LAST_ROUNDS - 1, chunks.in_use, soft, whole, sides)
+
+
+@jax.named_scope("allocate")
+def _allocate(key, anchors, chunks, shaped, both):
+    """Allocate every table for good: as drawn in a split, as it is in a merge.
+
+    Returns the counts of side 1, which items are on it, and minus the log probability of that.
+    """
+    num_chunks, num_items, size = chunks.rows.shape
+    dtype = chunks.levels.dtype
+    whole = jax.tree.map(lambda x: chunks.unit * x, both)
+
+    def final(c, carry):
+        sides, side_of, cost = carry
+        odds = _log_odds(chunks, c, sides.total, whole)
+        v = uniform(words(jax.random.fold_in(key, c), (num_items, size)), dtype.type)
         logit = jnp.log(v) - jnp.log1p(-v)
-        drawn = jnp.take_along_axis(logit, table_of[c], axis=0) < odds
-        side = jnp.where(is_split, drawn, (packed[c] & 16) > 0)
-        chosen = (packed[c] & 14) == 2
+        drawn = jnp.take_along_axis(logit, chunks.table[c], axis=0) < odds
+        bits = chunks.bits[c]
+        side = jnp.where(anchors.is_split, drawn, (bits & _SECOND) > 0)
+        chosen = (bits & (_OPENS | _ANCHOR_0 | _ANCHOR_1)) == _OPENS
         spent = jnp.where(chosen, jax.nn.softplus(jnp.where(side, -odds, odds)), 0)
-        share = jnp.where(side, unit, 0)
-        side_of = side_of.at[c].set(settled(c, share) > 0)
-        return share, side_of, cost.at[c].set(jnp.sum(spent, axis=0))
+        share = jnp.where(side, chunks.unit, 0)
+        side_of = side_of.at[c].set(_settled(chunks, c, share) > 0)
+        cost = cost.at[c].set(jnp.sum(spent, axis=0))
+        return _place(chunks, c, sides, share), side_of, cost
 
-    def rounds(times, number, share_given_odds, whole, carry):
-        again = reallocate(share_given_odds, whole)
-        return lax.fori_loop(
-            0, times, lambda _, carry: lax.fori_loop(0, number, again, carry), carry
-        )
+    nothing = jnp.zeros((num_chunks, num_items, size), bool), jnp.zeros((num_chunks, size), dtype)
+    sides, on_side_1, cost = lax.fori_loop(0, chunks.in_use, final, (shaped, *nothing))
+    side_1 = jax.tree.map(lambda x: x // chunks.unit, sides.total)
+    return side_1, on_side_1, order_free_sum(cost.reshape(-1))
 
-    # A launch state from some of the records, which are chosen by the component or pair alone ..
-    no_one = jnp.zeros(num_rows, jnp.int32), jnp.zeros((), jnp.int32)
-    no_chunk = jax.tree.map(lambda x: jnp.zeros((num_chunks, *x.shape), jnp.int32), no_one)
-    some = jnp.minimum(in_use, -(-SHAPING_RECORDS // size))
-    everything = lax.fori_loop(
-        0, some, lambda c, carry: jax.tree.map(jnp.add, carry, count(c, packed[c] & 1)), no_one
+
+def _outcomes(anchors, present, side_1, both):
+    """Counts of all components with the sides apart, and with the sides merged."""
+    counts, tables = present
+    k_a, k_b, k_new = anchors.k_a, anchors.k_b, anchors.k_new
+    split = _Counts(
+        counts.at[:, k_a].set(both.items - side_1.items).at[:, k_new].set(side_1.items),
+        tables.at[k_a].set(both.tables - side_1.tables).at[k_new].set(side_1.tables),
     )
-    everything = jax.tree.map(lambda x: unit * x, everything)
-    shaped = lax.fori_loop(0, some, first, (no_chunk, no_one))
-    shaped = rounds(HARD_ROUNDS, some, hard, everything, shaped)
-    _, shaped = rounds(SOFT_ROUNDS, some, soft, everything, shaped)
-
-    # .. then from all of them, and the proposal.
-    def spread(c, carry):
-        return placed(c, carry, soft(c, log_odds(c, shaped, everything))[0])
-
-    whole = unit * total, unit * num_tables
-    carry = lax.fori_loop(0, in_use, spread, (no_chunk, no_one))
-    carry = rounds(LAST_ROUNDS - 1, in_use, soft, whole, carry)
-    sides = jnp.zeros(shape, bool), jnp.zeros((num_chunks, size), dtype)
-    _, (c_1, m_1), side_of, cost = lax.fori_loop(
-        0, in_use, reallocate(final, whole), (*carry, *sides)
+    merged = _Counts(
+        counts.at[:, k_b].set(0).at[:, k_a].set(both.items),
+        tables.at[k_b].set(0).at[k_a].set(both.tables),
     )
-    minus_log_q = order_free_sum(cost.reshape(-1))
-    c_1, m_1 = c_1 // unit, m_1 // unit
+    return split, merged
 
-    # Acceptance: split against merged.
-    log_target = _log_split_ratio(total - c_1, c_1, variable, num_tables - m_1, m_1, alpha0)
-    in_1, in_both = jnp.sum(c_1).astype(dtype), jnp.sum(total).astype(dtype)
-    split_counts = counts.at[:, k_a].set(total - c_1).at[:, k_new].set(c_1)
-    split_tables = tables.at[k_a].set(num_tables - m_1).at[k_new].set(m_1)
-    reverse = _partner_probability(k_a, split_counts, split_tables, variable)[k_new]
-    log_ratio = log_target + minus_log_q + jnp.log(in_both) + jnp.log(reverse / in_1)
-    log_accept = jnp.where(is_split, log_ratio, -log_ratio)
-    accepted = possible & (jnp.log(u[4]) < log_accept)
+
+def _log_ratio(anchors, side_1, both, split, minus_log_q, variable, alpha0):
+    """Log of the Metropolis-Hastings ratio of the split; that of the merge is its negative."""
+    dtype = alpha0.dtype
+    side_0 = jax.tree.map(jnp.subtract, both, side_1)
+    log_target = _log_split_ratio(
+        side_0.items, side_1.items, variable, side_0.tables, side_1.tables, alpha0
+    )
+    in_1, in_both = jnp.sum(side_1.items).astype(dtype), jnp.sum(both.items).astype(dtype)
+    reverse = _partner_probability(anchors.k_a, *split, variable)[anchors.k_new]
+    return log_target + minus_log_q + jnp.log(in_both) + jnp.log(reverse / in_1)
+
+
+@jax.named_scope("accept")
+def _accept(u, anchors, log_ratio):
+    """Whether the move is accepted."""
+    log_accept = jnp.where(anchors.is_split, log_ratio, -log_ratio)
+    return anchors.possible & (jnp.log(u) < log_accept)
+
+
+def _relabel(anchors, z, real, place, on_side_1, num_labelled):
+    """Labels of the first records after the move."""
+    num_chunks, _, size = on_side_1.shape
     label = z[:, :num_labelled]
     place = jnp.minimum(place[:num_labelled], num_chunks * size - 1)
-    on_side_1 = side_of[place // size, :, place % size].T
-    inside = real[:num_labelled] & ((label == k_a) | (label == k_b))
-    proposal = jnp.where(inside, jnp.where(is_split & on_side_1, k_new, k_a), label)
-    merged_counts = counts.at[:, k_b].set(0).at[:, k_a].set(total)
-    merged_tables = tables.at[k_b].set(0).at[k_a].set(num_tables)
-    moved = (
-        proposal.astype(z.dtype), jnp.where(is_split, split_counts, merged_counts),
-        jnp.where(is_split, split_tables, merged_tables),
-    )  # fmt: skip
-    before = label, counts, tables
-    return SplitMerge(
-        *(jnp.where(accepted, x, y) for x, y in zip(moved, before, strict=True)), accepted
-    )
+    moves = anchors.is_split & on_side_1[place // size, :, place % size].T
+    inside = real[:num_labelled] & _is_inside(anchors, label)
+    proposal = jnp.where(inside, jnp.where(moves, anchors.k_new, anchors.k_a), label)
+    return proposal.astype(z.dtype)
 
 
 def _uniform_item(key, mask):
-    """The record and the position of one of the items of `mask`, uniformly."""
+    """Draw one of the items of `mask` uniformly: its record and its place in the record."""
     up_to = jnp.cumsum(jnp.sum(mask, axis=0))
     index = jax.random.randint(key, (), 0, jnp.maximum(up_to[-1], 1))
     record = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)
@@ -354,7 +522,7 @@ def _partner_probability(k_a, counts, tables, variable):
 
 
 def _log_split_ratio(c_0, c_1, variable, m_0, m_1, alpha0):
-    """log p(split) - log p(merged): tables' partition and Dirichlet-multinomial likelihoods."""
+    """Log p(split) less log p(merged): tables' partition and Dirichlet-multinomial likelihoods."""
     dtype = alpha0.dtype
     num_rows = variable.size
     levels = jnp.zeros(num_rows, dtype).at[variable].add(1)

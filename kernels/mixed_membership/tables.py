@@ -1,14 +1,16 @@
 """Tables of the Chinese restaurant franchise: which items open one, and where the others sit."""
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.rng import uniform, uniform_index, words
 
 
+@jax.named_scope("rank_among_equals")
 def rank_among_equals(z: Int[Array, "J n"]) -> Int[Array, "J n"]:
-    """The 0-based rank of each item among the items of its record that share its label.
+    """0-based rank of each item among the items of its record that share its label.
 
     O(n J^2) comparisons, no n x K array.
     """
@@ -18,10 +20,11 @@ def rank_among_equals(z: Int[Array, "J n"]) -> Int[Array, "J n"]:
     return jnp.sum(equal, axis=1, dtype=jnp.int32)
 
 
+@jax.named_scope("table_indicators")
 def table_indicators(
     key: Key[Array, ""], z: Int[Array, "J n"], concentration: Float[Array, "J n"]
 ) -> Bool[Array, "J n"]:
-    """Which items open a table: m_ik is their number among the items of record i with label k.
+    """Draw which items open a table: m_ik of them among the items of record i with label k.
 
     Parameters
     ----------
@@ -43,6 +46,7 @@ def table_indicators(
     return (rank == 0) | (u * (concentration + rank.astype(concentration.dtype)) < concentration)
 
 
+@jax.named_scope("seat_items")
 def seat_items(
     key: Key[Array, ""], z: Int[Array, "J n"], opens: Bool[Array, "J n"]
 ) -> Int[Array, "J n"]:
@@ -60,13 +64,13 @@ def seat_items(
     Returns
     -------
     table
-        For each item the index j of the item that opened its table: another item takes the table
+        Index j of the item that opened each item's table. An item that opens none takes the table
         of one of the earlier items of its record and label, picked uniformly, which is the Chinese
         restaurant process. Items of different labels never share a table.
     """
     rank = rank_among_equals(z)
     pick = uniform(words(key, z.shape))
-    chosen = jnp.minimum((pick * rank).astype(jnp.int32), rank - 1)
+    chosen = uniform_index(pick, rank)
 
     def seat(j, table):
         # The chosen earlier item is the one of equal label whose rank is `chosen`.
@@ -78,5 +82,5 @@ def seat_items(
 
 
 def opens_table(table: Int[Array, "J n"]) -> Bool[Array, "J n"]:
-    """Which items open a table, from the seating: `table` as of `seat_items`."""
+    """Whether each item opened its table; `table` is from `seat_items`."""
     return table == jnp.arange(table.shape[0])[:, None]

@@ -1,9 +1,9 @@
 """Tilt moves: a component slides along a direction on which the feasible region has no say.
 
 Where h_1(x_1) + .. + h_J(x_J) is the same for every feasible x (an equivalence among the
-conditions), theta_j(l) -> theta_j(l) exp(t h_j(l)), normalised, leaves a component's distribution
-on the feasible region as it was. Its weight is rescaled by its own feasible mass, so that little
-but the prior resists, and a chain crosses in one step what takes thousands of sweeps.
+structural zeros), theta_j(l) -> theta_j(l) exp(t h_j(l)), normalised, leaves a component's
+distribution on the feasible region as it was. Its weight is rescaled by its own feasible mass, so
+that little but the prior resists, and a chain crosses in one step what takes thousands of sweeps.
 """
 
 from typing import NamedTuple
@@ -19,21 +19,26 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     partition_totals,
     probability,
 )
-from bnp_models.kernels.variates.rng import normal, uniform, word_pair
+from bnp_models.kernels.variates.rng import normal, uniform, uniform_index, word_pair
 
-# Standard deviations of the proposed tilts of the log odds, one of them at random.
+# Standard deviations of the proposed tilts of the log odds; one of them is drawn.
 _SCALES = (0.25, 1.0, 4.0)
 
 
 class Tilted(NamedTuple):
-    """The parameters after a tilt move."""
+    """Parameters after a tilt move."""
 
     theta: Float[Array, "R K"]
+    """Level probabilities."""
     g0: Float[Array, " K"]
+    """Weights of the components."""
     totals: Float[Array, " Q"]
+    """`partition_totals` of the feasible boxes."""
     accepted: Bool[Array, ""]
+    """Whether anything moved."""
 
 
+@jax.named_scope("tilt_component")
 def tilt_component(
     key: Key[Array, ""],
     direction: Float[Array, " R"],
@@ -48,7 +53,7 @@ def tilt_component(
     weights: Float[Array, " Q"],
     feasible: UrnBoxes,
 ) -> Tilted:
-    """One Metropolis-Hastings tilt of a component picked among those with a table.
+    """Tilt a component picked among those with a table, by one Metropolis-Hastings step.
 
     Parameters
     ----------
@@ -59,10 +64,10 @@ def tilt_component(
     theta, g0, totals
         Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
     counts, tables
-        Items of the sample by row and component; tables by component, and what the prior of the
-        weights adds to each (nothing, under a Dirichlet process).
+        Items of the sample by row and component; tables by component, those included that the prior
+        of the weights adds to each (none, under a Dirichlet process).
     others
-        What the prior adds to the tables of no component (alpha_0, under a Dirichlet process).
+        Tables that the prior adds to those of no component (alpha_0, under a Dirichlet process).
     num_records
         n.
     variable
@@ -79,24 +84,10 @@ def tilt_component(
     a translation for every t, so that its Jacobian is one.
     """
     dtype = theta.dtype
-    first, second = word_pair(key, (3,))
-    u = uniform(first, dtype.type)
-    active = tables > 0
-    num_active = jnp.sum(active)
-    rank = jnp.minimum((u[0] * num_active).astype(jnp.int32), num_active - 1)
-    k = jnp.argmax(jnp.cumsum(active) > rank)
-    scales = jnp.asarray(_SCALES, dtype)
-    choice = jnp.minimum((u[1] * len(_SCALES)).astype(jnp.int32), len(_SCALES) - 1)
-    t = scales[choice] * normal(second, dtype.type)[0]
-
+    k, t, u = _choose_tilt(key, tables, dtype)
     old, g, m = theta[:, k], g0[k], tables[k]
     others = others + jnp.sum(tables) - m
-    shift = t * direction
-    top = jax.ops.segment_max(shift, variable, num_segments=variable.size)
-    grown = old * jnp.exp(shift - top[variable])
-    norm = jnp.log(jax.ops.segment_sum(grown, variable, num_segments=variable.size)) + top
-    log_change = shift - norm[variable]
-    new = old * jnp.exp(log_change)
+    new, log_change = _tilt_levels(old, t * direction, variable)
 
     pair = jnp.stack([old, new], axis=1)
     before, after = block_products(pair, jnp.ones(2, dtype), feasible).T
@@ -112,10 +103,30 @@ def tilt_component(
     of_weight = m * (log_ratio - log_scale) - others * log_scale
     growth = jnp.log(probability(new_totals, weights) / probability(totals, weights))
     log_accept = evidence + of_weight - num_records * growth
-    accepted = jnp.log(u[2]) < log_accept
+    accepted = jnp.log(u) < log_accept
     return Tilted(
         theta=jnp.where(accepted, theta.at[:, k].set(new), theta),
         g0=jnp.where(accepted, (g0 * jnp.exp(-log_scale)).at[k].set(g_new), g0),
         totals=jnp.where(accepted, new_totals, totals),
         accepted=accepted,
     )
+
+
+def _choose_tilt(key, tables, dtype):
+    """Draw a component among those with a table, the tilt, and a uniform for its acceptance."""
+    first, second = word_pair(key, (3,))
+    u = uniform(first, dtype.type)
+    active = tables > 0
+    rank = uniform_index(u[0], jnp.sum(active))
+    k = jnp.argmax(jnp.cumsum(active) > rank)
+    scale = jnp.asarray(_SCALES, dtype)[uniform_index(u[1], len(_SCALES))]
+    return k, scale * normal(second, dtype.type)[0], u[2]
+
+
+def _tilt_levels(old, shift, variable):
+    """Level probabilities whose logarithms are shifted, and by how much once normalised."""
+    top = jax.ops.segment_max(shift, variable, num_segments=variable.size)
+    grown = old * jnp.exp(shift - top[variable])
+    norm = jnp.log(jax.ops.segment_sum(grown, variable, num_segments=variable.size)) + top
+    log_change = shift - norm[variable]
+    return old * jnp.exp(log_change), log_change

@@ -1,5 +1,6 @@
 """New records of an HDP mixed membership model, simulated through the urn."""
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
@@ -8,10 +9,11 @@ from bnp_models.kernels.variates.categorical import search_cumulative
 from bnp_models.kernels.variates.rng import uniform, uniform_pair, words
 
 
+@jax.named_scope("simulate_labels")
 def simulate_labels(
     key: Key[Array, ""], alpha: Float[Array, " n"], g0: Float[Array, " K"], num_items: int
 ) -> tuple[Int[Array, "J n"], Int[Array, "J n"]]:
-    """Labels of new records: item j copies one of its j predecessors, else draws from `g0`.
+    """Draw labels of new records: item j copies one of its j predecessors, else draws from `g0`.
 
     Parameters
     ----------
@@ -27,8 +29,8 @@ def simulate_labels(
     Returns
     -------
     z, table
-        Labels, and for each item the index of the item that opened its table: its own where it
-        draws from `g0` (as of `kernels.mixed_membership.tables.seat_items`).
+        Labels, and the index of the item that opened each item's table: the item itself where it
+        draws from `g0` (as `kernels.mixed_membership.tables.seat_items` gives it).
 
     Notes
     -----
@@ -50,15 +52,17 @@ def simulate_labels(
     return jnp.take_along_axis(fresh, table, axis=0, mode="promise_in_bounds"), table
 
 
+@jax.named_scope("simulate_levels")
 def simulate_levels(
     key: Key[Array, ""], z: Int[Array, "J n"], theta: Float[Array, "J L K"]
 ) -> Int[Array, "J n"]:
-    """Levels x_ij ~ theta_j^{(z_ij)} of labelled items.
+    """Draw levels x_ij ~ theta_j^{(z_ij)} of labelled items.
 
     `theta` holds one block of levels per variable, padded with zeros to the longest.
     """
     num_items, num_levels, num_slots = theta.shape
-    table = jnp.cumsum(theta, axis=1).swapaxes(1, 2).reshape(num_items * num_slots, num_levels)
+    cumulative = jnp.cumsum(theta, axis=1).swapaxes(1, 2).reshape(num_items * num_slots, num_levels)
     rows = jnp.arange(num_items)[:, None] * num_slots + z
-    levels, _ = search_cumulative(table, rows, uniform(words(key, z.shape), theta.dtype.type))
+    u = uniform(words(key, z.shape), theta.dtype.type)
+    levels, _ = search_cumulative(cumulative, rows, u)
     return levels

@@ -14,6 +14,8 @@ Blocks are tables: no seating is drawn. Probabilities are linear, not logarithms
 here is a box that never receives a record.
 """
 
+from typing import TypeAlias
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -25,7 +27,7 @@ from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.variates.gamma import gamma_variate
-from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 MAX_PARTITIONS = 200_000
 """Partitions of all boxes together beyond which they are not listed."""
@@ -41,7 +43,7 @@ _ROW = 128
 
 
 class TooManyPartitions(ValueError):
-    """The boxes constrain so many variables that their partitions cannot be listed."""
+    """Raised where boxes constrain so many variables that their partitions cannot be listed."""
 
 
 class UrnBoxes(eqx.Module):
@@ -51,7 +53,7 @@ class UrnBoxes(eqx.Module):
     of few blocks first: each of two tables is then about as wide as its partitions need.
     """
 
-    atoms: LevelParts
+    parts: LevelParts
     """Levels that no box tells apart, and the distinct sets of them."""
     sets: Float[Array, "S R"]
     """The distinct sets of levels of a variable: 1 where the set has the level."""
@@ -72,7 +74,7 @@ class UrnBoxes(eqx.Module):
     type_of_column: Int[Array, " M"]
     """The type of each column of `having`."""
     shape: tuple[tuple[int, int], ...] = eqx.field(static=True)
-    """The pairs (d, B)."""
+    """Pairs (d, B)."""
     partitions: tuple[int, ...] = eqx.field(static=True)
     """Partitions of each pair."""
 
@@ -96,82 +98,117 @@ class UrnBoxes(eqx.Module):
             Beyond `MAX_PARTITIONS`.
         """
         require_listable(boxes, num_levels)
-        atoms = LevelParts.of_boxes(boxes, num_levels)
-        # Without padding: an atom beyond the last stands for none.
-        members = [[a for a in line if a < atoms.variable.size] for line in np.asarray(atoms.sets)]
-        of_row, variable = np.asarray(atoms.part_of_row), np.asarray(atoms.variable)
-        rows = [np.isin(of_row, atoms_of_set) for atoms_of_set in members]
-        of_box = [
-            [(int(variable[members[s][0]]), int(s)) for s in np.flatnonzero(has)]
-            for has in np.asarray(atoms.box_has_set).T
+        parts = LevelParts.of_boxes(boxes, num_levels)
+        set_has_row, sets_of_box = _sets_of_boxes(parts)
+        types, whole, listed = _list_partitions(sets_of_box)
+        halves, half_of_type = _halve_types(types)
+        few = (max(map(len, sets_of_box), default=1) + 1) // 2
+        shape = tuple(sorted(listed, key=lambda pair: (pair[1] > few, pair)))
+        blocks, orders = {}, {}
+        for pair in shape:
+            of_box = listed[pair]
+            blocks[pair] = np.concatenate([block_types for block_types, _ in of_box])
+            orders[pair] = np.concatenate([order for _, order in of_box])
+        tables = [
+            _side_by_side([blocks[pair] for pair in shape if (pair[1] > few) == many], len(types))
+            for many in (False, True)
         ]
-        sizes = [len(own) for own in of_box]
-        listed = {}
-        types: dict[tuple[int, ...], int] = {}
-        found: dict[tuple[int, int], list] = {}
-        whole = []
-        for own in of_box:
-            d = len(own)
-            of_mask = np.zeros(2**d, int)
-            for mask in range(1, 2**d):
-                block = tuple(own[v] for v in range(d) if mask >> v & 1)
-                of_mask[mask] = types.setdefault(block, len(types))
-            whole.append(of_mask[-1])
-            if d not in listed:
-                listed[d] = _partitions(d)
-            for num_blocks, (masks, orders) in listed[d].items():
-                found.setdefault((d, num_blocks), []).append((of_mask[masks], orders))
-        few = (max(sizes, default=1) + 1) // 2
-        shape = tuple(sorted(found, key=lambda pair: (pair[1] > few, pair)))
-        by_pair = {pair: [np.concatenate(part) for part in zip(*found[pair], strict=True)]
-                   for pair in shape}  # fmt: skip
-        # Two halves of the variables, so that a block's product has two factors.
-        variables = sorted({j for own in of_box for j, _ in own})
-        low = set(variables[: len(variables) // 2])
-        halves: tuple[dict, dict] = ({}, {})
-        half_of_type = []
-        for block in types:
-            split = [tuple(s for j, s in block if (j in low) == side) for side in (True, False)]
-            half_of_type.append(
-                [halves[i].setdefault(part, len(halves[i])) for i, part in enumerate(split)]
-            )
-
-        def padded(parts):
-            width = max(map(len, parts), default=1)
-            table = np.full((len(parts), max(width, 1)), len(rows))
-            for line, part in zip(table, parts, strict=True):
-                line[: len(part)] = part
-            return jnp.asarray(table, jnp.int32)
-
-        def side_by_side(wanted):
-            parts = [blocks for (_, b), (blocks, _) in by_pair.items() if wanted(b)]
-            width = max((part.shape[1] for part in parts), default=1)
-            parts = [np.zeros((0, width), int), *parts]
-            more = ((0, width - part.shape[1]) for part in parts)
-            parts = [np.pad(part, ((0, 0), end), constant_values=len(types))
-                     for part, end in zip(parts, more, strict=True)]  # fmt: skip
-            return jnp.asarray(np.concatenate(parts).T, jnp.int32)
-
-        blocks = side_by_side(lambda b: b <= few), side_by_side(lambda b: b > few)
-        type_of_column, having = _invert([np.asarray(table) for table in blocks], len(types))
-        pairs = [(t, s) for block, t in types.items() for _, s in block]
+        type_of_column, having = _invert(tables, len(types))
+        set_of_type = [(t, s) for block, t in types.items() for _, s in block]
         dtype = jnp.result_type(float)
+        low, high = (_padded(list(half), len(set_has_row)) for half in halves)
+        few_blocks, many_blocks = (jnp.asarray(table, jnp.int32) for table in tables)
         return cls(
-            atoms=atoms,
-            sets=jnp.asarray(np.array(rows).reshape(len(rows), sum(num_levels)), dtype),
-            halves=(padded(list(halves[0])), padded(list(halves[1]))),
+            parts=parts,
+            sets=jnp.asarray(set_has_row, dtype),
+            halves=(jnp.asarray(low, jnp.int32), jnp.asarray(high, jnp.int32)),
             half_of_type=jnp.asarray(np.array(half_of_type).reshape(-1, 2).T, jnp.int32),
-            set_of_type=jnp.asarray(np.array(pairs).reshape(-1, 2).T, jnp.int32),
+            set_of_type=jnp.asarray(np.array(set_of_type).reshape(-1, 2).T, jnp.int32),
             whole=jnp.asarray(whole, jnp.int32),
-            blocks=blocks,
+            blocks=(few_blocks, many_blocks),
             having=jnp.asarray(having.T, jnp.int32),
             type_of_column=jnp.asarray(type_of_column, jnp.int32),
-            orders=jnp.asarray(
-                np.concatenate([np.zeros(0), *(orders for _, orders in by_pair.values())]), dtype
-            ),
-            partitions=tuple(len(orders) for _, orders in by_pair.values()),
+            orders=jnp.asarray(np.concatenate([np.zeros(0), *orders.values()]), dtype),
+            partitions=tuple(len(order) for order in orders.values()),
             shape=shape,
         )
+
+
+Block: TypeAlias = tuple[tuple[int, int], ...]
+"""Type of a block: its variables, each with the number of its level set."""
+
+
+def _sets_of_boxes(parts: LevelParts) -> tuple[np.ndarray, list[Block]]:
+    """Rows (S, R) of each level set, and each box's variables with their sets."""
+    variable, part_of_row = np.asarray(parts.variable), np.asarray(parts.part_of_row)
+    # Without padding: a part beyond the last stands for none.
+    members = [line[line < variable.size] for line in np.asarray(parts.sets)]
+    has_row = np.array([np.isin(part_of_row, line) for line in members], bool)
+    return has_row.reshape(len(members), part_of_row.size), [
+        tuple((int(variable[members[s][0]]), int(s)) for s in np.flatnonzero(has_set))
+        for has_set in np.asarray(parts.box_has_set).T
+    ]
+
+
+def _list_partitions(
+    sets_of_box: list[Block],
+) -> tuple[dict[Block, int], list[int], dict[tuple[int, int], list[tuple[np.ndarray, np.ndarray]]]]:
+    """Number the types of block, and list every box's partitions by (d, B).
+
+    Returns the types, the type of each box's whole block, and for every box with d variables the
+    types of the blocks of its partitions and prod (|b| - 1)!.
+    """
+    types: dict[Block, int] = {}
+    whole: list[int] = []
+    by_size = {d: _partitions(d) for d in {len(box) for box in sets_of_box}}
+    listed: dict[tuple[int, int], list[tuple[np.ndarray, np.ndarray]]] = {}
+    for box in sets_of_box:
+        d = len(box)
+        type_of_mask = np.zeros(2**d, int)
+        for mask in range(1, 2**d):
+            block = tuple(box[v] for v in range(d) if mask >> v & 1)
+            type_of_mask[mask] = types.setdefault(block, len(types))
+        whole.append(int(type_of_mask[-1]))
+        for num_blocks, (masks, orders) in by_size[d].items():
+            listed.setdefault((d, num_blocks), []).append((type_of_mask[masks], orders))
+    return types, whole, listed
+
+
+def _halve_types(
+    types: dict[Block, int],
+) -> tuple[tuple[dict[tuple[int, ...], int], ...], list[list[int]]]:
+    """Level sets of two halves of each type, numbered, and the two halves of each type.
+
+    The variables are cut in two, so that a block's product has two factors.
+    """
+    variables = sorted({j for block in types for j, _ in block})
+    low = set(variables[: len(variables) // 2])
+    halves: tuple[dict[tuple[int, ...], int], ...] = ({}, {})
+    half_of_type = []
+    for block in types:
+        split = [tuple(s for j, s in block if (j in low) == side) for side in (True, False)]
+        half_of_type.append(
+            [half.setdefault(sets, len(half)) for half, sets in zip(halves, split, strict=True)]
+        )
+    return halves, half_of_type
+
+
+def _padded(lists, fill):
+    """Lists as lines of one array, the short ones filled up."""
+    width = max(map(len, lists), default=1)
+    table = np.full((len(lists), max(width, 1)), fill)
+    for line, values in zip(table, lists, strict=True):
+        line[: len(values)] = values
+    return table
+
+
+def _side_by_side(tables, fill):
+    """Tables (P, B) one after the other along P, as (most B, all P), the narrow ones filled up."""
+    width = max((table.shape[1] for table in tables), default=1)
+    wide = [np.zeros((0, width), int)]
+    for table in tables:
+        wide.append(np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=fill))
+    return np.concatenate(wide).T
 
 
 def _invert(blocks, num_types):
@@ -206,6 +243,7 @@ def require_listable(boxes: np.ndarray, num_levels: tuple[int, ...]) -> None:
 
 
 def _bell(d):
+    """Number of partitions of d variables."""
     row = [1]
     for _ in range(d):
         row = [row[-1], *row]
@@ -234,14 +272,16 @@ def _partitions(d):
     }
 
 
+@jax.named_scope("block_products")
 def block_products(
     theta: Float[Array, "R K"], g0: Float[Array, " K"], boxes: UrnBoxes
 ) -> Float[Array, "T K"]:
-    """g_0k prod_{j in b} theta_kj(A_j) of every type b of block; summed over k it is S_b."""
+    """Terms g_0k prod_{j in b} theta_kj(A_j) of S_b, for every type b of block."""
     low, high = _half_products(theta, boxes)
     return low[boxes.half_of_type[0]] * (high * g0)[boxes.half_of_type[1]]
 
 
+@jax.named_scope("block_sums")
 def block_sums(
     theta: Float[Array, "R K"], g0: Float[Array, " K"], boxes: UrnBoxes
 ) -> Float[Array, " T"]:
@@ -253,25 +293,29 @@ def block_sums(
 
 
 def _half_products(theta, boxes):
+    """Products over the sets of each half of a block, by component."""
     of_set = jnp.matmul(boxes.sets, theta, precision=lax.Precision.HIGHEST)
     of_set = jnp.concatenate([of_set, jnp.ones_like(of_set[:1])])
     return [_product(of_set, half.T) for half in boxes.halves]
 
 
+@jax.named_scope("partition_totals")
 def partition_totals(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, " Q"]:
-    """For each pair (d, B) of `boxes.shape`, the sum over partitions of prod (|b| - 1)! S_b."""
+    """Sum over partitions of prod (|b| - 1)! S_b, for each pair (d, B) of `boxes.shape`."""
     return _totals(partition_values(sums, boxes), boxes)
 
 
 def _totals(values, boxes):
+    """Sums of the values of partitions by pair (d, B)."""
     ends = np.cumsum(boxes.partitions)
     return jnp.stack(
         [jnp.sum(values[b - n : b]) for b, n in zip(ends, boxes.partitions, strict=True)]
     )
 
 
+@jax.named_scope("partition_values")
 def partition_values(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, " P"]:
-    """prod (|b| - 1)! S_b of every partition."""
+    """Product over the blocks of (|b| - 1)! S_b, for every partition."""
     padded = jnp.append(sums, 1)
     return jnp.concatenate([_product(padded, types) for types in boxes.blocks]) * boxes.orders
 
@@ -285,10 +329,11 @@ def _product(rows, indices):
     return value
 
 
+@jax.named_scope("differentiable_probability")
 def differentiable_probability(
     sums: Float[Array, " T"], weights: Float[Array, " Q"], boxes: UrnBoxes
 ) -> Float[Array, ""]:
-    """`probability`, whose gradient takes a few times its own time.
+    """Probability of the region, whose gradient takes a few times its own time.
 
     The derivative for S_b is the sum over the partitions with b, over S_b; where that underflows,
     nothing is left of it.
@@ -313,13 +358,14 @@ def differentiable_probability(
 
 
 def of_partitions(weights: Float[Array, " Q"], boxes: UrnBoxes) -> Float[Array, " P"]:
-    """The weight of each partition, from `weights_by_size`."""
+    """Weight of each partition, from `weights_by_size`."""
     parts = [jnp.broadcast_to(w, n) for w, n in zip(weights, boxes.partitions, strict=True)]
     return jnp.concatenate(parts)
 
 
+@jax.named_scope("weights_by_size")
 def weights_by_size(log_weights: Float[Array, " D"], boxes: UrnBoxes) -> Float[Array, " Q"]:
-    """w(d, B) for the pairs (d, B) of `boxes.shape`, from log w(D, B), B = 1..D, of the largest d.
+    """Weights w(d, B) for the pairs of `boxes.shape`, from log w(D, B), B = 1..D, of the largest d.
 
     The urn of d - 1 items is that of d with the last one left out: w(d - 1, B) = w(d, B + 1) +
     (d - 1) w(d, B).
@@ -338,6 +384,7 @@ def probability(totals: Float[Array, " Q"], weights: Float[Array, " Q"]) -> Floa
     return jnp.sum(totals * weights)
 
 
+@jax.named_scope("count_blocks")
 def count_blocks(
     of_partition: Int[Array, " P"] | Float[Array, " P"], boxes: UrnBoxes
 ) -> Int[Array, " T"] | Float[Array, " T"]:
@@ -349,6 +396,7 @@ def count_blocks(
     return empty.at[boxes.type_of_column].add(by_row, indices_are_sorted=True)
 
 
+@jax.named_scope("count_sets")
 def count_sets(
     of_type: Int[Array, "T K"] | Float[Array, "T K"], boxes: UrnBoxes
 ) -> Int[Array, "S K"] | Float[Array, "S K"]:
@@ -358,6 +406,7 @@ def count_sets(
     return empty.at[sets].add(of_type[types], mode="promise_in_bounds")
 
 
+@jax.named_scope("draw_blocks")
 def draw_blocks(
     key: Key[Array, ""],
     sums: Float[Array, " T"],
@@ -367,7 +416,7 @@ def draw_blocks(
     boxes: UrnBoxes,
     one_by_one: bool,
 ) -> tuple[Int[Array, " T"], Int[Array, ""]]:
-    """Blocks by type of the records of the boxes that come before the n-th feasible one.
+    """Draw, by type, the blocks of the boxes' records that come before the n-th feasible one.
 
     Parameters
     ----------
@@ -382,8 +431,8 @@ def draw_blocks(
     num_records
         n.
     one_by_one
-        Draw the partitions of the records one by one, which is faster below about 10,000 of them,
-        or Poisson counts of all partitions.
+        Whether to draw the partitions of the records one by one, which is faster below about 10,000
+        records, or Poisson counts of all partitions; static.
 
     Returns
     -------
@@ -395,7 +444,7 @@ def draw_blocks(
     -----
     Gamma-mixed Poissons: g ~ Ga(n, P(F)), then Poisson(g p) for every partition of probability p.
     """
-    key_gamma, key_count, key_row = jax.random.split(key, 3)
+    key_gamma, key_count, key_row = Keys(key, 3)
     g = gamma_variate(key_gamma, num_records, feasible)
     rates = partition_values(sums, boxes) * of_partitions(weights, boxes) * g
     by_row = jnp.pad(rates, (0, -rates.size % _ROW)).reshape(-1, _ROW)
@@ -416,10 +465,11 @@ def expected_blocks(
     return count_blocks(rates, boxes), jnp.sum(rates)
 
 
+@jax.named_scope("draw_block_labels")
 def draw_block_labels(
     key: Key[Array, ""], blocks: Int[Array, " T"], products: Float[Array, "T K"]
 ) -> Int[Array, "T K"]:
-    """Components of blocks: those of a type are multinomial given `block_products`.
+    """Draw the components of blocks: those of a type are multinomial given `block_products`.
 
     Every block is drawn by inverse CDF, a fixed number at a time: most types have few blocks, and
     a block costs less than the binomial variates of a split among the components would.

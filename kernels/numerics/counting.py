@@ -1,5 +1,9 @@
 """Counting labelled items by scatter-add, in int32."""
 
+from functools import reduce
+from operator import add
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -10,10 +14,16 @@ def first_rows(num_levels: tuple[int, ...]) -> np.ndarray:
     return np.cumsum((0, *num_levels[:-1]))
 
 
+def variable_of_rows(num_levels: tuple[int, ...]) -> np.ndarray:
+    """Variable of each row of an array of all levels, variable by variable."""
+    return np.repeat(np.arange(len(num_levels)), num_levels)
+
+
+@jax.named_scope("count_rows_by_component")
 def count_rows_by_component(
     rows: Int[Array, "J n"], z: Int[Array, "J n"], weight: Int[Array, " n"], shape: tuple[int, int]
 ) -> Int[Array, "R K"]:
-    """Items by (row of theta, component).
+    """Count items by row of theta and component.
 
     Parameters
     ----------
@@ -39,22 +49,24 @@ def count_rows_by_component(
     return flat.reshape(shape)
 
 
+@jax.named_scope("count_components")
 def count_components(
     z: Int[Array, "J n"], weight: Int[Array, "J n"], num_slots: int
 ) -> Int[Array, " K"]:
-    """Weighted number of items of each component; the weights are counts or 0/1 indicators."""
+    """Count items of each component, weighted by counts or 0/1 indicators."""
     flat = jnp.zeros(num_slots, jnp.int32)
     return flat.at[z.reshape(-1)].add(
         weight.reshape(-1).astype(jnp.int32), mode="promise_in_bounds"
     )
 
 
+@jax.named_scope("order_free_sum")
 def order_free_sum(x: Float[Array, "..."], axis: int | None = None) -> Float[Array, "..."]:
-    """Sum of non-negative floats, all or along `axis`, that does not depend on the terms' order.
+    """Add up non-negative floats, all or along `axis`: the same whatever the order of the terms.
 
-    A sharded sum adds in an order of its own, and so does one of several chains where another
-    device has one; this one, in integers, gives the same bits on one device and on eight. Terms are
-    rounded to 2**-30 of the largest, in double precision to 2**-62.
+    A sharded sum adds in an order of its own, and so does one over several chains where another
+    device has one chain; this one, in integers, gives the same bits on one device and on eight.
+    Terms are rounded to 2**-30 of the largest, in double precision to 2**-62.
 
     Raises
     ------
@@ -70,10 +82,11 @@ def order_free_sum(x: Float[Array, "..."], axis: int | None = None) -> Float[Arr
     integer = jnp.iinfo(jnp.int64 if x.dtype == jnp.float64 else jnp.int32)
     bits = integer.bits - 2
     fixed = jnp.round(x / scale * 2.0**bits).astype(integer.dtype)
-    # Of as many bits as the integers can add up.
+    # Digits of as many bits as the integers can add up.
     width = integer.bits - 1 - (num_terms - 1).bit_length()
-    total = sum(
+    digits = [
         jnp.sum((fixed >> shift) & (2**width - 1), axis=axis).astype(x.dtype) * 2.0**shift
         for shift in range(0, bits + 1, width)
-    )
+    ]
+    total = reduce(add, digits)
     return total * (scale.reshape(total.shape) * 2.0**-bits)

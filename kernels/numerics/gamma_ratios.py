@@ -13,7 +13,7 @@ _STIRLING_FROM = 16.0
 def log_gamma_ratio(
     x: Float[Array, "*#shape"], d: Float[Array, "*#shape"]
 ) -> Float[Array, "*#shape"]:
-    """log Gamma(x + d) / Gamma(x) for positive x and x + d.
+    """Log of Gamma(x + d) / Gamma(x) for positive x and x + d.
 
     By the difference of two Stirling series where both are large: to d log x times the rounding
     error, where the difference of two logarithms of gamma functions has x log x times it.
@@ -30,7 +30,7 @@ def log_gamma_ratio(
 def large_log_gamma_ratio(
     x: Float[Array, "*#shape"], d: Float[Array, "*#shape"]
 ) -> Float[Array, "*#shape"]:
-    """`log_gamma_ratio` where x and x + d are at least 16: no gamma function is evaluated."""
+    """Log of Gamma(x + d) / Gamma(x) where x and x + d are at least 16: no gamma function."""
     return (
         (x - 0.5) * jnp.log1p(d / x) + d * (jnp.log(x + d) - 1)
         + _stirling_rest(x + d) - _stirling_rest(x)
@@ -38,7 +38,7 @@ def large_log_gamma_ratio(
 
 
 def log_beta(a: Float[Array, "*#shape"], b: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
-    """log B(a, b), also where one of them is small and the other large, or both are large."""
+    """Log of B(a, b), also where one of them is small and the other large, or both are large."""
     a, b = jnp.broadcast_arrays(a, b)
     small, large = jnp.minimum(a, b), jnp.maximum(a, b)
     both = small >= _STIRLING_FROM
@@ -51,7 +51,7 @@ def log_beta(a: Float[Array, "*#shape"], b: Float[Array, "*#shape"]) -> Float[Ar
 
 
 def log_binomial(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log of (a + b)! / (a! b!), without the cancellation of three large log-gammas.
+    """Log of (a + b)! / (a! b!), without the cancellation of three large log-gammas.
 
     Stirling's formula, whose leading terms combine to a log(1 + b/a) + b log(1 + a/b); log-gamma
     itself where a and b are small.
@@ -73,6 +73,6 @@ def log_binomial(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array,
 
 
 def _stirling_rest(x):
-    """log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2, for x of at least 16."""
+    """Log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2, for x of at least 16."""
     y = 1 / (x * x)
     return (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from bnp_models.kernels.numerics.bisection import bisect
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
 
 # Nodes that reach the rounding error of each type.
@@ -29,7 +30,7 @@ _LONGEST = 40.0
 
 
 class BetaNodes(NamedTuple):
-    """A rule for expectations over p: sum of weight times the values at the nodes."""
+    """Quadrature rule for expectations over p: sum of weight times the values at the nodes."""
 
     log_p: Float[Array, "nodes ..."]
     """Logarithms of p."""
@@ -38,11 +39,12 @@ class BetaNodes(NamedTuple):
     log_integrand: Float[Array, "nodes ..."]
     """Logarithm of the integrand, relative to `log_scale`."""
     weight: Float[Array, "nodes ..."]
-    """Of the node in the integral over p of the integrand, its exponential left out."""
+    """Weight of the node in the integral over p of the integrand, without its exponential."""
     log_scale: Float[Array, "..."]
     """Logarithm of the integrand at its peak; no gradient goes through it."""
 
 
+@jax.named_scope("log_hyp2f1")
 def log_hyp2f1(
     a: Float[Array, "*#shape"],
     b: Float[Array, "*#shape"],
@@ -59,7 +61,7 @@ def log_hyp2f1(
         float32 or float64, broadcast against each other; z may be -1e6 and far beyond, a and b 1e6.
         Outside c > b > 0 and z < 1 the result is nan.
     nodes
-        Of the quadrature; by default as many as reach the rounding error.
+        Nodes of the quadrature; by default as many as reach the rounding error.
 
     Returns
     -------
@@ -93,6 +95,7 @@ def log_hyp2f1(
     return jnp.where(valid, value, jnp.nan)
 
 
+@jax.named_scope("log_beta_expectation")
 def log_beta_expectation(
     f: Float[Array, "*#shape"],
     alpha: Float[Array, "*#shape"],
@@ -128,6 +131,7 @@ def log_beta_expectation(
     return _log_integral(f, alpha, a, b, log_x, nodes) - log_beta(a, b)
 
 
+@jax.named_scope("beta_nodes")
 def beta_nodes(
     f: Float[Array, "*#shape"],
     alpha: Float[Array, "*#shape"],
@@ -153,7 +157,8 @@ def beta_nodes(
     v = (left + right) * along - left
     u = centre + width * jnp.sinh(v)
     log_p, log_q = _log_sigmoids(u)
-    log_scale = _log_integrand(*_log_sigmoids(centre), *fixed)
+    log_p_centre, log_q_centre = _log_sigmoids(centre)
+    log_scale = _log_integrand(log_p_centre, log_q_centre, *fixed)
     return BetaNodes(
         log_p=log_p,
         log_q=log_q,
@@ -176,7 +181,7 @@ def _log_sigmoids(u):
 
 
 def _log_integrand(log_p, log_q, f, alpha, a, b, log_x):
-    """In the logit of p, whose Jacobian makes the powers a and b out of a - 1 and b - 1."""
+    """Log integrand in the logit of p; its Jacobian makes a and b of the powers a - 1 and b - 1."""
     y = log_x + log_p
     tail = jnp.log1p(jnp.exp(-jnp.abs(y)))
     log_1p_xp = jnp.maximum(y, 0) + tail
@@ -185,7 +190,7 @@ def _log_integrand(log_p, log_q, f, alpha, a, b, log_x):
 
 
 def _window(f, alpha, a, b, log_x):
-    """Centre and width of the peak, and how far from it, in asinh of widths, the ends lie."""
+    """Centre and width of the peak, and the distances of the ends from it, in asinh of widths."""
     dtype = f.dtype
 
     def rises(u):
@@ -193,7 +198,8 @@ def _window(f, alpha, a, b, log_x):
         share = jax.nn.sigmoid(log_x + _log_sigmoids(u)[0])
         return q * (a + f * (1 - share) - alpha * share) > b * p
 
-    centre = bisect(rises, jnp.full_like(f, -_FARTHEST), jnp.full_like(f, _FARTHEST), 26)
+    low, high = bisect(rises, jnp.full_like(f, -_FARTHEST), jnp.full_like(f, _FARTHEST), 26)
+    centre = (low + high) / 2
     log_p, log_q = _log_sigmoids(centre)
     share = jax.nn.sigmoid(log_x + log_p)
     curvature = jnp.exp(log_p) * b + jnp.exp(2 * log_q) * (f + alpha) * share * (1 - share)
@@ -202,34 +208,9 @@ def _window(f, alpha, a, b, log_x):
 
     def end(sign):
         def inside(v):
-            there = _log_sigmoids(centre + sign * width * jnp.sinh(v))
-            return _log_integrand(*there, f, alpha, a, b, log_x) > least
+            log_p, log_q = _log_sigmoids(centre + sign * width * jnp.sinh(v))
+            return _log_integrand(log_p, log_q, f, alpha, a, b, log_x) > least
 
-        return bisect(inside, jnp.zeros_like(f), jnp.full_like(f, _LONGEST), 12, upper=True)
+        return bisect(inside, jnp.zeros_like(f), jnp.full_like(f, _LONGEST), 12)[1]
 
     return centre, width, end(-1), end(1)
-
-
-def bisect(holds, low, high, steps: int, upper: bool = False):
-    """Where a predicate that holds below and fails above changes.
-
-    Parameters
-    ----------
-    holds
-        Function of an array, elementwise; assumed true at `low` and false at `high`.
-    low, high
-        Arrays of one shape.
-    steps
-        Halvings.
-    upper
-        Return the upper end of what is left rather than its middle.
-    """
-
-    def halve(_, ends):
-        low, high = ends
-        middle = (low + high) / 2
-        here = holds(middle)
-        return jnp.where(here, middle, low), jnp.where(here, high, middle)
-
-    low, high = lax.fori_loop(0, steps, halve, (low, high))
-    return high if upper else (low + high) / 2

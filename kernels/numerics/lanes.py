@@ -1,4 +1,4 @@
-"""What the lanes of `jax.vmap` have in common.
+"""Values and loops that the lanes of `jax.vmap` share.
 
 A loop whose condition differs from lane to lane goes on until the last lane is done, and JAX then
 selects, every time round and for every array that the loop carries, between the lanes that go on
@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Int
 
 @custom_vmap
 def most_of_lanes(x: Int[Array, ""] | Bool[Array, ""]) -> Int[Array, ""] | Bool[Array, ""]:
-    """The largest value of `x` in any lane of `jax.vmap`, the same for all; without it, `x`."""
+    """Largest value of `x` in any lane of `jax.vmap`, the same for all; outside it, `x`."""
     return x
 
 
@@ -27,17 +27,17 @@ def _(size, batched, x):
 
 
 def in_turn(function):
-    """`function`, of arrays, which lanes of `jax.vmap` go through one after the other.
+    """Wrap a function of arrays so that lanes of `jax.vmap` go through it one after the other.
 
-    Several lanes together are rounded otherwise than one alone. What decides by sums of floats is
-    so the same however many of the lanes a device has.
+    Several lanes together are rounded otherwise than one alone. So a decision by sums of floats is
+    the same however many of the lanes a device has.
     """
 
     @wraps(function)
     def call(*args):
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
 
-        # Traced already: what it has taken from around it is an argument.
+        # Traced already: values that it closes over have become arguments.
         @sequential_vmap
         def run(consts, leaves):
             return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*leaves)

@@ -2,8 +2,9 @@
 
 The probability that an urn with concentration alpha seats J items in B given blocks is
 alpha^B prod (size - 1)! / (alpha)_J (Antoniak 1974, doi:10.1214/aos/1176342871), (alpha)_J the
-rising factorial. What is summed out over blocks' labels is a product over blocks, and the sum over
-partitions is built up by subsets of variables: about 3^(J-1) / 2 multiply-adds.
+rising factorial. With the labels of blocks summed out, a partition's term is a product over its
+blocks, and the sum over partitions is built up by subsets of variables: about 3^(J-1) / 2
+multiply-adds.
 """
 
 from functools import lru_cache
@@ -15,6 +16,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from bnp_models.kernels.numerics.bisection import bisect
+
 MATMUL_CELLS = 8
 """The partition sums take cells in multiples of this."""
 
@@ -22,7 +25,7 @@ MATMUL_CELLS = 8
 def scale_columns(
     columns: Float[Array, "... K"], g0: Float[Array, " K"], num_variables: int
 ) -> tuple[Float[Array, "... K"], Float[Array, "..."]]:
-    """Columns over their scales, and the logs of the scales (without the last axis).
+    """Divide columns by their scales, and return the logs of these too (without the last axis).
 
     g_0k^(1/J) theta_kj is at most one after scaling, so no block sum overflows; a maximum over
     theta alone may be that of an empty slot, beside which everything real would underflow.
@@ -37,14 +40,15 @@ def equal_chunks(num_rows: int, at_most: int) -> tuple[int, int]:
     return num_chunks, max(1, -(-num_rows // (num_chunks * MATMUL_CELLS))) * MATMUL_CELLS
 
 
+@jax.named_scope("log_block_weights")
 def log_block_weights(alpha: Float[Array, ""] | float, num_variables: int) -> Float[Array, " J"]:
-    """log w_B, w_B = alpha^B / (alpha)_J for B = 1..J blocks; (alpha)_J the rising factorial."""
+    """Log weights alpha^B / (alpha)_J of B = 1..J blocks; (alpha)_J is the rising factorial."""
     log_alpha = jnp.log(jnp.asarray(alpha, dtype=jnp.result_type(float, alpha)))
     return _log_weight(jnp.arange(1, num_variables + 1), log_alpha, num_variables)
 
 
 def _log_weight(blocks, log_alpha, num_variables):
-    """log(alpha^B / (alpha)_J), `blocks` and `log_alpha` broadcast against each other."""
+    """Log of alpha^B / (alpha)_J, `blocks` and `log_alpha` broadcast against each other."""
     j = np.arange(1, num_variables)
     log_j = jnp.log(jnp.asarray(j, log_alpha.dtype))
     new_block = -jnp.logaddexp(0, log_j - log_alpha[..., None])
@@ -52,10 +56,11 @@ def _log_weight(blocks, log_alpha, num_variables):
     return jnp.sum(jnp.where(j < blocks[..., None], new_block, old_block), axis=-1)
 
 
+@jax.named_scope("log_block_weights_gamma")
 def log_block_weights_gamma(
     a: Float[Array, ""], b: Float[Array, ""], num_variables: int, num_nodes: int = 128
 ) -> Float[Array, " J"]:
-    """log E[alpha^B / (alpha)_J] for B = 1..J blocks, alpha ~ Ga(a, b).
+    """Log of E[alpha^B / (alpha)_J] for B = 1..J blocks, alpha ~ Ga(a, b).
 
     Parameters
     ----------
@@ -95,18 +100,9 @@ def log_block_weights_gamma(
     def slope(x):
         return jnp.where(weighted, earlier - jnp.sum(share(x), 1), 0) - a * jnp.expm1(x)
 
-    def bisect(low, high, go_right):
-        def halve(_, bracket):
-            low, high = bracket
-            middle = (low + high) / 2
-            right = go_right(middle)
-            return jnp.where(right, middle, low), jnp.where(right, high, middle)
-
-        return lax.fori_loop(0, 40, halve, (low, high))
-
     top = jnp.log(a + earlier) - jnp.log(a)
     bottom = top - jnp.where(weighted, jnp.log1p(jnp.sum(1 / j) / b), 0)
-    mode = bisect(bottom, top, lambda x: slope(x) > 0)[0]
+    mode = bisect(lambda x: slope(x) > 0, bottom, top, 40)[0]
     curvature = jnp.where(weighted, jnp.sum(share(mode) * (1 - share(mode)), 1), 0)
     scale = lax.rsqrt(curvature + a * jnp.exp(mode))
     peak = log_integrand(mode)
@@ -115,7 +111,7 @@ def log_block_weights_gamma(
         def inside(t):
             return log_integrand(mode + sign * scale * jnp.sinh(t)) > peak - drop
 
-        return sign * bisect(jnp.zeros_like(mode), jnp.full_like(mode, 20), inside)[1]
+        return sign * bisect(inside, jnp.zeros_like(mode), jnp.full_like(mode, 20), 40)[1]
 
     left, right = edge(-1), edge(1)
     t = left[:, None] + (right - left)[:, None] * jnp.linspace(0, 1, num_nodes, dtype=dtype)
@@ -126,7 +122,7 @@ def log_block_weights_gamma(
 
 @lru_cache
 def _recursion(num_variables):
-    """The partition sum's multiply-adds f[out] += G[block] f[rest], in an order that is valid.
+    """List the partition sum's multiply-adds f[out] += G[block] f[rest], in a valid order.
 
     Subsets are bit masks. The block holds the top variable of out, so that each partition is met
     once; of the last variable's masks only the full set is wanted, stored at 2^(J-1).
@@ -147,11 +143,13 @@ def _recursion(num_variables):
 
 
 def _popcount(masks):
+    """Number of bits that are set."""
     return np.sum(masks[:, None] >> np.arange(31) & 1, axis=1)
 
 
+@jax.named_scope("subset_sums")
 def subset_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float[Array, "A C"]:
-    """S_b = sum_k g_k prod_{j in b} columns_jk for all subsets b of the variables, by bit mask.
+    """Sums S_b = sum_k g_k prod_{j in b} columns_jk for all subsets b of variables, by bit mask.
 
     C is a multiple of `MATMUL_CELLS`, A = 2^J. Both halves' products, then one small matmul a cell:
     a few cells at a time, because the transposition wants its source in the first-level cache.
@@ -196,6 +194,7 @@ def _partition_pass(blocks, steps, f, source=None):
     return lax.fori_loop(0, steps.shape[0], add, f)
 
 
+@jax.named_scope("log_partition_sums")
 def log_partition_sums(
     columns: Float[Array, "C J K"], g0: Float[Array, " K"], alpha: Float[Array, ""]
 ) -> Float[Array, " C"]:
@@ -218,10 +217,11 @@ def log_partition_sums(
     return jnp.log(f[-1]) - jnp.sum(jnp.log((alpha + j) / unit))
 
 
+@jax.named_scope("log_partition_sums_by_blocks")
 def log_partition_sums_by_blocks(
     columns: Float[Array, "C J K"], g0: Float[Array, " K"]
 ) -> Float[Array, "J C"]:
-    """log T_B for B = 1..J, the sum over partitions into B blocks of prod (|b| - 1)! S_b.
+    """Log of T_B for B = 1..J, the sum over partitions into B blocks of prod (|b| - 1)! S_b.
 
     As `log_partition_sums`; the weighted sum of T_B with `log_block_weights` gives its result.
     """

@@ -1,0 +1,39 @@
+"""Bisection, elementwise and of a fixed number of steps."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+
+def bisect(
+    holds: Callable[[Float[Array, "..."]], Bool[Array, "..."]],
+    low: Float[Array, "..."],
+    high: Float[Array, "..."],
+    steps: int,
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Enclose where a predicate that holds below and fails above changes.
+
+    Parameters
+    ----------
+    holds
+        Function of an array, elementwise; assumed true at `low` and false at `high`.
+    low, high
+        Arrays of one shape.
+    steps
+        Halvings.
+
+    Returns
+    -------
+    low, high
+        Ends of what is left.
+    """
+
+    def halve(_, ends):
+        low, high = ends
+        middle = (low + high) / 2
+        below = holds(middle)
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    return lax.fori_loop(0, steps, halve, (low, high))
