@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from bnp_models import Households
-from bnp_models.kernels.nested import simulation
+from bnp_models.kernels.nested import impossible
 from bnp_models.models.nested import ndpmpm, sweep
 
 LEVELS = pd.DataFrame(
@@ -319,7 +319,7 @@ def planted(switches):
     with pytest.MonkeyPatch.context() as patch:
         if switches:
             # Wrong chains may run off to where next to nothing is possible.
-            patch.setattr(simulation, "MAX_SIMULATED", 2**12)
+            patch.setattr(impossible, "MAX_SIMULATED", 2**12)
         for name, wrong in switches.items():
             patch.setattr(*FAULTS[name](wrong))
         yield

@@ -1,7 +1,6 @@
 """Judges: whether simulated households keep the rules, by tables or by a predicate."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,35 +8,11 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.nested.parameters import Levels
-from bnp_models.kernels.variates.rng import uniform, words
-
-
-class Simulated(NamedTuple):
-    """Households of several sizes, those of a batch one after the other."""
-
-    used: Bool[Array, " B"]
-    """Whether the household is one; the last of a batch may have no room for its members."""
-    size: Int[Array, " B"]
-    """Which of the sizes it has."""
-    g: Int[Array, " B"]
-    """Household class."""
-    codes: Int[Array, "q B"]
-    """Level codes of the household; 0 for variables that are not drawn."""
-    head: tuple[Int[Array, " B"], Int[Array, "p B"]] | None
-    """Member class and level codes of the head, where a head is drawn apart."""
-    first: Int[Array, " B"]
-    """Where its other members begin."""
-    household: Int[Array, " N"]
-    """Household of each other member."""
-    present: Bool[Array, " N"]
-    """Whether that is one."""
-    m: Int[Array, " N"]
-    """Member classes."""
-    members: Int[Array, "p N"]
-    """Level codes of the other members."""
-
+from bnp_models.kernels.nested.simulation import Simulated
+from bnp_models.kernels.variates.rng import uniform, uniform_index, words
 
 Judge = Callable[[Simulated, Key[Array, ""]], Bool[Array, " B"]]
+"""Function of a batch of households and a key that tells which of them are possible."""
 
 
 def judge_by_predicate(
@@ -45,9 +20,17 @@ def judge_by_predicate(
     sizes: tuple[int, ...],
     wanted: tuple[int, ...],
 ) -> Judge:
-    """Ask a predicate of household codes (B, q) and member codes (B, h, p), size by size.
+    """Judge that asks a predicate, size by size.
 
     A head drawn apart takes a place among the members at random.
+
+    Parameters
+    ----------
+    possible
+        Predicate of household codes (B, q) and member codes (B, h, p).
+    sizes, wanted
+        Members of a household of each size, and how many such households are wanted: in proportion
+        to that, the predicate is asked of many at once.
     """
 
     def judge(new: Simulated, key: Key[Array, ""]) -> Bool[Array, " B"]:
@@ -56,33 +39,35 @@ def judge_by_predicate(
         result = jnp.zeros(lanes, bool)
         for i, size in enumerate(sizes):
             at_once = max(32, -(-lanes * wanted[i] // sum(wanted)))
-            mine = jnp.nonzero((new.size == i) & new.used, size=lanes, fill_value=lanes)[0]
+            of_size = jnp.nonzero((new.size == i) & new.used, size=lanes, fill_value=lanes)[0]
             number = jnp.sum((new.size == i) & new.used)
-            mine = jnp.pad(mine, (0, at_once), constant_values=lanes)
+            of_size = jnp.pad(of_size, (0, at_once), constant_values=lanes)
 
-            def some(carry, size=size, mine=mine, at_once=at_once):
+            def ask_some(carry, size=size, of_size=of_size, at_once=at_once):
                 start, result = carry
-                lane = lax.dynamic_slice_in_dim(mine, start, at_once)
+                lane = lax.dynamic_slice_in_dim(of_size, start, at_once)
                 result = result.at[lane].set(
                     possible(*_codes_of(new, lane, size, place)), mode="drop"
                 )
                 return start + at_once, result
 
-            start = (jnp.int32(0), result)
-            _, result = lax.while_loop(lambda c, n=number: c[0] < n, some, start)
+            def unfinished(carry, number=number):
+                return carry[0] < number
+
+            _, result = lax.while_loop(unfinished, ask_some, (jnp.int32(0), result))
         return result
 
     return judge
 
 
 def _codes_of(new, lane, size, place):
-    """Codes of some households of one size: (B, q) and (B, size, p)."""
+    """Codes of households of one size in some lanes: (B, q) and (B, size, p)."""
     at = jnp.arange(size)
     if new.head is None:
         members = new.members[:, jnp.minimum(new.first[lane][:, None] + at, new.m.size - 1)]
         return new.codes[:, lane].T, jnp.moveaxis(members, 0, 2)
-    head_at = jnp.minimum((place[lane] * size).astype(jnp.int32), size - 1)[:, None]
-    # The head's own slot is read of another member, and replaced.
+    head_at = uniform_index(place[lane], size)[:, None]
+    # The slot of the head is read of another member, and replaced.
     slot = jnp.clip(new.first[lane][:, None] + at - (at > head_at), 0, new.m.size - 1)
     head = new.head[1][:, lane][:, :, None]
     members = jnp.where(at == head_at, head, new.members[:, slot])
@@ -97,29 +82,31 @@ class HeadTables(eqx.Module):
     """
 
     head_ok: Bool[Array, "B A"]
-    """By joint level of the household, and head."""
+    """Whether a head is allowed, by joint level of the household."""
     pair_ok: Bool[Array, "B A R"]
-    """By joint level of another member too."""
+    """Whether another member is allowed beside that head, by its joint level."""
     head_index: Int[Array, " R"]
     """Head of each joint level; 0 where there is none, or where no member is the head."""
     kind: Int[Array, "B_k R"]
     """Kind of each joint level of another member, B_k = B; or 1 where it is the same for all b."""
     limited: Bool[Array, "C kinds"]
-    """Kinds of other members of whom there are at most so many."""
+    """Kinds whose numbers are limited together, one row for each limit."""
     at_most: Int[Array, " C"]
-    """How many."""
+    """Other members of those kinds that there are at most."""
     apart: Bool[Array, "2 D kinds"]
-    """Kinds who cannot live together: one of the first, another of the second."""
+    """Pairs of sets of kinds that cannot be in one household."""
     compositions: "Compositions | None"
-    """Other members that a household may have, by kind: what the limits and the pairs apart tell of
-    them; None where they are too many to be gone through."""
+    """Compositions that the limits and the pairs apart allow; None where they are too many."""
 
 
 class Compositions(eqx.Module):
-    """Numbers of other members of each kind that are allowed, and who of a kind fits which head."""
+    """Compositions of a household: numbers of other members of each kind that are allowed.
+
+    They come with the levels of each kind that fit each head.
+    """
 
     size: Int[Array, " C"]
-    """Which of the sizes each one is of."""
+    """Index of the size of each composition."""
     counts: Int[Array, "C kinds"]
     """Other members of each kind."""
     ways: Float[Array, " C"]
@@ -129,14 +116,15 @@ class Compositions(eqx.Module):
     most: int = eqx.field(static=True)
     """The largest number of other members."""
     levels: tuple[Int[Array, " R_k"], ...]
-    """Of each kind, its joint levels; those that are of it for some b, where b matters."""
+    """Joint levels of each kind: those that are of it for some level of the household."""
     fits: tuple[Float[Array, "D_k R_k"], ...]
-    """Which of them are of the kind and beside a head, once for all heads that have the same."""
+    """1 where such a level is of the kind and fits, a row for each distinct set of fits."""
     row: Int[Array, "kinds B A"]
-    """Which of these rows each joint level of a household and head has."""
+    """Row of `fits` of each joint level of a household and head, by kind."""
 
 
 def _joint_level(codes, levels):
+    """Joint level of the variables that are read, the last counted fastest."""
     joint = jnp.zeros(codes.shape[1:], jnp.int32)
     for j in levels.read:
         joint = joint * levels.num_levels[j] + codes[j]
@@ -144,7 +132,15 @@ def _joint_level(codes, levels):
 
 
 def judge_by_tables(rules: HeadTables, household: Levels, member: Levels) -> Judge:
-    """Look households of all sizes up in tables."""
+    """Judge that looks households of all sizes up in tables.
+
+    Parameters
+    ----------
+    rules
+        Tables of the rules.
+    household, member
+        Variables.
+    """
 
     def judge(new: Simulated, key: Key[Array, ""]) -> Bool[Array, " B"]:
         del key

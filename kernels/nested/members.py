@@ -1,4 +1,4 @@
-"""Two layers of latent classes: households in classes, and their members in classes within those.
+"""Members of households in classes within the household's class: probabilities and draws.
 
 Household i has class g with weight pi_g, member j of it class m with weight omega_gm, and values
 with probabilities lambda_g (household) and phi_gm (member), independently given the classes (Hu,
@@ -11,6 +11,7 @@ members: `blocks` is ((members, households), ...), static, so that sums over the
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -20,7 +21,10 @@ from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.rng import uniform, words
 
 Blocks = tuple[tuple[int, int], ...]
+"""Number of members and number of households of each block."""
+
 Plan = tuple[tuple[int, ...], ...]
+"""Variables of each table of joint levels."""
 
 # A table of several variables has at most so many rows, and is of at most so many variables: then a
 # product of its probabilities does not underflow.
@@ -36,7 +40,7 @@ _LANES = 8
 
 
 def merge_plan(num_levels: tuple[int, ...]) -> Plan:
-    """Variables that share a table of joint levels: the fewer tables, the fewer gathers."""
+    """Plan which variables share a table of joint levels: fewer tables are fewer gathers."""
     tables: list[list[int]] = []
     for j in sorted(range(len(num_levels)), key=lambda j: -num_levels[j]):
         for table in tables:
@@ -62,25 +66,27 @@ def merged_rows(
     return jnp.stack(rows)
 
 
+@jax.named_scope("merged_tables")
 def merged_tables(
     phi: Float[Array, "R F S"], num_levels: tuple[int, ...], plan: Plan
 ) -> list[Float[Array, "_ F S"]]:
-    """Joint level probabilities of the variables of each table, by class."""
+    """Joint level probabilities of the variables of each table, by household and member class."""
     first = first_rows(num_levels)
     tables = []
     for variables in plan:
         joint = jnp.ones((1, *phi.shape[1:]), phi.dtype)
         for j in variables:
-            own = phi[first[j] : first[j] + num_levels[j]]
-            joint = (joint[:, None] * own).reshape(-1, *phi.shape[1:])
+            levels = phi[first[j] : first[j] + num_levels[j]]
+            joint = (joint[:, None] * levels).reshape(-1, *phi.shape[1:])
         tables.append(joint)
     return tables
 
 
+@jax.named_scope("log_member_probability")
 def log_member_probability(
     tables: list[Float[Array, "_ F S"]], omega: Float[Array, "F S"], rows: Int[Array, "T N"]
 ) -> Float[Array, "N F"]:
-    """Log probability of each member's values in each household class, its own class summed out.
+    """Log probability of each member's values in each household class, member classes summed out.
 
     Parameters
     ----------
@@ -93,8 +99,9 @@ def log_member_probability(
 
     Notes
     -----
-    What underflows is 1e-73 of the product of the largest entries of the member's rows. A step adds
-    one member class for all members and household classes, the latter padded to whole vectors.
+    Probabilities underflow below 1e-73 of the product of the largest entries of the member's rows.
+    A step adds one member class for all members and household classes, the latter padded to whole
+    vectors.
     """
     num_classes, num_nested = omega.shape
     num_members = rows.shape[1]
@@ -124,7 +131,7 @@ def _weighted(tables, omega):
 
 
 def _scale(table, axes, num_tables):
-    """The table with one largest entry along `axes` everywhere, and the log of what divided it."""
+    """Scale a table so that its largest entries along axes agree; and the log of the divisors."""
     dtype = table.dtype.type
     power = _HEADROOM // num_tables
     largest = jnp.maximum(jnp.max(table, axis=axes, keepdims=True), jnp.finfo(dtype).tiny)
@@ -132,18 +139,19 @@ def _scale(table, axes, num_tables):
     return table / largest * dtype(2.0**power), log_divisor
 
 
+@jax.named_scope("sum_by_household")
 def sum_by_household(log_p: Float[Array, "N F"], blocks: Blocks) -> Float[Array, "n F"]:
-    """Sums over the members of each household, 0 where there is none."""
+    """Sum over the members of each household; 0 where there is none."""
     parts, start = [], 0
     for members, households in blocks:
-        own = log_p[start : start + members * households]
-        parts.append(jnp.sum(own.reshape(households, members, log_p.shape[1]), axis=1))
+        of_block = log_p[start : start + members * households]
+        parts.append(jnp.sum(of_block.reshape(households, members, log_p.shape[1]), axis=1))
         start += members * households
     return jnp.concatenate(parts)
 
 
 def repeat_by_member(x: Int[Array, " n"], blocks: Blocks) -> Int[Array, " N"]:
-    """What belongs to a household, for each of its members."""
+    """Repeat the value of each household for each of its members."""
     parts, start = [], 0
     for members, households in blocks:
         parts.append(jnp.repeat(x[start : start + households], members))
@@ -151,6 +159,7 @@ def repeat_by_member(x: Int[Array, " n"], blocks: Blocks) -> Int[Array, " N"]:
     return jnp.concatenate(parts)
 
 
+@jax.named_scope("draw_member_classes")
 def draw_member_classes(
     key: Key[Array, ""],
     tables: list[Float[Array, "_ F S"]],
@@ -158,7 +167,7 @@ def draw_member_classes(
     rows: Int[Array, "T N"],
     g: Int[Array, " N"],
 ) -> Int[Array, " N"]:
-    """The class of each member within that of its household, g.
+    """Draw the class of each member within the class of its household.
 
     Parameters
     ----------
@@ -172,9 +181,9 @@ def draw_member_classes(
     num_classes, num_nested = omega.shape
     weight = jnp.ones((), omega.dtype)
     for table, row in zip(_weighted(tables, omega), rows, strict=True):
-        own, _ = _scale(table, 2, len(tables))
-        own = own.reshape(-1, num_nested)
-        weight = weight * own.at[row * num_classes + g].get(mode="promise_in_bounds")
+        scaled, _ = _scale(table, 2, len(tables))
+        scaled = scaled.reshape(-1, num_nested)
+        weight = weight * scaled.at[row * num_classes + g].get(mode="promise_in_bounds")
     cumulative = jnp.matmul(
         weight, jnp.triu(jnp.ones((num_nested, num_nested), weight.dtype)),
         precision=lax.Precision.HIGHEST,

@@ -1,4 +1,4 @@
-"""Parameters of classes of households and of their members, merged over what no rule reads."""
+"""Parameters of classes of households and members, as weights to draw households from."""
 
 import math
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.categorical import cumulative_sum
@@ -39,40 +39,12 @@ class Levels(eqx.Module):
 
 
 class Head(NamedTuple):
-    """The members of whom every household has exactly one."""
+    """Kind of members of whom every household has exactly one, a head."""
 
     variable: int
-    """The member variable that tells."""
+    """Member variable that tells who is a head."""
     levels: tuple[bool, ...]
-    """Of its levels, those of a head."""
-
-
-class Augmented(NamedTuple):
-    """Counts over the impossible households of a draw."""
-
-    households: Int[Array, " F"]
-    """By class."""
-    household_levels: Int[Array, "Q F"]
-    """By level of the household variables that rules read, and class."""
-    members: Int[Array, "F S"]
-    """Members by class."""
-    member_levels: Int[Array, "R F S"]
-    """Members by level of the variables that rules read, and class."""
-    unread: Int[Array, "2 F S"]
-    """Members of whom no more is known than that they are no head, or a head."""
-
-    @classmethod
-    def none(cls, shape: tuple[int, int], household: Levels, member: Levels) -> "Augmented":
-        """No household: shape is (F, S)."""
-        num_classes = shape[0]
-
-        def zeros(*shape):
-            return jnp.zeros(shape, jnp.int32)
-
-        return cls(
-            zeros(num_classes), zeros(sum(household.num_levels), num_classes), zeros(*shape),
-            zeros(sum(member.num_levels), *shape), zeros(2, *shape),
-        )  # fmt: skip
+    """Whether each of its levels is a head's."""
 
 
 class Tables(NamedTuple):
@@ -85,13 +57,14 @@ class Tables(NamedTuple):
     nested_weight: Float[Array, "T F S"]
     """Weights of the member classes of those who are no head, and of heads."""
     nested: Float[Array, "TF S"]
-    """The same, cumulative."""
+    """The same, as cumulative sums over the classes."""
     household: tuple[Float[Array, "F L"], ...]
-    """Levels of each household variable that rules read."""
+    """Cumulative weights of the levels of each household variable that rules read."""
     member: tuple[Float[Array, "C L"], ...]
-    """Levels of each member variable that rules read, by (kind, household class, member class)."""
+    """The same of each member variable, by (kind, household class, member class)."""
 
 
+@jax.named_scope("tables_of")
 def tables_of(
     log_pi: Float[Array, " F"],
     log_omega: Float[Array, "F S"],
@@ -101,16 +74,16 @@ def tables_of(
     member: Levels,
     head: "Head | None",
 ) -> Tables:
-    """Tables of the parameters.
+    """Make the tables of weights that households are drawn from.
 
     Parameters
     ----------
     log_pi, log_omega, log_lambda, log_phi
         Log weights of the classes, and level probabilities.
     household, member
-        The variables.
+        Variables.
     head
-        Those of whom every household has exactly one, if there are such.
+        Kind of members of whom every household has exactly one, if there is one.
     """
     num_classes, num_nested = log_omega.shape
 
@@ -125,10 +98,12 @@ def tables_of(
     if head is None:
         log_kind = jnp.zeros((1, num_classes, num_nested), log_pi.dtype)
     else:
-        own = member.block(log_phi, head.variable)
+        of_variable = member.block(log_phi, head.variable)
         is_head = np.array(head.levels)
         # Not 1 - P(head), which cancels.
-        log_kind = jnp.stack([jax.nn.logsumexp(own[x], axis=0) for x in (~is_head, is_head)])
+        log_kind = jnp.stack(
+            [jax.nn.logsumexp(of_variable[x], axis=0) for x in (~is_head, is_head)]
+        )
     log_nested = log_omega + log_kind
 
     def levels_of(variable):
@@ -152,16 +127,18 @@ def tables_of(
 def log_class_weight(
     tables: Tables, log_size: Float[Array, " F"], size: int, heads: int | None
 ) -> Float[Array, " F"]:
-    """Log weight of the household classes for a size, and for so many heads among the members.
+    """Log weights of the household classes for a size, and for a number of heads.
 
     Parameters
     ----------
+    tables
+        Weights.
     log_size
         Log probability of the size, by class.
     size
         Members.
     heads
-        None where heads do not matter.
+        Heads among the members; None where it does not matter how many.
     """
     weight = tables.log_household + log_size
     if heads is None:
@@ -169,17 +146,17 @@ def log_class_weight(
     if heads > size:
         return jnp.full_like(weight, -jnp.inf)
     ways = math.log(math.comb(size, heads))
-    others, own = tables.log_kind
+    log_other, log_head = tables.log_kind
     # 0 times minus infinity is nothing.
-    more = others * (size - heads) if size > heads else 0.0
-    return weight + ways + more + (own * heads if heads else 0.0)
+    of_others = log_other * (size - heads) if size > heads else 0.0
+    return weight + ways + of_others + (log_head * heads if heads else 0.0)
 
 
 def log_class_weights(
     tables: Tables, log_size: Float[Array, "H F"], sizes: tuple[int, ...], has_head: bool
 ) -> Float[Array, "H F"]:
-    """`log_class_weight` of every size, with exactly one head or whatever heads there are."""
-    return jnp.stack([
-        log_class_weight(tables, log_size[i], size, 1 if has_head else None)
-        for i, size in enumerate(sizes)
-    ])  # fmt: skip
+    """Log weights of the household classes for every size, with exactly one head or any number."""
+    heads = 1 if has_head else None
+    return jnp.stack(
+        [log_class_weight(tables, log_size[i], size, heads) for i, size in enumerate(sizes)]
+    )

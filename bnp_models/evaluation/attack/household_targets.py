@@ -10,7 +10,6 @@ from bnp_models.data.households import Households
 from bnp_models.data.microdata import group_cells
 from bnp_models.evaluation.attack.record_targets import Group, checked_rows, one_changed, over_draws
 from bnp_models.kernels.attack.importance import log_neighbours
-from bnp_models.kernels.nested.heads import log_possible
 from bnp_models.kernels.nested.members import (
     log_member_probability,
     merge_plan,
@@ -19,6 +18,7 @@ from bnp_models.kernels.nested.members import (
     sum_by_household,
 )
 from bnp_models.kernels.nested.parameters import log_class_weights, tables_of
+from bnp_models.kernels.nested.possible import log_possible
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.nested.ndpmpm import NDPMPM
 from bnp_models.models.nested.predictions import simulate_possible

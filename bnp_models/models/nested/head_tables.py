@@ -1,7 +1,7 @@
 """Rules of households as tables over a head and one other member, for the kernels.
 
 `bnp_models.rules.head_forms` says which rules have this form; the tables are those that
-`bnp_models.kernels.nested.simulation` looks households up in.
+`bnp_models.kernels.nested.judges` looks households up in.
 """
 
 import itertools

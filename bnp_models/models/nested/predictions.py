@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from bnp_models.kernels.nested.judges import Simulated
 from bnp_models.kernels.nested.parameters import Levels, log_class_weights, tables_of
-from bnp_models.kernels.nested.simulation import simulate_households
+from bnp_models.kernels.nested.simulation import Simulated, simulate_households
 from bnp_models.models.nested.state import NESTED, NestedData
 from bnp_models.models.nested.sweep import judge_of
 

@@ -8,7 +8,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.latent_classes.order import reorder_classes
-from bnp_models.kernels.nested.heads import add_other_heads, log_possible
+from bnp_models.kernels.nested.impossible import (
+    MAX_COUNTED,
+    Augmented,
+    add_other_heads,
+    add_simulated,
+)
 from bnp_models.kernels.nested.judges import Judge, judge_by_predicate, judge_by_tables
 from bnp_models.kernels.nested.members import (
     draw_member_classes,
@@ -18,8 +23,8 @@ from bnp_models.kernels.nested.members import (
     repeat_by_member,
     sum_by_household,
 )
-from bnp_models.kernels.nested.parameters import Augmented, tables_of
-from bnp_models.kernels.nested.simulation import MAX_COUNTED, add_simulated
+from bnp_models.kernels.nested.parameters import tables_of
+from bnp_models.kernels.nested.possible import log_possible
 from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows, order_free_sum
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import (

@@ -16,7 +16,7 @@ from nested import (
 )
 
 import bnp_models as bnp
-from bnp_models.kernels.nested.heads import log_possible
+from bnp_models.kernels.nested.possible import log_possible
 from bnp_models.models.nested import missing, predictions, sweep
 from bnp_models.rules import each, exactly, person
 from bnp_models.rules.census import census_relationships

@@ -1,0 +1,252 @@
+"""Counts of the impossible households of a draw, which the truncated model is augmented with.
+
+Impossible households up to the last possible one are simulated; those with another number of heads
+than one are drawn by counts, without being simulated.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.nested.judges import Judge
+from bnp_models.kernels.nested.parameters import (
+    Levels,
+    Tables,
+    log_class_weight,
+    log_class_weights,
+)
+from bnp_models.kernels.nested.simulation import simulate_households
+from bnp_models.kernels.variates.discrete import poisson, split_counts
+from bnp_models.kernels.variates.gamma import loggamma_from_one
+from bnp_models.kernels.variates.rng import Keys
+
+MAX_SIMULATED = 2**28
+"""Households of one size after which a simulation gives up, and says so."""
+
+MAX_COUNTED = 2**30
+"""Members of impossible households that are counted; beyond, some are left out, which is said."""
+
+# Households simulated at once: this share of those that are wanted, and at least so many.
+_SHARE_AT_ONCE = 0.5
+
+_LEAST_AT_ONCE = 128
+
+# Room for members, for each member that the households simulated at once are expected to have.
+_ROOM = 1.15
+
+# Both are multiples of this: loops over other numbers of lanes are several times slower on a CPU.
+_LANES = 128
+
+
+class Augmented(NamedTuple):
+    """Counts of households and members by class: those of the sample, or impossible ones."""
+
+    households: Int[Array, " F"]
+    """Households by class."""
+    household_levels: Int[Array, "Q F"]
+    """Households by level of the variables that rules read, and class."""
+    members: Int[Array, "F S"]
+    """Members by class."""
+    member_levels: Int[Array, "R F S"]
+    """Members by level of the variables that rules read, and class."""
+    unread: Int[Array, "2 F S"]
+    """Members of whom no more is known than that they are no head, or a head."""
+
+    @classmethod
+    def none(cls, shape: tuple[int, int], household: Levels, member: Levels) -> "Augmented":
+        """Counts of no household, given the numbers of classes (F, S)."""
+        num_classes = shape[0]
+
+        def zeros(*shape):
+            return jnp.zeros(shape, jnp.int32)
+
+        return cls(
+            zeros(num_classes), zeros(sum(household.num_levels), num_classes), zeros(*shape),
+            zeros(sum(member.num_levels), *shape), zeros(2, *shape),
+        )  # fmt: skip
+
+
+@jax.named_scope("add_simulated")
+def add_simulated(
+    key: Key[Array, ""],
+    augmented: Augmented,
+    tables: Tables,
+    log_size: Float[Array, "H F"],
+    sizes: tuple[int, ...],
+    wanted: tuple[int, ...],
+    judge: Judge,
+    household: Levels,
+    member: Levels,
+    has_head: bool,
+    until: int | None = None,
+) -> tuple[Augmented, Int[Array, ""], Int[Array, ""]]:
+    """Add simulated impossible households to the counts.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    augmented
+        Counts so far.
+    tables, log_size
+        Parameters, as cumulative weights; log probability of each size, by class.
+    sizes, wanted
+        Members of a household of each size, and households of that size in the sample.
+    judge
+        Function that tells which of a batch of households are possible.
+    household, member
+        Variables.
+    has_head
+        Whether exactly one member has to be a head: then only such households are simulated.
+    until
+        Possible households up to the last of which the impossible ones count; as many as the
+        sample has by default.
+
+    Returns
+    -------
+    augmented
+        Counts, these households added.
+    num_possible, num_impossible
+        Households simulated; fewer possible ones than `until` only where more than `MAX_SIMULATED`
+        were simulated.
+    """
+    total = sum(wanted) if until is None else until
+    others = tuple(size - has_head for size in sizes)
+    lanes, slots = _batch_size(total, wanted, others)
+    log_weight = log_class_weights(tables, log_size, sizes, has_head)
+
+    def unfinished(carry):
+        return (carry[1] < total) & (carry[2] < MAX_SIMULATED)
+
+    def simulate(carry):
+        step, num_possible, num_impossible, counts = carry
+        key_draw, key_judge = Keys(jax.random.fold_in(key, step))
+        new = simulate_households(
+            key_draw, tables, log_weight, others, lanes, slots, household, member, has_head
+        )
+        good = judge(new, key_judge) & new.used
+        before = num_possible + jnp.cumsum(good) - good
+        kept = (new.used & ~good & (before < total)).astype(jnp.int32)
+        counts = _add_batch(counts, kept, new, household, member)
+        num_possible = jnp.minimum(num_possible + jnp.sum(good), total)
+        return step + 1, num_possible, num_impossible + jnp.sum(kept), counts
+
+    zero = jnp.int32(0)
+    start = (zero, zero, zero, augmented)
+    _, num_possible, num_impossible, counts = lax.while_loop(unfinished, simulate, start)
+    return _add_totals(counts, augmented, household, member), num_possible, num_impossible
+
+
+def _batch_size(total, wanted, others):
+    """Households, and other members, that are simulated at once."""
+    lanes = _whole(max(_LEAST_AT_ONCE, total * _SHARE_AT_ONCE))
+    # The larger a household, the more often it is impossible: room as if by its members.
+    likely = np.array(wanted) * np.maximum(others, 1)
+    return lanes, _whole(_ROOM * lanes * np.average(others, weights=likely) + max(others))
+
+
+def _whole(number):
+    """The next multiple of `_LANES`."""
+    return math.ceil(number / _LANES) * _LANES
+
+
+def _add_batch(counts, kept, new, household, member):
+    """Add the households of a batch that are kept, and their members, to the counts by level."""
+    counts = _add_households(counts, kept, new, household)
+    if new.head is not None:
+        counts = _add_members(counts, kept, new.g, *new.head, member)
+    of_slot = jnp.where(new.present, kept[new.household], 0)
+    return _add_members(counts, of_slot, new.g[new.household], new.m, new.members, member)
+
+
+def _add_totals(counts, before, household, member):
+    """Add up counts by class: a household has a size, a member a level of each variable read."""
+    added = counts.household_levels - before.household_levels
+    counts = counts._replace(
+        households=before.households + jnp.sum(added[household.size_rows], axis=0)
+    )
+    if member.read:
+        added = member.block(counts.member_levels - before.member_levels, member.read[0])
+        counts = counts._replace(members=before.members + jnp.sum(added, axis=0))
+    return counts
+
+
+def _add_households(counts, kept, new, household):
+    """Add households to the counts by level."""
+    rows = jnp.asarray(household.size_rows, jnp.int32)[new.size]
+    levels = counts.household_levels.at[rows, new.g].add(kept, mode="promise_in_bounds")
+    for k, first in zip(household.read, household.first, strict=True):
+        row = first + new.codes[k]
+        levels = levels.at[row, new.g].add(kept, mode="promise_in_bounds")
+    return counts._replace(household_levels=levels)
+
+
+def _add_members(counts, kept, g, m, codes, member):
+    """Add members to the counts by level, or by class where no rule reads a level of theirs."""
+    if not member.read:
+        return counts._replace(members=counts.members.at[g, m].add(kept))
+    levels = counts.member_levels
+    for j, first in zip(member.read, member.first, strict=True):
+        levels = levels.at[first + codes[j], g, m].add(kept, mode="promise_in_bounds")
+    return counts._replace(member_levels=levels)
+
+
+@jax.named_scope("add_other_heads")
+def add_other_heads(
+    key: Key[Array, ""],
+    augmented: Augmented,
+    tables: Tables,
+    log_size: Float[Array, "H F"],
+    sizes: tuple[int, ...],
+    with_one: Int[Array, ""],
+    household: Levels,
+) -> tuple[Augmented, Int[Array, ""]]:
+    """Draw households without a head, or with several, given how many have one, and add them.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    augmented, tables, log_size, sizes
+        As for `add_simulated`.
+    with_one
+        Households with exactly one head up to the last possible one.
+    household
+        Household variables.
+
+    Returns
+    -------
+    augmented
+        Counts, these households added.
+    number
+        Number added; -1 where there are too many to be counted, and none is added.
+    """
+    key_g, key_count, key_nested = Keys(key, 3)
+    slices = [(i, t) for i, size in enumerate(sizes) for t in range(size + 1) if t != 1]
+    of_size, heads = np.array(slices, int).reshape(-1, 2).T
+    log_slice = jnp.stack([log_class_weight(tables, log_size[i], sizes[i], t) for i, t in slices])
+    log_one = jax.nn.logsumexp(log_class_weights(tables, log_size, sizes, True))
+    log_g = loggamma_from_one(key_g, with_one.astype(log_one.dtype)) - log_one
+    counts = poisson(key_count, jnp.exp(log_g + log_slice))
+    # All or nothing: counts that int32 cannot hold are left out, and said to be.
+    members = np.array(sizes)[of_size]
+    total = jnp.sum(counts.astype(log_one.dtype) * members[:, None])
+    failed = jnp.any(counts < 0) | (total > MAX_COUNTED)
+    counts = jnp.where(failed, 0, counts)
+    by_kind = np.stack([members - heads, heads])
+    of_kind = jnp.sum(counts * jnp.asarray(by_kind, jnp.int32)[:, :, None], axis=1)
+    nested = split_counts(key_nested, of_kind, tables.nested_weight)
+    number = jnp.zeros((len(sizes), counts.shape[1]), jnp.int32).at[of_size].add(counts)
+    levels = augmented.household_levels.at[household.size_rows].add(number)
+    augmented = augmented._replace(
+        households=augmented.households + jnp.sum(counts, axis=0),
+        household_levels=levels,
+        members=augmented.members + jnp.sum(nested, axis=0),
+        unread=augmented.unread + nested,
+    )
+    return augmented, jnp.where(failed, -1, jnp.sum(number))

@@ -1,0 +1,117 @@
+"""Exact probability of a possible household, where rules are tables."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from bnp_models.kernels.nested.judges import Compositions, HeadTables
+from bnp_models.kernels.nested.parameters import Levels
+
+
+@jax.named_scope("log_possible")
+def log_possible(
+    log_pi: Float[Array, " F"],
+    log_omega: Float[Array, "F S"],
+    log_lambda: Float[Array, "Q F"],
+    log_phi: Float[Array, "R F S"],
+    rules: HeadTables,
+    household: Levels,
+    member: Levels,
+    head_apart: Bool[Array, " J"] | None,
+) -> Float[Array, ""]:
+    """Exact log P(possible) of a household, sizes and classes summed out.
+
+    Parameters
+    ----------
+    log_pi, log_omega, log_lambda, log_phi
+        Log weights of the classes, and level probabilities.
+    rules
+        Tables.
+    household, member
+        Variables.
+    head_apart
+        Whether each joint level of a member is a head's; None where no member is the head.
+
+    Raises
+    ------
+    ValueError
+        If the tables have no compositions.
+
+    Notes
+    -----
+    Given the class, the household's level b and the head a, other members are independent: with
+    w_k the probability of being of kind k and fitting the head, m of them are allowed with
+    probability sum m! prod w_k^{n_k} / n_k! over the allowed compositions.
+    """
+    allowed = rules.compositions
+    if allowed is None:
+        raise ValueError("log_possible: these rules have too many compositions to go through")
+    joint = _joint_probability(log_omega, log_phi, member)
+    of_household = _household_probability(log_lambda, household)
+    of_head = _head_probability(joint, rules, head_apart)
+    good = rules.head_ok[:, :, None] * of_head * of_household[:, None]
+    of_size = jnp.exp(log_pi + log_lambda[household.size_rows])
+    if head_apart is not None:
+        of_size = of_size * allowed.places[:, None]
+    total = _sum_of_compositions(allowed, joint, of_size, good.shape)
+    return jnp.log(jnp.sum(good * total))
+
+
+def _household_probability(log_lambda, household):
+    """Probability of each joint level of the variables that are read, by class: (B, F)."""
+    num_classes = log_lambda.shape[1]
+    joint = jnp.ones((1, num_classes), log_lambda.dtype)
+    for k in household.read:
+        levels = jnp.exp(household.block(log_lambda, k))
+        joint = (joint[:, None] * levels).reshape(-1, num_classes)
+    return joint
+
+
+def _head_probability(joint, rules, head_apart):
+    """Probability of a member that is each head, by class: (A, F); 1 where none is the head."""
+    if head_apart is None:
+        return jnp.ones((1, joint.shape[1]), joint.dtype)
+    empty = jnp.zeros((rules.head_ok.shape[1], joint.shape[1]), joint.dtype)
+    return empty.at[rules.head_index].add(jnp.where(head_apart[:, None], joint, 0))
+
+
+def _sum_of_compositions(allowed: Compositions, joint, of_size, shape):
+    """Probability of a size and of allowed other members, given household, head and class."""
+    fits = jnp.stack([
+        jnp.matmul(matrix, joint[levels], precision=lax.Precision.HIGHEST)[row]
+        for levels, matrix, row in zip(allowed.levels, allowed.fits, allowed.row, strict=True)
+    ])  # fmt: skip
+    powers = [jnp.ones_like(fits)]
+    for _ in range(allowed.most):
+        powers.append(powers[-1] * fits)
+    power = jnp.stack(powers)
+
+    def add(c, total):
+        product = jnp.broadcast_to(allowed.ways[c] * of_size[allowed.size[c]], total.shape)
+        for k in range(len(fits)):
+            product = product * power[allowed.counts[c, k], k]
+        return total + product
+
+    return lax.fori_loop(0, allowed.size.size, add, jnp.zeros(shape, joint.dtype))
+
+
+def _joint_probability(log_omega, log_phi, member):
+    """Probability of each joint level of the variables that are read, by household class: (R, F).
+
+    The sum over member classes is of products of two tables, as even as the order allows.
+    """
+    sizes = [member.num_levels[j] for j in member.read]
+    cut = min(range(len(sizes) + 1), key=lambda i: math.prod(sizes[:i]) + math.prod(sizes[i:]))
+    parts = []
+    for read, start in ((member.read[:cut], log_omega), (member.read[cut:], None)):
+        part = jnp.exp(start)[None] if start is not None else jnp.ones((1, *log_omega.shape))
+        part = part.astype(log_omega.dtype)
+        for j in read:
+            levels = jnp.exp(member.block(log_phi, j))
+            part = (part[:, None] * levels).reshape(-1, *part.shape[1:])
+        parts.append(part)
+    joint = jnp.einsum("afs,bfs->fab", *parts, precision=lax.Precision.HIGHEST)
+    return joint.reshape(log_omega.shape[0], -1).T
