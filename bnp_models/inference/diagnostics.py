@@ -1,19 +1,18 @@
-"""Have the chains converged? Figures by ArviZ, and sentences for whoever has to decide.
+"""Convergence of chains: R-hat and effective sample sizes by ArviZ, and targets for them.
 
-Everything here is a function of the draws alone: a resumed run says what an uninterrupted one says.
+They are functions of the draws alone: a resumed run has those of an uninterrupted one.
 """
 
 import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from bnp_models.inference.arviz import load_arviz
 from bnp_models.inference.run import Run
-from bnp_models.risk.population import PopulationRisk
-from bnp_models.synthesis.margins import Margins, worst_margins
 
 MAX_RHAT = 1.05
 
@@ -23,35 +22,48 @@ MIN_ESS_PER_CHAIN = 100
 
 MIN_DRAWS = 4
 
+Figures: TypeAlias = dict[str, float | None]
+"""Figures "rhat" (rank-normalised, split), "ess_bulk" and "ess_tail" of one quantity.
 
-def monitored(
-    run: Run, risk: PopulationRisk | None = None, margins: Margins | None = None
-) -> dict[str, np.ndarray]:
-    """The quantities that convergence is judged by, each (chains, draws).
+None where a figure is undefined: fewer than 4 draws, constant draws, or, for R-hat, one chain.
+"""
 
-    With a risk, tau1 among them, and those of the run thinned to the draws at which it was
-    evaluated. With margins, the three on which the chains agree least. What is driven by the prior
-    (the mass of the impossible region, the records drawn for it) is never among them.
+
+class Evaluated(Protocol):
+    """What is computed of a run's draws, and judged with them: a risk, or margins."""
+
+    def monitored(self, run: Run) -> dict[str, np.ndarray]:
+        """Quantities that convergence of the run is judged by, each (chains, draws)."""
+
+    def warnings(self) -> list[str]:
+        """Sentences about the evaluation itself."""
+
+
+def monitored(run: Run, evaluated: Evaluated | None = None) -> dict[str, np.ndarray]:
+    """Quantities that convergence is judged by, each (chains, draws).
+
+    What is driven by the prior (the mass of the impossible region, the records drawn for it) is
+    never among them.
+
+    Parameters
+    ----------
+    run
+        Chains.
+    evaluated
+        What was computed of its draws. With a `PopulationRisk`, tau1 is among the quantities, and
+        those of the run are thinned to the draws at which it was evaluated; with `Margins`, the
+        three on which the chains agree least.
     """
-    if risk is not None:
-        return {
-            "tau1": risk.tau1,
-            "tau1_conditional": risk.tau1_conditional,
-            "components": run.draws["components"][:, :: risk.thin],
-            "alpha": run.draws["alpha"][:, :: risk.thin],
-            "log_likelihood": risk.log_likelihood,
-        }
+    if evaluated is not None:
+        return evaluated.monitored(run)
     names = ("log_likelihood", "components", "alpha", "beta")
-    chosen = {
+    return {
         name: run.draws[name] for name in names if name in run.draws and run.draws[name].ndim == 2
     }
-    return chosen if margins is None else chosen | worst_margins(margins)
 
 
-def convergence(
-    run: Run, risk: PopulationRisk | None = None, margins: Margins | None = None
-) -> dict[str, dict[str, float | None]]:
-    """R-hat and effective sample sizes of the monitored quantities.
+def convergence(run: Run, evaluated: Evaluated | None = None) -> dict[str, Figures]:
+    """R-hat and effective sample sizes of the quantities that `monitored` gives.
 
     Returns
     -------
@@ -61,10 +73,15 @@ def convergence(
         split), "ess_bulk" and "ess_tail". None where a figure is undefined: fewer than 4 draws,
         constant draws, or, for R-hat, one chain.
     """
-    return {name: diagnose(values) for name, values in monitored(run, risk, margins).items()}
+    return figures_by_name(monitored(run, evaluated))
 
 
-def diagnose(values: np.ndarray) -> dict[str, float | None]:
+def figures_by_name(draws: dict[str, np.ndarray]) -> dict[str, Figures]:
+    """Figures of each of these arrays (chains, draws)."""
+    return {name: diagnose(values) for name, values in draws.items()}
+
+
+def diagnose(values: np.ndarray) -> Figures:
     """R-hat, bulk and tail ESS of one scalar; `values` is (chains, draws)."""
     num_chains, num_draws = values.shape
     if num_draws < MIN_DRAWS or np.ptp(values) == 0 or not np.isfinite(values).all():
@@ -94,8 +111,8 @@ class Converged:
         Bulk and tail effective sample sizes of every quantity, chains together, are at least this.
         Default: 100 for each chain.
     quantities
-        What is judged besides the log-likelihood, components and alpha of the draws: a function of
-        a run that returns names and arrays (chains, draws), called only once those have passed.
+        A function of a run that returns names and arrays (chains, draws) to be judged besides the
+        log-likelihood, components and alpha of the draws, called only once those have passed.
         Default: nothing more.
 
     Notes
@@ -120,36 +137,38 @@ class Converged:
         return self.quantities is None or not self.missed(self.quantities(run))
 
     def least_ess(self, num_chains: int) -> float:
-        """The effective sample size that is asked for."""
+        """Effective sample size that is asked for, chains together."""
         return MIN_ESS_PER_CHAIN * num_chains if self.min_ess is None else self.min_ess
 
-    def missed(self, draws: dict[str, np.ndarray]) -> list[str]:
-        """What falls short, in words: "R-hat of alpha is 1.080"; empty if nothing does."""
-        found = []
+    def missed(
+        self, draws: dict[str, np.ndarray], figures: dict[str, Figures] | None = None
+    ) -> list[str]:
+        """Sentences on what falls short, such as "R-hat of alpha is 1.080".
+
+        Parameters
+        ----------
+        draws
+            Arrays (chains, draws) by name.
+        figures
+            Their figures, where these are known already.
+        """
+        sentences = []
         for name, values in draws.items():
             if values.size and np.ptp(values) == 0:
                 continue
-            figure = diagnose(values)
-            if not (figure["rhat"] is not None and figure["rhat"] <= self.max_rhat):
-                found.append(f"R-hat of {name} is {shown(figure['rhat'], '.3f')}")
+            figure = diagnose(values) if figures is None else figures[name]
+            rhat = figure["rhat"]
+            if rhat is None or not rhat <= self.max_rhat:
+                sentences.append(f"R-hat of {name} is {shown(rhat, '.3f')}")
             for kind in ("bulk", "tail"):
                 ess = figure[f"ess_{kind}"]
-                if not (ess is not None and ess >= self.least_ess(len(values))):
-                    found.append(f"the {kind} ESS of {name} is {shown(ess, '.0f')}")
-        return found
+                if ess is None or not ess >= self.least_ess(len(values)):
+                    sentences.append(f"the {kind} ESS of {name} is {shown(ess, '.0f')}")
+        return sentences
 
 
-def target_reached(
-    run: Run, risk: PopulationRisk | None = None, margins: Margins | None = None
-) -> bool:
-    """Whether a run of `bnp_models.sample_until` ended because its target was reached."""
-    target = run.until.target
-    if isinstance(target, Converged):
-        return not target.missed(monitored(run, risk, margins))
-    return bool(target(run))
-
-
-def large_rhats(figures):
+def large_rhats(figures: dict[str, Figures]) -> list[str]:
+    """Names and R-hats of the quantities on which the chains do not agree."""
     return [
         f"{name} {figure['rhat']:.3f}"
         for name, figure in figures.items()
@@ -157,10 +176,11 @@ def large_rhats(figures):
     ]
 
 
-def shown(value, format_spec):
+def shown(value: float | None, format_spec: str) -> str:
+    """The figure as text, also where it is undefined."""
     return "undefined" if value is None else format(value, format_spec)
 
 
-def _finite(value):
+def _finite(value) -> float | None:
     value = float(value)
     return value if math.isfinite(value) else None

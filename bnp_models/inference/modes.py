@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnp_models.data.messages import listed
-from bnp_models.inference.diagnostics import MAX_RHAT, diagnose, large_rhats
+from bnp_models.inference.diagnostics import MAX_RHAT, Figures, figures_by_name, large_rhats
 
 # Modes are groups of segments of chains. A chain has at least so many segments, all chains together
 # at least so many, and a segment so many draws.
@@ -15,9 +15,6 @@ MIN_SEGMENTS_PER_CHAIN, MIN_SEGMENTS, MIN_DRAWS_PER_SEGMENT = 4, 16, 3
 MAX_MODES = 8
 
 FEW_CROSSINGS = 20
-
-# Share of the draws without which split-merge moves are not missed.
-MAX_UNSPLIT_SHARE = 0.5
 
 # Groups of segments are modes where their means are this many standard deviations of a draw within
 # a segment apart; this many of a segment's mean within its group; and, for groups of whole chains,
@@ -28,30 +25,30 @@ DRAW_SEPARATION, SEGMENT_SEPARATION, CHAIN_SEPARATION = 0.75, 6.0, 7.0
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """In which modes of the posterior the chains sit."""
+    """Modes of the posterior that the chains sit in."""
 
     labels: np.ndarray
     """(chains, segments) mode of each segment of each chain, the one of the highest log-likelihood
     being 0; no segments where there are too few draws to tell."""
     each: tuple[dict, ...]
-    """Of each mode: "chains" (from 1), "share" of the draws, the means of "log_likelihood",
+    """An entry a mode: "chains" (from 1), "share" of the draws, the means of "log_likelihood",
     "components" and "alpha", and, with a risk, the "mean", "q025" and "q975" of "tau1"."""
     verdict: str
-    """All this in words."""
+    """Sentence that says all this."""
 
     @property
     def number(self) -> int | None:
-        """How many modes; None where there are too few draws to tell."""
+        """Number of modes; None where there are too few draws to tell."""
         return len(self.each) or None
 
     @property
     def crossings(self) -> int:
-        """How often a segment of a chain is in another mode than the one before it."""
+        """Number of times that a segment of a chain is in another mode than the one before it."""
         return int(np.sum(self.labels[:, 1:] != self.labels[:, :-1]))
 
     @property
     def crossing_chains(self) -> list[int]:
-        """The chains, from 1, that have been in more than one mode."""
+        """Chains, counted from 1, that have been in more than one mode."""
         crossed = (self.labels[:, 1:] != self.labels[:, :-1]).any(axis=1)
         return [int(chain) + 1 for chain in np.flatnonzero(crossed)]
 
@@ -66,8 +63,8 @@ class Modes:
         }
 
 
-def find_modes(draws: dict[str, np.ndarray]) -> Modes:
-    """Tell from the draws whether the chains sit in different modes.
+def find_modes(draws: dict[str, np.ndarray], figures: dict[str, Figures] | None = None) -> Modes:
+    """Find out from the draws whether the chains sit in different modes.
 
     Each chain is cut into quarters, or into more segments where there are fewer than four chains.
     Segments are grouped by their mean log-likelihood, or, where it shows one mode only, by their
@@ -79,9 +76,11 @@ def find_modes(draws: dict[str, np.ndarray]) -> Modes:
     Parameters
     ----------
     draws
-        What `monitored` returned, or other arrays (chains, draws) by name: "log_likelihood" or
+        Arrays (chains, draws) by name, such as those of `monitored`: "log_likelihood" or
         "components", of which one at least is needed to see anything; "tau1" and "alpha" are
         reported.
+    figures
+        Their convergence figures, where these are known already.
     """
     judged = [name for name in ("log_likelihood", "components") if name in draws]
     num_chains, num_draws = next(iter(draws.values())).shape
@@ -101,12 +100,12 @@ def find_modes(draws: dict[str, np.ndarray]) -> Modes:
         rank = np.argsort(np.argsort(-np.asarray(means), kind="stable"))
         labels, of_draw = rank[labels], rank[of_draw]
     each = tuple(_describe_mode(draws, labels == m, of_draw == m) for m in range(labels.max() + 1))
-    modes = Modes(labels, each, "")
-    return Modes(labels, each, _verdict(modes, draws))
+    figures = figures_by_name(draws) if figures is None else figures
+    return Modes(labels, each, _verdict(Modes(labels, each, ""), large_rhats(figures)))
 
 
-def _group_segments(values, cuts):
-    """Labels of the segments, from the lowest mean to the highest."""
+def _group_segments(values, cuts) -> np.ndarray:
+    """Labels (chains, segments) of the segments, from the lowest mean to the highest."""
     means = np.stack([values[:, cut].mean(axis=1) for cut in cuts], axis=1)
     variances = np.stack([values[:, cut].var(axis=1, ddof=1) for cut in cuts], axis=1)
     # Differences of less than one nat, or one component, are of no consequence. The median: a
@@ -123,7 +122,7 @@ def _group_segments(values, cuts):
 
 
 def _group(values, least, separation, variance=None):
-    """The largest number of groups of which all neighbours are separated, and each value's group.
+    """Group of each value, for the largest number of groups of which all neighbours are separated.
 
     Groups are those of least squares. Their means differ by `least` and by `separation` standard
     deviations: of a value within its group, or, where the `variance` of a value is given, of the
@@ -147,7 +146,7 @@ def _group(values, least, separation, variance=None):
 
 
 def _least_squares_groups(ordered, most):
-    """Of sorted values, the group of each in the best 1, 2, .., `most` groups."""
+    """Groups of sorted values: of each, in the best 1, 2, .., `most` groups by least squares."""
     size = len(ordered)
     sums = np.concatenate([[0], np.cumsum(ordered)])
     squares = np.concatenate([[0], np.cumsum(ordered**2)])
@@ -155,7 +154,7 @@ def _least_squares_groups(ordered, most):
     length = np.maximum(end - start, 1)
     cost = squares[end] - squares[start] - (sums[end] - sums[start]) ** 2 / length
     cost = np.where(end > start, cost, np.inf)
-    best, starts, found = cost[0], [], [np.zeros(size, int)]
+    best, starts, groupings = cost[0], [], [np.zeros(size, int)]
     for number in range(2, most + 1):
         total = best[:, None] + cost
         starts.append(np.argmin(total, axis=0))
@@ -164,32 +163,32 @@ def _least_squares_groups(ordered, most):
         for group in range(number - 1, 0, -1):
             first = starts[group - 1][last]
             cut[first:last], last = group, first
-        found.append(cut)
-    return found
+        groupings.append(cut)
+    return groupings
 
 
 def _without_passages(labels, means):
-    """The groups but for those between two others that chains only pass through, for a segment.
+    """Labels without the groups between two others that chains only pass through, for a segment.
 
     Such segments hold a change of mode; they go to the nearer of the two modes.
     """
     before = np.pad(labels[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
     after = np.pad(labels[:, 1:], ((0, 0), (0, 1)), constant_values=-1)
     for group in range(1, labels.max()):
-        here = labels == group
+        passing = labels == group
         # -1 stands for no segment, which lies on either side.
         one_way = (before < group) & ((after > group) | (after < 0))
         other_way = ((before > group) | (before < 0)) & (after < group)
-        if (one_way | other_way)[here].all():
+        if (one_way | other_way)[passing].all():
             low, high = means[labels == group - 1].mean(), means[labels == group + 1].mean()
             nearer = np.where(means - low < high - means, group - 1, group + 1)
-            labels = np.where(here, nearer, labels)
+            labels = np.where(passing, nearer, labels)
             return _without_passages(labels - (labels > group), means)
     return labels
 
 
-def _describe_mode(draws, segments, where):
-    """The entry of `Modes.each` of these segments, and draws."""
+def _describe_mode(draws, segments, where) -> dict:
+    """Entry of `Modes.each` of the mode of these segments, and draws."""
     entry = {
         "chains": [int(chain) + 1 for chain in np.flatnonzero(segments.any(axis=1))],
         "share": float(np.mean(where)),
@@ -204,12 +203,12 @@ def _describe_mode(draws, segments, where):
     return entry
 
 
-def _verdict(modes, draws):
+def _verdict(modes: Modes, apart: list[str]) -> str:
+    """Sentence on the modes; `apart` names the quantities on which the chains do not agree."""
     num_chains = len(modes.labels)
     if modes.number == 1 and num_chains == 1:
         return "the chain stays in one mode; what others would find is unknown"
     if modes.number == 1:
-        apart = large_rhats({name: diagnose(values) for name, values in draws.items()})
         if not apart:
             return "the chains agree: one mode"
         return (
@@ -217,7 +216,7 @@ def _verdict(modes, draws):
             f"{MAX_RHAT} and is {listed(apart)}"
         )
     crossing = modes.crossing_chains
-    told = []
+    sentences = []
     for m, mode in enumerate(modes.each):
         label = "" if m else "log-likelihood "
         figures = [f"{label}{mode['log_likelihood']:.0f}"] if "log_likelihood" in mode else []
@@ -228,9 +227,9 @@ def _verdict(modes, draws):
             figures.append(f"tau_1 {tau1['mean']:.0f} [{tau1['q025']:.0f}, {tau1['q975']:.0f}]")
         if crossing:
             figures.append(f"{mode['share']:.0%} of the draws")
-        told.append(f"{_chains(mode['chains'])} ({', '.join(figures)})")
+        sentences.append(f"{_chains(mode['chains'])} ({', '.join(figures)})")
     start = "the chains sit" if num_chains > 1 else "the chain has been"
-    told = f"{start} in {modes.number} modes: {listed(told)}"
+    told = f"{start} in {modes.number} modes: {listed(sentences)}"
     if not crossing:
         return (
             f"{told}; no chain crosses, so their masses are unknown and the pooled figures weigh "
@@ -244,5 +243,6 @@ def _verdict(modes, draws):
     )
 
 
-def _chains(numbers):
+def _chains(numbers: list[int]) -> str:
+    """Words "chain 2" or "chains 1, 3"."""
     return f"chain{'s'[: len(numbers) > 1]} {', '.join(map(str, numbers))}"

@@ -11,8 +11,8 @@ def those_given(sentences: Iterable[str | None]) -> list[str]:
 
 
 def last_class_used(draws: dict[str, np.ndarray]) -> str | None:
-    """Warning of records in the last class; `draws` has "last_class"."""
-    most = int(np.max(draws["last_class"], initial=0))
+    """Warning of records in the last class, where "last_class" is among the draws."""
+    most = int(np.max(draws.get("last_class", 0), initial=0))
     if most == 0:
         return None
     return (
@@ -23,7 +23,7 @@ def last_class_used(draws: dict[str, np.ndarray]) -> str | None:
 
 def too_many_augmented(draws: dict[str, np.ndarray]) -> str | None:
     """Warning of impossible records beyond counting, "augmented" of -1 in a draw."""
-    if np.min(draws["augmented"], initial=0) >= 0:
+    if np.min(draws.get("augmented", 0), initial=0) >= 0:
         return None
     return (
         "nearly everything is impossible: in a kept draw more records of the impossible region "

@@ -10,9 +10,7 @@ from bnp_models.data.schema import MicrodataError
 from bnp_models.data.writing import write_frame, write_text
 from bnp_models.evaluation.uniques import k_anonymity
 from bnp_models.inference.arviz import groups_for_arviz
-from bnp_models.inference.diagnostics import diagnose
-from bnp_models.inference.modes import find_modes
-from bnp_models.inference.warnings import warnings_of_draws
+from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.pages import environment, of_chains
 from bnp_models.report.plots import COLOURS, as_svg, new_axes
 from bnp_models.report.risk import NUM_RISKIEST
@@ -47,20 +45,20 @@ def monitored_cells(result: CellRisk) -> dict[str, np.ndarray]:
 def cell_risk_summary(
     result: CellRisk, *, method: str = "fixed", seed: int | None = None, seconds: dict | None = None
 ) -> dict:
-    """The content of ``risk.json``; only its last two entries depend on the clock.
+    """Content of ``risk.json``; only its last two entries depend on the clock.
 
     Parameters
     ----------
     result
-        What `cell_risk` returned.
+        Result of `cell_risk`.
     method
-        Where the hyperparameters come from: "fixed", "empirical-bayes" or "full-bayes".
+        Source of the hyperparameters: "fixed", "empirical-bayes" or "full-bayes".
     seed
         The seed, where there was one.
     seconds
         By part of the run.
     """
-    cells, draws = result.cells, monitored_cells(result)
+    cells, diagnosis = result.cells, Diagnosis(monitored_cells(result))
     schema = cells.table.schema
     fit = counts_of_counts(result.model, result.cells)
     hyperparameters = (
@@ -71,7 +69,7 @@ def cell_risk_summary(
     conditional = result.tau1_conditional
     # Mean and spread without the error of simulation: that of the mean, and of the count about it.
     sd = np.sqrt(np.var(conditional) + np.mean(result.tau1_variance))
-    modes = {"modes": find_modes(draws).document()} if draws else {}
+    modes = {"modes": diagnosis.modes.document()} if diagnosis.draws else {}
     timing = dict.fromkeys(("compile", "warmup", "draws"), 0.0) | (seconds or result.seconds)
     return {
         "model": result.model.name,
@@ -91,38 +89,36 @@ def cell_risk_summary(
         "tau2": figures_of(result.tau2),
         "log_likelihood": float(np.mean(result.log_likelihood)),
         "fit": fit.to_dict(orient="records"),
-        "diagnostics": {name: diagnose(values) for name, values in draws.items()},
+        "diagnostics": diagnosis.figures,
         **modes,
-        "warnings": cell_warnings(result, fit),
+        "warnings": _cell_warnings(result, fit, diagnosis),
         "seconds": {name: round(value, 3) for name, value in timing.items()},
         # There are no sweeps: the entry is for programs that read it of other models.
         "sweeps_per_second": None,
-    }  # fmt: skip
+    }
 
 
-def cell_warnings(result: CellRisk, fit: pd.DataFrame | None = None) -> list[str]:
-    """What a methodologist should know before using the figures; empty if all is well."""
-    fit = counts_of_counts(result.model, result.cells) if fit is None else fit
-    found = result.cells.warnings()
+def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) -> list[str]:
+    """Sentences that a methodologist should know before using the figures."""
+    sentences = result.cells.warnings()
     seen, expected = fit["observed"].to_numpy(float), fit["expected"].to_numpy(float)
     uniques = abs(expected[1] - seen[1]) > _MISFIT * seen[1] + 3 * np.sqrt(seen[1] + 1)
     filled = result.cells.num_cells - expected[0], result.cells.num_cells - seen[0]
     if uniques or abs(filled[0] / filled[1] - 1) > _MISFIT:
-        found.append(
+        sentences.append(
             f"misfit: under these hyperparameters {filled[0]:,.0f} cells are expected to have "
             f"records and {expected[1]:,.0f} to have one, and {filled[1]:,.0f} and {seen[1]:,.0f} "
             "do; choose others, or have them estimated, before using the figures"
         )
-    draws = monitored_cells(result)
-    if draws:
-        found += warnings_of_draws(draws)
+    if result.draws is not None:
+        sentences += diagnosis.warnings
         diverging = int(result.draws.statistics["diverging"].sum())
         if diverging:
-            found.append(
+            sentences.append(
                 f"{diverging} divergent transition{'s'[: diverging > 1]}: the draws may miss part "
                 "of the posterior; run a longer warm-up"
             )
-    return found
+    return sentences
 
 
 def cell_inference_data(result: CellRisk, *, seed: int | None = None):

@@ -4,7 +4,7 @@ from os import PathLike
 
 from bnp_models.data.writing import write_text
 from bnp_models.evaluation.uniques import k_anonymity
-from bnp_models.inference.diagnostics import monitored
+from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.pages import render_page
 from bnp_models.report.plots import TRACED, histogram_plot
 from bnp_models.report.summaries import risk_summary
@@ -19,48 +19,41 @@ _METHODS = {
 }
 
 
-def write_report(
-    path: str | PathLike,
-    risk: PopulationRisk,
-    *,
-    command: str | None = None,
-    seed: int | None = None,
-    records: bool = True,
-) -> None:
-    """Write the report of a disclosure risk estimate.
-
-    Parameters
-    ----------
-    path
-        The HTML file.
-    risk
-        What `population_risk` returned.
-    command
-        The command line, where there was one.
-    seed
-        The seed, where there was one.
-    records
-        Whether the page may show single records.
-    """
-    html = render_report(risk, command=command, seed=seed, records=records)
-    write_text(html, path)
-
-
 def render_report(
     risk: PopulationRisk,
     *,
     command: str | None = None,
     seed: int | None = None,
     records: bool = True,
+    diagnosis: Diagnosis | None = None,
 ) -> str:
-    """The page that `write_report` writes."""
-    draws = monitored(risk.run, risk)
+    """Report of a disclosure risk estimate.
+
+    Parameters
+    ----------
+    risk
+        Result of `population_risk`.
+    command
+        The command line, where there was one.
+    seed
+        The seed, where there was one.
+    records
+        Whether the page may show single records.
+    diagnosis
+        Diagnosis of the run and the risk, where it was made already.
+
+    Returns
+    -------
+    html
+        One self-contained page.
+    """
+    diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     riskiest = risk.records().head(NUM_RISKIEST)
-    summary = risk_summary(risk, seed=seed)
+    summary = risk_summary(risk, seed=seed, diagnosis=diagnosis)
     return render_page(
         "report.html.j2",
         risk.run,
-        {name: draws[name] for name in TRACED},
+        {name: diagnosis.draws[name] for name in TRACED},
         s=summary,
         active=summary["components"],
         command=command,
@@ -72,3 +65,8 @@ def render_report(
         header=list(riskiest.columns),
         riskiest=riskiest.to_numpy(dtype=object).tolist(),
     )
+
+
+def write_report(path: str | PathLike, risk: PopulationRisk, **options) -> None:
+    """Write the page of `render_report`, which takes the same options, to an HTML file."""
+    write_text(render_report(risk, **options), path)

@@ -3,13 +3,11 @@
 import numpy as np
 
 from bnp_models.data.households import Households, persons_of
-from bnp_models.inference.diagnostics import Converged, convergence, monitored, target_reached
-from bnp_models.inference.modes import find_modes
+from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.inference.diagnostics import Converged
 from bnp_models.inference.run import Run
-from bnp_models.inference.warnings import warnings_of
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.rules.rules import Rules
-from bnp_models.synthesis.margins import Margins
 from bnp_models.version import __version__
 
 _QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
@@ -23,9 +21,22 @@ def figures_of(draws: np.ndarray) -> dict[str, float]:
     return {name: float(value) for name, value in summary.items()}
 
 
-def risk_summary(risk: PopulationRisk, *, seed: int | None = None) -> dict:
-    """The content of ``risk.json``; only its last two entries depend on the clock."""
+def risk_summary(
+    risk: PopulationRisk, *, seed: int | None = None, diagnosis: Diagnosis | None = None
+) -> dict:
+    """Content of ``risk.json``; only its last two entries depend on the clock.
+
+    Parameters
+    ----------
+    risk
+        Result of `population_risk`.
+    seed
+        The seed, where there was one.
+    diagnosis
+        Diagnosis of the run and the risk, where it was made already.
+    """
     run = risk.run
+    diagnosis = Diagnosis.of(run, risk) if diagnosis is None else diagnosis
     schema = run.table.schema
     of_region = {} if run.conditions is None else {
         "p_zero": p_zero(run, risk.thin), "equivalences": equivalences(run),
@@ -44,18 +55,16 @@ def risk_summary(risk: PopulationRisk, *, seed: int | None = None) -> dict:
         "tau1": figures_of(risk.tau1),
         "tau1_conditional": figures_of(risk.tau1_conditional),
         "tau2": figures_of(risk.tau2),
-        "diagnostics": convergence(run, risk),
-        **stopping(run, risk),
-        "modes": find_modes(monitored(run, risk)).document(),
+        **_of_chains(run, diagnosis),
         "components": float(np.mean(run.draws["components"])),
         **of_region,
-        "warnings": warnings_of(run, risk),
+        "warnings": diagnosis.warnings,
         **_timing(run),
     }
 
 
 def p_zero(run: Run, thin: int = 1) -> dict[str, float]:
-    """Figures of the probability that a record is impossible before truncation.
+    """Figures of the probability that a record is impossible, before truncation.
 
     The prior drives it: it says nothing of the data, and convergence is not judged by it.
     """
@@ -64,18 +73,19 @@ def p_zero(run: Run, thin: int = 1) -> dict[str, float]:
     return figures_of(0.0 - np.expm1(log_feasible))
 
 
-def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = None) -> dict:
-    """What is told of a run that makes data; only its last two entries depend on the clock.
+def run_summary(run: Run, diagnosis: Diagnosis | None = None, *, seed: int | None = None) -> dict:
+    """Summary of a run that makes data; only its last two entries depend on the clock.
 
     Parameters
     ----------
     run
         Chains.
-    margins
-        What `level_margins` returned: convergence is judged by them too.
+    diagnosis
+        ``Diagnosis.of(run, level_margins(run))``, say; by default, of the run alone.
     seed
         The seed, where there was one.
     """
+    diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
     persons, conditions = persons_of(run.table), run.conditions
     schema = persons.schema
     summary = {
@@ -89,9 +99,7 @@ def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = 
         "seed": seed,
         "version": __version__,
         "device": run.device,
-        "diagnostics": convergence(run, margins=margins),
-        **stopping(run, margins=margins),
-        "modes": find_modes(monitored(run)).document(),
+        **_of_chains(run, diagnosis),
         "active_components": float(np.mean(run.draws["components"])),
     }
     if "augmented" in run.draws:
@@ -106,18 +114,25 @@ def run_summary(run: Run, margins: Margins | None = None, *, seed: int | None = 
         summary["impossible_cells"] = conditions.num_impossible_cells
         summary["p_zero"] = p_zero(run)
         summary["equivalences"] = equivalences(run)
-    return summary | {"warnings": warnings_of(run, margins=margins)} | _timing(run)
+    return summary | {"warnings": diagnosis.warnings} | _timing(run)
 
 
 def equivalences(run: Run) -> list[str]:
-    """What the conditions say of several variables in every feasible cell alike, in words."""
+    """Sentences that hold in every feasible cell, each about several variables."""
     return [equivalence.sentence for equivalence in run.conditions.equivalences]
 
 
-def stopping(
-    run: Run, risk: PopulationRisk | None = None, margins: Margins | None = None
-) -> dict[str, dict]:
-    """The entry "stopping" of a run of `sample_until`; nothing of another.
+def _of_chains(run: Run, diagnosis: Diagnosis) -> dict:
+    """Entries "diagnostics", "stopping" and "modes"."""
+    return {
+        "diagnostics": diagnosis.figures,
+        **_stopping(run, diagnosis),
+        "modes": diagnosis.modes.document(),
+    }
+
+
+def _stopping(run: Run, diagnosis: Diagnosis) -> dict[str, dict]:
+    """Entry "stopping" of a run of `sample_until`; nothing of another.
 
     "draws" is how many each chain made, "kept" how many of them it kept, one every "thin" sweeps.
     """
@@ -129,7 +144,7 @@ def stopping(
         least = target.least_ess(settings.num_chains)
         asked = {"max_rhat": float(target.max_rhat), "min_ess": float(least)}
     entry = {
-        "reached": target_reached(run, risk, margins),
+        "reached": diagnosis.reached,
         **asked,
         "max_minutes": run.until.max_minutes,
         "draws": settings.num_samples * settings.thin // run.until.first.thin,

@@ -8,39 +8,35 @@ import pandas as pd
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.writing import write_text
 from bnp_models.evaluation.uniques import k_anonymity
-from bnp_models.inference.diagnostics import monitored
+from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.report.pages import compared_levels, render_page
 from bnp_models.report.summaries import run_summary
-from bnp_models.synthesis.margins import Margins
 
 # On pages without single records, what fewer persons share is not shown.
 SMALLEST_SHOWN = 5
 
 
-def write_synthesis_report(
-    path: str | PathLike,
+def render_synthesis_report(
     run: Run,
     frames: Sequence[pd.DataFrame],
-    margins: Margins | None = None,
+    diagnosis: Diagnosis | None = None,
     *,
     imputed: bool = False,
     command: str | None = None,
     seed: int | None = None,
     records: bool = True,
-) -> None:
-    """Write the report of synthetic or completed data sets.
+) -> str:
+    """Report of synthetic or completed data sets.
 
     Parameters
     ----------
-    path
-        The HTML file.
     run
         The chains that they were drawn from.
     frames
-        What `synthesize` returned, or `impute`.
-    margins
-        What `level_margins` returned: convergence is judged by them too.
+        Result of `synthesize` or of `impute`.
+    diagnosis
+        ``Diagnosis.of(run, level_margins(run))``, say; by default, of the run alone.
     imputed
         Whether the frames are the sample, completed.
     command
@@ -49,28 +45,17 @@ def write_synthesis_report(
         The seed, where there was one.
     records
         Whether the page may show levels that fewer than five records of the sample have.
+
+    Returns
+    -------
+    html
+        One self-contained page.
     """
-    html = render_synthesis_report(
-        run, frames, margins, imputed=imputed, command=command, seed=seed, records=records
-    )
-    write_text(html, path)
-
-
-def render_synthesis_report(
-    run: Run,
-    frames: Sequence[pd.DataFrame],
-    margins: Margins | None = None,
-    *,
-    imputed: bool = False,
-    command: str | None = None,
-    seed: int | None = None,
-    records: bool = True,
-) -> str:
-    """The page that `write_synthesis_report` writes."""
+    diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
     table = persons_of(run.table)
     if isinstance(run.table, Households):
         frames = [frame.drop(columns=run.table.schema.household) for frame in frames]
-    summary = run_summary(run, margins, seed=seed)
+    summary = run_summary(run, diagnosis, seed=seed)
     variables = compared_levels(table, frames, imputed, 0 if records else SMALLEST_SHOWN)
     differences = [
         {"name": f"{v['name']} = {row['label']}", "difference": abs(row["after"] - row["before"])}
@@ -80,7 +65,7 @@ def render_synthesis_report(
     return render_page(
         "synthesis.html.j2",
         run,
-        monitored(run, margins=margins),
+        diagnosis.draws,
         s=summary,
         active=summary["active_components"],
         command=command,
@@ -96,3 +81,10 @@ def render_synthesis_report(
         records=records,
         smallest=SMALLEST_SHOWN,
     )
+
+
+def write_synthesis_report(
+    path: str | PathLike, run: Run, frames: Sequence[pd.DataFrame], **options
+) -> None:
+    """Write the page of `render_synthesis_report`, which takes the same options, to a file."""
+    write_text(render_synthesis_report(run, frames, **options), path)

@@ -12,6 +12,7 @@ from scipy import signal, stats
 
 import bnp_models as bnp
 from bnp_models.inference.diagnostics import diagnose
+from bnp_models.inference.run import Until
 from bnp_models.kernels.mixed_membership import urn_boxes
 
 
@@ -165,13 +166,13 @@ def test_a_run_without_a_risk_is_judged_by_its_margins(chains, rng):
     values[:, :, 1] = 0
     names = ["log_likelihood", "components", "alpha"]
     assert list(bnp.convergence(run)) == names
-    figures = bnp.convergence(run, margins=margins_of(values, thin=5))
+    figures = bnp.convergence(run, margins_of(values, thin=5))
     assert list(figures)[:4] == [*names, "margin x=4"]
     assert len(figures) == 6 and "margin x=1" not in figures
-    sentences = bnp.warnings_of(run, margins=margins_of(values, thin=5))
+    sentences = bnp.warnings_of(run, margins_of(values, thin=5))
     assert sentences[0].startswith("not converged") and "margin x=4 1." in sentences[0]
     assert not any(word in " ".join(sentences) for word in ("augmented", "p_zero", "tau1"))
-    assert list(bnp.convergence(run, margins=margins_of(values[:, :3], thin=200))) == names
+    assert list(bnp.convergence(run, margins_of(values[:, :3], thin=200))) == names
 
 
 def test_components_that_do_not_split_are_told_of(chains):
@@ -306,7 +307,7 @@ def test_modes_cannot_always_be_told_apart(values):
 
 def until(run, target, minutes=5):
     first = dataclasses.replace(run.settings, num_samples=100)
-    return dataclasses.replace(run, until=bnp.sampling.Until(target, minutes, first))
+    return dataclasses.replace(run, until=Until(target, minutes, first))
 
 
 def test_a_target_is_reached_where_every_figure_is_good(chains, rng):
@@ -353,7 +354,7 @@ def test_a_run_that_used_up_its_minutes_says_so(chains):
 def test_records_in_the_last_class(chains):
     run, risk = chains()
     last = np.zeros((4, 500), int)
-    full = dataclasses.replace(run, draws=run.draws | {"last_class": last})
+    full = dataclasses.replace(run, model=bnp.TNPLCM(), draws=run.draws | {"last_class": last})
     assert bnp.warnings_of(full, risk) == []
     last[2, 7] = 3
     sentences = bnp.warnings_of(full, risk)
@@ -369,7 +370,7 @@ def test_a_thinned_risk_is_judged_by_the_draws_it_used(chains):
 
 def test_arviz_is_imported_where_there_is_no_cache_folder(tmp_path):
     (tmp_path / "file").touch()
-    code = "from bnp_models.inference.diagnostics import load_arviz; print(load_arviz().__name__)"
+    code = "from bnp_models.inference.arviz import load_arviz; print(load_arviz().__name__)"
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "file")}
     result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
                             text=True, check=True)  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from pages import Page, check_well_formed, words_of
 
 import bnp_models as bnp
+from bnp_models.inference.run import Until
 from bnp_models.report.risk import render_report
 from bnp_models.report.synthesis import render_synthesis_report
 
@@ -45,7 +46,7 @@ def made(latent):
             render_synthesis_report(
                 latent.run,
                 frames,
-                latent.margins,
+                bnp.Diagnosis.of(latent.run, latent.margins),
                 imputed=imputed,
                 command="bnp-models ...",
                 seed=3,
@@ -62,7 +63,7 @@ def test_it_shows_modes_and_why_the_run_stopped(small, with_draws):
     of_risk |= {"log_likelihood": rng.normal(size=shape) - lower}
     run, risk = with_draws(draws, of_risk)
     first = dataclasses.replace(run.settings, num_samples=25)
-    asked = bnp.sampling.Until(bnp.Converged(), 2.0, first)
+    asked = Until(bnp.Converged(), 2.0, first)
     risk = dataclasses.replace(risk, run=dataclasses.replace(run, until=asked))
     text = render_report(risk)
     words = words_of(text)
@@ -84,7 +85,7 @@ def test_synthesis_says_what_was_made(latent, made, incomplete_frame):
     original = (incomplete_frame["sex"].dropna() == "Male").mean()
     synthetic = sum((frame["sex"] == "Male").mean() for frame in frames) / 3
     assert f'<td title="Male">Male</td><td>{original:.1%}</td><td>{synthetic:.1%}</td>' in text
-    for name in bnp.convergence(latent.run, margins=latent.margins):
+    for name in bnp.convergence(latent.run, latent.margins):
         assert name in words
 
 
@@ -139,8 +140,9 @@ def test_synthesis_is_well_formed_self_contained_and_deterministic(latent, made,
     frames, text = made[imputed]
     check_well_formed(text, num_plots=12)
     again = render_synthesis_report(
-        latent.run, frames, latent.margins, imputed=imputed, command="bnp-models ...", seed=3
-    )
+        latent.run, frames, bnp.Diagnosis.of(latent.run, latent.margins), imputed=imputed,
+        command="bnp-models ...", seed=3,
+    )  # fmt: skip
     assert again == text
 
 

@@ -10,7 +10,6 @@ import pytest
 import xarray as xr
 
 import bnp_models as bnp
-from bnp_models.data import writing
 from bnp_models.inference import arviz as inference_arviz
 from bnp_models.inference.arviz import load_arviz
 from bnp_models.inference.run import Until
@@ -108,7 +107,8 @@ def test_latent_class_runs(latent):
 
 
 def test_summary_of_a_run_that_makes_data(latent):
-    summary = bnp.run_summary(latent.run, latent.margins, seed=3)
+    diagnosis = bnp.Diagnosis.of(latent.run, latent.margins)
+    summary = bnp.run_summary(latent.run, diagnosis, seed=3)
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert list(summary)[-2:] == ["seconds", "sweeps_per_second"]
     assert summary["missing"] == (latent.table.codes < 0).sum()
@@ -118,7 +118,7 @@ def test_summary_of_a_run_that_makes_data(latent):
     assert summary["p_zero"]["mean"] == pytest.approx(p_zero.mean())
     assert list(summary["diagnostics"])[:3] == ["log_likelihood", "components", "alpha"]
     assert len(summary["diagnostics"]) == 6
-    assert summary["modes"]["verdict"] == bnp.find_modes(bnp.monitored(latent.run)).verdict
+    assert summary["modes"] == bnp.find_modes(diagnosis.draws).document()
     assert summary["equivalences"] == [e.sentence for e in latent.conditions.equivalences]
     assert any("if and only if" in sentence for sentence in summary["equivalences"])
     free = dataclasses.replace(latent.run, conditions=None)
@@ -137,16 +137,10 @@ def test_summary_of_a_run_with_a_target(small, latent):
         "kept": 30, "thin": 2,
     }  # fmt: skip
     own = Until(lambda run: True, 7, first)
-    summary = bnp.run_summary(dataclasses.replace(latent.run, until=own), latent.margins)
+    summary = bnp.run_summary(dataclasses.replace(latent.run, until=own))
     assert summary["stopping"]["reached"] and "max_rhat" not in summary["stopping"]
 
 
-def test_frames_read_back(tmp_path):
-    frame = pd.DataFrame({"a": ["01", "1,5", 'say "x"'], "b": [1, 2, 3], "c": [None, "é", "-"]})
-    bnp.write_frame(frame, tmp_path / "a.csv")
-    read, _ = bnp.read_frame(tmp_path / "a.csv")
-    assert read.to_numpy().tolist() == [["01", "1", ""], ["1,5", "2", "é"], ['say "x"', "3", "-"]]
-    assert b"\r" not in (tmp_path / "a.csv").read_bytes()
 
 
 def test_figures():
@@ -165,19 +159,3 @@ def test_records_read_back_exactly(small, tmp_path):
     np.testing.assert_array_equal(read["r1"], records["r1"])
     np.testing.assert_array_equal(read["r2"], records["r2"])
     assert read["r1"].sum() == pytest.approx(small.risk.tau1_conditional.mean(), rel=1e-12)
-
-
-def test_json_refuses_what_json_cannot_hold(tmp_path):
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        bnp.write_json({"x": float("nan")}, tmp_path / "x.json")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path):
-    path = tmp_path / "x.json"
-    bnp.write_json({"x": 1}, path)
-    with pytest.raises(RuntimeError, match="half way"), writing.replacing(path) as partial:
-        partial.write_text("{")
-        raise RuntimeError("half way")
-    assert json.loads(path.read_text()) == {"x": 1}
-    assert [found.name for found in tmp_path.iterdir()] == ["x.json"]

@@ -1,0 +1,111 @@
+"""Diagnosis of a run: convergence, modes and warnings, found once and read by all pages."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bnp_models.inference.diagnostics import (
+    Converged,
+    Evaluated,
+    Figures,
+    figures_by_name,
+    monitored,
+)
+from bnp_models.inference.modes import Modes, find_modes
+from bnp_models.inference.run import Run
+from bnp_models.inference.warnings import (
+    draws_warnings,
+    growth_warnings,
+    run_warnings,
+    stopping_warnings,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Convergence of chains; each member is computed when it is first read, and then kept.
+
+    Parameters
+    ----------
+    draws
+        Quantities that convergence is judged by, each (chains, draws).
+    run
+        The run that they are of; None for chains of another sampler.
+    evaluated
+        What was computed of the run's draws, such as a `PopulationRisk` or `Margins`.
+    """
+
+    draws: dict[str, np.ndarray]
+    run: Run | None = None
+    evaluated: Evaluated | None = None
+
+    @classmethod
+    def of(cls, run: Run, evaluated: Evaluated | None = None) -> "Diagnosis":
+        """Diagnosis of a run, judged by what was evaluated of its draws too."""
+        return cls(monitored(run, evaluated), run, evaluated)
+
+    @cached_property
+    def figures(self) -> dict[str, Figures]:
+        """R-hat and effective sample sizes of every quantity; see `convergence`."""
+        return figures_by_name(self.draws)
+
+    @cached_property
+    def modes(self) -> Modes:
+        """Modes of the posterior that the chains sit in."""
+        return find_modes(self.draws, self.figures)
+
+    @cached_property
+    def missed(self) -> list[str]:
+        """Figures that fall short of the `Converged` that the run had as its target, in words."""
+        target = None if self.run is None or self.run.until is None else self.run.until.target
+        if not isinstance(target, Converged):
+            return []
+        return target.missed(self.draws, self.figures)
+
+    @cached_property
+    def reached(self) -> bool | None:
+        """Whether the run ended because its target was reached; None where it had none."""
+        if self.run is None or self.run.until is None:
+            return None
+        if isinstance(self.run.until.target, Converged):
+            return not self.missed
+        return bool(self.run.until.target(self.run))
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """Sentences that a methodologist should know before using the figures."""
+        sentences = draws_warnings(self.draws, self.figures, self.modes)
+        run = self.run
+        if run is None:
+            return sentences
+        if run.until is not None and not self.reached:
+            num_chains = run.settings.num_chains
+            sentences = stopping_warnings(run.until, self.missed, num_chains) + sentences
+        sentences += run_warnings(run) + run.model.warnings(run)
+        if self.evaluated is not None:
+            sentences += self.evaluated.warnings()
+        return sentences + growth_warnings(run)
+
+
+def warnings_of(run: Run, evaluated: Evaluated | None = None) -> list[str]:
+    """Sentences that a methodologist should know before using the figures.
+
+    Parameters
+    ----------
+    run
+        Chains.
+    evaluated
+        What was computed of its draws: a `PopulationRisk`, or `Margins`.
+
+    Returns
+    -------
+    warnings
+        Empty if all is well.
+    """
+    return Diagnosis.of(run, evaluated).warnings
+
+
+def target_reached(run: Run, evaluated: Evaluated | None = None) -> bool:
+    """Whether a run of `bnp_models.sample_until` ended because its target was reached."""
+    return bool(Diagnosis.of(run, evaluated).reached)

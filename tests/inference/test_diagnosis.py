@@ -1,0 +1,55 @@
+"""Diagnosis: everything said of a run's chains comes from figures that are computed once."""
+
+import collections
+
+import numpy as np
+
+import bnp_models as bnp
+from bnp_models.inference import diagnostics
+from bnp_models.report.risk import render_report
+from bnp_models.report.synthesis import render_synthesis_report
+
+
+def count_figures(monkeypatch):
+    """Count how often the figures of each array are computed, from now on."""
+    calls, diagnose = collections.Counter(), diagnostics.diagnose
+
+    def counted(values):
+        calls[np.asarray(values).tobytes()] += 1
+        return diagnose(values)
+
+    monkeypatch.setattr(diagnostics, "diagnose", counted)
+    return calls
+
+
+def test_figures_of_a_risk_are_computed_once(small, monkeypatch):
+    calls = count_figures(monkeypatch)
+    diagnosis = bnp.Diagnosis.of(small.run, small.risk)
+    assert not calls
+    page = render_report(small.risk, diagnosis=diagnosis)
+    summary = bnp.risk_summary(small.risk, diagnosis=diagnosis)
+    assert set(calls.values()) == {1} and len(calls) == len(diagnosis.draws) == 5
+    monkeypatch.undo()
+    assert page == render_report(small.risk)
+    assert summary == bnp.risk_summary(small.risk)
+    assert summary["diagnostics"] == bnp.convergence(small.run, small.risk)
+    assert summary["warnings"] == bnp.warnings_of(small.run, small.risk)
+
+
+def test_figures_of_margins_are_computed_once(latent, monkeypatch):
+    calls = count_figures(monkeypatch)
+    diagnosis = bnp.Diagnosis.of(latent.run, latent.margins)
+    complete = bnp.Microdata(latent.table.schema, np.maximum(latent.table.codes, 0)).to_frame()
+    render_synthesis_report(latent.run, [complete], diagnosis)
+    summary = bnp.run_summary(latent.run, diagnosis)
+    assert set(calls.values()) == {1} and len(calls) == len(diagnosis.draws) == 6
+    assert list(summary["diagnostics"]) == list(diagnosis.draws)
+
+
+def test_chains_of_another_sampler(monkeypatch):
+    calls = count_figures(monkeypatch)
+    values = np.random.default_rng(1).normal(size=(4, 100)) + np.arange(4)[:, None]
+    diagnosis = bnp.Diagnosis({"x": values, "log_likelihood": values + 1})
+    assert diagnosis.warnings[0].startswith("not converged") and diagnosis.reached is None
+    assert diagnosis.modes.number == bnp.find_modes({"log_likelihood": values}).number
+    assert calls[(values + 1).tobytes()] == 1
