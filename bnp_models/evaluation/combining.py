@@ -9,8 +9,11 @@ class Combined(NamedTuple):
     """A point estimate from several data sets, its variance and its degrees of freedom."""
 
     estimate: np.ndarray
+    """Point estimates."""
     variance: np.ndarray
+    """Their variances."""
     df: np.ndarray
+    """Degrees of freedom of their t intervals; inf: normal."""
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper end of the t interval of this confidence level."""
@@ -121,6 +124,7 @@ def combine_imputed(q, u, complete_df: float | None = None) -> Combined:
 
 
 def _moments(q, u):
+    """Number of files, mean estimate, and variances within files and between them."""
     q, u = np.asarray(q, np.float64), np.asarray(u, np.float64)
     if q.shape != u.shape:
         raise ValueError(f"q and u have shapes {q.shape} and {u.shape}; expected the same")
@@ -134,7 +138,7 @@ def _moments(q, u):
 COMBINING_RULES = ("partially", "fully")
 
 
-def combined(q, u, rows_per_record, rule: str = "partially") -> Combined:
+def combine(q, u, rows_per_record, rule: str = "partially") -> Combined:
     """Combine the estimates of M synthetic files.
 
     Parameters
@@ -152,21 +156,35 @@ def combined(q, u, rows_per_record, rule: str = "partially") -> Combined:
     Returns
     -------
     combined
-        For one file, whose spread from others is not known, its own estimate and variance.
+        Estimate and variance; of a single file its own, as its spread from others is not known.
     """
     if rule not in COMBINING_RULES:
         raise ValueError(f"the combining rule must be one of {COMBINING_RULES}, not {rule!r}")
     q, u = np.asarray(q, np.float64), np.asarray(u, np.float64)
     rows_per_record = np.broadcast_to(rows_per_record, q.shape)
     if len(q) == 1:
-        return Combined(q[0], u[0] * rows_per_record[0], np.inf)
+        return Combined(q[0], u[0] * rows_per_record[0], np.array(np.inf))
     if rule == "partially":
         return combine_partially_synthetic(q, u * rows_per_record)
     return combine_fully_synthetic(q, u, rows_per_record.mean(axis=0))
 
 
+def proportion_interval(combined: Combined, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Interval of proportions, cut to [0, 1]: t with few degrees of freedom goes far beyond.
+
+    Parameters
+    ----------
+    combined
+        Estimates of proportions.
+    level
+        Confidence level.
+    """
+    low, high = combined.interval(level)
+    return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+
 def interval_overlap(first, second) -> np.ndarray:
-    """How much two intervals have in common: 0 nothing, 1 everything.
+    """Measure how much two intervals have in common: 0 nothing, 1 everything.
 
     Parameters
     ----------

@@ -1,8 +1,10 @@
 """Synthetic files judged as a whole: how useful they are, and what of the original is in them."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.combining import COMBINING_RULES
-from bnp_models.evaluation.impossible import Impossible, find_impossible, first_few
+from bnp_models.evaluation.impossible import Impossible, find_impossible
 from bnp_models.evaluation.propensity import PropensityScore, num_columns, propensity_score
 from bnp_models.evaluation.proportions import Proportions, proportions
 from bnp_models.evaluation.shares import Shares, household_shares
@@ -29,120 +31,152 @@ _MAX_PARAMETERS = 1000
 
 _WORST = 100
 
+# Kinds of propensity scores, whether they have interactions, and what they tell files by.
 _SCORES = {"main_effects": False, "pairs": True}
+_TOLD_BY = {"main_effects": "main effects", "pairs": "pairs of variables"}
+
+Tell = Callable[[str, int, int], None]
+"""Function that is called with what is done now, and how many of how many parts of it are."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What `evaluate` found."""
+    """Figures of synthetic files, judged by their original."""
 
     original: Microdata | Households
+    """Records that the synthetic ones stand for."""
     synthetic: tuple[Microdata | Households, ...]
+    """Synthetic files."""
     population: Microdata | Households | None
+    """Records of the whole population, where it is known."""
     combining: str
+    """Rule by which files are combined, "partially" or "fully"."""
     level: float
+    """Confidence level of the intervals."""
     seed: int
+    """Seed of the choice of tables."""
     proportions: dict[int, Proportions]
-    """By order."""
+    """Proportions of cells, by the number of variables of a table."""
     scores: dict[str, tuple[PropensityScore, ...]]
-    """Of each file: "main_effects", and "pairs" with their interactions if these are not too
-    many."""
+    """Score of each file by "main_effects", and by "pairs" with their interactions if these are not
+    too many."""
     score_parameters: int
     """Columns of the regression with interactions."""
     shares: Shares | None
-    """Of households, where statements about them were given."""
+    """Shares of households, where statements about them were given."""
     anonymity: tuple[list[SmallCells], ...]
     """k-anonymity counts of the original, then of each file."""
     replicated: Replicated
+    """Unique combinations of the original that recur."""
     impossible: tuple[Impossible, ...] | None
-    """Of each file, where conditions or rules were given."""
+    """Impossible records of each file, where structural zeros or rules were given."""
     seconds: dict[str, float]
+    """Wall-clock seconds, by step."""
     attack: AttackRisk | None = None
-    """What `attack_risk` found, to be reported with the rest."""
+    """Risks of an attack, to be reported with the rest."""
 
     def warnings(self, names: Sequence[str] | None = None) -> list[str]:
-        """What should be known before the files are used or released.
+        """Warn of what should be known before the files are used or released.
 
         Parameters
         ----------
         names
-            What the synthetic files are called; by default by number.
+            Names of the synthetic files; by default by number.
         """
         names = self.file_names(names)
-        found = []
-        households = isinstance(self.original, Households)
-        for name, broken in zip(names, self.impossible or (), strict=False):
-            if broken.number:
-                what = "households break a rule" if households else "records break a condition"
-                one = what.replace("s break", " breaks")
-                found.append(
-                    f"do not release {name}: {broken.number:,} {what if broken.number > 1 else one}"
-                    f" (the first in row {broken.rows[0]}: {broken.broken[0]})"
-                )
+        attack = [] if self.attack is None else self.attack.warnings()
+        return [
+            *self._warnings_of_impossible(names),
+            *self._warnings_of_scores(names),
+            *self._warnings_of_tables(),
+            *(f"attack risk: {sentence}" for sentence in attack),
+            *self.notices(),
+        ]
+
+    def _warnings_of_impossible(self, names: list[str]) -> list[str]:
+        """Sentences on files with impossible records or households."""
+        one, many = "record breaks a condition", "records break a condition"
+        if isinstance(self.original, Households):
+            one, many = "household breaks a rule", "households break a rule"
+        return [
+            f"do not release {name}: {file.number:,} {many if file.number > 1 else one}"
+            f" (the first in row {file.rows[0]}: {file.broken[0]})"
+            for name, file in zip(names, self.impossible or (), strict=False)
+            if file.number
+        ]
+
+    def _warnings_of_scores(self, names: list[str]) -> list[str]:
+        """Sentences on files that are easily told from the original."""
+        sentences = []
         for kind, scores in self.scores.items():
             ratios = [score.ratio for score in scores]
             bad = [name for name, ratio in zip(names, ratios, strict=True) if ratio > BAD_RATIO]
             if bad:
-                what = {"main_effects": "main effects", "pairs": "pairs of variables"}[kind]
-                found.append(
-                    f"poor fit: by their {what} the records of {first_few(bad, ', ')} are told "
-                    f"from the original's (pMSE {max(ratios):.1f} times its expected value, more "
-                    f"than {BAD_RATIO:g}); see which tables fit worst"
+                sentences.append(
+                    f"poor fit: by their {_TOLD_BY[kind]} the records of {_first_few(bad, ', ')} "
+                    f"are told from the original's (pMSE {max(ratios):.1f} times its expected "
+                    f"value, more than {BAD_RATIO:g}); see which tables fit worst"
                 )
-        for order in (1, 2):
-            bad = self.proportions[order].fit if order in self.proportions else None
-            bad = None if bad is None else bad[bad["pmse_ratio"] > BAD_RATIO]
-            if bad is not None and len(bad):
-                what = ("variable", "variables") if order == 1 else ("pair", "pairs")
-                found.append(
-                    f"poor fit of {len(bad)} {what[len(bad) > 1]}{' of variables' * (order == 2)} "
-                    f"(pMSE more than {BAD_RATIO:g} times its expected value): "
-                    f"{first_few([' and '.join(row) for row in bad['variables']], '; ')}"
+        return sentences
+
+    def _warnings_of_tables(self) -> list[str]:
+        """Sentences on variables and pairs of variables that fit badly."""
+        sentences = []
+        for order, one, many in (
+            (1, "variable", "variables"),
+            (2, "pair of variables", "pairs of variables"),
+        ):
+            if order not in self.proportions:
+                continue
+            fit = self.proportions[order].fit
+            bad = [" and ".join(row) for row in fit["variables"][fit["pmse_ratio"] > BAD_RATIO]]
+            if bad:
+                sentences.append(
+                    f"poor fit of {len(bad)} {many if len(bad) > 1 else one} (pMSE more than "
+                    f"{BAD_RATIO:g} times its expected value): {_first_few(bad, '; ')}"
                 )
-        if self.attack is not None:
-            found += [f"attack risk: {sentence}" for sentence in self.attack.warnings()]
-        return found + self.notices()
+        return sentences
 
     def notices(self) -> list[str]:
-        """What was left out or is of limited meaning, in words."""
-        found = []
+        """Tell what was left out, and what is of limited meaning."""
+        sentences = []
         persons = [persons_of(table) for table in (self.original, *self.synthetic)]
         missing = [int((~table.complete).sum()) for table in persons]
         if any(missing):
-            found.append(
+            sentences.append(
                 f"values are missing in {missing[0]:,} records of the original and "
                 f"{sum(missing[1:]):,} synthetic ones: a table counts the records with all of its "
                 "values, and propensity scores and counts of small cells the complete records only"
             )
         if isinstance(self.original, Households):
-            found.append(
+            sentences.append(
                 "proportions of persons and propensity scores take persons as independent, and "
                 "those of one household are not: their intervals are too narrow; shares of "
                 "households are right"
             )
         if len(self.synthetic) == 1:
-            found.append(
+            sentences.append(
                 "one synthetic file: its intervals leave out how much files differ, and are too "
                 "narrow for statements about the population; make several"
             )
         for order, part in self.proportions.items():
             if part.left_out:
-                found.append(
+                sentences.append(
                     f"{len(part.tables):,} of {len(part.tables) + part.left_out:,} {order}-way "
                     "tables, chosen at random, stand for all"
                 )
         if "main_effects" not in self.scores:
-            found.append(
+            sentences.append(
                 "propensity scores were left out: the regression would have more than "
                 f"{_MAX_PARAMETERS:,} columns; tables are judged one by one"
             )
         elif "pairs" not in self.scores and len(persons[0].schema.variables) > 1:
-            found.append(
+            sentences.append(
                 "the propensity score with pairs of variables was left out: its regression would "
                 f"have {self.score_parameters:,} columns, more than {_MAX_PARAMETERS:,}; pairs are "
                 "judged one by one"
             )
-        return found
+        return sentences
 
     def file_names(self, names: Sequence[str] | None = None) -> list[str]:
         """Names of the synthetic files, those given or by number."""
@@ -151,12 +185,12 @@ class Evaluation:
         return list(names)
 
     def summary(self, names: Sequence[str] | None = None) -> dict:
-        """The content of ``evaluation.json``; only its last entry depends on the clock.
+        """Content of ``evaluation.json``; only its last entry depends on the clock.
 
         Parameters
         ----------
         names
-            What the synthetic files are called; by default by number.
+            Names of the synthetic files; by default by number.
         """
         persons = [persons_of(table) for table in (self.original, *self.synthetic)]
         schema = persons[0].schema
@@ -183,16 +217,7 @@ class Evaluation:
             "combining": self.combining,
             "level": self.level,
             "proportions": {str(k): part.summary() for k, part in self.proportions.items()},
-            "pmse": {
-                kind: {
-                    **{
-                        name: float(np.mean([getattr(score, name) for score in scores]))
-                        for name in PropensityScore._fields
-                    },
-                    "files": [score._asdict() for score in scores],
-                }
-                for kind, scores in self.scores.items()
-            },
+            "pmse": {kind: _scores_document(scores) for kind, scores in self.scores.items()},
             "worst_tables": {
                 str(k): part.fit.head(_WORST).to_dict(orient="records")
                 for k, part in self.proportions.items()
@@ -203,19 +228,13 @@ class Evaluation:
                 "synthetic": [[row._asdict() for row in rows] for rows in self.anonymity[1:]],
             },
             "replicated_uniques": self.replicated._asdict(),
-            "impossible": None if self.impossible is None else [
-                {
-                    "number": one.number,
-                    "first_rows": list(one.rows),
-                    "broken": list(one.broken),
-                    **({"by_rule": one.by_rule} if one.by_rule else {}),
-                }
-                for one in self.impossible
-            ],
+            "impossible": (
+                None if self.impossible is None else [*map(_impossible_document, self.impossible)]
+            ),
             "attack_risk": None if self.attack is None else self.attack.summary(),
             "warnings": self.warnings(names),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
-        }  # fmt: skip
+        }
 
 
 def evaluate(
@@ -228,7 +247,7 @@ def evaluate(
     combining: str = "partially",
     level: float = 0.95,
     seed: int = 0,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Tell | None = None,
 ) -> Evaluation:
     """Judge synthetic files by their original.
 
@@ -241,15 +260,15 @@ def evaluate(
     population
         Records of the whole population, where it is known.
     conditions
-        Structural zeros, or rules of households: what of the synthetic files breaks one is counted.
+        Structural zeros, or rules of households: impossible synthetic ones are counted.
     quantities
         Statements about households, whose shares are compared (`household_shares`).
     combining
-        "partially" or "fully": how files are combined (`bnp_models.evaluation.combining.combined`).
+        "partially" or "fully": how files are combined (`bnp_models.evaluation.combining.combine`).
     level
         Confidence level of the intervals.
     seed
-        Of the choice of tables, where there are too many.
+        Seed of the choice of tables, where there are too many.
     progress
         Called with what is done now, and how many of how many parts of it are.
 
@@ -262,50 +281,115 @@ def evaluate(
         raise ValueError(f"the combining rule must be one of {COMBINING_RULES}, not {combining!r}")
     persons = [persons_of(table) for table in (original, *synthetic)]
     whole = None if population is None else persons_of(population)
-    seconds, tell = {}, progress or (lambda *_: None)
-    start = time.perf_counter()
-    found = {}
-    for order in ORDERS[: persons[0].num_variables]:
-        found[order] = proportions(
-            persons[0], persons[1:], order, population=whole, combining=combining, level=level,
-            seed=seed, progress=lambda done, of, order=order: tell(f"{order}-way tables", done, of),
-        )  # fmt: skip
-    seconds["proportions"] = time.perf_counter() - start
-    start = time.perf_counter()
-    columns, scores = num_columns(persons, interactions=True), {}
-    for kind, interactions in _SCORES.items():
-        if num_columns(persons, interactions) > _MAX_PARAMETERS or (
-            interactions and persons[0].num_variables == 1
-        ):
-            continue
-        scores[kind] = ()
-        for m, table in enumerate(persons[1:]):
-            scores[kind] += (
-                propensity_score(
-                    persons[0], table, interactions=interactions, max_parameters=_MAX_PARAMETERS
-                ),
+    tell: Tell = progress or (lambda *_: None)
+    seconds: dict[str, float] = {}
+    with _timed(seconds, "proportions"):
+        by_order = {}
+        for order in ORDERS[: persons[0].num_variables]:
+            by_order[order] = proportions(
+                persons[0],
+                persons[1:],
+                order,
+                population=whole,
+                combining=combining,
+                level=level,
+                seed=seed,
+                progress=partial(tell, f"{order}-way tables"),
             )
-            tell(f"propensity scores, {kind.replace('_', ' ')}", m + 1, len(synthetic))
-    seconds["propensity_scores"] = time.perf_counter() - start
-    start = time.perf_counter()
-    impossible = None
-    if conditions is not None:
-        impossible = []
-        for m, table in enumerate(synthetic):
-            impossible.append(find_impossible(table, conditions))
-            tell("conditions", m + 1, len(synthetic))
-    shares = None
-    if quantities is not None:
-        shares = household_shares(
-            quantities, original, synthetic, population=population, combining=combining,
-            level=level,
-        )  # fmt: skip
-    seconds["conditions_and_shares"] = time.perf_counter() - start
+    with _timed(seconds, "propensity_scores"):
+        scores = _propensity_scores(persons, tell)
+    with _timed(seconds, "conditions_and_shares"):
+        impossible = _impossible_of_files(synthetic, conditions, tell)
+        shares = _shares(quantities, original, synthetic, population, combining, level)
     return Evaluation(
-        original, tuple(synthetic), population, combining, level, seed, found, scores, columns,
-        shares, tuple(map(k_anonymity, persons)), replicated_uniques(persons[0], persons[1:]),
-        None if impossible is None else tuple(impossible), seconds,
-    )  # fmt: skip
+        original=original,
+        synthetic=tuple(synthetic),
+        population=population,
+        combining=combining,
+        level=level,
+        seed=seed,
+        proportions=by_order,
+        scores=scores,
+        score_parameters=num_columns(persons, interactions=True),
+        shares=shares,
+        anonymity=tuple(map(k_anonymity, persons)),
+        replicated=replicated_uniques(persons[0], persons[1:]),
+        impossible=impossible,
+        seconds=seconds,
+    )
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    """Note the wall-clock seconds of a step."""
+    start = time.perf_counter()
+    yield
+    seconds[step] = time.perf_counter() - start
+
+
+def _propensity_scores(persons, tell) -> dict[str, tuple[PropensityScore, ...]]:
+    """Scores of each file, of the kinds whose regression is not too large."""
+    original, *files = persons
+    scores = {}
+    for kind, interactions in _SCORES.items():
+        too_large = num_columns(persons, interactions) > _MAX_PARAMETERS
+        if too_large or (interactions and original.num_variables == 1):
+            continue
+        of_files = []
+        for m, file in enumerate(files):
+            of_files.append(
+                propensity_score(
+                    original, file, interactions=interactions, max_parameters=_MAX_PARAMETERS
+                )
+            )
+            tell(f"propensity scores, {kind.replace('_', ' ')}", m + 1, len(files))
+        scores[kind] = tuple(of_files)
+    return scores
+
+
+def _impossible_of_files(synthetic, conditions, tell) -> tuple[Impossible, ...] | None:
+    """Impossible records or households of each file; None without structural zeros or rules."""
+    if conditions is None:
+        return None
+    impossible = []
+    for m, table in enumerate(synthetic):
+        impossible.append(find_impossible(table, conditions))
+        tell("conditions", m + 1, len(synthetic))
+    return tuple(impossible)
+
+
+def _shares(quantities, original, synthetic, population, combining, level) -> Shares | None:
+    """Shares of households that statements hold for, where there are statements."""
+    if quantities is None:
+        return None
+    return household_shares(
+        quantities, original, synthetic, population=population, combining=combining, level=level
+    )
+
+
+def _first_few(items: list[str], separator: str) -> str:
+    """Five items of a list, and how many more there are."""
+    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
+    return separator.join(items[:5]) + more
+
+
+def _scores_document(scores: Sequence[PropensityScore]) -> dict:
+    """Means of each figure over files, and the figures of each file."""
+    means = [float(np.mean(values)) for values in zip(*scores, strict=True)]
+    return {
+        **dict(zip(PropensityScore._fields, means, strict=True)),
+        "files": [score._asdict() for score in scores],
+    }
+
+
+def _impossible_document(impossible: Impossible) -> dict:
+    """Impossible records of one file as JSON values."""
+    return {
+        "number": impossible.number,
+        "first_rows": list(impossible.rows),
+        "broken": list(impossible.broken),
+        **({"by_rule": impossible.by_rule} if impossible.by_rule else {}),
+    }
 
 
 def shares_document(shares: Shares) -> list[dict]:

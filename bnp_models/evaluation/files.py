@@ -1,5 +1,6 @@
 """Synthetic files read as their original was coded."""
 
+from collections.abc import Sequence
 from os import PathLike
 
 import numpy as np
@@ -18,7 +19,7 @@ def read_like(path: str | PathLike, table: Microdata | Households) -> Microdata 
     path
         As for `read_microdata`, or `read_households`; other columns are left out.
     table
-        What its records are coded like; of households, without a head.
+        Table with the coding that its records get; of households, without a head.
 
     Raises
     ------
@@ -27,35 +28,54 @@ def read_like(path: str | PathLike, table: Microdata | Households) -> Microdata 
         not; it names the file, row, line, column and value.
     """
     if isinstance(table, Households):
-        schema = table.schema
-        columns = list(schema.table.variables)
-        columns.insert(schema.id_position, schema.household)
-        found = read_households(
-            path, schema.household, schema.household_level, columns, schema.table
-        )
-        size = schema.size_variable
-        if size is not None and found.schema.size_variable != size:
-            raise MicrodataError(
-                "is the number of persons in every household of the original, but not here; "
-                "correct it",
-                file=path,
-                column=size,
-            )
-        # The labels of the table, whatever their type in the file.
-        names = schema.table.variables
-        codes, first = found.persons.codes[found.rows], np.cumsum(found.sizes) - found.sizes
-        own, personal = (
-            [names.index(name) for name in chosen]
-            for chosen in (schema.household_variables, schema.personal)
-        )
-        return Households(
-            schema, codes[first][:, own], found.sizes, codes[:, personal], found.ids, found.rows
-        )
-    found = read_microdata(path, table.schema.variables, table.schema)
-    return Microdata(table.schema, found.codes)
+        return _read_households_like(path, table)
+    records = read_microdata(path, table.schema.variables, table.schema)
+    return Microdata(table.schema, records.codes)
 
 
-def check_files(original, synthetic, population):
+def _read_households_like(path, table: Households) -> Households:
+    """Read a file of persons within households with the coding of a table."""
+    schema = table.schema
+    columns = list(schema.table.variables)
+    columns.insert(schema.id_position, schema.household)
+    households = read_households(
+        path, schema.household, schema.household_level, columns, schema.table
+    )
+    size = schema.size_variable
+    if size is not None and households.schema.size_variable != size:
+        raise MicrodataError(
+            "is the number of persons in every household of the original, but not here; correct it",
+            file=path,
+            column=size,
+        )
+    # The labels of the table, whatever their type in the file.
+    names = schema.table.variables
+    codes = households.persons.codes[households.rows]
+    first = np.cumsum(households.sizes) - households.sizes
+    at_household = [names.index(name) for name in schema.household_variables]
+    at_member = [names.index(name) for name in schema.personal]
+    return Households(
+        schema,
+        codes[first][:, at_household],
+        households.sizes,
+        codes[:, at_member],
+        households.ids,
+        households.rows,
+    )
+
+
+def check_files(
+    original: Microdata | Households,
+    synthetic: Sequence[Microdata | Households],
+    population: Microdata | Households | None = None,
+) -> None:
+    """Check that files can be compared with their original.
+
+    Raises
+    ------
+    ValueError
+        If no file is given, or one has another schema.
+    """
     if not synthetic:
         raise ValueError("at least one synthetic file is needed")
     for table in (*synthetic, *([] if population is None else [population])):

@@ -11,61 +11,76 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 _FIRST_ROWS = 20
 
-NO_VALUE = "no value is possible for those missing"
+_NO_VALUE = "no value is possible for those missing"
 
 
 @dataclass(frozen=True)
 class Impossible:
-    """What of one synthetic file breaks a condition or a rule."""
+    """Impossible records of one synthetic file, or households that break a rule."""
 
     number: int
-    """Records that break a condition, or households that break a rule."""
+    """Number of impossible records, or of households that break a rule."""
     rows: tuple[int, ...]
     """0-based rows of the first of them; of households, of their first persons."""
     broken: tuple[str, ...]
-    """What each of these breaks, in words."""
+    """Structural zero, or rules, that each of these breaks, in words."""
     by_rule: dict[str, int]
-    """How many households break each rule that some break; of conditions, empty."""
+    """Number of households that break each rule that some break; empty for records."""
 
 
 def find_impossible(
     table: Microdata | Households, conditions: StructuralZeros | Rules
 ) -> Impossible:
-    """Count the records that break a condition, or the households that break a rule.
+    """Count the impossible records of a file, or the households that break a rule.
 
-    One with missing values breaks them if no completion is possible.
+    Parameters
+    ----------
+    table
+        The file. A record with missing values is impossible if no completion is possible.
+    conditions
+        Structural zeros of records, or rules of households.
     """
     if isinstance(table, Households):
-        bad = np.flatnonzero(~conditions.check(table))
-        tally = {name: number for name, number in conditions.tally(table).items() if number}
-        first = tuple(map(int, bad[:_FIRST_ROWS]))
-        rows = tuple(table.first_row(i) for i in first)
-        broken = tuple(_rules_broken(conditions, table, i) for i in first)
-        return Impossible(bad.size, rows, broken, tally)
-    bad = np.flatnonzero(~conditions.admits(table.codes))
+        if not isinstance(conditions, Rules):
+            raise TypeError("households have rules, not structural zeros")
+        return _impossible_households(table, conditions)
+    if not isinstance(conditions, StructuralZeros):
+        raise TypeError("records have structural zeros, not rules")
+    return _impossible_records(table, conditions)
+
+
+def _impossible_households(table: Households, rules: Rules) -> Impossible:
+    """Households that break a rule."""
+    bad = np.flatnonzero(~rules.check(table))
     first = tuple(map(int, bad[:_FIRST_ROWS]))
     return Impossible(
-        bad.size, first, tuple(_condition_broken(conditions, table, row) for row in first), {}
+        number=bad.size,
+        rows=tuple(table.first_row(i) for i in first),
+        broken=tuple(_rules_broken(rules, table, i) for i in first),
+        by_rule={name: number for name, number in rules.tally(table).items() if number},
     )
 
 
-def first_few(items, separator):
-    """The first of a list, and how many more there are."""
-    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
-    return separator.join(items[:5]) + more
+def _impossible_records(table: Microdata, zeros: StructuralZeros) -> Impossible:
+    """Records in no feasible cell."""
+    bad = np.flatnonzero(~zeros.admits(table.codes))
+    first = tuple(map(int, bad[:_FIRST_ROWS]))
+    broken = tuple(_zero_broken(zeros, table, row) for row in first)
+    return Impossible(number=bad.size, rows=first, broken=broken, by_rule={})
 
 
 def _rules_broken(rules, households, i):
+    """Rules that a household breaks, in words."""
     names = [rule.name for rule in rules.broken_by(households, i)]
-    return "; ".join(names) or NO_VALUE
+    return "; ".join(names) or _NO_VALUE
 
 
-def _condition_broken(conditions, table, row):
-    broken = conditions.broken_by(table.codes[row])
+def _zero_broken(zeros, table, row):
+    """First structural zero that a record falls in, in words."""
+    broken = zeros.broken_by(table.codes[row])
     if not broken.size:
-        return NO_VALUE
-    condition, schema = conditions.conditions[broken[0]], table.schema
+        return _NO_VALUE
+    fixed, schema = zeros.conditions[broken[0]], table.schema
     return " and ".join(
-        f"{schema.variables[j]} = {schema.levels[j][condition[j]]}"
-        for j in np.flatnonzero(condition >= 0)
+        f"{schema.variables[j]} = {schema.levels[j][fixed[j]]}" for j in np.flatnonzero(fixed >= 0)
     )

@@ -23,28 +23,22 @@ _ALIASED = 1e-10
 
 
 class PropensityScore(NamedTuple):
-    """The mean squared error of propensity scores of one synthetic file.
-
-    Attributes
-    ----------
-    pmse
-        0 where the original and the synthetic records cannot be told apart.
-    parameters
-        Of the logistic regression, without its intercept and without aliases: k - 1.
-    ratio, z
-        `pmse` over its expected value, and less it over its standard deviation, for records drawn
-        from the right model with parameters estimated from the original: about 1 and 0 then.
-    ratio_predictive, z_predictive
-        The same for files of which each has parameters of its own, drawn given the original, as
-        those of `synthesize` have: the expected value is that of a second sample.
-    """
+    """Mean squared error of propensity scores of one synthetic file, and standardised."""
 
     pmse: float
+    """Mean squared error; 0 where the original and the synthetic records cannot be told apart."""
     parameters: int
+    """Parameters of the logistic regression but for its intercept and aliases: k - 1."""
     ratio: float
+    """`pmse` over its expected value for records drawn from the right model with parameters
+    estimated from the original: about 1 then."""
     z: float
+    """`pmse` less that expected value, over its standard deviation: about 0 then."""
     ratio_predictive: float
+    """The ratio for files of which each has parameters of its own, drawn given the original, as
+    those of `synthesize` have: the expected value is that of a second sample."""
     z_predictive: float
+    """z for such files."""
 
 
 def propensity_score(
@@ -54,7 +48,7 @@ def propensity_score(
     interactions: bool = False,
     max_parameters: int = 1000,
 ) -> PropensityScore:
-    """Tell synthetic records from the original's by a logistic regression.
+    """Score how well a logistic regression tells synthetic records from the original's.
 
     Parameters
     ----------
@@ -83,7 +77,7 @@ def propensity_score(
     Snoke, J., Raab, G. M., Nowok, B., Dibben, C. & Slavkovic, A. (2018), General and specific
     utility measures for synthetic data, JRSS A 181, 663-688. doi:10.1111/rssa.12358
     """
-    check_files(original, [synthetic], None)
+    check_files(original, [synthetic])
     num_levels = original.schema.num_levels
     codes = [table.codes[table.complete] for table in (original, synthetic)]
     if not all(map(len, codes)):
@@ -103,7 +97,15 @@ def propensity_score(
 
 
 def num_columns(tables: Sequence[Microdata], interactions: bool) -> int:
-    """Columns, at most, of the regression of `propensity_score`."""
+    """Count the columns, at most, of the regression of `propensity_score`.
+
+    Parameters
+    ----------
+    tables
+        All files that are to be compared.
+    interactions
+        Whether the interactions of all pairs of variables are in it.
+    """
     seen = [
         len(set(itertools.chain.from_iterable(np.unique(t.codes[:, j]) for t in tables)) - {-1}) - 1
         for j in range(tables[0].num_variables)
@@ -112,8 +114,20 @@ def num_columns(tables: Sequence[Microdata], interactions: bool) -> int:
     return sum(seen) + pairs
 
 
-def standardised(pmse, parameters, share, total) -> PropensityScore:
-    """Ratios and z-scores; of a regression without parameters there is nothing to tell by."""
+def standardised(pmse: float, parameters: int, share: float, total: int) -> PropensityScore:
+    """Standardise the mean squared error of a regression.
+
+    Parameters
+    ----------
+    pmse
+        Mean squared error of its fitted values.
+    parameters
+        k - 1; with 0 there is nothing to tell files by, and all figures are 0.
+    share
+        Share c of the records that are synthetic.
+    total
+        Records N.
+    """
     if parameters == 0:
         return PropensityScore(float(pmse), 0, 0.0, 0.0, 0.0, 0.0)
     figures = []
@@ -127,16 +141,16 @@ def standardised(pmse, parameters, share, total) -> PropensityScore:
 
 def _design(codes, counts, num_levels, interactions, max_parameters):
     """Columns of 0 and 1, sparse: levels but the most frequent one, and their products."""
-    own = []
+    main = []
     for j, levels in enumerate(num_levels):
         frequency = np.bincount(codes[:, j], weights=counts, minlength=levels)
         column = np.full(levels, -1)
         kept = np.setdiff1d(np.flatnonzero(frequency), np.argmax(frequency))
         column[kept] = np.arange(len(kept))
-        own.append((column[codes[:, j]], len(kept)))
-    terms = list(own)
+        main.append((column[codes[:, j]], len(kept)))
+    terms = list(main)
     if interactions:
-        for (first, _), (second, size) in itertools.combinations(own, 2):
+        for (first, _), (second, size) in itertools.combinations(main, 2):
             both = (first >= 0) & (second >= 0)
             product = np.full(len(codes), -1)
             # Products that occur; the others would be empty columns.
@@ -160,12 +174,12 @@ def _design(codes, counts, num_levels, interactions, max_parameters):
 
 def _gram(design, weights):
     """X' W X, dense."""
-    return (design.T @ sparse.dia_array((weights[None], [0]), shape=(len(weights),) * 2) @ design
-            ).toarray()  # fmt: skip
+    diagonal = sparse.dia_array((weights[None], [0]), shape=(len(weights),) * 2)
+    return (design.T @ diagonal @ design).toarray()
 
 
 def _rank(design, counts):
-    """How many columns no others, nor the intercept, make up."""
+    """Number of columns that no others, nor the intercept, make up."""
     if design.shape[1] == 0:
         return 0
     total = counts.sum()

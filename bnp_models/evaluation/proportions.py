@@ -10,7 +10,12 @@ import pandas as pd
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
-from bnp_models.evaluation.combining import Combined, combined, interval_overlap
+from bnp_models.evaluation.combining import (
+    Combined,
+    combine,
+    interval_overlap,
+    proportion_interval,
+)
 from bnp_models.evaluation.files import check_files
 from bnp_models.evaluation.propensity import standardised
 
@@ -52,7 +57,7 @@ class Proportions:
     variation distance) and `pmse_ratio` (of the propensity score of the table's cells)."""
 
     def covered(self, of: str = "original", by: str = "synthetic") -> np.ndarray:
-        """Which of the judged cells have their proportion inside the interval.
+        """Tell of each judged cell whether its proportion lies inside the interval.
 
         Parameters
         ----------
@@ -61,7 +66,7 @@ class Proportions:
         by
             The interval: "synthetic" or "original".
         """
-        value = getattr(self, of)
+        value = self.population if of == "population" else self.original
         if value is None:
             raise ValueError("no population was given")
         low, high = self.interval if by == "synthetic" else self.original_interval
@@ -75,7 +80,7 @@ class Proportions:
         def share(values):
             return float(np.mean(values)) if len(values) else None
 
-        found = {
+        figures = {
             "tables": len(self.tables),
             "tables_left_out": self.left_out,
             "cells": len(self.original),
@@ -88,15 +93,15 @@ class Proportions:
             "covers_original": share(self.covered()),
         }
         if self.population is not None:
-            found["mean_difference_from_population"] = float(
+            figures["mean_difference_from_population"] = float(
                 np.abs(self.synthetic - self.population).mean()
             )
-            found["original_mean_difference_from_population"] = float(
+            figures["original_mean_difference_from_population"] = float(
                 np.abs(self.original - self.population).mean()
             )
-            found["covers_population"] = share(self.covered("population"))
-            found["original_covers_population"] = share(self.covered("population", "original"))
-        return found
+            figures["covers_population"] = share(self.covered("population"))
+            figures["original_covers_population"] = share(self.covered("population", "original"))
+        return figures
 
 
 def proportions(
@@ -126,7 +131,7 @@ def proportions(
     population
         Records of the whole population, where it is known, in the same schema.
     combining
-        "partially" or "fully": see `combined`.
+        "partially" or "fully", as `bnp_models.evaluation.combining.combine` takes it.
     level
         Confidence level of the intervals.
     min_count
@@ -136,7 +141,7 @@ def proportions(
         Where there are more tables, or their cells together are more, as many as these allow are
         chosen at random.
     seed
-        Of that choice.
+        Seed of that choice.
     progress
         Called with the number of tables done and of all.
 
@@ -152,57 +157,68 @@ def proportions(
     Dibben, C. (2021), doi:10.48550/arXiv.2109.12717: propensity scores of tables.
     """
     check_files(original, synthetic, population)
-    schema = original.schema
-    if not 1 <= order <= len(schema.variables):
-        raise ValueError(f"order must be from 1 to {len(schema.variables)}, not {order}")
+    schema, end = original.schema, 1 + len(synthetic)
     tables, left_out = _chosen_tables(schema.num_levels, order, max_tables, max_cells, seed)
     files = [original, *synthetic] + ([] if population is None else [population])
+    by_table = _counts(files, tables, progress)
+    counts, rows = _concatenated(by_table)
+    q = counts / rows
+    u = q * (1 - q) / rows
+    combined = combine(q[1:end], u[1:end], rows[1:end] / rows[0], combining)
+    interval = proportion_interval(combined, level)
+    original_interval = proportion_interval(Combined(q[0], u[0], np.array(np.inf)), level)
+    judged = (counts[0] >= min_count) & (rows[0] - counts[0] >= min_count)
+    return Proportions(
+        schema=schema,
+        order=order,
+        tables=tables,
+        left_out=left_out,
+        table=np.repeat(np.arange(len(tables)), [count.shape[1] for count in by_table]),
+        count=counts[0],
+        original=q[0],
+        synthetic=combined.estimate,
+        interval=interval,
+        original_interval=original_interval,
+        judged=judged,
+        overlap=np.where(judged, interval_overlap(original_interval, interval), np.nan),
+        population=None if population is None else q[-1],
+        fit=_fits(schema, tables, by_table, end),
+    )
+
+
+def _counts(files, tables, progress) -> list[np.ndarray]:
+    """(files, cells) records in each cell of each table."""
+    schema = files[0].schema
     # One contiguous column a variable.
     columns = [np.ascontiguousarray(file.codes.T).astype(np.int64) for file in files]
     incomplete = [(column < 0).any(axis=1) for column in columns]
     counts = []
     for done, table in enumerate(tables):
-        counts.append(
-            np.stack([
-                _table_counts(column, missing, table, schema.num_levels)
-                for column, missing in zip(columns, incomplete, strict=True)
-            ])
-        )  # fmt: skip
+        of_files = [
+            _table_counts(column, missing, table, schema.num_levels)
+            for column, missing in zip(columns, incomplete, strict=True)
+        ]
+        counts.append(np.stack(of_files))
         if (counts[-1].sum(axis=1) == 0).any():
             names = [schema.variables[j] for j in table]
             raise ValueError(f"a file has no record with values of all of {', '.join(names)}")
         if progress is not None:
             progress(done + 1, len(tables))
-    sizes = [count.shape[1] for count in counts]
-    rows = np.stack([count.sum(axis=1) for count in counts], axis=1).astype(np.float64)
-    fit = _fits(schema, tables, counts, 1 + len(synthetic))
-    counts = np.concatenate(counts, axis=1)
-    rows = np.repeat(rows, sizes, axis=1)
-    q = counts / rows
-    made = slice(1, 1 + len(synthetic))
-    found = combined(
-        q[made], q[made] * (1 - q[made]) / rows[made], rows[made] / rows[0], combining
-    )  # fmt: skip
-    interval = clipped(found, level)
-    own = clipped(Combined(q[0], q[0] * (1 - q[0]) / rows[0], np.inf), level)
-    judged = (counts[0] >= min_count) & (rows[0] - counts[0] >= min_count)
-    return Proportions(
-        schema, order, tables, left_out, np.repeat(np.arange(len(tables)), sizes), counts[0], q[0],
-        found.estimate, interval, own, judged,
-        np.where(judged, interval_overlap(own, interval), np.nan),
-        None if population is None else q[-1], fit,
-    )  # fmt: skip
+    return counts
 
 
-def clipped(found: Combined, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """The interval of proportions, from 0 to 1: t with few degrees of freedom goes far beyond."""
-    low, high = found.interval(level)
-    return np.clip(low, 0, 1), np.clip(high, 0, 1)
+def _concatenated(by_table) -> tuple[np.ndarray, np.ndarray]:
+    """(files, C) records in every cell of all tables, and records of each cell's table."""
+    rows = np.stack([count.sum(axis=1) for count in by_table], axis=1).astype(np.float64)
+    sizes = [count.shape[1] for count in by_table]
+    return np.concatenate(by_table, axis=1), np.repeat(rows, sizes, axis=1)
 
 
 def _chosen_tables(num_levels, order, max_tables, max_cells, seed):
     """(T, order) positions of variables, and how many tables are left out."""
     variables = len(num_levels)
+    if not 1 <= order <= variables:
+        raise ValueError(f"order must be from 1 to {variables}, not {order}")
     number = math.comb(variables, order)
     if number <= 200_000:
         every = np.array(list(itertools.combinations(range(variables), order)))

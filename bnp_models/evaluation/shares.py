@@ -6,30 +6,33 @@ from typing import NamedTuple
 import numpy as np
 
 from bnp_models.data.households import Households
-from bnp_models.evaluation.combining import Combined, combined, interval_overlap
+from bnp_models.evaluation.combining import (
+    Combined,
+    combine,
+    interval_overlap,
+    proportion_interval,
+)
 from bnp_models.evaluation.files import check_files
-from bnp_models.evaluation.proportions import clipped
 from bnp_models.rules.rules import Rules
 
 
 class Shares(NamedTuple):
-    """Shares of households, R of them.
-
-    Attributes
-    ----------
-    names : tuple of str
-    original, synthetic, overlap : (R,) arrays
-    interval, original_interval : pairs of (R,) arrays
-    population : (R,) array or None
-    """
+    """Shares of households that each of R statements holds for."""
 
     names: tuple[str, ...]
+    """Names of the statements."""
     original: np.ndarray
+    """(R,) shares in the original."""
     synthetic: np.ndarray
+    """(R,) means of the shares in the files."""
     overlap: np.ndarray
+    """(R,) overlap of the two intervals, from 0 to 1."""
     interval: tuple[np.ndarray, np.ndarray]
+    """(R,) ends of the intervals from the synthetic files, by the combining rule."""
     original_interval: tuple[np.ndarray, np.ndarray]
+    """(R,) ends of the intervals from the original."""
     population: np.ndarray | None
+    """(R,) shares in the population, where that is known."""
 
 
 def household_shares(
@@ -69,9 +72,15 @@ def household_shares(
         [Rules([rule]).check(file).mean() for rule in quantities] for file in complete
     ])  # fmt: skip
     u, made = q * (1 - q) / rows, slice(1, 1 + len(synthetic))
-    found = combined(q[made], u[made], rows[made] / rows[0], combining)
-    interval, own = clipped(found, level), clipped(Combined(q[0], u[0], np.inf), level)
+    combined = combine(q[made], u[made], rows[made] / rows[0], combining)
+    interval = proportion_interval(combined, level)
+    original_interval = proportion_interval(Combined(q[0], u[0], np.array(np.inf)), level)
     return Shares(
-        quantities.names, q[0], found.estimate, interval_overlap(own, interval), interval, own,
-        None if population is None else q[-1],
-    )  # fmt: skip
+        names=quantities.names,
+        original=q[0],
+        synthetic=combined.estimate,
+        overlap=interval_overlap(original_interval, interval),
+        interval=interval,
+        original_interval=original_interval,
+        population=None if population is None else q[-1],
+    )

@@ -10,15 +10,18 @@ from bnp_models.evaluation.files import check_files
 
 
 class SmallCells(NamedTuple):
-    """Records in cells of fewer than k."""
+    """Records in cells of fewer than k records."""
 
     k: int
+    """Records of a cell that is large enough."""
     records: int
+    """Number of records in smaller cells."""
     share: float
+    """Their share of the complete records."""
 
 
 def k_anonymity(table: Microdata, sizes: Sequence[int] = (2, 3, 5)) -> list[SmallCells]:
-    """For each k, how many of the complete records share their cell with fewer than k - 1 others.
+    """Count the records that share their cell with fewer than k - 1 others, for each k.
 
     Parameters
     ----------
@@ -31,8 +34,8 @@ def k_anonymity(table: Microdata, sizes: Sequence[int] = (2, 3, 5)) -> list[Smal
     if not len(complete):
         return []
     cells = group_cells(complete, table.schema.num_levels)
-    own = cells.counts[cells.record_cell]
-    return [SmallCells(k, int((own < k).sum()), float((own < k).mean())) for k in sizes]
+    in_cell = cells.counts[cells.record_cell]
+    return [SmallCells(k, int((in_cell < k).sum()), float((in_cell < k).mean())) for k in sizes]
 
 
 class Replicated(NamedTuple):
@@ -70,7 +73,7 @@ def replicated_uniques(original: Microdata, synthetic: Sequence[Microdata]) -> R
     A combination that occurs again may do so by chance, and does where the model is good: this is
     not the probability that an intruder learns anything.
     """
-    check_files(original, synthetic, None)
+    check_files(original, synthetic)
     codes = [table.codes[table.complete] for table in (original, *synthetic)]
     cells = group_cells(np.concatenate(codes), original.schema.num_levels)
     ends = np.cumsum([len(part) for part in codes])

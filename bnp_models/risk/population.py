@@ -21,7 +21,7 @@ from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.model import Model
+from bnp_models.models.model import PredictsCells
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 METHODS = ("auto", "exact", "draws", "sequential")
@@ -131,12 +131,17 @@ def population_risk(
     Raises
     ------
     ValueError
-        If the population is smaller than the sample, a record is incomplete, or `run` kept no
-        parameters.
+        If the model gives no probabilities of cells (`PredictsCells`), the population is smaller
+        than the sample, a record is incomplete, or `run` kept no parameters.
     """
-    table = run.table
+    table, model = run.table, run.model
+    if not isinstance(model, PredictsCells):
+        raise ValueError(
+            f"the {model.name} model gives no probabilities of cells, so that no risk follows from "
+            "it; fit a mixed membership or latent class model"
+        )
     _check_table(table, population_size)
-    method = _checked_method(method, run.model, table)
+    method = _checked_method(method, model, table)
     thin = _checked_thin(thin, run.settings.num_samples, method)
     key_particles, key_counts = Keys(run.key if key is None else key)
     generator = np.random.Generator(np.random.Philox(key=_seed_words(key_counts)))
@@ -277,7 +282,7 @@ def draw_tau1(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray
 
 
 def tau1_monitor(
-    model: Model,
+    model: PredictsCells,
     table: Microdata,
     population_size: int,
     max_cells: int = 256,

@@ -5,23 +5,30 @@ from functools import partial
 
 import jax
 import numpy as np
+import pandas as pd
 
 from bnp_models.data.households import Households
-from bnp_models.inference.run import spaced_draws
+from bnp_models.inference.run import Run, spaced_draws
+from bnp_models.models.model import MakesHouseholds
 
 # Households simulated at once at most, and those of one size without a possible one among them
 # after which nothing is hoped for.
-_HOUSEHOLDS_AT_ONCE = 2**15
+_HOUSEHOLDS_AT_ONCE, _MAX_TRIED = 2**15, 1e8
 
-_MAX_TRIED = 1e8
-
-# What the keys that a run set aside are folded with, one a purpose.
 SYNTHESIS, IMPUTATION = 0x53594E, 0x494D50
+"""Numbers that are folded into the key that a run set aside, one a purpose."""
 
 
-def synthesize_households(run, num_datasets, num_rows, key):
-    """Households of each size, as many as in the sample, for each of as many draws."""
+def synthesize_households(
+    run: Run, num_datasets: int, num_rows: int | None, key: jax.Array | None
+) -> list[pd.DataFrame]:
+    """Draw synthetic files of households, as many of each size as in the sample.
+
+    Arguments as for `synthesize`.
+    """
     table, model = run.table, run.model
+    if not isinstance(model, MakesHouseholds):
+        raise ValueError(f"the {model.name} model does not simulate households")
     if num_rows is not None and num_rows != table.num_persons:
         raise ValueError(
             f"num_rows is {num_rows}, but synthetic households have the sizes of the sample's, "
@@ -45,37 +52,50 @@ def synthesize_households(run, num_datasets, num_rows, key):
 def _draw_households(model, key, draw, data, lanes):
     """Household codes, members of each, and member codes: possible ones, until all are there."""
     sizes, wanted = (np.array(x) for x in zip(*data.blocks, strict=True))
-    tried, found = np.zeros(len(wanted)), np.zeros_like(wanted)
+    tried, possible = np.zeros(len(wanted)), np.zeros_like(wanted)
     households = [[] for _ in wanted]
     for step in itertools.count():
-        left = wanted - found
+        left = wanted - possible
         if not left.any():
             break
-        hopeless = (found == 0) & (tried > _MAX_TRIED)
-        if hopeless.any():
-            raise RuntimeError(
-                f"no possible household with {sizes[hopeless][0]} members among "
-                f"{int(tried[hopeless][0]):,} simulated; look for rules that exclude too much"
-            )
-        share = left * (tried + 1) / (found + 0.5)
+        _check_hope(sizes, tried, possible)
+        share = left * (tried + 1) / (possible + 0.5)
         new, good = _simulate_households(
             model, jax.random.fold_in(key, step), draw, data, share / share.sum(), lanes=lanes
         )
         new, good = jax.tree.map(np.asarray, (new, good))
         tried += np.bincount(new.size[new.used], minlength=len(sizes))
         for i in np.flatnonzero(left):
-            for lane in np.flatnonzero(good & (new.size == i))[: left[i]]:
-                head = [] if new.head is None else [new.head[1][:, lane, None]]
-                others = new.first[lane] + np.arange(sizes[i] - len(head))
-                members = np.concatenate([*head, new.members[:, others]], axis=1)
-                households[i].append((new.codes[:-1, lane], members.T))
-            found[i] = len(households[i])
-    codes, members = zip(*(one for of_size in households for one in of_size), strict=True)
+            chosen = np.flatnonzero(good & (new.size == i))[: left[i]]
+            households[i] += [_household(new, lane, sizes[i]) for lane in chosen]
+            possible[i] = len(households[i])
+    codes, members = zip(*itertools.chain.from_iterable(households), strict=True)
     return np.stack(codes), np.repeat(sizes, wanted), np.concatenate(members)
 
 
-def impute_households(run, num_datasets):
-    """The sample with the missing values of as many draws filled in."""
+def _check_hope(sizes, tried, possible):
+    """Raise RuntimeError where too many households of a size were tried without a possible one."""
+    hopeless = (possible == 0) & (tried > _MAX_TRIED)
+    if hopeless.any():
+        raise RuntimeError(
+            f"no possible household with {sizes[hopeless][0]} members among "
+            f"{int(tried[hopeless][0]):,} simulated; look for rules that exclude too much"
+        )
+
+
+def _household(new, lane, num_members):
+    """Codes of one simulated household, and (members, p) of its members."""
+    head = [] if new.head is None else [new.head[1][:, lane, None]]
+    others = new.first[lane] + np.arange(num_members - len(head))
+    members = np.concatenate([*head, new.members[:, others]], axis=1)
+    return new.codes[:-1, lane], members.T
+
+
+def impute_households(run: Run, num_datasets: int) -> list[pd.DataFrame]:
+    """Complete the sample with the missing values that were kept of as many draws.
+
+    Arguments as for `impute`.
+    """
     table = run.table
     data = run.model.prepare(table, run.conditions)
     order, of_member = table.order_by_size
@@ -98,7 +118,8 @@ def impute_households(run, num_datasets):
     return frames
 
 
-def _checked_households(run, made: Households):
+def _checked_households(run: Run, made: Households) -> pd.DataFrame:
+    """Frame of households, all of which are possible."""
     if run.conditions is not None and not (possible := run.conditions.check(made)).all():
         raise RuntimeError(
             f"{int((~possible).sum())} of {made.n} households made are impossible; please report "
@@ -109,4 +130,6 @@ def _checked_households(run, made: Households):
 
 @partial(jax.jit, static_argnames="lanes")
 def _simulate_households(model, key, draw, data, left, lanes):
-    return model.simulate_households(key, draw, data, left, lanes)
+    """Households of the sizes that are left, and whether each is possible."""
+    with jax.named_scope("simulate_households"):
+        return model.simulate_households(key, draw, data, left, lanes)

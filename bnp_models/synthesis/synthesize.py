@@ -9,6 +9,7 @@ import pandas as pd
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.run import Run, spaced_draws
+from bnp_models.models.model import Completes, PredictsCells
 from bnp_models.synthesis.households import (
     IMPUTATION,
     SYNTHESIS,
@@ -16,10 +17,8 @@ from bnp_models.synthesis.households import (
     synthesize_households,
 )
 
-# Records simulated at once: at most so many, and entries of the arrays of boxes by records.
-_RECORDS_AT_ONCE = 2**15
-
-_ENTRIES_AT_ONCE = 2**25
+# Records simulated at once at most, and entries of the arrays of boxes by records.
+_RECORDS_AT_ONCE, _ENTRIES_AT_ONCE = 2**15, 2**25
 
 
 def synthesize(
@@ -35,23 +34,24 @@ def synthesize(
     num_datasets
         M, one for each of as many well-separated draws.
     num_rows
-        Records of each; by default as many as the sample has. Of households none other: there are
-        as many of each size as in the sample.
+        Records of each; by default as many as the sample has. For households there is no choice:
+        there are as many of each size as in the sample.
     key
         By default one that `run` set aside.
 
     Returns
     -------
     frames
-        Of the sample's columns and labels, in the sample's types; households by size, numbered
-        anew.
+        Records with the sample's columns and labels, in the sample's types; households by size,
+        numbered anew.
 
     Raises
     ------
     ValueError
-        If there are fewer draws than data sets, or `run` kept no parameters.
+        If there are fewer draws than data sets, `run` kept no parameters, or the model does not
+        simulate records.
     RuntimeError
-        If a record breaks a condition, which would be a defect.
+        If a record is impossible, which would be a defect.
 
     Notes
     -----
@@ -59,6 +59,8 @@ def synthesize(
     """
     if isinstance(run.table, Households):
         return synthesize_households(run, num_datasets, num_rows, key)
+    if not isinstance(run.model, PredictsCells):
+        raise ValueError(f"the {run.model.name} model does not simulate records")
     num_rows = run.table.n if num_rows is None else num_rows
     if num_rows < 1:
         raise ValueError(f"num_rows must be at least 1, not {num_rows}")
@@ -67,18 +69,15 @@ def synthesize(
     num_boxes = 1 if feasible is None else len(feasible)
     batch = _ENTRIES_AT_ONCE // (num_boxes + run.capacity)
     batch = min(num_rows, max(256, min(batch, _RECORDS_AT_ONCE)))
+    simulate = partial(_simulate, run.model, num_records=batch, num_levels=run.num_levels)
     frames = []
     for m, draw in enumerate(spaced_draws(run, num_datasets)):
         key_m = jax.random.fold_in(key, m)
-        keys = (jax.random.fold_in(key_m, b) for b in range(-(-num_rows // batch)))
-        codes = [
-            np.asarray(
-                _simulate(run.model, key_b, draw, feasible, num_records=batch,
-                          num_levels=run.num_levels)
-            )
-            for key_b in keys
-        ]  # fmt: skip
-        codes = np.concatenate(codes, axis=1).T[:num_rows]
+        batches = [
+            np.asarray(simulate(jax.random.fold_in(key_m, b), draw, feasible))
+            for b in range(-(-num_rows // batch))
+        ]
+        codes = np.concatenate(batches, axis=1).T[:num_rows]
         codes = codes if run.coding is None else run.coding.expand(codes)
         frames.append(_checked_frame(run, codes))
     return frames
@@ -108,7 +107,7 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
         If nothing is missing, the model takes no missing values, there are fewer draws than data
         sets, or `run` kept no parameters.
     RuntimeError
-        If a record breaks a condition or an observed value changed, which would be a defect.
+        If a record is impossible or an observed value changed, which would be a defect.
 
     Notes
     -----
@@ -117,10 +116,10 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     table, model = run.table, run.model
     if not table.has_missing:
         raise ValueError("no value is missing: there is nothing to impute")
-    if not model.takes_missing:
-        raise ValueError(f"the {model.name} model does not draw missing values")
-    if isinstance(table, Households):
+    if isinstance(table, Households) and model.takes_missing:
         return impute_households(run, num_datasets)
+    if not isinstance(model, Completes) or not model.takes_missing:
+        raise ValueError(f"the {model.name} model does not draw missing values")
     key = jax.random.fold_in(run.key if key is None else key, IMPUTATION)
     data = model.prepare(table, run.conditions)
     observed = table.codes >= 0
@@ -134,9 +133,10 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
 
 
 def _checked_frame(run, codes):
-    if run.conditions is not None and (broken := run.conditions.contains(codes)).any():
+    """Frame of records, all of which are possible."""
+    if run.conditions is not None and (impossible := run.conditions.contains(codes)).any():
         raise RuntimeError(
-            f"{int(broken.sum())} of {len(codes)} records made are impossible; please report "
+            f"{int(impossible.sum())} of {len(codes)} records made are impossible; please report "
             "this defect"
         )
     return Microdata(run.table.schema, codes).to_frame()
@@ -144,9 +144,13 @@ def _checked_frame(run, codes):
 
 @partial(jax.jit, static_argnames=("num_records", "num_levels"))
 def _simulate(model, key, draw, feasible, num_records, num_levels):
-    return model.simulate_records(key, draw, num_records, num_levels, feasible)
+    """(J, n) level codes of new records."""
+    with jax.named_scope("simulate_records"):
+        return model.simulate_records(key, draw, num_records, num_levels, feasible)
 
 
 @jax.jit
 def _complete(model, key, draw, data):
-    return model.complete_records(key, draw, data)
+    """(J, n) level codes of the sample, completed."""
+    with jax.named_scope("complete_records"):
+        return model.complete_records(key, draw, data)

@@ -1,4 +1,4 @@
-"""What an intruder who knows all records but one can tell of that one from synthetic files.
+"""Attack of an intruder who knows all records but one, and sees synthetic files.
 
 For a record x_i the intruder weighs x_i itself and every possible record that differs from it in
 one variable. With all of them equally likely beforehand,
@@ -23,9 +23,8 @@ in which no likelihood of a file occurs (`refit` makes the chains).
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import partial
-from os import PathLike
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,18 +36,29 @@ from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.evaluation.attack.bootstrap import (
-    BYTES_AT_ONCE,
-    blocks_of_trace,
+    Verdict,
     bootstrap_counts,
-    judge_targets,
-    values_of_draws,
+    centred_likelihoods,
+    split_draws,
+    weigh_candidates,
 )
+from bnp_models.evaluation.attack.files import coded_like, with_file
 from bnp_models.evaluation.attack.household_targets import HouseholdTargets
-from bnp_models.evaluation.attack.posterior import Posterior, check_source, model_of
+from bnp_models.evaluation.attack.posterior import (
+    Posterior,
+    Source,
+    check_source,
+    choose_draws,
+    model_of,
+)
 from bnp_models.evaluation.attack.record_targets import RecordTargets
-from bnp_models.evaluation.attack.result import FDR, TOP, AttackRisk, with_file
-from bnp_models.inference.run import Run, spaced_positions
+from bnp_models.evaluation.attack.result import FDR, TOP, AttackRisk
+from bnp_models.evaluation.attack.targets import Targets
+from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
+from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.model import Model
+from bnp_models.models.nested.ndpmpm import NDPMPM
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -59,12 +69,15 @@ TARGETS = ("household", "person")
 MAX_DRAWS = 1000
 """Draws used, by default."""
 
+# Bytes of one array of log ratios.
+_BYTES_AT_ONCE = 2**26
+
 # Options of models that change how chains move, but not where to.
 _MOVES = ("augmentation", "reorder", "split_merge_every", "swap")
 
 
 def attack_risk(
-    source: Run | Posterior | str | PathLike,
+    source: Source,
     table: Microdata | Households,
     synthetic: Sequence[pd.DataFrame | Microdata | Households],
     *,
@@ -72,7 +85,7 @@ def attack_risk(
     conditions: StructuralZeros | Rules | None = None,
     target: str | None = None,
     rows: Sequence[int] | None = None,
-    refits: Sequence[Run | Posterior | str | PathLike] | None = None,
+    refits: Sequence[Source] | None = None,
     estimator: str | None = None,
     num_datasets: int | None = None,
     num_bootstrap: int = 1000,
@@ -82,7 +95,7 @@ def attack_risk(
     records_at_once: int | None = None,
     progress: bool = False,
 ) -> AttackRisk:
-    """Probabilities that an intruder who knows the sample but for one record gives to that one.
+    """Evaluate the probabilities that an intruder gives to each record, who knows all others.
 
     Parameters
     ----------
@@ -138,15 +151,6 @@ def attack_risk(
 
     Notes
     -----
-    A bootstrap replicate takes blocks of consecutive draws with replacement, of at least five
-    autocorrelation times of log L where there are enough draws; the same blocks serve all records
-    and candidates. H(i, k), that the truth ranks among the first k, is tested by the k-th largest
-    log odds against the truth in units of its standard error, compared with the largest error among
-    the other candidates in each replicate: a rank that is poor by Monte Carlo error only is not
-    rejected, whereas the share of replicates with a rank of at most k would be small wherever that
-    error is large. The p-values are adjusted over records by Benjamini & Hochberg, and a record
-    whose hypothesis is not rejected is at risk: noisy draws make more records at risk, not fewer.
-
     Weights are f(x | theta) / f(x_i | theta): the probability of a possible record is a constant
     over both. The likelihood of a file contains it. Households of synthetic files are drawn given
     their sizes, and so is their likelihood. Where members' values are relative to the head's, a
@@ -155,78 +159,62 @@ def attack_risk(
     _check_settings(table, target, num_bootstrap, fdr, top, max_draws)
     if not len(synthetic):
         raise ValueError("no synthetic file is given")
-    estimator = _checked_estimator(estimator, refits, table, synthetic)
+    estimator = _checked_estimator(estimator, refits, synthetic)
     posterior, conditions = check_source(source, table, conditions)
     model = model_of(posterior)
-    if isinstance(table, Households):
-        targets = HouseholdTargets(model, table, conditions, target or "household", rows)
-    else:
-        targets = RecordTargets(table, conditions, rows)
-    files = [_coded(frame, table, m) for m, frame in enumerate(synthetic)]
+    targets = _targets(model, table, conditions, target, rows)
+    files = [coded_like(frame, table, m) for m, frame in enumerate(synthetic)]
+    refitted = _checked_refits(refits or (), model, table, files, conditions)
     if num_datasets is None:
         num_datasets = int(posterior.attributes.get("num_datasets", len(files)))
-    posteriors, used = [posterior], [num_datasets]
-    for m, one in enumerate(refits or ()):
-        posteriors.append(check_source(one, with_file(table, files[m]), conditions)[0])
-        _check_same_model(model, model_of(posteriors[-1]), m)
-        used.append(0)
-    draws = _chosen_draws(posteriors, used, max_draws)
-    key_bootstrap, key_possible = jax.random.split(key)
-    log_l = [targets.log_likelihood(draws[0], files, key_possible, progress)]
-    for own, file in zip(draws[1:], files, strict=False):
-        log_l.append(targets.log_likelihood(own, [file], key_possible, progress))
+    draws = choose_draws([posterior, *refitted], [num_datasets, *(0 for _ in refitted)], max_draws)
+    key_bootstrap, key_possible = Keys(key)
     num_chains = posterior.parameters["log_pi"].shape[0]
-    log_l = np.concatenate(log_l).reshape(-1, num_chains, len(draws[0]["log_pi"]) // num_chains)
-    index, present, times = blocks_of_trace(log_l)
-    judge = partial(
-        judge_targets, present=jnp.asarray(present), num_draws=log_l[0].size, top=tuple(top),
-        counts=bootstrap_counts(key_bootstrap, len(posteriors), len(index), num_bootstrap),
-        estimator=estimator, **values_of_draws(log_l[: len(files)], index, present, estimator),
-    )  # fmt: skip
-    padded = [
-        {name: jnp.asarray(value[index.reshape(-1)]) for name, value in own.items()}
-        for own in draws
+    log_l = _log_likelihoods(targets, draws, files, num_chains, key_possible, progress)
+    blocks = split_draws(log_l)
+    weigh = partial(
+        weigh_candidates,
+        **centred_likelihoods(log_l[: len(files)], blocks, estimator),
+        present=jnp.asarray(blocks.present),
+        counts=bootstrap_counts(key_bootstrap, len(draws), len(blocks.index), num_bootstrap),
+        num_draws=log_l[0].size,
+        top=tuple(top),
+        estimator=estimator,
+    )
+    in_blocks = [
+        {name: jnp.asarray(value[blocks.index.reshape(-1)]) for name, value in part.items()}
+        for part in draws
     ]
-    number, width = len(targets.rows), 1 + len(targets.columns)
-    rho, errors, shapes = np.full((3, number, width), np.nan, np.float32)
-    rank, p_values = np.zeros(number, np.int32), np.zeros((number, len(top)))
-    with tqdm(total=number, desc="attack", disable=not progress) as bar:
-        for group in targets.groups():
-            per_record = (1 + len(group.columns)) * len(draws) * index.size * 4
-            at_once = records_at_once or int(np.clip(BYTES_AT_ONCE // per_record, 1, 1024))
-            at_once = min(at_once, len(group.which))
-            of_group = np.concatenate([[0], group.columns + 1])
-            for start in range(0, len(group.which), at_once):
-                which = group.which[start : start + at_once]
-                # The last part repeats a record, so that one compiled shape serves all.
-                padding = np.minimum(start + np.arange(at_once), len(group.which) - 1)
-                arrays, valid = group.prepare(group.which[padding])
-                ratios = [group.log_ratio(own, *arrays) for own in padded]
-                found = judge(jnp.stack(ratios, axis=1), jnp.asarray(valid))
-                found = [np.asarray(x)[: len(which)] for x in found]
-                for whole, part in zip((rho, errors, shapes), found, strict=False):
-                    whole[which[:, None], of_group] = part
-                rank[which], p_values[which] = found[3:]
-                bar.update(len(which))
+    verdict = _weigh_all(targets, weigh, in_blocks, len(top), records_at_once, progress)
     return AttackRisk(
-        target=targets.target, table=table, rows=targets.rows, columns=targets.columns, rho=rho,
-        standard_error=errors, pareto_k=shapes, rank=rank, p_values=p_values, top=tuple(top),
-        fdr=fdr, num_files=len(files), num_bootstrap=num_bootstrap, num_blocks=len(index),
-        block_length=index.shape[1], times_in_block=times, log_likelihood=log_l,
-        estimator=estimator, impossible_weight=getattr(model, "impossible_weight", 1),
-    )  # fmt: skip
+        target=targets.target,
+        table=table,
+        rows=targets.rows,
+        columns=targets.columns,
+        **verdict._asdict(),
+        top=tuple(top),
+        fdr=fdr,
+        num_files=len(files),
+        num_bootstrap=num_bootstrap,
+        num_blocks=len(blocks.index),
+        block_length=blocks.index.shape[1],
+        times_in_block=blocks.times,
+        log_likelihood=log_l,
+        estimator=estimator,
+        impossible_weight=model.impossible_weight if isinstance(model, NDPMPM) else 1,
+    )
 
 
 def refit(
-    model,
+    model: Model,
     table: Microdata | Households,
     synthetic: Sequence[pd.DataFrame | Microdata | Households],
     *,
     key: jax.Array,
     conditions: StructuralZeros | Rules | None = None,
-    **how,
+    **how: Any,
 ) -> list[Run]:
-    """Run a model's chains on the sample with each synthetic file added: for `attack_risk`.
+    """Run a model's chains on the sample with each synthetic file added, for `attack_risk`.
 
     Parameters
     ----------
@@ -249,11 +237,10 @@ def refit(
     Households are an approximation: those of a file are drawn given their sizes, and count here as
     households whose sizes say something too. What sizes say of classes is then heard twice.
     """
-    files = [_coded(frame, table, m) for m, frame in enumerate(synthetic)]
-    keys = jax.random.split(key, len(files))
+    files = [coded_like(frame, table, m) for m, frame in enumerate(synthetic)]
     return [
-        sample(model, with_file(table, file), key=own, conditions=conditions, **how)
-        for own, file in zip(keys, files, strict=True)
+        sample(model, with_file(table, file), key=key_m, conditions=conditions, **how)
+        for key_m, file in zip(Keys(key, len(files)), files, strict=True)
     ]
 
 
@@ -280,18 +267,40 @@ def _check_settings(table, target, num_bootstrap, fdr, top, max_draws):
         raise ValueError(f"max_draws must be at least 2, not {max_draws}")
 
 
+def _targets(model, table, conditions, target, rows) -> Targets:
+    """Records, households or persons to attack."""
+    if isinstance(table, Households):
+        return HouseholdTargets(model, table, conditions, target or "household", rows)
+    return RecordTargets(table, conditions, rows)
+
+
+def _checked_refits(refits, model, table, files, conditions) -> list[Posterior]:
+    """Draws of each refit, of the same model on the sample and a file."""
+    posteriors = []
+    for m, source in enumerate(refits):
+        posterior, _ = check_source(source, with_file(table, files[m]), conditions)
+        _check_same_model(model, model_of(posterior), m)
+        posteriors.append(posterior)
+    return posteriors
+
+
 def _check_same_model(model, other, m):
     """Refits are weighed against the run, and so are of its posterior, whatever their moves."""
-    for field in fields(model):
-        name = field.name
-        if name not in _MOVES and getattr(model, name) != getattr(other, name):
+    if type(other) is not type(model):
+        raise MicrodataError(
+            f"refit {m + 1} is of the model {other.name}, the run of {model.name}; refit with the "
+            "run's"
+        )
+    options = vars(other)
+    for name, value in vars(model).items():
+        if name not in _MOVES and options[name] != value:
             raise MicrodataError(
-                f"refit {m + 1} is of a model with {name} {getattr(other, name)}, the run with "
-                f"{getattr(model, name)}; refit with the run's"
+                f"refit {m + 1} is of a model with {name} {options[name]}, the run with {value}; "
+                "refit with the run's"
             )
 
 
-def _checked_estimator(estimator, refits, table, synthetic):
+def _checked_estimator(estimator, refits, synthetic) -> str:
     """The estimator that is asked for, by name or by the refits that are given."""
     if estimator is None:
         estimator = "gamma" if refits is None else "refit"
@@ -305,59 +314,43 @@ def _checked_estimator(estimator, refits, table, synthetic):
     return estimator
 
 
-def _coded(frame, table, m):
-    """A synthetic file with the codes of the sample."""
-    try:
-        if isinstance(frame, Microdata | Households):
-            made = frame
-            if made.schema != table.schema:
-                raise MicrodataError("has other variables or levels than the sample")
-        elif isinstance(table, Households):
-            schema = table.schema
-            made = Households.from_frame(
-                frame, schema.household, schema.household_level,
-                (schema.household, *schema.table.variables), schema.table, schema.head,
-            )  # fmt: skip
-            if made.schema != schema:
-                raise MicrodataError("has other variables or levels than the sample")
-        else:
-            made = Microdata.from_frame(frame, table.schema.variables, table.schema)
-        if isinstance(made, Households) and not np.isin(made.sizes, table.sizes).all():
-            raise MicrodataError(
-                "has households of sizes that the sample has not, so it was not made from it"
-            )
-        made.require_complete("the attack")
-    except MicrodataError as error:
-        raise error.in_file(f"synthetic file {m + 1}") from None
-    return made
+def _log_likelihoods(targets, draws, files, num_chains, key, progress) -> np.ndarray:
+    """(L, chains, draws) log likelihood of every file, then that of each at its refit's draws."""
+    log_l = [targets.log_likelihood(draws[0], files, key, progress)]
+    for refitted, file in zip(draws[1:], files, strict=False):
+        log_l.append(targets.log_likelihood(refitted, [file], key, progress))
+    return np.concatenate(log_l).reshape(-1, num_chains, len(draws[0]["log_pi"]) // num_chains)
 
 
-def _chosen_draws(posteriors, used, max_draws):
-    """Of each posterior, the parameters at as many draws of each chain, none that made a file."""
-    shapes = [posterior.parameters["log_pi"].shape[:2] for posterior in posteriors]
-    num_chains = shapes[0][0]
-    if any(shape[0] != num_chains for shape in shapes):
-        raise ValueError("the refits have another number of chains than the run")
-    left = []
-    for (_, num_draws), number in zip(shapes, used, strict=True):
-        made = set(spaced_positions(num_chains, num_draws, number)) if number else set()
-        left.append([
-            [d for d in range(num_draws) if (chain, d) not in made] for chain in range(num_chains)
-        ])  # fmt: skip
-    number = min(max(max_draws // num_chains, 1), *(len(own) for part in left for own in part))
-    if number * num_chains < 2:
-        raise ValueError(
-            f"{num_chains * shapes[0][1]} draws, of which {used[0]} made a synthetic file, are too "
-            "few"
-        )
-    chosen = []
-    for posterior, part in zip(posteriors, left, strict=True):
-        draw = np.array([
-            np.array(own)[np.linspace(0, len(own) - 1, number).round().astype(int)] for own in part
-        ])  # fmt: skip
-        chain = np.arange(num_chains)[:, None]
-        chosen.append({
-            name: value[chain, draw].reshape(-1, *value.shape[2:])
-            for name, value in posterior.parameters.items()
-        })  # fmt: skip
-    return chosen
+def _weigh_all(targets, weigh, draws, num_ranks, records_at_once, progress) -> Verdict:
+    """Verdict on all targets, a part of them at a time, in the columns of all candidates."""
+    number, width = len(targets.rows), 1 + len(targets.columns)
+    rho, errors, shapes = np.full((3, number, width), np.nan, np.float32)
+    rank, p_values = np.zeros(number, np.int32), np.zeros((number, num_ranks))
+    with tqdm(total=number, desc="attack", disable=not progress) as bar:
+        for group in targets.groups():
+            size = records_at_once or _records_at_once(group, draws)
+            columns = np.concatenate([[0], group.columns + 1])
+            for which, padded in _parts(group.which, min(size, len(group.which))):
+                arrays, valid = group.prepare(padded)
+                ratios = [group.log_ratio(part, *arrays) for part in draws]
+                verdict = weigh(jnp.stack(ratios, axis=1), jnp.asarray(valid))
+                verdict = Verdict(*(np.asarray(figure)[: len(which)] for figure in verdict))
+                for whole, part in zip((rho, errors, shapes), verdict, strict=False):
+                    whole[which[:, None], columns] = part
+                rank[which], p_values[which] = verdict.rank, verdict.p_values
+                bar.update(len(which))
+    return Verdict(rho, errors, shapes, rank, p_values)
+
+
+def _records_at_once(group, draws) -> int:
+    """Targets of a group whose log ratios fit in memory together."""
+    bytes_each = (1 + len(group.columns)) * len(draws) * len(draws[0]["log_pi"]) * 4
+    return int(np.clip(_BYTES_AT_ONCE // bytes_each, 1, 1024))
+
+
+def _parts(which, size):
+    """Positions in parts, and those padded to one size, so that one compiled shape serves all."""
+    for start in range(0, len(which), size):
+        padding = np.minimum(start + np.arange(size), len(which) - 1)
+        yield which[start : start + size], which[padding]

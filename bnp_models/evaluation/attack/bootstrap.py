@@ -1,6 +1,7 @@
 """Block bootstrap over the draws, and the verdict on each target of an attack."""
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,19 +21,35 @@ from bnp_models.kernels.attack.importance import (
 # at most.
 TIMES_IN_BLOCK, MIN_BLOCKS, MAX_BLOCKS = 5, 20, 200
 
-# Bytes of one array of log ratios.
-BYTES_AT_ONCE = 2**26
+
+class Blocks(NamedTuple):
+    """Draws in blocks of consecutive ones, which the bootstrap takes whole."""
+
+    index: np.ndarray
+    """(blocks, L) flat indices of the draws."""
+    present: np.ndarray
+    """(blocks, L) whether an entry is a draw, or fills up its block."""
+    times: float
+    """Autocorrelation times of log L in the longest block."""
 
 
-def blocks_of_trace(log_l):
-    """Draws in blocks of consecutive ones, as even as they come, and how long these are.
+class Verdict(NamedTuple):
+    """Figures of some targets; arrays as `AttackRisk` has them."""
 
-    Returns
-    -------
-    index, present
-        (blocks, L) flat indices of the draws, and whether it is one or fills up the block.
-    times
-        Autocorrelation times of log L in the longest block.
+    rho: np.ndarray | jax.Array
+    standard_error: np.ndarray | jax.Array
+    pareto_k: np.ndarray | jax.Array
+    rank: np.ndarray | jax.Array
+    p_values: np.ndarray | jax.Array
+
+
+def split_draws(log_l: np.ndarray) -> Blocks:
+    """Split the draws into blocks, as even as they come.
+
+    Parameters
+    ----------
+    log_l
+        (files, chains, draws) log likelihood of each file.
     """
     num_chains, num_draws = log_l.shape[1:]
     ess = [diagnose(values)["ess_bulk"] for values in log_l]
@@ -47,24 +64,44 @@ def blocks_of_trace(log_l):
     length = max(map(len, parts))
     index = np.stack([np.pad(part, (0, length - len(part)), mode="edge") for part in parts])
     present = np.arange(length) < np.array([len(part) for part in parts])[:, None]
-    return index, present, length / time
+    return Blocks(index, present, length / time)
 
 
-def bootstrap_counts(key, num_posteriors, num_blocks, num_bootstrap):
-    """(posteriors, replicates, blocks): how often each is taken; once in the first replicate."""
+def bootstrap_counts(
+    key: jax.Array, num_posteriors: int, num_blocks: int, num_bootstrap: int
+) -> jax.Array:
+    """Draw how often each block is taken: (posteriors, 1 + replicates, blocks); once, at first."""
     shape = (num_posteriors, num_bootstrap, num_blocks)
     drawn = jax.random.randint(key, shape, 0, num_blocks).reshape(-1, num_blocks)
-    counts = jax.vmap(lambda own: jnp.zeros(num_blocks, jnp.int32).at[own].add(1))(drawn)
+    counts = jax.vmap(lambda taken: jnp.zeros(num_blocks, jnp.int32).at[taken].add(1))(drawn)
     ones = jnp.ones((num_posteriors, 1, num_blocks), jnp.int32)
     counts = jnp.concatenate([ones, counts.reshape(shape)], axis=1)
     return counts.astype(jnp.result_type(float))
 
 
-def values_of_draws(log_l, index, present, estimator):
-    """log L in blocks, less a constant that is returned too, or what the estimator wants of it."""
+def centred_likelihoods(
+    log_l: np.ndarray, blocks: Blocks, estimator: str
+) -> dict[str, jax.Array | None]:
+    """Centre the likelihoods of the files, in blocks.
+
+    Parameters
+    ----------
+    log_l
+        (files, chains, draws) log likelihood of each file.
+    blocks, estimator
+        Blocks of draws, and "gamma", "direct" or "refit".
+
+    Returns
+    -------
+    values
+        (files, blocks, L) log L less `centre` for "gamma", L over exp(centre) for "direct", 0 where
+        there is no draw; None for "refit", which needs no likelihood.
+    centre
+        (files,) mean of log L for "gamma", its maximum for "direct"; None for "refit".
+    """
     if estimator == "refit":
         return {"values": None, "centre": None}
-    in_blocks = log_l.reshape(len(log_l), -1)[:, index]
+    in_blocks = log_l.reshape(len(log_l), -1)[:, blocks.index]
     if estimator == "gamma":
         centre = log_l.mean(axis=(1, 2))
         values = in_blocks - centre[:, None, None]
@@ -72,31 +109,47 @@ def values_of_draws(log_l, index, present, estimator):
         centre = log_l.max(axis=(1, 2))
         values = np.exp(in_blocks - centre[:, None, None])
     dtype = jnp.result_type(float)
-    values = jnp.asarray(np.where(present, values, 0), dtype)
+    values = jnp.asarray(np.where(blocks.present, values, 0), dtype)
     return {"values": values, "centre": jnp.asarray(centre, dtype)}
 
 
 @partial(jax.jit, static_argnames=("num_draws", "top", "estimator"))
-def judge_targets(log_ratio, valid, *, values, centre, present, counts, num_draws, top, estimator):
-    """Judge several records.
+def weigh_candidates(
+    log_ratio: jax.Array,
+    valid: jax.Array,
+    *,
+    values: jax.Array | None,
+    centre: jax.Array | None,
+    present: jax.Array,
+    counts: jax.Array,
+    num_draws: int,
+    top: tuple[int, ...],
+    estimator: str,
+) -> Verdict:
+    """Weigh the candidates for A targets against each other.
 
     Parameters
     ----------
     log_ratio
         (A, P, C - 1, draws) log weights of the candidates but the truth, by posterior.
     valid
-        (A, C - 1) which of these there are.
-    values, centre, present, counts
-        Of the draws in blocks.
-
-    Returns
-    -------
-    rho, standard_error, pareto_k, rank, p_values
-        As `AttackRisk` has them.
+        (A, C - 1) which of these are candidates.
+    values, centre
+        Likelihoods of the files, from `centred_likelihoods`.
+    present
+        (blocks, L) as `Blocks` has it.
+    counts
+        (P, 1 + replicates, blocks) how often each block is taken.
+    num_draws
+        Draws in all.
+    top
+        Ranks k of the hypotheses.
+    estimator
+        "gamma", "direct" or "refit".
     """
 
-    def one(arguments):
-        log_weight, valid = arguments
+    def one(target):
+        log_weight, valid = target
         # The truth, whose weights are equal, goes first; what is no candidate has equal ones too.
         log_weight = jnp.pad(jnp.where(valid[:, None], log_weight, 0), ((0, 0), (1, 0), (0, 0)))
         log_weight = jnp.where(present.reshape(-1), log_weight, -jnp.inf)
@@ -108,13 +161,15 @@ def judge_targets(log_ratio, valid, *, values, centre, present, counts, num_draw
         shape = jnp.max(jax.vmap(partial(pareto_k, num_draws=num_draws))(log_weight), axis=0)
         error, p_values = top_rank_p_values(log_odds, valid, top)
         gone = jnp.where(valid, 0, jnp.nan)
-        return rho + gone, error + gone, shape + gone, ranks_of_first(score[0], valid), p_values
+        rank = ranks_of_first(score[0], valid)
+        return Verdict(rho + gone, error + gone, shape + gone, rank, p_values)
 
-    return jax.lax.map(one, (log_ratio, valid))
+    with jax.named_scope("weigh_candidates"):
+        return jax.lax.map(one, (log_ratio, valid))
 
 
 def _scores(in_blocks, values, centre, counts, estimator):
-    """(replicates, C): log of what rho is proportional to, up to a constant."""
+    """(replicates, C) log of rho, up to a constant."""
 
     def replicated(sums, counts):
         return jnp.einsum("rb,bn...->rn...", counts, sums, precision=jax.lax.Precision.HIGHEST)
@@ -126,9 +181,9 @@ def _scores(in_blocks, values, centre, counts, estimator):
         sums = jnp.log(replicated(weighted_sums(in_blocks[0], values), counts[0]))
         return jnp.sum(sums[..., 1:] - sums[..., :1], axis=-1)
     score = 0.0
-    for p, own in enumerate(in_blocks):
-        top = jnp.max(own, axis=(1, 2))
-        sums = replicated(jnp.sum(jnp.exp(own - top[:, None, None]), axis=2).T, counts[p])
+    for p, log_weight in enumerate(in_blocks):
+        top = jnp.max(log_weight, axis=(1, 2))
+        sums = replicated(jnp.sum(jnp.exp(log_weight - top[:, None, None]), axis=2).T, counts[p])
         sums = jnp.log(jnp.maximum(sums, jnp.finfo(sums.dtype).tiny)) + top
         score = score + sums * (1 if p else 1 - len(in_blocks))
     return score

@@ -1,71 +1,72 @@
-"""The parameters of a run, as kept or as read from its files, and whether they are of a sample."""
+"""Draws of a run that an attack weighs: kept or read from a file, and checked to be of a sample."""
 
 import json
+from collections.abc import Sequence
 from os import PathLike
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from bnp_models.data.households import Households
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.inference.arviz import origin
-from bnp_models.inference.run import Run
+from bnp_models.inference.run import Run, spaced_positions
 from bnp_models.models.latent_classes.nplcm import NPLCM, TNPLCM
+from bnp_models.models.model import Model
 from bnp_models.models.nested.ndpmpm import NDPMPM
 from bnp_models.models.nested.state import NESTED
+from bnp_models.rules.rules import Rules
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
-_PARAMETERS = {model.name: model.parameters for model in (NPLCM, TNPLCM)} | {NDPMPM.name: NESTED}
+# Models that an attack knows the likelihood of, and the arrays of a draw that it reads.
+_READ: dict[type[Model], tuple[str, ...]] = {
+    NPLCM: NPLCM.parameters,
+    TNPLCM: TNPLCM.parameters,
+    NDPMPM: NESTED,
+}
+_MODELS = {model.name: model for model in _READ}
 
 
 class Posterior(NamedTuple):
-    """The draws of a run, as kept or as read from its ``posterior.nc``."""
+    """Draws of a run, as kept or as read from its ``posterior.nc``."""
 
     model: str
     """Name of the model."""
     parameters: dict[str, np.ndarray]
     """Each (chains, draws, ...)."""
     attributes: dict
-    """Of the file; "sample_sha256" and "conditions_sha256" among them, and the model's "options" in
-    JSON."""
+    """Attributes of the file; "sample_sha256" and "conditions_sha256" among them, and the model's
+    "options" in JSON."""
+
+
+Source: TypeAlias = Run | Posterior | str | PathLike
+"""Draws to weigh: a run, what `read_posterior` returns, or the path of a ``posterior.nc``."""
 
 
 def read_posterior(path: str | PathLike) -> Posterior:
     """Read the parameters that ``bnp-models synthesize`` put into ``posterior.nc``.
+
+    Parameters
+    ----------
+    path
+        The file.
 
     Raises
     ------
     MicrodataError
         If the file cannot be read, or holds no parameters of a latent class or nested model.
     """
-    import xarray as xr
-
-    found, attributes, kept = {}, {}, None
-    for group in ("posterior", "parameters"):
-        try:
-            with xr.open_dataset(path, group=group, engine="h5netcdf") as data:
-                attributes = attributes or dict(data.attrs)
-                kept = np.asarray(data["draw"])
-                found |= {name: np.asarray(data[name]) for name in data.data_vars}
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError, KeyError) as error:
-            if group == "posterior":
-                raise MicrodataError(
-                    f"cannot be read as the posterior of a run ({error}); give the posterior.nc "
-                    "that synthesize wrote",
-                    file=path,
-                ) from None
-    # Arrays may be kept of fewer draws than scalars: these are the ones.
-    number = len(kept)
-    found = {k: x if x.shape[1] == number else x[:, kept] for k, x in found.items()}
+    arrays, attributes = _read_groups(path)
     name = attributes.get("model")
-    if name not in _PARAMETERS:
+    if name not in _MODELS:
         raise MicrodataError(
             f"is of the model {name!r}; attack risks are those of synthetic files of "
-            f"{', '.join(_PARAMETERS)}",
+            f"{', '.join(_MODELS)}",
             file=path,
         )
-    missing = [key for key in _PARAMETERS[name] if key not in found]
+    names = _READ[_MODELS[name]]
+    missing = [key for key in names if key not in arrays]
     if missing:
         raise MicrodataError(
             f"holds no {missing[0]!r}, so it is not of synthesize; run that again", file=path
@@ -81,18 +82,44 @@ def read_posterior(path: str | PathLike) -> Posterior:
             "again",
             file=path,
         )
-    return Posterior(name, {key: found[key] for key in _PARAMETERS[name]}, attributes)
+    return Posterior(name, {key: arrays[key] for key in names}, attributes)
+
+
+def _read_groups(path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays of a ``posterior.nc``, scalars at the draws whose arrays were kept; attributes."""
+    import xarray as xr
+
+    arrays: dict[str, np.ndarray] = {}
+    attributes: dict[str, Any] = {}
+    kept = np.zeros(0, int)
+    for group in ("posterior", "parameters"):
+        try:
+            with xr.open_dataset(path, group=group, engine="h5netcdf") as data:
+                attributes = attributes or {str(name): x for name, x in data.attrs.items()}
+                kept = np.asarray(data["draw"])
+                arrays |= {str(name): np.asarray(data[name]) for name in data.data_vars}
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, KeyError) as error:
+            if group == "posterior":
+                raise MicrodataError(
+                    f"cannot be read as the posterior of a run ({error}); give the posterior.nc "
+                    "that synthesize wrote",
+                    file=path,
+                ) from None
+    number = len(kept)
+    return {k: x if x.shape[1] == number else x[:, kept] for k, x in arrays.items()}, attributes
 
 
 def model_of(posterior: Posterior) -> NPLCM | TNPLCM | NDPMPM:
-    """The model of draws, with its options; those that are not said are the defaults.
+    """Make the model of draws, with its options; those that are not said are the defaults.
 
     Raises
     ------
     MicrodataError
         If another version had other options.
     """
-    kind = {model.name: model for model in (NPLCM, TNPLCM, NDPMPM)}[posterior.model]
+    kind: Any = _MODELS[posterior.model]
     options = {"components": posterior.parameters["log_pi"].shape[-1]}
     if kind is NDPMPM:
         options["member_components"] = posterior.parameters["log_omega"].shape[-1]
@@ -105,15 +132,20 @@ def model_of(posterior: Posterior) -> NPLCM | TNPLCM | NDPMPM:
         ) from None
 
 
-def check_source(source, table, conditions):
+def check_source(
+    source: Source, table: Microdata | Households, conditions: StructuralZeros | Rules | None
+) -> tuple[Posterior, StructuralZeros | Rules | None]:
     """Check that draws are of this sample and these conditions.
 
-    Arguments as for `attack_risk`.
+    Parameters
+    ----------
+    source, table, conditions
+        As for `attack_risk`.
 
     Returns
     -------
     posterior
-        What `read_posterior` would return.
+        The draws, as `read_posterior` returns them.
     conditions
         Those given, or those of a `Run`.
 
@@ -122,41 +154,104 @@ def check_source(source, table, conditions):
     MicrodataError
         If they are not.
     """
-    where = source if isinstance(source, str | PathLike) else None
+    path = source if isinstance(source, str | PathLike) else None
     if isinstance(source, Run):
-        if source.model.name not in _PARAMETERS:
-            raise MicrodataError(
-                f"attack risks are those of synthetic files of {', '.join(_PARAMETERS)}, not of "
-                f"{source.model.name}"
-            )
         conditions = source.conditions if conditions is None else conditions
-        kept = source.parameters()
-        posterior = Posterior(
-            source.model.name,
-            {name: kept[name] for name in _PARAMETERS[source.model.name]},
-            origin(source),
-        )
+        posterior = _posterior_of(source)
     else:
-        posterior = read_posterior(source) if where is not None else source
-    nested = posterior.model == NDPMPM.name
-    if nested != isinstance(table, Households):
-        kinds = ("records", "persons within households")
+        posterior = source if isinstance(source, Posterior) else read_posterior(source)
+    table_type = _MODELS[posterior.model].table_type
+    if not isinstance(table, table_type):
+        kinds = {Microdata: "records", Households: "persons within households"}
         raise MicrodataError(
-            f"the posterior is of the {posterior.model} model, for {kinds[nested]}, and the sample "
-            f"is coded as {kinds[not nested]}",
-            file=where,
+            f"the posterior is of the {posterior.model} model, for {kinds[table_type]}, and the "
+            f"sample is coded as {kinds[type(table)]}",
+            file=path,
         )
     if posterior.attributes["sample_sha256"] != table.digest:
         raise MicrodataError(
             "the posterior is not of this sample: records, variables or levels, or their order, "
             "differ; give what synthesize was given",
-            file=where,
+            file=path,
         )
     given = "" if conditions is None else conditions.digest
     if posterior.attributes["conditions_sha256"] != given:
         raise MicrodataError(
             "the posterior was sampled under other conditions or rules than those given; give what "
             "synthesize was given",
-            file=where,
+            file=path,
         )
     return posterior, conditions
+
+
+def _posterior_of(run: Run) -> Posterior:
+    """Draws of a run, as its file would have them."""
+    name = run.model.name
+    if name not in _MODELS:
+        raise MicrodataError(
+            f"attack risks are those of synthetic files of {', '.join(_MODELS)}, not of {name}"
+        )
+    kept = run.parameters()
+    return Posterior(name, {key: kept[key] for key in _READ[_MODELS[name]]}, origin(run))
+
+
+def choose_draws(
+    posteriors: Sequence[Posterior], used: Sequence[int], max_draws: int
+) -> list[dict[str, np.ndarray]]:
+    """Choose as many draws of each chain of each posterior, none of which made a file.
+
+    Parameters
+    ----------
+    posteriors
+        Those of the run and the refits.
+    used
+        Files that each posterior's draws made.
+    max_draws
+        About so many draws of each posterior at most, evenly spaced.
+
+    Returns
+    -------
+    draws
+        Parameters of each posterior at its draws, chain after chain.
+
+    Raises
+    ------
+    ValueError
+        If numbers of chains differ, or too few draws are left.
+    """
+    shapes = [posterior.parameters["log_pi"].shape[:2] for posterior in posteriors]
+    num_chains = shapes[0][0]
+    if any(shape[0] != num_chains for shape in shapes):
+        raise ValueError("the refits have another number of chains than the run")
+    unused = [
+        _unused_positions(num_chains, num_draws, number)
+        for (_, num_draws), number in zip(shapes, used, strict=True)
+    ]
+    least = min(len(positions) for chains in unused for positions in chains)
+    number = min(max(max_draws // num_chains, 1), least)
+    if number * num_chains < 2:
+        raise ValueError(
+            f"{num_chains * shapes[0][1]} draws, of which {used[0]} made a synthetic file, are too "
+            "few"
+        )
+    chain = np.arange(num_chains)[:, None]
+    chosen = []
+    for posterior, chains in zip(posteriors, unused, strict=True):
+        draw = np.array([
+            positions[np.linspace(0, len(positions) - 1, number).round().astype(int)]
+            for positions in chains
+        ])  # fmt: skip
+        chosen.append({
+            name: value[chain, draw].reshape(-1, *value.shape[2:])
+            for name, value in posterior.parameters.items()
+        })  # fmt: skip
+    return chosen
+
+
+def _unused_positions(num_chains, num_draws, number) -> list[np.ndarray]:
+    """Draws of each chain that none of `number` files was made from."""
+    used = set(spaced_positions(num_chains, num_draws, number)) if number else set()
+    return [
+        np.array([d for d in range(num_draws) if (chain, d) not in used], int)
+        for chain in range(num_chains)
+    ]

@@ -30,7 +30,19 @@ TOP = (1, 2, 3, 5, 10)
 
 @dataclass(frozen=True, eq=False)
 class AttackRisk:
-    """How likely an intruder is to guess each of the attacked records, and how sure that is."""
+    """Probability that an intruder guesses each of the attacked records, and its error.
+
+    Notes
+    -----
+    A bootstrap replicate takes blocks of consecutive draws with replacement, of at least five
+    autocorrelation times of log L where there are enough draws; the same blocks serve all records
+    and candidates. H(i, k), that the truth ranks among the first k, is tested by the k-th largest
+    log odds against the truth in units of its standard error, compared with the largest error among
+    the other candidates in each replicate: a rank that is poor by Monte Carlo error only is not
+    rejected, whereas the share of replicates with a rank of at most k would be small wherever that
+    error is large. The p-values are adjusted over records by Benjamini & Hochberg, and a record
+    whose hypothesis is not rejected is at risk: noisy draws make more records at risk, not fewer.
+    """
 
     COLUMNS: ClassVar[frozenset[str]] = frozenset((
         "row", "rho", "candidates", "rank", "p_value", "adjusted_p", "standard_error", "pareto_k",
@@ -264,12 +276,3 @@ class AttackRisk:
                 f"{max(rhats):.3f}, should be below 1.05): sample longer"
             )
         return sentences
-
-
-def with_file(table, file):
-    """The sample with a file added."""
-    if isinstance(table, Households):
-        pairs = [(getattr(table, name), getattr(file, name)) for name in
-                 ("household_codes", "sizes", "member_codes")]  # fmt: skip
-        return Households(table.schema, *map(np.concatenate, pairs))
-    return Microdata(table.schema, np.concatenate([table.codes, file.codes]))

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import bnp_models as bnp
-from bnp_models.evaluation.attack import attack
+from bnp_models.evaluation.attack.posterior import choose_draws
+from bnp_models.inference.run import spaced_positions
 
 SMALL = {"num_bootstrap": 200, "max_draws": 2000}
 
@@ -110,13 +111,13 @@ def test_a_file_gives_what_the_run_gives(planted, tmp_path):
 def test_the_draws_that_made_the_files_are_left_out():
     parameters = {"log_pi": np.arange(2 * 200).reshape(2, 200)}
     posterior = bnp.Posterior("nplcm", parameters, {})
-    (draws,) = attack._chosen_draws([posterior], [5], 1000)
-    made = {chain * 200 + d for chain, d in bnp.synthesis.spaced_positions(2, 200, 5)}
+    (draws,) = choose_draws([posterior], [5], 1000)
+    made = {chain * 200 + d for chain, d in spaced_positions(2, 200, 5)}
     assert not made & set(draws["log_pi"].tolist())
     # As many of each chain, though one of them made three files and the other two.
     assert len(draws["log_pi"]) == 2 * 197
     with pytest.raises(ValueError, match="too few"):
-        attack._chosen_draws([posterior], [400], 1000)
+        choose_draws([posterior], [400], 1000)
 
 
 def refused(planted, match, source=None, table=None, files=None, error=bnp.MicrodataError, **how):

@@ -164,13 +164,13 @@ def _no_truncation(patch):
 
 
 def _one_file(patch):
-    right = bootstrap.values_of_draws
+    right = bootstrap.centred_likelihoods
 
-    def values(log_l, *rest):
-        found = right(log_l, *rest)
-        return {name: None if x is None else x[:1] for name, x in found.items()}
+    def of_first(log_l, *rest):
+        arrays = right(log_l, *rest)
+        return {name: None if x is None else x[:1] for name, x in arrays.items()}
 
-    patch.setattr(attack, "values_of_draws", values)
+    patch.setattr(attack, "centred_likelihoods", of_first)
 
 
 def _half_the_weight(patch):

@@ -1,0 +1,73 @@
+"""Synthetic files with the codes of the sample, and added to it."""
+
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.households import Households
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import MicrodataError
+
+Table = TypeVar("Table", Microdata, Households)
+
+
+def coded_like(frame: pd.DataFrame | Microdata | Households, table: Table, number: int) -> Table:
+    """Code a synthetic file as the sample is.
+
+    Parameters
+    ----------
+    frame
+        The file.
+    table
+        The sample.
+    number
+        0-based number of the file, for messages.
+
+    Raises
+    ------
+    MicrodataError
+        If variables or levels differ, a value is missing, or households have sizes that the
+        sample's have not.
+    """
+    try:
+        made = _coded(frame, table)
+        if made.schema != table.schema:
+            raise MicrodataError("has other variables or levels than the sample")
+        if isinstance(made, Households) and not np.isin(made.sizes, table.sizes).all():
+            raise MicrodataError(
+                "has households of sizes that the sample has not, so it was not made from it"
+            )
+        made.require_complete("the attack")
+    except MicrodataError as error:
+        raise error.in_file(f"synthetic file {number + 1}") from None
+    return made
+
+
+def _coded(frame, table):
+    """A table, or a frame as a table of the sample's schema."""
+    if isinstance(frame, Microdata | Households):
+        return frame
+    schema = table.schema
+    if isinstance(table, Households):
+        return Households.from_frame(
+            frame,
+            schema.household,
+            schema.household_level,
+            (schema.household, *schema.table.variables),
+            schema.table,
+            schema.head,
+        )
+    return Microdata.from_frame(frame, schema.variables, schema)
+
+
+def with_file(table: Table, file: Table) -> Table:
+    """Add a synthetic file to the sample."""
+    if isinstance(table, Households):
+        return Households(
+            table.schema,
+            np.concatenate([table.household_codes, file.household_codes]),
+            np.concatenate([table.sizes, file.sizes]),
+            np.concatenate([table.member_codes, file.member_codes]),
+        )
+    return Microdata(table.schema, np.concatenate([table.codes, file.codes]))

@@ -1,0 +1,157 @@
+"""Proportions against pandas, at the extremes, and where tables are too many."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from dependent import NAMES, SCHEMA
+from scipy import stats
+
+import bnp_models as bnp
+
+
+def cell_labels(found):
+    """The labels of each cell, told by the order of the cells."""
+    labels = []
+    for table in found.tables:
+        names = [NAMES[j] for j in table]
+        levels = [SCHEMA.levels[j] for j in table]
+        labels += [tuple(zip(names, cell, strict=True)) for cell in itertools.product(*levels)]
+    return labels
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("combining", ["partially", "fully"])
+def test_proportions_against_pandas(files, order, combining):
+    original, synthetic, population = files
+    found = bnp.proportions(original, synthetic, order, population=population, combining=combining)
+    labels = cell_labels(found)
+    assert len(labels) == len(found.original) == len(set(labels))
+    frames = [table.to_frame() for table in (original, *synthetic, population)]
+    num = len(synthetic)
+    for cell in range(0, len(labels), max(1, len(labels) // 40)):
+        inside = [
+            pd.concat([frame[name] == label for name, label in labels[cell]], axis=1).all(axis=1)
+            for frame in frames
+        ]
+        q = np.array([column.mean() for column in inside])
+        assert found.original[cell] == pytest.approx(q[0])
+        assert found.count[cell] == inside[0].sum()
+        assert found.population[cell] == pytest.approx(q[-1])
+        assert found.synthetic[cell] == pytest.approx(q[1:-1].mean())
+        within, between = (q * (1 - q))[1:-1].mean() / 300, q[1:-1].var(ddof=1)
+        if combining == "partially":
+            within *= 300 / 400
+            variance = within + between / num
+            df = np.inf if between == 0 else (num - 1) * (1 + num * within / between) ** 2
+        else:
+            variance, df = (1 + 1 / num) * between - within, num - 1
+            if variance > 0:
+                df *= (1 - within / ((1 + 1 / num) * between)) ** 2
+            else:
+                variance = within * 300 / 400
+        half = stats.t.ppf(0.975, df) * np.sqrt(variance)
+        ends = np.clip([q[1:-1].mean() - half, q[1:-1].mean() + half], 0, 1)
+        np.testing.assert_allclose([end[cell] for end in found.interval], ends, atol=1e-9)
+        own = stats.norm.ppf(0.975) * np.sqrt(q[0] * (1 - q[0]) / 400)
+        own = np.clip([q[0] - own, q[0] + own], 0, 1)
+        assert found.judged[cell] == (10 <= inside[0].sum() <= 390)
+        if found.judged[cell]:
+            common = max(min(own[1], ends[1]) - max(own[0], ends[0]), 0)
+            expected = common / 2 / np.ptp(own) + common / 2 / np.ptp(ends)
+            assert found.overlap[cell] == pytest.approx(expected)
+        else:
+            assert np.isnan(found.overlap[cell])
+
+
+def test_pairs_against_crosstab(files):
+    original, synthetic, _ = files
+    found = bnp.proportions(original, synthetic, 2).fit
+    assert found["pmse_ratio"].is_monotonic_decreasing and len(found) == 6
+    frames = [table.to_frame().assign(file=m) for m, table in enumerate([original, *synthetic])]
+    for row in found.itertuples():
+        first, second = row.variables
+        shares = [pd.crosstab(f[first], f[second], normalize="all") for f in frames]
+        mean = sum(s.reindex_like(shares[0]).fillna(0) for s in shares[1:]) / 5
+        assert row.tvd == pytest.approx(np.abs(mean - shares[0]).to_numpy().sum() / 2)
+        ratios = []
+        for frame in frames[1:]:
+            both = pd.concat([frames[0], frame])
+            # For a table this is Pearson's statistic of being synthetic against the cell.
+            cells = both[first] + both[second]
+            chi2 = stats.chi2_contingency(pd.crosstab(cells, both["file"]), correction=False)
+            share = len(frame) / len(both)
+            ratios.append(chi2.statistic / chi2.dof / (1 - share))
+        assert row.pmse_ratio == pytest.approx(np.mean(ratios))
+
+
+def test_the_original_itself_overlaps_with_itself(files):
+    original, _, _ = files
+    shuffled = bnp.Microdata(SCHEMA, original.codes[::-1])
+    for order in (1, 2, 3):
+        summary = bnp.proportions(original, [original, shuffled], order).summary()
+        assert summary["overlap"] == summary["covers_original"] == 1
+        assert summary["largest_difference"] < 1e-12 and summary["overlap_below_half"] == 0
+
+
+def test_a_bad_file_fits_badly(files):
+    original, synthetic, _ = files
+    rng = np.random.default_rng(1)
+    independent = [
+        bnp.Microdata(SCHEMA, rng.permuted(original.codes, axis=0)) for _ in range(5)
+    ]  # fmt: skip
+    good, bad = (bnp.proportions(original, made, 2) for made in (synthetic, independent))
+    assert bad.summary()["overlap"] < 0.65 < 0.7 < good.summary()["overlap"]
+    assert bad.summary()["covers_original"] < 0.8
+    assert good.summary()["covers_original"] > 0.9
+    assert bad.fit["variables"][0] == ("a", "c") and bad.fit["pmse_ratio"][0] > 10
+
+
+def test_missing_values_count_where_they_can(files):
+    original, synthetic, _ = files
+    codes = original.codes.copy()
+    codes[:100, 0] = -1
+    found = bnp.proportions(bnp.Microdata(SCHEMA, codes), synthetic, 2)
+    whole = bnp.proportions(original, synthetic, 2)
+    rest = bnp.proportions(bnp.Microdata(SCHEMA, codes[100:]), synthetic, 2)
+    with_a = (found.tables == 0).any(axis=1)[found.table]
+    np.testing.assert_array_equal(found.original[~with_a], whole.original[~with_a])
+    np.testing.assert_array_equal(found.original[with_a], rest.original[with_a])
+    codes[:] = -1
+    with pytest.raises(ValueError, match="no record with values of all of a, b"):
+        bnp.proportions(bnp.Microdata(SCHEMA, codes), synthetic, 2)
+
+
+def test_many_variables_are_sampled():
+    levels = tuple(map(str, range(5)))
+    schema = bnp.Schema(tuple(f"v{j}" for j in range(12)), (levels,) * 12)
+    rng = np.random.default_rng(3)
+    a, b = (bnp.Microdata(schema, rng.integers(5, size=(500, 12))) for _ in range(2))
+    found = bnp.proportions(a, [b], 3, max_tables=30)
+    assert (len(found.tables), found.left_out) == (30, 190)
+    assert len(set(map(tuple, found.tables))) == 30
+    again = bnp.proportions(a, [b], 3, max_tables=30)
+    np.testing.assert_array_equal(found.tables, again.tables)
+    other = bnp.proportions(a, [b], 3, max_tables=30, seed=1)
+    assert (found.tables != other.tables).any()
+    assert len(bnp.proportions(a, [b], 3, max_cells=1000).original) == 1000
+    with pytest.raises(ValueError, match="more than 100 cells"):
+        bnp.proportions(a, [b], 3, max_cells=100)
+    wide = bnp.Schema(tuple(f"v{j}" for j in range(300)), (("0", "1"),) * 300)
+    a = bnp.Microdata(wide, rng.integers(2, size=(50, 300)))
+    found = bnp.proportions(a, [a], 3, max_tables=50)
+    assert len(found.tables) == 50 and found.left_out == 300 * 299 * 298 // 6 - 50
+
+
+def test_files_of_other_variables_are_refused(files):
+    original, synthetic, _ = files
+    other = bnp.Microdata(bnp.Schema(("x",), (("0", "1"),)), np.array([[0], [1]]))
+    with pytest.raises(ValueError, match="other variables"):
+        bnp.proportions(original, [other], 1)
+    with pytest.raises(ValueError, match="at least one"):
+        bnp.proportions(original, [], 1)
+    with pytest.raises(ValueError, match="order must be from 1 to 4"):
+        bnp.proportions(original, synthetic, 5)
+    with pytest.raises(ValueError, match="combining rule"):
+        bnp.proportions(original, synthetic, 1, combining="wholly")

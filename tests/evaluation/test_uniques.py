@@ -1,0 +1,24 @@
+"""Small cells and recurring uniques, by hand."""
+
+import numpy as np
+from dependent import SCHEMA
+
+import bnp_models as bnp
+
+
+def test_k_anonymity_and_uniques_by_hand():
+    schema = bnp.Schema(("x", "y"), (tuple("abc"), tuple("pq")))
+    a = bnp.Microdata(schema, np.array([[0, 0]] * 4 + [[1, 0]] * 2 + [[2, 0], [2, 1], [0, -1]]))
+    b = bnp.Microdata(schema, np.array([[2, 0], [2, 1], [2, 1], [0, 1]]))
+    assert [tuple(row) for row in bnp.k_anonymity(a)] == [
+        (2, 2, 0.25), (3, 4, 0.5), (5, 8, 1.0)
+    ]  # fmt: skip
+    assert bnp.replicated_uniques(a, [b, a]) == (2, (2, 2), (1, 2), 2, 2)
+
+
+def test_all_uniques_of_the_original_itself_recur(files):
+    original, _, _ = files
+    shuffled = bnp.Microdata(SCHEMA, original.codes[::-1])
+    replicated = bnp.replicated_uniques(original, [original, shuffled])
+    assert replicated.found == replicated.found_unique == (replicated.uniques,) * 2
+    assert replicated.in_all == replicated.uniques
