@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.kernels.variates.discrete import split_counts
 from bnp_models.kernels.variates.gamma import draw_levels
 from bnp_models.kernels.variates.rng import Keys
@@ -45,7 +45,7 @@ class LevelParts(eqx.Module):
         """
         if boxes is None:
             levels = jnp.arange(sum(num_levels), dtype=jnp.int32)
-            of_level = jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32)
+            of_level = jnp.asarray(variable_of_rows(num_levels), jnp.int32)
             none = jnp.zeros((0, 0), jnp.int32)
             return cls(part_of_row=levels, variable=of_level, box_has_set=none, sets=none)
         part_of_row: list[int] = []

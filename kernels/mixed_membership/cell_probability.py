@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 MAX_VARIABLES = 14
-"""The subset recursion takes 3^(J-1) / 2 multiply-adds a cell; beyond this it is refused."""
+"""Variables up to which the sum is taken: it costs 3^(J-1) / 2 multiply-adds a cell."""
 
 _HIGHEST = lax.Precision.HIGHEST
 _DRAW_LANES = 2**18

@@ -293,7 +293,7 @@ def rescale_concentrations(
     num_items
         Items of a record, J.
     shape, rate_prior
-        Those of b's prior Ga(a1, b1).
+        a1 and b1 of b's prior Ga(a1, b1).
     log_feasible
         Function of b: log P(F) of a truncated sample.
 

@@ -98,9 +98,11 @@ class Parameters(NamedTuple):
     """Parameters that a trajectory moves."""
 
     theta: Float[Array, "R K"]
+    """Level probabilities."""
     g0: Float[Array, " K"]
+    """Weights of the components."""
     concentration: Float[Array, ""]
-    """The shared alpha, or the rate of the alphas' prior."""
+    """Shared alpha, or rate of the alphas' prior."""
 
 
 class Concentration(NamedTuple):

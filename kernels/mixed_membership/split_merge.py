@@ -174,7 +174,7 @@ _INSIDE, _OPENS, _ANCHOR_0, _ANCHOR_1, _SECOND = 1, 2, 4, 8, 16
 
 
 @jax.named_scope("choose_anchors")
-def _choose_anchors(key, u, z, table, present, variable, num_records):
+def _choose_anchors(key, u, z, table, present: _Counts, variable, num_records) -> _Anchors:
     """Draw an item, and one of the same component (split) or of another one (merge)."""
     num_items, num_padded = z.shape
     real = jnp.arange(num_padded) < num_records
@@ -193,13 +193,13 @@ def _choose_anchors(key, u, z, table, present, variable, num_records):
     return _Anchors(is_split, (record, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
 
 
-def _is_inside(anchors, z):
+def _is_inside(anchors: _Anchors, z):
     """Whether items are of the component that is split, or of the pair that is merged."""
     return (z == anchors.k_a) | (z == anchors.k_b)
 
 
 @jax.named_scope("deal_records")
-def _deal_records(anchors, z, real):
+def _deal_records(anchors: _Anchors, z, real):
     """Deal the records concerned into chunks, either anchor to the front.
 
     Returns the record at each place (chunks, size), the place of each record, and the chunks in
@@ -225,7 +225,7 @@ def _deal_records(anchors, z, real):
 
 
 @jax.named_scope("gather_items")
-def _gather_items(anchors, order, in_use, z, table, rows, variable, dtype):
+def _gather_items(anchors: _Anchors, order, in_use, z, table, rows, variable, dtype) -> _Chunks:
     """Gather rows, tables and bits of the items of the records in `order`."""
     num_items, num_padded = z.shape
 
@@ -245,13 +245,14 @@ def _gather_items(anchors, order, in_use, z, table, rows, variable, dtype):
         )  # fmt: skip
 
     nothing = jnp.zeros((len(order), num_items, order.shape[1]), jnp.int32)
-    items = lax.fori_loop(0, in_use, gather, (nothing, nothing, nothing))
+    rows_of, table_of, bits = lax.fori_loop(0, in_use, gather, (nothing, nothing, nothing))
     same_variable = (variable[:, None] == variable).astype(dtype)
     unit = max(1, min(MAX_UNIT, 2**30 // z.size))
-    return _Chunks(*items, in_use, same_variable, jnp.sum(same_variable, axis=1), unit)
+    levels = jnp.sum(same_variable, axis=1)
+    return _Chunks(rows_of, table_of, bits, in_use, same_variable, levels, unit)
 
 
-def _counts_of_both(anchors, present):
+def _counts_of_both(anchors: _Anchors, present: _Counts) -> _Counts:
     """Items and tables of the component or pair."""
     counts, tables = present
     k_a, k_b, is_split = anchors.k_a, anchors.k_b, anchors.is_split
@@ -260,12 +261,12 @@ def _counts_of_both(anchors, present):
     return _Counts(items, tables[k_a] + jnp.where(is_split, 0, tables[k_b]))
 
 
-def _by_variable(chunks, x):
+def _by_variable(chunks: _Chunks, x):
     """Sums over the levels of each row's variable."""
     return jnp.matmul(chunks.same_variable, x, precision=lax.Precision.HIGHEST)
 
 
-def _contrast(anchors, chunks, items, table, rows):
+def _contrast(anchors: _Anchors, chunks: _Chunks, items, table, rows):
     """Log ratio of level probabilities near the second anchor and near the first."""
     dtype = chunks.levels.dtype
     share = items.astype(dtype) / jnp.maximum(_by_variable(chunks, items.astype(dtype)), 1)
@@ -281,14 +282,14 @@ def _contrast(anchors, chunks, items, table, rows):
     return anchored(*second) - anchored(*first)
 
 
-def _table_sums(chunks, c, score):
+def _table_sums(chunks: _Chunks, c, score):
     """Score of each item's table: the sum over its items of the scores of their rows."""
     table = chunks.table[c]
     of_item = jnp.where(chunks.bits[c] & _INSIDE, score[chunks.rows[c]], 0)
     return sum(jnp.where(table == table[j], of_item[j], 0) for j in range(len(table)))
 
 
-def _log_odds(chunks, c, side_1, whole):
+def _log_odds(chunks: _Chunks, c, side_1: _Counts, whole: _Counts):
     """Log odds of side 1 of each item's table of a chunk, given the other tables.
 
     Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
@@ -306,7 +307,7 @@ def _log_odds(chunks, c, side_1, whole):
     return _table_sums(chunks, c, score) + jnp.log(tables_1) - jnp.log(tables_0)
 
 
-def _count(chunks, c, share):
+def _count(chunks: _Chunks, c, share) -> _Counts:
     """Weighted items of each row, and weighted tables, of a chunk."""
     flat = jnp.zeros(chunks.levels.size, jnp.int32)
     return _Counts(
@@ -315,7 +316,7 @@ def _count(chunks, c, share):
     )
 
 
-def _settled(chunks, c, share):
+def _settled(chunks: _Chunks, c, share):
     """Shares of side 1 in units of 1 / unit, the anchors' tables on their own sides."""
     bits = chunks.bits[c]
     share = jnp.where(bits & _ANCHOR_0, 0, jnp.where(bits & _ANCHOR_1, chunks.unit, share))
@@ -331,21 +332,23 @@ class _Sides(NamedTuple):
     """Sums over the chunks."""
 
 
-def _no_sides(chunks):
+def _no_sides(chunks: _Chunks) -> _Sides:
     """Nobody on side 1."""
     nobody = _Counts(jnp.zeros(chunks.levels.size, jnp.int32), jnp.zeros((), jnp.int32))
     of_chunk = jax.tree.map(lambda x: jnp.zeros((len(chunks.rows), *x.shape), jnp.int32), nobody)
     return _Sides(of_chunk, nobody)
 
 
-def _place(chunks, c, sides, share):
+def _place(chunks: _Chunks, c, sides: _Sides, share) -> _Sides:
     """Sides with the shares of one chunk replaced."""
     new = _count(chunks, c, _settled(chunks, c, share))
     total = jax.tree.map(lambda x, new, old: x + new - old[c], sides.total, new, sides.of_chunk)
     return _Sides(jax.tree.map(lambda x, new: x.at[c].set(new), sides.of_chunk, new), total)
 
 
-def _rounds(chunks, times, number, share_given_odds, whole, sides):
+def _rounds(
+    chunks: _Chunks, times, number, share_given_odds, whole: _Counts, sides: _Sides
+) -> _Sides:
     """Rounds over chunks; each takes its share anew, given those of all the others."""
 
     def one(c, sides):
@@ -355,13 +358,13 @@ def _rounds(chunks, times, number, share_given_odds, whole, sides):
     return lax.fori_loop(0, times, lambda _, sides: lax.fori_loop(0, number, one, sides), sides)
 
 
-def _soft(chunks, odds):
+def _soft(chunks: _Chunks, odds):
     """Shares of side 1 by expectation."""
     return jnp.round(chunks.unit * jax.nn.sigmoid(odds)).astype(jnp.int32)
 
 
 @jax.named_scope("launch")
-def _launch(chunks, contrast):
+def _launch(chunks: _Chunks, contrast) -> tuple[_Counts, _Counts]:
     """Launch the sides from some of the records: two-means, then expectation-maximisation.
 
     The records are chosen by the component or pair alone. Returns the counts of these records and
@@ -390,7 +393,7 @@ def _launch(chunks, contrast):
 
 
 @jax.named_scope("shape")
-def _shape(chunks, some, launched, both):
+def _shape(chunks: _Chunks, some: _Counts, launched: _Counts, both: _Counts) -> _Sides:
     """Shape the sides of all records concerned, from those of some."""
 
     def spread(c, sides):
@@ -403,7 +406,7 @@ def _shape(chunks, some, launched, both):
 
 
 @jax.named_scope("allocate")
-def _allocate(key, anchors, chunks, shaped, both):
+def _allocate(key, anchors: _Anchors, chunks: _Chunks, shaped: _Sides, both: _Counts):
     """Allocate every table for good: as drawn in a split, as it is in a merge.
 
     Returns the counts of side 1, which items are on it, and minus the log probability of that.
@@ -433,7 +436,9 @@ def _allocate(key, anchors, chunks, shaped, both):
     return side_1, on_side_1, order_free_sum(cost.reshape(-1))
 
 
-def _outcomes(anchors, present, side_1, both):
+def _outcomes(
+    anchors: _Anchors, present: _Counts, side_1: _Counts, both: _Counts
+) -> tuple[_Counts, _Counts]:
     """Counts of all components with the sides apart, and with the sides merged."""
     counts, tables = present
     k_a, k_b, k_new = anchors.k_a, anchors.k_b, anchors.k_new
@@ -448,7 +453,9 @@ def _outcomes(anchors, present, side_1, both):
     return split, merged
 
 
-def _log_ratio(anchors, side_1, both, split, minus_log_q, variable, alpha0):
+def _log_ratio(
+    anchors: _Anchors, side_1: _Counts, both: _Counts, split: _Counts, minus_log_q, variable, alpha0
+):
     """Log of the Metropolis-Hastings ratio of the split; that of the merge is its negative."""
     dtype = alpha0.dtype
     side_0 = jax.tree.map(jnp.subtract, both, side_1)
@@ -461,13 +468,13 @@ def _log_ratio(anchors, side_1, both, split, minus_log_q, variable, alpha0):
 
 
 @jax.named_scope("accept")
-def _accept(u, anchors, log_ratio):
+def _accept(u, anchors: _Anchors, log_ratio):
     """Whether the move is accepted."""
     log_accept = jnp.where(anchors.is_split, log_ratio, -log_ratio)
     return anchors.possible & (jnp.log(u) < log_accept)
 
 
-def _relabel(anchors, z, real, place, on_side_1, num_labelled):
+def _relabel(anchors: _Anchors, z, real, place, on_side_1, num_labelled):
     """Labels of the first records after the move."""
     num_chunks, _, size = on_side_1.shape
     label = z[:, :num_labelled]

@@ -56,15 +56,15 @@ class UrnBoxes(eqx.Module):
     parts: LevelParts
     """Levels that no box tells apart, and the distinct sets of them."""
     sets: Float[Array, "S R"]
-    """The distinct sets of levels of a variable: 1 where the set has the level."""
+    """Distinct sets of levels of a variable: 1 where the set has the level."""
     halves: tuple[Int[Array, "H1 h"], Int[Array, "H2 h"]]
     """Sets whose probabilities make up half a block; S where there are fewer."""
     half_of_type: Int[Array, "2 T"]
-    """The two halves of each type of block."""
+    """Halves of each type of block."""
     set_of_type: Int[Array, "2 I"]
     """Pairs of a type and one of its sets, all of them."""
     whole: Int[Array, " D"]
-    """The type of each box whose block has all of its variables."""
+    """Type of the block that has all variables of a box, for each box."""
     blocks: tuple[Int[Array, "W P1"], Int[Array, "V P2"]]
     """Types of the blocks of the partitions, of few blocks and of many; T where there are fewer."""
     orders: Float[Array, " P"]
@@ -72,7 +72,7 @@ class UrnBoxes(eqx.Module):
     having: Int[Array, "m M"]
     """Partitions that have a block of a type, in several columns; P where there are fewer."""
     type_of_column: Int[Array, " M"]
-    """The type of each column of `having`."""
+    """Type of each column of `having`."""
     shape: tuple[tuple[int, int], ...] = eqx.field(static=True)
     """Pairs (d, B)."""
     partitions: tuple[int, ...] = eqx.field(static=True)
@@ -85,7 +85,7 @@ class UrnBoxes(eqx.Module):
 
     @property
     def most_variables(self) -> int:
-        """The most variables that a box constrains."""
+        """Largest number of variables that a box constrains."""
         return max((d for d, _ in self.shape), default=1)
 
     @classmethod
@@ -252,7 +252,7 @@ def _bell(d):
     return row[0]
 
 
-def _partitions(d):
+def _partitions(d: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Partitions of d variables by number of blocks: masks (P, B) and prod (size - 1)! (P,)."""
     by_blocks = {0: np.zeros((1, 0), np.int64)}
     for v in range(d):

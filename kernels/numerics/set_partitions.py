@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from bnp_models.kernels.numerics.bisection import bisect
 
 MATMUL_CELLS = 8
-"""The partition sums take cells in multiples of this."""
+"""Multiple of cells that the partition sums take."""
 
 
 def scale_columns(

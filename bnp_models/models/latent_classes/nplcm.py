@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.boxes.region import region_mass
 from bnp_models.kernels.variates.gamma import draw_levels, gamma_variate
-from bnp_models.kernels.variates.rng import Keys, uniform, words
+from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.latent_classes.classes import update_classes, update_order, update_partition
 from bnp_models.models.latent_classes.options import LatentClassOptions
@@ -84,7 +84,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         dtype = jnp.result_type(float)
         u = uniform(words(key_z, (data.num_records,)), dtype.type)
         limit = jnp.minimum(num_components, self.components)
-        z = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
+        z = uniform_index(u, limit)
         counts, class_counts = count_levels(data.rows, z, data.num_levels, self.components)
         alpha = gamma_variate(key_alpha, jnp.ones((), dtype), 1.0)
         log_pi, _ = truncated_sticks(key_pi, class_counts, alpha)
@@ -202,7 +202,6 @@ class NPLCM(LatentClassModel):
     split_merge_every: int = eqx.field(static=True, default=4)
 
     name: ClassVar[str] = "nplcm"
-    truncates: ClassVar[bool] = False
 
 
 class TNPLCM(LatentClassModel):
@@ -243,7 +242,6 @@ class TNPLCM(LatentClassModel):
     split_merge_every: int = eqx.field(static=True, default=4)
 
     name: ClassVar[str] = "tnplcm"
-    truncates: ClassVar[bool] = True
     conditions_type: ClassVar[type | None] = StructuralZeros
 
     def __check_init__(self):

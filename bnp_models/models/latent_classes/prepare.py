@@ -5,7 +5,7 @@ import numpy as np
 
 from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, one_hot_levels
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -37,7 +37,7 @@ def prepare_records(
         feasible = conditions.feasible.sets
         # These boxes may be many: they are made only for the sampler that needs them.
         impossible = conditions.impossible.sets if model.by_box else None
-    variable = np.repeat(np.arange(len(num_levels)), num_levels)
+    variable = variable_of_rows(num_levels)
     first_row = first_rows(num_levels)
     missing = codes < 0
     incomplete = np.flatnonzero(missing.any(axis=1))

@@ -8,14 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from harness import set_partitions
 
 from bnp_models.kernels.mixed_membership import cell_probability
 from bnp_models.kernels.mixed_membership.cell_probability import (
     jackknife_two_half,
     log_block_weights,
-    log_column_probability_exact,
 )
-from bnp_models.kernels.numerics import set_partitions as numerics_set_partitions
 
 Z_BOUND = 4.5
 
@@ -40,17 +39,6 @@ def make_state(seed, num_variables, num_levels, num_slots, dtype=np.float64, spr
 
 def all_cells(num_variables, num_levels):
     return jnp.asarray(list(product(range(num_levels), repeat=num_variables)), jnp.int32)
-
-
-def set_partitions(items):
-    if not items:
-        yield []
-        return
-    first, *others = items
-    for partition in set_partitions(others):
-        yield [[first], *partition]
-        for i, block in enumerate(partition):
-            yield [*partition[:i], [first, *block], *partition[i + 1 :]]
 
 
 def urn_weight(alpha, sizes):
@@ -123,18 +111,6 @@ def test_cells_sum_to_one(num_variables, num_levels):
     assert total(log_weights=weights) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_wrong_block_weight_is_seen(monkeypatch):
-    def wrong(num_variables):
-        size, _ = sizes(num_variables)
-        return size, np.array([float(factorial(s)) for s in size.tolist()])
-
-    sizes = numerics_set_partitions.sizes_and_orders
-    monkeypatch.setattr(numerics_set_partitions, "sizes_and_orders", wrong)
-    log_cell_probability_exact.clear_cache()
-    assert abs(total_probability(4, 3, alpha=0.5) - 1) > 0.1
-    log_cell_probability_exact.clear_cache()
-
-
 def test_float32_follows_float64_for_rare_cells_and_tiny_weights(x64):
     theta, g0 = make_state(4, 10, 4, 64, spread=0.05)
     theta = theta.at[:, 3].multiply(1e-4).at[:, 0].add(1e-5)
@@ -179,35 +155,6 @@ def test_no_cells_give_no_probabilities():
         estimate = run(jax.random.key(50), theta, g0, 1.0, cells, 10)
         assert estimate.log_p.shape == estimate.relative_se.shape == (0,)
         assert estimate.log_p_halves.shape == (2, 0)
-
-
-def test_columns_give_boxes_and_margins(x64):
-    theta, g0 = make_state(6, 4, 3, 5)
-    box = [(0, 1), (2,), (0, 1, 2), (1, 2)]
-    columns = jnp.stack([theta[j, np.array(levels)].sum(0) for j, levels in enumerate(box)])
-    got = log_column_probability_exact(columns[None], g0, alpha=0.4)[0]
-    cells = jnp.asarray(list(product(*box)), jnp.int32)
-    wanted = jax.nn.logsumexp(log_cell_probability_exact(theta, g0, cells, alpha=0.4))
-    np.testing.assert_allclose(got, wanted, rtol=1e-12)
-    fixed = log_column_probability_exact(columns[None, np.array([0, 1, 3])], g0, alpha=0.4)[0]
-    np.testing.assert_allclose(got, fixed, rtol=1e-12)
-
-
-@pytest.mark.parametrize("b", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize("a", [0.05, 1.0, 100.0])
-def test_gamma_block_weights(x64, a, b):
-    x = np.linspace(-800.0, 14.0, 100_001)
-    log_density = a * (x + np.log(b)) - b * np.exp(x)
-    rising = np.logaddexp(x, np.log(np.arange(1, 10))[:, None]).sum(0)
-    centre = np.log(np.exp(log_density - log_density.max()).sum()) + log_density.max()
-    values = np.arange(1, 11)[:, None] * x - x - rising + log_density - centre
-    top = values.max(1)
-    wanted = np.log(np.exp(values - top[:, None]).sum(1)) + top
-    got = log_block_weights_gamma(a, b, 10)
-    np.testing.assert_allclose(np.expm1(got - wanted), 0, atol=1e-10)
-    single = log_block_weights_gamma(np.float32(a), np.float32(b), 10)
-    assert single.dtype == np.float32
-    np.testing.assert_allclose(np.expm1(single - wanted), 0, atol=1e-5)
 
 
 ESTIMATORS = {"draws": log_cell_probability_draws, "sequential": log_cell_probability_sequential}

@@ -63,7 +63,7 @@ def after_steps(key, start, shape, steps=(0.3, 0.8)):
 
 
 def p_values(x):
-    """Of functions of a position that are independent, and of sums of two of them."""
+    """P-values of functions of a position that are independent, and of sums of two of them."""
     first, second = np.asarray(x["normal"], np.float64).T
     log_gamma = np.asarray(x["scale"], np.float64) + 0.4 * first
     rest = (second - 0.8 * first) / np.sqrt(0.3)
@@ -153,7 +153,7 @@ def probability(theta, g0, alpha, boxes):
 
 
 def move(key, parameters, given, boxes, moves_alpha=True):
-    """One move of four leapfrog steps; `given` is what says which distribution it keeps."""
+    """One move of four leapfrog steps; `given` says which distribution it keeps."""
     concentration = None
     if moves_alpha:
         shape, rate = given["alpha"]
@@ -239,7 +239,7 @@ def moves():
 
 @pytest.fixture(scope="module")
 def fixed_moves():
-    """As of a fixed number of components, with nothing left over; alpha stays."""
+    """The prior of a fixed number of components, with nothing left over; alpha stays."""
     return Moves(FIXED, moves_alpha=False)
 
 

@@ -27,7 +27,7 @@ def make_state(seed, num_items=4, num_slots=3, dtype=np.float32):
 
 
 def label_probabilities(rows, alpha, g0, theta, slots=(0, 1, 2)):
-    """Of all label vectors of a record at one table or two, in the order of `product`."""
+    """Probabilities of all label vectors of a record at one or two tables, ordered by `product`."""
     g0, theta = np.asarray(g0, np.float64), np.asarray(theta, np.float64)[rows]
     p = np.zeros((g0.size,) * len(rows))
     for partition in set_partitions(list(range(len(rows)))):
@@ -191,7 +191,7 @@ def log_totals(rows, num_cells, g0, theta):
 
 
 def test_totals_of_many_items_in_single_precision():
-    """Of records that hardly any component explains, by all ways of dealing twelve items."""
+    """Records that hardly any component explains, by all ways of dealing twelve items."""
     rng = np.random.default_rng(0)
     num_items, num_slots = 12, 32
     theta = np.concatenate([rng.dirichlet(np.full(9, 0.05), num_slots).T] * num_items)

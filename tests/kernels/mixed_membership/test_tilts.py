@@ -133,7 +133,7 @@ def exact_draws(rng, num_records, size):
 
 
 def summaries(theta, g0):
-    """What a tilt moves."""
+    """Parameters that a tilt moves."""
     totals = jax.jit(jax.vmap(totals_of))(theta, g0)
     weights = weights_of(jnp.float32(0.9))
     mass = jax.vmap(probability, (0, None))(totals, weights)

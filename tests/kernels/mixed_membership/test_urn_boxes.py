@@ -12,7 +12,7 @@ from latent import structural_zeros
 from scipy import stats
 
 from bnp_models.kernels.mixed_membership import urn_boxes
-from bnp_models.kernels.mixed_membership.cell_probability import log_column_probability_exact
+from bnp_models.kernels.mixed_membership.cell_probability import log_cell_probability_exact
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, UrnBoxes
 from bnp_models.kernels.numerics.set_partitions import log_block_weights, log_block_weights_gamma
 
@@ -51,7 +51,7 @@ def box_columns(theta, sets):
 
 
 def urn_probability(alpha, g0, columns):
-    """Of one box by the sum over all label vectors."""
+    """Probability of one box by the sum over all label vectors."""
     total = 0.0
     for z in product(range(g0.size), repeat=len(columns)):
         p = 1.0
@@ -65,7 +65,14 @@ block_products = jax.jit(urn_boxes.block_products)
 log_weights = jax.jit(log_block_weights, static_argnums=1)
 log_weights_gamma = jax.jit(log_block_weights_gamma, static_argnums=2)
 weights_by_size = jax.jit(urn_boxes.weights_by_size)
-log_column_probability = jax.jit(log_column_probability_exact)
+
+
+@jax.jit
+def log_column_probability(columns, g0, **urn):
+    """Log P(box) by subsets of variables: each box a level, its columns (boxes, J, K) theta."""
+    num_boxes, num_variables, _ = columns.shape
+    boxes = jnp.broadcast_to(jnp.arange(num_boxes)[:, None], (num_boxes, num_variables))
+    return log_cell_probability_exact(columns.swapaxes(0, 1), g0, boxes, **urn)
 
 
 @jax.jit
@@ -127,7 +134,7 @@ def test_single_precision_follows_double(x64, seed, alpha):
 
 @pytest.mark.parametrize("name", REGIONS)
 def test_weights_by_size(x64, name):
-    """Those of a smaller urn are those of the largest, its last items left out."""
+    """Weights of a smaller urn are those of the largest, its last items left out."""
     boxes = make_boxes()[name]
     assert boxes.most_variables == max(d for d, _ in boxes.shape) == 4
     assert len({d for d, _ in boxes.shape}) > 1
@@ -167,16 +174,16 @@ def test_blocks_are_what_their_sets_say(seed, name, x64):
 
 
 @pytest.mark.parametrize("name", REGIONS)
-def test_sets_are_in_the_order_of_the_atoms(name):
+def test_sets_are_in_the_order_of_the_level_parts(name):
     """Counts of sets go to `split_over_parts`, which has sets of its own."""
     boxes = make_boxes()[name]
-    own = np.asarray(boxes.sets, bool)
-    of_atoms = np.array([
-        np.isin(np.asarray(boxes.atoms.part_of_row), line[line < boxes.atoms.variable.size])
-        for line in np.asarray(boxes.atoms.sets)
+    rows_of_set = np.asarray(boxes.sets, bool)
+    by_parts = np.array([
+        np.isin(np.asarray(boxes.parts.part_of_row), line[line < boxes.parts.variable.size])
+        for line in np.asarray(boxes.parts.sets)
     ])  # fmt: skip
-    np.testing.assert_array_equal(own, of_atoms)
-    assert len(np.unique(own, axis=0)) == len(own) > 4
+    np.testing.assert_array_equal(rows_of_set, by_parts)
+    assert len(np.unique(rows_of_set, axis=0)) == len(rows_of_set) > 4
 
 
 def test_count_sets_and_blocks(seed):
@@ -200,7 +207,7 @@ N_RECORDS, N_DRAWS = 12, 10_000
 
 
 def negative_binomial_p_value(draws, share, feasible):
-    """Of counts of an event of probability `share` before the n-th feasible record."""
+    """P-value of counts of an event of probability `share` before the n-th feasible record."""
     law = stats.nbinom(N_RECORDS, feasible / (feasible + share))
     # Counts in the tail are one cell, of five expected draws or more.
     top = int(np.flatnonzero(law.sf(np.arange(200)) * len(draws) >= 5)[-1])
@@ -232,8 +239,9 @@ def test_records_and_blocks_are_negative_binomial(key, seed, monkeypatch, one_by
     assert negative_binomial_p_value(records, outside, feasible) > P_LIMIT
     # Shown to fail: records before the next but one.
     assert negative_binomial_p_value(records, 1.1 * outside, feasible) < P_LIMIT
-    share, mean = urn_boxes.expected_blocks(sums, weights, boxes)
-    np.testing.assert_allclose(mean, outside, rtol=1e-5)
+    rates = urn_boxes.partition_values(sums, boxes) * urn_boxes.of_partitions(weights, boxes)
+    share = urn_boxes.count_blocks(rates, boxes)
+    np.testing.assert_allclose(jnp.sum(rates), outside, rtol=1e-5)
     for kind in range(boxes.num_types):
         p = negative_binomial_p_value(blocks[:, kind], float(share[kind]), feasible)
         assert p > P_LIMIT, kind
@@ -241,7 +249,6 @@ def test_records_and_blocks_are_negative_binomial(key, seed, monkeypatch, one_by
     pair = jnp.zeros(boxes.num_types).at[jnp.array([0, 1])].set(1)
     pair = jnp.append(pair, 0)
     both = np.concatenate([np.sum(np.asarray(pair[types]), axis=0) for types in boxes.blocks])
-    rates = urn_boxes.partition_values(sums, boxes) * urn_boxes.of_partitions(weights, boxes)
     first = np.sum(rates * both) / feasible
     second = np.sum(rates * both**2) / feasible
     variance = N_RECORDS * (second + first**2)

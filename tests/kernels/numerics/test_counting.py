@@ -17,6 +17,11 @@ def items(seed):
     return rows.astype(np.int32), z.astype(np.int32), rng.integers(0, 4, N).astype(np.int32)
 
 
+def test_rows_of_variables():
+    np.testing.assert_array_equal(counting.first_rows((2, 3, 1)), [0, 2, 5])
+    np.testing.assert_array_equal(counting.variable_of_rows((2, 3, 1)), [0, 0, 1, 1, 1, 2])
+
+
 def test_count_rows_by_component(seed):
     rows, z, weight = items(seed)
     counts = counting.count_rows_by_component(rows, z, weight, (ROWS, SLOTS))

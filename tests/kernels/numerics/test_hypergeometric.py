@@ -96,7 +96,7 @@ def test_where_jax_has_no_value(x64):
 
 
 def test_gradients(x64):
-    """In every argument, relative to their size, or to one."""
+    """Slopes in every argument, relative to their size, or to one."""
     at, reference = table("expectations", gradients=True)
     assert len(at) > 100
     x = at.T

@@ -10,7 +10,7 @@ SIZE = 1025
 
 
 def lanes(num_lanes, wrap, x, shift):
-    """Of each of the first lanes, a sum that closes over an array; within a loop, as in a sweep."""
+    """A sum of each of the first lanes that closes over an array; within a loop, as in a sweep."""
 
     @jax.jit
     def run(x, shift):

@@ -140,6 +140,15 @@ def test_uniform_and_its_bits(key):
     assert np.abs(ones.mean(axis=0) - 0.5).max() * 2 * np.sqrt(N) < Z_LIMIT
 
 
+def test_uniform_index():
+    u = jnp.asarray([1e-9, 0.2499, 0.2501, 0.7499, 1 - 2.0**-24])
+    np.testing.assert_array_equal(rng.uniform_index(u, 4), [0, 0, 1, 2, 3])
+    # The largest index stays below n where u n rounds up to n.
+    sizes = jnp.asarray([1, 3, 10**6, 2**24, 0])
+    np.testing.assert_array_equal(rng.uniform_index(u[-1:], sizes)[:3], [0, 2, 10**6 - 1])
+    np.testing.assert_array_equal(rng.uniform_index(u[-1:], sizes)[3:], [2**24 - 1, -1])
+
+
 def test_normal(key):
     words, others = rng.word_pair(key, (N,))
     x = rng.normal(words)
