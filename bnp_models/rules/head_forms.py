@@ -105,7 +105,7 @@ def head_form(rules: Rules, schema: Households | HouseholdSchema) -> HeadForm | 
         Python are left in ``rest``.
     """
     schema = schema_of(schema)
-    parts = {rule: found for rule in rules if (found := rule.parts()) is not None}
+    parts = {rule: part for rule in rules if (part := rule.parts()) is not None}
     head_rule = next(
         (rule for rule, part in parts.items() if len(part.one) == 1 and not part.one[0].household),
         None,
@@ -187,11 +187,13 @@ class _Tables:
         return bool(who.mask(self.the_head).all() and not other)
 
     def _add_each(self, who: PersonPredicate, what: PersonPredicate) -> bool:
+        """Add: everyone who is ``who`` has ``what``; always of the form."""
         self.head_ok &= ~who.mask(self.the_head) | what.mask(self.the_head)
         self.pair_ok &= ~who.mask(self.other) | what.mask(self.other)
         return True
 
     def _add_comparison(self, pair: Comparison) -> bool:
+        """Add a comparison; of the form unless it compares two other members."""
         who, whom = (one.mask(self.other) & ~self.is_head for one in (pair.who, pair.whom))
         if who.any() and whom.any():
             return False
@@ -201,6 +203,7 @@ class _Tables:
         return True
 
     def _add_never(self, first: PersonPredicate, second: PersonPredicate) -> bool:
+        """Add: not both are true, of one or two persons; of the form unless households decide."""
         masks = self._of_others(first), self._of_others(second)
         if masks[0] is None or masks[1] is None:
             return False
@@ -213,6 +216,7 @@ class _Tables:
         return True
 
     def _add_at_most(self, who: PersonPredicate, count: int) -> bool:
+        """Add: at most so many are ``who``; of the form if it is true of all heads or of none."""
         of_head, mask = who.mask(self.the_head), self._of_others(who)
         if mask is None or of_head.any() != of_head.all():
             return False

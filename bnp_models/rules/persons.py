@@ -271,6 +271,7 @@ def _have(view: View, values: Values, codes_of: Callable[[str], Any]) -> Any:
 
 
 def _values_in_words(values: Values) -> str:
+    """Say that variables have these values."""
     return " and ".join(
         f"{variable} {' or '.join(map(quoted, labels))}" for variable, labels in values
     )

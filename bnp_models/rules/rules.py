@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 
 import jax.numpy as jnp
 import numpy as np
@@ -249,7 +250,8 @@ class CompiledRules:
         """Judge households of one size as a call does, without JAX."""
         return np.asarray(self._judge(np, household_codes, member_codes))
 
-    def _judge(self, xp, household_codes, member_codes):
+    def _judge(self, xp: ModuleType, household_codes, member_codes):
+        """Judge households of one size, by NumPy or JAX."""
         view = HouseholdView(self.schema, xp, household_codes, member_codes, self.columns)
         shape = np.broadcast_shapes(household_codes.shape[:-1], member_codes.shape[:-2])
         possible = xp.ones(shape, dtype=bool)

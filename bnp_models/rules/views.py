@@ -168,7 +168,7 @@ class HouseholdView(View):
         )
 
     def _column(self, codes, names, variable: str, which: int):
-        """Return the (..., 1) codes of a variable, found in `codes` by its place in `names`."""
+        """Return the (..., 1) codes of a variable, whose place among all columns `names` tells."""
         index = names.index(variable)
         if index not in self._columns[which]:
             raise ValueError(

@@ -142,15 +142,15 @@ class StructuralZeros:
         """The diagram as lookup tables."""
         return make_walk(self.diagram, self.schema.num_levels)
 
-    @property
+    @cached_property
     def num_impossible_cells(self) -> int:
         """Number of impossible cells, exact."""
-        return self._num_impossible_cells
+        return count_impossible(self.diagram, self.schema.num_levels)
 
     @property
     def num_feasible_cells(self) -> int:
         """Number of feasible cells, exact."""
-        return self.schema.num_cells - self._num_impossible_cells
+        return self.schema.num_cells - self.num_impossible_cells
 
     @cached_property
     def impossible(self) -> Boxes:
@@ -350,8 +350,8 @@ class StructuralZeros:
         """
         if table.schema != self.schema:
             raise MicrodataError(
-                "the conditions were coded for other variables or levels than the table's; make "
-                "them with the table's schema"
+                "the conditions were coded for other variables or levels than the records'; make "
+                "them with the schema of the records"
             )
         incomplete = np.flatnonzero(~table.complete)
         complete = np.flatnonzero(table.complete)
@@ -385,22 +385,22 @@ class StructuralZeros:
 
     @cached_property
     def _union(self) -> Union:
+        """The union of the conditions, as the searches have it."""
         return Union(self.conditions, self.schema.num_levels)
 
     @cached_property
     def _order(self) -> list[int]:
+        """The order of the diagram, in positions of ``_union.variables``."""
         return search_order(self._union)
 
     @cached_property
     def _relations(self) -> Relations:
+        """The relations between levels that hold in all feasible cells."""
         return find_relations(self.schema, [group.feasible for group in self.groups])
 
     @cached_property
-    def _num_impossible_cells(self) -> int:
-        return count_impossible(self.diagram, self.schema.num_levels)
-
-    @cached_property
     def _slices(self) -> np.ndarray:
+        """The array of `slices`."""
         return make_slices(self._union, self._order)
 
     def _values(self, codes: np.ndarray) -> str:
