@@ -259,10 +259,10 @@ def _add_common(parser, name, keep_parameters):
         model.add_argument("--concentration", choices=("shared", "record", "hierarchical"),
                            help="of the hdp model: one alpha for all records, one each, or one "
                            "each with an unknown rate (default: shared)")  # fmt: skip
-        model.add_argument("--augmentation", choices=("boxes", "simulation", "expected"),
+        model.add_argument("--augmentation", choices=("boxes", "simulation"),
                            help="of hdp and mixed-membership under --conditions: how records of "
-                           "the impossible region are drawn; the last is an approximation "
-                           "(default: boxes, or simulation where they are too many)")  # fmt: skip
+                           "the impossible region are drawn (default: boxes, or simulation where "
+                           "they are too many)")  # fmt: skip
         model.add_argument("--not-applicable", action="store_const", const=True,
                            help="of hdp and mixed-membership under --conditions: leave out of a "
                            "record the items that another variable settles")  # fmt: skip

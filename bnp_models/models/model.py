@@ -6,13 +6,19 @@ that jit, and vmap over chains. It derives from the contracts that it fulfils: `
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.zeros.coding import Coding
+
+if TYPE_CHECKING:
+    # A type checker knows no other class variables.
+    from typing import ClassVar as AbstractClassVar
+else:
+    from equinox import AbstractClassVar
 
 Table: TypeAlias = Any
 """The sample: a `Microdata`, or `Households`, by the model's `table_type`."""
@@ -43,11 +49,11 @@ Draw: TypeAlias = dict[str, Array]
 class Model(eqx.Module):
     """Members of every model."""
 
-    name: eqx.AbstractClassVar[str]
+    name: AbstractClassVar[str]
     """Name of the model, as files and the command line have it."""
-    scalars: eqx.AbstractClassVar[tuple[str, ...]]
+    scalars: AbstractClassVar[tuple[str, ...]]
     """Names of the scalars kept of every draw, among those of `keep`."""
-    parameters: eqx.AbstractClassVar[tuple[str, ...]]
+    parameters: AbstractClassVar[tuple[str, ...]]
     """Names of the arrays kept of draws, among those of `keep`: what predictions read."""
     parameters_every: ClassVar[int] = 1
     """Draws for one of which arrays are kept, by default."""
@@ -107,7 +113,7 @@ class Model(eqx.Module):
 class Growing(Model):
     """A model whose components may outgrow their slots: the driver gives it more, or fewer."""
 
-    start_share: eqx.AbstractClassVar[float]
+    start_share: AbstractClassVar[float]
     """Share of the slots that a start may fill."""
 
     @abstractmethod
@@ -147,7 +153,7 @@ class FixedComponents(Model):
 class PredictsCells(Model):
     """A model that gives the probability of a cell for a new record, and new records."""
 
-    max_exact_variables: eqx.AbstractClassVar[float]
+    max_exact_variables: AbstractClassVar[float]
     """Variables up to which exact cell probabilities are quick."""
 
     @abstractmethod

@@ -245,7 +245,6 @@ HDP_ZEROS = {
     "boxes, plain moves": {"augmentation": "boxes", **PLAIN_HDP},
     "boxes (default)": {},
     "simulation": {"augmentation": "simulation"},
-    "expected counts": {"augmentation": "expected"},
     "not applicable": {"not_applicable": True},
 }
 COST_SIZES = (500, 1000, 2000, 5000, 10_000, 20_000)

@@ -32,7 +32,6 @@ KEY = ("option", "n", "seed", "warmup", "draws", "thin", "starts")
 OPTIONS = {
     "default": {},
     "not_applicable": {"not_applicable": True},
-    "expected": {"augmentation": "expected"},
     "simulation": {"augmentation": "simulation"},
     "concentration=record": {"concentration": "record"},
     "concentration=hierarchical": {"concentration": "hierarchical"},

@@ -189,7 +189,7 @@ BAD = {
                      ["--augmentation", "hdp and mixed-membership only"]),
     "not applicable": ("x,y\n1,2\n3,4\n", ["--model", "nplcm", "--not-applicable"],
                        ["--not-applicable", "hdp and mixed-membership only"]),
-    "augmentation of nothing": ("x,y\n1,2\n3,4\n", ["--augmentation", "expected"],
+    "augmentation of nothing": ("x,y\n1,2\n3,4\n", ["--augmentation", "simulation"],
                                 ["--augmentation", "--conditions", "give them too"]),
     "not applicable to nothing": ("x,y\n1,2\n3,4\n", ["--not-applicable"],
                                   ["--not-applicable", "--conditions", "give them too"]),
@@ -500,8 +500,8 @@ NO_CONDITION = ["--conditions", "{dir}/z.csv"]
         (["risk"], bnp.HDPMixedMembership()),
         (["risk", "--concentration", "record"], bnp.HDPMixedMembership(concentration="record")),
         (
-            ["risk", "--augmentation", "expected", "--not-applicable", *NO_CONDITION],
-            bnp.HDPMixedMembership(augmentation="expected", not_applicable=True),
+            ["risk", "--augmentation", "simulation", "--not-applicable", *NO_CONDITION],
+            bnp.HDPMixedMembership(augmentation="simulation", not_applicable=True),
         ),
         (
             ["risk", "--model", "mixed-membership", "--components", "12", "--not-applicable",

@@ -1,8 +1,10 @@
 """Concentrations, weights and level probabilities of mixed membership, given labels and tables."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.concentration import (
     gamma_rate,
@@ -14,17 +16,32 @@ from bnp_models.kernels.mixed_membership.concentration import (
 )
 from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.variates.gamma import log_dirichlet, loggamma_from_one, totals_by_group
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
+from bnp_models.models.mixed_membership.augmentation import Augmented
+from bnp_models.models.mixed_membership.options import MembershipOptions
+from bnp_models.models.mixed_membership.state import HDPData, HDPState
 
 
-def draw_alpha(model, key, state, data, opens, num_tables, augmented=None, log_feasible=None):
-    """Step 3: alpha, and the rate of its prior.
+@jax.named_scope("draw_alpha")
+def draw_alpha(
+    model: MembershipOptions,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    opens: Bool[Array, "J n"],
+    num_tables: Int[Array, ""],
+    augmented: Augmented | None = None,
+    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
+) -> tuple[Float[Array, "*n"], Float[Array, ""]]:
+    """Step 3: draw alpha, and the rate of its prior.
 
     Under structural zeros either `augmented` records count as the sample's do, or `log_feasible`,
-    of the shared alpha or the rate, integrates the truncation.
+    a function of the shared alpha or the rate, integrates the truncation.
     """
     num_items = state.z.shape[0]
-    num_records, more_alpha = data.num_records, 0
+    num_records = data.num_records
+    more_alpha: Float[Array, ""] | int = 0
     if augmented is not None:
         num_records = num_records + augmented.records
         num_tables = num_tables + jnp.sum(augmented.tables)
@@ -36,12 +53,12 @@ def draw_alpha(model, key, state, data, opens, num_tables, augmented=None, log_f
             key, state.alpha, num_tables, num_records, num_items, model.a, model.b, *truncation
         )
         return alpha, state.rate
-    key_alpha, key_rate, key_scale = jax.random.split(key, 3)
+    key_alpha, key_rate, key_scale = Keys(key, 3)
     of_record = jnp.sum(opens, axis=0, dtype=jnp.int32)
     alpha = record_concentrations(key_alpha, state.alpha, of_record, num_items, model.a, state.rate)
     rate = state.rate
     if model.concentration == "hierarchical":
-        prior = model.a1, model.b1
+        prior = model.rate_prior
         evidence = order_free_sum(alpha * data.weight) + more_alpha, num_records, model.a
         if truncation:
             rate = truncated_gamma_rate(key_rate, rate, *evidence, *prior, *truncation)
@@ -55,28 +72,28 @@ def draw_alpha(model, key, state, data, opens, num_tables, augmented=None, log_f
     return alpha, rate
 
 
+@jax.named_scope("draw_g0")
 def draw_g0(
-    key: Key[Array, ""],
-    tables_of_component: Int[Array, " K"] | Float[Array, " K"],
-    alpha0: Float[Array, ""],
-    extra: Float[Array, ""] | float = 0.0,
+    key: Key[Array, ""], tables_of_component: Int[Array, " K"], alpha0: Float[Array, ""]
 ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
-    """Steps 4 and 6: (g_01..g_0K, remainder) ~ Dir(m_.1..m_.K, alpha_0), the remainder broken.
+    """Steps 4 and 6: draw (g_01..g_0K, remainder) ~ Dir(m_.1..m_.K, alpha_0).
 
-    `extra` tables of no component add to the remainder's alpha_0.
+    The remainder is broken into sticks over the free slots; the mass beyond the last one is the
+    second result.
     """
-    key_dirichlet, key_sticks = jax.random.split(key)
+    key_dirichlet, key_sticks = Keys(key)
     active = tables_of_component > 0
-    shape = jnp.append(tables_of_component.astype(alpha0.dtype), alpha0 + extra)
+    shape = jnp.append(tables_of_component.astype(alpha0.dtype), alpha0)
     log_g = log_dirichlet(key_dirichlet, shape)
     log_free, log_left_over = retrospective_sticks(key_sticks, active, log_g[-1], alpha0)
     return jnp.exp(jnp.where(active, log_g[:-1], log_free)), jnp.exp(log_left_over)
 
 
+@jax.named_scope("draw_theta")
 def draw_theta(
     key: Key[Array, ""], counts: Int[Array, "R K"], variable: Int[Array, " R"]
 ) -> Float[Array, "R K"]:
-    """Step 5: theta_jk ~ Dir(1 + counts), from the prior where a component has none."""
+    """Step 5: draw theta_jk ~ Dir(1 + counts), from the prior where a component has none."""
     dtype = jnp.result_type(float)
     log_g = loggamma_from_one(key, 1 + counts.astype(dtype))
     log_weight, total = totals_by_group(log_g, variable)

@@ -1,5 +1,7 @@
 """P(feasible) of a mixed membership record before truncation, exact or estimated."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,13 +22,22 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
 from bnp_models.kernels.numerics.lanes import in_turn
 from bnp_models.kernels.numerics.set_partitions import log_block_weights, log_block_weights_gamma
 from bnp_models.kernels.variates.gamma import log_dirichlet
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.new_records import new_concentrations
-from bnp_models.models.mixed_membership.options import FEASIBLE_DRAWS
+from bnp_models.models.mixed_membership.options import FEASIBLE_DRAWS, MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState, Zeros
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
-def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
-    """Arrays of a `bnp_models.StructuralZeros`.
+def compile_zeros(
+    model: MembershipOptions, conditions: StructuralZeros, num_levels: tuple[int, ...]
+) -> Zeros:
+    """Make the arrays of structural zeros.
+
+    Parameters
+    ----------
+    num_levels
+        Levels of each variable; one more variable, of one level, where items may be absent.
 
     Raises
     ------
@@ -58,7 +69,7 @@ def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
     return Zeros(
         feasible=feasible,
         impossible=impossible,
-        atoms=LevelParts.of_boxes(None, num_levels) if impossible is None else impossible.atoms,
+        parts=LevelParts.of_boxes(None, num_levels) if impossible is None else impossible.parts,
         boxes=jnp.asarray(sets),
         region=Region.of_boxes(
             [padded(group.feasible.sets, True) for group in conditions.groups], num_levels
@@ -68,20 +79,24 @@ def compile_zeros(model, conditions, num_levels: tuple[int, ...]) -> Zeros:
     )
 
 
-def feasible_totals(g0, theta, data: HDPData) -> Float[Array, " Q"] | None:
-    """Partition totals of the feasible boxes, or None where there are none."""
+def feasible_totals(
+    g0: Float[Array, " K"], theta: Float[Array, "R K"], data: HDPData
+) -> Float[Array, " Q"] | None:
+    """Partition totals of the feasible boxes, or None where these are not listed."""
     if data.zeros is None or data.zeros.feasible is None:
         return None
     boxes = data.zeros.feasible
     return in_turn(lambda: partition_totals(block_sums(theta, g0, boxes), boxes))()
 
 
-def of_urn(model, state: HDPState) -> Float[Array, ""]:
-    """The concentration that new records have in common: the shared alpha, or b of their prior."""
+def of_urn(model: MembershipOptions, state: HDPState) -> Float[Array, ""]:
+    """Concentration that new records have in common: the shared alpha, or b of their prior."""
     return state.alpha if model.shared else state.rate
 
 
-def urn_weights(model, concentration, boxes: UrnBoxes) -> Float[Array, " Q"]:
+def urn_weights(
+    model: MembershipOptions, concentration: Float[Array, ""], boxes: UrnBoxes
+) -> Float[Array, " Q"]:
     """E[alpha^B / (alpha)_d] of a new record, for the sizes d and numbers of blocks B of boxes."""
     most = boxes.most_variables
     if model.shared:
@@ -89,23 +104,32 @@ def urn_weights(model, concentration, boxes: UrnBoxes) -> Float[Array, " Q"]:
     return weights_by_size(log_block_weights_gamma(model.a, concentration, most), boxes)
 
 
-def feasible_probability(model, concentration, totals, boxes: UrnBoxes) -> Float[Array, ""]:
-    """P(feasible), from `feasible_totals`, at a concentration as `of_urn`."""
+def feasible_probability(
+    model: MembershipOptions,
+    concentration: Float[Array, ""],
+    totals: Float[Array, " Q"],
+    boxes: UrnBoxes,
+) -> Float[Array, ""]:
+    """P(feasible), from `feasible_totals`, at a concentration as `of_urn` gives it."""
     return in_turn(lambda: probability(totals, urn_weights(model, concentration, boxes)))()
 
 
-def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> Float[Array, ""]:
+@jax.named_scope("log_feasible")
+def log_feasible(
+    model: MembershipOptions, key: Key[Array, ""], state: HDPState, data: HDPData
+) -> Float[Array, ""]:
     """log P(feasible) of a record before truncation.
 
     Exact where the feasible boxes could be listed; else the mean over draws of record weights,
     given which variables are independent and their groups' masses multiply.
     """
     zeros = data.zeros
+    assert zeros is not None
     if zeros.feasible is not None:
         return jnp.log(
             feasible_probability(model, of_urn(model, state), state.totals, zeros.feasible)
         )
-    key_alpha, key_g = jax.random.split(key)
+    key_alpha, key_g = Keys(key)
     dtype = state.g0.dtype
     alpha = new_concentrations(model, key_alpha, state.alpha, state.rate, FEASIBLE_DRAWS)
     shape = alpha[:, None] * state.g0
@@ -115,10 +139,12 @@ def log_feasible(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> 
     return jnp.log(jnp.mean(mass))
 
 
-def log_feasible_given(model, state: HDPState, boxes: UrnBoxes):
-    """log P(feasible) as a function of a concentration as `of_urn`."""
+def log_feasible_given(
+    model: MembershipOptions, state: HDPState, boxes: UrnBoxes
+) -> Callable[[Float[Array, ""]], Float[Array, ""]]:
+    """log P(feasible) as a function of a concentration as `of_urn` gives it."""
 
-    def log_p(x):
-        return jnp.log(feasible_probability(model, x, state.totals, boxes))
+    def log_p(concentration):
+        return jnp.log(feasible_probability(model, concentration, state.totals, boxes))
 
     return log_p

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.variates.gamma import log_dirichlet
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import draw_alpha, draw_theta
 from bnp_models.models.mixed_membership.options import MembershipOptions
@@ -28,12 +29,12 @@ from bnp_models.models.mixed_membership.state import (
     sweep_info,
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with
-from bnp_models.models.model import FixedComponents, Model
+from bnp_models.models.model import FixedComponents
 from bnp_models.models.options import check_integer
 
 
 class MixedMembership(MembershipOptions, FixedComponents):
-    """The model and its hyperparameters.
+    """Mixed membership with a fixed number of profiles, by its options and hyperparameters.
 
     Parameters
     ----------
@@ -66,8 +67,9 @@ class MixedMembership(MembershipOptions, FixedComponents):
         "accepted_trajectories",
     )  # fmt: skip
     concentration: ClassVar[str] = "shared"
-    shared: ClassVar[bool] = True
     split_merge_every: ClassVar[int] = 0
+    rate_prior: ClassVar[tuple[float, float]] = (1.0, 1.0)
+    """Not used: b is given."""
 
     prepare = start.prepare
     init = start.init_state
@@ -80,48 +82,55 @@ class MixedMembership(MembershipOptions, FixedComponents):
     def sweep(
         self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
     ) -> tuple[HDPState, HDPInfo]:
-        """One sweep, in the order that leaves the posterior invariant."""
+        """Make one sweep, in an order that leaves the posterior invariant."""
         return sweep_with(update_parameters, self, key, state, data, iteration)
 
-    def draw_weights(self, key, state, tables, added):
-        """h | m ~ Dir(1 + m_1, .., 1 + m_K): every component is there, with a table or without."""
+    def draw_weights(
+        self,
+        key: Key[Array, ""],
+        state: HDPState,
+        tables: Int[Array, " K"],
+        added: Int[Array, " K"],
+    ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
+        """Draw h | m ~ Dir(1 + m_1, .., 1 + m_K), m the tables of sample and augmented records."""
         weights = jnp.exp(log_dirichlet(key, 1 + (tables + added).astype(state.g0.dtype)))
         return state.alpha0, weights, jnp.zeros_like(state.alpha0)
 
     def most_simulated(self, num_records: int) -> None:
-        """Components neither split nor merge, under structural zeros or without."""
+        """None: components neither split nor merge, under structural zeros or without."""
         del num_records
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """What the prior of the weights adds to a component's tables, and to those of no one."""
+        """Tables that the prior of the weights adds: one to each component."""
         return jnp.ones_like(state.alpha0), jnp.zeros_like(state.alpha0)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
-        """Everything of one sweep that a user may choose to keep."""
+        """Quantities of one sweep that a user may choose to keep, by name."""
         kept = keep_everything(state, info)
         del kept["alpha0"], kept["left_over"]
         return kept
 
 
 def update_parameters(
-    model: Model,
+    model: MembershipOptions,
     key: Key[Array, ""],
     state: HDPState,
     data: HDPData,
     opens: Bool[Array, "J n"],
     iteration: Int[Array, ""],
 ) -> tuple[HDPState, HDPInfo]:
-    """alpha given the tables, then h and theta given the tables and the items."""
+    """Draw alpha given the tables, then h and theta given the tables and the items."""
     del iteration
-    key_alpha, key_h, key_theta = jax.random.split(key, 3)
+    key_alpha, key_h, key_theta = Keys(key, 3)
     num_rows, capacity = state.theta.shape
     tables = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables)
     alpha, _ = draw_alpha(model, key_alpha, state, data, opens, num_tables)
-    _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
+    with jax.named_scope("draw_weights"):
+        _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     theta = draw_theta(key_theta, counts, data.variable)
     state = HDPState(
         z=state.z, g0=h, theta=theta, alpha=alpha, rate=state.rate, alpha0=state.alpha0
     )
-    return state, sweep_info(model, state, data, tables, counts, left_over)
+    return state, sweep_info(state, data, tables, counts, left_over)

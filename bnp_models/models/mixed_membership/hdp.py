@@ -13,13 +13,13 @@ import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.concentration import dp_concentration
 from bnp_models.kernels.numerics.counting import count_components, order_free_sum
 from bnp_models.kernels.variates.categorical import cumulative_sum
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import draw_g0, draw_theta
@@ -51,12 +51,12 @@ SIMULATED_PER_RECORD = 32
 
 
 class HDPMixedMembership(MembershipOptions, Growing):
-    """The model and its hyperparameters.
+    """HDP mixed membership, by its options and hyperparameters.
 
     Parameters
     ----------
     concentration
-        "shared": one alpha for all records; "record": alpha_i ~ Ga(a, b) (the paper);
+        "shared": one alpha for all records; "record": alpha_i ~ Ga(a, b), as in the paper;
         "hierarchical": the same with b ~ Ga(a1, b1).
     a, b
         Shape and rate of alpha's prior.
@@ -80,17 +80,16 @@ class HDPMixedMembership(MembershipOptions, Growing):
         or two summed out, and these labels given it, for up to 12 variables; 0 turns them off.
     augmentation
         How records of the impossible region are drawn under structural zeros: "boxes", aggregated
-        by box; "simulation", one by one until as many as the sample's are feasible, exact too;
-        "expected", the approximation by expected counts (split-merge moves stay exact, trajectories
-        are left out); "auto", boxes unless they constrain too many variables.
+        by box; "simulation", one by one until as many as the sample's are feasible; "auto", boxes
+        unless they constrain too many variables. All are exact.
     tilt
-        Tilt components along equivalences among the conditions.
+        Tilt components along equivalences among the structural zeros.
     trajectory_steps
         Leapfrog steps of the Hamiltonian move that a sweep makes under structural zeros; 0 turns
         it off.
     not_applicable
         Leave out of a record the items that its other items settle, by an equivalence among the
-        conditions: most structural zeros vanish with them (`StructuralZeros.not_applicable`).
+        structural zeros: most of these vanish with them (`StructuralZeros.not_applicable`).
 
     References
     ----------
@@ -134,33 +133,33 @@ class HDPMixedMembership(MembershipOptions, Growing):
         check_positive(a0=self.a0, b0=self.b0, a1=self.a1, b1=self.b1)
 
     @property
-    def shared(self) -> bool:
-        """Whether all records have one concentration."""
-        return self.concentration == "shared"
+    def rate_prior(self) -> tuple[float, float]:
+        """Shape and rate of the prior of b, where it has one."""
+        return self.a1, self.b1
 
     def sweep(
         self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
     ) -> tuple[HDPState, HDPInfo]:
-        """One sweep, in the order that leaves the posterior invariant."""
+        """Make one sweep, in an order that leaves the posterior invariant."""
         return sweep_with(update_parameters, self, key, state, data, iteration)
 
-    def draw_weights(self, key, state, tables, added):
-        """Step 4: alpha_0, and at once after it g_0 and the mass beyond the last stick.
+    def draw_weights(
+        self,
+        key: Key[Array, ""],
+        state: HDPState,
+        tables: Int[Array, " K"],
+        added: Int[Array, " K"],
+    ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
+        """Step 4: draw alpha_0, and at once after it g_0 and the mass beyond the last stick.
 
         `tables` are those of the sample, `added` those of augmented records.
         """
-        key_alpha0, key_g0 = jax.random.split(key)
-        active = tables + added > 0
-        extra = jnp.zeros_like(state.alpha0)
-        if self.augmentation == "expected":
-            # Expected tables of components without a record of the sample are the remainder's.
-            active = tables > 0
-            extra = jnp.sum(jnp.where(active, 0, added))
-        tables = jnp.where(active, tables + added, 0)
+        key_alpha0, key_g0 = Keys(key)
+        tables = tables + added
         alpha0 = dp_concentration(
-            key_alpha0, state.alpha0, jnp.sum(active), jnp.sum(tables) + extra, self.a0, self.b0
+            key_alpha0, state.alpha0, jnp.sum(tables > 0), jnp.sum(tables), self.a0, self.b0
         )
-        return alpha0, *draw_g0(key_g0, tables, alpha0, extra)
+        return alpha0, *draw_g0(key_g0, tables, alpha0)
 
     def most_simulated(self, num_records: int) -> int | None:
         """Records of the impossible region with which components still split and merge.
@@ -172,16 +171,16 @@ class HDPMixedMembership(MembershipOptions, Growing):
         return min(SIMULATED_AT_MOST, SIMULATED_PER_RECORD * num_records)
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """What the prior of the weights adds to a component's tables, and to those of no one."""
+        """Tables that the prior of the weights adds: alpha_0, to those of no component."""
         return jnp.zeros_like(state.alpha0), state.alpha0
 
     def grow(self, key: Key[Array, ""], state: HDPState, data: HDPData, capacity: int) -> HDPState:
-        """The state with more slots, the remainder broken anew over all the free ones."""
+        """State with more slots, the remainder broken anew over all the free ones."""
         added = capacity - state.g0.size
         active = jnp.pad(_active_slots(state, data), (0, added))
         g0 = jnp.pad(state.g0, (0, added))
         log_remainder = jnp.log1p(-order_free_sum(jnp.where(active, g0, 0)))
-        key_sticks, key_theta = jax.random.split(key)
+        key_sticks, key_theta = Keys(key)
         log_free, _ = retrospective_sticks(key_sticks, active, log_remainder, state.alpha0)
         prior = draw_theta(
             key_theta, jnp.zeros((data.variable.size, capacity), jnp.int32), data.variable
@@ -193,7 +192,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
         )
 
     def early(self) -> "HDPMixedMembership":
-        """The model of the first part of the warm-up: labels, tables and parameters alone.
+        """Model of the first part of the warm-up: labels, tables and parameters alone.
 
         Components die by themselves; a split or merge this early may settle in a worse mode.
         """
@@ -208,7 +207,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
         return 1.25 * in_use + 4
 
     def shrink(self, state: HDPState, data: HDPData, capacity: int) -> HDPState:
-        """The state with fewer slots, components first; the last slot takes what is left.
+        """State with fewer slots, components first; the last slot takes what is left.
 
         For the warm-up only: the mass of the slots that go is small, but not zero.
         """
@@ -225,7 +224,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
         )  # fmt: skip
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
-        """Everything of one sweep that a user may choose to keep."""
+        """Quantities of one sweep that a user may choose to keep, by name."""
         return keep_everything(state, info)
 
 

@@ -16,38 +16,61 @@ from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_le
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.numerics.set_partitions import log_block_weights_gamma
 from bnp_models.kernels.variates.gamma import gamma_variate
+from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.mixed_membership.options import MembershipOptions
 
 # Records that are simulated at once.
 SIMULATION_BATCH = 8192
 
 
-def new_concentrations(model, key, alpha, rate, size: int) -> Float[Array, " size"]:
-    """Concentrations of new records: the shared one, or fresh ones from their prior."""
+def new_concentrations(
+    model: MembershipOptions,
+    key: Key[Array, ""] | None,
+    alpha: Float[Array, "*n"],
+    rate: Float[Array, ""],
+    size: int,
+) -> Float[Array, " size"]:
+    """Concentrations of new records: the shared one, or fresh ones from their prior Ga(a, rate)."""
     if model.shared:
         return jnp.full(size, alpha)
     return gamma_variate(key, jnp.full(size, model.a, rate.dtype), rate)
 
 
-def simulate_batch(model, key, alpha, rate, g0, theta, size):
-    """Concentrations, labels, seating and level codes of new records; theta as blocks."""
-    key_alpha, key_z, key_x = jax.random.split(key, 3)
+def simulate_batch(
+    model: MembershipOptions,
+    key: Key[Array, ""],
+    alpha: Float[Array, "*n"],
+    rate: Float[Array, ""],
+    g0: Float[Array, " K"],
+    theta: Float[Array, "J L K"],
+    size: int,
+) -> tuple[Float[Array, " b"], Int[Array, "J b"], Int[Array, "J b"], Int[Array, "J b"]]:
+    """Draw concentrations, labels, seating and level codes of b = `size` new records."""
+    key_alpha, key_z, key_x = Keys(key, 3)
     alpha = new_concentrations(model, key_alpha, alpha, rate, size)
     z, table = simulate_labels(key_z, alpha, g0, theta.shape[0])
     return alpha, z, table, simulate_levels(key_x, z, theta)
 
 
+@jax.named_scope("simulate_records")
 def simulate_records(
-    model,
+    model: MembershipOptions,
     key: Key[Array, ""],
     draw: dict[str, Array],
     num_records: int,
     num_levels: tuple[int, ...],
     feasible: Bool[Array, "B R"] | None = None,
 ) -> Int[Array, "J n"]:
-    """Level codes of new records given one kept draw, through the urn.
+    """Draw the level codes of new records given one kept draw, through the urn.
 
     Parameters
     ----------
+    draw
+        "g0" (K,), "theta" (R, K), "alpha" and "alpha_rate" of one sweep.
+    num_records
+        Records n.
+    num_levels
+        Levels of each variable, static.
     feasible
         Sets of levels of the feasible boxes; infeasible records are drawn again. None: all cells.
     """
@@ -57,24 +80,26 @@ def simulate_records(
         return simulate_batch(model, key, *parameters, num_records)[-1]
     first = first_rows(num_levels)[:, None]
 
-    def again(carry):
-        step, found, codes = carry
+    def add_batch(carry):
+        step, num_kept, codes = carry
         key_batch = jax.random.fold_in(key, step)
         *_, drawn = simulate_batch(model, key_batch, *parameters, SIMULATION_BATCH)
         inside = in_boxes(first + drawn, feasible)
-        place = jnp.where(inside, found + jnp.cumsum(inside) - 1, num_records)
-        return step + 1, found + jnp.sum(inside), codes.at[:, place].set(drawn, mode="drop")
+        place = jnp.where(inside, num_kept + jnp.cumsum(inside) - 1, num_records)
+        return step + 1, num_kept + jnp.sum(inside), codes.at[:, place].set(drawn, mode="drop")
 
     start = jnp.int32(0), jnp.int32(0), jnp.zeros((len(num_levels), num_records), jnp.int32)
-    return lax.while_loop(lambda carry: carry[1] < num_records, again, start)[2]
+    return lax.while_loop(lambda carry: carry[1] < num_records, add_batch, start)[2]
 
 
+@jax.named_scope("log_cell_probability")
 def log_cell_probability(
-    model,
-    key: Key[Array, ""],
+    model: MembershipOptions,
+    key: Key[Array, ""] | None,
     draw: dict[str, Array],
     cells: Int[Array, "C J"],
     num_levels: tuple[int, ...],
+    *,
     method: str = "exact",
     num_draws: int = 4096,
 ) -> Float[Array, " C"] | CellEstimate:
@@ -117,12 +142,12 @@ def log_cell_probability(
             rate = draw["alpha_rate"]
             urn = {"log_weights": log_block_weights_gamma(model.a, rate, len(num_levels))}
         return log_cell_probability_exact(theta, draw["g0"], cells, **urn) - log_feasible
-    key_alpha, key = jax.random.split(key)
+    key_alpha, key_cells = Keys(key)
     alpha = new_concentrations(model, key_alpha, draw["alpha"], draw["alpha_rate"], num_draws)
     estimate = {"draws": log_cell_probability_draws, "sequential": log_cell_probability_sequential}
-    found = estimate[method](key, theta, draw["g0"], alpha, cells, num_draws)
-    return found._replace(
-        log_p=found.log_p - log_feasible, log_p_halves=found.log_p_halves - log_feasible
+    of_all = estimate[method](key_cells, theta, draw["g0"], alpha, cells, num_draws)
+    return of_all._replace(
+        log_p=of_all.log_p - log_feasible, log_p_halves=of_all.log_p_halves - log_feasible
     )
 
 
@@ -132,7 +157,7 @@ def in_boxes(rows: Int[Array, "J n"], boxes: Bool[Array, "B R"]) -> Bool[Array, 
 
 
 def pad_levels(theta: Float[Array, "R K"], num_levels: tuple[int, ...]) -> Float[Array, "J L K"]:
-    """Rows of theta as one block per variable, padded with zeros to the most levels."""
+    """Put the rows of theta into one block per variable, padded with zeros to the most levels."""
     first = first_rows(num_levels)
     level = np.arange(max(num_levels))
     exists = level < np.asarray(num_levels)[:, None]

@@ -17,7 +17,7 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 CONCENTRATIONS = ("shared", "record", "hierarchical")
 
-AUGMENTATIONS = ("auto", "boxes", "simulation", "expected")
+AUGMENTATIONS = ("auto", "boxes", "simulation")
 
 # Records are padded to a multiple of this, whatever the devices: it holds any sharding into 1, 2,
 # 4, .. 128 parts and the stride of the dish move.
@@ -37,16 +37,10 @@ class MembershipOptions(PredictsCells):
     """Shape of the prior of alpha."""
     b: eqx.AbstractVar[float]
     """Rate of the prior of alpha."""
-    concentration: eqx.AbstractVar[str]
-    """One of `CONCENTRATIONS`: one alpha for all records, or one each, b given or with a prior."""
-    shared: eqx.AbstractVar[bool]
-    """Whether all records have one concentration."""
     dish_stride: eqx.AbstractVar[int]
     """Records for one of which the dish move takes a table in a sweep; 0 turns it off."""
     cell_stride: eqx.AbstractVar[int]
     """Records for one of which the move of whole records takes a cell in a sweep; 0: none."""
-    split_merge_every: eqx.AbstractVar[int]
-    """Sweeps between split-merge moves; 0 turns them off."""
     seating_every: eqx.AbstractVar[int]
     """Sweeps between moves of alpha with the labels of few tables summed out; 0: none."""
     augmentation: eqx.AbstractVar[str]
@@ -63,6 +57,26 @@ class MembershipOptions(PredictsCells):
     max_exact_variables: ClassVar[float] = 12
     """For cell probabilities: 2,000 cells take about 20 ms at 10 variables, a second at 13."""
 
+    @property
+    @abstractmethod
+    def concentration(self) -> str:
+        """One of `CONCENTRATIONS`: an alpha for all records, or one each, b given or not."""
+
+    @property
+    @abstractmethod
+    def rate_prior(self) -> tuple[float, float]:
+        """Shape and rate of the prior of b, where it has one."""
+
+    @property
+    @abstractmethod
+    def split_merge_every(self) -> int:
+        """Sweeps between split-merge moves; 0 turns them off."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether all records have one concentration."""
+        return self.concentration == "shared"
+
     def __check_init__(self):
         check_choice(CONCENTRATIONS, concentration=self.concentration)
         check_choice(AUGMENTATIONS, augmentation=self.augmentation)
@@ -74,8 +88,9 @@ class MembershipOptions(PredictsCells):
 
     def coding(self, conditions: StructuralZeros | None) -> Coding | None:
         """Not-applicable form of the records, where it was asked for."""
-        recoded = conditions is not None and self.not_applicable
-        return conditions.not_applicable.coding if recoded else None
+        if conditions is None or not self.not_applicable:
+            return None
+        return conditions.not_applicable.coding
 
     def warnings(self, run: Any) -> list[str]:
         """Sentences on impossible records, split-merge moves and P(feasible) of a `Run`."""
@@ -85,7 +100,7 @@ class MembershipOptions(PredictsCells):
     def _few_splits(self, run: Any) -> str | None:
         """Warning that components hardly ever split or merge, for too many impossible records."""
         most = self.most_simulated(run.table.n)
-        if most is None:
+        if most is None or "augmented" not in run.draws:
             return None
         share = np.mean(run.draws["augmented"] > most)
         if share <= MAX_UNSPLIT_SHARE:
@@ -117,10 +132,12 @@ class MembershipOptions(PredictsCells):
         key: Key[Array, ""],
         state: HDPState,
         tables: Int[Array, " K"],
-        added: Int[Array, " K"] | Float[Array, " K"],
+        added: Int[Array, " K"],
     ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
-        """alpha_0, component weights given tables of the sample and of augmented records, and the
-        mass beyond the last component."""
+        """Draw alpha_0, the component weights, and the mass beyond the last component.
+
+        `tables` are those of the sample, `added` those of augmented records.
+        """
 
     @abstractmethod
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:

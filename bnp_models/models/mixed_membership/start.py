@@ -1,5 +1,7 @@
 """Arrays of a coded sample, initial states and draws from the joint prior of mixed membership."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,16 +9,19 @@ from jaxtyping import Array, Int, Key
 
 from bnp_models.data.microdata import Microdata, group_cells
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
-from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows
+from bnp_models.kernels.numerics.counting import (
+    count_rows_by_component,
+    first_rows,
+    variable_of_rows,
+)
 from bnp_models.kernels.variates.gamma import gamma_variate
-from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.mixed_membership.conditionals import draw_theta
 from bnp_models.models.mixed_membership.feasible import compile_zeros, feasible_totals
 from bnp_models.models.mixed_membership.new_records import pad_levels
 from bnp_models.models.mixed_membership.options import RECORD_MULTIPLE, MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
-from bnp_models.models.model import Model
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Share of the slots that a start may fill.
@@ -26,18 +31,18 @@ START_SHARE = 7 / 8
 def prepare(
     model: MembershipOptions, table: Microdata, conditions: StructuralZeros | None = None
 ) -> HDPData:
-    """Arrays of a complete sample, as `prepare_records`."""
+    """Make the arrays of a complete sample, by `prepare_records`."""
     return prepare_records(model, table.codes, table.schema.num_levels, conditions)
 
 
 def prepare_records(
-    model,
+    model: MembershipOptions,
     codes: np.ndarray,
     num_levels: tuple[int, ...],
-    conditions=None,
+    conditions: StructuralZeros | None = None,
     multiple: int = RECORD_MULTIPLE,
 ) -> HDPData:
-    """Arrays of a complete coded sample.
+    """Make the arrays of a complete coded sample.
 
     Parameters
     ----------
@@ -46,7 +51,7 @@ def prepare_records(
     num_levels
         Levels of each variable.
     conditions
-        A `bnp_models.StructuralZeros`, or None.
+        Structural zeros, or None.
     multiple
         Records are padded to a multiple of this; the strides must divide it.
 
@@ -61,7 +66,6 @@ def prepare_records(
         coding, conditions = conditions.not_applicable
         codes, distinct = coding.reduce(codes), coding.reduce(distinct)
         num_levels = coding.schema.num_levels
-    truncated = conditions is not None and conditions.num_impossible_cells > 0
     num_records, num_items = codes.shape
     padding = -num_records % multiple
     first_row = first_rows(num_levels)
@@ -71,32 +75,38 @@ def prepare_records(
     rows = np.pad(np.where(codes < 0, absent, codes + first_row), ((0, padding), (0, 0)))
     cell_rows = np.zeros_like(rows)
     cell_rows[: len(distinct)] = np.where(distinct < 0, absent, distinct + first_row)
+    zeros = None
+    if conditions is not None and conditions.num_impossible_cells > 0:
+        zeros = compile_zeros(model, conditions, levels)
     return HDPData(
         rows=jnp.asarray(rows.T, jnp.int32),
         weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
         num_records=jnp.asarray(num_records, jnp.int32),
-        variable=jnp.asarray(np.repeat(np.arange(len(levels)), levels), jnp.int32),
+        variable=jnp.asarray(variable_of_rows(levels), jnp.int32),
         cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
         cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
         num_cells=jnp.asarray(len(cells.codes), jnp.int32),
-        zeros=compile_zeros(model, conditions, levels) if truncated else None,
+        zeros=zeros,
     )
 
 
 def init_state(
-    model, key: Key[Array, ""], data: HDPData, capacity: int, num_components: Int[Array, ""]
+    model: MembershipOptions,
+    key: Key[Array, ""],
+    data: HDPData,
+    capacity: int,
+    num_components: Int[Array, ""],
 ) -> HDPState:
-    """A start with every record in one of `num_components` components, at random.
+    """Put every record in one of `num_components` components, at random.
 
     Start from many: chains that begin with one component stay in worse modes for thousands
     of sweeps.
     """
-    key_z, key_alpha = jax.random.split(key)
+    key_z, key_alpha = Keys(key)
     num_padded = data.weight.size
     u = uniform(words(key_z, (num_padded,)), jnp.result_type(float).type)
     limit = jnp.minimum(num_components, int(capacity * START_SHARE))
-    label = jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
-    z = jnp.broadcast_to(label, data.rows.shape)
+    z = jnp.broadcast_to(uniform_index(u, limit), data.rows.shape)
     counts = count_rows_by_component(
         data.rows, z, data.weight, (data.variable.size, capacity)
     ).astype(u.dtype)
@@ -116,16 +126,18 @@ def init_state(
 
 
 def draw_prior(
-    model: Model,
+    model: Any,
     key: Key[Array, ""],
     num_records: int,
     num_levels: tuple[int, ...],
     capacity: int,
 ) -> tuple[HDPState, Int[Array, "J n"]]:
-    """Parameters, labels and a sample from the joint prior.
+    """Draw parameters, labels and a sample from the joint prior.
 
     Parameters
     ----------
+    model
+        A `bnp_models.HDPMixedMembership`.
     num_records
         Records n, without padding.
     num_levels
@@ -139,19 +151,19 @@ def draw_prior(
         The state behind the sample, and the sample's 0-based level codes (J, n).
     """
     dtype = jnp.result_type(float)
-    keys = jax.random.split(key, 6)
-    alpha0 = gamma_variate(keys[0], jnp.asarray(model.a0, dtype), model.b0)
+    key_alpha0, key_rate, key_alpha, key_g0, key_theta, key_z, key_levels = Keys(key, 7)
+    alpha0 = gamma_variate(key_alpha0, jnp.asarray(model.a0, dtype), model.b0)
     rate = jnp.asarray(model.b, dtype)
     if model.concentration == "hierarchical":
-        rate = gamma_variate(keys[1], jnp.asarray(model.a1, dtype), model.b1)
+        rate = gamma_variate(key_rate, jnp.asarray(model.a1, dtype), model.b1)
     shape = () if model.shared else (num_records,)
-    alpha = gamma_variate(keys[2], jnp.full(shape, model.a, dtype), rate)
+    alpha = gamma_variate(key_alpha, jnp.full(shape, model.a, dtype), rate)
     no_slot = jnp.zeros(capacity, bool)
-    log_g0, _ = retrospective_sticks(keys[3], no_slot, jnp.zeros((), dtype), alpha0)
-    variable = jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32)
+    log_g0, _ = retrospective_sticks(key_g0, no_slot, jnp.zeros((), dtype), alpha0)
+    variable = jnp.asarray(variable_of_rows(num_levels), jnp.int32)
     no_item = jnp.zeros((variable.size, capacity), jnp.int32)
-    theta = draw_theta(keys[4], no_item, variable)
+    theta = draw_theta(key_theta, no_item, variable)
     g0 = jnp.exp(log_g0)
-    z, _ = simulate_labels(keys[5], jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
-    codes = simulate_levels(keys[6], z, pad_levels(theta, num_levels))
+    z, _ = simulate_labels(key_z, jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
+    codes = simulate_levels(key_levels, z, pad_levels(theta, num_levels))
     return HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0), codes

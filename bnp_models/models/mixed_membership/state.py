@@ -1,6 +1,7 @@
 """Data, state and info of the chains of mixed membership models."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -11,14 +12,14 @@ from bnp_models.kernels.numerics.counting import order_free_sum
 
 
 class Zeros(eqx.Module):
-    """Structural zeros, as the sampler needs them."""
+    """Structural zeros in the arrays that a sweep reads."""
 
     feasible: UrnBoxes | None
     """The feasible boxes; None where their partitions cannot be listed."""
     impossible: UrnBoxes | None
     """The impossible boxes, where augmented records are drawn in them; else None."""
-    atoms: LevelParts
-    """What augmented records are counted by."""
+    parts: LevelParts
+    """Level parts by which augmented records are counted."""
     boxes: Bool[Array, "B R"]
     """The feasible boxes as sets of levels, for simulated records."""
     region: Region
@@ -51,7 +52,7 @@ class HDPData(eqx.Module):
 
 
 class HDPState(eqx.Module):
-    """All that a chain needs to go on."""
+    """State of one chain: all that it needs to go on."""
 
     z: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
     """Component of each item."""
@@ -70,7 +71,7 @@ class HDPState(eqx.Module):
 
 
 class HDPInfo(eqx.Module):
-    """What one sweep says of itself."""
+    """Figures of one sweep."""
 
     components: Int[Array, ""]
     """Components with at least one item."""
@@ -93,7 +94,7 @@ class HDPInfo(eqx.Module):
 
 
 def keep_everything(state: HDPState, info: HDPInfo) -> dict[str, Array]:
-    """What a user may choose to keep of one sweep."""
+    """Quantities of one sweep that a user may choose to keep, by name."""
     return {
         "components": info.components,
         "alpha": info.alpha,
@@ -112,35 +113,50 @@ def keep_everything(state: HDPState, info: HDPInfo) -> dict[str, Array]:
     }
 
 
-def sweep_info(model, state: HDPState, data: HDPData, tables, counts, left_over, **truncated):
-    """What a sweep says of itself; `truncated` is what structural zeros add."""
-    none = jnp.zeros((), jnp.int32)
-    truncated = {
-        "log_feasible": jnp.zeros_like(state.alpha0), "augmented": none, "accepted_tilts": none,
-        "accepted_trajectories": none,
-    } | truncated  # fmt: skip
-    for name in ("accepted_tilts", "accepted_trajectories"):
-        truncated[name] = truncated[name].astype(jnp.int32)
+@jax.named_scope("sweep_info")
+def sweep_info(
+    state: HDPState,
+    data: HDPData,
+    tables: Int[Array, " K"],
+    counts: Int[Array, "R K"],
+    left_over: Float[Array, ""],
+    *,
+    log_feasible: Float[Array, ""] | None = None,
+    augmented: Int[Array, ""] | None = None,
+    accepted_tilt: Bool[Array, ""] | None = None,
+    accepted_trajectory: Bool[Array, ""] | None = None,
+) -> HDPInfo:
+    """Sum a sweep up, given tables by component and items by row and component of the sample.
+
+    The last four are those of structural zeros; 0 without.
+    """
+
+    def number(count):
+        return jnp.zeros((), jnp.int32) if count is None else count.astype(jnp.int32)
+
     return HDPInfo(
         components=jnp.sum(tables > 0, dtype=jnp.int32),
         tables=jnp.sum(tables),
-        alpha=summary_of_alpha(model, state.alpha, data),
+        alpha=summary_of_alpha(state.alpha, data),
         log_likelihood_items=log_likelihood_items(counts, state.theta),
         left_over=left_over,
-        **truncated,
+        log_feasible=jnp.zeros_like(state.alpha0) if log_feasible is None else log_feasible,
+        augmented=number(augmented),
+        accepted_tilts=number(accepted_tilt),
+        accepted_trajectories=number(accepted_trajectory),
     )
 
 
-def summary_of_alpha(model, alpha, data: HDPData) -> Float[Array, ""]:
-    """The shared alpha, or the mean over records."""
-    if model.shared:
+def summary_of_alpha(alpha: Float[Array, "*n"], data: HDPData) -> Float[Array, ""]:
+    """Shared alpha, or the mean over records."""
+    if alpha.ndim == 0:
         return alpha
     # Times the reciprocal, which is what some shardings would be compiled to.
     return order_free_sum(alpha * data.weight) * (1 / data.num_records)
 
 
-def log_likelihood_items(counts: Int[Array, "R K"], theta: Float[Array, "R K"]):
-    """sum_ij log theta_{z_ij, j}(x_ij)."""
+def log_likelihood_items(counts: Int[Array, "R K"], theta: Float[Array, "R K"]) -> Float[Array, ""]:
+    """sum_ij log theta_{z_ij, j}(x_ij), given items by row and component."""
     # No item is at a level of probability zero, nor may it turn the others' sum into nan.
     log_theta = jnp.log(jnp.where(counts > 0, theta, 1))
     return -order_free_sum(-(counts * log_theta).reshape(-1))

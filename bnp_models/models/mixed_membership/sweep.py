@@ -1,13 +1,15 @@
 """One sweep of mixed membership models: labels, tables, dishes, then the parameters."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.assignment import assign_items
 from bnp_models.kernels.mixed_membership.concentration import (
@@ -28,11 +30,12 @@ from bnp_models.kernels.mixed_membership.seating import (
 from bnp_models.kernels.mixed_membership.split_merge import split_or_merge
 from bnp_models.kernels.mixed_membership.tables import seat_items, table_indicators
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.conditionals import draw_alpha, draw_g0, draw_theta
 from bnp_models.models.mixed_membership.feasible import log_feasible_given
+from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
 from bnp_models.models.mixed_membership.truncated_sweep import update_parameters_truncated
-from bnp_models.models.model import Model
 
 # Slots that dish moves and seating choose among: more than the components of most samples.
 DISH_SLOTS = 32
@@ -44,9 +47,20 @@ CELLS_AT_LEAST = 1024
 MAX_SEATED_ITEMS = 12
 
 
-def sweep_with(update, model, key, state, data, iteration) -> tuple[HDPState, HDPInfo]:
-    """Labels, tables, dishes, and then the parameters: by `update`, without structural zeros."""
-    key_z, key_seating, key_tables, key_dish, key_parameters = jax.random.split(key, 5)
+def sweep_with(
+    update: Callable[..., tuple[HDPState, HDPInfo]],
+    model: MembershipOptions,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    iteration: Int[Array, ""],
+) -> tuple[HDPState, HDPInfo]:
+    """Draw labels, tables and dishes, and then the parameters.
+
+    `update` draws the parameters where there are no structural zeros. The order of the steps is one
+    that leaves the posterior invariant.
+    """
+    key_z, key_seating, key_tables, key_dish, key_parameters = Keys(key, 5)
     state = update_labels(key_z, state, data)
     every = model.seating_every
     if every and model.shared and state.z.shape[0] <= MAX_SEATED_ITEMS:
@@ -60,28 +74,31 @@ def sweep_with(update, model, key, state, data, iteration) -> tuple[HDPState, HD
     return update(model, key_parameters, state, data, opens, iteration)
 
 
+@jax.named_scope("update_labels")
 def update_labels(key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
-    """Step 1: every item's label, the record weights integrated out."""
+    """Step 1: draw every item's label, the record weights integrated out."""
     z = assign_items(key, state.z, data.rows, state.alpha, state.g0, state.theta)
     return eqx.tree_at(lambda s: s.z, state, z)
 
 
-def update_seating(model, key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
-    """Records of few tables: the shared alpha with their labels summed out, and these anew.
+@jax.named_scope("update_seating")
+def update_seating(
+    model: MembershipOptions, key: Key[Array, ""], state: HDPState, data: HDPData
+) -> HDPState:
+    """Draw the shared alpha with the labels of records of few tables summed out, and then these.
 
     Where log P(feasible) is not at hand, alpha stays as it is.
     """
-    key_tables, key_slots, key_alpha, key_z = jax.random.split(key, 4)
+    key_tables, key_slots, key_alpha, key_z = Keys(key, 4)
     num_items, num_padded = state.z.shape
     alpha, real = state.alpha, data.weight > 0
     opens = draw_tables(key_tables, state)
     slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
     seats = take_seats(slots, state.g0, state.theta, num_items)
     seated = can_be_seated(state.z, opens, slots, state.g0.size)
-    if data.zeros is None or data.zeros.feasible is not None:
-        log_p = None
-        if data.zeros is not None:
-            log_p = log_feasible_given(model, state, data.zeros.feasible)
+    boxes = None if data.zeros is None else data.zeros.feasible
+    if data.zeros is None or boxes is not None:
+        log_p = None if boxes is None else log_feasible_given(model, state, boxes)
         records = jnp.zeros(num_padded, alpha.dtype).at[data.cell].add(seated & real)
         others = real & ~seated
         alpha = seatless_shared_concentration(
@@ -92,21 +109,27 @@ def update_seating(model, key: Key[Array, ""], state: HDPState, data: HDPData) -
     return dataclasses.replace(state, alpha=alpha, z=jnp.where(seated, z, state.z))
 
 
+@jax.named_scope("draw_tables")
 def draw_tables(key: Key[Array, ""], state: HDPState) -> Bool[Array, "J n"]:
-    """Step 2: which items open a table, with concentration alpha_i g_0k."""
+    """Step 2: draw which items open a table, with concentration alpha_i g_0k."""
     return table_indicators(key, state.z, state.alpha * state.g0[state.z])
 
 
+@jax.named_scope("update_dishes")
 def update_dishes(
-    model: Model,
+    model: MembershipOptions,
     key: Key[Array, ""],
     state: HDPState,
     data: HDPData,
     opens: Bool[Array, "J n"],
     iteration: Int[Array, ""],
 ) -> HDPState:
-    """The block moves: whole tables take a new component, the seating given."""
-    key_slots, key_whole, key_part = jax.random.split(key, 3)
+    """Draw new components for whole tables, given the seating.
+
+    Of all records at one table, the distinct cells of this iteration's turn are drawn; of the other
+    tables, one each of the records whose turn it is.
+    """
+    key_slots, key_whole, key_part = Keys(key, 3)
     slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
     num_items, num_padded = state.z.shape
     z = state.z
@@ -134,44 +157,56 @@ def update_dishes(
 
 
 def update_parameters(
-    model: Model,
+    model: Any,
     key: Key[Array, ""],
     state: HDPState,
     data: HDPData,
     opens: Bool[Array, "J n"],
     iteration: Int[Array, ""],
 ) -> tuple[HDPState, HDPInfo]:
-    """Steps 3 to 6: concentrations, split-merge, then g_0, theta and the free sticks.
+    """Steps 3 to 6: draw concentrations, split or merge, then draw g_0, theta and the free sticks.
 
-    alpha_0 and the split-merge move have g_0 integrated out, so that g_0 is redrawn at once after
-    them; any other order has a wrong stationary distribution.
+    `model` is a `bnp_models.HDPMixedMembership`. alpha_0 and the split-merge move have g_0
+    integrated out, so that g_0 is redrawn at once after them; any other order has a wrong
+    stationary distribution.
     """
-    key_alpha, key_alpha0, key_split, key_g0, key_theta = jax.random.split(key, 5)
+    key_alpha, key_alpha0, key_split, key_g0, key_theta = Keys(key, 5)
     num_rows, capacity = state.theta.shape
     tables_of_component = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables_of_component)
     alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables)
-    alpha0 = dp_concentration(
-        key_alpha0, state.alpha0, jnp.sum(tables_of_component > 0), num_tables, model.a0, model.b0
-    )
+    with jax.named_scope("draw_alpha0"):
+        active = jnp.sum(tables_of_component > 0)
+        alpha0 = dp_concentration(key_alpha0, state.alpha0, active, num_tables, model.a0, model.b0)
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     labelled = state.z, counts, tables_of_component
     if model.split_merge_every:
         due = iteration % model.split_merge_every == 0
         labelled = lax.cond(
-            due, draw_split_merge, lambda _k, labelled, *_: labelled,
+            due, draw_split_merge, lambda _key, labelled, *_: labelled,
             key_split, labelled, opens, data, alpha0,
         )  # fmt: skip
     z, counts, tables_of_component = labelled
     g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
     theta = draw_theta(key_theta, counts, data.variable)
     state = HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0)
-    return state, sweep_info(model, state, data, tables_of_component, counts, left_over)
+    return state, sweep_info(state, data, tables_of_component, counts, left_over)
 
 
-def draw_split_merge(key, labelled, opens, data, alpha0):
-    """Split or merge components, g_0 and theta integrated out: labels, counts and tables."""
-    key_seat, key_split = jax.random.split(key)
+Labelled: TypeAlias = tuple[Int[Array, "J n"], Int[Array, "R K"], Int[Array, " K"]]
+"""Labels, and by component: items by row of theta, and tables."""
+
+
+@jax.named_scope("split_merge")
+def draw_split_merge(
+    key: Key[Array, ""],
+    labelled: Labelled,
+    opens: Bool[Array, "J n"],
+    data: HDPData,
+    alpha0: Float[Array, ""],
+) -> Labelled:
+    """Split or merge components, g_0 and theta integrated out."""
+    key_seat, key_split = Keys(key)
     z, counts, tables = labelled
     table = seat_items(key_seat, z, opens)
     moved = split_or_merge(

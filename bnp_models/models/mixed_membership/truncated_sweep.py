@@ -13,7 +13,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import draw_levels_by_part
 from bnp_models.kernels.mixed_membership.hamiltonian import (
@@ -30,8 +30,9 @@ from bnp_models.kernels.numerics.counting import (
     order_free_sum,
 )
 from bnp_models.kernels.numerics.lanes import in_turn
-from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.models.mixed_membership.augmentation import (
+    Augmented,
     count_more,
     draw_augmented,
     simulate_infeasible,
@@ -44,6 +45,7 @@ from bnp_models.models.mixed_membership.feasible import (
     of_urn,
     urn_weights,
 )
+from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
 
 # Split-merge moves, which take simulated records here, are so many times rarer.
@@ -51,7 +53,7 @@ SIMULATED_SPACING = 16
 
 
 def update_parameters_truncated(
-    model,
+    model: MembershipOptions,
     key: Key[Array, ""],
     state: HDPState,
     data: HDPData,
@@ -61,82 +63,101 @@ def update_parameters_truncated(
     """Steps 3 to 6 under structural zeros.
 
     Concentrations of records and tilts come first, with the truncation integrated exactly. Then the
-    records of the impossible region are drawn, and count like the sample's in alpha_0, g_0 and
-    theta, and are forgotten.
+    records of the impossible region are drawn, count like the sample's in alpha_0, g_0 and theta,
+    and are forgotten.
     """
-    keys = jax.random.split(key, 8)
+    (
+        key_alpha, key_tilt, key_augment, key_weights, key_theta, key_feasible, key_components,
+        key_trajectory,
+    ) = Keys(key, 8)  # fmt: skip
     num_rows, capacity = state.theta.shape
     zeros = data.zeros
-    state = update_components_truncated(model, keys[6], state, data, opens, iteration)
-    exact = zeros.feasible is not None and model.augmentation != "simulation"
+    assert zeros is not None
+    state = update_components_truncated(model, key_components, state, data, opens, iteration)
+    # Where the truncation can be integrated.
+    boxes = None if model.augmentation == "simulation" else zeros.feasible
     tables = count_components(state.z, opens * data.weight, capacity)
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     num_tables = jnp.sum(tables)
     accepted_trajectory = jnp.zeros((), bool)
-    if exact:
-        log_p = log_feasible_given(model, state, zeros.feasible)
-        alpha, rate = draw_alpha(model, keys[0], state, data, opens, num_tables, None, log_p)
+    if boxes is not None:
+        log_p = log_feasible_given(model, state, boxes)
+        alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables, None, log_p)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
         state, accepted_trajectory = update_trajectory(
-            model, keys[7], state, data, counts, tables, num_tables
+            model, key_trajectory, state, data, counts, tables, num_tables
         )
-    state, accepted_tilt = update_tilts(model, keys[1], state, data, counts, tables)
-    augmented = draw_augmented(model, keys[2], state, data)
-    if not exact:
-        alpha, rate = draw_alpha(model, keys[0], state, data, opens, num_tables, augmented)
+    state, accepted_tilt = update_tilts(model, key_tilt, state, data, counts, tables)
+    augmented = draw_augmented(model, key_augment, state, data)
+    if boxes is None:
+        alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables, augmented)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
-    alpha0, g0, left_over = model.draw_weights(keys[3], state, tables, augmented.tables)
+    state, left_over = draw_components(
+        model, (key_weights, key_theta), state, data, counts, tables, augmented
+    )
+    info = sweep_info(
+        state, data, tables, counts, left_over,
+        log_feasible=log_feasible(model, key_feasible, state, data), augmented=augmented.records,
+        accepted_tilt=accepted_tilt, accepted_trajectory=accepted_trajectory,
+    )  # fmt: skip
+    return state, info
+
+
+def draw_components(
+    model: MembershipOptions,
+    keys: tuple[Key[Array, ""], Key[Array, ""]],
+    state: HDPState,
+    data: HDPData,
+    counts: Int[Array, "R K"],
+    tables: Int[Array, " K"],
+    augmented: Augmented,
+) -> tuple[HDPState, Float[Array, ""]]:
+    """Draw alpha_0, g_0 and theta given the sample and augmented records; the mass left over.
+
+    All stay as they are where the augmented records were too many to count.
+    """
+    assert data.zeros is not None
+    key_weights, key_theta = keys
+    with jax.named_scope("draw_weights"):
+        alpha0, g0, left_over = model.draw_weights(key_weights, state, tables, augmented.tables)
     shape = 1 + counts.astype(alpha0.dtype)
-    theta = jnp.exp(draw_levels_by_part(keys[4], shape, augmented.levels, zeros.atoms))
+    theta = jnp.exp(draw_levels_by_part(key_theta, shape, augmented.levels, data.zeros.parts))
     too_many = augmented.records < 0
     alpha0, g0, theta = (
         jnp.where(too_many, old, new)
         for old, new in ((state.alpha0, alpha0), (state.g0, g0), (state.theta, theta))
     )
-    state = dataclasses.replace(
-        state, alpha0=alpha0, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
-    )
-    info = sweep_info(
-        model, state, data, tables, counts, left_over,
-        log_feasible=log_feasible(model, keys[5], state, data), augmented=augmented.records,
-        accepted_tilts=accepted_tilt, accepted_trajectories=accepted_trajectory,
-    )  # fmt: skip
-    return state, info
+    totals = feasible_totals(g0, theta, data)
+    return dataclasses.replace(state, alpha0=alpha0, g0=g0, theta=theta, totals=totals), left_over
 
 
-def update_trajectory(model, key, state, data, counts, tables, num_tables):
+@jax.named_scope("update_trajectory")
+def update_trajectory(
+    model: MembershipOptions,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    counts: Int[Array, "R K"],
+    tables: Int[Array, " K"],
+    num_tables: Int[Array, ""],
+) -> tuple[HDPState, Bool[Array, ""]]:
     """Move theta, g_0 and the shared alpha, or b, together; the truncation integrated exactly."""
-    # It is exact, and would repair some of what the approximation by expected counts does.
-    if not model.trajectory_steps or model.augmentation == "expected":
+    if not model.trajectory_steps:
         return state, jnp.zeros((), bool)
+    assert data.zeros is not None and data.zeros.feasible is not None
     boxes, n = data.zeros.feasible, data.num_records
-    own, of_no_one = model.prior_tables(state)
-    dtype = state.g0.dtype
+    of_component, of_no_one = model.prior_tables(state)
     sum_alpha = None
     if model.concentration == "hierarchical":
         sum_alpha = order_free_sum(state.alpha * data.weight)
 
     @in_turn
     def move():
-        concentration = None
-        if model.shared:
-            extra_tables = (num_tables - n).astype(dtype)
-            t = jnp.arange(1, state.z.shape[0], dtype=dtype)
-
-            def log_density(alpha):
-                rising = jnp.sum(jnp.log1p(alpha / t))
-                return (model.a + extra_tables) * jnp.log(alpha) - model.b * alpha - n * rising
-
-            concentration = Concentration(log_density, model.a + extra_tables)
-        elif sum_alpha is not None:
-            shape = model.a1 + n * model.a
-            concentration = Concentration(
-                lambda b: shape * jnp.log(b) - (model.b1 + sum_alpha) * b, shape
-            )
         return move_parameters(
-            key, Parameters(state.theta, state.g0, of_urn(model, state)), counts, tables + own,
-            of_no_one, concentration, n, data.variable, lambda x: urn_weights(model, x, boxes),
-            boxes, model.trajectory_steps,
+            key, Parameters(state.theta, state.g0, of_urn(model, state)), counts,
+            tables + of_component, of_no_one,
+            _concentration_density(model, state, n, num_tables, sum_alpha), n, data.variable,
+            lambda x: urn_weights(model, x, boxes), boxes, model.trajectory_steps,
         )  # fmt: skip
 
     moved, accepted = move()
@@ -147,22 +168,54 @@ def update_trajectory(model, key, state, data, counts, tables, num_tables):
     return dataclasses.replace(state, **{name: moved.concentration}), accepted
 
 
-def update_tilts(model, key, state, data, counts, tables):
-    """Slide one component along one of the equivalences among the conditions."""
+def _concentration_density(model, state, n, num_tables, sum_alpha) -> Concentration | None:
+    """Density of the shared alpha given the tables, or of b given all alphas; None: neither moves.
+
+    The truncation is not part of it.
+    """
+    dtype = state.g0.dtype
+    if model.shared:
+        extra_tables = (num_tables - n).astype(dtype)
+        t = jnp.arange(1, state.z.shape[0], dtype=dtype)
+
+        def log_density(alpha):
+            rising = jnp.sum(jnp.log1p(alpha / t))
+            return (model.a + extra_tables) * jnp.log(alpha) - model.b * alpha - n * rising
+
+        return Concentration(log_density, model.a + extra_tables)
+    if sum_alpha is not None:
+        a1, b1 = model.rate_prior
+        shape = a1 + n * model.a
+        return Concentration(lambda b: shape * jnp.log(b) - (b1 + sum_alpha) * b, shape)
+    return None
+
+
+@jax.named_scope("update_tilts")
+def update_tilts(
+    model: MembershipOptions,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    counts: Int[Array, "R K"],
+    tables: Int[Array, " K"],
+) -> tuple[HDPState, Bool[Array, ""]]:
+    """Slide one component along one of the equivalences among the structural zeros."""
     zeros = data.zeros
-    if not model.tilt or not len(zeros.tilts) or zeros.feasible is None:
+    assert zeros is not None
+    boxes = zeros.feasible
+    if not model.tilt or not len(zeros.tilts) or boxes is None:
         return state, jnp.zeros((), bool)
-    key_direction, key_tilt = jax.random.split(key)
+    key_direction, key_tilt = Keys(key)
     u = uniform(words(key_direction, ()), state.g0.dtype.type)
-    index = jnp.minimum((u * len(zeros.tilts)).astype(jnp.int32), len(zeros.tilts) - 1)
-    own, of_no_one = model.prior_tables(state)
+    index = uniform_index(u, len(zeros.tilts))
+    of_component, of_no_one = model.prior_tables(state)
 
     @in_turn
     def tilt():
-        weights = urn_weights(model, of_urn(model, state), zeros.feasible)
+        weights = urn_weights(model, of_urn(model, state), boxes)
         return tilt_component(
             key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts,
-            tables + own, of_no_one, data.num_records, data.variable, weights, zeros.feasible,
+            tables + of_component, of_no_one, data.num_records, data.variable, weights, boxes,
         )  # fmt: skip
 
     tilted = tilt()
@@ -170,17 +223,42 @@ def update_tilts(model, key, state, data, counts, tables):
     return state, tilted.accepted
 
 
-def update_components_truncated(model, key, state, data, opens, iteration):
+@jax.named_scope("split_merge")
+def update_components_truncated(
+    model: MembershipOptions,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    opens: Bool[Array, "J n"],
+    iteration: Int[Array, ""],
+) -> HDPState:
     """Split or merge components under structural zeros, every so many sweeps.
 
     The records of the impossible region are simulated one by one, so that the sample and they are
     complete data, for which the move is the same as without zeros; g_0 and theta, integrated out,
     are redrawn given all of them. Where there are too many, nothing is done.
     """
-    num_padded = state.z.shape[1]
-    most = model.most_simulated(num_padded)
+    most = model.most_simulated(state.z.shape[1])
     if most is None:
         return state
+
+    def move(state, opens):
+        return _split_merge_completed(key, model, state, data, opens, most)
+
+    due = iteration % (SIMULATED_SPACING * model.split_merge_every) == 0
+    return lax.cond(due, move, lambda state, _: state, state, opens)
+
+
+def _split_merge_completed(key, model, state, data, opens, most: int) -> HDPState:
+    """Split or merge components of the sample and of at most so many simulated records."""
+    key_seat, key_simulate, key_split, key_g0, key_theta = Keys(key, 5)
+    num_padded = state.z.shape[1]
+    of_sample = state.z, seat_items(key_seat, state.z, opens), data.rows
+    nothing = jnp.zeros_like(state.theta, jnp.int32), jnp.zeros_like(state.g0, jnp.int32)
+    start = (
+        tuple(jnp.pad(array, ((0, 0), (0, most))) for array in of_sample),
+        *count_more(*nothing, *of_sample, data.weight),
+    )
 
     def add(carry, z, table, rows, _, kept, place):
         arrays, counts, tables = carry
@@ -191,28 +269,17 @@ def update_components_truncated(model, key, state, data, opens, iteration):
         )
         return arrays, *count_more(counts, tables, z, table, rows, kept)
 
-    def move(state, opens):
-        key_seat, key_simulate, key_split, key_g0, key_theta = jax.random.split(key, 5)
-        own = state.z, seat_items(key_seat, state.z, opens), data.rows
-        nothing = jnp.zeros_like(state.theta, jnp.int32), jnp.zeros_like(state.g0, jnp.int32)
-        start = (
-            tuple(jnp.pad(array, ((0, 0), (0, most))) for array in own),
-            *count_more(*nothing, *own, data.weight),
-        )
-        records, ((z, table, rows), counts, tables) = simulate_infeasible(
-            model, key_simulate, state, data, start, add, most
-        )
-        moved = split_or_merge(
-            key_split, z, table, rows, counts, tables, data.variable,
-            data.num_records + jnp.minimum(records, most), state.alpha0, num_padded,
-        )  # fmt: skip
-        g0, _ = draw_g0(key_g0, moved.tables, state.alpha0)
-        theta = draw_theta(key_theta, moved.counts, data.variable)
-        state_moved = dataclasses.replace(
-            state, z=moved.z, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
-        )
-        fits = records <= most
-        return jax.tree.map(lambda new, old: jnp.where(fits, new, old), state_moved, state)
-
-    due = iteration % (SIMULATED_SPACING * model.split_merge_every) == 0
-    return lax.cond(due, move, lambda state, _: state, state, opens)
+    records, ((z, table, rows), counts, tables) = simulate_infeasible(
+        model, key_simulate, state, data, start, add, most
+    )
+    moved = split_or_merge(
+        key_split, z, table, rows, counts, tables, data.variable,
+        data.num_records + jnp.minimum(records, most), state.alpha0, num_padded,
+    )  # fmt: skip
+    g0, _ = draw_g0(key_g0, moved.tables, state.alpha0)
+    theta = draw_theta(key_theta, moved.counts, data.variable)
+    state_moved = dataclasses.replace(
+        state, z=moved.z, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
+    )
+    fits = records <= most
+    return jax.tree.map(lambda new, old: jnp.where(fits, new, old), state_moved, state)

@@ -178,15 +178,3 @@ def test_conditions_that_exclude_nothing():
         model, np.array(SAMPLES["one"]), BINARY, structural_zeros(np.zeros((0, 3)))
     )
     assert data.zeros is None
-
-
-def test_expected_counts_are_an_approximation():
-    """Near the exact means, and told from them."""
-    model = HDPMixedMembership(augmentation="expected", **PLAIN)
-    data, ends = prepared(model, "half")
-    means = posterior_chains(
-        model, jax.random.key(16), data, ends, {}, 400, 100, num_chains=128, capacity=CAPACITY
-    )
-    exact = exact_means(model, "half")
-    assert (np.abs(np.mean(means, axis=0) - exact[0]) < [0.3, 0.15, 0.05, 0.02, 0.02]).all()
-    assert np.abs(scores(means, exact)).max() > Z_LIMIT

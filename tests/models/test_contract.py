@@ -1,0 +1,223 @@
+"""Tests of the contract of a model, of every model alike."""
+
+import dataclasses
+import itertools
+from functools import cache
+from types import SimpleNamespace
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from nested import tiny_households
+
+from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, MixedMembership, StructuralZeros
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import Schema
+from bnp_models.inference.placement import record_axes
+from bnp_models.models.mixed_membership.options import CONCENTRATIONS
+from bnp_models.models.model import (
+    Completes,
+    FixedComponents,
+    Growing,
+    MakesHouseholds,
+    Model,
+    PredictsCells,
+)
+from bnp_models.models.nested.ndpmpm import NDPMPM
+
+NUM_LEVELS = (2, 3, 2)
+SCHEMA = Schema(("a", "b", "c"), tuple(tuple(range(size)) for size in NUM_LEVELS))
+CELLS = np.array(list(itertools.product(*map(range, NUM_LEVELS))), np.int32)
+ZEROS = StructuralZeros.from_codes(np.array([[0, 2, -1]]), SCHEMA)
+HOUSEHOLDS = [("own", [("head", "0"), ("other", "1")]), ("rent", [("head", "1")])]
+# Moves that would be compiled for long.
+PLAIN = {"dish_stride": 0, "cell_stride": 0, "seating_every": 0}
+SMALL = PLAIN | {"split_merge_every": 0, "capacity": 8}
+
+MODELS = {
+    **{f"hdp {c}": HDPMixedMembership(concentration=c, **SMALL) for c in CONCENTRATIONS},
+    "mixed-membership": MixedMembership(components=3, **PLAIN),
+    "nplcm": NPLCM(components=3, split_merge_every=0),
+    "tnplcm": TNPLCM(components=3, split_merge_every=0),
+    "ndpmpm": NDPMPM(components=2, member_components=2),
+}
+
+
+def sample(model):
+    """A tiny sample that the model takes, with missing values where it draws them."""
+    if model.table_type is not Microdata:
+        return tiny_households(HOUSEHOLDS), None
+    zeros = ZEROS if model.conditions_type is not None and model.takes_missing else None
+    feasible = CELLS if zeros is None else CELLS[~zeros.contains(CELLS)]
+    codes = feasible[np.random.default_rng(0).integers(0, len(feasible), 9)]
+    if model.takes_missing:
+        codes[2, 0] = codes[5, 2] = -1
+    return Microdata(SCHEMA, codes), zeros
+
+
+@cache
+def swept(name):
+    """A model's data and its first sweep, made by one compiled program."""
+    model = MODELS[name]
+    table, conditions = sample(model)
+    data = model.prepare(table, conditions)
+
+    @jax.jit
+    def run(key):
+        key_init, key_sweep = jax.random.split(key)
+        start = model.init(key_init, data, model.capacity, jnp.int32(2))
+        state, info = model.sweep(key_sweep, start, data, jnp.int32(0))
+        return start, state, info, model.keep(state, info)
+
+    start, state, info, kept = run(jax.random.key(1))
+    draw = {name: kept[name] for name in (*model.parameters, "alpha")}
+    return SimpleNamespace(
+        model=model, table=table, conditions=conditions, data=data, start=start, state=state,
+        info=info, kept=kept, draw=draw,
+    )  # fmt: skip
+
+
+def of_kind(kind):
+    return pytest.mark.parametrize(
+        "name", [name for name, model in MODELS.items() if isinstance(model, kind)]
+    )
+
+
+def forms(tree):
+    """Structure of a tree, and the shapes and dtypes of its leaves."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
+@of_kind(Model)
+def test_a_sweep_keeps_the_form_of_the_state(name):
+    one = swept(name)
+    assert forms(one.state) == forms(one.start)
+    settled = jax.eval_shape(one.model.settle, one.state, one.data)
+    assert forms(settled) == forms(one.start)
+    assert one.info.left_over.shape == ()
+
+
+@of_kind(Model)
+def test_keep_offers_scalars_and_parameters(name):
+    one = swept(name)
+    assert set(one.model.scalars + one.model.parameters) | {"alpha"} <= set(one.kept)
+    assert all(one.kept[scalar].shape == () for scalar in one.model.scalars)
+    assert all(np.isfinite(one.kept[scalar]) for scalar in one.model.scalars)
+
+
+@of_kind(Model)
+def test_components_and_slots(name):
+    model = MODELS[name]
+    assert isinstance(model, Growing) != isinstance(model, FixedComponents)
+    assert min(model.start_components) >= 1
+    if isinstance(model, FixedComponents):
+        assert model.capacity == model.components and model.start_components == (model.capacity,)
+
+
+@of_kind(Model)
+def test_records_run_along_the_axes_that_fields_declare(name):
+    """And sharding takes no axis of another length."""
+    one = swept(name)
+    shared = {"hdp shared": True, "mixed-membership": True}
+    declared = {}
+    for tree in (one.data, one.state):
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        for (path, leaf), axis in zip(leaves, record_axes(tree), strict=True):
+            if axis is not None:
+                declared[path[0].name] = leaf.shape[axis]
+    if one.model.name not in ("hdp", "mixed-membership"):
+        assert not declared
+        return
+    per_record = {"rows", "weight", "cell", "z"} | (set() if name in shared else {"alpha"})
+    assert declared == dict.fromkeys(per_record, one.data.weight.size)
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), one.state)
+    axes = [None if axis is None else axis + 1 for axis in record_axes(one.state)]
+    assert record_axes(stacked, num_leading=1) == axes
+
+
+@of_kind(Growing)
+def test_growing_models_grow_and_shrink(name):
+    one = swept(name)
+    key, more = jax.random.key(2), 2 * one.model.capacity
+    grown = jax.eval_shape(lambda: one.model.grow(key, one.state, one.data, more))
+    start = jax.eval_shape(lambda: one.model.init(key, one.data, more, jnp.int32(2)))
+    assert forms(grown) == forms(start)
+    shrunk = jax.eval_shape(lambda s: one.model.shrink(s, one.data, one.model.capacity), grown)
+    assert forms(shrunk) == forms(one.state)
+    assert jax.eval_shape(one.model.slots_needed, one.state, one.data).shape == ()
+    early = one.model.early()
+    assert type(early) is type(one.model) and early.capacity == one.model.capacity
+    assert 0 < one.model.start_share <= 1
+
+
+@of_kind(PredictsCells)
+def test_probabilities_of_all_cells_add_up_to_one(name):
+    one = swept(name)
+    cells = CELLS if one.conditions is None else CELLS[~one.conditions.contains(CELLS)]
+    log_p = one.model.log_cell_probability(jax.random.key(3), one.draw, cells, NUM_LEVELS)
+    assert log_p.shape == (len(cells),)
+    np.testing.assert_allclose(np.exp(log_p).sum(), 1, rtol=1e-4)
+    sets = None if one.conditions is None else jnp.asarray(one.conditions.feasible.sets)
+    new = jax.eval_shape(
+        lambda key: one.model.simulate_records(key, one.draw, 5, NUM_LEVELS, sets),
+        jax.random.key(4),
+    )
+    assert new.shape == (len(NUM_LEVELS), 5)
+
+
+@of_kind(Completes)
+def test_completed_records_keep_what_was_observed(name):
+    one = swept(name)
+    codes = np.asarray(one.model.complete_records(jax.random.key(5), one.draw, one.data)).T
+    observed = one.table.codes >= 0
+    assert not observed.all()
+    np.testing.assert_array_equal(codes[observed], one.table.codes[observed])
+    assert ((codes >= 0) & (codes < NUM_LEVELS)).all()
+    margins = np.asarray(one.model.level_probabilities(one.draw, NUM_LEVELS))
+    ends = np.cumsum(NUM_LEVELS)[:-1]
+    np.testing.assert_allclose([part.sum() for part in np.split(margins, ends)], 1, rtol=1e-4)
+
+
+@of_kind(MakesHouseholds)
+def test_households_are_made_in_lanes(name):
+    one = swept(name)
+    left = jnp.ones(len(one.data.blocks))
+    _, possible = jax.eval_shape(
+        lambda key: one.model.simulate_households(key, one.draw, one.data, left, 16),
+        jax.random.key(6),
+    )
+    assert possible.dtype == bool and possible.ndim == 1
+
+
+@of_kind(Model)
+def test_options_are_fields_that_can_be_replaced(name):
+    model = MODELS[name]
+    copy = dataclasses.replace(model)
+    assert copy is not model and jax.tree.structure(copy) == jax.tree.structure(model)
+
+
+MEMBERS = {
+    "name": "of one class", "scalars": (), "parameters": (), "components": 2,
+    "max_exact_variables": 3.0,
+} | {
+    name: lambda self, *args, **how: None
+    for name in ("prepare", "init", "sweep", "keep", "log_cell_probability", "simulate_records")
+}  # fmt: skip
+
+
+def model_without(*missing):
+    members = {name: member for name, member in MEMBERS.items() if name not in missing}
+    annotations = {name: ClassVar[type(x)] for name, x in members.items() if not callable(x)}
+    return type(Model)(
+        "Some", (FixedComponents, PredictsCells), members | {"__annotations__": annotations}
+    )
+
+
+@pytest.mark.parametrize("missing", MEMBERS)
+def test_a_model_without_a_member_cannot_be_made(missing):
+    assert model_without()().capacity == 2
+    with pytest.raises(TypeError, match=missing):
+        model_without(missing)()
