@@ -105,17 +105,6 @@ def split_over_parts(
     return _sum_by_part(jnp.swapaxes(in_set, 1, 2), parts)
 
 
-@jax.named_scope("share_over_parts")
-def share_over_parts(
-    of_set: Float[Array, "S K"], level: Float[Array, "R K"], parts: LevelParts
-) -> Float[Array, "A K"]:
-    """Expectation of `split_over_parts`, given level probabilities and expected counts."""
-    weight = _weights_in_sets(level, parts)
-    # All levels of a set may have underflowed: it then has no count to share out.
-    total = jnp.maximum(jnp.sum(weight, axis=1, keepdims=True), jnp.finfo(level.dtype).tiny)
-    return _sum_by_part(of_set[:, None] * (weight / total), parts)
-
-
 def _weights_in_sets(level, parts):
     """Probability of each level part of each set, 0 where the set has fewer: (S, W, K)."""
     share = jax.ops.segment_sum(level, parts.part_of_row, num_segments=parts.variable.size)
