@@ -1,9 +1,59 @@
-"""Boxes checked against the region that they are to make up, without enumerating its cells."""
+"""Small tables and their structural zeros, and boxes checked against the region they make up."""
+
+import itertools
 
 import numpy as np
+import pandas as pd
+from latent import feasible_cells, structural_zeros
 
+from bnp_models.data.schema import Schema
 from bnp_models.zeros.boxes import FEASIBLE, IMPOSSIBLE, Boxes, level_offsets
 from bnp_models.zeros.membership import reach, walkers_at_once
+from bnp_models.zeros.structural_zeros import StructuralZeros
+
+
+def numbered_schema(num_levels):
+    names = tuple(f"v{j}" for j in range(len(num_levels)))
+    return Schema(names, tuple(tuple(range(levels)) for levels in num_levels))
+
+
+def by_definition(conditions, cells):
+    impossible = np.zeros(len(cells), dtype=bool)
+    for condition in conditions:
+        impossible |= ((condition < 0) | (cells == condition)).all(axis=1)
+    return impossible
+
+
+def enumerated(conditions, num_levels):
+    """The whole table, true where impossible."""
+    table = np.zeros(num_levels, dtype=bool)
+    for condition in conditions:
+        table[tuple(slice(None) if code < 0 else code for code in condition)] = True
+    return table
+
+
+def times_covered_of_all(boxes):
+    times = np.zeros(boxes.num_levels, dtype=np.int16)
+    for box in zip(*boxes.by_variable, strict=True):
+        times[np.ix_(*map(np.flatnonzero, box))] += 1
+    return times
+
+
+def times_covered(boxes, cells):
+    times = np.zeros(len(cells), dtype=int)
+    for box in zip(*boxes.by_variable, strict=True):
+        times += np.all([admitted[cells[:, j]] for j, admitted in enumerate(box)], axis=0)
+    return times
+
+
+def random_conditions(rng):
+    """Level counts and conditions of a small table: few or many, wide or narrow, repeated."""
+    num_levels = tuple(rng.integers(1, 6, rng.integers(1, 7)).tolist())
+    num = int(rng.choice([1, 3, 8, 40]))
+    conditions = rng.integers(0, num_levels, (num, len(num_levels)), dtype=np.int32)
+    conditions[rng.random(conditions.shape) < rng.choice([0.1, 0.4, 0.6])] = -1
+    conditions = np.vstack([conditions, conditions[: rng.integers(0, 3)]])
+    return num_levels, conditions[(conditions >= 0).any(axis=1)]
 
 
 def first_meeting(boxes, other=None):
@@ -53,3 +103,70 @@ def check_boxes(zeros, boxes, *, feasible=False):
     expected = zeros.num_feasible_cells if feasible else zeros.num_impossible_cells
     if boxes.num_cells != expected:
         raise ValueError(f"the boxes have {boxes.num_cells} {region} cells of {expected}")
+
+
+def tied_conditions(rng):
+    """Level counts and conditions of a small table, some of which tie two or three variables."""
+    num_levels = tuple(rng.integers(1, 5, rng.integers(2, 6)).tolist())
+    rows = []
+    for _ in range(rng.integers(0, 4)):
+        item, parent = rng.choice(len(num_levels), 2, replace=False)
+        some = rng.random(num_levels[item]) < 0.4
+        if rng.random() < 0.7:
+            some = np.arange(num_levels[item]) == rng.integers(num_levels[item])
+        where = rng.random(num_levels[parent]) < 0.5
+        for a, b in itertools.product(range(num_levels[item]), range(num_levels[parent])):
+            if some[a] != where[b]:
+                rows.append({item: a, parent: b})
+    if len(num_levels) > 2 and rng.random() < 0.3:
+        tied = rng.choice(len(num_levels), 3, replace=False)
+        weights = [rng.integers(0, 3, num_levels[j]) for j in tied]
+        for levels in np.ndindex(*(num_levels[j] for j in tied)):
+            if sum(weight[level] for weight, level in zip(weights, levels, strict=True)) != 2:
+                rows.append(dict(zip(tied, levels, strict=True)))
+    for _ in range(rng.integers(0, 5)):
+        fixed = rng.choice(len(num_levels), rng.integers(1, len(num_levels) + 1), replace=False)
+        rows.append({j: rng.integers(num_levels[j]) for j in fixed})
+    codes = np.full((len(rows), len(num_levels)), -1)
+    for row, fixed in zip(codes, rows, strict=True):
+        for j, level in fixed.items():
+            row[j] = level
+    return num_levels, codes
+
+
+def random_zeros(seed, number, make=tied_conditions):
+    """Structural zeros that leave a feasible cell, and their feasible cells."""
+    rng = np.random.default_rng(seed)
+    for _ in range(number):
+        num_levels, codes = make(rng)
+        cells = feasible_cells(codes, num_levels)
+        if len(cells):
+            yield structural_zeros(codes, num_levels), cells
+
+
+def some_feasible_cells(zeros, number, seed):
+    """Cells drawn uniformly from the feasible boxes."""
+    rng = np.random.default_rng(seed)
+    boxes = zeros.feasible
+    sizes = np.array(boxes.sizes, dtype=float)
+    box = rng.choice(len(boxes), number, p=sizes / sizes.sum())
+    columns = [
+        np.argmax(np.where(sets[box], rng.random((number, sets.shape[1])), -1), axis=1)
+        for sets in boxes.by_variable
+    ]
+    return np.stack(columns, axis=1)
+
+
+HOMES = Schema(
+    ("ownership", "mortgage", "rooms"),
+    (("owned", "rented", "free"), ("not applicable", "small", "large"), (1, 2)),
+)
+
+
+def homes(extra=()):
+    rows = [
+        {"ownership": "owned", "mortgage": "not applicable"},
+        *({"ownership": o, "mortgage": m} for o in ("rented", "free") for m in ("small", "large")),
+        *extra,
+    ]
+    return StructuralZeros.from_frame(pd.DataFrame(rows), HOMES)

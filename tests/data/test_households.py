@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.schema import MicrodataError, Schema
 
@@ -290,13 +289,3 @@ def test_errors_name_file_and_line(frame, tmp_path):
         read_households(path, "id")
     with pytest.raises(MicrodataError, match=r"absent.csv: cannot be read"):
         read_households(tmp_path / "absent.csv", "hid")
-
-
-def test_a_schema_checks_itself():
-    table = Schema(("a", "b"), ((0, 1), (0, 1)))
-    with pytest.raises(MicrodataError, match="identifier is among the variables"):
-        HouseholdSchema(table, "a")
-    with pytest.raises(MicrodataError, match="'c': unknown column"):
-        HouseholdSchema(table, "hid", ("c",))
-    with pytest.raises(MicrodataError, match="'b': unknown column"):
-        HouseholdSchema(table, "hid", ("a",), size_variable="b")

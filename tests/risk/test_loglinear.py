@@ -1,7 +1,6 @@
-"""Baselines: fits against closed forms, risks against simulation, and weights that are checked."""
+"""Baselines: fits against closed forms, risks against simulation."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from harness import Z_LIMIT
 from scipy.stats import poisson
@@ -126,41 +125,3 @@ def test_benedetti_franconi_by_cells(records):
     unique = cells.f == 1
     expected = -p * np.log(p) / (1 - p)
     np.testing.assert_allclose(risk[unique], expected[unique], rtol=1e-9)
-
-
-def test_weighted_cells(records):
-    weights = np.random.default_rng(2).uniform(1, 30, 600)
-    cells = weighted(records, 9000, weights)
-    np.testing.assert_allclose(cells.weight.sum(), weights.sum())
-    f, phat, number, pair = cells.distinct
-    np.testing.assert_allclose(f[pair], cells.f)
-    np.testing.assert_allclose(phat[pair], cells.phat)
-    assert number.sum() == len(cells.f) and cells.num_cells == 72
-    assert weighted(records, 9000).pooled_phat == pytest.approx(600 / 9000)
-    assert weighted(records, 9000).warnings() == []
-    assert "weights add up to" in weighted(records, 90_000, weights).warnings()[0]
-
-
-def test_bad_weights_are_refused(records, tmp_path):
-    good = np.full(600, 5.0)
-    for value in (np.nan, 0.0, -1.0, np.inf):
-        bad = good.copy()
-        bad[7] = value
-        with pytest.raises(bnp.MicrodataError, match="row 7"):
-            weighted(records, 6000, bad)
-    alone = weighted(records, 6000).table.cells()
-    row = int(alone.sample_uniques[0])
-    bad = good.copy()
-    bad[row] = 0.5
-    with pytest.raises(bnp.MicrodataError, match=f"row {row}: the weights of this record's cell"):
-        weighted(records, 6000, bad)
-    with pytest.raises(bnp.MicrodataError, match="fewer than"):
-        weighted(records, 6000, num_cells=5)
-    with pytest.raises(ValueError, match="expected"):
-        weighted(records, 6000, good[:5])
-    path = tmp_path / "s.csv"
-    pd.DataFrame({"x": list("ab"), "w": ["1", "many"]}).to_csv(path, index=False)
-    with pytest.raises(bnp.MicrodataError, match=r"row 1 \(line 3\), column 'w': 'many'"):
-        bnp.read_weights(path, "w")
-    with pytest.raises(bnp.MicrodataError, match="unknown column"):
-        bnp.read_weights(path, "v")

@@ -1,89 +1,28 @@
-"""Structural zeros: every compiled form against the table enumerated, exact counts, errors."""
+"""Structural zeros: every compiled form against the cells enumerated, exact counts, errors."""
 
-import dataclasses
-import importlib.util
 import itertools
-from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from regions import check_boxes, first_meeting
+from latent import all_cells
+from regions import (
+    by_definition,
+    check_boxes,
+    enumerated,
+    first_meeting,
+    numbered_schema,
+    random_conditions,
+    times_covered,
+    times_covered_of_all,
+)
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError, Schema
-from bnp_models.zeros.structural_zeros import IMPOSSIBLE, Boxes, StructuralZeros, read_conditions
+from bnp_models.zeros.boxes import Boxes
+from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 
 pytestmark = pytest.mark.filterwarnings("error")
-
-HERE = Path(__file__).parents[1]
-NUM_LEVELS_60 = (3, 4, 9, 2, 6, 5, 11, 4, 3, 3)
-
-
-def numbered_schema(num_levels):
-    names = tuple(f"v{j}" for j in range(len(num_levels)))
-    return Schema(names, tuple(tuple(range(levels)) for levels in num_levels))
-
-
-def all_cells(num_levels):
-    return np.indices(num_levels, dtype=np.int32).reshape(len(num_levels), -1).T
-
-
-def by_definition(conditions, cells):
-    impossible = np.zeros(len(cells), dtype=bool)
-    for condition in conditions:
-        impossible |= ((condition < 0) | (cells == condition)).all(axis=1)
-    return impossible
-
-
-def enumerated(conditions, num_levels):
-    """The whole table, true where impossible."""
-    table = np.zeros(num_levels, dtype=bool)
-    for condition in conditions:
-        table[tuple(slice(None) if code < 0 else code for code in condition)] = True
-    return table
-
-
-def times_covered_of_all(boxes):
-    times = np.zeros(boxes.num_levels, dtype=np.int16)
-    for box in zip(*boxes.by_variable, strict=True):
-        times[np.ix_(*map(np.flatnonzero, box))] += 1
-    return times
-
-
-def times_covered(boxes, cells):
-    times = np.zeros(len(cells), dtype=int)
-    for box in zip(*boxes.by_variable, strict=True):
-        times += np.all([admitted[cells[:, j]] for j, admitted in enumerate(box)], axis=0)
-    return times
-
-
-def random_conditions(rng):
-    """Level counts and conditions of a small table: few or many, wide or narrow, repeated."""
-    num_levels = tuple(rng.integers(1, 6, rng.integers(1, 7)).tolist())
-    num = int(rng.choice([1, 3, 8, 40]))
-    conditions = rng.integers(0, num_levels, (num, len(num_levels)), dtype=np.int32)
-    conditions[rng.random(conditions.shape) < rng.choice([0.1, 0.4, 0.6])] = -1
-    conditions = np.vstack([conditions, conditions[: rng.integers(0, 3)]])
-    return num_levels, conditions[(conditions >= 0).any(axis=1)]
-
-
-@pytest.fixture(scope="module")
-def sixty():
-    codes = pd.read_csv(HERE / "reference" / "conditions_60.csv").to_numpy() - 1
-    return StructuralZeros.from_codes(codes, numbered_schema(NUM_LEVELS_60))
-
-
-@pytest.fixture(scope="module")
-def pairwise():
-    path = HERE.parent / "experiments" / "benchmark" / "conditions.py"
-    spec = importlib.util.spec_from_file_location("conditions", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    num_levels, codes = module.pairwise_conditions()
-    return StructuralZeros.from_codes(codes, numbered_schema(num_levels))
 
 
 def assert_forms_agree(zeros):
@@ -155,24 +94,6 @@ def test_a_table_too_large_to_enumerate(pairwise):
     np.testing.assert_array_equal(times_covered(pairwise.feasible, cells), ~truth)
 
 
-def test_counts_are_exact_beyond_64_bits():
-    levels = 11
-    schema = numbered_schema((levels,) * 60)
-    conditions = np.full((30, 60), -1)
-    for row in range(30):
-        conditions[row, [2 * row, 2 * row + 1]] = 3, 4
-    zeros = StructuralZeros.from_codes(conditions, schema)
-    assert zeros.num_feasible_cells == (levels**2 - 1) ** 30
-    assert zeros.num_impossible_cells == levels**60 - (levels**2 - 1) ** 30
-    assert Boxes.from_codes(conditions, schema.num_levels).sizes == (levels**58,) * 30
-    # 2^30 feasible boxes are counted but not listed; 30 nodes walk the same region.
-    assert len(zeros.diagram.variable) == 2 + 60
-    with pytest.raises(MicrodataError, match=f"{2**30} disjoint boxes, too many to list"):
-        zeros.feasible  # noqa: B018
-    np.testing.assert_array_equal(zeros.contains(np.full((2, 60), [[3], [4]])), [False, False])
-    np.testing.assert_array_equal(zeros.contains(np.array([[0] * 58 + [3, 4]])), [True])
-
-
 def test_the_same_conditions_in_another_order_give_the_same_region(sixty):
     again = StructuralZeros.from_codes(sixty.conditions, sixty.schema)
     np.testing.assert_array_equal(again.impossible.sets, sixty.impossible.sets)
@@ -185,43 +106,6 @@ def test_the_same_conditions_in_another_order_give_the_same_region(sixty):
     assert len(zeros.impossible) <= 21
 
 
-def replaced(boxes, sets):
-    return dataclasses.replace(boxes, sets=sets)
-
-
-def test_the_check_sees_what_is_wrong(sixty):
-    boxes = sixty.impossible
-    with pytest.raises(ValueError, match="have .* impossible cells of 2317030"):
-        check_boxes(sixty, replaced(boxes, boxes.sets[1:]))
-    with pytest.raises(ValueError, match="boxes 0 and .* overlap"):
-        check_boxes(sixty, replaced(boxes, np.vstack([boxes.sets, boxes.sets[:1]])))
-    narrower, wider = boxes.sets.copy(), boxes.sets.copy()
-    j = next(j for j, levels in enumerate(boxes.by_variable) if levels[0].sum() > 1)
-    start = sum(NUM_LEVELS_60[:j])
-    narrower[0, start + np.flatnonzero(narrower[0, start:])[0]] = False
-    with pytest.raises(ValueError, match="impossible cells of"):
-        check_boxes(sixty, replaced(boxes, narrower))
-    wider[0] = True
-    with pytest.raises(ValueError, match="overlap|not impossible"):
-        check_boxes(sixty, replaced(boxes, wider))
-    with pytest.raises(ValueError, match="box 0 has cells that are not impossible"):
-        check_boxes(sixty, replaced(boxes, wider[:1]))
-    with pytest.raises(ValueError, match="box 0 has cells that are not feasible"):
-        check_boxes(sixty, replaced(boxes, wider[:1]), feasible=True)
-    with pytest.raises(ValueError, match="other numbers of levels"):
-        check_boxes(sixty, Boxes(np.ones((1, 3), dtype=bool), (3,)))
-
-
-def test_the_check_does_not_trust_the_diagram(sixty):
-    # Conditions that the diagram, made before they were swapped in, knows nothing of.
-    zeros = StructuralZeros.from_codes(sixty.conditions, sixty.schema)
-    boxes = zeros.feasible
-    other = np.vstack([sixty.conditions, np.eye(1, 10, 3, dtype=np.int32) - 1])
-    object.__setattr__(zeros, "conditions", other.astype(np.int32))
-    with pytest.raises(ValueError, match="meets condition 60"):
-        check_boxes(zeros, boxes, feasible=True)
-
-
 def test_no_conditions():
     schema = numbered_schema((3, 2))
     zeros = StructuralZeros.from_frame(pd.DataFrame(columns=["v1"]), schema)
@@ -231,95 +115,6 @@ def test_no_conditions():
     assert_forms_agree(zeros)
     zeros.require_feasible(Microdata(schema, np.array([[0, -1]])))
     assert list(zeros.to_frame().columns) == ["v0", "v1"] and len(zeros.to_frame()) == 0
-
-
-def test_millions_of_records(sixty):
-    rng = np.random.default_rng(5)
-    codes = rng.integers(0, NUM_LEVELS_60, (1_000_000, 10), dtype=np.int32)
-    impossible = sixty.contains(codes)
-    truth = by_definition(sixty.conditions, codes[-20_001:])
-    np.testing.assert_array_equal(impossible[-20_001:], truth)
-    some = slice(7, 30_000, 3)
-    for given in (codes.astype(np.int64), np.asfortranarray(codes), codes.astype(np.uint8)):
-        np.testing.assert_array_equal(sixty.contains(given[some]), impossible[some])
-
-
-@pytest.mark.parametrize("fixture", ["sixty", "pairwise"])
-def test_the_walk_runs_under_jit(fixture, request):
-    zeros = request.getfixturevalue(fixture)
-    strides, table, start = zeros.walk
-
-    @jax.jit
-    def impossible(codes):
-        index = codes @ strides
-        position = jnp.full(len(codes), start, dtype=jnp.int32)
-        for g in range(strides.shape[1]):
-            position = jnp.asarray(table)[position + index[:, g]]
-        return position == IMPOSSIBLE
-
-    num_levels = zeros.schema.num_levels
-    rng = np.random.default_rng(6)
-    codes = rng.integers(0, num_levels, (5_000, len(num_levels)), dtype=np.int32)
-    np.testing.assert_array_equal(impossible(codes), by_definition(zeros.conditions, codes))
-
-
-def test_edges_carry_probabilities(sixty):
-    """Mass flows along the edges to the sum over the impossible cells."""
-    rng = np.random.default_rng(7)
-    levels = [rng.dirichlet(np.ones(k)) for k in NUM_LEVELS_60]
-    table = levels[0]
-    for column in levels[1:]:
-        table = np.multiply.outer(table, column)
-    truth = table[enumerated(sixty.conditions, NUM_LEVELS_60)].sum()
-    diagram = sixty.diagram
-    weights = diagram.sets @ np.concatenate(levels)
-    mass = np.zeros(len(diagram.variable))
-    mass[IMPOSSIBLE] = 1
-    for parent, child, weight in zip(diagram.parent, diagram.child, weights, strict=True):
-        mass[parent] += weight * mass[child]
-    assert mass[diagram.root] == pytest.approx(truth, rel=1e-10)
-    by_box = np.prod(
-        [sets @ p for sets, p in zip(sixty.impossible.by_variable, levels, strict=True)], axis=0
-    )
-    assert by_box.sum() == pytest.approx(truth, rel=1e-10)
-
-
-def test_incomplete_records(sixty):
-    rng = np.random.default_rng(8)
-    for _ in range(60):
-        num_levels, conditions = random_conditions(rng)
-        cells = all_cells(num_levels)
-        truth = enumerated(conditions, num_levels).ravel()
-        if truth.all():
-            continue
-        zeros = StructuralZeros.from_codes(conditions, numbered_schema(num_levels))
-        records = rng.integers(-1, num_levels, (20, len(num_levels)))
-        expected = [
-            bool((~truth[((record < 0) | (cells == record)).all(axis=1)]).any())
-            for record in records
-        ]
-        np.testing.assert_array_equal(zeros.admits(records), expected)
-    with pytest.raises(MicrodataError, match="row 1, column 'v9': the value is missing"):
-        sixty.contains(np.array([[0] * 10, [0] * 9 + [-1]]))
-
-
-@pytest.mark.parametrize("method", ["contains", "admits"])
-@pytest.mark.parametrize(
-    ("codes", "parts"),
-    [
-        ([[0, 0], [0, 2]], ["row 1, column 'v1'", "code 2", "1"]),
-        ([[0, 0], [-2, 0]], ["row 1, column 'v0'", "code -2"]),
-        ([[2**32, 0]], ["row 0, column 'v0'", "code"]),
-        ([0, 0], ["shape (2,)", "(n, 2)"]),
-        ([[0, 0, 0]], ["shape (1, 3)"]),
-        ([[0.0, 0.0]], ["float64", "integers"]),
-    ],
-)
-def test_codes_that_are_refused(method, codes, parts):
-    zeros = StructuralZeros.from_codes(np.array([[0, 1]]), numbered_schema((3, 2)))
-    with pytest.raises(MicrodataError) as caught:
-        getattr(zeros, method)(np.array(codes))
-    assert all(part in str(caught.value) for part in parts), caught.value
 
 
 PEOPLE = Schema(("age", "marital", "rooms"), (("0-14", "15+"), ("single", "married"), (1, 2, 10)))
