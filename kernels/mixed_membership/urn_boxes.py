@@ -6,7 +6,7 @@ A_rj of levels of each of its d constrained variables, and the free ones integra
     P(r) = sum over partitions of its variables of w(d, B) prod over blocks b of (|b| - 1)! S_b,
     S_b = sum_k g_0k prod_{j in b} theta_kj(A_rj),     w(d, B) = E[alpha^B / (alpha)_d].
 
-The partitions are listed, those of all boxes in one table, and blocks with the same sets in several
+The partitions are listed, those of all boxes together, and blocks with the same sets in several
 boxes are one *type*. Given the parameters, the records of the impossible region before the n-th
 feasible one are independent Poisson counts of the partitions (negative multinomial, gamma-mixed);
 only the types of their blocks matter from there on, then the labels of the blocks, then levels.
@@ -38,7 +38,7 @@ _BLOCKS_AT_ONCE = 4096
 # Partitions that are summed at once for a type of block.
 _PARTITIONS_AT_ONCE = 16
 
-# Partitions in a row of the table in which augmented records are drawn one by one.
+# Partitions in a row of the array in which augmented records are drawn one by one.
 _ROW = 128
 
 
@@ -50,7 +50,7 @@ class UrnBoxes(eqx.Module):
     """Disjoint boxes, the types of block that their records can have, and their partitions.
 
     Partitions are sorted by (d, B), d the variables of the box and B the number of blocks, those
-    of few blocks first: each of two tables is then about as wide as its partitions need.
+    of few blocks first: each of two arrays is then about as wide as its partitions need.
     """
 
     parts: LevelParts
@@ -109,15 +109,15 @@ class UrnBoxes(eqx.Module):
             of_box = listed[pair]
             blocks[pair] = np.concatenate([block_types for block_types, _ in of_box])
             orders[pair] = np.concatenate([order for _, order in of_box])
-        tables = [
+        by_number = [
             _side_by_side([blocks[pair] for pair in shape if (pair[1] > few) == many], len(types))
             for many in (False, True)
         ]
-        type_of_column, having = _invert(tables, len(types))
+        type_of_column, having = _invert(by_number, len(types))
         set_of_type = [(t, s) for block, t in types.items() for _, s in block]
         dtype = jnp.result_type(float)
         low, high = (_padded(list(half), len(set_has_row)) for half in halves)
-        few_blocks, many_blocks = (jnp.asarray(table, jnp.int32) for table in tables)
+        few_blocks, many_blocks = (jnp.asarray(types_of, jnp.int32) for types_of in by_number)
         return cls(
             parts=parts,
             sets=jnp.asarray(set_has_row, dtype),
@@ -196,28 +196,28 @@ def _halve_types(
 def _padded(lists, fill):
     """Lists as lines of one array, the short ones filled up."""
     width = max(map(len, lists), default=1)
-    table = np.full((len(lists), max(width, 1)), fill)
-    for line, values in zip(table, lists, strict=True):
+    lines = np.full((len(lists), max(width, 1)), fill)
+    for line, values in zip(lines, lists, strict=True):
         line[: len(values)] = values
-    return table
+    return lines
 
 
-def _side_by_side(tables, fill):
-    """Tables (P, B) one after the other along P, as (most B, all P), the narrow ones filled up."""
-    width = max((table.shape[1] for table in tables), default=1)
+def _side_by_side(parts, fill):
+    """Arrays (P, B) one after the other along P, as (most B, all P), the narrow ones filled up."""
+    width = max((part.shape[1] for part in parts), default=1)
     wide = [np.zeros((0, width), int)]
-    for table in tables:
-        wide.append(np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=fill))
+    for part in parts:
+        wide.append(np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=fill))
     return np.concatenate(wide).T
 
 
 def _invert(blocks, num_types):
     """Rows of the partitions that have each type of block, and the type of each row."""
-    kind = np.concatenate([table.reshape(-1) for table in blocks])
-    ends = np.cumsum([table.shape[1] for table in blocks])
+    kind = np.concatenate([part.reshape(-1) for part in blocks])
+    ends = np.cumsum([part.shape[1] for part in blocks])
     index = np.concatenate(
-        [np.tile(np.arange(end - table.shape[1], end), len(table))
-         for end, table in zip(ends, blocks, strict=True)]
+        [np.tile(np.arange(end - part.shape[1], end), len(part))
+         for end, part in zip(ends, blocks, strict=True)]
     )  # fmt: skip
     order = np.argsort(kind, kind="stable")
     order = order[kind[order] < num_types]
@@ -455,14 +455,6 @@ def draw_blocks(
     if one_by_one:
         count = draw_block_labels(key_row, count, by_row).reshape(-1)[: rates.size]
     return count_blocks(count, boxes), jnp.where(too_many, -1, jnp.sum(count))
-
-
-def expected_blocks(
-    sums: Float[Array, " T"], weights: Float[Array, " Q"], boxes: UrnBoxes
-) -> tuple[Float[Array, " T"], Float[Array, ""]]:
-    """Expected blocks by type and records, `weights` from `weights_by_size` times n / P(F)."""
-    rates = partition_values(sums, boxes) * of_partitions(weights, boxes)
-    return count_blocks(rates, boxes), jnp.sum(rates)
 
 
 @jax.named_scope("draw_block_labels")
