@@ -17,7 +17,7 @@ from bnp_models.models.cells.polettini_stander import (
     PolettiniStander,
     beta_parameters,
     double_precision,
-    log_posterior_jit,
+    log_posterior_of_counts,
     mean_cell_size,
 )
 
@@ -253,7 +253,7 @@ def _quantiles_and_modes(variant, values, f, phat, size):
     for i in chosen[:: max(1, len(chosen) // 16)]:
         draw = {name: value[i] for name, value in values.items()}
         arguments = _cell_arguments(variant, draw, f, phat, size)
-        density += np.exp(np.asarray(log_posterior_jit(jnp.asarray(candidates), *arguments)))
+        density += np.exp(np.asarray(log_posterior_of_counts(jnp.asarray(candidates), *arguments)))
     mode = np.take_along_axis(candidates, density.argmax(axis=0)[None], axis=0)[0]
     return quantiles, mode
 
@@ -319,11 +319,13 @@ def counts_of_counts(model: PolettiniStander, cells: WeightedCells) -> pd.DataFr
     counts[0] = cells.num_cells - cells.f.size
     observed = [counts[low : high + 1].sum() for low, high in _BINS]
     names = [f"{low}" if low == high else f"{low}-{high}" for low, high in _BINS]
-    return pd.DataFrame({
-        "records": [*names, f"{last + 1}+"],
-        "observed": [*observed, counts[last + 1]],
-        "expected": [*expected, cells.num_cells - sum(expected)],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "records": [*names, f"{last + 1}+"],
+            "observed": [*observed, counts[last + 1]],
+            "expected": [*expected, cells.num_cells - sum(expected)],
+        }
+    )
 
 
 def _grouped(phat):

@@ -22,7 +22,7 @@ from scipy.stats import chisquare
 
 from bnp_models import PolettiniStander
 from bnp_models.models.cells.full_bayes import FRACTION_SD, PRIORS, hierarchy
-from bnp_models.models.cells.polettini_stander import data_of_cells, double_precision
+from bnp_models.models.cells.polettini_stander import double_precision, likelihood_data
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parents[1] / "tests"))
@@ -97,7 +97,7 @@ def ranks(variant, num_data, seed=0):
         values = {"phats": PHATS} if variant == 2 else {}
         drawn = simulate_cells(random, CELLS, POPULATION, **truth, **values)
         empty = {"empty_phat": drawn.empty_phat} if variant == 2 else {}
-        data = padded(data_of_cells(PolettiniStander(variant, **empty), drawn.cells))
+        data = padded(likelihood_data(PolettiniStander(variant, **empty), drawn.cells))
         z = jax.tree.map(np.asarray, chain(variant, jax.random.key(len(found)), data))
         draws = values_of(variant, z)
         found.append([int((draws[k] < v).sum()) for k, v in truth.items()])

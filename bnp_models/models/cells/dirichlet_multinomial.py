@@ -11,6 +11,7 @@ phat of an empty cell is n over the sum of all weights.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -24,10 +25,9 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.transfers import transfer_units
 from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.cells.full_bayes import PRIORS
-from bnp_models.models.cells.polettini_stander import double_precision
-
-_LARGEST_PHAT = 1 - 1e-9
+from bnp_models.models.cells.polettini_stander import LARGEST_PHAT, double_precision
 
 
 class CountsState(NamedTuple):
@@ -36,11 +36,13 @@ class CountsState(NamedTuple):
     F: Int[Array, " cells"]
     """Population counts."""
     alpha: Float[Array, ""]
+    """Concentration of the cell probabilities."""
     a: Float[Array, ""]
+    """Concentration of the sampling fractions."""
 
 
 class CountsData(NamedTuple):
-    """What the sampler reads."""
+    """Cells as the sampler reads them."""
 
     f: Int[Array, " cells"]
     """Sample counts, of all K cells."""
@@ -53,11 +55,11 @@ class CountsRun:
     """Chains of population counts."""
 
     risk: np.ndarray
-    """(D,) E(1 / F | f) of the non-empty cells."""
+    """E(1 / F | f) of the D non-empty cells."""
     p_unique: np.ndarray
-    """(D,) P(F = 1 | f)."""
+    """P(F = 1 | f) of the D non-empty cells."""
     draws: dict[str, np.ndarray]
-    """(chains, draws) of alpha, a, tau1 (the number of sample uniques that are unique in the
+    """Draws (chains, draws) of alpha, a, tau1 (the number of sample uniques that are unique in the
     population) and tau2 (the sum of 1 / F over sample uniques)."""
     accepted: float
     """Share of the proposed transfers accepted."""
@@ -72,12 +74,12 @@ def sample_population_counts(
     num_samples: int = 500,
     thin: int = 4,
 ) -> CountsRun:
-    """Chains of F, alpha and a.
+    """Sample the population counts F, with alpha and a.
 
     Parameters
     ----------
     cells
-        What `weighted_cells` returned; K must fit in memory.
+        Cells with weights, from `weighted_cells`; all K must fit in memory.
     key
         Used once.
     num_warmup
@@ -89,28 +91,24 @@ def sample_population_counts(
     with double_precision():
         f = jnp.asarray(np.concatenate([cells.f, np.zeros(num_empty)]).astype(np.int64))
         phat = np.concatenate([cells.phat, np.full(num_empty, cells.pooled_phat)])
-        data = CountsData(f, jnp.asarray(np.minimum(phat, _LARGEST_PHAT)))
-        key_start, key_chains = jax.random.split(
-            jax.random.wrap_key_data(jax.random.key_data(key))
-        )  # fmt: skip
+        data = CountsData(f, jnp.asarray(np.minimum(phat, LARGEST_PHAT)))
+        key_start, key_chains = Keys(jax.random.wrap_key_data(jax.random.key_data(key)), 2)
         chains = []
         for chain in range(num_chains):
-            state = initial_counts(
-                jax.random.fold_in(key_start, chain), data, cells.population_size, cells.weight
-            )
-            chains.append(
-                _run(
-                    jax.random.fold_in(key_chains, chain), state, data, len(cells.f), num_warmup,
-                    num_samples, thin,
-                )
-            )  # fmt: skip
+            key_chain = jax.random.fold_in(key_start, chain)
+            state = initial_counts(key_chain, data, cells.population_size, cells.weight)
+            key_chain = jax.random.fold_in(key_chains, chain)
+            sizes = len(cells.f), num_warmup, num_samples, thin
+            chains.append(_run_chain(key_chain, state, data, *sizes))
         chains = jax.tree.map(lambda *parts: np.stack([np.asarray(p) for p in parts]), *chains)
     risk, p_unique, draws, accepted = chains
     return CountsRun(risk.mean(axis=0), p_unique.mean(axis=0), draws, float(accepted.mean()))
 
 
-def initial_counts(key, data: CountsData, population_size: int, weight: np.ndarray) -> CountsState:
-    """A start: non-empty cells hold a part of what their weights say, all share out the rest."""
+def initial_counts(
+    key: Key[Array, ""], data: CountsData, population_size: int, weight: np.ndarray
+) -> CountsState:
+    """Draw a start: non-empty cells hold a part of their weights, all cells share out the rest."""
     f = np.asarray(data.f)
     share = float(jax.random.uniform(key, minval=0.5, maxval=1.0))
     total = np.zeros(len(f))
@@ -124,8 +122,17 @@ def initial_counts(key, data: CountsData, population_size: int, weight: np.ndarr
 
 
 @partial(jax.jit, static_argnums=(3, 4, 5, 6))
-def _run(key, state, data, num_seen, num_warmup, num_samples, thin):
-    key_warmup, key_draws = jax.random.split(key)
+def _run_chain(
+    key: Key[Array, ""],
+    state: CountsState,
+    data: CountsData,
+    num_seen: int,
+    num_warmup: int,
+    num_samples: int,
+    thin: int,
+) -> tuple[Float[Array, " D"], Float[Array, " D"], dict[str, Array], Float[Array, ""]]:
+    """One chain: fields of `CountsRun`, of the first `num_seen` cells."""
+    key_warmup, key_draws = Keys(key, 2)
 
     def sweep(t, state, key):
         return sweep_counts(jax.random.fold_in(key, t), state, data)
@@ -162,16 +169,19 @@ def _run(key, state, data, num_seen, num_warmup, num_samples, thin):
 def sweep_counts(
     key: Key[Array, ""], state: CountsState, data: CountsData
 ) -> tuple[CountsState, Float[Array, ""]]:
-    """Population counts, then alpha, then a; and the share of transfers accepted."""
-    key_counts, key_alpha, key_a = jax.random.split(key, 3)
+    """Draw population counts, then alpha, then a; and give the share of transfers accepted."""
+    key_counts, key_alpha, key_a = Keys(key, 3)
     F, accepted = update_counts(key_counts, state, data)
     alpha = update_alpha(key_alpha, state.alpha, F)
     a = update_concentration(key_a, state.a, F, data)
     return CountsState(F, alpha, a), accepted
 
 
-def update_counts(key, state: CountsState, data: CountsData):
-    """F given alpha and a, pi and p integrated out.
+@jax.named_scope("update_counts")
+def update_counts(
+    key: Key[Array, ""], state: CountsState, data: CountsData
+) -> tuple[Int[Array, " cells"], Float[Array, ""]]:
+    """Draw F given alpha and a, pi and p integrated out.
 
     Cell by cell the target is Gamma(alpha + F) Gamma(F - f + b) / (Gamma(a_k + b_k + F) (F - f)!),
     that of Models I and II but for the total.
@@ -191,8 +201,11 @@ def update_counts(key, state: CountsState, data: CountsData):
     return transfer_units(key, state.F, log_ratio)
 
 
-def update_alpha(key, alpha, F):
-    """alpha given F."""
+@jax.named_scope("update_alpha")
+def update_alpha(
+    key: Key[Array, ""], alpha: Float[Array, ""], F: Int[Array, " cells"]
+) -> Float[Array, ""]:
+    """Draw alpha given F, by a random walk."""
     total = jnp.sum(F)
 
     def log_target(alpha):
@@ -202,8 +215,11 @@ def update_alpha(key, alpha, F):
     return _walk(key, alpha, log_target, *PRIORS["alpha"])
 
 
-def update_concentration(key, a, F, data: CountsData):
-    """a given F and f."""
+@jax.named_scope("update_concentration")
+def update_concentration(
+    key: Key[Array, ""], a: Float[Array, ""], F: Int[Array, " cells"], data: CountsData
+) -> Float[Array, ""]:
+    """Draw a given F and f, by a random walk."""
     unseen = F - data.f
 
     def log_target(a):
@@ -213,9 +229,19 @@ def update_concentration(key, a, F, data: CountsData):
     return _walk(key, a, log_target, *PRIORS["concentration"])
 
 
-def _walk(key, value, log_target, centre, sd, num_scales=8):
-    """Metropolis' random walk of a positive number on the log scale, with steps of random scale."""
-    key_scale, key_step, key_accept = jax.random.split(key, 3)
+def _walk(
+    key: Key[Array, ""],
+    value: Float[Array, ""],
+    log_target: Callable[[Float[Array, ""]], Float[Array, ""]],
+    centre: float,
+    sd: float,
+    num_scales: int = 8,
+) -> Float[Array, ""]:
+    """Metropolis' random walk of a positive number on the log scale, with steps of random scale.
+
+    The target is `log_target` times a log-normal prior about exp(centre).
+    """
+    key_scale, key_step, key_accept = Keys(key, 3)
     scale = 2.0 ** -jax.random.randint(key_scale, (), 0, num_scales).astype(value.dtype)
     now = jnp.log(value)
     then = now + scale * jax.random.normal(key_step, dtype=value.dtype)

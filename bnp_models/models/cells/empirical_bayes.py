@@ -6,15 +6,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax.scipy.special import logit
 
 from bnp_models.data.weights import WeightedCells
 from bnp_models.models.cells.polettini_stander import (
     NoMaximumError,
     PolettiniStander,
-    data_of_cells,
     double_precision,
-    log_likelihood_of,
+    likelihood_data,
+    log_likelihood_given,
 )
 
 # Beyond these a search has run to the edge of the parameter space.
@@ -25,7 +26,7 @@ _MAX_LOG_SD = 2.0
 
 _MAX_STEPS = 200
 
-# Of the mean log-likelihood of a non-empty cell: where the search stops.
+# Slope of the mean log-likelihood of a non-empty cell at which the search stops.
 _SLOPE = 1e-8
 
 _LONGEST_STEP = 2.0
@@ -35,25 +36,23 @@ _MAX_DECREMENT = 1e-3
 _DIFFERENCE = 1e-4
 
 
-# Empirical Bayes.
-
-
 class EmpiricalBayes(NamedTuple):
     """A maximum of the likelihood of the hyperparameters."""
 
     model: PolettiniStander
-    """With the estimates."""
+    """Model with the estimates."""
     log_likelihood: float
+    """Log-likelihood at the estimates, constants included."""
     log_sd: dict[str, float]
     """Standard errors of the estimates' logarithms; of gamma, of its logit."""
     steps: int
-    """Of L-BFGS."""
+    """Steps of L-BFGS."""
     seconds: dict[str, float]
-    """"compile" and "search"."""
+    """Seconds of wall-clock time: "compile" and "search"."""
 
 
 def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> EmpiricalBayes:
-    """Hyperparameters of the largest likelihood, by L-BFGS from those of `model`.
+    """Estimate the hyperparameters by the largest likelihood, by L-BFGS from those of `model`.
 
     Raises
     ------
@@ -72,15 +71,12 @@ def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> Empiri
     began = time.perf_counter()
     with double_precision():
         names = tuple(model.hyperparameters)
-        data = data_of_cells(model, cells)
+        data = likelihood_data(model, cells)
         total = float(np.maximum(np.sum(data.number), 1))
-        low, high = (
-            np.array([float(_unbounded(name, _BOUNDS[name][i])) for name in names]) for i in (0, 1)
-        )
 
         def loss(position):
             values = {name: _bounded(name, x) for name, x in zip(names, position, strict=True)}
-            return -log_likelihood_of(model.variant, values, data) / total
+            return -log_likelihood_given(model.variant, values, data) / total
 
         start = jnp.stack([_unbounded(n, v) for n, v in model.hyperparameters.items()])
         value_and_grad = jax.jit(jax.value_and_grad(loss)).lower(start).compile()
@@ -88,54 +84,90 @@ def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> Empiri
         state = solver.init(start)
         direct = jax.jit(solver.update).lower(start, state, start).compile()
         compiled = time.perf_counter()
-
-        position, steps = start, 0
-        value, grad = value_and_grad(position)
-        while steps < _MAX_STEPS and np.abs(grad).max() > _SLOPE:
-            direction, state = direct(grad, state, position)
-            # Halved until the loss falls by a part of what the slope promises (Armijo's rule).
-            size, promised = 1.0, float(jnp.vdot(direction, grad))
-            size = min(size, _LONGEST_STEP / float(jnp.abs(direction).max()))
-            while size > 1e-10:
-                following = position - size * direction
-                found, slope = value_and_grad(following)
-                if found <= value - 1e-4 * size * promised:
-                    break
-                size /= 2
-            else:
-                break
-            gained = float(value - found)
-            position, value, grad, steps = following, found, slope, steps + 1
-            if gained < 1e-14 * abs(float(value)) or np.any((position <= low) | (position >= high)):
-                break
-        hessian = np.stack([
-            np.asarray(value_and_grad(position + by)[1] - value_and_grad(position - by)[1])
-            for by in _DIFFERENCE * jnp.eye(len(names))
-        ]) * (total / (2 * _DIFFERENCE))  # fmt: skip
+        low, high = (
+            np.array([float(_unbounded(name, _BOUNDS[name][i])) for name in names]) for i in (0, 1)
+        )
+        position, value, grad, steps = _search(value_and_grad, direct, state, start, low, high)
+        hessian = _hessian(value_and_grad, position) * total
         seconds = {"compile": compiled - began, "search": time.perf_counter() - compiled}
-        found = {n: float(_bounded(n, x)) for n, x in zip(names, position, strict=True)}
-        hessian = (hessian + hessian.T) / 2
-        _require_inside(names, found, np.asarray(position), low, high, total * grad, hessian)
+        estimates = {n: float(_bounded(n, x)) for n, x in zip(names, position, strict=True)}
+        inside = np.asarray(position)
+        _require_inside(names, estimates, inside, low, high, total * grad, hessian)
         log_sd = np.sqrt(np.diag(np.linalg.inv(hessian)))
         return EmpiricalBayes(
-            PolettiniStander(model.variant, **found, empty_phat=model.empty_phat),
-            float(-value * total), dict(zip(names, map(float, log_sd), strict=True)), steps,
-            seconds,
-        )  # fmt: skip
+            model=PolettiniStander(model.variant, **estimates, empty_phat=model.empty_phat),
+            log_likelihood=float(-value * total),
+            log_sd=dict(zip(names, map(float, log_sd), strict=True)),
+            steps=steps,
+            seconds=seconds,
+        )
 
 
-def _unbounded(name, value):
+def _search(value_and_grad, direct, state, start, low, high):
+    """Minimise by L-BFGS, until the slope is small, nothing is gained or an edge is reached.
+
+    Parameters
+    ----------
+    value_and_grad
+        Loss and its gradient at a position.
+    direct, state
+        Direction from a gradient and the state of L-BFGS, and that state.
+
+    Returns
+    -------
+    position, value, grad, steps
+        End of the search, with the loss and gradient there.
+    """
+    position, steps = start, 0
+    value, grad = value_and_grad(position)
+    while steps < _MAX_STEPS and np.abs(grad).max() > _SLOPE:
+        direction, state = direct(grad, state, position)
+        # Halved until the loss falls by a part of what the slope promises (Armijo's rule).
+        size, promised = 1.0, float(jnp.vdot(direction, grad))
+        size = min(size, _LONGEST_STEP / float(jnp.abs(direction).max()))
+        while size > 1e-10:
+            following = position - size * direction
+            new_value, slope = value_and_grad(following)
+            if new_value <= value - 1e-4 * size * promised:
+                break
+            size /= 2
+        else:
+            break
+        gained = float(value - new_value)
+        position, value, grad, steps = following, new_value, slope, steps + 1
+        if gained < 1e-14 * abs(float(value)) or np.any((position <= low) | (position >= high)):
+            break
+    return position, value, grad, steps
+
+
+def _hessian(value_and_grad, position) -> np.ndarray:
+    """Second derivatives of the loss, by central differences of its gradient."""
+    rows = [
+        np.asarray(value_and_grad(position + by)[1] - value_and_grad(position - by)[1])
+        for by in _DIFFERENCE * jnp.eye(position.size)
+    ]
+    hessian = np.stack(rows) / (2 * _DIFFERENCE)
+    return (hessian + hessian.T) / 2
+
+
+def _unbounded(name: str, value: npt.ArrayLike) -> jax.Array:
+    """Logarithm of a hyperparameter; the logit of gamma."""
     value = jnp.asarray(value)
     return logit(value) if name == "gamma" else jnp.log(value)
 
 
-def _bounded(name, value):
+def _bounded(name: str, value: jax.Array) -> jax.Array:
+    """Hyperparameter from its logarithm, or logit: the inverse of `_unbounded`."""
     return jax.nn.sigmoid(value) if name == "gamma" else jnp.exp(value)
 
 
-def _require_inside(names, found, position, low, high, slope, hessian):
+def _require_inside(names, estimates, position, low, high, slope, hessian):
+    """Raise `NoMaximumError` unless the search ended at a maximum inside the bounds.
+
+    `slope` and `hessian` are of minus the log-likelihood, in logarithms of the hyperparameters.
+    """
     slope = np.asarray(slope)
-    shown = ", ".join(f"{name} {value:.3g}" for name, value in found.items())
+    shown = ", ".join(f"{name} {value:.3g}" for name, value in estimates.items())
     remedy = "give hyperparameters, or put a prior on them (full Bayes)"
     if not np.isfinite(position).all():
         raise NoMaximumError(f"empirical Bayes: the search failed; {remedy}")

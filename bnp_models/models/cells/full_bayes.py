@@ -13,27 +13,26 @@ from jax.scipy.special import logit
 from bnp_models.data.weights import WeightedCells
 from bnp_models.models.cells.polettini_stander import (
     LARGEST_PHAT,
+    LikelihoodData,
     PolettiniStander,
-    data_of_cells,
     double_precision,
-    log_likelihood_of,
+    likelihood_data,
+    log_likelihood_given,
 )
-
-# Full Bayes.
 
 
 @dataclass(frozen=True, eq=False)
 class HyperparameterDraws:
-    """Chains of the hyperparameters."""
+    """Draws of the hyperparameters, by chain."""
 
     values: dict[str, np.ndarray]
-    """Of each, (chains, draws)."""
+    """Draws (chains, draws) of each hyperparameter."""
     log_likelihood: np.ndarray
-    """(chains, draws)"""
+    """Log-likelihood (chains, draws) of the draws."""
     statistics: dict[str, np.ndarray]
-    """Of the sampler, (chains, draws): diverging, num_steps, acceptance_rate, energy."""
+    """Statistics (chains, draws) of NUTS: diverging, num_steps, acceptance_rate, energy."""
     seconds: dict[str, float]
-    """"chains": compilation, warm-up and draws."""
+    """Seconds of wall-clock time: "chains", for compilation, warm-up and draws."""
 
 
 # Centre and standard deviation, on the log scale, of the priors of `sample_hyperparameters`.
@@ -53,12 +52,14 @@ def sample_hyperparameters(
     thin: int = 1,
     progress: bool = False,
 ) -> HyperparameterDraws:
-    """Chains of the hyperparameters by NumPyro's NUTS.
+    """Sample the hyperparameters by NumPyro's NUTS.
 
     Parameters
     ----------
     model
         The variant, and `empty_phat`; its hyperparameters are not used.
+    cells
+        Cells with weights.
     key
         Used once.
     num_samples
@@ -74,7 +75,7 @@ def sample_hyperparameters(
     from numpyro.infer import MCMC, NUTS, init_to_uniform
 
     with double_precision():
-        data = data_of_cells(model, cells)
+        data = likelihood_data(model, cells)
         fraction = min(cells.f.sum() / cells.population_size, LARGEST_PHAT)
         mcmc = MCMC(
             NUTS(partial(hierarchy, model.variant), init_strategy=init_to_uniform(radius=1.0)),
@@ -96,17 +97,17 @@ def sample_hyperparameters(
     )
 
 
-def hierarchy(variant: int, data, fraction: float) -> None:
-    """The hyperparameters and their likelihood, as a NumPyro model.
+def hierarchy(variant: int, data: LikelihoodData, fraction: float) -> None:
+    """Hyperparameters and their likelihood, as a NumPyro model.
 
     Parameters
     ----------
     variant
         1 or 2.
     data
-        Distinct cells.
+        Distinct cells, from `likelihood_data`.
     fraction
-        n / N.
+        Sampling fraction n / N.
     """
     import numpyro
     from numpyro.distributions import Normal, Uniform
@@ -124,6 +125,6 @@ def hierarchy(variant: int, data, fraction: float) -> None:
         numpyro.deterministic(name, value)
     if variant == 2:
         values["gamma"] = numpyro.sample("gamma", Uniform(0.0, 1.0))
-    log_likelihood = log_likelihood_of(variant, values, data)
+    log_likelihood = log_likelihood_given(variant, values, data)
     numpyro.deterministic("log_likelihood", log_likelihood)
     numpyro.factor("likelihood", log_likelihood)

@@ -14,6 +14,7 @@ Polettini & Stander, Bayesian models for risk estimation in statistical disclosu
 """
 
 import math
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -21,10 +22,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.thinning import log_marginal, log_posterior
+
+try:
+    from jax import enable_x64
+except ImportError:  # An older JAX.
+    from jax.experimental import enable_x64
 
 # The paper's values, elicited for a sample of the Italian census of 1991.
 DEFAULTS = {
@@ -37,7 +44,7 @@ LEVELS = (0.025, 0.5, 0.975)
 # A cell whose weights add up to its records has phat = 1, at which b is 0 and F is f.
 LARGEST_PHAT = 1 - 1e-9
 
-# Of the quadrature of a likelihood: errors of 1e-8, and 4e-6 at the worst of a wide range.
+# Nodes of the quadrature of a likelihood: errors of 1e-8, 4e-6 at the worst of a wide range.
 NODES = 96
 
 
@@ -111,31 +118,30 @@ class PolettiniStander(eqx.Module):
 
     @property
     def name(self) -> str:
-        """As the command line has it."""
+        """Name of the variant, as the command line has it."""
         return f"polettini-stander-{self.variant}"
 
     @property
     def hyperparameters(self) -> dict[str, float]:
-        """By name, in the paper's order."""
-        return {name: getattr(self, name) for name in DEFAULTS[self.variant]}
+        """Hyperparameters of the variant by name, in the paper's order."""
+        return {name: vars(self)[name] for name in DEFAULTS[self.variant]}
 
-    def log_marginal(self, f, phat, cells: WeightedCells) -> np.ndarray:
+    def log_marginal(
+        self, f: npt.ArrayLike, phat: npt.ArrayLike, cells: WeightedCells
+    ) -> np.ndarray:
         """log P(f) of cells with f records and an estimated sampling fraction phat.
 
         Distribution 2 of the paper, or 3. `f` and `phat` broadcast.
         """
         with double_precision():
             f, phat = np.broadcast_arrays(np.asarray(f, float), np.asarray(phat, float))
-            found = _log_marginal(
-                self.variant,
-                self._values(),
-                jnp.asarray(f),
-                jnp.asarray(phat),
-                mean_cell_size(cells),
-            )
-            return np.asarray(found)
+            values, size = self._values(), mean_cell_size(cells)
+            log_p = _log_marginal(self.variant, values, jnp.asarray(f), jnp.asarray(phat), size)
+            return np.asarray(log_p)
 
-    def log_posterior(self, F, f, phat, cells: WeightedCells) -> np.ndarray:
+    def log_posterior(
+        self, F: npt.ArrayLike, f: npt.ArrayLike, phat: npt.ArrayLike, cells: WeightedCells
+    ) -> np.ndarray:
         """log P(F | f), distribution 1 of the paper; f at least 1."""
         with double_precision():
             arrays = np.broadcast_arrays(*(np.asarray(v, float) for v in (F, f, phat)))
@@ -143,41 +149,46 @@ class PolettiniStander(eqx.Module):
             a, b = beta_parameters(self.variant, self._values(), phat)
             alpha = jnp.full_like(f, self.alpha)
             log_x = jnp.full_like(f, math.log(mean_cell_size(cells) / self.alpha))
-            return np.asarray(log_posterior_jit(F, f, alpha, a, b, log_x))
+            return np.asarray(log_posterior_of_counts(F, f, alpha, a, b, log_x))
 
     def log_likelihood(self, cells: WeightedCells) -> float:
-        """Of the hyperparameters, constants included: (11) and (13), or that of section 7.1."""
-        with double_precision():
-            return float(
-                log_likelihood_of(self.variant, self._values(), data_of_cells(self, cells))
-            )
+        """Log-likelihood of the hyperparameters, constants included.
 
-    def _values(self):
+        Equations (11) and (13) of the paper, or the likelihood of its section 7.1.
+        """
+        with double_precision():
+            data = likelihood_data(self, cells)
+            return float(log_likelihood_given(self.variant, self._values(), data))
+
+    def _values(self) -> dict[str, jax.Array]:
+        """Hyperparameters by name, as arrays of the present precision."""
         return {name: jnp.asarray(value) for name, value in self.hyperparameters.items()}
 
 
-def double_precision():
-    """A context in which JAX computes in float64."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax.experimental import enable_x64
-
-    return enable_x64()
+def double_precision() -> AbstractContextManager:
+    """Context in which JAX computes in float64."""
+    return enable_x64(True)
 
 
-class _Data(NamedTuple):
-    """What the likelihood reads: distinct cells, and how many there are of each."""
+class LikelihoodData(NamedTuple):
+    """Distinct cells, and how many there are of each: all that the likelihood depends on."""
 
     f: jax.Array
+    """Sample counts of the non-empty cells."""
     phat: jax.Array
+    """Estimated sampling fractions of these; 0 in Model I, which does not use them."""
     number: jax.Array
+    """Cells with this f and phat."""
     empty_phat: jax.Array
+    """Sampling fractions over which the likelihood of an empty cell is averaged."""
     empty_number: jax.Array
+    """Empty cells by sampling fraction; not whole numbers, by their shares."""
     size: jax.Array
     """N / K: lambda is K alpha, so that N / lambda is this over alpha."""
 
 
-def data_of_cells(model, cells):
+def likelihood_data(model: PolettiniStander, cells: WeightedCells) -> LikelihoodData:
+    """Group the cells by what their likelihood depends on."""
     f, phat, number, _ = cells.distinct
     if model.variant == 1:
         # phat plays no part.
@@ -186,15 +197,28 @@ def data_of_cells(model, cells):
     empty = np.array(model.empty_phat or ((cells.pooled_phat, 1.0),))
     num_empty = cells.num_cells - cells.f.size
     arrays = f, phat, number, empty[:, 0], empty[:, 1] * num_empty, mean_cell_size(cells)
-    return _Data(*map(jnp.asarray, arrays))
+    return LikelihoodData(*map(jnp.asarray, arrays))
 
 
-def mean_cell_size(cells):
+def mean_cell_size(cells: WeightedCells) -> np.float64:
     """Population records per cell, N / K."""
     return np.float64(cells.population_size / cells.num_cells)
 
 
-def beta_parameters(variant, values, phat):
+def beta_parameters(
+    variant: int, values: dict[str, jax.Array], phat: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Parameters of the beta distribution of each cell's sampling fraction.
+
+    Parameters
+    ----------
+    variant
+        1 or 2.
+    values
+        Hyperparameters by name.
+    phat
+        Estimated sampling fractions; of Model I only their shape is used.
+    """
     if variant == 1:
         return jnp.broadcast_to(values["a"], phat.shape), jnp.broadcast_to(values["b"], phat.shape)
     phat = jnp.minimum(phat, LARGEST_PHAT)
@@ -202,7 +226,10 @@ def beta_parameters(variant, values, phat):
 
 
 @partial(jax.jit, static_argnums=0)
-def _log_marginal(variant, values, f, phat, size):
+def _log_marginal(
+    variant: int, values: dict[str, jax.Array], f: jax.Array, phat: jax.Array, size: npt.ArrayLike
+) -> jax.Array:
+    """log P(f) of cells, `size` persons by cell: distribution 2 of the paper, or 3."""
     a, b = beta_parameters(variant, values, phat)
     alpha = jnp.broadcast_to(values["alpha"], f.shape)
     log_x = jnp.log(size) - jnp.log(alpha)
@@ -216,11 +243,15 @@ def _log_marginal(variant, values, f, phat, size):
 
 
 @partial(jax.jit, static_argnums=0)
-def log_likelihood_of(variant, values, data):
+def log_likelihood_given(
+    variant: int, values: dict[str, jax.Array], data: LikelihoodData
+) -> jax.Array:
+    """Log-likelihood of hyperparameters by name, which are differentiable."""
     f = jnp.concatenate([data.f, jnp.zeros_like(data.empty_phat)])
     phat = jnp.concatenate([data.phat, data.empty_phat])
     number = jnp.concatenate([data.number, data.empty_number])
     return jnp.sum(number * _log_marginal(variant, values, f, phat, data.size))
 
 
-log_posterior_jit = jax.jit(log_posterior)
+log_posterior_of_counts = jax.jit(log_posterior)
+"""log P(F | f), compiled; see `bnp_models.kernels.cells.thinning.log_posterior`."""

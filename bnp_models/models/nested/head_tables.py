@@ -21,32 +21,32 @@ MAX_COMPOSITIONS = 2000
 
 
 def head_of(form: HeadForm) -> Head | None:
-    """Those of whom the rules want exactly one, where one member variable tells who they are."""
+    """Kind of members of whom the rules want exactly one, where one member variable tells them."""
     if not form.is_head.any():
         return None
     is_head = form.is_head.reshape(form.num_member_levels)
     for axis, variable in enumerate(form.columns.member):
         others = tuple(k for k in range(is_head.ndim) if k != axis)
-        levels = is_head.all(axis=others)
+        levels = np.asarray(is_head.all(axis=others))
         # Where all levels are a head's, nobody is left to be counted apart.
         if (levels == is_head.any(axis=others)).all() and not levels.all():
-            return Head(variable, tuple(map(bool, levels)))
+            return Head(variable, tuple(levels.tolist()))
     return None
 
 
 def head_tables(
     form: HeadForm, others: Sequence[int], relative: RelativeCoding | None = None
 ) -> HeadTables:
-    """The tables of rules that have that form, but for the rest.
+    """Tables of rules over a head and one other member, for `judge_by_tables`.
 
     Parameters
     ----------
     form
-        The rules.
+        The rules in that form, the rest of them left out.
     others
-        Of each size, the members beside a head.
+        Members beside a head, of each size.
     relative
-        What codes of members stand for, if not for themselves: the tables are of codes.
+        Coding of the members, if they are coded relative to a head: the tables are of codes.
     """
     num_joint = form.is_head.size
     head_index = np.zeros(num_joint, np.int32)
@@ -77,42 +77,54 @@ def head_tables(
     )
 
 
-def _compositions(limited, at_most, apart, others, kind, pair_ok):
-    """How many other members of each kind are allowed, and which of a kind fit a head.
+def _compositions(
+    limited: np.ndarray,
+    at_most: Sequence[int],
+    apart: np.ndarray,
+    others: tuple[int, ...],
+    kind: np.ndarray,
+    pair_ok: np.ndarray,
+) -> Compositions | None:
+    """Allowed numbers of other members of each kind, and which levels of a kind fit a head.
 
-    The arguments are those of `HeadTables`, pairs of `apart` first, and how many others there are.
+    None where there are more than `MAX_COMPOSITIONS`. The arguments are the fields of `HeadTables`
+    as arrays of NumPy, (pairs, 2, kinds) for `apart`, and the numbers of other members.
     """
     num_kinds = limited.shape[1]
     if any(math.comb(m + num_kinds - 1, num_kinds - 1) > MAX_COMPOSITIONS for m in others):
         return None
-    size, found = [], []
-    for i, m in enumerate(others):
-        bars = itertools.combinations(range(m + num_kinds - 1), num_kinds - 1)
-        counts = np.array([np.diff((-1, *bar, m + num_kinds - 1)) - 1 for bar in bars])
-        some = np.einsum("ck,dek->cde", counts, apart) > 0
-        allowed = (counts @ limited.T <= at_most).all(axis=1)
-        allowed &= ~some.all(axis=2).any(axis=1)
-        size += [i] * int(allowed.sum())
-        found.append(counts[allowed])
-    found = np.concatenate(found)
-    ways = [math.factorial(row.sum()) / math.prod(map(math.factorial, row)) for row in found]
+    allowed = [_allowed_counts(m, limited, at_most, apart) for m in others]
+    counts = np.concatenate(allowed)
+    ways = [math.factorial(row.sum()) / math.prod(map(math.factorial, row)) for row in counts]
     num_households, num_heads, _ = pair_ok.shape
     levels = [np.flatnonzero((kind == k).any(axis=0)) for k in range(num_kinds)]
-    fits, rows = zip(*(
-        np.unique(
-            (pair_ok & (kind == k)[:, None])[:, :, own].reshape(-1, own.size), axis=0,
-            return_inverse=True,
-        )
-        for k, own in enumerate(levels)
-    ), strict=True)  # fmt: skip
+    fits, rows = [], []
+    for k, levels_k in enumerate(levels):
+        fits_head = (pair_ok & (kind == k)[:, None])[:, :, levels_k].reshape(-1, levels_k.size)
+        distinct, row = np.unique(fits_head, axis=0, return_inverse=True)
+        fits.append(distinct)
+        rows.append(row)
     dtype = jnp.result_type(float)
     return Compositions(
-        size=jnp.asarray(size, jnp.int32),
-        counts=jnp.asarray(found, jnp.int32),
+        size=jnp.asarray(np.repeat(np.arange(len(others)), list(map(len, allowed))), jnp.int32),
+        counts=jnp.asarray(counts, jnp.int32),
         ways=jnp.asarray(ways, dtype),
         places=jnp.asarray(others, jnp.int32) + 1,
         most=max(others),
-        levels=tuple(jnp.asarray(own, jnp.int32) for own in levels),
+        levels=tuple(jnp.asarray(levels_k, jnp.int32) for levels_k in levels),
         fits=tuple(jnp.asarray(matrix, dtype) for matrix in fits),
         row=jnp.asarray(np.stack(rows).reshape(num_kinds, num_households, num_heads), jnp.int32),
     )
+
+
+def _allowed_counts(
+    members: int, limited: np.ndarray, at_most: Sequence[int], apart: np.ndarray
+) -> np.ndarray:
+    """Ways (compositions, kinds) to make so many members up of kinds that the rules allow."""
+    num_kinds = limited.shape[1]
+    last = members + num_kinds - 1
+    bars = itertools.combinations(range(last), num_kinds - 1)
+    counts = np.array([np.diff((-1, *bar, last)) - 1 for bar in bars])
+    some = np.einsum("ck,dek->cde", counts, apart) > 0
+    allowed = (counts @ limited.T <= at_most).all(axis=1) & ~some.all(axis=2).any(axis=1)
+    return counts[allowed]

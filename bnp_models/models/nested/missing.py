@@ -1,15 +1,17 @@
 """Missing values of households and of their members."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.nested.parameters import Levels
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
-from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.rng import Keys, uniform, words
 from bnp_models.models.nested.state import Missing, NestedData, NestedState
 
 MISSING_ATTEMPTS = 4
@@ -17,7 +19,7 @@ MISSING_ATTEMPTS = 4
 
 
 def fill_in(state: NestedState, data: NestedData) -> NestedData:
-    """The data with the missing values as they are in this state."""
+    """Fill the missing values of the data in as they are in this state."""
     if not data.missing:
         return data
     number = data.at_household.shape[1]
@@ -30,15 +32,16 @@ def fill_in(state: NestedState, data: NestedData) -> NestedData:
     )
 
 
-def completed_values(data):
-    """The missing values, of data in which they are filled in."""
+def completed_values(data: NestedData) -> Int[Array, " C"]:
+    """Codes of the missing values, of data in which they are filled in, for `fill_in`."""
     if not data.missing:
         return jnp.zeros(1, jnp.int32)
     first = jnp.asarray(first_rows(data.household.num_levels), jnp.int32)
-    of_households = data.household_rows[tuple(data.at_household)] - first[data.at_household[0]]
-    return jnp.concatenate([of_households, data.member_codes[tuple(data.at_member)]])
+    household_codes = data.household_rows[tuple(data.at_household)] - first[data.at_household[0]]
+    return jnp.concatenate([household_codes, data.member_codes[tuple(data.at_member)]])
 
 
+@jax.named_scope("update_missing")
 def update_missing(
     key: Key[Array, ""],
     state: NestedState,
@@ -46,78 +49,98 @@ def update_missing(
     m: Int[Array, " N"],
     data: NestedData,
 ) -> NestedData:
-    """The missing values of the incomplete households, given their classes.
+    """Draw the missing values of the incomplete households, given their classes.
 
     Values drawn from the classes are a Metropolis-Hastings proposal that is accepted where the
     household is possible: all missing values of a household at once, then random halves of them.
+
+    Parameters
+    ----------
+    g, m
+        Classes of the households and of the members.
+    data
+        The sample, missing values filled in as in this state.
+
+    Returns
+    -------
+    data
+        The sample, missing values drawn.
     """
-    first = first_rows(data.household.num_levels)
-    household_codes = data.household_rows[:-1] - first[:-1, None].astype(np.int32)
+    if not data.missing:
+        return data
+    first = first_rows(data.household.num_levels)[:-1, None].astype(np.int32)
+    household_codes = data.household_rows[:-1] - first
     member_codes = data.member_codes
-
-    def draw(key, log_levels, levels, of_class):
-        """Codes of all variables, of units in these classes: (units, variables)."""
-        u = uniform(words(key, (len(levels.num_levels), of_class.size)), log_levels.dtype.type)
-        tables = [
-            cumulative_sum(jnp.exp(levels.block(log_levels, j)).T)
-            for j in range(len(levels.num_levels))
-        ]
-        codes = [search_cumulative(t, of_class, x)[0] for t, x in zip(tables, u, strict=True)]
-        return jnp.stack(codes, axis=1)
-
-    log_phi = state.log_phi.reshape(state.log_phi.shape[0], -1)
     num_nested = state.log_omega.shape[1]
     for i, block in enumerate(data.missing):
-        here = household_codes[:, block.households].T
-        there = jnp.moveaxis(member_codes[:, block.members], 0, 2)
         g_block = g[block.households]
         z_block = (g_block[:, None] * num_nested + m[block.members]).reshape(-1)
-
-        def attempt(t, codes, i=i, block=block, g_block=g_block, z_block=z_block):
-            here, there = codes
-            keys = jax.random.split(jax.random.fold_in(jax.random.fold_in(key, i), t), 3)
-            new_here = draw(keys[0], state.log_lambda, data.household, g_block)[:, :-1]
-            new_there = draw(keys[1], log_phi, data.member, z_block).reshape(there.shape)
-            number = here.shape[1] + there[0].size
-            coin = uniform(words(keys[2], (here.shape[0], number)))
-            coin = (coin < 0.5) | (t == 0)
-            change = coin[:, : here.shape[1]] & block.of_household
-            new_here = jnp.where(change, new_here, here)
-            change = coin[:, here.shape[1] :].reshape(there.shape) & block.of_members
-            new_there = jnp.where(change, new_there, there)
-            possible = jnp.ones(here.shape[0], bool)
-            if data.possible is not None:
-                possible = data.possible(new_here, new_there)
-            return (
-                jnp.where(possible[:, None], new_here, here),
-                jnp.where(possible[:, None, None], new_there, there),
-            )
-
-        here, there = jax.lax.fori_loop(0, MISSING_ATTEMPTS, attempt, (here, there))
-        household_codes = household_codes.at[:, block.households].set(here.T)
-        member_codes = member_codes.at[:, block.members].set(jnp.moveaxis(there, 2, 0))
-    rows = household_codes + first[:-1, None].astype(np.int32)
+        attempt = partial(
+            _attempt, jax.random.fold_in(key, i), state, data, block, g_block, z_block
+        )
+        codes = (
+            household_codes[:, block.households].T,
+            jnp.moveaxis(member_codes[:, block.members], 0, 2),
+        )
+        of_household, of_members = jax.lax.fori_loop(0, MISSING_ATTEMPTS, attempt, codes)
+        household_codes = household_codes.at[:, block.households].set(of_household.T)
+        member_codes = member_codes.at[:, block.members].set(jnp.moveaxis(of_members, 2, 0))
     return dataclasses.replace(
         data,
-        household_rows=data.household_rows.at[:-1].set(rows),
+        household_rows=data.household_rows.at[:-1].set(household_codes + first),
         member_codes=member_codes,
     )
 
 
-def missing_by_block(blocks):
-    """The incomplete households of each block that has any."""
-    found, household, member = [], 0, 0
-    for block in blocks:
-        number, members = block.member_codes.shape[:2]
-        of_household, of_members = block.household_codes < 0, block.member_codes < 0
-        own = np.flatnonzero(of_household.any(axis=1) | of_members.any(axis=(1, 2)))
-        if own.size:
-            of_own = member + own[:, None] * members + np.arange(members)
-            found.append(Missing(
-                households=jnp.asarray(household + own, jnp.int32),
-                members=jnp.asarray(of_own, jnp.int32),
-                of_household=jnp.asarray(of_household[own]),
-                of_members=jnp.asarray(of_members[own]),
-            ))  # fmt: skip
-        household, member = household + number, member + number * members
-    return tuple(found)
+def _attempt(
+    key: Key[Array, ""],
+    state: NestedState,
+    data: NestedData,
+    block: Missing,
+    g: Int[Array, " I"],
+    z: Int[Array, " Ih"],
+    t: Int[Array, ""],
+    codes: tuple[Int[Array, "I q"], Int[Array, "I h p"]],
+) -> tuple[Int[Array, "I q"], Int[Array, "I h p"]]:
+    """Propose missing values of one block, all of a household's where t is 0; keep possible ones.
+
+    Parameters
+    ----------
+    g, z
+        Classes of the households, and classes of the members among all pairs of classes.
+    codes
+        Codes of the households and of their members.
+    """
+    household_codes, member_codes = codes
+    key_household, key_members, key_coin = Keys(jax.random.fold_in(key, t), 3)
+    log_phi = state.log_phi.reshape(state.log_phi.shape[0], -1)
+    new_household = _draw_codes(key_household, state.log_lambda, data.household, g)[:, :-1]
+    new_members = _draw_codes(key_members, log_phi, data.member, z).reshape(member_codes.shape)
+    num_own, num_households = household_codes.shape[1], household_codes.shape[0]
+    coin = uniform(words(key_coin, (num_households, num_own + member_codes[0].size)))
+    coin = (coin < 0.5) | (t == 0)
+    change = coin[:, :num_own] & block.of_household
+    new_household = jnp.where(change, new_household, household_codes)
+    change = coin[:, num_own:].reshape(member_codes.shape) & block.of_members
+    new_members = jnp.where(change, new_members, member_codes)
+    possible = jnp.ones(num_households, bool)
+    if data.possible is not None:
+        possible = data.possible(new_household, new_members)
+    return (
+        jnp.where(possible[:, None], new_household, household_codes),
+        jnp.where(possible[:, None, None], new_members, member_codes),
+    )
+
+
+def _draw_codes(
+    key: Key[Array, ""],
+    log_levels: Float[Array, "R C"],
+    levels: Levels,
+    classes: Int[Array, " units"],
+) -> Int[Array, "units variables"]:
+    """Draw codes of all variables, of units in these classes."""
+    num_variables = len(levels.num_levels)
+    u = uniform(words(key, (num_variables, classes.size)), log_levels.dtype.type)
+    tables = [cumulative_sum(jnp.exp(levels.block(log_levels, j)).T) for j in range(num_variables)]
+    codes = [search_cumulative(t, classes, x)[0] for t, x in zip(tables, u, strict=True)]
+    return jnp.stack(codes, axis=1)

@@ -20,17 +20,13 @@ from jaxtyping import Array, Int, Key
 
 from bnp_models.data.households import Households
 from bnp_models.data.schema import unknown_variable
-from bnp_models.kernels.nested.members import merge_plan
-from bnp_models.kernels.nested.parameters import Levels
-from bnp_models.kernels.numerics.counting import first_rows
-from bnp_models.models.model import FixedComponents, MakesHouseholds
-from bnp_models.models.nested.head_tables import head_of, head_tables
-from bnp_models.models.nested.missing import fill_in, missing_by_block, update_missing
+from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.nested.missing import fill_in, update_missing
+from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import simulate_possible
-from bnp_models.models.nested.prepare import distinct_members, variable_of_rows
+from bnp_models.models.nested.prepare import prepare_households
 from bnp_models.models.nested.relative import RelativeCoding
-from bnp_models.models.nested.starts import complete_households
-from bnp_models.models.nested.state import NESTED, Groups, NestedData, NestedInfo, NestedState
+from bnp_models.models.nested.state import NESTED, NestedData, NestedInfo, NestedState
 from bnp_models.models.nested.sweep import (
     augment,
     count_classes,
@@ -42,7 +38,6 @@ from bnp_models.models.nested.sweep import (
 )
 from bnp_models.models.options import check_choice, check_integer, check_positive
 from bnp_models.models.warnings import last_class_used, those_given, too_many_augmented
-from bnp_models.rules.head_forms import head_form
 from bnp_models.rules.rules import Rules
 
 BETAS = ("common", "class")
@@ -57,7 +52,7 @@ def _as_pairs(given):
     return tuple(one if isinstance(one, str) else tuple(one) for one in given)
 
 
-class NDPMPM(FixedComponents, MakesHouseholds):
+class NDPMPM(NestedOptions):
     """The nested Dirichlet process mixture of products of multinomials.
 
     Parameters
@@ -113,7 +108,6 @@ class NDPMPM(FixedComponents, MakesHouseholds):
     impossible_weight: int = eqx.field(static=True, default=1)
 
     name: ClassVar[str] = "ndpmpm"
-    truncates: ClassVar[bool] = True
     table_type: ClassVar[type] = Households
     conditions_type: ClassVar[type | None] = Rules
     takes_missing: ClassVar[bool] = True
@@ -150,100 +144,16 @@ class NDPMPM(FixedComponents, MakesHouseholds):
                 raise unknown_variable(name, sorted(known))
 
     def prepare(self, table: Households, conditions: Rules | None = None) -> NestedData:
-        """Arrays of coded households."""
+        """Arrays of coded households, and of the rules on them."""
         self.check(table)
-        rules, schema = conditions, table.schema
-        relative = RelativeCoding(schema, self.relative) if self.relative else None
-        at_household = at_member = np.zeros((2, 0), int)
-        missing = ()
-        order, of_member = table.order_by_size
-        if table.has_missing:
-            at_household = np.stack(np.nonzero((table.household_codes[order] < 0).T))
-            at_member = np.stack(np.nonzero((table.member_codes[of_member] < 0).T))
-            missing = missing_by_block(table.size_blocks)
-            table = complete_households(table, rules, seed=0)
-        blocks = table.size_blocks
-        size = np.repeat(np.arange(len(blocks)), [len(block.households) for block in blocks])
-        members = [
-            block.member_codes if relative is None
-            else relative.encode(block.household_codes, block.member_codes)
-            for block in blocks
-        ]  # fmt: skip
-        members = [own.reshape(-1, len(schema.member_variables)) for own in members]
-        codes = np.column_stack([table.household_codes[order], size])
-        num_household = (*schema.num_household_levels, len(blocks))
-        num_member = schema.num_member_levels
-        read, possible, head, tables = ((), ()), None, None, None
-        if rules is not None and len(rules):
-            read = rules.columns(schema)
-            possible = rules.compile(schema)
-            if relative is not None:
-                read = (relative.columns(*read), read.member)
-                possible = relative.possible(possible)
-            form = head_form(rules, schema)
-            if form is not None:
-                head = head_of(form)
-                if not len(form.rest) and (head is not None or schema.head is not None):
-                    others = [block.member_codes.shape[1] - (head is not None) for block in blocks]
-                    tables = head_tables(form, others, relative)
-        member_codes = np.concatenate(members).T
-        return NestedData(
-            household_rows=jnp.asarray((codes + first_rows(num_household)).T, jnp.int32),
-            member_codes=jnp.asarray(member_codes, jnp.int32),
-            household_variable=variable_of_rows(num_household),
-            member_variable=variable_of_rows(num_member),
-            blocks=tuple((block.member_codes.shape[1], len(block.households)) for block in blocks),
-            plan=merge_plan(num_member),
-            household=Levels(num_household, tuple(read[0])),
-            member=Levels(num_member, tuple(read[1])),
-            possible=possible,
-            head=head,
-            tables=tables,
-            missing=missing,
-            at_household=jnp.asarray(at_household, jnp.int32),
-            at_member=jnp.asarray(at_member, jnp.int32),
-            is_head=None if tables is None or head is None else jnp.asarray(form.is_head),
-            distinct=None if missing else distinct_members(member_codes),
-            relative=relative,
-            household_groups=self._groups(
-                (*schema.household_variables, None), num_household, frozenset()
-            ),
-            member_groups=self._groups(
-                schema.member_variables, num_member,
-                {pair.member for pair in relative.pairs if pair.kind == "difference"}
-                if relative is not None else frozenset(),
-            ),
-        )  # fmt: skip
-
-    def _groups(self, names, num_levels, circular) -> Groups | None:
-        """Groups of levels of these variables; those of variables in `circular` centred at 0."""
-        width = dict(self.grouped)
-        # The head's variables are grouped as the members'.
-        widths = [
-            width.get(name, width.get(str(name).removeprefix("head_"), 1)) for name in names
-        ]  # fmt: skip
-        if all(own == 1 for own in widths):
-            return None
-        groups = []
-        for j, (number, own) in enumerate(zip(num_levels, widths, strict=True)):
-            shift = own // 2 if j in circular else 0
-            groups.append((np.arange(number) + shift) % number // own)
-        num_groups = tuple(int(own.max()) + 1 for own in groups)
-        group = np.concatenate([
-            own + first for own, first in zip(groups, first_rows(num_groups), strict=True)
-        ])  # fmt: skip
-        return Groups(num_groups, jnp.asarray(group, jnp.int32))
-
-    def record_axes(self, tree) -> list[int | None]:
-        """No leaf is sharded over households: chains are what devices share."""
-        return [None] * len(jax.tree.leaves(tree))
+        return prepare_households(self, table, conditions)
 
     def init(
         self, key: Key[Array, ""], data: NestedData, capacity: int, num_components: Int[Array, ""]
     ) -> NestedState:
         """A start with every household in one of the classes, at random, and so its members."""
         del capacity
-        key_g, key_m, key_parameters = jax.random.split(key, 3)
+        key_g, key_m, key_parameters = Keys(key, 3)
         limit = jnp.minimum(num_components, self.components)
         g = draw_uniform(key_g, (data.num_households,), limit)
         m = draw_uniform(key_m, data.member_codes.shape[1:], self.member_components)
@@ -262,11 +172,10 @@ class NDPMPM(FixedComponents, MakesHouseholds):
     ) -> tuple[NestedState, NestedInfo]:
         """One sweep, in an order that leaves the posterior invariant."""
         del iteration
-        key_g, key_missing, key_augment, key_parameters, key_order = jax.random.split(key, 5)
+        key_g, key_missing, key_augment, key_parameters, key_order = Keys(key, 5)
         data = fill_in(state, data)
         g, m, log_likelihood = update_classes(key_g, state, data)
-        if data.missing:
-            data = update_missing(key_missing, state, g, m, data)
+        data = update_missing(key_missing, state, g, m, data)
         counts = count_classes(self, g, m, data)
         augmented, number, log_feasible = augment(self, key_augment, state, data)
         info = NestedInfo(
@@ -294,7 +203,7 @@ class NDPMPM(FixedComponents, MakesHouseholds):
         ])  # fmt: skip
 
     def _last_member_class(self, draws):
-        mean = np.mean(draws["last_member_class"])
+        mean = np.mean(draws.get("last_member_class", 0))
         if mean >= 1:
             return (
                 f"too few member classes: on average, {mean:.1f} members are in the last "

@@ -17,11 +17,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
 from bnp_models.data.messages import quoted
 from bnp_models.data.schema import Label, MicrodataError, plain_label
+from bnp_models.rules.rules import CompiledRules
 from bnp_models.rules.views import codes_of_joint, joint_level
 
 KINDS = ("difference", "same")
@@ -30,7 +32,7 @@ _BEGINS_WITH_NUMBER = re.compile(r"\s*[+-]?[0-9]")
 
 
 class Pair(NamedTuple):
-    """A variable of members and the same one of the head."""
+    """Columns of a variable of members, and of the same variable of their head."""
 
     household: int
     """Column of the household codes."""
@@ -43,7 +45,7 @@ class Pair(NamedTuple):
 
     @property
     def decoded(self) -> np.ndarray:
-        """(L, L) int32: the level that each code stands for, by level of the head."""
+        """Level that each code stands for, by level of the head: (L, L) int32."""
         level = np.arange(self.num_levels, dtype=np.int32)
         if self.kind == "difference":
             return (level[:, None] + level) % self.num_levels
@@ -53,7 +55,7 @@ class Pair(NamedTuple):
 
     @property
     def coded(self) -> np.ndarray:
-        """(L, L) int32: the code of each level, by level of the head."""
+        """Code of each level, by level of the head: (L, L) int32."""
         return np.argsort(self.decoded, axis=1).astype(np.int32)
 
 
@@ -103,7 +105,8 @@ class RelativeCoding:
 
     @property
     def _named(self) -> list[tuple[str, str | None]]:
-        return [(one, None) if isinstance(one, str) else tuple(one) for one in self.variables]
+        """Names of the variables, and their kinds where these are given."""
+        return [(one, None) if isinstance(one, str) else (one[0], one[1]) for one in self.variables]
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -121,7 +124,7 @@ class RelativeCoding:
         return tuple(pairs)
 
     def encode(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
-        """Codes relative to the head's.
+        """Code members relative to their heads.
 
         Parameters
         ----------
@@ -130,29 +133,40 @@ class RelativeCoding:
         member_codes
             (.., m, p) level codes; -1 stays -1.
         """
-        return self._recoded(np, household_codes, member_codes, "coded")
+        return self._recoded(np, household_codes, member_codes, [p.coded for p in self.pairs])
 
     def decode(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
-        """Level codes again: the inverse of `encode`."""
-        return self._recoded(np, household_codes, member_codes, "decoded")
+        """Level codes from codes relative to the head's: the inverse of `encode`."""
+        return self._recoded(np, household_codes, member_codes, [p.decoded for p in self.pairs])
 
-    def _recoded(self, xp, household_codes, member_codes, way):
+    def decode_traced(
+        self, household_codes: Int[Array, "... q"], member_codes: Int[Array, "... m p"]
+    ) -> Int[Array, "... m p"]:
+        """Level codes again, as `decode`, of arrays of JAX."""
+        return self._recoded(jnp, household_codes, member_codes, [p.decoded for p in self.pairs])
+
+    def _recoded(self, xp, household_codes, member_codes, tables):
+        """Member codes by the table of each pair, whose first index is the head's level."""
         columns = [member_codes[..., j] for j in range(member_codes.shape[-1])]
-        for pair in self.pairs:
-            head, own = household_codes[..., None, pair.household], columns[pair.member]
-            recoded = xp.asarray(getattr(pair, way))[head, own]
-            columns[pair.member] = xp.where(own < 0, own, recoded)
+        for pair, table in zip(self.pairs, tables, strict=True):
+            head, codes = household_codes[..., None, pair.household], columns[pair.member]
+            columns[pair.member] = xp.where(codes < 0, codes, xp.asarray(table)[head, codes])
         return xp.stack(columns, axis=-1)
 
+    @property
+    def circular(self) -> tuple[int, ...]:
+        """Columns of the member codes that are differences, counted in a circle."""
+        return tuple(pair.member for pair in self.pairs if pair.kind == "difference")
+
     def columns(self, household: Sequence[int], member: Sequence[int]) -> tuple[int, ...]:
-        """Household columns: these, and what decoded values of these member columns need."""
+        """Household columns that rules read: these, and heads' of these member columns."""
         heads = {pair.household for pair in self.pairs if pair.member in member}
         return tuple(sorted({*household, *heads}))
 
     def decoded_levels(
         self, household: Sequence[int], member: Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Joint levels of what the codes stand for.
+        """Joint levels that the codes stand for.
 
         Parameters
         ----------
@@ -178,24 +192,17 @@ class RelativeCoding:
                 head = heads[of_member[j].household]
                 codes = of_member[j].decoded[head[:, None], codes]
             members.append(np.broadcast_to(codes, shape))
-        own = [np.broadcast_to(heads[k], shape[:1]) for k in household]
-        households = np.stack([np.zeros(shape[0], np.int32), *own], axis=-1)
-        members = np.stack([np.zeros(shape, np.int32), *members], axis=-1)
+        levels = [np.broadcast_to(heads[k], shape[:1]) for k in household]
+        household_levels = np.stack([np.zeros(shape[0], np.int32), *levels], axis=-1)
+        member_levels = np.stack([np.zeros(shape, np.int32), *members], axis=-1)
         num_household = [schema.num_household_levels[k] for k in household]
-        return joint_level(households, [1, *num_household]), joint_level(members, [1, *num_member])
-
-    def possible(self, rules) -> "RelativePredicate":
-        """Compiled rules that take codes relative to the head's."""
-        return RelativePredicate(self, rules)
+        return (
+            joint_level(household_levels, [1, *num_household]),
+            joint_level(member_levels, [1, *num_member]),
+        )
 
     def require_heads(self, table: Households) -> None:
-        """Check that every head's value is known.
-
-        Raises
-        ------
-        MicrodataError
-            If one is missing; it names the first such household.
-        """
+        """Raise `MicrodataError`, naming the first such household, if a head's value is missing."""
         of_head = [pair.household for pair in self.pairs]
         unknown = np.flatnonzero((table.household_codes[:, of_head] < 0).any(axis=1))
         if unknown.size:
@@ -210,23 +217,23 @@ class RelativeCoding:
 
 @dataclass(frozen=True)
 class RelativePredicate:
-    """Rules asked about the levels that relative codes stand for; hashable."""
+    """Predicate of codes relative to the head's: rules on the levels they stand for; hashable."""
 
     coding: RelativeCoding
-    rules: object
+    rules: CompiledRules
 
     def __call__(self, household_codes, member_codes):
-        """As `CompiledRules`, of codes relative to the head's."""
-        decoded = self.coding._recoded(jnp, household_codes, member_codes, "decoded")
-        return self.rules(household_codes, decoded)
+        """Judge households of one size, by `CompiledRules`, from codes relative to the head's."""
+        return self.rules(household_codes, self.coding.decode_traced(household_codes, member_codes))
 
     def on_numpy(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
-        """As a call, without JAX."""
+        """Judge households as a call does, without JAX."""
         return self.rules.on_numpy(
             household_codes, self.coding.decode(household_codes, member_codes)
         )
 
 
 def _kind_of(labels: Sequence[Label]) -> str:
+    """Kind of a variable with these labels: "difference" where each begins with a number."""
     numbers = all(_BEGINS_WITH_NUMBER.match(str(label)) for label in labels)
     return KINDS[0] if numbers else KINDS[1]

@@ -1,4 +1,6 @@
-"""Feasible values for what is missing in households: where a sampler of missing values starts."""
+"""Possible values for what is missing in households: where a sampler of missing values starts."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,7 +46,7 @@ def complete_households(
     rules.require_feasible(households)
     compiled = rules.compile(households)
     generator = np.random.Generator(np.random.PCG64(seed))
-    schema = households.schema
+    schema, ids = households.schema, households.ids
     margins = (
         _margins(households.household_codes, schema.num_household_levels),
         _margins(households.member_codes, schema.num_member_levels),
@@ -53,37 +55,37 @@ def complete_households(
     member_codes = np.array(households.member_codes)
     incomplete = households.incomplete
     for block in households.size_blocks:
-        here = np.flatnonzero(incomplete[block.households])
-        observed = (block.household_codes[here], block.member_codes[here])
+        which = np.flatnonzero(incomplete[block.households])
+        observed = (block.household_codes[which], block.member_codes[which])
         filled = [codes.copy() for codes in observed]
-        left = np.arange(len(here))
+        left = np.arange(len(which))
         for _ in range(_ROUNDS):
             if left.size == 0:
                 break
-            for codes, given, of_variable in zip(filled, observed, margins, strict=True):
-                codes[left] = _draw(generator, given[left], of_variable)
+            for codes, given, cumulative in zip(filled, observed, margins, strict=True):
+                codes[left] = _draw(generator, given[left], cumulative)
             left = left[~compiled.on_numpy(filled[0][left], filled[1][left])]
         for i in left:
-            found = _search(compiled, observed[0][i], observed[1][i], margins, generator)
-            if found is None:
-                k = block.households[here[i]]
+            completion = _search(compiled, observed[0][i], observed[1][i], margins, generator)
+            if completion is None:
+                k = block.households[which[i]]
                 raise MicrodataError(
                     f"no values were found for those missing in household "
-                    f"{quoted(plain_label(households.ids[k]))} that keep the rules; fill some in, "
+                    f"{quoted(plain_label(ids[k]))} that keep the rules; fill some in, "
                     "or drop the household",
                     row=households.first_row(int(k)),
                 )
-            filled[0][i], filled[1][i] = found
-        household_codes[block.households[here]] = filled[0]
-        member_codes[block.members[here]] = filled[1]
+            filled[0][i], filled[1][i] = completion
+        household_codes[block.households[which]] = filled[0]
+        member_codes[block.members[which]] = filled[1]
     return Households(
         schema, household_codes, households.sizes, member_codes, households.ids, households.rows
     )
 
 
-def _margins(codes: np.ndarray, num_levels) -> list[np.ndarray]:
-    """Return the cumulative probabilities of each variable's levels: those observed, and a little
-    for each, so that any value may be drawn."""
+def _margins(codes: np.ndarray, num_levels: Sequence[int]) -> list[np.ndarray]:
+    """Cumulative frequencies of each variable's levels, with half a record more for each level, so
+    that any value may be drawn."""
     margins = []
     for column, levels in zip(codes.T, num_levels, strict=True):
         counts = np.bincount(column[column >= 0], minlength=levels) + 0.5
@@ -91,28 +93,32 @@ def _margins(codes: np.ndarray, num_levels) -> list[np.ndarray]:
     return margins
 
 
-def _draw(generator, codes: np.ndarray, margins) -> np.ndarray:
-    """Return codes with the missing ones drawn."""
+def _draw(
+    generator: np.random.Generator, codes: np.ndarray, margins: list[np.ndarray]
+) -> np.ndarray:
+    """Draw the missing codes of some units, (units, .., variables), from cumulative margins."""
     codes = codes.copy()
-    for j, margin in enumerate(margins):
+    for j, cumulative in enumerate(margins):
         missing = codes[..., j] < 0
-        drawn = np.searchsorted(margin, generator.random(int(missing.sum())), side="right")
-        codes[missing, j] = np.minimum(drawn, len(margin) - 1)
+        drawn = np.searchsorted(cumulative, generator.random(int(missing.sum())), side="right")
+        codes[missing, j] = np.minimum(drawn, len(cumulative) - 1)
     return codes
 
 
 def _search(
-    compiled: CompiledRules, household: np.ndarray, members: np.ndarray, margins, generator
-):
-    """Return possible completions of one household's (q,) and (m, p) codes, or None."""
+    compiled: CompiledRules,
+    household: np.ndarray,
+    members: np.ndarray,
+    margins: tuple[list[np.ndarray], list[np.ndarray]],
+    generator: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Complete one household's (q,) and (m, p) codes by a possible completion; None: not found."""
     columns = Rules(compiled.rules).columns(compiled.schema)
     for filled in completions(compiled.schema, columns, household, members, _ALONE):
         possible = np.flatnonzero(compiled.on_numpy(*filled))
         if possible.size:
             one = generator.choice(possible)
             # What no rule reads is still missing.
-            return tuple(
-                _draw(generator, codes[one], of_variable)
-                for codes, of_variable in zip(filled, margins, strict=True)
-            )
+            completed = _draw(generator, filled[0][one], margins[0])
+            return completed, _draw(generator, filled[1][one], margins[1])
     return None

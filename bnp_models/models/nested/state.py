@@ -1,12 +1,17 @@
 """Data, state and info of the chains of the nested model of persons within households."""
 
+from collections.abc import Sequence
+
 import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bnp_models.kernels.nested.judges import HeadTables
 from bnp_models.kernels.nested.members import Blocks, Plan
 from bnp_models.kernels.nested.parameters import Head, Levels
-from bnp_models.models.nested.relative import RelativeCoding
+from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
+from bnp_models.rules.rules import CompiledRules
 
 NESTED = ("log_pi", "log_omega", "log_lambda", "log_phi")
 """Weights and level probabilities of the classes, of households and of members within."""
@@ -18,7 +23,20 @@ class Groups(eqx.Module):
     num_groups: tuple[int, ...] = eqx.field(static=True)
     """Groups of each variable."""
     group: Int[Array, " R"]
-    """Of each row of level probabilities."""
+    """Group of each row of level probabilities, counted over all variables."""
+
+
+class Missing(eqx.Module):
+    """Missing values of the households of one size."""
+
+    households: Int[Array, " I"]
+    """Indices of the incomplete households."""
+    members: Int[Array, "I h"]
+    """Indices of their members."""
+    of_household: Bool[Array, "I q"]
+    """Where a household's own value is missing."""
+    of_members: Bool[Array, "I h p"]
+    """Where a member's value is missing."""
 
 
 class NestedData(eqx.Module):
@@ -40,28 +58,29 @@ class NestedData(eqx.Module):
     """The household variables, the size the last one."""
     member: Levels
     """The member variables."""
-    possible: object = eqx.field(static=True)
-    """Of household and member codes, whether a household is possible; None without rules."""
+    possible: CompiledRules | RelativePredicate | None = eqx.field(static=True)
+    """Predicate of household and member codes, true of possible households; None without rules."""
     head: Head | None = eqx.field(static=True)
-    """The members of whom every household has exactly one, if there are such."""
+    """Members of whom every household has exactly one, if there are such."""
     tables: HeadTables | None
-    """The rules as tables, where they have that form."""
+    """Rules as tables, where they have that form."""
     is_head: Bool[Array, " J"] | None
     """Joint levels of a head among the members, if the tables have such."""
-    missing: tuple["Missing", ...] = ()
-    """The incomplete households of each block that has any; the codes above are completed."""
-    at_household: Int[Array, "2 C1"] = None
+    missing: tuple[Missing, ...]
+    """Incomplete households of each block that has any; the codes above are completed."""
+    at_household: Int[Array, "2 C1"]
     """(variable, household) of each missing value of a household."""
-    at_member: Int[Array, "2 C2"] = None
+    at_member: Int[Array, "2 C2"]
     """(variable, member) of each missing value of a member."""
-    distinct: tuple[Int[Array, "p U"], Int[Array, " N"]] | None = None
-    """The distinct members, and which of them each member is; None where that saves little."""
-    relative: RelativeCoding | None = eqx.field(static=True, default=None)
-    """What the codes of members stand for, given the head's; None where for themselves."""
-    household_groups: Groups | None = None
+    distinct: tuple[Int[Array, "p U"], Int[Array, " N"]] | None
+    """Codes of the distinct members, and the index of each member among them; None where that
+    saves little."""
+    relative: RelativeCoding | None = eqx.field(static=True)
+    """Coding of members relative to their head; None where codes stand for themselves."""
+    household_groups: Groups | None
     """Groups of levels of the household variables, if any variable has such."""
-    member_groups: Groups | None = None
-    """The same of the member variables."""
+    member_groups: Groups | None
+    """Groups of levels of the member variables, if any variable has such."""
 
     @property
     def num_households(self) -> int:
@@ -70,12 +89,12 @@ class NestedData(eqx.Module):
 
 
 class NestedState(eqx.Module):
-    """All that a chain needs to go on: the classes are redrawn first."""
+    """Parameters with which a chain goes on, and the missing values: classes are redrawn first."""
 
     log_pi: Float[Array, " F"]
     """Log weights of the household classes before truncation."""
     log_omega: Float[Array, "F S"]
-    """Log weights of the member classes in each."""
+    """Log weights of the member classes in each household class."""
     log_lambda: Float[Array, "Q F"]
     """Log level probabilities of households."""
     log_phi: Float[Array, "R F S"]
@@ -88,35 +107,27 @@ class NestedState(eqx.Module):
     """Level codes of the missing values, those of households first; one 0 where none is missing."""
 
 
-class Missing(eqx.Module):
-    """Missing values of the households of one block."""
-
-    households: Int[Array, " I"]
-    """Incomplete households."""
-    members: Int[Array, "I h"]
-    """Their members."""
-    of_household: Bool[Array, "I q"]
-    """Which of their values are missing."""
-    of_members: Bool[Array, "I h p"]
-    """Which of their members' are."""
-
-
 class NestedInfo(eqx.Module):
-    """What one sweep says of itself."""
+    """Figures of one sweep."""
 
     components: Int[Array, ""]
     """Household classes with at least one household of the sample."""
     member_components: Int[Array, ""]
-    """The most member classes that are occupied in one of them."""
+    """Occupied member classes of the household class that has most of them."""
     last_class: Int[Array, ""]
     """Households in the last class, which takes all that the sticks leave: should be 0."""
     last_member_class: Int[Array, ""]
     """Members in the last class of a household class."""
     log_likelihood: Float[Array, ""]
-    """Of the sample, classes integrated out, at the parameters that the sweep started from."""
+    """log P(sample), classes integrated out, at the parameters that the sweep started from."""
     log_feasible: Float[Array, ""]
     """Log P(possible) of a household before truncation; driven by the prior."""
     augmented: Int[Array, ""]
     """Impossible households drawn; -1 where they were beyond 2**28 and not all drawn."""
     left_over: Float[Array, ""]
     """0: the sticks are truncated by definition."""
+
+
+def variable_of_rows(num_levels: Sequence[int]) -> Int[Array, " R"]:
+    """Variable of each row of level probabilities, the levels of one after those of another."""
+    return jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32)

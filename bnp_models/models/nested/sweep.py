@@ -1,11 +1,12 @@
 """One sweep of the nested model: classes, impossible households, parameters, order."""
 
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.latent_classes.order import reorder_classes
 from bnp_models.kernels.nested.impossible import (
@@ -33,17 +34,16 @@ from bnp_models.kernels.variates.gamma import (
     loggamma_from_one,
     normalise_levels,
 )
-from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.kernels.variates.rng import Keys, key_array, uniform, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
-from bnp_models.models.model import Model
 from bnp_models.models.nested.missing import completed_values
-from bnp_models.models.nested.prepare import variable_of_rows
-from bnp_models.models.nested.state import NestedData, NestedState
+from bnp_models.models.nested.options import NestedOptions
+from bnp_models.models.nested.state import Groups, NestedData, NestedState, variable_of_rows
 
 
-def draw_prior(model: Model, key: Key[Array, ""], data: NestedData) -> NestedState:
-    """Parameters from the prior before truncation."""
-    key_alpha, key_beta, key_parameters = jax.random.split(key, 3)
+def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> NestedState:
+    """Draw parameters from the prior before truncation; of the data, the levels only are read."""
+    key_alpha, key_beta, key_parameters = Keys(key, 3)
     dtype = jnp.result_type(float)
     alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
     shape = (model.components,) if model.beta == "class" else ()
@@ -52,25 +52,31 @@ def draw_prior(model: Model, key: Key[Array, ""], data: NestedData) -> NestedSta
     return update_parameters(model, key_parameters, alpha, beta, none, data)
 
 
-def draw_uniform(key, shape, limit):
+def draw_uniform(
+    key: Key[Array, ""], shape: tuple[int, ...], limit: int | Int[Array, ""]
+) -> Int[Array, "..."]:
+    """Draw classes uniformly from 0 to `limit`, which is left out."""
     dtype = jnp.result_type(float)
     u = uniform(words(key, shape), dtype.type)
     return jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
 
 
+@jax.named_scope("update_classes")
 def update_classes(
     key: Key[Array, ""], state: NestedState, data: NestedData
 ) -> tuple[Int[Array, " n"], Int[Array, " N"], Float[Array, ""]]:
-    """Steps 1 and 2: the class of every household, its members' summed out, and then theirs.
+    """Draw the class of every household, its members' summed out, then the members' classes.
+
+    Steps 1 and 2 of the paper.
 
     Returns
     -------
     g, m
         Classes of the households and of the members.
     log_likelihood
-        Of the sample before truncation, all classes summed out.
+        log P(sample) before truncation, all classes summed out.
     """
-    key_g, key_m = jax.random.split(key)
+    key_g, key_m = Keys(key, 2)
     omega = jnp.exp(state.log_omega)
     tables = merged_tables(jnp.exp(state.log_phi), data.member.num_levels, data.plan)
     rows = merged_rows(data.member_codes, data.member.num_levels, data.plan)
@@ -78,14 +84,14 @@ def update_classes(
         log_member = log_member_probability(tables, omega, rows)
     else:
         codes, index = data.distinct
-        own = merged_rows(codes, data.member.num_levels, data.plan)
-        log_member = log_member_probability(tables, omega, own)
+        distinct_rows = merged_rows(codes, data.member.num_levels, data.plan)
+        log_member = log_member_probability(tables, omega, distinct_rows)
         log_member = log_member.at[index].get(mode="promise_in_bounds")
 
     # A loop, not unrolled: fused gathers are computed again by every consumer on a CPU.
     def add(k, log_weight):
-        own = data.household_rows[k]
-        return log_weight + state.log_lambda.at[own].get(mode="promise_in_bounds")
+        rows_k = data.household_rows[k]
+        return log_weight + state.log_lambda.at[rows_k].get(mode="promise_in_bounds")
 
     log_weight = sum_by_household(log_member, data.blocks) + state.log_pi
     log_weight = jax.lax.fori_loop(0, data.household_rows.shape[0], add, log_weight)
@@ -95,9 +101,9 @@ def update_classes(
 
 
 def count_classes(
-    model: Model, g: Int[Array, " n"], m: Int[Array, " N"], data: NestedData
+    model: NestedOptions, g: Int[Array, " n"], m: Int[Array, " N"], data: NestedData
 ) -> Augmented:
-    """Households and members of the sample by class and level."""
+    """Count households and members of the sample by class and level."""
     shape = (model.components, model.member_components)
     household_levels = count_rows_by_component(
         data.household_rows, jnp.broadcast_to(g, data.household_rows.shape),
@@ -118,175 +124,265 @@ def count_classes(
     )
 
 
+@jax.named_scope("augment")
 def augment(
-    model: Model, key: Key[Array, ""], state: NestedState, data: NestedData
+    model: NestedOptions, key: Key[Array, ""], state: NestedState, data: NestedData
 ) -> tuple[Augmented, Int[Array, ""], Float[Array, ""]]:
-    """Step 1 under structural zeros: the impossible households.
+    """Draw the impossible households, of step 1 under rules.
 
     Returns
     -------
     augmented
-        Their counts.
+        Counts of the impossible households by class and level.
     number
-        How many, weighted; -1 where there were too many.
+        How many there are, weighted; -1 where there were too many.
     log_feasible
         Log P(possible) of a household: exact where the rules are tables, else from the share of
         possible ones among those drawn.
     """
-    shape = (model.components, model.member_components)
-    augmented = Augmented.none(shape, data.household, data.member)
+    augmented = Augmented.none(
+        (model.components, model.member_components), data.household, data.member
+    )
     if data.possible is None:
         return augmented, jnp.int32(0), jnp.zeros_like(state.alpha)
-    tables = tables_of(
-        state.log_pi, state.log_omega, state.log_lambda, state.log_phi, data.household,
-        data.member, data.head,
-    )  # fmt: skip
-    key_simulate, key_heads = jax.random.split(key)
-    sizes, wanted = zip(*data.blocks, strict=True)
-    log_size = state.log_lambda[data.household.size_rows]
-    has_head = data.head is not None
-    until = -(-sum(wanted) // model.impossible_weight)
-    augmented, found, number = add_simulated(
-        key_simulate, augmented, tables, log_size, sizes, wanted, judge_of(data), data.household,
-        data.member, has_head, until,
-    )  # fmt: skip
-    failed = found < until
-    if has_head:
-        augmented, others = add_other_heads(
-            key_heads, augmented, tables, log_size, sizes, found + number, data.household
-        )
-        failed = failed | (others < 0)
-        number = number + jnp.maximum(others, 0)
+    until = -(-data.num_households // model.impossible_weight)
+    augmented, num_possible, number, failed = _draw_impossible(key, state, data, augmented, until)
     if data.tables is not None and data.tables.compositions is not None:
-        log_share = log_possible(
+        log_feasible = log_possible(
             state.log_pi, state.log_omega, state.log_lambda, state.log_phi, data.tables,
             data.household, data.member, data.is_head,
         )  # fmt: skip
     else:
-        log_share = jnp.log(found / (found + number).astype(state.alpha.dtype))
+        drawn = (num_possible + number).astype(state.alpha.dtype)
+        log_feasible = jnp.log(num_possible / drawn)
     if model.impossible_weight > 1:
-        # All or nothing, as in `add_other_heads`: int32 must hold them.
-        most = jnp.maximum(jnp.sum(augmented.members.astype(state.alpha.dtype)), number)
-        failed = failed | (most * model.impossible_weight > MAX_COUNTED)
-        weight = jnp.where(failed, 1, model.impossible_weight)
-        augmented = jax.tree.map(lambda x: x * weight, augmented)
-        number = number * weight
-    return augmented, jnp.where(failed, -1, number), log_share
+        augmented, number, failed = _weigh(model.impossible_weight, augmented, number, failed)
+    return augmented, jnp.where(failed, -1, number), log_feasible
+
+
+def _draw_impossible(
+    key: Key[Array, ""], state: NestedState, data: NestedData, augmented: Augmented, until: int
+) -> tuple[Augmented, Int[Array, ""], Int[Array, ""], Bool[Array, ""]]:
+    """Simulate until so many are possible; those without one head are added in closed form.
+
+    Returns
+    -------
+    augmented, num_possible, number
+        Counts of the impossible households; possible and impossible ones drawn.
+    failed
+        Whether there were too many.
+    """
+    key_simulate, key_heads = Keys(key, 2)
+    tables = tables_of(
+        state.log_pi, state.log_omega, state.log_lambda, state.log_phi, data.household,
+        data.member, data.head,
+    )  # fmt: skip
+    sizes, wanted = zip(*data.blocks, strict=True)
+    log_size = state.log_lambda[data.household.size_rows]
+    has_head = data.head is not None
+    augmented, num_possible, number = add_simulated(
+        key_simulate, augmented, tables, log_size, sizes, wanted, judge_of(data), data.household,
+        data.member, has_head, until,
+    )  # fmt: skip
+    failed = num_possible < until
+    if has_head:
+        augmented, others = add_other_heads(
+            key_heads, augmented, tables, log_size, sizes, num_possible + number, data.household
+        )
+        failed = failed | (others < 0)
+        number = number + jnp.maximum(others, 0)
+    return augmented, num_possible, number, failed
+
+
+def _weigh(
+    weight: int, augmented: Augmented, number: Int[Array, ""], failed: Bool[Array, ""]
+) -> tuple[Augmented, Int[Array, ""], Bool[Array, ""]]:
+    """Let each impossible household stand for so many, or for one where int32 cannot hold them."""
+    # All or nothing, as in `add_other_heads`.
+    num_members = jnp.sum(augmented.members.astype(jnp.result_type(float)))
+    failed = failed | (jnp.maximum(num_members, number) * weight > MAX_COUNTED)
+    factor = jnp.where(failed, 1, weight)
+    return jax.tree.map(lambda x: x * factor, augmented), number * factor, failed
 
 
 def judge_of(data: NestedData) -> Judge:
-    if data.tables is None:
-        return judge_by_predicate(data.possible, *zip(*data.blocks, strict=True))
-    return judge_by_tables(data.tables, data.household, data.member)
+    """Judge of simulated households: by tables where the rules have that form."""
+    if data.tables is not None:
+        return judge_by_tables(data.tables, data.household, data.member)
+    if data.possible is None:
+        raise ValueError("without rules every household is possible")
+    return judge_by_predicate(data.possible, *zip(*data.blocks, strict=True))
 
 
+@jax.named_scope("update_parameters")
 def update_parameters(
-    model: Model,
+    model: NestedOptions,
     key: Key[Array, ""],
     alpha: Float[Array, ""],
     beta: Float[Array, " *F"],
     counts: Augmented,
     data: NestedData,
 ) -> NestedState:
-    """Steps 3 to 8: level probabilities, sticks and then their concentrations."""
-    keys = jax.random.split(key, 4)
-    log_lambda, log_phi = draw_level_probabilities(keys[0], counts, data, model.level_concentration)
-    log_pi, sum_log_1mv = truncated_sticks(keys[1], counts.households, alpha)
+    """Draw level probabilities, sticks and then their concentrations: steps 3 to 8.
+
+    Parameters
+    ----------
+    alpha, beta
+        Concentrations of the household classes and of the member classes.
+    counts
+        Possible and impossible households by class and level.
+    data
+        The sample, missing values filled in.
+    """
+    key_levels, key_pi, key_omega, key_concentrations = Keys(key, 4)
+    log_lambda, log_phi = draw_level_probabilities(
+        key_levels, counts, data, model.level_concentration
+    )
+    log_pi, sum_log_1mv = truncated_sticks(key_pi, counts.households, alpha)
     each_beta = jnp.broadcast_to(beta, (model.components,))
-    log_omega, sums_log_1mv = truncated_sticks(keys[2], counts.members, each_beta)
+    log_omega, sums_log_1mv = truncated_sticks(key_omega, counts.members, each_beta)
     sticks = model.member_components - 1
     if model.beta == "common":
         sticks, sums_log_1mv = sticks * model.components, jnp.sum(sums_log_1mv)
-    of_betas = jnp.atleast_1d(sums_log_1mv)
+    sums_by_beta = jnp.atleast_1d(sums_log_1mv)
     dtype = alpha.dtype
     drawn = gamma_variate(
-        keys[3],
-        jnp.full(1 + of_betas.size, model.a_beta + sticks, dtype)
+        key_concentrations,
+        jnp.full(1 + sums_by_beta.size, model.a_beta + sticks, dtype)
         .at[0].set(model.a + model.components - 1),
-        jnp.append(model.b - sum_log_1mv, model.b_beta - of_betas),
+        jnp.append(model.b - sum_log_1mv, model.b_beta - sums_by_beta),
     )  # fmt: skip
     alpha, beta = drawn[0], drawn[1:].reshape(beta.shape)
     return NestedState(log_pi, log_omega, log_lambda, log_phi, alpha, beta, completed_values(data))
 
 
+@jax.named_scope("draw_level_probabilities")
 def draw_level_probabilities(
     key: Key[Array, ""], counts: Augmented, data: NestedData, concentration: float = 1.0
 ) -> tuple[Float[Array, "Q F"], Float[Array, "R F S"]]:
-    """Log level probabilities of households and of members, those known by their kind only among
-    the counts.
+    """Draw log level probabilities of households and of members.
 
     The gamma variates are drawn together: each draw apart is compiled, and waits, by itself.
 
     Parameters
     ----------
+    counts
+        Households and members by class and level; members of whom no more is known than whether
+        they are a head are among these too.
     concentration
-        Of the symmetric Dirichlet priors of levels, or of groups; at least 1 is quicker.
+        Parameter of the symmetric Dirichlet priors of levels, or of groups; at least 1 is quicker.
     """
     num_member, num_classes = counts.member_levels.shape[0], counts.members.size
-    of_levels = [counts.household_levels, counts.member_levels.reshape(num_member, num_classes)]
-    groups = [data.household_groups, data.member_groups]
-    of_groups = [
-        x if own is None
-        else jnp.zeros((sum(own.num_groups), x.shape[1]), x.dtype).at[own.group].add(x)
-        for x, own in zip(of_levels, groups, strict=True)
-    ]  # fmt: skip
     dtype = jnp.result_type(float)
-    shapes = [concentration + x.astype(dtype) for x in of_groups]
+    groups = (data.household_groups, data.member_groups)
+    level_counts = (
+        counts.household_levels,
+        counts.member_levels.reshape(num_member, num_classes),
+    )
+    shapes = [
+        concentration + _count_groups(x, group).astype(dtype)
+        for x, group in zip(level_counts, groups, strict=True)
+    ]
     # Shares within groups are those of all classes.
     shapes += [
         1 + jnp.sum(x, axis=1).astype(dtype)
-        for x, own in zip(of_levels, groups, strict=True) if own is not None
-    ]  # fmt: skip
+        for x, group in zip(level_counts, groups, strict=True)
+        if group is not None
+    ]
     if data.head is not None:
-        variable, levels = data.head
-        num_groups = data.member.num_levels
-        if data.member_groups is not None:
-            num_groups = data.member_groups.num_groups
-        first = first_rows(num_groups)[variable]
-        own = slice(first, first + len(levels))
-        kind = jnp.asarray(levels, jnp.int32)
-        of_kind = [jnp.sum(shapes[1][own][np.array(levels) == k], axis=0) for k in (0, 1)]
-        unread = counts.unread.reshape(2, num_classes)
-        shapes.append(jnp.stack(of_kind) + unread)
+        shapes.append(_kind_shapes(shapes[1], counts.unread.reshape(2, num_classes), data))
+    log_g = _log_gammas(key, shapes, concentration)
+    variables = [
+        variable if group is None else variable_of_rows(group.num_groups)
+        for group, variable in zip(
+            groups, (data.household_variable, data.member_variable), strict=True
+        )
+    ]
+    log_household, log_member = (
+        normalise_levels(x, variable) for x, variable in zip(log_g[:2], variables, strict=True)
+    )
+    if data.head is not None:
+        log_member = _set_levels_of_kinds(log_member, log_g[1], log_g[-1], data)
+    log_shares = iter(log_g[2:])
+    log_lambda, log_phi = (
+        x if group is None
+        else x[group.group] + normalise_levels(next(log_shares)[:, None], group.group)
+        for x, group in zip((log_household, log_member), groups, strict=True)
+    )  # fmt: skip
+    return log_lambda, log_phi.reshape(counts.member_levels.shape)
+
+
+def _count_groups(level_counts: Int[Array, "R C"], groups: Groups | None) -> Int[Array, "G C"]:
+    """Counts by group of levels; by level where there are no groups."""
+    if groups is None:
+        return level_counts
+    none = jnp.zeros((sum(groups.num_groups), level_counts.shape[1]), level_counts.dtype)
+    return none.at[groups.group].add(level_counts)
+
+
+def _rows_of_head(data: NestedData) -> tuple[slice, np.ndarray]:
+    """Rows of the variable that tells heads, and whether each of its levels is a head's: 0 or 1."""
+    if data.head is None:
+        raise ValueError("no member variable tells heads")
+    groups = data.member_groups
+    num_levels = data.member.num_levels if groups is None else groups.num_groups
+    first = first_rows(num_levels)[data.head.variable]
+    return slice(first, first + len(data.head.levels)), np.array(data.head.levels, np.int32)
+
+
+def _kind_shapes(
+    shapes: Float[Array, "G C"], unread: Int[Array, "2 C"], data: NestedData
+) -> Float[Array, "2 C"]:
+    """Dirichlet parameters of the two kinds, no head and head: sums over the levels of a kind."""
+    rows, kind = _rows_of_head(data)
+    of_kind = [jnp.sum(shapes[rows][kind == k], axis=0) for k in (0, 1)]
+    return jnp.stack(of_kind) + unread
+
+
+def _set_levels_of_kinds(
+    log_p: Float[Array, "G C"],
+    log_g: Float[Array, "G C"],
+    log_g_of_kind: Float[Array, "2 C"],
+    data: NestedData,
+) -> Float[Array, "G C"]:
+    """Set the levels of the variable that tells heads: P(kind) times P(level | kind).
+
+    Kinds have Dirichlet shares given all counts, the levels of one given those read only.
+    """
+    rows, kind = _rows_of_head(data)
+    log_share = jax.nn.log_softmax(log_g_of_kind, axis=0)
+    log_within = normalise_levels(log_g[rows], jnp.asarray(kind))
+    return log_p.at[rows].set(log_within + log_share[kind])
+
+
+def _log_gammas(
+    key: Key[Array, ""], shapes: Sequence[Float[Array, "..."]], concentration: float
+) -> list[Float[Array, "..."]]:
+    """Logarithms of gamma variates, arrays of several shapes in one draw."""
     flat = jnp.concatenate([x.reshape(-1) for x in shapes])
     log_g = loggamma_from_one(key, flat) if concentration >= 1 else loggamma(key, flat)
     ends = np.cumsum([x.size for x in shapes])[:-1]
-    log_g = [x.reshape(y.shape) for x, y in zip(jnp.split(log_g, ends), shapes, strict=True)]
-    found = []
-    within = iter(log_g[2:])
-    for j, (of_group, variable) in enumerate(
-        zip(groups, (data.household_variable, data.member_variable), strict=True)
-    ):
-        if of_group is not None:
-            variable = variable_of_rows(of_group.num_groups)
-        log_levels = normalise_levels(log_g[j], variable)
-        if j == 1 and data.head is not None:
-            # Kinds have Dirichlet shares given all counts, the levels of one given those read only.
-            log_share = jax.nn.log_softmax(log_g[-1], axis=0)
-            of_kind = normalise_levels(log_g[j][own], kind)
-            log_levels = log_levels.at[own].set(of_kind + log_share[kind])
-        if of_group is not None:
-            share = normalise_levels(next(within)[:, None], of_group.group)
-            log_levels = log_levels[of_group.group] + share
-        found.append(log_levels)
-    return found[0], found[1].reshape(counts.member_levels.shape)
+    return [x.reshape(y.shape) for x, y in zip(jnp.split(log_g, ends), shapes, strict=True)]
 
 
-def update_order(model: Model, key: Key[Array, ""], state: NestedState) -> NestedState:
-    """Exchange classes with their neighbours, weights and all: only the sticks know the order."""
+@jax.named_scope("update_order")
+def update_order(model: NestedOptions, key: Key[Array, ""], state: NestedState) -> NestedState:
+    """Exchange adjacent classes, weights and all: only the prior of the sticks knows the order."""
     if not model.reorder:
         return state
-    key_pi, key_omega = jax.random.split(key)
+    key_pi, key_omega = Keys(key, 2)
     order = reorder_classes(key_pi, state.log_pi, state.alpha)
     beta = jnp.broadcast_to(state.beta, (model.components,))
     nested = jax.vmap(reorder_classes)(
-        jax.random.split(key_omega, model.components), state.log_omega, beta
+        key_array(key_omega, model.components), state.log_omega, beta
     )
     return reordered(state, order, nested)
 
 
-def reordered(state: NestedState, order, nested) -> NestedState:
-    """Member classes in the order `nested` of each household class, then those in `order`."""
+def reordered(
+    state: NestedState, order: Int[Array, " F"], nested: Int[Array, "F S"]
+) -> NestedState:
+    """Reorder member classes by `nested` in each household class, then household classes."""
     nested = nested[order]
     rows = order[:, None], nested
     return NestedState(
