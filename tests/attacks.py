@@ -30,11 +30,11 @@ def expectation(log_l, log_w):
 def z_scores(risk, exact):
     """Errors of all log odds against the truth, in standard errors; candidates must agree."""
     scores = []
-    for own, error, found in zip(risk.rho, risk.standard_error, exact, strict=True):
-        assert set(np.flatnonzero(np.isfinite(own))) == set(found)
-        for column in set(found) - {0}:
-            log_odds = np.log(own[column] / own[0])
-            scores.append((log_odds - (found[column] - found[0])) / error[column])
+    for rho, error, log_rho in zip(risk.rho, risk.standard_error, exact, strict=True):
+        assert set(np.flatnonzero(np.isfinite(rho))) == set(log_rho)
+        for column in set(log_rho) - {0}:
+            log_odds = np.log(rho[column] / rho[0])
+            scores.append((log_odds - (log_rho[column] - log_rho[0])) / error[column])
     return np.array(scores)
 
 
@@ -66,8 +66,8 @@ class NestedAtoms:
 
     def find(self, size, codes, members):
         """Cell of a household of the size's index; None if it is impossible."""
-        own, persons = self.households[size]
-        which = (own == codes).all(axis=1) & (persons == members).all(axis=(1, 2))
+        households, persons = self.households[size]
+        which = (households == codes).all(axis=1) & (persons == members).all(axis=(1, 2))
         cell = int(np.flatnonzero(which)[0])
         return None if self.log_p[size][0, cell] == -np.inf else cell
 
@@ -131,7 +131,7 @@ class NestedAtoms:
 
     def exact(self, household, changes):
         """Log rho by column, of the changes (column, codes, members) of one household."""
-        cells, found = self.cells(self.table), {}
+        cells, log_rho = self.cells(self.table), {}
         size = cells[household][0]
         for column, codes, members in changes:
             cell = self.find(size, codes, members)
@@ -139,30 +139,30 @@ class NestedAtoms:
                 continue
             log_w = self.log_likelihood(cells | {household: (size, cell)}, False)
             log_w = log_w - logsumexp(log_w)
-            found[column] = sum(
+            log_rho[column] = sum(
                 expectation(self.log_likelihood(self.cells(file), True), log_w)
                 for file in self.files
             )
-        return found
+        return log_rho
 
     def exact_of_persons(self):
         """Log rho by column, of the changes of each person."""
         schema, exact = self.table.schema, []
-        own, member = sum(schema.num_household_levels), sum(schema.num_member_levels)
-        # Persons are in the order of the households here, the head first.
+        household, member = sum(schema.num_household_levels), sum(schema.num_member_levels)
+        # Persons are in the order of the households, the head first.
         persons = [(i, place) for i, size in enumerate(self.table.sizes) for place in range(size)]
         for i, place in persons:
             is_head = schema.head is not None and place == 0
-            start = own + (place - schema.num_heads) * member
-            found = {}
+            start = household + (place - schema.num_heads) * member
+            log_rho = {}
             for column, value in self.exact(i, self.changes(i)).items():
                 if column == 0:
-                    found[0] = value
-                elif is_head and schema.num_household_levels[0] < column <= own:
-                    found[column] = value
+                    log_rho[0] = value
+                elif is_head and schema.num_household_levels[0] < column <= household:
+                    log_rho[column] = value
                 elif not is_head and start < column <= start + member:
-                    found[column - start + own] = value
-            exact.append(found)
+                    log_rho[column - start + household] = value
+            exact.append(log_rho)
         return exact
 
     def changes(self, household):

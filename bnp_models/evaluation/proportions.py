@@ -260,11 +260,13 @@ def _fits(schema, tables, counts, end):
             away = made[occupied] / both[occupied] - share
             pmse = both[occupied] @ away**2 / total
             ratios.append(standardised(pmse, occupied.sum() - 1, share, total).ratio)
-        rows.append((
-            tuple(schema.variables[j] for j in table),
-            int((count[:end] > 0).any(axis=0).sum()),
-            np.abs(q[1:end].mean(axis=0) - q[0]).sum() / 2,
-            np.mean(ratios),
-        ))  # fmt: skip
+        rows.append(
+            (
+                tuple(schema.variables[j] for j in table),
+                int((count[:end] > 0).any(axis=0).sum()),
+                np.abs(q[1:end].mean(axis=0) - q[0]).sum() / 2,
+                np.mean(ratios),
+            )
+        )
     frame = pd.DataFrame(rows, columns=["variables", "cells", "tvd", "pmse_ratio"])
     return frame.sort_values("pmse_ratio", ascending=False, kind="stable", ignore_index=True)

@@ -68,9 +68,7 @@ def household_shares(
     if any(file.n == 0 for file in complete):
         raise ValueError("a file has no complete household")
     rows = np.array([[float(file.n)] for file in complete])
-    q = np.array([
-        [Rules([rule]).check(file).mean() for rule in quantities] for file in complete
-    ])  # fmt: skip
+    q = np.array([[Rules([rule]).check(file).mean() for rule in quantities] for file in complete])
     u, made = q * (1 - q) / rows, slice(1, 1 + len(synthetic))
     combined = combine(q[made], u[made], rows[made] / rows[0], combining)
     interval = proportion_interval(combined, level)

@@ -77,10 +77,12 @@ def replicated_uniques(original: Microdata, synthetic: Sequence[Microdata]) -> R
     codes = [table.codes[table.complete] for table in (original, *synthetic)]
     cells = group_cells(np.concatenate(codes), original.schema.num_levels)
     ends = np.cumsum([len(part) for part in codes])
-    counts = np.stack([
-        np.bincount(part, minlength=len(cells.counts))
-        for part in np.split(cells.record_cell, ends[:-1])
-    ])  # fmt: skip
+    counts = np.stack(
+        [
+            np.bincount(part, minlength=len(cells.counts))
+            for part in np.split(cells.record_cell, ends[:-1])
+        ]
+    )
     there = counts[1:, counts[0] == 1]
     return Replicated(
         there.shape[1],

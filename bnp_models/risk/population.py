@@ -313,10 +313,13 @@ def tau1_monitor(
         if not len(part) or any(name not in latest for name in names):
             return {}
         log_q = _evaluate(
-            model, jnp.asarray(part, jnp.int32), jax.random.key(0)[None],
+            model,
+            jnp.asarray(part, jnp.int32),
+            jax.random.key(0)[None],
             {name: latest[name][:1] for name in names},
-            num_levels=num_levels, method=method,
-        )[0]  # fmt: skip
+            num_levels=num_levels,
+            method=method,
+        )[0]
         r1, _ = record_risks(np.asarray(log_q, np.float64), num_new)
         return {"tau_1": float(r1.sum()) * len(unique) / len(part)}
 

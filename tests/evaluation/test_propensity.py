@@ -39,15 +39,15 @@ def slow_pmse(original, synthetic, interactions):
 @pytest.mark.parametrize("interactions", [False, True])
 def test_propensity_score_against_a_general_optimiser(files, interactions):
     original, synthetic, _ = files
-    found = bnp.propensity_score(original, synthetic[0], interactions=interactions)
+    score = bnp.propensity_score(original, synthetic[0], interactions=interactions)
     pmse, parameters, ratio = slow_pmse(original, synthetic[0], interactions)
-    assert found.parameters == parameters == (31 if interactions else 8)
-    assert found.pmse == pytest.approx(pmse, rel=1e-4)
-    assert found.ratio == pytest.approx(ratio, rel=1e-4)
+    assert score.parameters == parameters == (31 if interactions else 8)
+    assert score.pmse == pytest.approx(pmse, rel=1e-4)
+    assert score.ratio == pytest.approx(ratio, rel=1e-4)
     deviation = np.sqrt(2 / parameters)
-    assert found.z == pytest.approx((ratio - 1) / deviation, rel=1e-3)
-    assert found.ratio_predictive == pytest.approx(found.ratio * 400 / 700)
-    assert found.z_predictive == pytest.approx((found.ratio_predictive - 1) / deviation)
+    assert score.z == pytest.approx((ratio - 1) / deviation, rel=1e-3)
+    assert score.ratio_predictive == pytest.approx(score.ratio * 400 / 700)
+    assert score.z_predictive == pytest.approx((score.ratio_predictive - 1) / deviation)
 
 
 def test_the_original_itself_scores_nothing(files):

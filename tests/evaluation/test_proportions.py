@@ -11,10 +11,10 @@ from scipy import stats
 import bnp_models as bnp
 
 
-def cell_labels(found):
+def cell_labels(compared):
     """The labels of each cell, told by the order of the cells."""
     labels = []
-    for table in found.tables:
+    for table in compared.tables:
         names = [NAMES[j] for j in table]
         levels = [SCHEMA.levels[j] for j in table]
         labels += [tuple(zip(names, cell, strict=True)) for cell in itertools.product(*levels)]
@@ -25,9 +25,11 @@ def cell_labels(found):
 @pytest.mark.parametrize("combining", ["partially", "fully"])
 def test_proportions_against_pandas(files, order, combining):
     original, synthetic, population = files
-    found = bnp.proportions(original, synthetic, order, population=population, combining=combining)
-    labels = cell_labels(found)
-    assert len(labels) == len(found.original) == len(set(labels))
+    compared = bnp.proportions(
+        original, synthetic, order, population=population, combining=combining
+    )
+    labels = cell_labels(compared)
+    assert len(labels) == len(compared.original) == len(set(labels))
     frames = [table.to_frame() for table in (original, *synthetic, population)]
     num = len(synthetic)
     for cell in range(0, len(labels), max(1, len(labels) // 40)):
@@ -36,10 +38,10 @@ def test_proportions_against_pandas(files, order, combining):
             for frame in frames
         ]
         q = np.array([column.mean() for column in inside])
-        assert found.original[cell] == pytest.approx(q[0])
-        assert found.count[cell] == inside[0].sum()
-        assert found.population[cell] == pytest.approx(q[-1])
-        assert found.synthetic[cell] == pytest.approx(q[1:-1].mean())
+        assert compared.original[cell] == pytest.approx(q[0])
+        assert compared.count[cell] == inside[0].sum()
+        assert compared.population[cell] == pytest.approx(q[-1])
+        assert compared.synthetic[cell] == pytest.approx(q[1:-1].mean())
         within, between = (q * (1 - q))[1:-1].mean() / 300, q[1:-1].var(ddof=1)
         if combining == "partially":
             within *= 300 / 400
@@ -53,24 +55,24 @@ def test_proportions_against_pandas(files, order, combining):
                 variance = within * 300 / 400
         half = stats.t.ppf(0.975, df) * np.sqrt(variance)
         ends = np.clip([q[1:-1].mean() - half, q[1:-1].mean() + half], 0, 1)
-        np.testing.assert_allclose([end[cell] for end in found.interval], ends, atol=1e-9)
-        own = stats.norm.ppf(0.975) * np.sqrt(q[0] * (1 - q[0]) / 400)
-        own = np.clip([q[0] - own, q[0] + own], 0, 1)
-        assert found.judged[cell] == (10 <= inside[0].sum() <= 390)
-        if found.judged[cell]:
-            common = max(min(own[1], ends[1]) - max(own[0], ends[0]), 0)
-            expected = common / 2 / np.ptp(own) + common / 2 / np.ptp(ends)
-            assert found.overlap[cell] == pytest.approx(expected)
+        np.testing.assert_allclose([end[cell] for end in compared.interval], ends, atol=1e-9)
+        interval = stats.norm.ppf(0.975) * np.sqrt(q[0] * (1 - q[0]) / 400)
+        interval = np.clip([q[0] - interval, q[0] + interval], 0, 1)
+        assert compared.judged[cell] == (10 <= inside[0].sum() <= 390)
+        if compared.judged[cell]:
+            common = max(min(interval[1], ends[1]) - max(interval[0], ends[0]), 0)
+            expected = common / 2 / np.ptp(interval) + common / 2 / np.ptp(ends)
+            assert compared.overlap[cell] == pytest.approx(expected)
         else:
-            assert np.isnan(found.overlap[cell])
+            assert np.isnan(compared.overlap[cell])
 
 
 def test_pairs_against_crosstab(files):
     original, synthetic, _ = files
-    found = bnp.proportions(original, synthetic, 2).fit
-    assert found["pmse_ratio"].is_monotonic_decreasing and len(found) == 6
+    compared = bnp.proportions(original, synthetic, 2).fit
+    assert compared["pmse_ratio"].is_monotonic_decreasing and len(compared) == 6
     frames = [table.to_frame().assign(file=m) for m, table in enumerate([original, *synthetic])]
-    for row in found.itertuples():
+    for row in compared.itertuples():
         first, second = row.variables
         shares = [pd.crosstab(f[first], f[second], normalize="all") for f in frames]
         mean = sum(s.reindex_like(shares[0]).fillna(0) for s in shares[1:]) / 5
@@ -112,12 +114,12 @@ def test_missing_values_count_where_they_can(files):
     original, synthetic, _ = files
     codes = original.codes.copy()
     codes[:100, 0] = -1
-    found = bnp.proportions(bnp.Microdata(SCHEMA, codes), synthetic, 2)
+    compared = bnp.proportions(bnp.Microdata(SCHEMA, codes), synthetic, 2)
     whole = bnp.proportions(original, synthetic, 2)
     rest = bnp.proportions(bnp.Microdata(SCHEMA, codes[100:]), synthetic, 2)
-    with_a = (found.tables == 0).any(axis=1)[found.table]
-    np.testing.assert_array_equal(found.original[~with_a], whole.original[~with_a])
-    np.testing.assert_array_equal(found.original[with_a], rest.original[with_a])
+    with_a = (compared.tables == 0).any(axis=1)[compared.table]
+    np.testing.assert_array_equal(compared.original[~with_a], whole.original[~with_a])
+    np.testing.assert_array_equal(compared.original[with_a], rest.original[with_a])
     codes[:] = -1
     with pytest.raises(ValueError, match="no record with values of all of a, b"):
         bnp.proportions(bnp.Microdata(SCHEMA, codes), synthetic, 2)
@@ -128,20 +130,20 @@ def test_many_variables_are_sampled():
     schema = bnp.Schema(tuple(f"v{j}" for j in range(12)), (levels,) * 12)
     rng = np.random.default_rng(3)
     a, b = (bnp.Microdata(schema, rng.integers(5, size=(500, 12))) for _ in range(2))
-    found = bnp.proportions(a, [b], 3, max_tables=30)
-    assert (len(found.tables), found.left_out) == (30, 190)
-    assert len(set(map(tuple, found.tables))) == 30
+    compared = bnp.proportions(a, [b], 3, max_tables=30)
+    assert (len(compared.tables), compared.left_out) == (30, 190)
+    assert len(set(map(tuple, compared.tables))) == 30
     again = bnp.proportions(a, [b], 3, max_tables=30)
-    np.testing.assert_array_equal(found.tables, again.tables)
+    np.testing.assert_array_equal(compared.tables, again.tables)
     other = bnp.proportions(a, [b], 3, max_tables=30, seed=1)
-    assert (found.tables != other.tables).any()
+    assert (compared.tables != other.tables).any()
     assert len(bnp.proportions(a, [b], 3, max_cells=1000).original) == 1000
     with pytest.raises(ValueError, match="more than 100 cells"):
         bnp.proportions(a, [b], 3, max_cells=100)
     wide = bnp.Schema(tuple(f"v{j}" for j in range(300)), (("0", "1"),) * 300)
     a = bnp.Microdata(wide, rng.integers(2, size=(50, 300)))
-    found = bnp.proportions(a, [a], 3, max_tables=50)
-    assert len(found.tables) == 50 and found.left_out == 300 * 299 * 298 // 6 - 50
+    compared = bnp.proportions(a, [a], 3, max_tables=50)
+    assert len(compared.tables) == 50 and compared.left_out == 300 * 299 * 298 // 6 - 50
 
 
 def test_files_of_other_variables_are_refused(files):

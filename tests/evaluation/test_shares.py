@@ -25,15 +25,15 @@ def test_shares_of_households():
     (original, frame), *made = tables
     child = person(relate="child")
     quantities = Rules([at_least(1, child), exactly(1, person(relate="head")).named("one head")])
-    found = bnp.household_shares(quantities, original, [table for table, _ in made[:2]],
+    shares = bnp.household_shares(quantities, original, [table for table, _ in made[:2]],
                                  population=made[2][0])  # fmt: skip
     expected = [(f["relate"] == "child").groupby(f["hid"]).any().mean() for _, f in tables]
-    assert found.original == pytest.approx([expected[0], 1])
-    assert found.synthetic == pytest.approx([np.mean(expected[1:3]), 1])
-    assert found.population == pytest.approx([expected[3], 1])
-    assert found.names == ("at least 1 person with relate 'child'", "one head") or found.names[1]
-    assert found.overlap[1] == 1 and 0 < found.overlap[0] < 1
-    low, high = found.interval
-    assert low[0] < found.synthetic[0] < high[0]
+    assert shares.original == pytest.approx([expected[0], 1])
+    assert shares.synthetic == pytest.approx([np.mean(expected[1:3]), 1])
+    assert shares.population == pytest.approx([expected[3], 1])
+    assert shares.names == ("at least 1 person with relate 'child'", "one head") or shares.names[1]
+    assert shares.overlap[1] == 1 and 0 < shares.overlap[0] < 1
+    low, high = shares.interval
+    assert low[0] < shares.synthetic[0] < high[0]
     bad = bnp.household_shares(quantities, original, [made[2][0]] * 2)
     assert bad.overlap[0] == 0

@@ -79,14 +79,14 @@ def test_too_large_a_support_is_refused(records):
 def test_poisson_reciprocal():
     f = np.array([1.0, 1, 2, 5, 40, 3, 1])
     mean = np.array([0.0, 1e-9, 0.3, 7, 900, 1e4, 1e8])
-    found = poisson_reciprocal(f, mean)
+    value = poisson_reciprocal(f, mean)
     for k in range(6):
         x = np.arange(13_000)
         np.testing.assert_allclose(
-            found[k], np.sum(poisson.pmf(x, mean[k]) / (f[k] + x)), rtol=1e-9
+            value[k], np.sum(poisson.pmf(x, mean[k]) / (f[k] + x)), rtol=1e-9
         )
-    np.testing.assert_allclose(found[6], 1e-8, rtol=1e-7)
-    np.testing.assert_allclose(found[0], 1, rtol=1e-12)
+    np.testing.assert_allclose(value[6], 1e-8, rtol=1e-7)
+    np.testing.assert_allclose(value[0], 1, rtol=1e-12)
 
 
 def test_risks_against_simulated_populations():

@@ -81,9 +81,9 @@ def test_labels_keep_their_text_and_type(latent, levels_of, dtype):
     run = relabelled(latent.run, levels_of)
     for frame in (*bnp.synthesize(run, 2), *bnp.impute(run, 2)):
         for name, levels in zip(run.table.schema.variables, run.table.schema.levels, strict=True):
-            found = set(frame[name])
-            assert found <= set(levels)
-            assert {type(label) for label in found} <= {type(level) for level in levels}
+            labels = set(frame[name])
+            assert labels <= set(levels)
+            assert {type(label) for label in labels} <= {type(level) for level in levels}
             if dtype is np.int64:
                 assert frame[name].dtype == dtype
 

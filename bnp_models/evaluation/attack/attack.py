@@ -244,7 +244,8 @@ def refit(
     ]
 
 
-def _check_settings(table, target, num_bootstrap, fdr, top, max_draws):
+def _check_settings(table, target, num_bootstrap, fdr, top, max_draws) -> None:
+    """Raise ValueError where an option of `attack_risk` is out of range."""
     if isinstance(table, Households):
         if target not in (None, *TARGETS):
             raise ValueError(f"target is one of {', '.join(TARGETS)}, not {target!r}")

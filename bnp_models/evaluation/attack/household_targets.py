@@ -145,10 +145,12 @@ class HouseholdTargets(Targets):
         if part == "member":
             return household + np.arange(member)
         variables = self.table.schema.table.variables
-        return np.flatnonzero([
-            name.startswith("head_") and name not in variables
-            for name, _ in self.columns[:household]
-        ])  # fmt: skip
+        return np.flatnonzero(
+            [
+                name.startswith("head_") and name not in variables
+                for name, _ in self.columns[:household]
+            ]
+        )
 
     def _prepare(self, which, num_members, part, columns):
         """Arrays of some targets, and which changes make a candidate."""
@@ -250,9 +252,9 @@ class HouseholdTargets(Targets):
     def _file(self, file, sizes):
         """Arrays of a synthetic file; households of one size together."""
         order, of_member = file.order_by_size
-        codes = np.column_stack([
-            file.household_codes[order], np.searchsorted(sizes, file.sizes[order])
-        ])  # fmt: skip
+        codes = np.column_stack(
+            [file.household_codes[order], np.searchsorted(sizes, file.sizes[order])]
+        )
         heads = file.household_codes[file.member_household]
         coded = self._coded(heads, file.member_codes[:, None])[:, 0]
         members, index = np.unique(coded[of_member], axis=0, return_inverse=True)
@@ -271,9 +273,9 @@ def _unique_households(table, complete):
     _, member = np.unique(table.member_codes, axis=0, return_inverse=True)
     alone = []
     for block in table.size_blocks:
-        key = np.column_stack([
-            block.household_codes, np.sort(member.reshape(-1)[block.members], axis=1)
-        ])  # fmt: skip
+        key = np.column_stack(
+            [block.household_codes, np.sort(member.reshape(-1)[block.members], axis=1)]
+        )
         _, which, counts = np.unique(key, axis=0, return_inverse=True, return_counts=True)
         alone.append(block.households[counts[which.reshape(-1)] == 1])
     households = np.sort(np.concatenate(alone))
@@ -314,9 +316,11 @@ def _log_by_head(draw, log_weight, household_rows, member_rows, pair, codes, num
     start = first_rows(num_levels[1])[pair.member]
     top = jnp.max(others, axis=3, keepdims=True)
     mass = jnp.einsum(
-        "ahfs,lfs->ahfl", jnp.exp(others - top), jnp.exp(log_phi[start : start + pair.num_levels]),
+        "ahfs,lfs->ahfl",
+        jnp.exp(others - top),
+        jnp.exp(log_phi[start : start + pair.num_levels]),
         precision=jax.lax.Precision.HIGHEST,
-    )  # fmt: skip
+    )
     by_code = jnp.log(jnp.maximum(mass, jnp.finfo(mass.dtype).tiny)) + top
     of_members = jnp.take_along_axis(by_code, codes[:, :, None], axis=3)
     log_p = log_weight[:, :, None] + log_head.T + jnp.sum(of_members, axis=1)
@@ -325,9 +329,19 @@ def _log_by_head(draw, log_weight, household_rows, member_rows, pair, codes, num
 
 @partial(jax.jit, static_argnames=("size", "num_levels", "part", "columns", "pairs"))
 def _log_nested_ratios(
-    draws, household_rows, member_rows, place, level_rows, by_head, *, size, num_levels, part,
-    columns, pairs,
-):  # fmt: skip
+    draws,
+    household_rows,
+    member_rows,
+    place,
+    level_rows,
+    by_head,
+    *,
+    size,
+    num_levels,
+    part,
+    columns,
+    pairs,
+):
     """(A, W, draws) log of the probability of each changed household over the household's."""
     last = sum(num_levels[0])
 

@@ -237,14 +237,18 @@ def choose_draws(
     chain = np.arange(num_chains)[:, None]
     chosen = []
     for posterior, chains in zip(posteriors, unused, strict=True):
-        draw = np.array([
-            positions[np.linspace(0, len(positions) - 1, number).round().astype(int)]
-            for positions in chains
-        ])  # fmt: skip
-        chosen.append({
-            name: value[chain, draw].reshape(-1, *value.shape[2:])
-            for name, value in posterior.parameters.items()
-        })  # fmt: skip
+        draw = np.array(
+            [
+                positions[np.linspace(0, len(positions) - 1, number).round().astype(int)]
+                for positions in chains
+            ]
+        )
+        chosen.append(
+            {
+                name: value[chain, draw].reshape(-1, *value.shape[2:])
+                for name, value in posterior.parameters.items()
+            }
+        )
     return chosen
 
 

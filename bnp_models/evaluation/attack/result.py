@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from bnp_models.data.households import Households
+from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.evaluation.attack.bootstrap import MIN_BLOCKS, TIMES_IN_BLOCK
-from bnp_models.inference.diagnostics import diagnose
+from bnp_models.inference.diagnostics import MAX_RHAT, diagnose
 from bnp_models.kernels.attack.importance import benjamini_hochberg
 
 FDR = 0.005
@@ -51,7 +51,7 @@ class AttackRisk:
     """Names of the figures in the table of records, which no variable may have."""
 
     target: str
-    """"record", "household" or "person": what is guessed."""
+    """Kind of the attacked: "record", "household" or "person"."""
     table: Microdata | Households
     rows: np.ndarray
     """(A,) 0-based rows of the records or persons attacked; of households, their numbers."""
@@ -78,16 +78,16 @@ class AttackRisk:
     num_blocks: int
     """Blocks of consecutive draws, which the bootstrap takes whole."""
     block_length: int
-    """Draws of the longest."""
+    """Draws of the longest block."""
     times_in_block: float
-    """Autocorrelation times of the files' log likelihood in it."""
+    """Autocorrelation times of the files' log likelihood in the longest block."""
     log_likelihood: np.ndarray
     """(L, chains, draws) log likelihood of each synthetic file, and with refits of each again at
     the draws that know it."""
     estimator: str
     """"gamma", "direct" or "refit"."""
     impossible_weight: int
-    """What each impossible household that was drawn stands for, above 1 in cap-and-weight."""
+    """Households that each impossible one drawn stands for, above 1 in cap-and-weight."""
 
     @cached_property
     def adjusted(self) -> np.ndarray:
@@ -125,7 +125,7 @@ class AttackRisk:
         return np.nanmedian(np.where(alone[:, None], 0, errors), axis=1)
 
     def records(self) -> pd.DataFrame:
-        """One row per attacked record, the largest rho first: row, its values, the figures.
+        """List the attacked records, the largest rho first: row, values and figures of each.
 
         Columns after the values: ``rho`` of the truth, ``candidates``, ``rank`` of the truth,
         ``p_value`` and ``adjusted_p`` of the hypothesis that it ranks first, the median
@@ -143,23 +143,26 @@ class AttackRisk:
 
     def _values(self) -> pd.DataFrame:
         """Row or number of each attacked record, and its values."""
-        if self.target != "household":
-            persons = self.table.persons if self.target == "person" else self.table
-            frame = persons.to_frame().iloc[self.rows].reset_index(drop=True)
-            frame.insert(0, "row", self.rows)
-            return frame
-        frame = pd.DataFrame({"row": [self.table.first_row(int(i)) for i in self.rows]})
-        schema = self.table.schema
-        frame[schema.household] = self.table.ids[self.rows]
-        frame["persons"] = self.table.sizes[self.rows]
-        codes = self.table.household_codes[self.rows]
+        if self.target == "household" and isinstance(self.table, Households):
+            return self._values_of_households(self.table)
+        frame = persons_of(self.table).to_frame().iloc[self.rows].reset_index(drop=True)
+        frame.insert(0, "row", self.rows)
+        return frame
+
+    def _values_of_households(self, table: Households) -> pd.DataFrame:
+        """First row, number, persons and values of each attacked household."""
+        frame = pd.DataFrame({"row": [table.first_row(int(i)) for i in self.rows]})
+        schema = table.schema
+        frame[schema.household] = table.ids[self.rows]
+        frame["persons"] = table.sizes[self.rows]
+        codes = table.household_codes[self.rows]
         for k, name in enumerate(schema.household_variables):
             labels = np.array(schema.household_levels[k], dtype=object)
             frame[name] = pd.Series(labels[codes[:, k]]).infer_objects()
         return frame
 
     def candidates(self, row: int) -> pd.DataFrame:
-        """What the intruder weighs for one record, the most likely first.
+        """List the candidates for one record, the most likely first.
 
         Parameters
         ----------
@@ -177,22 +180,22 @@ class AttackRisk:
         ValueError
             If that record was not attacked.
         """
-        found = np.flatnonzero(self.rows == row)
-        if not found.size:
+        if row not in self.rows:
             raise ValueError(f"row {row} was not attacked; choose one of `rows`")
-        i = found[0]
+        i = np.flatnonzero(self.rows == row)[0]
         valid = np.flatnonzero(np.isfinite(self.rho[i]))
         named = [(None, None), *self.columns]
-        frame = pd.DataFrame({
+        columns = {
             "variable": [named[c][0] for c in valid],
             "value": [named[c][1] for c in valid],
             "rho": self.rho[i, valid],
             "pareto_k": self.pareto_k[i, valid],
-        })  # fmt: skip
+        }
+        frame = pd.DataFrame(columns)
         return frame.sort_values("rho", ascending=False, kind="stable", ignore_index=True)
 
     def summary(self) -> dict:
-        """The figures of the file, as JSON values."""
+        """Figures of all attacked together, as JSON values."""
         number, rho = len(self.rows), self.rho[:, 0]
         sets = self.pareto_k[:, 1:][np.isfinite(self.rho[:, 1:])]
         ranked = (self.rank[:, None] <= np.array(self.top)).sum(axis=0)
@@ -225,7 +228,7 @@ class AttackRisk:
         }  # fmt: skip
 
     def warnings(self) -> list[str]:
-        """What stands in the way of trusting the figures, in words."""
+        """Warn of what stands in the way of trusting the figures."""
         number, sentences = len(self.rows), []
         if not number:
             return [f"no {self.target} was attacked: none is alone with its values"]
@@ -268,11 +271,14 @@ class AttackRisk:
                 f"so that nothing can be declared safe at {self.fdr:g}; ask for at least "
                 f"{round(2 / self.fdr)}"
             )
-        rhats = [diagnose(values)["rhat"] for values in self.log_likelihood]
-        rhats = [x for x in rhats if x is not None and x > 1.05]
+        rhats = [
+            rhat
+            for values in self.log_likelihood
+            if (rhat := diagnose(values)["rhat"]) is not None and rhat > MAX_RHAT
+        ]
         if rhats:
             sentences.append(
                 "the chains disagree on how likely the synthetic files are (R-hat "
-                f"{max(rhats):.3f}, should be below 1.05): sample longer"
+                f"{max(rhats):.3f}, should be below {MAX_RHAT}): sample longer"
             )
         return sentences

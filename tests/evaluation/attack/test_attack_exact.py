@@ -31,7 +31,7 @@ FILES = (
 CONDITIONS = [[1, 0, -1], [-1, 2, 0]]
 
 
-class LevelParts:
+class RecordAtoms:
     """A latent class model whose prior is a list of parameters."""
 
     def __init__(self, conditions):
@@ -77,14 +77,14 @@ class LevelParts:
 
     def neighbours(self, i):
         """The records that may stand in the place of record i: itself, then by row."""
-        found = [(0, CODES[i])]
+        neighbours = [(0, CODES[i])]
         changes = [(j, level) for j, size in enumerate(NUM_LEVELS) for level in range(size)]
         for column, (j, level) in enumerate(changes):
             x = CODES[i].copy()
             x[j] = level
             if level != CODES[i][j] and (x == self.cells).all(axis=1).any():
-                found.append((1 + column, x))
-        return found
+                neighbours.append((1 + column, x))
+        return neighbours
 
     def exact(self, i, of_file):
         """Log rho up to a constant, every candidate's posterior computed anew.
@@ -92,14 +92,14 @@ class LevelParts:
         `of_file` makes of the log likelihoods of a file and the posterior's log weights, both by
         atom, what stands for the log of the expected likelihood.
         """
-        found = {}
+        log_rho = {}
         for column, x in self.neighbours(i):
             codes = CODES.copy()
             codes[i] = x
             log_w = self.log_likelihood(codes)
             log_w = log_w - logsumexp(log_w)
-            found[column] = sum(of_file(self.log_likelihood(file), log_w) for file in FILES)
-        return found
+            log_rho[column] = sum(of_file(self.log_likelihood(file), log_w) for file in FILES)
+        return log_rho
 
 
 def gamma_matched(log_l, log_w):
@@ -110,7 +110,7 @@ def gamma_matched(log_l, log_w):
 
 @pytest.fixture(scope="module", params=[None, CONDITIONS], ids=["free", "zeros"])
 def atoms(request):
-    return LevelParts(request.param)
+    return RecordAtoms(request.param)
 
 
 def judged(atoms, estimator, **how):
@@ -136,16 +136,16 @@ def test_every_candidate_refitted(atoms, estimator):
     assert np.abs(z).max() < Z_LIMIT, z
     # Enough draws for the test to mean something.
     assert risk.typical_error.max() < 0.1
-    for i, found in enumerate(exact):
-        ranked = sorted(found, key=found.get, reverse=True)
+    for i, log_rho in enumerate(exact):
+        ranked = sorted(log_rho, key=log_rho.get, reverse=True)
         truths = ranked.index(0) + 1
-        close = sum(abs(found[column] - found[0]) < 0.3 for column in found)
+        close = sum(abs(log_rho[column] - log_rho[0]) < 0.3 for column in log_rho)
         assert abs(risk.rank[i] - truths) <= close
     if estimator == "gamma":
-        for i, found in enumerate(exact):
+        for i, log_rho in enumerate(exact):
             true = atoms.exact(i, expectation)
             assert all(
-                abs(found[c] - found[0] - true[c] + true[0]) < 0.2 for c in found
+                abs(log_rho[c] - log_rho[0] - true[c] + true[0]) < 0.2 for c in log_rho
             )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ PLANTED = {
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_planted_errors_are_seen(planted, monkeypatch):
-    atoms = LevelParts(CONDITIONS)
+    atoms = RecordAtoms(CONDITIONS)
     PLANTED[planted](monkeypatch)
     risk, exact = judged(atoms, "gamma")
     assert np.abs(z_scores(risk, exact)).max() > Z_LIMIT
@@ -196,7 +196,7 @@ def test_planted_errors_are_seen(planted, monkeypatch):
 
 def test_infeasible_candidates_are_seen():
     """Conditions that the attack does not know of leave candidates that there are not."""
-    atoms = LevelParts(CONDITIONS)
+    atoms = RecordAtoms(CONDITIONS)
     source = atoms.posterior(CODES, 1)
     source = source._replace(attributes=source.attributes | {"conditions_sha256": ""})
     risk = bnp.attack_risk(source, atoms.table, atoms.files, key=jax.random.key(0), **HOW)
@@ -206,7 +206,7 @@ def test_infeasible_candidates_are_seen():
 
 
 def test_chunks_and_seeds():
-    atoms = LevelParts(None)
+    atoms = RecordAtoms(None)
     one, other, again = (
         judged(atoms, "gamma", records_at_once=size)[0] for size in (None, 3, 3)
     )  # fmt: skip
@@ -279,8 +279,8 @@ def test_share_of_possible_households_by_simulation(monkeypatch):
     np.testing.assert_allclose(exact, atoms.log_size[:, :8].T, atol=1e-4)
     tables = dataclasses.replace(atoms.data.tables, compositions=None)
     without = dataclasses.replace(atoms.data, tables=tables)
-    found = household_targets._log_possible(draws, without, jax.random.key(1))
-    np.testing.assert_allclose(found, exact, atol=0.1)
+    estimate = household_targets._log_possible(draws, without, jax.random.key(1))
+    np.testing.assert_allclose(estimate, exact, atol=0.1)
 
 
 def _nested_upside_down(patch):

@@ -38,7 +38,9 @@ AGE, RACE = 3, 3
 
 
 def households(given):
-    rows = [(i, own[0], *one.split()) for i, own in enumerate(given) for one in own[1:]]
+    rows = [
+        (i, home, *person.split()) for i, (home, *persons) in enumerate(given) for person in persons
+    ]
     frame = pd.DataFrame(rows, columns=["hid", "home", "role", "age", "race"])
     return bnp.Households.from_frame(
         frame, "hid", ["home"], levels=LEVELS, head=("role", "head")
@@ -65,8 +67,8 @@ class RelativeAtoms(NestedAtoms):
         )
 
     def possible(self, size):
-        own = all_households(self.data, self.data.blocks[size][0])
-        return self.rules.compile(self.table.schema).on_numpy(*own)
+        households = all_households(self.data, self.data.blocks[size][0])
+        return self.rules.compile(self.table.schema).on_numpy(*households)
 
     def log_probabilities(self, size):
         parameters = self.parameters
@@ -78,7 +80,7 @@ class RelativeAtoms(NestedAtoms):
         return np.concatenate(parts)[:, self.coded(size)]
 
     def coded(self, size):
-        """Of each household, the place of the one that has its codes."""
+        """Place, for each household, of the one that has its codes."""
         codes, members = all_households(self.data, self.data.blocks[size][0])
         schema = self.table.schema
         age, race = (schema.household_variables.index(f"head_{x}") for x in ("age", "race"))
@@ -87,9 +89,9 @@ class RelativeAtoms(NestedAtoms):
         j = schema.member_variables.index("age")
         members[..., j] = (members[..., j] - age) % AGE
         j = schema.member_variables.index("race")
-        own = members[..., j]
+        races = members[..., j]
         # Level 0 takes the code that the head's level leaves.
-        members[..., j] = np.where(own == race, 0, np.where(own == 0, race, own))
+        members[..., j] = np.where(races == race, 0, np.where(races == 0, race, races))
         columns = np.concatenate([codes, members.reshape(len(codes), -1)], axis=1)
         sizes = schema.num_household_levels
         sizes += schema.num_member_levels * (self.data.blocks[size][0])
@@ -128,8 +130,8 @@ def _members_stay(patch):
     def recoded(self, household, members):
         level_rows, by_head = right(self, household, members)
         coded = self._coded(household, members)
-        for pair, own in zip(self.data.relative.pairs, by_head, strict=True):
-            own[:] = coded[:, :, [pair.member]]
+        for pair, codes in zip(self.data.relative.pairs, by_head, strict=True):
+            codes[:] = coded[:, :, [pair.member]]
         return level_rows, by_head
 
     patch.setattr(household_targets.HouseholdTargets, "_recoded", recoded)
@@ -176,11 +178,11 @@ def test_share_of_possible_households(atoms):
         for name, value in zip(NESTED, atoms.parameters, strict=True)
     } | {"number": np.arange(4)}
     assert atoms.data.tables.compositions is not None
-    found = household_targets._log_possible(draws, atoms.data, jax.random.key(0))
-    np.testing.assert_allclose(found, atoms.log_size[:, :4].T, atol=1e-4)
+    estimate = household_targets._log_possible(draws, atoms.data, jax.random.key(0))
+    np.testing.assert_allclose(estimate, atoms.log_size[:, :4].T, atol=1e-4)
     without = dataclasses.replace(atoms.data, tables=None)
-    found = household_targets._log_possible(draws, without, jax.random.key(1))
-    np.testing.assert_allclose(found, atoms.log_size[:, :4].T, atol=0.1)
+    estimate = household_targets._log_possible(draws, without, jax.random.key(1))
+    np.testing.assert_allclose(estimate, atoms.log_size[:, :4].T, atol=0.1)
 
 
 RULES = """
