@@ -110,7 +110,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         data: LatentClassData,
         iteration: Int[Array, ""],
     ) -> tuple[LatentClassState, LatentClassInfo]:
-        """One sweep, in an order that leaves the posterior invariant."""
+        """Draw each conditional once, in an order that leaves the posterior invariant."""
         key_z, key_split, key_parameters, key_order = Keys(key, 4)
         z, rows, log_likelihood = update_classes(key_z, state, data)
         state, z, accepted_split = update_partition(

@@ -43,8 +43,8 @@ from bnp_models.rules.rules import Rules
 BETAS = ("common", "class")
 
 
-def _as_pairs(given):
-    """A mapping or a sequence of names and pairs, hashable."""
+def _as_pairs(given: Any) -> tuple:
+    """Hashable form of a mapping, or of a sequence of names and pairs."""
     if isinstance(given, Mapping):
         given = given.items()
     elif isinstance(given, str):
@@ -60,11 +60,11 @@ class NDPMPM(NestedOptions):
     components
         Household classes F at which the sticks are truncated.
     member_components
-        Member classes S of each of them.
+        Member classes S of each household class.
     a, b
         Shape and rate of alpha's prior.
     a_beta, b_beta
-        The same of beta.
+        Shape and rate of beta's prior.
     beta
         "common": one concentration for the member classes of all household classes; "class": one
         each.
@@ -73,8 +73,8 @@ class NDPMPM(NestedOptions):
     relative
         Variables whose values members have relative to their head's, with the head at household
         level: names, or names with a kind, "difference" for an ordered variable and "same" for
-        another (`RelativeCoding`). Ages of couples, or races within
-        households, then agree without a class for each.
+        another (`RelativeCoding`). Ages of couples, or races within households, then agree without
+        a class for each.
     grouped
         Numbers of adjacent levels by variable, as ``{"age": 5}``: classes differ in the
         probabilities of groups of so many levels only, a level's share of its group is the same in
@@ -111,7 +111,6 @@ class NDPMPM(NestedOptions):
     table_type: ClassVar[type] = Households
     conditions_type: ClassVar[type | None] = Rules
     takes_missing: ClassVar[bool] = True
-    nested: ClassVar[bool] = True
     parameters_every: ClassVar[int] = 10
     scalars: ClassVar[tuple[str, ...]] = (
         "components", "member_components", "alpha", "beta", "log_likelihood", "last_class",
@@ -170,7 +169,7 @@ class NDPMPM(NestedOptions):
     def sweep(
         self, key: Key[Array, ""], state: NestedState, data: NestedData, iteration: Int[Array, ""]
     ) -> tuple[NestedState, NestedInfo]:
-        """One sweep, in an order that leaves the posterior invariant."""
+        """Draw each conditional once, in an order that leaves the posterior invariant."""
         del iteration
         key_g, key_missing, key_augment, key_parameters, key_order = Keys(key, 5)
         data = fill_in(state, data)
@@ -202,7 +201,8 @@ class NDPMPM(NestedOptions):
             self._weighted(),
         ])  # fmt: skip
 
-    def _last_member_class(self, draws):
+    def _last_member_class(self, draws: dict[str, np.ndarray]) -> str | None:
+        """Warning of members in the last class of their household's class."""
         mean = np.mean(draws.get("last_member_class", 0))
         if mean >= 1:
             return (
@@ -210,14 +210,17 @@ class NDPMPM(NestedOptions):
                 "class of their household's class, which takes all that the others leave; raise "
                 "member_components (--member-components)"
             )
+        return None
 
-    def _weighted(self):
+    def _weighted(self) -> str | None:
+        """Warning of cap-and-weight."""
         if self.impossible_weight > 1:
             return (
                 f"approximation: each impossible household drawn stands for "
                 f"{self.impossible_weight} (cap-and-weight); leave out --impossible-weight for "
                 "the exact posterior"
             )
+        return None
 
     def keep(self, state: NestedState, info: NestedInfo) -> dict[str, Array]:
         """Everything of one sweep that a user may choose to keep."""

@@ -12,12 +12,12 @@ from bnp_models.data.households import Households, SizeBlock
 from bnp_models.kernels.nested.judges import HeadTables
 from bnp_models.kernels.nested.members import merge_plan
 from bnp_models.kernels.nested.parameters import Head, Levels
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.models.nested.head_tables import head_of, head_tables
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
 from bnp_models.models.nested.starts import complete_households
-from bnp_models.models.nested.state import Groups, Missing, NestedData, variable_of_rows
+from bnp_models.models.nested.state import Groups, Missing, NestedData
 from bnp_models.rules.head_forms import head_form
 from bnp_models.rules.rules import CompiledRules, Rules
 
@@ -61,8 +61,8 @@ def prepare_households(
     return NestedData(
         household_rows=jnp.asarray((household_codes + first_rows(num_household)).T, jnp.int32),
         member_codes=jnp.asarray(member_codes, jnp.int32),
-        household_variable=variable_of_rows(num_household),
-        member_variable=variable_of_rows(num_member),
+        household_variable=jnp.asarray(variable_of_rows(num_household), jnp.int32),
+        member_variable=jnp.asarray(variable_of_rows(num_member), jnp.int32),
         blocks=tuple((block.member_codes.shape[1], len(block.households)) for block in blocks),
         plan=merge_plan(num_member),
         household=Levels(num_household, tuple(region.household)),

@@ -1,10 +1,6 @@
 """Data, state and info of the chains of the nested model of persons within households."""
 
-from collections.abc import Sequence
-
 import equinox as eqx
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bnp_models.kernels.nested.judges import HeadTables
@@ -126,8 +122,3 @@ class NestedInfo(eqx.Module):
     """Impossible households drawn; -1 where they were beyond 2**28 and not all drawn."""
     left_over: Float[Array, ""]
     """0: the sticks are truncated by definition."""
-
-
-def variable_of_rows(num_levels: Sequence[int]) -> Int[Array, " R"]:
-    """Variable of each row of level probabilities, the levels of one after those of another."""
-    return jnp.asarray(np.repeat(np.arange(len(num_levels)), num_levels), jnp.int32)

@@ -26,7 +26,12 @@ from bnp_models.kernels.nested.members import (
 )
 from bnp_models.kernels.nested.parameters import tables_of
 from bnp_models.kernels.nested.possible import log_possible
-from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows, order_free_sum
+from bnp_models.kernels.numerics.counting import (
+    count_rows_by_component,
+    first_rows,
+    order_free_sum,
+    variable_of_rows,
+)
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import (
     gamma_variate,
@@ -34,11 +39,11 @@ from bnp_models.kernels.variates.gamma import (
     loggamma_from_one,
     normalise_levels,
 )
-from bnp_models.kernels.variates.rng import Keys, key_array, uniform, words
+from bnp_models.kernels.variates.rng import Keys, key_array, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.nested.missing import completed_values
 from bnp_models.models.nested.options import NestedOptions
-from bnp_models.models.nested.state import Groups, NestedData, NestedState, variable_of_rows
+from bnp_models.models.nested.state import Groups, NestedData, NestedState
 
 
 def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> NestedState:
@@ -58,7 +63,7 @@ def draw_uniform(
     """Draw classes uniformly from 0 to `limit`, which is left out."""
     dtype = jnp.result_type(float)
     u = uniform(words(key, shape), dtype.type)
-    return jnp.minimum((u * limit).astype(jnp.int32), limit - 1)
+    return uniform_index(u, limit)
 
 
 @jax.named_scope("update_classes")
@@ -135,7 +140,7 @@ def augment(
     augmented
         Counts of the impossible households by class and level.
     number
-        How many there are, weighted; -1 where there were too many.
+        Number of impossible households, weighted; -1 where there were too many.
     log_feasible
         Log P(possible) of a household: exact where the rules are tables, else from the share of
         possible ones among those drawn.
@@ -163,12 +168,16 @@ def augment(
 def _draw_impossible(
     key: Key[Array, ""], state: NestedState, data: NestedData, augmented: Augmented, until: int
 ) -> tuple[Augmented, Int[Array, ""], Int[Array, ""], Bool[Array, ""]]:
-    """Simulate until so many are possible; those without one head are added in closed form.
+    """Simulate until so many are possible, with one head each where the rules want one.
+
+    Impossible households with another number of heads are then added without simulating them.
 
     Returns
     -------
-    augmented, num_possible, number
-        Counts of the impossible households; possible and impossible ones drawn.
+    augmented
+        Counts of the impossible households by class and level.
+    num_possible, number
+        Possible households drawn, and impossible ones.
     failed
         Whether there were too many.
     """
@@ -293,7 +302,7 @@ def draw_level_probabilities(
         shapes.append(_kind_shapes(shapes[1], counts.unread.reshape(2, num_classes), data))
     log_g = _log_gammas(key, shapes, concentration)
     variables = [
-        variable if group is None else variable_of_rows(group.num_groups)
+        variable if group is None else jnp.asarray(variable_of_rows(group.num_groups), jnp.int32)
         for group, variable in zip(
             groups, (data.household_variable, data.member_variable), strict=True
         )
