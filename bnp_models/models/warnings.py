@@ -6,7 +6,7 @@ import numpy as np
 
 
 def those_given(sentences: Iterable[str | None]) -> list[str]:
-    """The sentences, but for None."""
+    """Leave None out of the sentences."""
     return [sentence for sentence in sentences if sentence is not None]
 
 

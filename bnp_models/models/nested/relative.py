@@ -110,7 +110,7 @@ class RelativeCoding:
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """The variables as columns."""
+        """Columns of each variable, of the members and of their head."""
         schema, pairs = self.schema, []
         for name, kind in self._named:
             member = schema.member_variables.index(name)
@@ -142,7 +142,7 @@ class RelativeCoding:
     def decode_traced(
         self, household_codes: Int[Array, "... q"], member_codes: Int[Array, "... m p"]
     ) -> Int[Array, "... m p"]:
-        """Level codes again, as `decode`, of arrays of JAX."""
+        """Level codes as from `decode`, for arrays of JAX."""
         return self._recoded(jnp, household_codes, member_codes, [p.decoded for p in self.pairs])
 
     def _recoded(self, xp, household_codes, member_codes, tables):
