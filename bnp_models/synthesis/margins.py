@@ -6,7 +6,9 @@ from functools import partial
 import jax
 import numpy as np
 
+from bnp_models.inference.diagnostics import monitored
 from bnp_models.inference.run import Run, blocks_of_draws
+from bnp_models.models.model import Completes
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,15 +16,23 @@ class Margins:
     """Probabilities of the levels of each variable, for a new record, given thinned draws."""
 
     names: tuple[str, ...]
-    """"margin VARIABLE=LEVEL" of each."""
+    """(R,) "margin VARIABLE=LEVEL" of each level."""
     draws: np.ndarray
-    """(chains, draws, R) float64."""
+    """(chains, draws, R) float64 probabilities."""
     thin: int
     """Every how many of the run's draws were evaluated."""
 
+    def monitored(self, run: Run) -> dict[str, np.ndarray]:
+        """Quantities of the run that convergence is judged by, and the worst margins."""
+        return monitored(run) | worst_margins(self)
+
+    def warnings(self) -> list[str]:
+        """Sentences about the evaluation itself: none, it is exact."""
+        return []
+
 
 def level_margins(run: Run, max_draws: int = 200) -> Margins:
-    """Evaluate the margins of feasible records, which convergence is judged by.
+    """Evaluate the margins of feasible records, by which convergence is judged.
 
     Parameters
     ----------
@@ -30,7 +40,14 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins:
         Chains of a latent class model, which kept its ``parameters``.
     max_draws
         At most so many draws of each chain are evaluated.
+
+    Raises
+    ------
+    ValueError
+        If the model does not know the margins (`Completes`), or `run` kept no parameters.
     """
+    if not isinstance(run.model, Completes):
+        raise ValueError(f"the {run.model.name} model does not know the margins of variables")
     schema = run.table.schema
     thin = -(-run.settings.num_samples // max_draws)
     draws = run.parameters(thin)
@@ -38,8 +55,8 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins:
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
     total, blocks, feasible = num_chains * num_draws, [], run.feasible_sets
     for _, padded in blocks_of_draws(total):
-        here = {name: value[padded] for name, value in draws.items()}
-        blocks.append(np.asarray(_levels(run.model, here, feasible, num_levels=schema.num_levels)))
+        block = {name: value[padded] for name, value in draws.items()}
+        blocks.append(np.asarray(_levels(run.model, block, feasible, num_levels=schema.num_levels)))
     values = np.concatenate(blocks)[:total].astype(np.float64)
     names = [
         f"margin {variable}={label}"
@@ -51,15 +68,24 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins:
 
 @partial(jax.jit, static_argnames="num_levels")
 def _levels(model, draws, feasible, num_levels):
+    """(draws, R) probability of every level given each draw."""
     return jax.lax.map(lambda draw: model.level_probabilities(draw, num_levels, feasible), draws)
 
 
-# Of the margins of the model, those reported.
 NUM_MARGINS = 3
+"""Margins reported of all that a model has."""
 
 
 def worst_margins(margins: Margins, number: int = NUM_MARGINS) -> dict[str, np.ndarray]:
-    """The margins with the largest split R-hat, each (chains, draws); none that is constant."""
+    """Choose the margins with the largest split R-hat, each (chains, draws); none is constant.
+
+    Parameters
+    ----------
+    margins
+        All margins.
+    number
+        Margins to choose.
+    """
     varies = np.flatnonzero(np.ptp(margins.draws, axis=(0, 1)) > 0)
     half = margins.draws.shape[1] // 2
     if half < 2:

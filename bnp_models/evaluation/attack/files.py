@@ -1,15 +1,12 @@
 """Synthetic files with the codes of the sample, and added to it."""
 
-from typing import TypeVar
-
 import numpy as np
 import pandas as pd
 
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
-
-Table = TypeVar("Table", Microdata, Households)
+from bnp_models.models.model import Table
 
 
 def coded_like(frame: pd.DataFrame | Microdata | Households, table: Table, number: int) -> Table:
@@ -62,7 +59,7 @@ def _coded(frame, table):
 
 
 def with_file(table: Table, file: Table) -> Table:
-    """Add a synthetic file to the sample."""
+    """Add a synthetic file to the sample: a table of the same type."""
     if isinstance(table, Households):
         return Households(
             table.schema,
