@@ -31,7 +31,7 @@ from bnp_models.kernels.cells.thinning import log_marginal, log_posterior
 try:
     from jax import enable_x64
 except ImportError:  # An older JAX.
-    from jax.experimental import enable_x64
+    from jax.experimental import enable_x64  # type: ignore[attr-defined,no-redef]
 
 # The paper's values, elicited for a sample of the Italian census of 1991.
 DEFAULTS = {
@@ -227,7 +227,11 @@ def beta_parameters(
 
 @partial(jax.jit, static_argnums=0)
 def _log_marginal(
-    variant: int, values: dict[str, jax.Array], f: jax.Array, phat: jax.Array, size: npt.ArrayLike
+    variant: int,
+    values: dict[str, jax.Array],
+    f: jax.Array,
+    phat: jax.Array,
+    size: jax.Array | np.float64,
 ) -> jax.Array:
     """log P(f) of cells, `size` persons by cell: distribution 2 of the paper, or 3."""
     a, b = beta_parameters(variant, values, phat)
