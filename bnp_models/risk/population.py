@@ -21,7 +21,7 @@ from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.model import PredictsCells
+from bnp_models.models.model import Model, PredictsCells
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 METHODS = ("auto", "exact", "draws", "sequential")
@@ -134,12 +134,7 @@ def population_risk(
         If the model gives no probabilities of cells (`PredictsCells`), the population is smaller
         than the sample, a record is incomplete, or `run` kept no parameters.
     """
-    table, model = run.table, run.model
-    if not isinstance(model, PredictsCells):
-        raise ValueError(
-            f"the {model.name} model gives no probabilities of cells, so that no risk follows from "
-            "it; fit a mixed membership or latent class model"
-        )
+    table, model = run.table, _checked_model(run.model)
     _check_table(table, population_size)
     method = _checked_method(method, model, table)
     thin = _checked_thin(thin, run.settings.num_samples, method)
@@ -170,14 +165,13 @@ def population_risk(
     relative_error = float(np.median(figures.pop("error")))
     rows = cells.sample_uniques
     of_row = np.searchsorted(unique_cells, cells.record_cell[rows])
-    total = math.prod(shape)
     return PopulationRisk(
         run=run,
         population_size=int(population_size),
         method=method,
         rows=rows,
-        r1=(sum_r1 / total)[of_row],
-        r2=(sum_r2 / total)[of_row],
+        r1=(sum_r1 / math.prod(shape))[of_row],
+        r2=(sum_r2 / math.prod(shape))[of_row],
         thin=thin,
         relative_error=relative_error,
         **figures,
@@ -326,6 +320,16 @@ def tau1_monitor(
     return monitor
 
 
+def _checked_model(model: Model) -> PredictsCells:
+    """The model, if it gives probabilities of cells."""
+    if not isinstance(model, PredictsCells):
+        raise ValueError(
+            f"the {model.name} model gives no probabilities of cells, so that no risk follows from "
+            "it; fit a mixed membership or latent class model"
+        )
+    return model
+
+
 def _check_table(table: Microdata, population_size: int) -> None:
     """Raise unless the risk of a table can be evaluated, and told record by record."""
     check_population_size(table, population_size)
@@ -378,7 +382,8 @@ def _evaluate(model, cells, keys, draws, num_levels, method):
             return result, jnp.zeros(()), jnp.zeros(())
         return result.log_p, result.relative_se, result.log_p_halves
 
-    log_p, relative_se, halves = jax.lax.map(one, (keys, draws))
+    with jax.named_scope("cell_probabilities"):
+        log_p, relative_se, halves = jax.lax.map(one, (keys, draws))
     return log_p, relative_se.reshape(keys.size, -1), halves
 
 

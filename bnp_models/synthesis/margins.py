@@ -69,7 +69,10 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins:
 @partial(jax.jit, static_argnames="num_levels")
 def _levels(model, draws, feasible, num_levels):
     """(draws, R) probability of every level given each draw."""
-    return jax.lax.map(lambda draw: model.level_probabilities(draw, num_levels, feasible), draws)
+    with jax.named_scope("level_probabilities"):
+        return jax.lax.map(
+            lambda draw: model.level_probabilities(draw, num_levels, feasible), draws
+        )
 
 
 NUM_MARGINS = 3

@@ -147,6 +147,8 @@ def test_bad_arguments_are_refused(small):
         bnp.population_risk(small.run, 20_000, method="guess")
     with pytest.raises(ValueError, match="thin"):
         bnp.population_risk(small.run, 20_000, thin=0)
+    with pytest.raises(ValueError, match="ndpmpm model gives no probabilities of cells"):
+        bnp.population_risk(dataclasses.replace(small.run, model=bnp.NDPMPM()), 20_000)
     kept = {name: small.run.draws[name] for name in ("alpha", "components")}
     with pytest.raises(ValueError, match="did not keep 'g0'"):
         bnp.population_risk(dataclasses.replace(small.run, draws=kept), 20_000)

@@ -9,6 +9,11 @@ import numpy as np
 
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import group_cells
+from bnp_models.evaluation.attack.household_probabilities import (
+    log_household_ratios,
+    log_households,
+    log_possible_by_size,
+)
 from bnp_models.evaluation.attack.targets import (
     Draws,
     Group,
@@ -18,24 +23,10 @@ from bnp_models.evaluation.attack.targets import (
     labels_of,
     over_draws,
 )
-from bnp_models.kernels.attack.importance import log_neighbours
-from bnp_models.kernels.nested.members import (
-    log_member_probability,
-    merge_plan,
-    merged_rows,
-    merged_tables,
-    sum_by_household,
-)
-from bnp_models.kernels.nested.parameters import log_class_weights, tables_of
-from bnp_models.kernels.nested.possible import log_possible
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.nested.ndpmpm import NDPMPM
-from bnp_models.models.nested.predictions import simulate_possible
-from bnp_models.models.nested.state import NESTED, NestedData
+from bnp_models.models.nested.state import NestedData
 from bnp_models.rules.rules import Rules
-
-# Households simulated per draw and size for P(possible), where it has no closed form.
-SIMULATED = 2**13
 
 
 class HouseholdTargets(Targets):
@@ -119,7 +110,7 @@ class HouseholdTargets(Targets):
                 if not len(which) or not len(columns):
                     continue
                 ratio = partial(
-                    _log_nested_ratios,
+                    log_household_ratios,
                     size=block,
                     num_levels=self.num_levels,
                     part=part,
@@ -238,13 +229,13 @@ class HouseholdTargets(Targets):
         log_l = []
         for m, file in enumerate(files):
             arrays = self._file(file, sizes)
-            evaluate = partial(_log_households, **arrays, num_levels=self.num_levels[1])
+            evaluate = partial(log_households, **arrays, num_levels=self.num_levels[1])
             description = f"likelihood of file {m + 1}"
             log_l.append(
                 over_draws(draws, evaluate, lambda log_p: log_p.sum(axis=1), progress, description)
             )
         numbered = draws | {"number": np.arange(len(draws["log_pi"]))}
-        evaluate = partial(_log_possible, data=self.data, key=key)
+        evaluate = partial(log_possible_by_size, data=self.data, key=key)
         log_normal = over_draws(numbered, evaluate, lambda x: x.T, progress, "possible")
         wanted = np.stack([(file.sizes[:, None] == sizes).sum(axis=0) for file in files])
         return np.stack(log_l) - wanted @ log_normal
@@ -280,204 +271,3 @@ def _unique_households(table, complete):
         alone.append(block.households[counts[which.reshape(-1)] == 1])
     households = np.sort(np.concatenate(alone))
     return households[complete[households]]
-
-
-def _log_member_sums(log_omega, log_phi, member_rows):
-    """Log weight of every member's classes, (A, h, F, S), and with them summed out, (A, h, F)."""
-    inner = log_omega
-    for v in range(member_rows.shape[2]):
-        inner = inner + log_phi[member_rows[:, :, v]]
-    return jax.nn.logsumexp(inner, axis=-1)
-
-
-def _log_by_head(draw, log_weight, household_rows, member_rows, pair, codes, num_levels):
-    """(A, L) log probability of each household with another level of its head.
-
-    Parameters
-    ----------
-    log_weight
-        (A, F) log weights of the classes, household variables and members apart.
-    pair
-        The variable that members have relative to the head's.
-    codes
-        (A, h, L) codes of the members' levels, by level of the head.
-    """
-    log_lambda, log_phi = draw["log_lambda"], draw["log_phi"]
-    for k in range(household_rows.shape[1]):
-        if k != pair.household:
-            log_weight = log_weight + log_lambda[household_rows[:, k]]
-    start = first_rows(num_levels[0])[pair.household]
-    log_head = log_lambda[start : start + pair.num_levels]
-    others = draw["log_omega"]
-    for v in range(member_rows.shape[2]):
-        if v != pair.member:
-            others = others + log_phi[member_rows[:, :, v]]
-    others = jnp.broadcast_to(others, (*member_rows.shape[:2], *others.shape[-2:]))
-    start = first_rows(num_levels[1])[pair.member]
-    top = jnp.max(others, axis=3, keepdims=True)
-    mass = jnp.einsum(
-        "ahfs,lfs->ahfl",
-        jnp.exp(others - top),
-        jnp.exp(log_phi[start : start + pair.num_levels]),
-        precision=jax.lax.Precision.HIGHEST,
-    )
-    by_code = jnp.log(jnp.maximum(mass, jnp.finfo(mass.dtype).tiny)) + top
-    of_members = jnp.take_along_axis(by_code, codes[:, :, None], axis=3)
-    log_p = log_weight[:, :, None] + log_head.T + jnp.sum(of_members, axis=1)
-    return jax.nn.logsumexp(log_p, axis=1)
-
-
-@partial(jax.jit, static_argnames=("size", "num_levels", "part", "columns", "pairs"))
-def _log_nested_ratios(
-    draws,
-    household_rows,
-    member_rows,
-    place,
-    level_rows,
-    by_head,
-    *,
-    size,
-    num_levels,
-    part,
-    columns,
-    pairs,
-):
-    """(A, W, draws) log of the probability of each changed household over the household's."""
-    last = sum(num_levels[0])
-
-    def one(draw):
-        log_lambda = draw["log_lambda"]
-        of_members = _log_member_sums(draw["log_omega"], draw["log_phi"], member_rows)
-        log_weight = draw["log_pi"] + log_lambda[last + size]
-        without_household = log_weight + jnp.sum(of_members, axis=1)
-        total = without_household
-        for k in range(household_rows.shape[1]):
-            total = total + log_lambda[household_rows[:, k]]
-        log_p = []
-        if part != "member" and num_levels[0]:
-            by_household = log_neighbours(
-                without_household, log_lambda[:last], household_rows, num_levels[0]
-            )
-            for pair, codes in zip(pairs, by_head, strict=True):
-                start = first_rows(num_levels[0])[pair.household]
-                by_household = by_household.at[:, start : start + pair.num_levels].set(
-                    _log_by_head(
-                        draw, log_weight, household_rows, member_rows, pair, codes, num_levels
-                    )
-                )
-            log_p.append(by_household if columns is None else by_household[:, np.array(columns)])
-        if part != "head" and member_rows.shape[1]:
-            at = None if part == "all" else place[:, None, None]
-            log_p.append(
-                _log_by_member(draw, total, of_members, member_rows, at, level_rows, num_levels[1])
-            )
-        log_truth = jax.nn.logsumexp(total, axis=1)
-        return jnp.concatenate(log_p, axis=1) - log_truth[:, None]
-
-    with jax.named_scope("weights_of_candidates"):
-        return jnp.moveaxis(jax.lax.map(one, draws), 0, -1)
-
-
-def _log_by_member(draw, total, of_members, member_rows, place, level_rows, num_levels):
-    """(A, members * R) log probability of each household with another level of one member.
-
-    Parameters
-    ----------
-    total
-        (A, F) log weights of the classes, household and members together.
-    of_members
-        (A, h, F) those of each member.
-    place
-        (A, 1, 1) the member that changes; None: each in turn.
-    level_rows
-        As `HouseholdTargets._recoded` returns them.
-    """
-    log_omega, log_phi = draw["log_omega"], draw["log_phi"]
-    if place is not None:
-        member_rows = jnp.take_along_axis(member_rows, place, axis=1)
-        of_members = jnp.take_along_axis(of_members, place, axis=1)
-    num_records, _, num_variables = member_rows.shape
-    weight = (total[:, None] - of_members)[..., None] + log_omega
-    log_p = log_neighbours(
-        weight.reshape(-1, log_omega.size),
-        log_phi.reshape(-1, log_omega.size),
-        member_rows.reshape(-1, num_variables),
-        num_levels,
-    ).reshape(num_records, -1, sum(num_levels))
-    if level_rows is not None:
-        log_p = jnp.take_along_axis(log_p, level_rows[:, None], axis=2)
-    return log_p.reshape(num_records, -1)
-
-
-@partial(jax.jit, static_argnames=("blocks", "num_levels"))
-def _log_households(draws, household_rows, members, index, blocks, num_levels):
-    """(draws, n) log probability of every household, size included, before truncation."""
-    plan = merge_plan(num_levels)
-    rows = merged_rows(members, num_levels, plan)
-
-    def one(draw):
-        tables = merged_tables(jnp.exp(draw["log_phi"]), num_levels, plan)
-        log_member = log_member_probability(tables, jnp.exp(draw["log_omega"]), rows)
-        total = draw["log_pi"] + sum_by_household(log_member[index], blocks)
-        for k in range(household_rows.shape[1]):
-            total = total + draw["log_lambda"][household_rows[:, k]]
-        return jax.nn.logsumexp(total, axis=1)
-
-    with jax.named_scope("likelihood_of_files"):
-        return jax.lax.map(one, draws)
-
-
-@jax.jit
-def _log_possible(draws, data, key):
-    """(draws, H) log probability that a household has each size and is possible."""
-    each = jnp.eye(len(data.blocks), dtype=bool)
-    size_rows = data.household.size_rows
-
-    def one(draw):
-        log_size = draw["log_lambda"][size_rows]
-        if data.possible is None:
-            return jax.nn.logsumexp(draw["log_pi"] + log_size, axis=1)
-        if data.tables is not None and data.tables.compositions is not None:
-            of_size = partial(_log_possible_of_size, draw, data, log_size)
-            return jax.vmap(of_size)(each)
-        return _log_possible_by_simulation(draw, data, log_size, key)
-
-    with jax.named_scope("log_possible"):
-        return jax.lax.map(one, draws)
-
-
-def _log_possible_of_size(draw, data, log_size, of_size):
-    """Log probability that a household has one size and is possible, in closed form."""
-    log_pi, log_omega, log_lambda, log_phi = (draw[name] for name in NESTED)
-    alone = jnp.where(of_size[:, None], log_size, -jnp.inf)
-    log_lambda = log_lambda.at[data.household.size_rows].set(alone)
-    return log_possible(
-        log_pi,
-        log_omega,
-        log_lambda,
-        log_phi,
-        data.tables,
-        data.household,
-        data.member,
-        data.is_head,
-    )
-
-
-def _log_possible_by_simulation(draw, data, log_size, key):
-    """(H,) log probability that a household has each size and is possible, estimated."""
-    sizes = tuple(members for members, _ in data.blocks)
-    parameters = [draw[name] for name in NESTED]
-    tables = tables_of(*parameters, data.household, data.member, data.head)
-    log_weight = log_class_weights(tables, log_size, sizes, data.head is not None)
-    new, possible = simulate_possible(
-        jax.random.fold_in(key, draw["number"]),
-        draw,
-        data,
-        jnp.full(len(sizes), 1 / len(sizes)),
-        SIMULATED * len(sizes),
-    )
-    tried = jax.ops.segment_sum(new.used.astype(float), new.size, num_segments=len(sizes))
-    good = jax.ops.segment_sum(possible.astype(float), new.size, num_segments=len(sizes))
-    # Half a household where none was possible: finite, and rare enough.
-    share = jnp.maximum(good, 0.5) / jnp.maximum(tried, 1)
-    return jax.nn.logsumexp(log_weight, axis=1) + jnp.log(share)

@@ -19,6 +19,7 @@ from scipy.special import logsumexp
 
 import bnp_models as bnp
 from bnp_models.evaluation.attack import attack, bootstrap, household_targets, record_targets
+from bnp_models.evaluation.attack.household_probabilities import log_possible_by_size
 from bnp_models.models.nested.state import NESTED
 from bnp_models.rules import exactly, person
 
@@ -275,18 +276,18 @@ def test_share_of_possible_households_by_simulation(monkeypatch):
         name: value[:8].astype(np.float32)
         for name, value in zip(NESTED, atoms.parameters, strict=True)
     } | {"number": np.arange(8)}
-    exact = household_targets._log_possible(draws, atoms.data, jax.random.key(0))
+    exact = log_possible_by_size(draws, atoms.data, jax.random.key(0))
     np.testing.assert_allclose(exact, atoms.log_size[:, :8].T, atol=1e-4)
     tables = dataclasses.replace(atoms.data.tables, compositions=None)
     without = dataclasses.replace(atoms.data, tables=tables)
-    estimate = household_targets._log_possible(draws, without, jax.random.key(1))
+    estimate = log_possible_by_size(draws, without, jax.random.key(1))
     np.testing.assert_allclose(estimate, exact, atol=0.1)
 
 
 def _nested_upside_down(patch):
-    right = household_targets._log_nested_ratios
+    right = household_targets.log_household_ratios
     patch.setattr(
-        household_targets, "_log_nested_ratios", lambda *args, **how: -right(*args, **how)
+        household_targets, "log_household_ratios", lambda *args, **how: -right(*args, **how)
     )
 
 

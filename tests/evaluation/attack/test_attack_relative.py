@@ -15,6 +15,7 @@ import bnp_models as bnp
 from bnp_models.cli import evaluate
 from bnp_models.cli.main import main
 from bnp_models.evaluation.attack import attack, household_targets
+from bnp_models.evaluation.attack.household_probabilities import log_possible_by_size
 from bnp_models.models.nested.state import NESTED
 from bnp_models.rules import at_most, each, exactly, person
 
@@ -178,15 +179,14 @@ def test_share_of_possible_households(atoms):
         for name, value in zip(NESTED, atoms.parameters, strict=True)
     } | {"number": np.arange(4)}
     assert atoms.data.tables.compositions is not None
-    estimate = household_targets._log_possible(draws, atoms.data, jax.random.key(0))
+    estimate = log_possible_by_size(draws, atoms.data, jax.random.key(0))
     np.testing.assert_allclose(estimate, atoms.log_size[:, :4].T, atol=1e-4)
     without = dataclasses.replace(atoms.data, tables=None)
-    estimate = household_targets._log_possible(draws, without, jax.random.key(1))
+    estimate = log_possible_by_size(draws, without, jax.random.key(1))
     np.testing.assert_allclose(estimate, atoms.log_size[:, :4].T, atol=0.1)
 
 
 RULES = """
-from bnp_models.models.nested.state import NESTED
 from bnp_models.rules import Rules, each, exactly, person
 
 head, child = person(relate="Householder"), person(relate="Child")
