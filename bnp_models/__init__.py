@@ -5,8 +5,127 @@ Names are imported when they are first used, so that ``import bnp_models`` is qu
 
 import importlib
 from functools import cache
+from typing import TYPE_CHECKING
 
 from bnp_models.version import __version__ as __version__
+
+# The same names as in `_EXPORTS`, for editors and type checkers; a test keeps them in step.
+if TYPE_CHECKING:
+    from bnp_models import datasets as datasets
+    from bnp_models import kernels as kernels
+    from bnp_models.data.formats import FormatError as FormatError
+    from bnp_models.data.formats import Labelling as Labelling
+    from bnp_models.data.formats import read_labelling as read_labelling
+    from bnp_models.data.household_schema import HouseholdSchema as HouseholdSchema
+    from bnp_models.data.households import Households as Households
+    from bnp_models.data.households import persons_of as persons_of
+    from bnp_models.data.households import read_households as read_households
+    from bnp_models.data.microdata import Cells as Cells
+    from bnp_models.data.microdata import Microdata as Microdata
+    from bnp_models.data.reading import read_frame as read_frame
+    from bnp_models.data.reading import read_levels as read_levels
+    from bnp_models.data.reading import read_microdata as read_microdata
+    from bnp_models.data.schema import MicrodataError as MicrodataError
+    from bnp_models.data.schema import Schema as Schema
+    from bnp_models.data.weights import WeightedCells as WeightedCells
+    from bnp_models.data.weights import check_population_size as check_population_size
+    from bnp_models.data.weights import read_weights as read_weights
+    from bnp_models.data.weights import weighted_cells as weighted_cells
+    from bnp_models.data.writing import write_frame as write_frame
+    from bnp_models.data.writing import write_json as write_json
+    from bnp_models.evaluation.attack.attack import attack_risk as attack_risk
+    from bnp_models.evaluation.attack.attack import refit as refit
+    from bnp_models.evaluation.attack.posterior import Posterior as Posterior
+    from bnp_models.evaluation.attack.posterior import check_source as check_source
+    from bnp_models.evaluation.attack.posterior import model_of as model_of
+    from bnp_models.evaluation.attack.posterior import read_posterior as read_posterior
+    from bnp_models.evaluation.attack.result import AttackRisk as AttackRisk
+    from bnp_models.evaluation.combining import Combined as Combined
+    from bnp_models.evaluation.combining import combine_fully_synthetic as combine_fully_synthetic
+    from bnp_models.evaluation.combining import combine_imputed as combine_imputed
+    from bnp_models.evaluation.combining import (
+        combine_partially_synthetic as combine_partially_synthetic,
+    )
+    from bnp_models.evaluation.combining import interval_overlap as interval_overlap
+    from bnp_models.evaluation.evaluation import Evaluation as Evaluation
+    from bnp_models.evaluation.evaluation import evaluate as evaluate
+    from bnp_models.evaluation.files import read_like as read_like
+    from bnp_models.evaluation.propensity import PropensityScore as PropensityScore
+    from bnp_models.evaluation.propensity import propensity_score as propensity_score
+    from bnp_models.evaluation.proportions import Proportions as Proportions
+    from bnp_models.evaluation.proportions import proportions as proportions
+    from bnp_models.evaluation.shares import household_shares as household_shares
+    from bnp_models.evaluation.uniques import k_anonymity as k_anonymity
+    from bnp_models.evaluation.uniques import replicated_uniques as replicated_uniques
+    from bnp_models.inference.arviz import write_netcdf as write_netcdf
+    from bnp_models.inference.checkpoint import Checkpoint as Checkpoint
+    from bnp_models.inference.checkpoint import CheckpointError as CheckpointError
+    from bnp_models.inference.diagnosis import Diagnosis as Diagnosis
+    from bnp_models.inference.diagnosis import target_reached as target_reached
+    from bnp_models.inference.diagnosis import warnings_of as warnings_of
+    from bnp_models.inference.diagnostics import Converged as Converged
+    from bnp_models.inference.diagnostics import convergence as convergence
+    from bnp_models.inference.diagnostics import monitored as monitored
+    from bnp_models.inference.modes import Modes as Modes
+    from bnp_models.inference.modes import find_modes as find_modes
+    from bnp_models.inference.run import Run as Run
+    from bnp_models.inference.sampling import check_input as check_input
+    from bnp_models.inference.sampling import extend as extend
+    from bnp_models.inference.sampling import sample as sample
+    from bnp_models.inference.sampling import sample_until as sample_until
+    from bnp_models.inference.settings import Settings as Settings
+    from bnp_models.models.cells.dirichlet_multinomial import CountsRun as CountsRun
+    from bnp_models.models.cells.dirichlet_multinomial import (
+        sample_population_counts as sample_population_counts,
+    )
+    from bnp_models.models.cells.empirical_bayes import EmpiricalBayes as EmpiricalBayes
+    from bnp_models.models.cells.empirical_bayes import fit_empirical_bayes as fit_empirical_bayes
+    from bnp_models.models.cells.full_bayes import HyperparameterDraws as HyperparameterDraws
+    from bnp_models.models.cells.full_bayes import sample_hyperparameters as sample_hyperparameters
+    from bnp_models.models.cells.polettini_stander import NoMaximumError as NoMaximumError
+    from bnp_models.models.cells.polettini_stander import PolettiniStander as PolettiniStander
+    from bnp_models.models.latent_classes.nplcm import NPLCM as NPLCM
+    from bnp_models.models.latent_classes.nplcm import TNPLCM as TNPLCM
+    from bnp_models.models.mixed_membership.fixed_profiles import MixedMembership as MixedMembership
+    from bnp_models.models.mixed_membership.hdp import HDPMixedMembership as HDPMixedMembership
+    from bnp_models.models.nested.ndpmpm import NDPMPM as NDPMPM
+    from bnp_models.models.nested.starts import complete_households as complete_households
+    from bnp_models.report.cells import cell_inference_data as cell_inference_data
+    from bnp_models.report.cells import cell_risk_summary as cell_risk_summary
+    from bnp_models.report.cells import cells_frame as cells_frame
+    from bnp_models.report.cells import check_names as check_names
+    from bnp_models.report.cells import write_cell_report as write_cell_report
+    from bnp_models.report.cells import write_cells as write_cells
+    from bnp_models.report.evaluation import write_evaluation_report as write_evaluation_report
+    from bnp_models.report.inference_data import to_inference_data as to_inference_data
+    from bnp_models.report.inference_data import write_records as write_records
+    from bnp_models.report.risk import write_report as write_report
+    from bnp_models.report.summaries import risk_summary as risk_summary
+    from bnp_models.report.summaries import run_summary as run_summary
+    from bnp_models.report.synthesis import write_synthesis_report as write_synthesis_report
+    from bnp_models.risk.cells import CellRisk as CellRisk
+    from bnp_models.risk.cells import benedetti_franconi_risk as benedetti_franconi_risk
+    from bnp_models.risk.cells import cell_risk as cell_risk
+    from bnp_models.risk.cells import counts_of_counts as counts_of_counts
+    from bnp_models.risk.loglinear import LogLinearRisk as LogLinearRisk
+    from bnp_models.risk.loglinear import check_support as check_support
+    from bnp_models.risk.loglinear import loglinear_risk as loglinear_risk
+    from bnp_models.risk.population import PopulationRisk as PopulationRisk
+    from bnp_models.risk.population import population_risk as population_risk
+    from bnp_models.risk.population import tau1_monitor as tau1_monitor
+    from bnp_models.rules.census import census_relationships as census_relationships
+    from bnp_models.rules.census import find_head as find_head
+    from bnp_models.rules.reading import read_rules as read_rules
+    from bnp_models.rules.rules import Rules as Rules
+    from bnp_models.rules.statements import Rule as Rule
+    from bnp_models.synthesis.margins import Margins as Margins
+    from bnp_models.synthesis.margins import level_margins as level_margins
+    from bnp_models.synthesis.synthesize import impute as impute
+    from bnp_models.synthesis.synthesize import synthesize as synthesize
+    from bnp_models.zeros.coding import Coding as Coding
+    from bnp_models.zeros.equivalences import Equivalence as Equivalence
+    from bnp_models.zeros.structural_zeros import StructuralZeros as StructuralZeros
+    from bnp_models.zeros.structural_zeros import read_conditions as read_conditions
 
 _EXPORTS = {
     "AttackRisk": "evaluation.attack.result",
@@ -124,19 +243,22 @@ __all__ = sorted([*_EXPORTS, "__version__", "datasets", "kernels"])
 
 
 @cache
-def _submodules():
+def _submodules() -> frozenset[str]:
+    """Names of the folders and modules of this package."""
     import pkgutil
 
     return frozenset(m.name for m in pkgutil.iter_modules(__path__) if m.name[0] != "_")
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> object:
+    """Import a public name, or a folder, when it is first used."""
     if name in _EXPORTS:
-        return getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+        return vars(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"))[name]
     if name in _submodules():
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
+    """All names, for completion."""
     return sorted({*globals(), *__all__, *_submodules()})

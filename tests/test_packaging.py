@@ -1,5 +1,6 @@
 """What pyproject.toml says agrees with the tree; `.ci/run` builds and installs the wheel itself."""
 
+import ast
 import importlib.util
 import os
 import tomllib
@@ -51,6 +52,23 @@ def test_data_files_are_listed():
     for path in others:
         patterns = listed[".".join(path.parent.relative_to(ROOT).parts)]
         assert any(path.match(pattern) for pattern in patterns), path
+
+
+def test_type_checkers_see_the_public_names():
+    """The imports of `if TYPE_CHECKING:` are those that `_EXPORTS` makes when a name is used."""
+    tree = ast.parse((ROOT / "bnp_models/__init__.py").read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.asname: f"{node.module}.{alias.name}" for node in block.body for alias in node.names
+    }
+    exports = {name: f"bnp_models.{module}.{name}" for name, module in bnp_models._EXPORTS.items()}
+    assert seen == exports | {name: f"bnp_models.{name}" for name in ("datasets", "kernels")}
+    assert set(seen) | {"__version__"} == set(bnp_models.__all__)
+
+
+def test_every_public_name_is_there():
+    for name in bnp_models.__all__:
+        assert getattr(bnp_models, name) is not None
 
 
 def test_the_wheel_check_knows_the_tree():

@@ -5,8 +5,9 @@ import hashlib
 from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
 from bnp_models.cli.inputs import CELL_OPTIONS, check_options, given_options
 from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
+from bnp_models.cli.outputs import OUTPUTS, output_names, risk_message
 from bnp_models.cli.parser import STOPPING, flag
-from bnp_models.cli.runs import OUTPUTS, output_names, risk_answer, settings_document
+from bnp_models.cli.runs import recorded_settings
 from bnp_models.data.messages import listed
 from bnp_models.data.reading import read_frame, read_microdata
 from bnp_models.data.schema import MicrodataError
@@ -14,6 +15,7 @@ from bnp_models.data.weights import read_weights, weighted_cells
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.settings import Settings
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.cells.empirical_bayes import fit_empirical_bayes
 from bnp_models.models.cells.full_bayes import sample_hyperparameters
 from bnp_models.models.cells.polettini_stander import PolettiniStander
@@ -34,8 +36,8 @@ def run_cell_risk(options, argv):
 
     model, cells = _checked_cells(options)
     names = (*CELL_OPTIONS, "population_size")
-    settings = settings_document(
-        options, model, cells.table, None, **{name: getattr(options, name) for name in names},
+    settings = recorded_settings(
+        options, model, cells.table, None, **{name: vars(options)[name] for name in names},
         weights_sha256=hashlib.sha256(cells.weight.tobytes()).hexdigest(),
     )  # fmt: skip
 
@@ -43,7 +45,7 @@ def run_cell_risk(options, argv):
         for name in {*OUTPUTS["risk"], *output_names(options)}:
             (out / name).unlink(missing_ok=True)
         fitted, draws, seconds = model, None, {}
-        key_chains, key_counts = jax.random.split(jax.random.key(options.seed))
+        key_chains, key_counts = Keys(jax.random.key(options.seed), 2)
         if options.hyperparameters == "empirical-bayes":
             found = fit_empirical_bayes(model, cells)
             fitted, seconds = found.model, found.seconds
@@ -72,7 +74,7 @@ def run_cell_risk(options, argv):
         )
         write_json(settings | {"command": command}, out / "run.json")
         write_json(summary, out / "risk.json")
-        return risk_answer(options, summary, out, "cells.csv")
+        return risk_message(options, summary, "cells.csv")
 
     return into_folder(options, settings, output_names(options), work, "repeat the command")
 
@@ -81,19 +83,19 @@ def _checked_cells(options):
     """The model and the weighted cells; everything that needs no computation is checked."""
     check_options(options)
     for name in ("conditions", *STOPPING, "keep_parameters"):
-        if getattr(options, name):
+        if vars(options)[name]:
             others = (m for m in MODELS_OF["risk"] if m not in CELL_MODELS)
             raise UsageError(f"{flag(name)}: is an option of --model {listed(others)} only")
     if options.hyperparameters == "full-bayes":
         for name in ("alpha", "a", "b", "gamma"):
-            if getattr(options, name) is not None:
+            if vars(options)[name] is not None:
                 raise UsageError(
                     f"{flag(name)}: full Bayes has priors; leave out the option, or "
                     "--hyperparameters full-bayes"
                 )
-    fields = MODELS[options.model][1]
+    given = given_options(options, *MODELS[options.model].options)
     try:
-        model = PolettiniStander(CELL_MODELS[options.model], **given_options(options, *fields))
+        model = PolettiniStander(CELL_MODELS[options.model], **given)
         Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -1,47 +1,107 @@
 """``bnp-models synthesize`` and ``bnp-models impute``."""
 
 import argparse
+import functools
+from pathlib import Path
+from typing import Any
 
-from bnp_models.cli.folder import UsageError
-from bnp_models.cli.inputs import check_datasets, checked_input
-from bnp_models.cli.runs import carry_out, settings_document, write_datasets
+from bnp_models.cli.folder import UsageError, numbered
+from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
+from bnp_models.cli.outputs import DATASETS, dataset_names
+from bnp_models.cli.runs import recorded_settings, sample_into_folder
+from bnp_models.data.formats import FORMATS, read_labelling
+from bnp_models.data.households import Households, persons_of
 from bnp_models.data.schema import MicrodataError
-from bnp_models.synthesis.margins import level_margins
+from bnp_models.data.writing import write_frame, write_json
+from bnp_models.inference.arviz import write_netcdf
+from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.inference.run import Run
+from bnp_models.report.inference_data import to_inference_data
+from bnp_models.report.summaries import run_summary
+from bnp_models.report.synthesis import write_synthesis_report
+from bnp_models.synthesis import synthesize as data_sets
+from bnp_models.synthesis.margins import Margins, level_margins
 
 
 def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models synthesize``: check everything, sample, write synthetic data sets."""
-    model, table, conditions = checked_input(options)
-    if options.household is not None:
-        if options.rows not in (None, table.num_persons):
-            raise UsageError(
-                "--rows: synthetic households have the sizes of the sample's; leave it out"
-            )
-        options.rows = table.num_persons
-    elif options.rows is None:
-        options.rows = table.n
-    return _make_datasets(options, argv, model, table, conditions, rows=options.rows)
+    inputs = checked_input(options)
+    rows = persons_of(inputs.table).n
+    if options.household is not None and options.rows not in (None, rows):
+        raise UsageError(
+            "--rows: synthetic households have the sizes of the sample's; leave it out"
+        )
+    if options.rows is None:
+        options.rows = rows
+    return _make_datasets(options, argv, inputs, rows=options.rows)
 
 
 def impute(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models impute``: check everything, sample, write completed data sets."""
-    model, table, conditions = checked_input(options)
-    if not table.has_missing:
+    inputs = checked_input(options)
+    if not inputs.table.has_missing:
         raise MicrodataError(
             "no value is missing (only empty cells are), so there is nothing to impute",
             file=options.sample,
         )
-    return _make_datasets(options, argv, model, table, conditions)
+    return _make_datasets(options, argv, inputs)
 
 
-def _make_datasets(options, argv, model, table, conditions, **more):
+def _make_datasets(
+    options: argparse.Namespace, argv: list[str], inputs: Inputs, **more: Any
+) -> int:
     """Check, sample and write data sets; `more` is what decides them in this command alone."""
-    check_datasets(options, table)
-    settings = settings_document(
-        options, model, table, conditions, datasets=options.datasets, **more, format=options.format
+    check_datasets(options, inputs.table)
+    settings = recorded_settings(
+        options, *inputs, datasets=options.datasets, **more, format=options.format
     )
     # Convergence is judged by the margins of the levels too; of households, by none.
-    margins = level_margins if options.household is None else lambda run: None
-    return carry_out(
-        options, argv, model, table, conditions, settings, margins, "margins", write_datasets
+    evaluate = (lambda run: None) if isinstance(inputs.table, Households) else level_margins
+    write = functools.partial(_write_datasets, options)
+    return sample_into_folder(options, argv, inputs, settings, evaluate, write)
+
+
+def _write_datasets(
+    options: argparse.Namespace,
+    run: Run,
+    margins: Margins | None,
+    diagnosis: Diagnosis,
+    settings: dict[str, Any],
+) -> str:
+    """Write data sets and the files that tell of them; return what is said of them."""
+    out, imputed = Path(options.out), options.name == "impute"
+    for kind in FORMATS:
+        for path in numbered(out, f"{DATASETS[options.name]}.{kind}"):
+            path.unlink()
+    if imputed:
+        frames = data_sets.impute(run, options.datasets)
+    else:
+        frames = data_sets.synthesize(run, options.datasets, options.rows)
+    names, labelling = dataset_names(options), read_labelling(options.sample)
+    for name, frame in zip(names, frames, strict=True):
+        write_frame(frame, out / name, labelling)
+    data = to_inference_data(
+        run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames)
     )
+    write_netcdf(data, out / "posterior.nc")
+    write_synthesis_report(
+        out / "report.html", run, frames, diagnosis=diagnosis, imputed=imputed,
+        command=settings["command"], seed=options.seed, records=not options.no_records,
+    )  # fmt: skip
+    summary = run_summary(run, diagnosis, seed=options.seed)
+    write_json(settings | summary, out / "run.json")
+    return _datasets_message(run, frames, names, summary["warnings"], out, imputed)
+
+
+def _datasets_message(run, frames, names, warnings, out, imputed) -> str:
+    """Lines that say what was made of the sample, and where it is."""
+    kind = "completed" if imputed else "synthetic"
+    keeping = "" if run.conditions is None else ", none of them in a structural zero"
+    if run.conditions is not None and isinstance(run.table, Households):
+        keeping = " in households that keep the rules"
+    plural = "s"[: len(frames) > 1]
+    lines = [f"{len(frames)} {kind} data set{plural} of {len(frames[0]):,} records{keeping}"]
+    lines += [f"warning: {sentence}" for sentence in warnings]
+    shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
+    return "\n".join(lines)

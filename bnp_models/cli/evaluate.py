@@ -17,6 +17,7 @@ from bnp_models.evaluation.attack.attack import attack_risk, refit
 from bnp_models.evaluation.attack.posterior import check_source, model_of, read_posterior
 from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.files import read_like
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.report.evaluation import write_evaluation_report
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
@@ -70,7 +71,7 @@ def _checked_input(options):
     """The coded files, the conditions or rules, and the statements about households."""
     if options.household is None:
         for name in _OF_HOUSEHOLDS:
-            if getattr(options, name) is not None:
+            if vars(options)[name] is not None:
                 raise UsageError(f"{flag(name)}: needs --household, the column of households")
     elif options.conditions is not None:
         raise UsageError("--conditions: are of single records; with --household give --rules")
@@ -105,8 +106,7 @@ def _checked_input(options):
         population = read_like(options.population, original)
         files.append((options.population, population))
     for path, table in [(options.original, original), *files]:
-        persons = getattr(table, "persons", table)
-        if not persons.complete.any():
+        if not persons_of(table).complete.any():
             raise UsageError(f"{path}: no record has values of all variables; choose --variables")
     synthetic = [table for _, table in files[: len(options.synthetic)]]
     return original, synthetic, population, conditions, quantities
@@ -116,7 +116,7 @@ def _checked_posterior(options, original, conditions):
     """The draws that the files come from, and the original as it was coded for them."""
     if options.posterior is None:
         for name in ("refit", "target"):
-            if getattr(options, name):
+            if vars(options)[name]:
                 raise UsageError(f"{flag(name)}: needs --posterior, the posterior.nc of synthesize")
         return None, None
     if options.household is None and options.target is not None:
@@ -150,14 +150,14 @@ def _attack(options, posterior, original, synthetic, conditions):
     import jax
 
     progress = shows_progress(options)
-    key_refit, key = jax.random.split(jax.random.key(options.seed))
+    key_refit, key = Keys(jax.random.key(options.seed), 2)
     if options.household is not None:
         synthetic = [table.to_frame() for table in synthetic]
     refits = None
     if options.refit:
         num_chains, num_kept = posterior.parameters["log_pi"].shape[:2]
         model = model_of(posterior)
-        num_samples = num_kept * getattr(model, "parameters_every", 1)
+        num_samples = num_kept * model.parameters_every
         refits = refit(
             model, original, synthetic, key=key_refit, conditions=conditions,
             num_chains=num_chains, num_samples=num_samples, progress=progress,

@@ -1,20 +1,24 @@
 """Input and options of commands, checked before any work is done."""
 
+import argparse
 import functools
+from typing import Any, NamedTuple
 
 from bnp_models.cli.folder import UsageError, located
-from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
+from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS, MODELS, MODELS_OF
 from bnp_models.cli.parser import MAX_MINUTES, STOPPING, flag
 from bnp_models.data import formats
 from bnp_models.data.formats import FormatError
-from bnp_models.data.households import Households, read_households
+from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.messages import listed
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import read_microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.inference.settings import Settings
-from bnp_models.models.nested.ndpmpm import NDPMPM
+from bnp_models.models.model import Model
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
+from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import read_conditions
 
 CELL_OPTIONS = ("cells", "weights", "hyperparameters", "baselines")
@@ -22,16 +26,25 @@ CELL_OPTIONS = ("cells", "weights", "hyperparameters", "baselines")
 # Options of the models of persons within households.
 HOUSEHOLD_OPTIONS = ("household", "household_variables", "rules", "head")
 
-MODEL_OPTIONS = tuple(dict.fromkeys(name for _, names in MODELS.values() for name in names))
+MODEL_OPTIONS = tuple(dict.fromkeys(name for model in MODELS.values() for name in model.options))
 
 
-def checked_input(options):
-    """The model, the coded sample and the conditions; checks that need no sampling are made."""
-    kind, fields = MODELS[options.model]
+class Inputs(NamedTuple):
+    """Input of a command that samples."""
+
+    model: Model
+    table: Microdata | Households
+    conditions: Any
+    """`StructuralZeros` or `Rules`; None where there are none."""
+
+
+def checked_input(options: argparse.Namespace) -> Inputs:
+    """Model, coded sample and conditions; all is checked that can be before chains are run."""
     check_options(options)
     _check_stopping(options)
+    registered = MODELS[options.model]
     try:
-        model = kind(**given_options(options, *fields))
+        model = registered.load()(**given_options(options, *registered.options))
         Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
     except ValueError as error:
         raise UsageError(str(error)) from None
@@ -41,7 +54,7 @@ def checked_input(options):
             f"{listed(_taking_zeros(options.name), 'or')}"
         )
     if model.table_type is Households:
-        return model, *_checked_households(options, model)
+        return Inputs(model, *_checked_households(options, model))
     table = read_microdata(options.sample, options.variables, options.levels)
     conditions = None
     if options.conditions is not None:
@@ -54,11 +67,13 @@ def checked_input(options):
             raise error.in_file(options.conditions) from None
         with located(options.sample, options.variables):
             conditions.require_feasible(table)
-    return model, table, conditions
+    return Inputs(model, table, conditions)
 
 
-def _checked_households(options, model):
-    """The coded households, which fit the model, and the rules that they keep."""
+def _checked_households(
+    options: argparse.Namespace, model: Model
+) -> tuple[Households, Rules | None]:
+    """Coded households, which fit the model, and the rules that they keep."""
     read = functools.partial(
         read_households, options.sample, options.household, options.household_variables or (),
         options.variables, options.levels,
@@ -84,14 +99,15 @@ def _checked_households(options, model):
     return table, rules
 
 
-def check_options(options):
+def check_options(options: argparse.Namespace) -> None:
     """Refuse options that are not the model's."""
-    fields = MODELS[options.model][1]
-    nested = [name for name, (kind, _) in MODELS.items() if kind is NDPMPM]
-    for name in HOUSEHOLD_OPTIONS:
-        if options.model not in nested and getattr(options, name, None) not in (None, "auto"):
-            raise UsageError(f"{flag(name)}: is an option of --model {listed(nested)} only")
-    if options.model in nested:
+    given = vars(options)
+    if options.model not in HOUSEHOLD_MODELS:
+        for name in HOUSEHOLD_OPTIONS:
+            if given.get(name) not in (None, "auto"):
+                models = listed(HOUSEHOLD_MODELS)
+                raise UsageError(f"{flag(name)}: is an option of --model {models} only")
+    else:
         if options.household is None:
             raise UsageError(
                 f"--model {options.model}: needs --household, the column that says who lives with "
@@ -103,28 +119,33 @@ def check_options(options):
                 "impossible for one person is a rule about each person"
             )
     for name in MODEL_OPTIONS:
-        if getattr(options, name, None) is not None and name not in fields:
-            models = [m for m in MODELS_OF[options.name] if name in MODELS[m][1]]
-            raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
+        if given.get(name) is not None and name not in MODELS[options.model].options:
+            others = [m for m in MODELS_OF[options.name] if name in MODELS[m].options]
+            raise UsageError(f"{flag(name)}: is an option of --model {listed(others)} only")
     for name in ("augmentation", "not_applicable"):
-        if options.conditions is None and getattr(options, name, None) is not None:
+        if options.conditions is None and given.get(name) is not None:
             raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
     if options.model not in CELL_MODELS:
         for name in CELL_OPTIONS:
-            if getattr(options, name, None) not in (None, False, "fixed"):
+            if given.get(name) not in (None, False, "fixed"):
                 models = listed(CELL_MODELS)
                 raise UsageError(f"{flag(name)}: is an option of --model {models} only")
 
 
-def _taking_zeros(name):
-    """The command's models that take structural zeros."""
-    return [model for model in MODELS_OF[name] if MODELS[model][0].conditions_type is not None]
+def _taking_zeros(command: str) -> list[str]:
+    """Models of the command that take structural zeros."""
+    return [
+        name
+        for name in MODELS_OF[command]
+        if name not in CELL_MODELS and MODELS[name].load().conditions_type is not None
+    ]
 
 
-def _check_stopping(options):
+def _check_stopping(options: argparse.Namespace) -> None:
+    """Check the options that say when to stop; fill in how many minutes at most."""
     if options.until_rhat is None:
         for name in STOPPING[1:]:
-            if getattr(options, name) is not None:
+            if vars(options)[name] is not None:
                 raise UsageError(f"{flag(name)}: is an option of --until-rhat only")
         return
     if options.chains == 1:
@@ -133,9 +154,10 @@ def _check_stopping(options):
         options.max_minutes = MAX_MINUTES
 
 
-def check_datasets(options, table):
+def check_datasets(options: argparse.Namespace, table: Microdata | Households) -> None:
+    """Refuse names that the format cannot hold, and more data sets than draws."""
     try:
-        formats.check_names(getattr(table, "persons", table).schema.variables, options.format)
+        formats.check_names(persons_of(table).schema.variables, options.format)
         if options.household is not None:
             formats.check_names([options.household], options.format)
     except FormatError as error:
@@ -148,5 +170,6 @@ def check_datasets(options, table):
         )
 
 
-def given_options(options, *names):
-    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+def given_options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The options of these names that were given."""
+    return {name: vars(options)[name] for name in names if vars(options)[name] is not None}

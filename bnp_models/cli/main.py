@@ -1,20 +1,12 @@
-"""The command ``bnp-models``: the public API, in the order in which a notebook would call it.
+"""The command ``bnp-models``: its arguments, and the codes it ends with.
 
 Bad input ends with exit code 2 and one line on stderr, before anything is written.
 """
 
+import importlib
 import sys
 
-from bnp_models.cli.datasets import impute, synthesize
-from bnp_models.cli.evaluate import evaluate
-from bnp_models.cli.folder import UsageError
-from bnp_models.cli.parser import make_parser
-from bnp_models.cli.risk import risk
-from bnp_models.cli.runs import fail
-from bnp_models.data.formats import FormatError
-from bnp_models.data.schema import MicrodataError
-from bnp_models.inference.checkpoint import CheckpointError
-from bnp_models.models.cells.polettini_stander import NoMaximumError
+from bnp_models.cli.parser import make_parser, one_line
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,20 +26,19 @@ def main(argv: list[str] | None = None) -> int:
     try:
         options = make_parser().parse_args(argv)
     except SystemExit as stop:
-        return stop.code
+        return int(stop.code or 0)
+    # Imported late: --help and --version need no JAX.
+    commands = importlib.import_module("bnp_models.cli.commands")
     try:
-        return COMMANDS[options.name](options, argv)
-    except (
-        MicrodataError,
-        CheckpointError,
-        NoMaximumError,
-        FormatError,
-        UsageError,
-    ) as error:
-        return fail(str(error))
+        return commands.COMMANDS[options.name](options, argv)
+    except commands.BAD_INPUT as error:
+        return _fail(str(error))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return fail(f"{where}{error.strerror or error}")
+        return _fail(f"{where}{error.strerror or error}")
 
 
-COMMANDS = {"risk": risk, "synthesize": synthesize, "impute": impute, "evaluate": evaluate}
+def _fail(message: str) -> int:
+    """Say on stderr why the command fails; return its exit code."""
+    print(f"bnp-models: error: {one_line(message)}", file=sys.stderr)
+    return 2

@@ -1,19 +1,40 @@
-"""Models by the names of the command line, and which command takes which."""
+"""Models by the names of the command line, and which command takes which.
 
-from bnp_models.models.cells.polettini_stander import PolettiniStander
-from bnp_models.models.latent_classes.nplcm import NPLCM, TNPLCM
-from bnp_models.models.mixed_membership.fixed_profiles import MixedMembership
-from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
-from bnp_models.models.nested.ndpmpm import NDPMPM
+Nothing is imported until a model is loaded, so that ``bnp-models --help`` is quick.
+"""
+
+import importlib
+from typing import Any, NamedTuple
+
+
+class Registered(NamedTuple):
+    """Model of the command line."""
+
+    path: str
+    """Module and class, as "models.nested.ndpmpm:NDPMPM"."""
+    options: tuple[str, ...]
+    """Options of the command line that are fields of the class."""
+
+    def load(self) -> Any:
+        """Import the class of the model."""
+        module, name = self.path.split(":")
+        return vars(importlib.import_module(f"bnp_models.{module}"))[name]
+
 
 # A later model is one more line: its name, its class, and the options that are its fields.
 MODELS = {
-    "hdp": (HDPMixedMembership, ("concentration", "augmentation", "not_applicable")),
-    "mixed-membership": (MixedMembership, ("components", "augmentation", "not_applicable")),
-    "nplcm": (NPLCM, ("components",)),
-    "tnplcm": (TNPLCM, ("components",)),
-    "ndpmpm": (
-        NDPMPM,
+    "hdp": Registered(
+        "models.mixed_membership.hdp:HDPMixedMembership",
+        ("concentration", "augmentation", "not_applicable"),
+    ),
+    "mixed-membership": Registered(
+        "models.mixed_membership.fixed_profiles:MixedMembership",
+        ("components", "augmentation", "not_applicable"),
+    ),
+    "nplcm": Registered("models.latent_classes.nplcm:NPLCM", ("components",)),
+    "tnplcm": Registered("models.latent_classes.nplcm:TNPLCM", ("components",)),
+    "ndpmpm": Registered(
+        "models.nested.ndpmpm:NDPMPM",
         (
             "components",
             "member_components",
@@ -23,15 +44,23 @@ MODELS = {
             "impossible_weight",
         ),
     ),
-    "polettini-stander-1": (PolettiniStander, ("alpha", "a", "b")),
-    "polettini-stander-2": (PolettiniStander, ("alpha", "a", "gamma", "empty_phat")),
+    "polettini-stander-1": Registered(
+        "models.cells.polettini_stander:PolettiniStander", ("alpha", "a", "b")
+    ),
+    "polettini-stander-2": Registered(
+        "models.cells.polettini_stander:PolettiniStander", ("alpha", "a", "gamma", "empty_phat")
+    ),
 }
 
-# Models of cells rather than of records: they have no sweeps, and more options.
+# Models of persons within households.
+HOUSEHOLD_MODELS = ("ndpmpm",)
+
+# Models of cells rather than of records, with the number of each: they have no sweeps.
 CELL_MODELS = {"polettini-stander-1": 1, "polettini-stander-2": 2}
 
+# Models of each command; the first is the default.
 MODELS_OF = {
     "risk": ("hdp", "mixed-membership", "nplcm", "tnplcm", *CELL_MODELS),
     "synthesize": ("tnplcm", "nplcm", "ndpmpm"),
     "impute": ("tnplcm", "nplcm", "ndpmpm"),
-}  # The first is the default.
+}

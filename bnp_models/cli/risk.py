@@ -2,22 +2,34 @@
 
 import argparse
 import functools
+from pathlib import Path
+from typing import Any
 
 from bnp_models.cli.cells import run_cell_risk
 from bnp_models.cli.folder import located, shows_progress
 from bnp_models.cli.inputs import checked_input
 from bnp_models.cli.models import CELL_MODELS
-from bnp_models.cli.runs import RECORDS_COLUMNS, carry_out, settings_document, write_risk
+from bnp_models.cli.outputs import RECORDS_COLUMNS, risk_message
+from bnp_models.cli.runs import recorded_settings, sample_into_folder
+from bnp_models.data.households import persons_of
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import check_population_size
-from bnp_models.risk.population import population_risk
+from bnp_models.data.writing import write_json
+from bnp_models.inference.arviz import write_netcdf
+from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.inference.run import Run
+from bnp_models.report.inference_data import to_inference_data, write_records
+from bnp_models.report.risk import write_report
+from bnp_models.report.summaries import risk_summary
+from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
 
 
 def risk(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     if options.model in CELL_MODELS:
         return run_cell_risk(options, argv)
-    model, table, conditions = checked_input(options)
+    inputs = checked_input(options)
+    table = persons_of(inputs.table)
     for name in RECORDS_COLUMNS:
         if name in table.schema.variables:
             raise MicrodataError(
@@ -29,14 +41,37 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     with located(options.sample, options.variables):
         table.require_complete("the disclosure risk")
         check_population_size(table, options.population_size)
-    settings = settings_document(
-        options, model, table, conditions, population_size=options.population_size
-    )
+    settings = recorded_settings(options, *inputs, population_size=options.population_size)
     evaluate = functools.partial(
         population_risk,
         population_size=options.population_size,
         progress=shows_progress(options),
     )
-    return carry_out(
-        options, argv, model, table, conditions, settings, evaluate, "risk", write_risk
+    monitor = tau1_monitor(
+        inputs.model, table, options.population_size, conditions=inputs.conditions
     )
+    write = functools.partial(_write_risk, options)
+    return sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
+
+
+def _write_risk(
+    options: argparse.Namespace,
+    run: Run,
+    result: PopulationRisk,
+    diagnosis: Diagnosis,
+    settings: dict[str, Any],
+) -> str:
+    """Write the files of a risk; return what is said of it."""
+    out, seed = Path(options.out), options.seed
+    summary = risk_summary(result, seed=seed, diagnosis=diagnosis)
+    data = to_inference_data(run, result, parameters=options.keep_parameters, seed=seed)
+    write_netcdf(data, out / "posterior.nc")
+    if not options.no_records:
+        write_records(result, out / "records.csv")
+    write_report(
+        out / "report.html", result, command=settings["command"], seed=seed,
+        records=not options.no_records, diagnosis=diagnosis,
+    )  # fmt: skip
+    write_json(settings, out / "run.json")
+    write_json(summary, out / "risk.json")
+    return risk_message(options, summary, "records.csv")

@@ -11,6 +11,7 @@ from dataclasses import fields
 from os import PathLike
 from unittest import mock
 
+import jax
 import numpy as np
 
 from bnp_models.data.writing import replacing
@@ -34,12 +35,18 @@ def load_arviz():
                 return importlib.import_module("arviz")
 
 
+def has_data_trees() -> bool:
+    """Whether this ArviZ, of version 1 or later, keeps draws in an xarray DataTree."""
+    return int(load_arviz().__version__.split(".")[0]) >= 1
+
+
 def origin(run: Run) -> dict[str, str]:
-    """What tells the sample of a run, its conditions and its model's options from others."""
-    options = {field.name: getattr(run.model, field.name) for field in fields(run.model)}
+    """Digests of the sample and of the conditions of a run, and its model's options."""
+    options = {field.name: vars(run.model)[field.name] for field in fields(run.model)}
 
     def plain(value):
-        return value.tolist() if hasattr(value, "tolist") else str(value)
+        arrays = np.ndarray | np.generic | jax.Array
+        return np.asarray(value).tolist() if isinstance(value, arrays) else str(value)
 
     return {
         "sample_sha256": run.table.digest,
@@ -58,7 +65,7 @@ def groups_for_arviz(groups: dict[str, dict[str, np.ndarray]], attributes: dict)
     with warnings.catch_warnings():
         # ArviZ warns of fewer draws than chains, which `warnings_of` says better.
         warnings.simplefilter("ignore", UserWarning)
-        if int(az.__version__.split(".")[0]) >= 1:
+        if has_data_trees():
             data = az.from_dict(groups)
         else:
             data = az.from_dict(**groups)
@@ -71,12 +78,12 @@ def groups_for_arviz(groups: dict[str, dict[str, np.ndarray]], attributes: dict)
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the draws depend on, by name."""
-    found = {name: importlib.metadata.version(name) for name in ("jax", "numpy", "arviz")}
-    return {"bnp_models": __version__} | found
+    """Versions of the packages that the draws depend on, by name."""
+    others = {name: importlib.metadata.version(name) for name in ("jax", "numpy", "arviz")}
+    return {"bnp_models": __version__} | others
 
 
 def write_netcdf(data, path: str | PathLike) -> None:
-    """Write what `to_inference_data` returned; the same draws give the same bytes."""
+    """Write the result of `to_inference_data`; the same draws give the same bytes."""
     with replacing(path) as partial:
         data.to_netcdf(str(partial), engine="h5netcdf")

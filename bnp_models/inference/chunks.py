@@ -24,17 +24,20 @@ _MAX_SLOTS = 64
 _CHUNK_SECONDS = 0.5
 
 
-def chain_keys_of(key, num_chains):
+def chain_keys_of(key: jax.Array, num_chains: int) -> jax.Array:
+    """Keys of the chains, each of the key and of the number of the chain alone."""
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(num_chains))
 
 
 @partial(jax.jit, static_argnames="capacity")
 def init_chains(model, data, keys, capacity, starts):
+    """Initial states of all chains."""
     return jax.vmap(lambda key, start: model.init(key, data, capacity, start))(keys, starts)
 
 
 @partial(jax.jit, static_argnames="capacity")
 def grow_chains(model, keys, states, data, capacity):
+    """States of all chains with more slots."""
     return jax.vmap(lambda key, state: model.grow(key, state, data, capacity))(keys, states)
 
 
@@ -64,6 +67,7 @@ def _slots_needed(model, states, data):
 
 @partial(jax.jit, static_argnames="capacity")
 def shrink_chains(model, states, data, capacity):
+    """States of all chains with fewer slots."""
     return jax.vmap(lambda state: model.shrink(state, data, capacity))(states)
 
 
@@ -81,6 +85,7 @@ def _sweep_chains(model, data, chain_keys, states, iteration, keep):
 
 
 def one_draw(model, data, chain_keys, states):
+    """All quantities that a model offers to keep of one sweep, by name."""
     return _sweep_chains(model, data, chain_keys, states, jnp.int32(0), None)[2]
 
 

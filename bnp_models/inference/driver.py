@@ -1,7 +1,9 @@
-"""Driver of a run: chunks of sweeps, capacity that grows and shrinks, checkpoints."""
+"""Driver of chains: chunks of sweeps, capacity that grows and shrinks, kept draws, checkpoints."""
 
 import time
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -10,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
+from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.chunks import (
@@ -27,179 +30,282 @@ from bnp_models.inference.chunks import (
 from bnp_models.inference.placement import Placement, describe_devices
 from bnp_models.inference.run import Run, concatenate_draws
 from bnp_models.inference.settings import Settings, number_kept
+from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Growing, Model
+from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 EARLY_SHARE = 0.25
 """Share of the warm-up after which slots that only the starts needed are given back."""
 
+Monitor = Callable[[dict[str, np.ndarray]], dict[str, float]]
+"""Figures for the progress bar, made of the latest kept quantities, each (chains, ...)."""
+
 
 class Task(NamedTuple):
-    """Whose chains."""
+    """The posterior that chains are to draw from, and their key."""
 
     model: Model
-    table: Microdata
-    conditions: StructuralZeros | None
+    table: Microdata | Households
+    conditions: StructuralZeros | Rules | None
     key: jax.Array
 
 
-def advance_to(
-    task: Task,
-    settings: Settings,
-    begin: Run | Saved | None,
-    *,
-    store: Checkpoint | None,
-    devices,
-    checkpoint_seconds,
-    chunk_sweeps,
-    progress,
-    monitor,
-    max_seconds: float | None = None,
-    rewrite: bool = False,
-) -> Run:
-    """The chains from a start, a checkpoint or an earlier run to the last of these settings' draws.
+@dataclass(frozen=True)
+class Execution:
+    """How chains are run; nothing of it changes a draw."""
 
-    With `max_seconds`, to the first draw after it. With `rewrite`, the store does not hold the
-    earlier draws as they are now.
+    store: Checkpoint | None = None
+    """Folder that checkpoints are saved in."""
+    devices: Sequence[jax.Device] | None = None
+    """Devices to use; None: all."""
+    checkpoint_seconds: float = 10.0
+    """Least time between checkpoints."""
+    chunk_sweeps: int | None = None
+    """Sweeps between returns to Python; None: as many as take about half a second."""
+    progress: bool = False
+    """Whether a progress bar is shown on stderr."""
+    monitor: Monitor | None = None
+    """More figures for the bar."""
+
+    def __post_init__(self):
+        if self.chunk_sweeps is not None and self.chunk_sweeps < 1:
+            raise ValueError(f"chunk_sweeps must be positive, not {self.chunk_sweeps}")
+
+
+class Driver:
+    """Chains on their way to the last draw of some settings; used for one `run`.
+
+    Parameters
+    ----------
+    task
+        The posterior, and the key of all randomness.
+    settings
+        Chains, sweeps, and what is kept.
+    execution
+        How they are run.
     """
-    if chunk_sweeps is not None and chunk_sweeps < 1:
-        raise ValueError(f"chunk_sweeps must be positive, not {chunk_sweeps}")
-    model, table, conditions, key = task
-    num_chains, num_warmup, keep = settings.num_chains, settings.num_warmup, settings.keep
-    data = model.prepare(table, conditions)
-    devices = list(devices) if devices is not None else jax.devices()
-    place = Placement(num_chains, data, devices)
-    key_init, key_sweeps, key_grow, key_risk = jax.random.split(key, 4)
-    chain_keys = chain_keys_of(key_sweeps, num_chains)
-    starts = jnp.asarray([settings.start_components[c % len(settings.start_components)]
-                          for c in range(num_chains)], jnp.int32)  # fmt: skip
 
-    clock = {"compile": 0.0, "warmup": 0.0, "draws": 0.0}
-    began = time.perf_counter()
-    first_capacity = capacity_of_starts(model, settings, table.n)
-    capacity, growth, iteration, segments = first_capacity, [], 0, []
-    start = partial(init_chains, capacity=capacity, starts=starts)
-    fresh = (model, data, chain_keys_of(key_init, num_chains))
-    states = start(*fresh) if begin is None else jax.eval_shape(start, *fresh)
-    available = jax.eval_shape(one_draw, model, data, chain_keys, states)
-    unknown = [name for name in keep if name not in available]
-    if unknown:
-        raise ValueError(f"keep: no {unknown[0]!r}; there are {', '.join(sorted(available))}")
-    if isinstance(begin, Saved):
-        segments = begin.segments
-        iteration, capacity = begin.progress["iteration"], begin.progress["capacity"]
-        growth = [tuple(pair) for pair in begin.progress["growth"]]
-        clock = begin.progress["seconds"]
-        states = jax.tree.unflatten(
-            jax.tree.structure(states), [jnp.asarray(leaf) for leaf in begin.state]
+    def __init__(self, task: Task, settings: Settings, execution: Execution):
+        self.task, self.settings, self.execution = task, settings, execution
+        self.model = task.model
+        self.data = self.model.prepare(task.table, task.conditions)
+        devices = execution.devices
+        self.devices = jax.devices() if devices is None else list(devices)
+        self.place = Placement(settings.num_chains, self.data, self.devices)
+        self.key_init, key_sweeps, self.key_grow, self.key_risk = Keys(task.key, 4)
+        self.chain_keys = chain_keys_of(key_sweeps, settings.num_chains)
+
+        self.clock = {"compile": 0.0, "warmup": 0.0, "draws": 0.0}
+        self.iteration = 0
+        self.capacity = capacity_of_starts(self.model, settings, task.table.n)
+        self.growth: list[tuple[int, int]] = []
+        self.segments: list[dict[str, np.ndarray]] = []
+        self.pending: list[dict[str, np.ndarray]] = []
+        self.rate: float | None = None
+        # The last sweep of the part of the warm-up in which chains shed components of their starts.
+        grown = self.capacity > self.model.capacity
+        self.early_end = int(settings.num_warmup * EARLY_SHARE) if grown else 0
+
+    def run(
+        self,
+        begin: Run | Saved | None = None,
+        max_seconds: float | None = None,
+        rewrite: bool = False,
+    ) -> Run:
+        """Run the chains from a start, a checkpoint or an earlier run to the last draw.
+
+        Parameters
+        ----------
+        begin
+            The checkpoint or the run to go on from; None for a start.
+        max_seconds
+            Of the clock, after which to stop at the next draw.
+        rewrite
+            Whether the store does not hold the earlier draws as they are now.
+        """
+        with self._timed("compile"):
+            self._start(begin)
+            self._compile()
+        goal = self._goal(max_seconds)
+        last_save = time.perf_counter()
+        bar = tqdm(
+            total=goal, initial=self.iteration, unit="sweep", disable=not self.execution.progress,
+            smoothing=0.1, dynamic_ncols=True, desc="warm-up",
+        )  # fmt: skip
+        with bar:
+            while self.iteration < goal:
+                overflow = self._advance(goal, bar)
+                if overflow:
+                    self._grow()
+                elif self.iteration in (self.early_end, self.settings.num_warmup):
+                    self._shrink()
+                goal = self._goal(max_seconds)
+                due = time.perf_counter() - last_save > self.execution.checkpoint_seconds
+                if self.execution.store is not None and (due or self.iteration >= goal):
+                    self._save(self.execution.store, rewrite)
+                    last_save, rewrite = time.perf_counter(), False
+        return self._finish(goal)
+
+    def _start(self, begin: Run | Saved | None) -> None:
+        """Initial states, or those of a checkpoint or a run; arrays go to their devices."""
+        model, settings = self.model, self.settings
+        starts = jnp.asarray([settings.start_components[c % len(settings.start_components)]
+                              for c in range(settings.num_chains)], jnp.int32)  # fmt: skip
+        keys = chain_keys_of(self.key_init, settings.num_chains)
+        init = partial(init_chains, capacity=self.capacity, starts=starts)
+        if begin is None:
+            states = init(model, self.data, keys)
+        else:
+            states = jax.eval_shape(init, model, self.data, keys)
+        self.available = jax.eval_shape(one_draw, model, self.data, self.chain_keys, states)
+        unknown = [name for name in settings.keep if name not in self.available]
+        if unknown:
+            known = ", ".join(sorted(self.available))
+            raise ValueError(f"keep: no {unknown[0]!r}; there are {known}")
+        if begin is not None:
+            states = self._restore(begin, jax.tree.structure(states))
+        self.data, self.states = self.place.data(self.data), self.place.state(states)
+
+    def _restore(self, begin: Run | Saved, structure: jax.tree_util.PyTreeDef):
+        """Take up where a checkpoint or a run ended; return the states."""
+        if isinstance(begin, Run):
+            draws = {name: np.moveaxis(value, 1, 0) for name, value in begin.draws.items()}
+            self.segments, self.growth = [draws], list(begin.growth)
+            self.iteration, self.capacity = begin.settings.num_sweeps, begin.capacity
+            self.clock = dict(begin.seconds)
+            return begin.state
+        progress = begin.progress
+        self.segments, self.growth = begin.segments, [tuple(pair) for pair in progress["growth"]]
+        self.iteration, self.capacity = progress["iteration"], progress["capacity"]
+        self.clock = progress["seconds"]
+        return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in begin.state])
+
+    def _compile(self) -> None:
+        """Trace and compile by a call of no sweeps, so that the clock of the others is clean."""
+        settings = self.settings
+        every = settings.parameters_every
+        kept = {name: self.available[name] for name in settings.keep}
+        self.slots = slots_of_buffer(kept, settings.num_chains, every)
+        # Until the starts have shed their components: a plainer sweep, which is compiled sooner.
+        early = isinstance(self.model, Growing) and self.iteration < self.early_end
+        sweeper = self.model.early() if early else self.model
+        self.advance = partial(
+            advance_chains, sweeper, self.data, self.chain_keys, warmup=settings.num_warmup,
+            patience=self.early_end, thin=settings.thin, keep=settings.keep, slots=self.slots,
+            every=every,
+        )  # fmt: skip
+        self.states = self.advance(self.states, self.iteration, self.iteration)[1]
+        jax.block_until_ready(self.states)
+
+    def _advance(self, goal: int, bar: tqdm) -> bool:
+        """Run and keep a chunk of sweeps; whether it ended because a chain needs more slots."""
+        settings, begin, began = self.settings, self.iteration, time.perf_counter()
+        length = self.execution.chunk_sweeps
+        stop = min(goal, chunk_end(begin, settings, self.slots, length, self.rate))
+        stop = min(stop, self.early_end) if begin < self.early_end else stop
+        reached, self.states, overflow, buffers, last = self.advance(self.states, begin, stop)
+        self.iteration, overflow = int(reached), bool(overflow)
+        kept = number_kept(self.iteration, settings) - number_kept(begin, settings)
+        host = jax.device_get(buffers) if kept or self.execution.progress else {}
+        elapsed = time.perf_counter() - began
+        self.clock["warmup" if begin < settings.num_warmup else "draws"] += elapsed
+        self.rate = (self.iteration - begin) / elapsed
+        if kept:
+            self._keep(host, begin, kept)
+        warming = self.iteration <= settings.num_warmup
+        bar.set_description("warm-up" if warming else "draws", refresh=False)
+        bar.update(self.iteration - begin)
+        if self.execution.progress:
+            latest = {name: value[int(last[name])] for name, value in host.items()}
+            bar.set_postfix(_postfix(latest, self.execution.monitor))
+        return overflow
+
+    def _keep(self, host: dict[str, np.ndarray], begin: int, kept: int) -> None:
+        """Keep the draws made since sweep `begin`: scalars of all, arrays of some."""
+        settings, every = self.settings, self.settings.parameters_every
+        arrays = number_kept(self.iteration, settings, every) - number_kept(begin, settings, every)
+        number = {name: kept if self.available[name].ndim == 1 else arrays for name in host}
+        self.pending.append({name: value[: number[name]].copy() for name, value in host.items()})
+
+    def _grow(self) -> None:
+        """Give every chain twice the slots."""
+        with self._timed("compile"):
+            self.capacity *= 2
+            self.growth.append((self.iteration, self.capacity))
+            key = jax.random.fold_in(self.key_grow, self.iteration)
+            keys = chain_keys_of(key, self.settings.num_chains)
+            states = grow_chains(self.model, keys, self.states, self.data, self.capacity)
+            self.states = self.place.state(states)
+            self._compile()
+
+    def _shrink(self) -> None:
+        """Give back slots that no chain needs, at the two points of the warm-up for it."""
+        if not isinstance(self.model, Growing):
+            return
+        with self._timed("compile"):
+            fewer = fewer_slots(self.model, self.data, self.states, self.capacity)
+            if fewer < self.capacity:
+                self.capacity = fewer
+                states = shrink_chains(self.model, self.states, self.data, self.capacity)
+                self.states = self.place.state(states)
+            self._compile()
+
+    def _save(self, store: Checkpoint, rewrite: bool) -> None:
+        """Save the states and the draws since the last checkpoint, or all of them."""
+        merged = concatenate_draws(self.pending) if self.pending else None
+        everything = concatenate_draws(self.segments + self.pending) if rewrite else merged
+        progress = {
+            "iteration": self.iteration,
+            "capacity": self.capacity,
+            "growth": self.growth,
+            "seconds": self.clock,
+        }
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.states)]
+        store.save(progress, leaves, everything, replace=rewrite)
+        if merged is not None:
+            self.segments.append(merged)
+        self.pending = []
+
+    def _finish(self, goal: int) -> Run:
+        """The run; its settings say how many draws were made."""
+        settings = self.settings
+        if goal < settings.num_sweeps:
+            settings = replace(settings, num_samples=number_kept(goal, settings))
+        draws = concatenate_draws(self.segments + self.pending)
+        return Run(
+            model=self.model,
+            table=self.task.table,
+            settings=settings,
+            draws={name: np.moveaxis(value, 0, 1) for name, value in draws.items()},
+            key=self.key_risk,
+            state=self.states,
+            capacity=self.capacity,
+            growth=tuple(self.growth),
+            conditions=self.task.conditions,
+            seconds=self.clock,
+            device=describe_devices(self.devices),
+            origin=self.task.key,
         )
-    elif begin is not None:
-        segments = [{name: np.moveaxis(value, 1, 0) for name, value in begin.draws.items()}]
-        iteration, capacity = begin.settings.num_sweeps, begin.capacity
-        growth, clock, states = list(begin.growth), dict(begin.seconds), begin.state
-    data, states = place.data(data), place.state(states)
 
-    every = settings.parameters_every
-    slots = slots_of_buffer({name: available[name] for name in keep}, num_chains, every)
-    early_end = int(num_warmup * EARLY_SHARE) if first_capacity > model.capacity else 0
-    # Until the starts have shed their components: a plainer sweep, which is compiled sooner.
-    sweeper = model.early() if iteration < early_end else model
-    advance = partial(
-        advance_chains, warmup=num_warmup, thin=settings.thin, keep=keep, slots=slots, every=every,
-        patience=early_end,
-    )  # fmt: skip
-    # No sweep at all: this call traces and compiles, so that the clock of the others is clean.
-    states = advance(sweeper, data, chain_keys, states, iteration, iteration)[1]
-    jax.block_until_ready(states)
-    clock["compile"] += time.perf_counter() - began
+    def _goal(self, max_seconds: float | None) -> int:
+        """The sweep of the last draw, or of the next one where the time is used up."""
+        settings = self.settings
+        if max_seconds is None or sum(self.clock.values()) < max_seconds:
+            return settings.num_sweeps
+        number = -(-max(self.iteration - settings.num_warmup, 1) // settings.thin)
+        return min(settings.num_warmup + number * settings.thin, settings.num_sweeps)
 
-    goal, rate = _goal(iteration, settings, clock, max_seconds), None
-    pending: list[dict[str, np.ndarray]] = []
-    last_save = time.perf_counter()
-    bar = tqdm(
-        total=goal, initial=iteration, unit="sweep", disable=not progress,
-        smoothing=0.1, dynamic_ncols=True, desc="warm-up",
-    )  # fmt: skip
-    with bar:
-        while iteration < goal:
-            began = time.perf_counter()
-            stop = min(goal, chunk_end(iteration, settings, slots, chunk_sweeps, rate))
-            stop = min(stop, early_end) if iteration < early_end else stop
-            reached, states, overflow, buffers, last = advance(
-                sweeper, data, chain_keys, states, iteration, stop
-            )
-            reached, overflow = int(reached), bool(overflow)
-            kept, kept_arrays = (
-                number_kept(reached, settings, by) - number_kept(iteration, settings, by)
-                for by in (1, every)
-            )
-            host = jax.device_get(buffers) if kept or progress else {}
-            elapsed = time.perf_counter() - began
-            clock["warmup" if iteration < num_warmup else "draws"] += elapsed
-            rate = (reached - iteration) / elapsed
-            bar.set_description("warm-up" if reached <= num_warmup else "draws", refresh=False)
-            bar.update(reached - iteration)
-            iteration = reached
-            if kept:
-                number = {name: kept if available[name].ndim == 1 else kept_arrays for name in host}
-                pending.append({name: value[: number[name]].copy() for name, value in host.items()})
-            if progress:
-                latest = {name: value[int(last[name])] for name, value in host.items()}
-                bar.set_postfix(_postfix(latest, monitor))
-            if overflow:
-                began = time.perf_counter()
-                capacity *= 2
-                growth.append((iteration, capacity))
-                grow_keys = chain_keys_of(jax.random.fold_in(key_grow, iteration), num_chains)
-                states = place.state(grow_chains(model, grow_keys, states, data, capacity))
-                states = advance(sweeper, data, chain_keys, states, iteration, iteration)[1]
-                jax.block_until_ready(states)
-                clock["compile"] += time.perf_counter() - began
-            elif isinstance(model, Growing) and iteration in (early_end, num_warmup):
-                began = time.perf_counter()
-                sweeper = model
-                fewer = fewer_slots(model, data, states, capacity)
-                if fewer < capacity:
-                    capacity = fewer
-                    states = place.state(shrink_chains(model, states, data, capacity))
-                states = advance(sweeper, data, chain_keys, states, iteration, iteration)[1]
-                jax.block_until_ready(states)
-                clock["compile"] += time.perf_counter() - began
-            goal = _goal(iteration, settings, clock, max_seconds)
-            due = time.perf_counter() - last_save > checkpoint_seconds
-            if store is not None and (due or iteration >= goal):
-                merged = concatenate_draws(pending) if pending else None
-                everything = concatenate_draws(segments + pending) if rewrite else merged
-                store.save(
-                    {"iteration": iteration, "capacity": capacity, "growth": growth,
-                     "seconds": clock},
-                    [np.asarray(leaf) for leaf in jax.tree.leaves(states)],
-                    everything,
-                    replace=rewrite,
-                )  # fmt: skip
-                if merged is not None:
-                    segments.append(merged)
-                pending, last_save, rewrite = [], time.perf_counter(), False
-    if goal < settings.num_sweeps:
-        settings = replace(settings, num_samples=number_kept(goal, settings))
-    draws = concatenate_draws(segments + pending)
-    return Run(
-        model=model, table=table, settings=settings,
-        draws={name: np.moveaxis(value, 0, 1) for name, value in draws.items()},
-        key=key_risk, state=states, capacity=capacity, growth=tuple(growth),
-        conditions=conditions, seconds=clock, device=describe_devices(devices), origin=key,
-    )  # fmt: skip
+    @contextmanager
+    def _timed(self, part: str):
+        """Add the seconds of what is done within to a part of the clock."""
+        began = time.perf_counter()
+        yield
+        self.clock[part] += time.perf_counter() - began
 
 
-def _goal(iteration: int, settings: Settings, clock, max_seconds: float | None) -> int:
-    """The sweep to go to: that of the last draw, or of the next one where the time is used up."""
-    if max_seconds is None or sum(clock.values()) < max_seconds:
-        return settings.num_sweeps
-    number = -(-max(iteration - settings.num_warmup, 1) // settings.thin)
-    return min(settings.num_warmup + number * settings.thin, settings.num_sweeps)
-
-
-def _postfix(latest: dict[str, np.ndarray], monitor) -> dict[str, str]:
+def _postfix(latest: dict[str, np.ndarray], monitor: Monitor | None) -> dict[str, str]:
+    """Figures that the progress bar shows."""
     figures = {}
     if "components" in latest:
         figures["components"] = "/".join(str(int(c)) for c in latest["components"])

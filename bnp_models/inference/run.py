@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import jax
 import numpy as np
 
-from bnp_models.data.microdata import Microdata
 from bnp_models.inference.settings import Settings, thinned_settings
 from bnp_models.models.model import Model
 from bnp_models.zeros.coding import Coding
-from bnp_models.zeros.structural_zeros import StructuralZeros
 
 _DRAWS_AT_ONCE = 16
 
@@ -32,7 +31,8 @@ class Run:
     """The chains of one model on one sample."""
 
     model: Model
-    table: Microdata
+    table: Any
+    """`Microdata` or `Households` that it was fitted to."""
     settings: Settings
     draws: dict[str, np.ndarray]
     """Kept quantities, each (chains, draws); arrays, of every `settings.parameters_every`-th draw,
@@ -45,8 +45,8 @@ class Run:
     """Slots for components at the end."""
     growth: tuple[tuple[int, int], ...]
     """(sweep, new capacity) of each growth."""
-    conditions: StructuralZeros | None = None
-    """The structural zeros that the model kept to."""
+    conditions: Any = None
+    """`StructuralZeros` or `Rules` that the model kept to; None where there were none."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall-clock seconds: compile, warmup, draws."""
     device: str = ""

@@ -4,7 +4,7 @@ A model gives what `bnp_models.models.model.Model` lists; the driver gives sever
 sharding over the devices there are, capacity that grows, kept draws on the host, checkpoints and
 exact resume. The key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend
 neither on the devices nor on where the run was cut into chunks: a run that is extended has the
-draws of a longer one, and `sample_until` is a loop of extensions.
+draws of a longer one, and a run until a target is a loop of extensions.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,25 +20,30 @@ import numpy as np
 
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
-from bnp_models.inference.checkpoint import Checkpoint
-from bnp_models.inference.driver import Task, advance_to
+from bnp_models.inference.checkpoint import Checkpoint, Saved
+from bnp_models.inference.driver import Driver, Execution, Monitor, Task
 from bnp_models.inference.run import Run, Until
-from bnp_models.inference.settings import make_settings, settings_of_round
+from bnp_models.inference.settings import Settings, make_settings, settings_of_round
+from bnp_models.models.model import Model
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
+MAX_MINUTES = 60.0
+
 
 def sample(
-    model,
-    table: Microdata,
+    model: Model,
+    table: Microdata | Households,
     *,
     key: jax.Array,
-    conditions: StructuralZeros | None = None,
+    conditions: StructuralZeros | Rules | None = None,
     num_chains: int = 4,
     num_warmup: int = 1000,
     num_samples: int = 1000,
     thin: int = 1,
+    until: Callable[[Run], bool] | None = None,
+    max_minutes: float | None = None,
     keep: Sequence[str] | None = None,
     start_components: Sequence[int] | None = None,
     parameters_every: int | None = None,
@@ -47,23 +53,35 @@ def sample(
     checkpoint_seconds: float = 10.0,
     chunk_sweeps: int | None = None,
     progress: bool = False,
-    monitor: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None,
+    monitor: Monitor | None = None,
 ) -> Run:
     """Run a model's Gibbs chains.
+
+    With `until`, the target is asked after the first `num_samples` draws, which are always made; if
+    it is not reached, the chains double their draws, and so on. Asking it again and again costs at
+    most as much as asking it once more of all draws.
 
     Parameters
     ----------
     model
         For example `bnp_models.HDPMixedMembership()`.
     table
-        The coded sample; without missing values, unless the model draws them (NPLCM, TNPLCM).
+        The coded sample; without missing values, unless the model draws them.
     key
         A `jax.random.key`; the same key gives the same draws on one device or eight, resumed or
         not, whatever the chunks.
     conditions
-        Structural zeros, for a model that takes them (TNPLCM); no record may fall in one.
+        Structural zeros, for a model that takes them, or the rules of households; no record may
+        break one.
     num_chains, num_warmup, num_samples, thin
         Chains; sweeps before the first draw; draws kept per chain; sweeps per kept draw.
+    until
+        Whether a run will do, such as `bnp_models.Converged(max_rhat=1.01)`. A function of the
+        draws alone, so that a resumed run stops where another one does. Default: no target.
+    max_minutes
+        Of ``run.seconds`` (compilation, warm-up and draws; before a resume too), after which
+        chains with a target stop at the next draw; 60 by default. The target's own time is not
+        counted.
     keep
         Names of what is kept of each draw, from the model's ``scalars`` and ``parameters`` or
         any other name that its ``keep`` offers (such as "z"). Default: scalars and parameters,
@@ -77,7 +95,8 @@ def sample(
     devices
         Devices to use; default all of `jax.devices()`. Chains are sharded first, then records.
     checkpoint
-        Folder for checkpoints. With `resume`, the run continues from the last one there.
+        Folder for checkpoints. With `resume`, the run continues from the last one there; with a
+        larger `max_minutes`, also one that had used up its minutes.
     checkpoint_seconds
         Least time between checkpoints.
     chunk_sweeps
@@ -88,25 +107,77 @@ def sample(
         Called with the latest kept quantities, each (chains, ...), while the bar is shown;
         returns more figures for it.
 
+    Returns
+    -------
+    run
+        With a target, its `until` holds it, and its draws are those of
+        ``sample(num_samples=run.settings.num_samples, thin=run.settings.thin, ...)``.
+
     Raises
     ------
     ValueError
         On settings out of range, an unknown name in `keep`, missing values or conditions that the
         model does not take, a record in a structural zero, or a checkpoint of another run.
+
+    Notes
+    -----
+    The memory of a run with a target is bounded: a chain keeps at most four times its first draws.
+    Before it would keep more, every second draw is let go (`Run.thinned`) and `thin` doubles from
+    there on.
     """
-    settings = make_settings(
+    first = make_settings(
         model, num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
     )
     check_input(model, table, conditions)
+    asked = None if until is None else Until(until, _minutes(max_minutes), first)
+    if asked is None and max_minutes is not None:
+        raise ValueError("max_minutes is of a run with a target: give until too")
+    task = Task(model, table, conditions, key)
     store = saved = None
     if checkpoint is not None:
-        store = Checkpoint(checkpoint, _fingerprint(model, table, conditions, settings, key))
-        saved = store.load() if resume else store.clear()
-    return advance_to(
-        Task(model, table, conditions, key), settings, saved, store=store, devices=devices,
-        checkpoint_seconds=checkpoint_seconds, chunk_sweeps=chunk_sweeps, progress=progress,
-        monitor=monitor,
-    )  # fmt: skip
+        fingerprint = _fingerprint(task, first)
+        store = Checkpoint(checkpoint, fingerprint if asked is None else f"until-{fingerprint}")
+        if resume:
+            saved = store.load()
+        else:
+            store.clear()
+    execution = Execution(store, devices, checkpoint_seconds, chunk_sweeps, progress, monitor)
+    if asked is None:
+        return Driver(task, first, execution).run(saved)
+    return _sample_until(task, asked, execution, saved)
+
+
+def _minutes(max_minutes: float | None) -> float:
+    """Minutes of a run until a target, 60 by default."""
+    if max_minutes is not None and not max_minutes > 0:
+        raise ValueError(f"max_minutes must be positive, not {max_minutes}")
+    return MAX_MINUTES if max_minutes is None else float(max_minutes)
+
+
+def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved | None) -> Run:
+    """Run rounds of draws, each as many as all before, until the target is reached."""
+    first, max_seconds = asked.first, 60 * asked.max_minutes
+    iteration = 0 if saved is None else saved.progress["iteration"]
+    settings = settings_of_round(first, iteration) or first
+    # The first round is made whatever it takes.
+    limit = None if settings == first else max_seconds
+    run = Driver(task, settings, execution).run(saved, limit)
+    while True:
+        run = replace(run, until=asked)
+        used_up = sum(run.seconds.values()) >= max_seconds
+        further = settings_of_round(first, run.settings.num_sweeps + 1)
+        if used_up or further is None or asked.target(run):
+            return run
+        by = further.thin // run.settings.thin
+        run = run if by == 1 else run.thinned(by)
+        run = Driver(task, further, execution).run(run, max_seconds, rewrite=by > 1)
+
+
+def sample_until(
+    target: Callable[[Run], bool], model: Model, table: Microdata | Households, **options: Any
+) -> Run:
+    """Run a model's chains until a target is reached: ``sample(..., until=target)``."""
+    return sample(model, table, until=target, **options)
 
 
 def extend(
@@ -119,7 +190,7 @@ def extend(
     checkpoint_seconds: float = 10.0,
     chunk_sweeps: int | None = None,
     progress: bool = False,
-    monitor: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None,
+    monitor: Monitor | None = None,
 ) -> Run:
     """Go on with a finished run: the draws are those that a longer `sample` would have made.
 
@@ -151,110 +222,14 @@ def extend(
     task = Task(run.model, run.table, run.conditions, run.origin)
     store = None
     if checkpoint is not None:
-        store = Checkpoint(checkpoint, _fingerprint(*task[:3], settings, run.origin))
+        store = Checkpoint(checkpoint, _fingerprint(task, settings))
         store.clear()
-    return advance_to(
-        task, settings, run, store=store, devices=devices, max_seconds=max_seconds, rewrite=True,
-        checkpoint_seconds=checkpoint_seconds, chunk_sweeps=chunk_sweeps, progress=progress,
-        monitor=monitor,
-    )  # fmt: skip
-
-
-def sample_until(
-    target: Callable[[Run], bool],
-    model,
-    table: Microdata,
-    *,
-    key: jax.Array,
-    max_minutes: float = 60.0,
-    conditions: StructuralZeros | None = None,
-    num_chains: int = 4,
-    num_warmup: int = 1000,
-    num_samples: int = 1000,
-    thin: int = 1,
-    keep: Sequence[str] | None = None,
-    start_components: Sequence[int] | None = None,
-    parameters_every: int | None = None,
-    devices: Sequence[jax.Device] | None = None,
-    checkpoint: str | os.PathLike | None = None,
-    resume: bool = False,
-    checkpoint_seconds: float = 10.0,
-    chunk_sweeps: int | None = None,
-    progress: bool = False,
-    monitor: Callable[[dict[str, np.ndarray]], dict[str, float]] | None = None,
-) -> Run:
-    """Run a model's chains until a target is reached or the minutes are used up.
-
-    After the warm-up and the first `num_samples` draws, which are always made, the target is asked;
-    if it is not reached, the chains double their draws, and so on. Asking it again and again costs
-    at most as much as asking it once more of all draws.
-
-    Parameters
-    ----------
-    target
-        Whether a run will do, such as `bnp_models.Converged(max_rhat=1.01)`. A function of the
-        draws alone, so that a resumed run stops where another one does.
-    max_minutes
-        Of ``run.seconds`` (compilation, warm-up and draws; before a resume too), after which the
-        chains stop at the next draw. What `target` takes is not counted.
-    num_samples, thin
-        Draws of each chain before the target is first asked, and sweeps per draw.
-    checkpoint
-        Folder for checkpoints. With `resume`, the run continues from the last one there; with a
-        larger `max_minutes`, also one that had used up its minutes.
-    conditions, num_chains, num_warmup, keep, start_components, parameters_every, devices, \
-    checkpoint_seconds, chunk_sweeps, progress, monitor
-        As for `sample`.
-
-    Returns
-    -------
-    run
-        Its `until` holds the target. Its draws are those of
-        ``sample(num_samples=run.settings.num_samples, thin=run.settings.thin, ...)``.
-
-    Raises
-    ------
-    ValueError
-        As `sample`.
-
-    Notes
-    -----
-    Memory is bounded: a chain keeps at most four times its first draws. Before it would keep more,
-    every second draw is let go (`Run.thinned`) and `thin` doubles from there on.
-    """
-    first = make_settings(
-        model, num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
-    )
-    if not max_minutes > 0:
-        raise ValueError(f"max_minutes must be positive, not {max_minutes}")
-    check_input(model, table, conditions)
-    store = saved = None
-    if checkpoint is not None:
-        fingerprint = _fingerprint(model, table, conditions, first, key)
-        store = Checkpoint(checkpoint, f"until-{fingerprint}")
-        saved = store.load() if resume else store.clear()
-    task, max_seconds = Task(model, table, conditions, key), 60 * max_minutes
-    options = {
-        "store": store, "devices": devices, "checkpoint_seconds": checkpoint_seconds,
-        "chunk_sweeps": chunk_sweeps, "progress": progress, "monitor": monitor,
-    }  # fmt: skip
-    here = settings_of_round(first, 0 if saved is None else saved.progress["iteration"])
-    limit = max_seconds if here != first else None
-    asked = Until(target, float(max_minutes), first)
-    run = advance_to(task, here, saved, max_seconds=limit, **options)
-    while True:
-        run = replace(run, until=asked)
-        used_up = sum(run.seconds.values()) >= max_seconds
-        further = settings_of_round(first, run.settings.num_sweeps + 1)
-        if used_up or further is None or target(run):
-            return run
-        by = further.thin // run.settings.thin
-        run = run if by == 1 else run.thinned(by)
-        run = advance_to(task, further, run, max_seconds=max_seconds, rewrite=by > 1, **options)
+    execution = Execution(store, devices, checkpoint_seconds, chunk_sweeps, progress, monitor)
+    return Driver(task, settings, execution).run(run, max_seconds, rewrite=True)
 
 
 def check_input(
-    model, table: Microdata | Households, conditions: StructuralZeros | Rules | None = None
+    model: Model, table: Microdata | Households, conditions: StructuralZeros | Rules | None = None
 ) -> None:
     """Raise ValueError unless the model can be fitted to these records under these conditions."""
     conditions_type = model.conditions_type or StructuralZeros
@@ -275,10 +250,13 @@ def check_input(
         )
     if isinstance(conditions, StructuralZeros) and conditions.schema != table.schema:
         raise ValueError("the conditions were made for another schema; make them with table.schema")
-    conditions.require_feasible(table)
+    # Of the kind that goes with the table, as was checked above.
+    cast(Any, conditions).require_feasible(table)
 
 
-def _fingerprint(model, table, conditions, settings, key) -> str:
+def _fingerprint(task: Task, settings: Settings) -> str:
+    """Digest of all that decides the draws."""
+    model, table, conditions, key = task
     leaves, structure = jax.tree.flatten(model)
     parts = {
         "model": [type(model).__name__, str(structure), [float(leaf) for leaf in leaves]],

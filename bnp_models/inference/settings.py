@@ -1,7 +1,10 @@
 """Settings of a run: chains, warm-up, draws, thinning, and the rounds of a run until a target."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+from bnp_models.models.model import Model
 
 # A run that goes on until it has converged keeps at most so many times its first draws.
 KEPT_AT_MOST = 4
@@ -11,7 +14,7 @@ MAX_SWEEPS = 2**31
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked of the chains."""
+    """Chains, sweeps and kept quantities of a run."""
 
     num_chains: int
     num_warmup: int
@@ -27,7 +30,7 @@ class Settings:
             ("num_chains", 1), ("num_warmup", 0), ("num_samples", 1), ("thin", 1),
             ("parameters_every", 1),
         ):  # fmt: skip
-            value = getattr(self, name)
+            value = vars(self)[name]
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
         if self.num_sweeps >= MAX_SWEEPS:
@@ -42,7 +45,7 @@ class Settings:
 
 
 def settings_of_round(first: Settings, iteration: int) -> Settings | None:
-    """The settings of the round in which a sweep lies; None where there would be too many sweeps.
+    """Settings of the round in which a sweep lies; None where there would be too many sweeps.
 
     Rounds end after 1, 2, 4, .. times the first draws, thinned so as not to be too many.
     """
@@ -56,7 +59,7 @@ def settings_of_round(first: Settings, iteration: int) -> Settings | None:
 
 
 def thinned_settings(settings: Settings, by: int, num_samples: int) -> Settings:
-    """Fewer draws, those that are kept of them being among the old ones."""
+    """Settings with fewer draws, each of which is among those of the old settings."""
     every = math.lcm(settings.parameters_every, by) // by
     return replace(
         settings, num_samples=num_samples, thin=settings.thin * by, parameters_every=every
@@ -64,8 +67,16 @@ def thinned_settings(settings: Settings, by: int, num_samples: int) -> Settings:
 
 
 def make_settings(
-    model, num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
-):
+    model: Model,
+    num_chains: int,
+    num_warmup: int,
+    num_samples: int,
+    thin: int,
+    keep: Sequence[str] | None,
+    start_components: Sequence[int] | None,
+    parameters_every: int | None,
+) -> Settings:
+    """Settings of a run, with what the model recommends where None is given."""
     keep = tuple(keep) if keep is not None else model.scalars + model.parameters
     if parameters_every is None:
         parameters_every = min(model.parameters_every, max(num_samples, 1))
@@ -77,4 +88,5 @@ def make_settings(
 
 
 def number_kept(iteration: int, settings: Settings, every: int = 1) -> int:
+    """Draws that are kept after so many sweeps, one for each `every` draws."""
     return max(iteration - settings.num_warmup, 0) // (settings.thin * every)

@@ -124,7 +124,7 @@ def _points(value):
 def _scatter(part: Proportions, across: str, least: int, order: int):
     """Proportions of the cells on scales by square root, each square of a grid drawn once."""
     shown = (part.count == 0) | (part.count >= least)
-    x, y = np.sqrt(getattr(part, across)[shown]), np.sqrt(part.synthetic[shown])
+    x, y = np.sqrt(vars(part)[across][shown]), np.sqrt(part.synthetic[shown])
     top = max(x.max(initial=0), y.max(initial=0), 1e-3) * 1.03
     _, first = np.unique(
         np.floor(x / top * _GRID) * _GRID + np.floor(y / top * _GRID), return_index=True

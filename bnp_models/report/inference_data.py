@@ -5,11 +5,11 @@ from os import PathLike
 import numpy as np
 
 from bnp_models.data.writing import write_frame
-from bnp_models.inference.arviz import groups_for_arviz, origin
+from bnp_models.inference.arviz import groups_for_arviz, has_data_trees, origin
 from bnp_models.inference.run import Run
 from bnp_models.risk.population import PopulationRisk
 
-# Of the sweep rather than of the posterior.
+# Quantities of the sweep rather than of the posterior.
 SAMPLE_STATS = (
     "tables", "log_likelihood_items", "left_over", "last_class", "augmented", "accepted_levels",
     "accepted_splits", "accepted_tilts", "accepted_trajectories", "last_member_class",
@@ -40,7 +40,7 @@ def to_inference_data(
     seed
         Recorded in the attributes, with digests of the sample and of the conditions.
     num_datasets
-        The same, of the data sets made from these draws.
+        Number of data sets made from these draws, recorded too.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def to_inference_data(
         "sample_stats": {k: v for k, v in chosen.items() if k in SAMPLE_STATS},
     }
     if risk is not None:
-        groups["posterior"] |= {name: getattr(risk, name) for name in _OF_RISK}
+        groups["posterior"] |= {name: vars(risk)[name] for name in _OF_RISK}
     attributes = {
         "model": run.model.name,
         "num_warmup": run.settings.num_warmup,
@@ -77,12 +77,12 @@ def to_inference_data(
     data = groups_for_arviz(groups, attributes)
     if parameters and every > 1:
         arrays = {name: values for name, values in run.draws.items() if values.ndim > 2}
-        made = groups_for_arviz({"posterior": arrays}, attributes)["posterior"]
-        draws = every * np.arange(1, made.sizes["draw"] + 1) - 1
-        if hasattr(data, "add_groups"):
-            data.add_groups({"parameters": made.assign_coords(draw=draws)})
+        group = groups_for_arviz({"posterior": arrays}, attributes)["posterior"]
+        draws = every * np.arange(1, group.sizes["draw"] + 1) - 1
+        if has_data_trees():
+            data["parameters"] = group.assign_coords(draw=draws)
         else:
-            data["parameters"] = made.assign_coords(draw=draws)
+            data.add_groups({"parameters": group.assign_coords(draw=draws)})
     return data
 
 

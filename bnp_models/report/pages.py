@@ -1,35 +1,39 @@
 """Pages of all reports: their templates, and what every page shows of chains and data."""
 
 import platform
+from collections.abc import Sequence
 
+import jinja2
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.microdata import Microdata
 from bnp_models.inference.arviz import versions
 from bnp_models.inference.diagnostics import MAX_RHAT, MIN_ESS_PER_CHAIN
+from bnp_models.inference.run import Run
+from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.report.plots import COLOURS, rank_plot, trace_plot
 from bnp_models.rules.rules import Rules
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 _MAX_LEVELS_SHOWN = 12
 
 
-def environment():
-    """Where the templates of all pages are."""
-    import jinja2
-
-    found = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Environment of all pages: their templates and filters."""
+    pages = jinja2.Environment(
         loader=jinja2.PackageLoader("bnp_models.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"count": "{:,}".format, "number": _number, "plain": _plain}
-    return found
+    pages.filters |= {"count": "{:,}".format, "number": _number, "plain": _plain}
+    return pages
 
 
-def render_page(template, run, draws, **content):
-    """A page: what all of them show, and its own content."""
+def render_page(template: str, run: Run, draws: dict[str, np.ndarray], **content) -> str:
+    """Render a page of a run: names that all pages show, and its own content."""
     return (
         environment()
         .get_template(template)
@@ -45,7 +49,7 @@ def render_page(template, run, draws, **content):
 
 
 def of_chains(draws: dict[str, np.ndarray], num_chains: int) -> dict:
-    """What every page is told of chains, and of what made it: names for `base.html.j2`."""
+    """Names that `base.html.j2` asks for: plots of chains, limits, versions."""
     return {
         "versions": versions() | {"python": platform.python_version()},
         "max_rhat": MAX_RHAT,
@@ -61,12 +65,12 @@ def of_chains(draws: dict[str, np.ndarray], num_chains: int) -> dict:
     }
 
 
-def _advice(run):
-    """What to do about equivalences."""
-    if getattr(run.model, "not_applicable", False):
+def _advice(run: Run) -> str:
+    """Sentence on what to do, or was done, about equivalences; may be empty."""
+    if run.coding is not None:
         return "The items that another variable settles were left out of the records."
     if (
-        hasattr(run.model, "not_applicable")
+        isinstance(run.model, MembershipOptions)
         and run.conditions is not None
         and run.conditions.not_applicable.coding.absent
     ):
@@ -78,7 +82,8 @@ def _advice(run):
     return ""
 
 
-def _conditions(conditions):
+def _conditions(conditions: StructuralZeros | Rules | None) -> dict | None:
+    """Number of structural zeros, and the share of the cells that they make impossible."""
     if conditions is None or isinstance(conditions, Rules):
         return None
     share = conditions.num_impossible_cells / conditions.schema.num_cells
@@ -87,13 +92,24 @@ def _conditions(conditions):
     return {"number": conditions.num_conditions, "share": f"{100 * share:.{digits}f}%"}
 
 
-def compared_levels(table, frames, imputed, least):
-    """Per variable, how often its levels occur in the sample and in what was made of it.
+def compared_levels(
+    table: Microdata, frames: Sequence[pd.DataFrame], imputed: bool, least: int
+) -> list[dict]:
+    """Proportions of the levels of each variable in the sample and in the data made of it.
 
-    Levels that some but fewer than `least` records of the sample have are not told of.
+    Parameters
+    ----------
+    table
+        The sample.
+    frames
+        Synthetic or completed data.
+    imputed
+        Whether they are completed: only the values that were missing are then compared.
+    least
+        Levels that some but fewer than this many records of the sample have are hidden.
     """
     missing = table.codes < 0
-    found = []
+    variables = []
     for j, (name, labels) in enumerate(
         zip(table.schema.variables, table.schema.levels, strict=True)
     ):
@@ -105,7 +121,7 @@ def compared_levels(table, frames, imputed, least):
             after += np.bincount(codes[missing[:, j]] if imputed else codes, minlength=num_levels)
         entry = {"name": name, "num_levels": num_levels, "missing": missing[:, j].mean()}
         if after.sum() == 0:
-            found.append(entry | {"rows": [], "more": 0, "hidden": 0})
+            variables.append(entry | {"rows": [], "more": 0, "hidden": 0})
             continue
         hidden = (before > 0) & (before < least)
         before, after = before / max(before.sum(), 1), after / after.sum()
@@ -113,19 +129,20 @@ def compared_levels(table, frames, imputed, least):
         shown = np.sort(np.argsort(-before - after, kind="stable")[:_MAX_LEVELS_SHOWN])
         rest = np.setdiff1d(np.flatnonzero(~hidden), shown)
         shown = shown[~hidden[shown]]
-        found.append(entry | {
+        variables.append(entry | {
             "rows": [{"label": labels[c], "before": before[c], "after": after[c]} for c in shown],
             "scale": max(before.max(), after.max()),
             "hidden": int(hidden.sum()),
             "more": rest.size, "more_before": before[rest].sum(), "more_after": after[rest].sum(),
         })  # fmt: skip
-    return found
+    return variables
 
 
-def _number(value):
+def _number(value: float) -> str:
+    """Number with one decimal, or none from a thousand on."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}"
 
 
-def _plain(value):
-    """Without a decimal where there is nothing to show: quantiles of a count are mostly whole."""
+def _plain(value: float) -> str:
+    """Number without a decimal where it is whole, as quantiles of a count mostly are."""
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.1f}"

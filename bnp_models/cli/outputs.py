@@ -1,0 +1,49 @@
+"""Outputs of a command: the names of its files, and what it says of a risk."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bnp_models.cli.models import CELL_MODELS
+
+OUTPUTS = {
+    "risk": ("risk.json", "run.json", "report.html", "records.csv", "posterior.nc"),
+    "synthesize": ("run.json", "report.html", "posterior.nc"),
+    "impute": ("run.json", "report.html", "posterior.nc"),
+}
+
+DATASETS = {"synthesize": "synthetic_{}", "impute": "imputed_{}"}
+
+RECORDS_COLUMNS = ("row", "r1", "r2")
+
+
+def output_names(options: argparse.Namespace) -> tuple[str, ...]:
+    """Names of all files of a finished run."""
+    names = OUTPUTS[options.name]
+    if options.model in CELL_MODELS:
+        names = tuple("cells.csv" if name == "records.csv" else name for name in names)
+    if options.no_records:
+        names = tuple(name for name in names if name not in ("records.csv", "cells.csv"))
+    return names + dataset_names(options)
+
+
+def dataset_names(options: argparse.Namespace) -> tuple[str, ...]:
+    """Names of the data sets, where the command makes some."""
+    if options.name not in DATASETS:
+        return ()
+    pattern = f"{DATASETS[options.name]}.{options.format}"
+    return tuple(pattern.format(m + 1) for m in range(options.datasets))
+
+
+def risk_message(options: argparse.Namespace, summary: dict[str, Any], records: str) -> str:
+    """Lines that say what was found, and what was written; `records` names the file of records."""
+    tau1, out = summary["tau1"], Path(options.out)
+    lines = [
+        f"{summary['sample_uniques']:,} of {summary['n']:,} records are unique in the sample; of "
+        f"these, {tau1['mean']:.1f} are expected to be unique among {summary['population_size']:,} "
+        f"(95% interval {tau1['q025']:.0f} to {tau1['q975']:.0f})"
+    ]
+    lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
+    names = ("risk.json", *([] if options.no_records else [records]), "posterior.nc")
+    lines.append(f"written: {out / 'report.html'}, {', '.join(names)}")
+    return "\n".join(lines)
