@@ -2,10 +2,13 @@
 
 import argparse
 import csv
+from collections.abc import Callable
 
 
-def integer_type(least, most):
-    def integer(text):
+def integer_type(least: int, most: int) -> Callable[[str], int]:
+    """Type of integers of at least `least` and below `most`."""
+
+    def integer(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
@@ -19,7 +22,8 @@ def integer_type(least, most):
     return integer
 
 
-def seconds_type(text):
+def seconds_type(text: str) -> float:
+    """Read a number of seconds, 0 or more."""
     try:
         value = float(text)
     except ValueError:
@@ -29,8 +33,10 @@ def seconds_type(text):
     return value
 
 
-def number_above(least):
-    def number(text):
+def number_above(least: float) -> Callable[[str], float]:
+    """Type of finite numbers above `least`."""
+
+    def number(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
@@ -42,7 +48,8 @@ def number_above(least):
     return number
 
 
-def mixture_type(text):
+def mixture_type(text: str) -> tuple[tuple[float, ...], ...]:
+    """Read pairs of a value and its weight, as 0.0034:0.86,0.028:0.14."""
     try:
         pairs = [tuple(map(float, part.split(":"))) for part in text.split(",")]
     except ValueError:
@@ -52,12 +59,13 @@ def mixture_type(text):
     return tuple(pairs)
 
 
-def name_list(text):
+def name_list(text: str) -> list[str]:
+    """Read names as one line of a CSV file has them."""
     return next(csv.reader([" ".join(text.splitlines())], skipinitialspace=True), [])
 
 
-def relative_kinds(text):
-    """Names, each alone or with a kind."""
+def relative_kinds(text: str) -> list:
+    """Read names of variables, each alone or with a kind: [name, kind]."""
     pairs = [name.rpartition(":") for name in name_list(text)]
     return [
         [name, kind] if kind in ("difference", "same") and name else name + colon + kind
@@ -65,9 +73,9 @@ def relative_kinds(text):
     ]
 
 
-def group_widths(text):
-    """[name, number] of each."""
-    pairs = [part.rpartition("=") for part in name_list(text)]
-    if not all(name and number.isdecimal() and int(number) > 0 for name, _, number in pairs):
+def group_widths(text: str) -> list:
+    """Read names of variables, each with a number: [name, number]."""
+    parts = [part.rpartition("=") for part in name_list(text)]
+    if not all(name and number.isdecimal() and int(number) > 0 for name, _, number in parts):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list such as age=5,income=2")
-    return [[name, int(number)] for name, _, number in pairs]
+    return [[name, int(number)] for name, _, number in parts]

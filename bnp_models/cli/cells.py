@@ -1,5 +1,6 @@
 """``bnp-models risk`` by a model of cells."""
 
+import argparse
 import hashlib
 
 from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
@@ -11,7 +12,7 @@ from bnp_models.cli.runs import recorded_settings
 from bnp_models.data.messages import listed
 from bnp_models.data.reading import read_frame, read_microdata
 from bnp_models.data.schema import MicrodataError
-from bnp_models.data.weights import read_weights, weighted_cells
+from bnp_models.data.weights import WeightedCells, read_weights, weighted_cells
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.settings import Settings
@@ -30,7 +31,7 @@ from bnp_models.risk.cells import cell_risk
 from bnp_models.risk.loglinear import check_support
 
 
-def run_cell_risk(options, argv):
+def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models risk`` by a model of cells."""
     import jax
 
@@ -47,8 +48,8 @@ def run_cell_risk(options, argv):
         fitted, draws, seconds = model, None, {}
         key_chains, key_counts = Keys(jax.random.key(options.seed), 2)
         if options.hyperparameters == "empirical-bayes":
-            found = fit_empirical_bayes(model, cells)
-            fitted, seconds = found.model, found.seconds
+            fit = fit_empirical_bayes(model, cells)
+            fitted, seconds = fit.model, fit.seconds
         elif options.hyperparameters == "full-bayes":
             draws = sample_hyperparameters(
                 model, cells, key=key_chains, num_chains=options.chains,
@@ -79,8 +80,8 @@ def run_cell_risk(options, argv):
     return into_folder(options, settings, output_names(options), work, "repeat the command")
 
 
-def _checked_cells(options):
-    """The model and the weighted cells; everything that needs no computation is checked."""
+def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, WeightedCells]:
+    """Model and weighted cells; all is checked that needs no computation."""
     check_options(options)
     for name in ("conditions", *STOPPING, "keep_parameters"):
         if vars(options)[name]:

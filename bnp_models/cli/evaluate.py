@@ -62,13 +62,13 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
             "synthetic_sha256": [table.digest for table in synthetic],
         }
         write_json(settings | summary, out / "evaluation.json")
-        return _answer(summary, out, options.no_records)
+        return _message(summary, out, options.no_records)
 
     return into_folder(options, {}, _OUTPUTS, work, "repeat the command")
 
 
 def _checked_input(options):
-    """The coded files, the conditions or rules, and the statements about households."""
+    """Coded files, conditions or rules, and statements about households."""
     if options.household is None:
         for name in _OF_HOUSEHOLDS:
             if vars(options)[name] is not None:
@@ -113,7 +113,7 @@ def _checked_input(options):
 
 
 def _checked_posterior(options, original, conditions):
-    """The draws that the files come from, and the original as it was coded for them."""
+    """Draws that the files come from, and the original as it was coded for them."""
     if options.posterior is None:
         for name in ("refit", "target"):
             if vars(options)[name]:
@@ -146,7 +146,7 @@ def _checked_posterior(options, original, conditions):
 
 
 def _attack(options, posterior, original, synthetic, conditions):
-    """The attack on every record that is alone with its values."""
+    """Attack every record that is alone with its values."""
     import jax
 
     progress = shows_progress(options)
@@ -170,13 +170,13 @@ def _attack(options, posterior, original, synthetic, conditions):
 
 
 def _names_of(paths):
-    """What the files are called: by their names alone, if these differ."""
+    """Names of the files without their folders, if these differ."""
     names = [Path(path).name for path in paths]
     return names if len(set(names)) == len(names) else list(paths)
 
 
 def _progress(options):
-    """What shows how far it is, and what ends that."""
+    """Functions that show on a bar how far the evaluation is, and that end the bar."""
     if not shows_progress(options):
         return None, lambda: None
     from tqdm import tqdm
@@ -194,7 +194,8 @@ def _progress(options):
     return tell, lambda: bars and bars[-1].close()
 
 
-def _answer(summary, out, no_records):
+def _message(summary, out, no_records):
+    """Lines that say what was found, and what was written."""
     number = len(summary["files"])
     lines = []
     for order, row in summary["proportions"].items():

@@ -1,5 +1,6 @@
-"""What every command does around its work: the folder of the results, and what is said."""
+"""Frame of a command's work: the folder of the results, and what is said."""
 
+import argparse
 import contextlib
 import hashlib
 import json
@@ -8,6 +9,7 @@ import platform
 import re
 import shlex
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bnp_models.cli.parser import STOPPING
@@ -19,21 +21,27 @@ class UsageError(ValueError):
     """Options that do not fit the data, or a folder that cannot be used."""
 
 
-def into_folder(options, settings, outputs, work, how_to_go_on):
+def into_folder(
+    options: argparse.Namespace,
+    settings: dict,
+    outputs: Iterable[str],
+    work: Callable[[Path], str],
+    how_to_go_on: str,
+) -> int:
     """Do the work in the folder, unless it is done; leave no empty folder behind.
 
     Parameters
     ----------
     options
-        Of the command.
+        Options of the command.
     settings
-        What decides the outputs, JSON values only.
+        Settings that decide the outputs, JSON values only.
     outputs
         Names of the files of a finished run.
     work
-        Makes them in the folder; returns what is said at the end.
+        Function that makes them in the folder; it returns what is said at the end.
     how_to_go_on
-        What is said after an interruption.
+        Words that are said after an interruption.
 
     Returns
     -------
@@ -71,7 +79,8 @@ def located(path, variables):
         raise error.in_file(path, lines) from None
 
 
-def shows_progress(options):
+def shows_progress(options: argparse.Namespace) -> bool:
+    """Whether progress bars are shown."""
     return options.progress or (sys.stderr.isatty() and not options.quiet)
 
 
@@ -101,7 +110,8 @@ def _make_folder(out):
     return missing
 
 
-def _remove_empty(folders):
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, innermost first, up to one that holds something."""
     for folder in folders:
         if not folder.is_dir() or any(folder.iterdir()):
             return
@@ -129,7 +139,8 @@ def use_compilation_cache():
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
-def _processor():
+def _processor() -> str:
+    """Words that tell this kind of processor from others."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -138,12 +149,13 @@ def _processor():
     return f"{platform.system()} {platform.machine()} {platform.processor()} {flags}"
 
 
-def command_line(argv):
-    """The command line that makes these files, or goes on making them."""
+def command_line(argv: list[str]) -> str:
+    """Command line that makes these files, or goes on making them."""
     return shlex.join(["bnp-models", *(word for word in argv if word != "--resume")])
 
 
-def say(options, text):
+def say(options: argparse.Namespace, text: str) -> None:
+    """Print a text, unless the command is to be quiet."""
     if not options.quiet:
         print(text)
 
@@ -159,10 +171,10 @@ def _is_complete(out, outputs, settings):
     if not all((out / name).is_file() for name in outputs):
         return False
     try:
-        found = json.loads((out / "run.json").read_text(encoding="utf-8"))
+        recorded = json.loads((out / "run.json").read_text(encoding="utf-8"))
         different = {name for name, value in settings.items()
-                     if name not in found or found[name] != value}  # fmt: skip
-        same = "command" in found and not different
+                     if name not in recorded or recorded[name] != value}  # fmt: skip
+        same = "command" in recorded and not different
     except (ValueError, TypeError):
         return False
     if different <= set(STOPPING) and (out / "checkpoint").is_dir():

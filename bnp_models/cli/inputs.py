@@ -171,5 +171,5 @@ def check_datasets(options: argparse.Namespace, table: Microdata | Households) -
 
 
 def given_options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """The options of these names that were given."""
+    """Options of these names that were given."""
     return {name: vars(options)[name] for name in names if vars(options)[name] is not None}

@@ -24,10 +24,12 @@ _TABLE = "CSV, Parquet, Stata (.dta) or SPSS (.sav) file, one record a row"
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
+        """End with code 2 and one line."""
         self.exit(2, f"{self.prog}: error: {one_line(message)}\n")
 
 
-def make_parser():
+def make_parser() -> argparse.ArgumentParser:
+    """Parser of all commands."""
     parser = _Parser(
         prog="bnp-models",
         description="Bayesian non-parametric models for categorical microdata.",
@@ -42,7 +44,8 @@ def make_parser():
     return parser
 
 
-def _add_risk(commands):
+def _add_risk(commands) -> None:
+    """Add the command ``risk``."""
     parser = _add_command(
         commands,
         "risk",
@@ -59,7 +62,7 @@ def _add_risk(commands):
 
 
 def _add_cells(parser):
-    """Options of the models of cells."""
+    """Add the options of the models of cells."""
     cells = parser.add_argument_group(
         "polettini-stander", "risk of every cell; writes cells.csv instead of records.csv"
     )
@@ -90,7 +93,8 @@ def _add_cells(parser):
                        "log-linear models")  # fmt: skip
 
 
-def _add_synthesize(commands):
+def _add_synthesize(commands) -> None:
+    """Add the command ``synthesize``."""
     parser = _add_command(
         commands,
         "synthesize",
@@ -110,7 +114,8 @@ def _add_synthesize(commands):
     _add_common(parser, "synthesize", keep_parameters=True)
 
 
-def _add_impute(commands):
+def _add_impute(commands) -> None:
+    """Add the command ``impute``."""
     parser = _add_command(
         commands,
         "impute",
@@ -126,13 +131,15 @@ def _add_impute(commands):
     _add_common(parser, "impute", keep_parameters=False)
 
 
-def _add_format(parser):
+def _add_format(parser) -> None:
+    """Add the option of the files' format."""
     parser.add_argument("--format", choices=FORMATS, default="csv",
                         help="of the files: csv, parquet, Stata's dta or SPSS's sav, these with "
                         "the value labels of SAMPLE if it is one (default: csv)")  # fmt: skip
 
 
-def _add_evaluate(commands):
+def _add_evaluate(commands) -> None:
+    """Add the command ``evaluate``."""
     parser = commands.add_parser(
         "evaluate",
         allow_abbrev=False,
@@ -190,7 +197,8 @@ def _add_evaluate(commands):
     _add_output(output)
 
 
-def _add_household_columns(group):
+def _add_household_columns(group) -> None:
+    """Add the options that say which columns are of households."""
     group.add_argument("--household", metavar="COLUMN",
                        help="column that says who lives with whom")  # fmt: skip
     group.add_argument("--household-variables", metavar="A,B,..", type=name_list,
@@ -198,7 +206,7 @@ def _add_household_columns(group):
 
 
 def _add_households(parser):
-    """Options of the models of persons within households."""
+    """Add the options of the models of persons within households."""
     group = parser.add_argument_group(
         "ndpmpm", "persons within households; one person a row, households of the sample's sizes"
     )
@@ -230,7 +238,8 @@ def _add_households(parser):
                        "households and let each stand for W (default: 1, exact)")  # fmt: skip
 
 
-def _add_command(commands, name, **texts):
+def _add_command(commands, name: str, **texts):
+    """Add a command that takes a sample and fills a folder."""
     parser = commands.add_parser(name, allow_abbrev=False, **texts)
     parser.set_defaults(name=name)
     parser.add_argument("sample", metavar="SAMPLE", help=_TABLE)
@@ -239,7 +248,7 @@ def _add_command(commands, name, **texts):
 
 
 def _add_common(parser, name, keep_parameters):
-    """Options that all commands share: data, model, chains, output."""
+    """Add the options that all commands that sample share: data, model, chains, output."""
     data = parser.add_argument_group("data")
     data.add_argument("--variables", metavar="A,B,..", type=name_list,
                       help="key variables (default: all columns)" if name == "risk" else
@@ -309,7 +318,7 @@ def _add_common(parser, name, keep_parameters):
 
 
 def _add_output(output):
-    """What every command says and shows."""
+    """Options of what every command says and shows."""
     output.add_argument("--no-records", action="store_true",
                         help="leave single records, and what fewer than five persons share, out "
                         "of report.html, so that it can be handed outside; write no records.csv "
@@ -319,9 +328,11 @@ def _add_output(output):
     output.add_argument("--quiet", action="store_true", help="print nothing but errors")
 
 
-def flag(name):
+def flag(name: str) -> str:
+    """Option of the command line that has this name in Python."""
     return f"--{name.replace('_', '-')}"
 
 
-def one_line(text):
+def one_line(text: str) -> str:
+    """Text without line breaks."""
     return " ".join(text.splitlines())

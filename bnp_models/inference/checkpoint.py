@@ -24,10 +24,10 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds."""
+    """Content of a checkpoint."""
 
     progress: dict
-    """Where the run stands: JSON values, the driver's own."""
+    """State of the driver: JSON values."""
     state: list[np.ndarray]
     """Leaves of the chains' state."""
     segments: list[dict[str, np.ndarray]]
@@ -83,7 +83,7 @@ class Checkpoint:
             (self.directory / entry["file"]).unlink(missing_ok=True)
 
     def load(self) -> Saved | None:
-        """The last complete checkpoint; None where the folder holds none.
+        """Read the last complete checkpoint; None where the folder holds none.
 
         Raises
         ------
@@ -124,11 +124,13 @@ class Checkpoint:
             self.directory.rmdir()
 
     def _write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> dict[str, str]:
+        """Write a file of arrays; return its entry in the manifest."""
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)
         return {"file": name, "sha256": self._write(name, buffer.getvalue())}
 
     def _write(self, name: str, content: bytes) -> str:
+        """Write a file whole, so that it survives a crash; return its SHA-256."""
         partial = self.directory / f"{name}.partial"
         with open(partial, "wb") as stream:
             stream.write(content)
@@ -143,6 +145,7 @@ class Checkpoint:
         return hashlib.sha256(content).hexdigest()
 
     def _read_arrays(self, entry: dict[str, str]) -> dict[str, np.ndarray]:
+        """Read the arrays of an entry of the manifest, if they are what was written."""
         path = self.directory / entry["file"]
         try:
             content = path.read_bytes()

@@ -30,7 +30,7 @@ None where a figure is undefined: fewer than 4 draws, constant draws, or, for R-
 
 
 class Evaluated(Protocol):
-    """What is computed of a run's draws, and judged with them: a risk, or margins."""
+    """Result computed of a run's draws, and judged with them: a risk, or margins."""
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities that convergence of the run is judged by, each (chains, draws)."""
@@ -177,10 +177,11 @@ def large_rhats(figures: dict[str, Figures]) -> list[str]:
 
 
 def shown(value: float | None, format_spec: str) -> str:
-    """The figure as text, also where it is undefined."""
+    """Text of a figure, also where it is undefined."""
     return "undefined" if value is None else format(value, format_spec)
 
 
 def _finite(value) -> float | None:
+    """The number, or None for one that is not finite."""
     value = float(value)
     return value if math.isfinite(value) else None

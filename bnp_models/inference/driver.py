@@ -268,7 +268,7 @@ class Driver:
         self.pending = []
 
     def _finish(self, goal: int) -> Run:
-        """The run; its settings say how many draws were made."""
+        """Make the run; its settings say how many draws there are."""
         settings = self.settings
         if goal < settings.num_sweeps:
             settings = replace(settings, num_samples=number_kept(goal, settings))
@@ -289,7 +289,7 @@ class Driver:
         )
 
     def _goal(self, max_seconds: float | None) -> int:
-        """The sweep of the last draw, or of the next one where the time is used up."""
+        """Sweep of the last draw, or of the next one where the time is used up."""
         settings = self.settings
         if max_seconds is None or sum(self.clock.values()) < max_seconds:
             return settings.num_sweeps

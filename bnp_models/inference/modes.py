@@ -53,7 +53,7 @@ class Modes:
         return [int(chain) + 1 for chain in np.flatnonzero(crossed)]
 
     def document(self) -> dict:
-        """The modes as JSON values."""
+        """JSON values that say all this."""
         return {
             "verdict": self.verdict,
             "number": self.number,

@@ -16,14 +16,14 @@ _DRAWS_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Until:
-    """What was asked of a run of `sample_until`."""
+    """Target of a run, and the settings that it began with."""
 
     target: Callable[["Run"], bool]
     """Whether a run will do."""
     max_minutes: float
-    """The minutes after which the chains stop, wherever they are."""
+    """Minutes after which the chains stop, wherever they are."""
     first: Settings
-    """The settings of the first draws; those of the run have more draws, or a larger `thin`."""
+    """Settings of the first draws; those of the run have more draws, or a larger `thin`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Run:
     origin: jax.Array | None = None
     """The key that `sample` was given, from which that of every sweep follows."""
     until: Until | None = None
-    """Of a run of `sample_until`: its target."""
+    """Target of a run that has one."""
 
     @property
     def sweeps_per_second(self) -> float:
@@ -62,7 +62,7 @@ class Run:
         return self.settings.num_chains * self.settings.num_sweeps / max(elapsed, 1e-9)
 
     def parameters(self, thin: int = 1) -> dict[str, np.ndarray]:
-        """What the model's functions of one draw read, each (chains, draws, ...).
+        """Arrays that the model's functions of one draw read, each (chains, draws, ...).
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def coding(self) -> Coding | None:
-        """How the model sees the records, where that is not as they are."""
+        """Form in which the model sees the records, where it is not as they are."""
         return self.model.coding(self.conditions)
 
     @property
@@ -103,7 +103,7 @@ class Run:
         return None if conditions is None else conditions.feasible.sets
 
     def thinned(self, by: int = 2) -> "Run":
-        """The run that `sample` would have made with `thin` larger by this factor.
+        """Run that `sample` would have made with `thin` larger by this factor.
 
         Every `by`-th draw is kept, the last one among them; nothing else changes.
 
@@ -124,15 +124,6 @@ class Run:
             for step in (by if value.ndim == 2 else sparser,)
         }
         return replace(self, settings=settings, draws=draws)
-
-    def to_inference_data(self):
-        """The draws for ArviZ: InferenceData on 0.2x, an xarray DataTree on 1.x.
-
-        See `bnp_models.report.inference_data.to_inference_data`.
-        """
-        from bnp_models.report.inference_data import to_inference_data
-
-        return to_inference_data(self)
 
 
 def blocks_of_draws(total: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -33,7 +33,7 @@ _MISFIT = 0.2
 
 
 def monitored_cells(result: CellRisk) -> dict[str, np.ndarray]:
-    """The quantities that convergence is judged by, each (chains, draws); none without chains."""
+    """Quantities that convergence is judged by, each (chains, draws); none without chains."""
     if result.draws is None:
         return {}
     return {
@@ -122,7 +122,7 @@ def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) ->
 
 
 def cell_inference_data(result: CellRisk, *, seed: int | None = None):
-    """The draws for ArviZ, as `bnp_models.to_inference_data` gives those of a run.
+    """Draws for ArviZ, as `bnp_models.to_inference_data` gives those of a run.
 
     Without chains of hyperparameters these are constants, and the draws of tau1 independent.
     """
@@ -143,12 +143,12 @@ def cell_inference_data(result: CellRisk, *, seed: int | None = None):
 
 
 def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
-    """What cells.csv holds: `CellRisk.frame`, riskiest first.
+    """Table that cells.csv holds: `CellRisk.frame`, riskiest first.
 
     Parameters
     ----------
     result
-        What `cell_risk` returned.
+        Result of `cell_risk`.
     baselines
         Add the risk of Benedetti & Franconi, and of Poisson log-linear models with main effects and
         with two-way interactions.
@@ -188,33 +188,31 @@ def write_cells(result: CellRisk, path: str | PathLike, *, baselines: bool = Fal
     write_frame(cells_frame(result, baselines=baselines), path)
 
 
-def write_cell_report(
-    path: str | PathLike,
-    result: CellRisk,
-    summary: dict,
-    *,
-    command: str | None = None,
-    records: bool = True,
-) -> None:
-    """Write the report of the risk of cells.
+def render_cell_report(
+    result: CellRisk, summary: dict, *, command: str | None = None, records: bool = True
+) -> str:
+    """Report of the risk of cells.
 
     Parameters
     ----------
-    path
-        The HTML file.
     result
-        What `cell_risk` returned.
+        Result of `cell_risk`.
     summary
-        What `cell_risk_summary` returned.
+        Result of `cell_risk_summary`.
     command
         The command line, where there was one.
     records
         Whether the page may show single cells.
+
+    Returns
+    -------
+    html
+        One self-contained page.
     """
     draws = monitored_cells(result)
     riskiest = result.frame().head(NUM_RISKIEST)
     page = environment().get_template("cells.html.j2")
-    html = page.render(
+    return page.render(
         s=summary,
         command=command,
         how=_METHODS[summary["hyperparameters"]["method"]],
@@ -231,7 +229,11 @@ def write_cell_report(
         riskiest=[[_shown(value) for value in row] for row in riskiest.to_numpy(dtype=object)],
         **of_chains(draws, len(result.tau1)),
     )
-    write_text(html, path)
+
+
+def write_cell_report(path: str | PathLike, result: CellRisk, summary: dict, **options) -> None:
+    """Write the page of `render_cell_report`, which takes the same options, to an HTML file."""
+    write_text(render_cell_report(result, summary, **options), path)
 
 
 def plot_fit(fit: pd.DataFrame):
@@ -250,4 +252,5 @@ def plot_fit(fit: pd.DataFrame):
 
 
 def _shown(value):
+    """Value of the table of cells as the page has it."""
     return f"{value:.3g}" if isinstance(value, float) else value

@@ -25,33 +25,6 @@ _COMBINING = {
 }
 
 
-def write_evaluation_report(
-    path: str | PathLike,
-    evaluation: Evaluation,
-    names: Sequence[str] | None = None,
-    *,
-    command: str | None = None,
-    records: bool = True,
-) -> None:
-    """Write the report of an evaluation.
-
-    Parameters
-    ----------
-    path
-        The HTML file.
-    evaluation
-        What `evaluate` returned.
-    names
-        What the synthetic files are called; by default by number.
-    command
-        The command line, where there was one.
-    records
-        Whether the page may show single records, and cells with fewer than five.
-    """
-    html = render_evaluation_report(evaluation, names, command=command, records=records)
-    write_text(html, path)
-
-
 def render_evaluation_report(
     evaluation: Evaluation,
     names: Sequence[str] | None = None,
@@ -59,7 +32,24 @@ def render_evaluation_report(
     command: str | None = None,
     records: bool = True,
 ) -> str:
-    """The page that `write_evaluation_report` writes."""
+    """Report of an evaluation.
+
+    Parameters
+    ----------
+    evaluation
+        Result of `evaluate`.
+    names
+        Names of the synthetic files; by default their numbers.
+    command
+        The command line, where there was one.
+    records
+        Whether the page may show single records, and cells with fewer than five.
+
+    Returns
+    -------
+    html
+        One self-contained page.
+    """
     summary = evaluation.summary(names)
     parts = evaluation.proportions
     least = 0 if records else SMALLEST_SHOWN
@@ -103,7 +93,15 @@ def render_evaluation_report(
     )
 
 
-def _shares(evaluation, least):
+def write_evaluation_report(
+    path: str | PathLike, evaluation: Evaluation, names: Sequence[str] | None = None, **options
+) -> None:
+    """Write the page of `render_evaluation_report`, which takes the same options, to a file."""
+    write_text(render_evaluation_report(evaluation, names, **options), path)
+
+
+def _shares(evaluation: Evaluation, least: int) -> list[dict]:
+    """Shares of households; those of fewer than `least` households of the original are hidden."""
     if evaluation.shares is None:
         return []
     households = evaluation.original.n
@@ -113,11 +111,13 @@ def _shares(evaluation, least):
     ]
 
 
-def _percent(value):
+def _percent(value: float | None) -> str:
+    """Share in per cent, or a dash."""
     return "–" if value is None else f"{100 * value:.1f}%"
 
 
-def _points(value):
+def _points(value: float) -> str:
+    """Difference of shares, in percentage points."""
     return f"{100 * value:.2f}"
 
 
@@ -145,6 +145,7 @@ def _scatter(part: Proportions, across: str, least: int, order: int):
 
 
 def _overlaps(part: Proportions, order: int):
+    """Histogram of the overlap of intervals, over the cells that are judged."""
     figure, axes = new_axes(3.1, 1.9)
     overlap = part.overlap[part.judged]
     heights, edges = np.histogram(overlap, np.linspace(0, 1, 21))

@@ -26,7 +26,7 @@ def to_inference_data(
     seed: int | None = None,
     num_datasets: int | None = None,
 ):
-    """The draws for ArviZ.
+    """Arrange the draws for ArviZ.
 
     Parameters
     ----------

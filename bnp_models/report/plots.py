@@ -5,6 +5,8 @@ import re
 
 import numpy as np
 
+from bnp_models.risk.population import PopulationRisk
+
 TRACED = ("tau1_conditional", "log_likelihood", "components", "alpha")
 
 _MAX_TRACE_POINTS = 400
@@ -16,7 +18,8 @@ COLOURS = ("#1f5f8b", "#c8672b", "#3d8b57", "#8a5a9e", "#a8323e", "#6b6b6b", "#b
 INK = "#39424e"
 
 
-def histogram_plot(risk):
+def histogram_plot(risk: PopulationRisk):
+    """Posterior of tau_1, with its mean and its 95% interval."""
     draws = risk.tau1.ravel()
     low, high = int(draws.min()), int(draws.max())
     width = max(1, -(-(high - low + 1) // 50))
@@ -34,7 +37,8 @@ def histogram_plot(risk):
     return as_svg(figure, "Posterior of tau1")
 
 
-def trace_plot(name, values):
+def trace_plot(name: str, values: np.ndarray):
+    """Draws of each chain, thinned to what a small plot can show."""
     figure, axes = new_axes(4.2, 1.9)
     step = -(-values.shape[1] // _MAX_TRACE_POINTS)
     for chain, draws in enumerate(values):
@@ -46,7 +50,7 @@ def trace_plot(name, values):
     return as_svg(figure, f"Trace of {name}, one line a chain")
 
 
-def rank_plot(name, values):
+def rank_plot(name: str, values: np.ndarray):
     """Histograms of each chain's ranks among all draws: flat where the chains agree."""
     figure, axes = new_axes(4.2, 1.9)
     num_chains, num_draws = values.shape
@@ -65,7 +69,8 @@ def rank_plot(name, values):
     return as_svg(figure, f"Rank plot of {name}, one line a chain")
 
 
-def new_axes(width, height):
+def new_axes(width: float, height: float):
+    """Figure of this size in inches, and its axes, in the style of all pages."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -79,7 +84,7 @@ def new_axes(width, height):
 
 
 def as_svg(figure, title):
-    """The figure as inline SVG: the same draws give the same text, and no id occurs twice."""
+    """Inline SVG of a figure: the same draws give the same text, and no id occurs twice."""
     import markupsafe
     import matplotlib
 

@@ -154,7 +154,8 @@ def _stopping(run: Run, diagnosis: Diagnosis) -> dict[str, dict]:
     return {"stopping": entry}
 
 
-def _timing(run):
+def _timing(run: Run) -> dict:
+    """Entries that depend on the clock."""
     return {
         "seconds": {name: round(value, 3) for name, value in run.seconds.items()},
         "sweeps_per_second": round(run.sweeps_per_second, 2),

@@ -81,7 +81,7 @@ def test_parameters_only_when_asked(small):
     data = bnp.to_inference_data(small.run, parameters=True)
     assert data["posterior"]["theta"].shape == small.run.draws["theta"].shape
     assert "tau1" not in data["posterior"]
-    assert "theta" not in small.run.to_inference_data()["posterior"]
+    assert "theta" not in bnp.to_inference_data(small.run)["posterior"]
 
 
 def test_a_thinned_risk_thins_everything(small):
