@@ -308,7 +308,7 @@ class Households:
     @property
     def incomplete(self) -> np.ndarray:
         """Households that have a missing value, their own or a member's: (n,) bool array."""
-        incomplete = (self.household_codes < 0).any(axis=1)
+        incomplete = np.asarray((self.household_codes < 0).any(axis=1))
         incomplete[self.member_household[(self.member_codes < 0).any(axis=1)]] = True
         return incomplete
 

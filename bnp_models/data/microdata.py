@@ -168,7 +168,7 @@ class Microdata:
     @property
     def complete(self) -> np.ndarray:
         """Records that have values of all variables, (n,) bool."""
-        return (self.codes >= 0).all(axis=1)
+        return np.asarray((self.codes >= 0).all(axis=1))
 
     @property
     def digest(self) -> str:

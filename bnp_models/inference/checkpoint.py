@@ -126,7 +126,7 @@ class Checkpoint:
     def _write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> dict[str, str]:
         """Write a file of arrays; return its entry in the manifest."""
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
         return {"file": name, "sha256": self._write(name, buffer.getvalue())}
 
     def _write(self, name: str, content: bytes) -> str:

@@ -188,8 +188,9 @@ class Driver:
         kept = {name: self.available[name] for name in settings.keep}
         self.slots = slots_of_buffer(kept, settings.num_chains, every)
         # Until the starts have shed their components: a plainer sweep, which is compiled sooner.
-        early = isinstance(self.model, Growing) and self.iteration < self.early_end
-        sweeper = self.model.early() if early else self.model
+        sweeper = self.model
+        if isinstance(sweeper, Growing) and self.iteration < self.early_end:
+            sweeper = sweeper.early()
         self.advance = partial(
             advance_chains, sweeper, self.data, self.chain_keys, warmup=settings.num_warmup,
             patience=self.early_end, thin=settings.thin, keep=settings.keep, slots=self.slots,

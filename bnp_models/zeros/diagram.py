@@ -258,7 +258,8 @@ def make_walk(diagram: Diagram, num_levels: Sequence[int]) -> Walk:
         entering, rank = np.unique(reached, return_inverse=True)
         ranks.append(rank.ravel())
         widths.append(width)
-    table, end = [np.zeros(0, dtype=np.int32)], 0
+    table: list[np.ndarray] = [np.zeros(0, dtype=np.int32)]
+    end = 0
     for g, rank in enumerate(ranks):
         end += len(rank)
         last = g + 1 == len(ranks)

@@ -136,8 +136,8 @@ def find_relations(schema: Schema, regions: Sequence[Boxes]) -> Relations:
             tilts.append(tilt)
             equivalences.append(_equivalence_of(schema, tilt, region))
         absences.append(tuple(classes.absences()))
-    tilts = np.array(tilts, dtype=float).reshape(len(tilts), offsets[-1])
-    return Relations(tuple(equivalences), tilts, occurs, tuple(absences))
+    directions = np.array(tilts, dtype=float).reshape(len(tilts), offsets[-1])
+    return Relations(tuple(equivalences), directions, occurs, tuple(absences))
 
 
 def null_space(rows: np.ndarray) -> np.ndarray:
@@ -239,7 +239,7 @@ class _Classes:
         for subset in chain(islice(subsets, _MAX_SUBSETS), [tied]):
             if independent.complete:
                 return
-            columns = np.flatnonzero(kept & np.isin(self.owner, subset))
+            columns = np.flatnonzero(kept & np.isin(self.owner, np.asarray(subset)))
             for part in sorted(null_space(differences[:, columns]), key=lambda h: abs(h).sum()):
                 vector = np.zeros(self.num, dtype=part.dtype)
                 vector[columns] = part
