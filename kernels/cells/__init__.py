@@ -1,1 +1,1 @@
-"""Laws of population counts given sample counts of cells."""
+"""Population counts of cells given sample counts."""

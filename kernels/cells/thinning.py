@@ -1,4 +1,4 @@
-"""A count F of which each unit is seen with an unknown probability: what the f seen say of F.
+"""Posterior of a count F, each unit of which is seen with an unknown probability, given the f seen.
 
     pi ~ Ga(alpha, lambda),  F | pi ~ Poisson(N pi),  p ~ Beta(a, b),  f | F, p ~ Binomial(F, p)
 
@@ -29,7 +29,6 @@ from bnp_models.kernels.numerics.gamma_ratios import (
     log_gamma_ratio,
 )
 from bnp_models.kernels.numerics.hypergeometric import (
-    beta_nodes,
     log_beta_expectation,
     log_hyp2f1,
 )
@@ -38,6 +37,7 @@ from bnp_models.kernels.numerics.hypergeometric import (
 _FIRST = 128
 # Nodes for the others: an even spacing of log j of 0.11 at most.
 _NODES = 160
+# Terms are negligible when their logarithm is this much below that of the largest.
 _DROP = 38.0
 # log j where the quadrature ends at the latest.
 _LAST_LOG = 100.0
@@ -46,7 +46,7 @@ _QUINTIC = (11 / 1440, -93 / 1440, 802 / 1440, 802 / 1440, -93 / 1440, 11 / 1440
 
 
 class CountSummary(NamedTuple):
-    """What is said of the posterior of F, cell by cell."""
+    """Summary of the posterior of F, cell by cell."""
 
     risk: Float[Array, "..."]
     """E(1 / F | f)."""
@@ -60,6 +60,7 @@ class CountSummary(NamedTuple):
     """Logarithm of 1 / P(F = f | f)."""
 
 
+@jax.named_scope("log_marginal")
 def log_marginal(
     f: Float[Array, "*#shape"],
     alpha: Float[Array, "*#shape"],
@@ -69,7 +70,7 @@ def log_marginal(
     *,
     nodes: int | None = None,
 ) -> Float[Array, "*#shape"]:
-    """Logarithm of the probability of f, whatever F: distribution 2 of Polettini & Stander.
+    """Log probability of f, F summed out: distribution 2 of Polettini & Stander.
 
     Parameters
     ----------
@@ -80,12 +81,13 @@ def log_marginal(
     log_x
         log N / lambda.
     nodes
-        Of the quadrature, as in `hypergeometric.log_hyp2f1`.
+        Nodes of the quadrature, as in `hypergeometric.log_hyp2f1`.
     """
     log_e = log_beta_expectation(f, alpha, a, b, log_x, nodes=nodes)
     return log_gamma_ratio(f + 1, alpha - 1) - gammaln(alpha) + log_e
 
 
+@jax.named_scope("log_posterior")
 def log_posterior(
     F: Float[Array, "*#shape"],
     f: Float[Array, "*#shape"],
@@ -94,7 +96,15 @@ def log_posterior(
     b: Float[Array, "*#shape"],
     log_x: Float[Array, "*#shape"],
 ) -> Float[Array, "*#shape"]:
-    """log P(F | f): distribution 1 of Polettini & Stander; -inf where F < f."""
+    """Log probability of F given f: distribution 1 of Polettini & Stander; -inf where F < f.
+
+    Parameters
+    ----------
+    F
+        Population count.
+    f, alpha, a, b, log_x
+        As in `log_marginal`.
+    """
     j = jnp.maximum(F - f, 0)
     # log 2F1(alpha + f, b; a + b + f; r), after Pfaff's transformation.
     log_total = (
@@ -110,6 +120,7 @@ def log_posterior(
     return jnp.where(F >= f, log_term - log_total, -jnp.inf)
 
 
+@jax.named_scope("summarise")
 def summarise(
     f: Float[Array, " cells"],
     alpha: Float[Array, " cells"],
@@ -127,7 +138,7 @@ def summarise(
     alpha, a, b, log_x
         As in `log_marginal`.
     levels
-        Of the quantiles.
+        Levels of the quantiles.
 
     Notes
     -----
@@ -137,14 +148,15 @@ def summarise(
     law = _Law(alpha + f, b, a + b + f, a, alpha, log_x)
     # In stages, lest the compiler work out all terms again for each sum that they go into.
     first, tail, mode, scale = _terms(law)
-    risk, total, reached, beyond = _sums(f, first, tail)
-    quantiles = _quantiles(total, reached, beyond, tail, levels)
+    risk, total, cumulative, beyond = _sums(f, first, tail)
+    quantiles = _quantiles(total, cumulative, beyond, tail, levels)
     p_unique = jnp.where(f == 1, first[0] / total, 0)
     return CountSummary(risk, p_unique, f + mode, f + quantiles, jnp.log(total) + scale)
 
 
 @jax.jit
 def _terms(law):
+    """Terms of the first j, the tail of the others, the mode of j, and the logarithm of a scale."""
     log_first = _first_terms(law)
     peak, mode, scale = _peak(law, log_first)
     return jnp.exp(log_first - scale), _tail(law, log_first[_FIRST], peak, scale), mode, scale
@@ -152,7 +164,7 @@ def _terms(law):
 
 @jax.jit
 def _sums(f, first, tail):
-    """E(1 / F), the sum of all terms, and the sums up to each: of the first, and of the nodes."""
+    """E(1 / F), the sum of all terms, and cumulative sums: of the first terms, and at the nodes."""
     correction = _end_correction(first)
     total = jnp.sum(first[:_FIRST], axis=0) + correction + tail.integral(tail.rate)
     reciprocal = first / (f + jnp.arange(_FIRST + 3, dtype=f.dtype)[:, None])
@@ -160,56 +172,27 @@ def _sums(f, first, tail):
         jnp.sum(reciprocal[:_FIRST], axis=0) + _end_correction(reciprocal)
         + tail.integral(tail.rate / (f + tail.j))
     ) / total  # fmt: skip
-    reached = jnp.cumsum(first[:_FIRST], axis=0)
-    return risk, total, reached, tail.reached(reached[-1] + correction)
+    cumulative = jnp.cumsum(first[:_FIRST], axis=0)
+    return risk, total, cumulative, tail.cumulative(cumulative[-1] + correction)
 
 
 @partial(jax.jit, static_argnames="levels")
-def _quantiles(total, reached, beyond, tail, levels):
+def _quantiles(total, cumulative, beyond, tail, levels):
+    """Quantiles of j, among the first terms or beyond them."""
+
     def quantile(level):
         target = level * total
-        among_first = jnp.sum(reached < target, axis=0).astype(total.dtype)
-        return jnp.where(reached[-1] >= target, among_first, tail.invert(beyond, target))
+        among_first = jnp.sum(cumulative < target, axis=0).astype(total.dtype)
+        return jnp.where(cumulative[-1] >= target, among_first, tail.invert(beyond, target))
 
     return jnp.stack([quantile(level) for level in levels])
 
 
-def risk_by_integral(
-    f: Float[Array, " cells"],
-    alpha: Float[Array, " cells"],
-    a: Float[Array, " cells"],
-    b: Float[Array, " cells"],
-    log_x: Float[Array, " cells"],
-    *,
-    nodes: int | None = None,
-) -> Float[Array, " cells"]:
-    """E(1 / F | f) as an integral over p: the other road to `CountSummary.risk`, and a slow one.
-
-    Notes
-    -----
-    Given p, F - f is negative binomial, of size alpha + f and success probability
-    t = (1 + x p) / (1 + x), so that E(1 / F | p) = (t / f) 2F1(1 - alpha, 1; f + 1; 1 - t).
-    """
-    rule = beta_nodes(f, alpha, a, b, log_x, nodes=nodes)
-    mass = jnp.exp(rule.log_integrand) * rule.weight
-    log_t = jax.nn.softplus(log_x + rule.log_p) - jax.nn.softplus(log_x)
-    # (1 - t) / t = x (1 - p) / (1 + x p).
-    log_odds = log_x + rule.log_q - jax.nn.softplus(log_x + rule.log_p)
-
-    def inner(node):
-        log_t, log_odds = node
-        # After Pfaff's transformation: t^(alpha - 1) 2F1(1 - alpha, f; f + 1; -(1 - t) / t).
-        log_e = log_beta_expectation(0 * f, 1 - alpha, f, jnp.ones_like(f), log_odds, nodes=nodes)
-        return alpha * log_t + log_e
-
-    log_given_p = lax.map(inner, (log_t, log_odds))
-    return jnp.sum(mass * jnp.exp(log_given_p), axis=0) / jnp.sum(mass, axis=0) / f
-
-
+@jax.named_scope("benedetti_franconi")
 def benedetti_franconi(
     f: Float[Array, "*#shape"], p: Float[Array, "*#shape"]
 ) -> Float[Array, "*#shape"]:
-    """E(1 / F) where F is the trial of the f-th success, of probability p each.
+    """Expectation E(1 / F) where F is the trial of the f-th success, of probability p each.
 
     Parameters
     ----------
@@ -237,10 +220,11 @@ class _Law(NamedTuple):
     log_x: Float[Array, " cells"]
 
     def log_r(self):
+        """Log of the ratio r."""
         return -jax.nn.softplus(-self.log_x)
 
     def log_large(self, j):
-        """Of j of at least 16, not necessarily an integer; up to a constant."""
+        """Log term of j up to a constant, for j of at least 16, not necessarily an integer."""
         return (
             j * self.log_r()
             + large_log_gamma_ratio(self.C + j, self.A - self.C)
@@ -261,7 +245,7 @@ def _first_terms(law):
 
 
 def _peak(law, log_first):
-    """Where the terms beyond 0 peak, the largest term's place, and its logarithm.
+    """Place where the terms beyond 0 peak, place of the largest term, and its logarithm.
 
     The ratio of two terms that follow each other is one at the roots of a quadratic: there is at
     most one peak beyond 0, at the larger root.
@@ -283,7 +267,7 @@ def _peak(law, log_first):
 
 
 def _end_correction(first):
-    """What the sum from `_FIRST` on has more than the integral from half a unit before it."""
+    """Excess of the sum from `_FIRST` on over the integral from half a unit before it."""
     g = first[_FIRST - 3 : _FIRST + 3]
     d1 = g[3] - g[2]
     d3 = g[4] - 3 * g[3] + 3 * g[2] - g[1]
@@ -303,12 +287,12 @@ class _Tail(NamedTuple):
     """Of log j."""
 
     def integral(self, rate):
-        """Over all nodes but the additional ones; `rate` is the density times j."""
+        """Integrate over all nodes but the additional ones; `rate` is the density times j."""
         weight = np.convolve(np.ones(rate.shape[0] - 5), _QUINTIC)
         return self.spacing * jnp.sum(rate * weight.astype(rate.dtype)[:, None], axis=0)
 
-    def reached(self, before):
-        """Sums up to half a unit before each node's j; `before` is the sum up to the first node."""
+    def cumulative(self, before):
+        """Cumulative sums up to half a unit before each node, `before` up to the first of them."""
         sums = jnp.cumsum(self.rate, axis=0)
         sums = jnp.concatenate([jnp.zeros_like(sums[:1]), sums])
         number = self.rate.shape[0] - 4
@@ -316,15 +300,15 @@ class _Tail(NamedTuple):
         # The midpoint rule's first correction turns the integral into the sum.
         return before + self.spacing * (so_far - so_far[0]) - self.slope / 24
 
-    def invert(self, reached, target):
-        """The least integer j up to which the sum is at least `target`, by cubic interpolation."""
-        number = reached.shape[0]
-        k = jnp.clip(jnp.sum(reached < target, axis=0) - 1, 0, number - 2)
+    def invert(self, cumulative, target):
+        """Least integer j up to which the sum is at least `target`, by cubic interpolation."""
+        number = cumulative.shape[0]
+        k = jnp.clip(jnp.sum(cumulative < target, axis=0) - 1, 0, number - 2)
 
         def at(values, k):
             return jnp.take_along_axis(values, k[None], axis=0)[0]
 
-        low, high = at(reached, k), at(reached, k + 1)
+        low, high = at(cumulative, k), at(cumulative, k + 1)
         out, into = at(self.rate, k + 2) * self.spacing, at(self.rate, k + 3) * self.spacing
 
         def falls_short(s):
@@ -338,7 +322,7 @@ class _Tail(NamedTuple):
 
 
 def _tail(law, log_start, peak, scale):
-    """Nodes from half a unit before `_FIRST` to where the terms are negligible."""
+    """Place nodes from half a unit before `_FIRST` to where the terms are negligible."""
     shift = log_start - law.log_large(jnp.full_like(peak, _FIRST)) - scale
     lowest = jnp.full_like(peak, math.log(_FIRST - 0.5))
     top = jnp.maximum(jnp.log(jnp.maximum(peak, 1)), lowest)

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from goodness import P_LIMIT, chi_square_p_value
 from harness import Z_LIMIT
+from jax import lax
 from scipy.stats import nbinom
 
 from bnp_models.kernels.cells.thinning import (
     benedetti_franconi,
     log_marginal,
     log_posterior,
-    risk_by_integral,
     summarise,
 )
+from bnp_models.kernels.numerics.hypergeometric import beta_nodes, log_beta_expectation
 
 LEVELS = (0.025, 0.5, 0.975)
 # f, alpha, a, b, N / lambda: skewed, with a peak, with two, narrow, and far out.
@@ -84,6 +85,28 @@ def test_marginal_sums_to_one(x64):
     _, alpha, a, b, log_x = (c[0] for c in columns(CASES[[6]]))
     total = np.exp(log_marginal(f, alpha, a, b, log_x, nodes=128)).sum()
     np.testing.assert_allclose(total, 1, rtol=1e-10)
+
+
+def risk_by_integral(f, alpha, a, b, log_x, nodes):
+    """E(1 / F | f) as an integral over p, slowly.
+
+    Given p, F - f is negative binomial, of size alpha + f and success probability
+    t = (1 + x p) / (1 + x), so that E(1 / F | p) = (t / f) 2F1(1 - alpha, 1; f + 1; 1 - t).
+    """
+    rule = beta_nodes(f, alpha, a, b, log_x, nodes=nodes)
+    mass = jnp.exp(rule.log_integrand) * rule.weight
+    log_t = jax.nn.softplus(log_x + rule.log_p) - jax.nn.softplus(log_x)
+    # (1 - t) / t = x (1 - p) / (1 + x p).
+    log_odds = log_x + rule.log_q - jax.nn.softplus(log_x + rule.log_p)
+
+    def inner(node):
+        log_t, log_odds = node
+        # After Pfaff's transformation: t^(alpha - 1) 2F1(1 - alpha, f; f + 1; -(1 - t) / t).
+        log_e = log_beta_expectation(0 * f, 1 - alpha, f, jnp.ones_like(f), log_odds, nodes=nodes)
+        return alpha * log_t + log_e
+
+    log_given_p = lax.map(inner, (log_t, log_odds))
+    return jnp.sum(mass * jnp.exp(log_given_p), axis=0) / jnp.sum(mass, axis=0) / f
 
 
 def test_two_roads_to_the_risk(x64):
