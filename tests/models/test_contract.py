@@ -157,7 +157,9 @@ def test_growing_models_grow_and_shrink(name):
 def test_probabilities_of_all_cells_add_up_to_one(name):
     one = swept(name)
     cells = CELLS if one.conditions is None else CELLS[~one.conditions.contains(CELLS)]
-    log_p = one.model.log_cell_probability(jax.random.key(3), one.draw, cells, NUM_LEVELS)
+    log_p = jax.jit(lambda key, draw: one.model.log_cell_probability(key, draw, cells, NUM_LEVELS))(
+        jax.random.key(3), one.draw
+    )
     assert log_p.shape == (len(cells),)
     np.testing.assert_allclose(np.exp(log_p).sum(), 1, rtol=1e-4)
     sets = None if one.conditions is None else jnp.asarray(one.conditions.feasible.sets)
@@ -171,7 +173,8 @@ def test_probabilities_of_all_cells_add_up_to_one(name):
 @of_kind(Completes)
 def test_completed_records_keep_what_was_observed(name):
     one = swept(name)
-    codes = np.asarray(one.model.complete_records(jax.random.key(5), one.draw, one.data)).T
+    codes = jax.jit(one.model.complete_records)(jax.random.key(5), one.draw, one.data)
+    codes = np.asarray(codes).T
     observed = one.table.codes >= 0
     assert not observed.all()
     np.testing.assert_array_equal(codes[observed], one.table.codes[observed])
