@@ -3,14 +3,14 @@
 import argparse
 import contextlib
 import dataclasses
-import functools
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
 from bnp_models.cli.parser import flag
 from bnp_models.data.households import persons_of, read_households
 from bnp_models.data.reading import read_microdata
-from bnp_models.data.schema import MicrodataError
+from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.evaluation import evaluation
 from bnp_models.evaluation.attack.attack import attack_risk, refit
@@ -21,6 +21,7 @@ from bnp_models.kernels.variates.rng import Keys
 from bnp_models.report.evaluation import write_evaluation_report
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
+from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import read_conditions
 
 _OUTPUTS = ("evaluation.json", "report.html")
@@ -28,10 +29,20 @@ _RECORDS = "records.csv"
 _OF_HOUSEHOLDS = ("household_variables", "rules", "quantities")
 
 
+class _Files(NamedTuple):
+    """Files of an evaluation, coded: arguments of `evaluation.evaluate`."""
+
+    original: Any
+    synthetic: list
+    population: Any
+    conditions: Any
+    quantities: Rules | None
+
+
 def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
-    """Check everything, judge the files, write what was found."""
-    original, synthetic, population, conditions, quantities = _checked_input(options)
-    posterior, coded = _checked_posterior(options, original, conditions)
+    """``bnp-models evaluate``: check everything, judge the files, write the results."""
+    given = _checked_files(options)
+    posterior, coded = _checked_posterior(options, given.original, given.conditions)
     names = _names_of(options.synthetic)
 
     def work(out):
@@ -39,27 +50,25 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
             (out / name).unlink(missing_ok=True)
         tell, close = _progress(options)
         try:
-            found = evaluation.evaluate(
-                original, synthetic, population=population, conditions=conditions,
-                quantities=quantities, combining=options.combining, seed=options.seed,
-                progress=tell,
-            )  # fmt: skip
+            result = evaluation.evaluate(
+                **given._asdict(), combining=options.combining, seed=options.seed, progress=tell
+            )
         finally:
             close()
         if posterior is not None:
-            attack = _attack(options, posterior, coded, synthetic, conditions)
-            found = dataclasses.replace(found, attack=attack)
+            attack = _attack(options, posterior, coded, given.synthetic, given.conditions)
+            result = dataclasses.replace(result, attack=attack)
             if not options.no_records:
                 write_frame(attack.records(), out / _RECORDS)
         command = command_line(argv)
         write_evaluation_report(
-            out / "report.html", found, names, command=command, records=not options.no_records
+            out / "report.html", result, names, command=command, records=not options.no_records
         )
-        summary = found.summary(names)
+        summary = result.summary(names)
         settings = {
             "command": command,
-            "original_sha256": original.digest,
-            "synthetic_sha256": [table.digest for table in synthetic],
+            "original_sha256": given.original.digest,
+            "synthetic_sha256": [table.digest for table in given.synthetic],
         }
         write_json(settings | summary, out / "evaluation.json")
         return _message(summary, out, options.no_records)
@@ -67,25 +76,17 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
     return into_folder(options, {}, _OUTPUTS, work, "repeat the command")
 
 
-def _checked_input(options):
-    """Coded files, conditions or rules, and statements about households."""
+def _checked_files(options: argparse.Namespace) -> _Files:
+    """Coded files, conditions or rules, and statements about households, all checked."""
     if options.household is None:
         for name in _OF_HOUSEHOLDS:
             if vars(options)[name] is not None:
                 raise UsageError(f"{flag(name)}: needs --household, the column of households")
     elif options.conditions is not None:
         raise UsageError("--conditions: are of single records; with --household give --rules")
-    read = functools.partial(
-        read_microdata, variables=options.variables, levels=options.levels
-    )  # fmt: skip
-    if options.household is not None:
-        read = functools.partial(
-            read_households, household=options.household,
-            household_variables=options.household_variables or (), variables=options.variables,
-            levels=options.levels,
-        )  # fmt: skip
-    original = read(options.original)
-    conditions = quantities = None
+    original = _read(options)
+    conditions: Any = None
+    quantities = None
     if options.conditions is not None:
         conditions = read_conditions(options.conditions, original.schema)
         try:
@@ -109,7 +110,17 @@ def _checked_input(options):
         if not persons_of(table).complete.any():
             raise UsageError(f"{path}: no record has values of all variables; choose --variables")
     synthetic = [table for _, table in files[: len(options.synthetic)]]
-    return original, synthetic, population, conditions, quantities
+    return _Files(original, synthetic, population, conditions, quantities)
+
+
+def _read(options: argparse.Namespace, head: tuple[str, Label] | None = None) -> Any:
+    """Read the original: `Households` where there is a column of them, else `Microdata`."""
+    if options.household is None:
+        return read_microdata(options.original, options.variables, options.levels)
+    return read_households(
+        options.original, options.household, options.household_variables or (),
+        options.variables, options.levels, head,
+    )  # fmt: skip
 
 
 def _checked_posterior(options, original, conditions):
@@ -127,10 +138,7 @@ def _checked_posterior(options, original, conditions):
     if head is not None and posterior.attributes["sample_sha256"] != original.digest:
         # The head of each household at household level, as synthesize has it where it can.
         with contextlib.suppress(MicrodataError):
-            coded = read_households(
-                options.original, options.household, options.household_variables or (),
-                options.variables, options.levels, head,
-            )  # fmt: skip
+            coded = _read(options, head)
     try:
         check_source(posterior, coded, conditions)
     except MicrodataError as error:
