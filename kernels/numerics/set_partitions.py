@@ -58,7 +58,7 @@ def _log_weight(blocks, log_alpha, num_variables):
 
 @jax.named_scope("log_block_weights_gamma")
 def log_block_weights_gamma(
-    a: Float[Array, ""], b: Float[Array, ""], num_variables: int, num_nodes: int = 128
+    a: Float[Array, ""] | float, b: Float[Array, ""], num_variables: int, num_nodes: int = 128
 ) -> Float[Array, " J"]:
     """Log of E[alpha^B / (alpha)_J] for B = 1..J blocks, alpha ~ Ga(a, b).
 

@@ -121,7 +121,7 @@ def count_more(
     """Items by row of theta and component, and tables of components, with more records counted."""
     kept = kept.astype(jnp.int32)
     return (
-        levels + count_rows_by_component(rows, z, kept, levels.shape),
+        levels + count_rows_by_component(rows, z, kept, (levels.shape[0], levels.shape[1])),
         tables + count_components(z, opens_table(table) * kept, tables.size),
     )
 

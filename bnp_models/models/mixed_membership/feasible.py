@@ -107,10 +107,11 @@ def urn_weights(
 def feasible_probability(
     model: MembershipOptions,
     concentration: Float[Array, ""],
-    totals: Float[Array, " Q"],
+    totals: Float[Array, " Q"] | None,
     boxes: UrnBoxes,
 ) -> Float[Array, ""]:
     """P(feasible), from `feasible_totals`, at a concentration as `of_urn` gives it."""
+    assert totals is not None
     return in_turn(lambda: probability(totals, urn_weights(model, concentration, boxes)))()
 
 

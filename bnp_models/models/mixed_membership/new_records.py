@@ -1,5 +1,7 @@
 """New records of mixed membership models: their simulation, and the probabilities of cells."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +27,7 @@ SIMULATION_BATCH = 8192
 
 def new_concentrations(
     model: MembershipOptions,
-    key: Key[Array, ""] | None,
+    key: Key[Array, ""],
     alpha: Float[Array, "*n"],
     rate: Float[Array, ""],
     size: int,
@@ -137,11 +139,13 @@ def log_cell_probability(
         cells = jnp.where(cells < 0, theta.shape[1], cells)
         theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
     if method == "exact":
-        urn = {"alpha": draw["alpha"]}
-        if not model.shared:
-            rate = draw["alpha_rate"]
-            urn = {"log_weights": log_block_weights_gamma(model.a, rate, len(num_levels))}
-        return log_cell_probability_exact(theta, draw["g0"], cells, **urn) - log_feasible
+        exact = partial(log_cell_probability_exact, theta, draw["g0"], cells)
+        if model.shared:
+            return exact(alpha=draw["alpha"]) - log_feasible
+        log_weights = log_block_weights_gamma(model.a, draw["alpha_rate"], len(num_levels))
+        return exact(log_weights=log_weights) - log_feasible
+    if key is None:
+        raise ValueError(f'method "{method}" needs a key')
     key_alpha, key_cells = Keys(key)
     alpha = new_concentrations(model, key_alpha, draw["alpha"], draw["alpha_rate"], num_draws)
     estimate = {"draws": log_cell_probability_draws, "sequential": log_cell_probability_sequential}
