@@ -62,6 +62,7 @@ def fewer_slots(model, data, states, capacity: int) -> int:
 
 @jax.jit
 def _slots_needed(model, states, data):
+    """Slots that each chain needs."""
     return jax.vmap(lambda state: model.slots_needed(state, data))(states)
 
 
@@ -93,10 +94,16 @@ def one_draw(model, data, chain_keys, states):
 def advance_chains(
     model, data, chain_keys, states, start, stop, warmup, patience, thin, keep, slots, every=1
 ):
-    """Sweeps start..stop-1, or fewer where a chain outgrows its capacity.
+    """Run sweeps start..stop-1, or fewer where a chain outgrows its capacity.
 
     Start and stop are traced: chunks of any length share one compiled program. A sweep that is not
     kept writes to a spare slot behind the buffer.
+
+    Returns
+    -------
+    reached, states, overflow, buffers, last
+        The next sweep, the states before it, whether a chain outgrew its capacity, the kept
+        quantities (entries + 1, chains, ...) by name, and the entry of each that was written last.
     """
     shapes = jax.eval_shape(
         lambda: _sweep_chains(model, data, chain_keys, states, jnp.int32(0), keep)[2]
@@ -152,7 +159,7 @@ def slots_of_buffer(available, num_chains: int, every: int) -> int:
 
 
 def chunk_end(iteration, settings, slots, chunk_sweeps, rate) -> int:
-    """Where the next chunk ends: at the latest with warm-up, or with the buffer full."""
+    """Sweep at which the next chunk ends: at the latest with warm-up, or with the buffer full."""
     length = chunk_sweeps or (8 if rate is None else max(1, int(rate * _CHUNK_SECONDS)))
     if iteration < settings.num_warmup:
         return min(iteration + length, settings.num_warmup)
