@@ -18,6 +18,7 @@ from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
+from bnp_models.models.model import PredictsCells
 from bnp_models.report.inference_data import to_inference_data, write_records
 from bnp_models.report.risk import write_report
 from bnp_models.report.summaries import risk_summary
@@ -47,6 +48,7 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
         population_size=options.population_size,
         progress=shows_progress(options),
     )
+    assert isinstance(inputs.model, PredictsCells)
     monitor = tau1_monitor(
         inputs.model, table, options.population_size, conditions=inputs.conditions
     )

@@ -88,7 +88,7 @@ def render_evaluation_report(
             row | {"synthetic": np.mean([rows[i]["share"] for rows in synthetic if rows] or [0])}
             for i, row in enumerate(summary["k_anonymity"]["original"])
         ],
-        found_share=_percent(np.mean(replicated.found) / max(replicated.uniques, 1)),
+        found_share=_percent(float(np.mean(replicated.found)) / max(replicated.uniques, 1)),
         **of_chains({}, 1),
     )
 

@@ -200,7 +200,7 @@ def _at_one_draw(variant, values, f, phat, size) -> _PairRisks:
     f, phat, of_pair = _distinct_for(variant, f, phat)
     values = {name: value[0] for name, value in values.items()}
     arguments = _cell_arguments(variant, values, *map(jnp.asarray, (f, phat, size)))
-    summary = jax.tree.map(np.asarray, summarise(*arguments, LEVELS))
+    summary = jax.tree.map(np.asarray, summarise(*arguments, levels=LEVELS))
     return _PairRisks(
         summary.risk[None, of_pair],
         summary.p_unique[None, of_pair],

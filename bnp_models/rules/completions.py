@@ -64,7 +64,7 @@ def completions(
             np.repeat(member_codes[None], len(index), axis=0),
         )
         for which, place, levels in reversed(holes):
-            filled[which][(slice(None), *place)] = [k % levels for k in index]
+            filled[which][:, *place] = [k % levels for k in index]  # type: ignore[index]
             index = [k // levels for k in index]
         yield filled
         start, size = start + size, min(4 * size, _COMPLETIONS_AT_ONCE)

@@ -25,7 +25,7 @@ TIMES_IN_BLOCK, MIN_BLOCKS, MAX_BLOCKS = 5, 20, 200
 class Blocks(NamedTuple):
     """Draws in blocks of consecutive ones, which the bootstrap takes whole."""
 
-    index: np.ndarray
+    index: np.ndarray  # type: ignore[assignment]
     """(blocks, L) flat indices of the draws."""
     present: np.ndarray
     """(blocks, L) whether an entry is a draw, or fills up its block."""
