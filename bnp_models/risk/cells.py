@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jaxtyping import Array
 
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.thinning import benedetti_franconi, summarise
@@ -179,7 +180,7 @@ def _draw_tau1(generator, number, chances, given):
     return tau1
 
 
-def _cell_arguments(variant, values, f, phat, size):
+def _cell_arguments(variant, values, f, phat, size) -> tuple[Array, Array, Array, Array, Array]:
     """Arguments of `summarise` at one draw of the hyperparameters."""
     values = {name: jnp.asarray(value) for name, value in values.items()}
     a, b = beta_parameters(variant, values, phat)
@@ -200,7 +201,7 @@ def _at_one_draw(variant, values, f, phat, size) -> _PairRisks:
     f, phat, of_pair = _distinct_for(variant, f, phat)
     values = {name: value[0] for name, value in values.items()}
     arguments = _cell_arguments(variant, values, *map(jnp.asarray, (f, phat, size)))
-    summary = jax.tree.map(np.asarray, summarise(*arguments, levels=LEVELS))
+    summary = jax.tree.map(np.asarray, summarise(*arguments, LEVELS))
     return _PairRisks(
         summary.risk[None, of_pair],
         summary.p_unique[None, of_pair],
