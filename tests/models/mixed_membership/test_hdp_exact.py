@@ -153,3 +153,59 @@ def test_enumeration_rejects_a_dish_move_without_weights(exact):
 
     z = scores(exact, model, sweep)
     assert np.abs(z).max() > Z_LIMIT, z
+
+
+@pytest.fixture(scope="module")
+def seating_scores():
+    """z-scores of moments before and after `update_seating`, from exact draws of the joint prior.
+
+    Of log alpha, of the number U of records with two labels, and of log alpha U. Two items never
+    sit at more than two tables, so that all records are seated anew. The new labels of a wrong step
+    are given the old alpha.
+    """
+    model, num_levels, num_records = HDPMixedMembership(**PLAIN), (3, 3), 4
+    first_row = jnp.cumsum(jnp.asarray((0, *num_levels[:-1])))[:, None]
+    template = start.prepare_records(model, np.zeros((num_records, 2), int), num_levels, multiple=1)
+
+    def one(key, wrong):
+        key_prior, key_step = jax.random.split(key)
+        state, codes = start.draw_prior(model, key_prior, num_records, num_levels, 16)
+        rows = first_row + codes
+        data = eqx.tree_at(
+            lambda d: (d.rows, d.cell, d.cell_rows, d.num_cells), template,
+            (rows, jnp.arange(num_records), rows, jnp.asarray(num_records)),
+        )  # fmt: skip
+        right = mixed_membership_sweep.draw_seating
+
+        def draw_seating(key, rows, alpha, seats):
+            return right(key, rows, jnp.where(wrong, state.alpha, alpha), seats)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(mixed_membership_sweep, "draw_seating", draw_seating)
+            new = mixed_membership_sweep.update_seating(model, key_step, state, data)
+
+        def moments(state):
+            log_alpha, two = jnp.log(state.alpha), jnp.sum(state.z[0] != state.z[1])
+            return jnp.stack([log_alpha, two, log_alpha * two])
+
+        return moments(new) - moments(state)
+
+    run = jax.jit(jax.vmap(one, (0, None)))
+
+    def scores(seed, wrong):
+        keys = jax.random.split(jax.random.key(seed), 20_000)
+        difference = np.asarray(run(keys, jnp.asarray(wrong)), np.float64)
+        return difference.mean(axis=0) / difference.std(axis=0) * np.sqrt(len(keys))
+
+    return scores
+
+
+def test_seating_leaves_the_joint_distribution(seating_scores):
+    z = seating_scores(21, False)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+def test_seating_given_the_old_alpha_is_rejected(seating_scores):
+    """Seen by alpha and the labels together, and by neither alone."""
+    z = seating_scores(22, True)
+    assert np.abs(z[:2]).max() < Z_LIMIT < np.abs(z[2]), z
