@@ -237,7 +237,20 @@ def _argument(module, name, place, change):
     return fault
 
 
+def _without_infeasible_records(wrong):
+    # As if the sample alone were complete data.
+    right = truncated_sweep.simulate_infeasible
+
+    def simulate_infeasible(model, key, state, data, start, add, most):
+        number, drawn = right(model, key, state, data, start, add, most)
+        keep = partial(jnp.where, wrong)
+        return keep(jnp.zeros_like(number), number), jax.tree.map(keep, start, drawn)
+
+    return truncated_sweep, "simulate_infeasible", simulate_infeasible
+
+
 FAULTS = {
+    "split-merge without infeasible records": _without_infeasible_records,
     "augmented tables left out": _forget("tables"),
     "augmented levels left out": _forget("levels"),
     "augmented alphas left out": _forget("sum_alpha"),
