@@ -2,6 +2,7 @@
 
 import dataclasses
 import fcntl
+import gc
 import os
 import subprocess
 import sys
@@ -29,6 +30,9 @@ def with_flags() -> str:
     done = subprocess.run(command, env=os.environ | {"XLA_FLAGS": more}, capture_output=True)
     return flags if done.returncode else more
 
+
+# Tracing makes many objects that live on: the collector would go through them again and again.
+gc.set_threshold(100_000, 20, 50)
 
 # Processes that share the tests, and those that tests start, find what others compiled.
 if "PYTEST_XDIST_WORKER" not in os.environ:
