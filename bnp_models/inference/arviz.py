@@ -9,14 +9,20 @@ import tempfile
 import warnings
 from dataclasses import fields
 from os import PathLike
+from typing import Any
 from unittest import mock
 
 import jax
 import numpy as np
 
 from bnp_models.data.writing import replacing
-from bnp_models.inference.run import Run
 from bnp_models.version import __version__
+
+# Quantities of the sweep rather than of the posterior.
+SAMPLE_STATS = (
+    "tables", "log_likelihood_items", "left_over", "last_class", "augmented", "accepted_levels",
+    "accepted_splits", "accepted_tilts", "accepted_trajectories", "last_member_class",
+)  # fmt: skip
 
 
 @functools.cache
@@ -40,7 +46,7 @@ def has_data_trees() -> bool:
     return int(load_arviz().__version__.split(".")[0]) >= 1
 
 
-def origin(run: Run) -> dict[str, str]:
+def origin(run: Any) -> dict[str, str]:
     """Digests of the sample and of the conditions of a run, and its model's options."""
     options = {field.name: vars(run.model)[field.name] for field in fields(run.model)}
 
@@ -74,6 +80,58 @@ def groups_for_arviz(groups: dict[str, dict[str, np.ndarray]], attributes: dict)
     # Replaced, not updated: ArviZ's own attributes hold the time.
     for name in groups:
         data[name].attrs = dict(attributes)
+    return data
+
+
+def arrange_draws(
+    run: Any,
+    quantities: dict[str, np.ndarray] | None = None,
+    attributes: dict[str, Any] | None = None,
+    *,
+    thin: int = 1,
+    parameters: bool = False,
+):
+    """Draws of a `Run`, and more quantities of the posterior, as this ArviZ has them.
+
+    Parameters
+    ----------
+    quantities
+        Arrays (chains, draws) by name, one for every `thin`-th draw.
+    attributes
+        Recorded besides the model, the settings, and the digests of sample and conditions.
+    thin
+        Draws for one of which the others are kept too.
+    parameters
+        Include arrays such as g0 and theta: in a group "parameters" of their own, whose coordinate
+        draw says of which, where they are kept of fewer draws.
+    """
+    every = run.settings.parameters_every
+    chosen = {
+        name: values[:, ::thin]
+        for name, values in run.draws.items()
+        if values.ndim == 2 or (parameters and every == 1)
+    }
+    posterior = {name: values for name, values in chosen.items() if name not in SAMPLE_STATS}
+    groups = {
+        "posterior": posterior | (quantities or {}),
+        "sample_stats": {name: values for name, values in chosen.items() if name in SAMPLE_STATS},
+    }
+    attributes = {
+        "model": run.model.name,
+        "num_warmup": run.settings.num_warmup,
+        "thin": run.settings.thin * thin,
+        **origin(run),
+        **(attributes or {}),
+    }
+    data = groups_for_arviz(groups, attributes)
+    if parameters and every > 1:
+        arrays = {name: values for name, values in run.draws.items() if values.ndim > 2}
+        group = groups_for_arviz({"posterior": arrays}, attributes)["posterior"]
+        draws = every * np.arange(1, group.sizes["draw"] + 1) - 1
+        if has_data_trees():
+            data["parameters"] = group.assign_coords(draw=draws)
+        else:
+            data.add_groups({"parameters": group.assign_coords(draw=draws)})
     return data
 
 

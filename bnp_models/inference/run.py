@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bnp_models.inference.arviz import arrange_draws
 from bnp_models.inference.settings import Settings, thinned_settings
 from bnp_models.models.model import Model
 from bnp_models.zeros.coding import Coding
@@ -124,6 +125,16 @@ class Run:
             for step in (by if value.ndim == 2 else sparser,)
         }
         return replace(self, settings=settings, draws=draws)
+
+    def to_inference_data(self, *, parameters: bool = False):
+        """Arrange the draws for ArviZ: InferenceData on 0.2x, an xarray DataTree on 1.x.
+
+        Parameters
+        ----------
+        parameters
+            Include arrays such as g0 and theta. `bnp_models.to_inference_data` can add a risk.
+        """
+        return arrange_draws(self, parameters=parameters)
 
 
 def blocks_of_draws(total: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -13,7 +13,7 @@ import bnp_models as bnp
 from bnp_models.inference import arviz as inference_arviz
 from bnp_models.inference.arviz import load_arviz
 from bnp_models.inference.run import Until
-from bnp_models.report import inference_data, summaries
+from bnp_models.report import summaries
 
 
 def fake_arviz_1():
@@ -81,7 +81,8 @@ def test_parameters_only_when_asked(small):
     data = bnp.to_inference_data(small.run, parameters=True)
     assert data["posterior"]["theta"].shape == small.run.draws["theta"].shape
     assert "tau1" not in data["posterior"]
-    assert "theta" not in bnp.to_inference_data(small.run)["posterior"]
+    assert "theta" not in small.run.to_inference_data()["posterior"]
+    assert "theta" in small.run.to_inference_data(parameters=True)["posterior"]
 
 
 def test_a_thinned_risk_thins_everything(small):
@@ -103,7 +104,7 @@ def test_latent_class_runs(latent):
     )
     stats = set(data["sample_stats"].data_vars)
     assert {"last_class", "augmented", "accepted_levels"} <= stats
-    assert stats <= set(inference_data.SAMPLE_STATS)
+    assert stats <= set(inference_arviz.SAMPLE_STATS)
 
 
 def test_summary_of_a_run_that_makes_data(latent):
