@@ -208,7 +208,7 @@ def _now(state, data):
 
 def _forget_augmented(field):
     def fault(wrong):
-        right = sweep.augment
+        right = ndpmpm.augment
 
         def augment(model, key, state, data):
             found, *rest = right(model, key, state, data)
@@ -231,7 +231,7 @@ def _forget_other_heads(wrong):
 
 def _size_by_size(wrong):
     # As printed: each size by itself, until the sample's number of that size.
-    def augment(model, key, state, data, right=sweep.augment):
+    def augment(model, key, state, data, right=ndpmpm.augment):
         found, *rest = right(model, key, state, data)
         sizes, wanted = zip(*data.blocks, strict=True)
         tables = sweep.tables_of(

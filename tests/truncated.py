@@ -200,7 +200,7 @@ def _first_moments(model):
 
 def _forget(field):
     def fault(wrong):
-        right = augmentation.draw_augmented
+        right = truncated_sweep.draw_augmented
 
         def draw_augmented(*args):
             found = right(*args)
