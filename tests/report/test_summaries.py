@@ -142,8 +142,6 @@ def test_summary_of_a_run_with_a_target(small, latent):
     assert summary["stopping"]["reached"] and "max_rhat" not in summary["stopping"]
 
 
-
-
 def test_figures():
     figures = summaries.figures_of(np.arange(101.0).reshape(1, 101))
     assert figures == {
