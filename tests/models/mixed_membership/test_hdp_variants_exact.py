@@ -169,7 +169,7 @@ class Applicable:
         moves = MOVES if left == "none left" else FEWER_MOVES
         self.model = HDPMixedMembership(not_applicable=True, **SMALL, **moves)
         zeros = structural_zeros(SETTLED + LEFT[left], HOMES)
-        assert zeros.not_applicable.schema.num_levels == BINARY
+        assert zeros.not_applicable.coding.schema.num_levels == BINARY
         self.data = prepare_records(self.model, np.array(HOMES_SAMPLE), HOMES, zeros, multiple=2)
         # The first feasible record lacks an item; the last one has all.
         self.ends = np.array([[0, -1, 0], [1, 1, 1]])
