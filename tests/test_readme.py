@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
@@ -49,9 +48,8 @@ def test_the_documented_options_exist(capsys):
 
 def test_the_example_runs():
     source = "\n".join(blocks("python"))
-    assert source.count("\n") > 15
     # The shapes of the fixture `small`: in the whole suite nothing is compiled twice.
-    small = {"1_000": "150", "1000": "20", "range(100)": "range(20)", "chains=4": "chains=2"}
+    small = {"1_000": "150", "1000": "20", "chains=4": "chains=2"}
     for number, less in small.items():
         assert number in source
         source = source.replace(number, less)
@@ -63,11 +61,6 @@ def test_the_example_runs():
     assert 0 < len(risk.rows) < 150
     assert len(names["riskiest"]) == min(10, len(risk.rows))
     assert names["idata"]["posterior"]["components"].shape == (2, 20)
-    # The sweep made by hand leaves a state that is one: weights that add up, labels in range.
-    state = names["state"]
-    np.testing.assert_allclose(float(state.g0.sum()), 1, atol=1e-4)
-    assert 1 <= int(names["info"].components) <= 64
-    assert int(jax.numpy.max(state.z)) < 64
 
 
 def test_links_and_pictures_exist():
@@ -81,4 +74,4 @@ def test_links_and_pictures_exist():
 
 
 def test_it_is_short():
-    assert len(TEXT.splitlines()) < 270
+    assert len(TEXT.splitlines()) < 240
