@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-long lint clean
 
 demo:
 	$(PYTHON) -m venv .venv
@@ -12,7 +12,12 @@ demo:
 test:
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -e '.[test]'
-	.venv/bin/python -m pytest -n 3 --dist loadfile
+	.venv/bin/python -m pytest -m "not long" -n 3 --dist loadfile --no-loadscope-reorder
+
+test-long:
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet -e '.[test]'
+	.venv/bin/python -m pytest -m long -n 3 --dist loadfile --no-loadscope-reorder
 
 lint:
 	$(PYTHON) -m venv .venv

@@ -17,7 +17,9 @@ import pytest
 
 import bnp_models as bnp
 
-# Sweeps compile for longer than they run in tests.
+# Sweeps compile for longer than they run: most tests do without optimisations, those with longer
+# chains make do with few.
+LONG_CHAINS = ("kernels", "models/cells", "_exact.py", "test_modes.py", "test_calibration.py")
 FLAGS = "--xla_backend_optimization_level=1"
 FLAGS_OF_SOME = "--xla_cpu_use_fusion_emitters=false"
 
@@ -40,14 +42,25 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="bnp-models-xla-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+jax.config.update("jax_disable_most_optimizations", True)
+
+
+def pytest_collection_modifyitems(items):
+    """Files that take longest come first, so that no process is left alone with one of them."""
+    first = ("/models/", "/inference/", "/cli/", "test_notebooks.py")
+    items.sort(key=lambda item: not any(part in item.path.as_posix() for part in first))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def forget_programs():
+def programs_of_a_module(request):
     """A compiled program maps memory, and a process that has too many maps is killed."""
+    runs_long = any(part in request.path.as_posix() for part in LONG_CHAINS)
+    jax.config.update("jax_disable_most_optimizations", not runs_long)
     yield
+    jax.config.update("jax_disable_most_optimizations", True)
     jax.clear_caches()
 
 

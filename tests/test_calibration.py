@@ -9,6 +9,8 @@ import pytest
 from bnp_models import TNPLCM, HDPMixedMembership
 
 PATH = Path(__file__).parents[1] / "experiments" / "calibration" / "sbc.py"
+pytestmark = pytest.mark.long
+
 MOVES = {"dish_stride": 4, "cell_stride": 1, "split_merge_every": 4}
 FEW = {"components": 8, "split_merge_every": 0}
 

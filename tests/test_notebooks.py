@@ -9,6 +9,9 @@ import pytest
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 SOURCES = sorted(FOLDER.glob("*.py"))
 
+# Those that run in a few seconds.
+SHORT = ("cell_risk", "own_sampler")
+
 # Pictures that each has at least, and what the executed copy says in the end, or on the way.
 EXPECTED = {
     "cell_risk": (1, "cell risk:"),
@@ -32,16 +35,12 @@ def said(notebook):
     return "".join(out.text for out in outputs(notebook, "stream") if out.name == "stdout")
 
 
-@pytest.fixture(params=SOURCES, ids=lambda path: path.stem)
-def source(request):
-    return request.param
-
-
 def test_there_are_notebooks():
     assert SOURCES
     assert {path.stem for path in FOLDER.glob("*.ipynb")} == {path.stem for path in SOURCES}
 
 
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_the_executed_copy_is_that_of_the_source(source):
     made = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
     read = jupytext.read(source)
@@ -58,6 +57,13 @@ def test_the_executed_copy_is_that_of_the_source(source):
     assert source.with_suffix(".ipynb").stat().st_size < 1_000_000
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(path, marks=[pytest.mark.long] * (path.stem not in SHORT), id=path.stem)
+        for path in SOURCES
+    ],
+)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_the_source_runs(source, tmp_path, monkeypatch):
     from nbconvert.preprocessors import ExecutePreprocessor

@@ -104,6 +104,7 @@ def test_a_finished_run_is_recognised(done, sample, tmp_path, capsys):
         assert (tmp_path / "again" / name).read_bytes() == (done / name).read_bytes()
 
 
+@pytest.mark.long
 def test_full_bayes(sample, tmp_path, capsys):
     out = tmp_path / "out"
     more = ["--hyperparameters", "full-bayes", "--warmup", "60"]

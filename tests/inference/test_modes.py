@@ -16,7 +16,6 @@ from harness import Z_LIMIT, z_scores
 from scipy.special import expit, gammaln
 
 from bnp_models.kernels.mixed_membership import split_merge
-from bnp_models.models.mixed_membership import sweep
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
 from bnp_models.models.mixed_membership.start import prepare_records
 
@@ -31,11 +30,13 @@ CAPACITY = 16
 SIZES = EQUAL, _ = (6, 6, 6, 6), (5, 8, 4, 7)
 
 
-def simulate(sizes, moves, num_chains, num_sweeps, burn=100, seed=0):
-    """Sweeps after `burn` that each chain spends in exactly either mode, and all its crossings.
+def simulation(sizes, moves, num_chains, num_sweeps, burn=100, seed=0):
+    """A function that runs chains: whether they are `wrong`, to their visits and crossings.
 
-    There are `num_chains` chains for each of the block sizes, of which half start in each mode;
-    the results have the sizes along their first axis.
+    Visits are the sweeps after `burn` that a chain spends in exactly either mode. There are
+    `num_chains` chains for each of the block sizes, of which half start in each mode; the results
+    have the sizes along their first axis. Wrong chains accept splits as if tables were divided
+    evenly whatever the split.
     """
     model = HDPMixedMembership(**PRIOR, **moves)
     multiple = max(model.dish_stride, model.cell_stride, 1)
@@ -48,13 +49,22 @@ def simulate(sizes, moves, num_chains, num_sweeps, burn=100, seed=0):
     num_records = block.shape[1]
     modes = np.pad(MODES[:, block], ((0, 0), (0, 0), (0, data.weight.shape[1] - num_records)))
 
-    def chain(key, start, data, modes):
+    right = split_merge._log_split_ratio
+
+    def chain(key, start, data, modes, wrong):
+        def ratio(c_0, c_1, variable, m_0, m_1, alpha0):
+            half = (m_0 + m_1) / 2
+            even = right(c_0, c_1, variable, half, half, alpha0)
+            return jnp.where(wrong, even, right(c_0, c_1, variable, m_0, m_1, alpha0))
+
         key_init, key_sweeps = jax.random.split(key)
         state = in_mode(model, key_init, data, modes[start])
 
         def body(t, carry):
             state, visits, last, crossings = carry
-            state, _ = model.sweep(jax.random.fold_in(key_sweeps, t), state, data, t)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(split_merge, "_log_split_ratio", ratio)
+                state, _ = model.sweep(jax.random.fold_in(key_sweeps, t), state, data, t)
             now = mode_of(state.z[:, :num_records], modes[:, :num_records])
             visits = visits.at[now].add(t >= burn, mode="drop")
             crossings += (now < 2) & (now != last)
@@ -65,10 +75,11 @@ def simulate(sizes, moves, num_chains, num_sweeps, burn=100, seed=0):
 
     keys = jax.random.split(jax.random.key(seed), (len(sizes), num_chains))
     starts = jnp.arange(num_chains) % 2
-    over_chains = jax.vmap(chain, in_axes=(0, 0, None, None))
-    over_sizes = jax.vmap(over_chains, in_axes=(0, None, 0, 0))
-    found = jax.jit(over_sizes)(keys, starts, data, jnp.asarray(modes.swapaxes(0, 1)))
-    return [np.asarray(x) for x in found]
+    over_chains = jax.vmap(chain, in_axes=(0, 0, None, None, None))
+    over_sizes = jax.vmap(over_chains, in_axes=(0, None, 0, 0, None))
+    run = jax.jit(over_sizes)
+    given = keys, starts, data, jnp.asarray(modes.swapaxes(0, 1))
+    return lambda wrong=False: [np.asarray(x) for x in run(*given, jnp.asarray(wrong))]
 
 
 def in_mode(model, key, data, label):
@@ -116,37 +127,34 @@ def mass_score(visits, sizes):
     return z_scores(error[:, None].astype(float), [0.0])[0]
 
 
+@pytest.fixture(scope="module")
 def scores():
-    """Of 16 chains for each of the sizes; and the crossings of the least mobile."""
-    visits, crossings = simulate(SIZES, OFTEN, num_chains=16, num_sweeps=600)
-    return [mass_score(v, s) for v, s in zip(visits, SIZES, strict=True)], crossings.min()
+    """Of 16 chains for each of the sizes, by whether the move is wrong; crossings of the least."""
+    often = simulation(SIZES, OFTEN, num_chains=16, num_sweeps=600)
+
+    def of(wrong):
+        visits, crossings = often(wrong)
+        return [mass_score(v, s) for v, s in zip(visits, SIZES, strict=True)], crossings.min()
+
+    return of
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moves", [PLAIN, NO_SPLITS], ids=["plain", "no split-merge"])
 def test_without_split_merge_chains_stay(moves):
-    visits, crossings = simulate((EQUAL,), moves, num_chains=4, num_sweeps=600)
+    visits, crossings = simulation((EQUAL,), moves, num_chains=4, num_sweeps=600)()
     assert crossings.sum() == 0
     assert (visits[:, ::2, 1] == 0).all() and (visits[:, 1::2, 0] == 0).all()
     assert (visits.sum(axis=2) > 0.7 * 500).all()
 
 
-def test_finds_both_modes():
+def test_finds_both_modes(scores):
     """Every chain crosses, and the first mode has 0.5 or 0.72 of the mass."""
-    z, least_crossings = scores()
+    z, least_crossings = scores(False)
     assert least_crossings >= 2
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-def test_rejects_an_acceptance_ratio_without_the_partition(monkeypatch):
-    """As if tables were divided evenly whatever the split."""
-    right, move = split_merge._log_split_ratio, sweep.draw_split_merge
-
-    def wrong(c_0, c_1, variable, m_0, m_1, alpha0):
-        half = (m_0 + m_1) / 2
-        return right(c_0, c_1, variable, half, half, alpha0)
-
-    monkeypatch.setattr(split_merge, "_log_split_ratio", wrong)
-    # A function of its own, for which nothing was compiled.
-    monkeypatch.setattr(sweep, "draw_split_merge", lambda *args: move(*args))
-    z, _ = scores()
+def test_rejects_an_acceptance_ratio_without_the_partition(scores):
+    z, _ = scores(True)
     assert np.abs(z).max() > Z_LIMIT, z

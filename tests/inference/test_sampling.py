@@ -290,7 +290,7 @@ if zeros:
     ])
     conditions = bnp.StructuralZeros.from_frame(cells, table.schema)
 run = bnp.sample(
-    bnp.HDPMixedMembership(concentration=concentration), table, key=jax.random.key(0),
+    bnp.HDPMixedMembership(concentration=concentration, capacity=256), table, key=jax.random.key(0),
     conditions=conditions, num_chains=2, num_warmup=15, num_samples=20,
 )
 draws = run.draws | {"z": np.asarray(run.state.z), "alphas": np.asarray(run.state.alpha)}
@@ -299,7 +299,11 @@ print(json.dumps({"shards": shards, "draws": {k: v.tobytes().hex() for k, v in d
 """
 
 
-@pytest.mark.parametrize("model", [("hierarchical", "none"), ("shared", "zeros")], ids=" ".join)
+@pytest.mark.parametrize(
+    "model",
+    [("hierarchical", "none"), pytest.param(("shared", "zeros"), marks=pytest.mark.long)],
+    ids=" ".join,
+)
 def test_one_device_and_eight_give_the_same_draws(model):
     """Two chains by four parts of the records, which meet in float sums."""
     results = []

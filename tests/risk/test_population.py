@@ -105,6 +105,7 @@ def test_truncated_classes_population_simulation_agrees_with_the_closed_form(lat
         bnp.population_risk(run, 600, method="draws")
 
 
+@pytest.mark.long
 def test_truncated_mixed_membership_population_simulation_agrees_with_the_closed_form(latent):
     model = bnp.HDPMixedMembership(
         dish_stride=0, cell_stride=0, split_merge_every=0, seating_every=0, trajectory_steps=0,

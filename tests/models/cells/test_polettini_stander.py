@@ -183,6 +183,7 @@ def test_counts_of_counts(one):
     assert chisquare(usual["observed"], expected).pvalue < P_LIMIT
 
 
+@pytest.mark.long
 def test_nuts_agrees_with_a_grid(two):
     """Posterior means of log alpha and gamma, the third parameter integrated out on a grid."""
     model = model_two(two)

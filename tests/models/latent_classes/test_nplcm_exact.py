@@ -43,7 +43,7 @@ class Exact:
         self.cells = jnp.asarray(feasible_cells(conditions, BINARY))
         self.truth = two_class_posterior(codes, conditions, model, (8, 8, 8))
 
-    def scores(self, key, on=None, num_sweeps=800, burn=200):
+    def scores(self, key, on=None, num_sweeps=300, burn=100):
         means = posterior_chains(
             self.model, key, self.data, self.cells, switched(self.faults, on), num_sweeps, burn
         )
@@ -73,6 +73,7 @@ def test_quadrature_rejects(all_moves, fault):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [{"augmentation": "boxes"}, {"truncation": "classes"}])
 def test_quadrature(how):
     """The papers' augmentation, and classes truncated each by itself."""
@@ -81,6 +82,7 @@ def test_quadrature(how):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_boxes_against_records_simulated_one_by_one():
     """Parameters drawn from one state and one partition of the records.
 
@@ -175,7 +177,7 @@ class Joint:
             model, codes, NUM_LEVELS, structural_zeros(conditions, NUM_LEVELS)
         )
 
-    def scores(self, key, on=None, num_sweeps=250, **prior):
+    def scores(self, key, on=None, num_sweeps=100, **prior):
         model = self.make(**prior)
         key_prior, key_chains = jax.random.split(key)
         truth = prior_statistics(model, key_prior, self.data, num_draws=20_000)
@@ -211,8 +213,8 @@ def test_joint_distribution_rejects(mixture, fault):
 @pytest.mark.parametrize(
     "how",
     [
-        {"split_merge_every": 0, "augmentation": "boxes"},
-        {"split_merge_every": 1, "truncation": "classes"},
+        pytest.param({"split_merge_every": 0, "augmentation": "boxes"}, marks=pytest.mark.long),
+        pytest.param({"split_merge_every": 1, "truncation": "classes"}, marks=pytest.mark.long),
         {"split_merge_every": 1, "kind": NPLCM},
     ],
     ids=["boxes", "classes", "no structural zeros"],

@@ -36,7 +36,7 @@ def exact():
 
 def scores(exact, model, sweep=None):
     means = run_chains(
-        model, jax.random.key(7), CODES, NUM_LEVELS, num_chains=256, num_sweeps=800, burn=50,
+        model, jax.random.key(7), CODES, NUM_LEVELS, num_chains=256, num_sweeps=400, burn=50,
         capacity=32, sweep=sweep,
     )  # fmt: skip
     return z_scores(means, list(exact[model.concentration].values()))
@@ -57,7 +57,7 @@ TRUTH = {"record": (3.851, 2.0, 0.42278), "shared": (None, 2.0, 0.42278)}
 
 
 def joint_scores(model, **sweep):
-    means = joint_chains(model, jax.random.key(11), num_sweeps=500, **sweep, **JOINT)
+    means = joint_chains(model, jax.random.key(11), num_sweeps=250, **sweep, **JOINT)
     truth = list(TRUTH[model.concentration])
     if truth[0] is None:
         truth[0] = prior_components(model)

@@ -53,7 +53,7 @@ def few_at_once(monkeypatch):
 
 
 def chain_scores(model, data, ends, exact, key, switches=None, capacity=CAPACITY, num_chains=128,
-                 num_sweeps=400):  # fmt: skip
+                 num_sweeps=200):  # fmt: skip
     """Those of alpha, alpha_0 (or the weights squared), log P(F), and two cells' shares."""
     ends = jnp.asarray(ends, jnp.int32)
     means = posterior_chains(
@@ -81,7 +81,7 @@ class Fixed:
         self.data = prepare_records(self.model, np.array(FIXED_SAMPLE), BINARY, zeros, multiple=2)
         self.ends = all_cells(BINARY)[np.flatnonzero(feasible)[[0, -1]]]
 
-    def scores(self, key, on=None, num_sweeps=400):
+    def scores(self, key, on=None, num_sweeps=200):
         return chain_scores(
             self.model, self.data, self.ends, self.exact, key, switched(self.faults, on),
             capacity=3, num_sweeps=num_sweeps,
@@ -118,7 +118,7 @@ WEIGHTS_FAULT = "weights with half their prior"
 # A fault of tilts is seen after many sweeps: all else repairs what they do.
 TRUNCATED_FAULTS = {
     WEIGHTS_FAULT: 200, "trajectory without the prior of weights": 200,
-    "tilt without the prior of weights": 2000,
+    "tilt without the prior of weights": 1000,
 }  # fmt: skip
 
 
@@ -132,11 +132,13 @@ def unrestricted_fixed():
     return Fixed(None, (WEIGHTS_FAULT,))
 
 
+@pytest.mark.long
 def test_fixed_components_under_structural_zeros(truncated_fixed):
     z = truncated_fixed.scores(1)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", TRUNCATED_FAULTS)
 def test_fixed_components_under_structural_zeros_reject(truncated_fixed, fault):
     z = truncated_fixed.scores(2, fault, TRUNCATED_FAULTS[fault])
@@ -175,7 +177,7 @@ class Applicable:
         self.ends = np.array([[0, -1, 0], [1, 1, 1]])
         self.exact = applicable_means(self.model, left)
 
-    def scores(self, key, data=None, num_sweeps=400):
+    def scores(self, key, data=None, num_sweeps=200):
         return chain_scores(
             self.model, data or self.data, self.ends, self.exact, key, num_sweeps=num_sweeps
         )
@@ -211,11 +213,13 @@ def applicable(request):
     return Applicable(request.param)
 
 
+@pytest.mark.long
 def test_absent_items(applicable):
     z = applicable.scores(5)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_absent_items_taken_for_present_ones_are_rejected(applicable):
     """As if an absent item had the first level that is left."""
     absent, first = applicable.data.variable.size - 1, BINARY[0]
@@ -242,6 +246,7 @@ def unlisted(monkeypatch, augmentation="auto", most=1):
     return model, *prepared(model, "one")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [None, *UNLISTED_FAULTS])
 def test_boxes_that_cannot_be_listed(monkeypatch, fault):
     # Of which log P(F) is the logarithm of a mean.

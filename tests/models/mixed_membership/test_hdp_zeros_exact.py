@@ -29,6 +29,8 @@ ALL_MOVES = SMALL | {
     "dish_stride": 2, "cell_stride": 1, "seating_every": 3, "trajectory_steps": 4
 }  # fmt: skip
 PLAIN = SMALL | {"dish_stride": 0, "cell_stride": 0, "seating_every": 0, "trajectory_steps": 0}
+TRAJECTORIES = PLAIN | {"trajectory_steps": 4}
+LONG = pytest.mark.long
 CAPACITY = 8
 # Of the joint distribution, whose alpha_0 is that of the prior: 8 slots are seen to be too few.
 JOINT_CAPACITY = 16
@@ -41,7 +43,7 @@ def few_at_once(monkeypatch):
     monkeypatch.setattr(sweep, "DISH_SLOTS", 4)
 
 
-def posterior_scores(model, name, key, switches=None, *, num_chains=64, num_sweeps=400):
+def posterior_scores(model, name, key, switches=None, *, num_chains=64, num_sweeps=200):
     """alpha (or b), alpha_0, log P(F), and the shares of the first and the last feasible cell."""
     data, ends = prepared(model, name)
     means = posterior_chains(
@@ -54,13 +56,13 @@ def posterior_scores(model, name, key, switches=None, *, num_chains=64, num_swee
 @pytest.mark.parametrize(
     ("name", "concentration", "augmentation", "how"),
     [
-        ("one", "record", "boxes", PLAIN),
         ("equivalence", "shared", "boxes", ALL_MOVES),
-        ("half", "hierarchical", "boxes", PLAIN),
-        ("half", "hierarchical", "boxes", PLAIN | {"trajectory_steps": 4}),
         ("one", "shared", "simulation", PLAIN),
-        ("half", "shared", "simulation", PLAIN),
-        ("equivalence", "record", "simulation", PLAIN | {"tilt": False}),
+        pytest.param("one", "record", "boxes", PLAIN, marks=LONG),
+        pytest.param("half", "hierarchical", "boxes", PLAIN, marks=LONG),
+        pytest.param("half", "hierarchical", "boxes", TRAJECTORIES, marks=LONG),
+        pytest.param("half", "shared", "simulation", PLAIN, marks=LONG),
+        pytest.param("equivalence", "record", "simulation", PLAIN | {"tilt": False}, marks=LONG),
     ],
 )
 def test_posterior_means(name, concentration, augmentation, how):
@@ -75,6 +77,7 @@ SPLITS = PLAIN | {"split_merge_every": 1}
 INFEASIBLE_FAULT = "split-merge without infeasible records"
 
 
+@LONG
 @pytest.mark.parametrize("fault", [None, INFEASIBLE_FAULT])
 def test_posterior_means_with_split_merge(fault):
     """Splits and merges of the sample and simulated infeasible records together."""
@@ -111,9 +114,9 @@ BOXES_FAULTS = (
 )  # fmt: skip
 # The other moves, which are right, undo most of what these do.
 LONGER = {
-    "alpha not truncated": 1000, "tilt with the prior of levels twice": 600,
-    "trajectory with the prior of levels twice": 400,
-    "records of other components seated anew": 400,
+    "alpha not truncated": 500, "tilt with the prior of levels twice": 300,
+    "trajectory with the prior of levels twice": 250,
+    "records of other components seated anew": 250,
 }  # fmt: skip
 SIMULATION_FAULTS = (*AUGMENTED, "augmented alphas left out")
 
@@ -129,7 +132,7 @@ def simulation():
 
 
 def test_joint_distribution_by_boxes(boxes):
-    z = boxes.scores(11, num_sweeps=200)
+    z = boxes.scores(11)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
@@ -139,11 +142,13 @@ def test_joint_distribution_by_boxes_rejects(boxes, fault):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
+@LONG
 def test_joint_distribution_by_simulation(simulation):
     z = simulation.scores(13)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@LONG
 @pytest.mark.parametrize("fault", SIMULATION_FAULTS)
 def test_joint_distribution_by_simulation_rejects(simulation, fault):
     z = simulation.scores(14, fault, num_sweeps=50)
@@ -158,6 +163,7 @@ def splits():
     return Joint("shared", "boxes", SPLITS, [SPLIT_FAULT])
 
 
+@LONG
 @pytest.mark.parametrize("fault", [None, SPLIT_FAULT])
 def test_joint_distribution_with_split_merge(splits, fault):
     z = splits.scores(15, fault)
