@@ -15,7 +15,8 @@ RECORDS, LEVELS, CAPACITY = 20_000, 3, 4
 @pytest.mark.parametrize("concentration", CONCENTRATIONS)
 def test_levels_given_labels_are_those_of_theta_whatever_the_other_labels(concentration):
     model = HDPMixedMembership(concentration=concentration)
-    state, codes = draw_prior(model, jax.random.key(5), RECORDS, (LEVELS,) * 3, CAPACITY)
+    draw = jax.jit(lambda key: draw_prior(model, key, RECORDS, (LEVELS,) * 3, CAPACITY))
+    state, codes = draw(jax.random.key(5))
     z, codes, theta = map(np.asarray, (state.z, codes, state.theta))
     p_values = []
     for j, other in ((0, 1), (1, 2), (2, 0)):

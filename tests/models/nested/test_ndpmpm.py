@@ -26,6 +26,7 @@ ONE_HEAD = bnp.Rules([
     each(person(role="other")).is_older_than(person(role="head"), 0),
 ])  # fmt: skip
 SMALL = bnp.NDPMPM(components=3, member_components=2)
+draw_prior = jax.jit(sweep.draw_prior)
 HOUSEHOLDS = [
     ("own", [("head", "0"), ("other", "1")]),
     ("rent", [("head", None), ("other", None)]),
@@ -46,7 +47,7 @@ def test_missing_values_given_the_parameters():
     """Completions have the probabilities that the truncated model gives them, all at once."""
     table = tiny_households(HOUSEHOLDS)
     data = SMALL.prepare(table, ONE_HEAD)
-    state = sweep.draw_prior(SMALL, jax.random.key(1), data)
+    state = draw_prior(SMALL, jax.random.key(1), data)
 
     @jax.jit
     def chain(key):
@@ -65,11 +66,12 @@ def test_missing_values_given_the_parameters():
     uniform = []
     # Every tenth: as good as independent.
     rows, codes = np.asarray(rows)[100::10], np.asarray(codes)[100::10]
-    parameters = (state.log_pi, state.log_omega, state.log_lambda, state.log_phi)
+    parameters = state.log_pi, state.log_omega, state.log_lambda, state.log_phi
+    parameters = tuple(np.asarray(value, np.float64) for value in parameters)
     first = 0
     for i, (members, number) in enumerate(data.blocks):
         household, person_codes = all_households(data, members)
-        log_p = np.asarray(log_probabilities(jnp, parameters, data, i), np.float64)
+        log_p = log_probabilities(np, parameters, data, i)
         possible = possible_households(data, i)
         block = table.size_blocks[i]
         start = sum(m * n for m, n in data.blocks[:i])
@@ -104,9 +106,9 @@ def test_exact_probability_of_the_possible(head):
     rules = census_relationships(table)
     data = SMALL.prepare(table, rules)
     assert data.tables is not None and data.tables.compositions is not None
-    state = sweep.draw_prior(SMALL, jax.random.key(3), data)
+    state = draw_prior(SMALL, jax.random.key(3), data)
     parameters = (state.log_pi, state.log_omega, state.log_lambda, state.log_phi)
-    exact = np.exp(float(log_possible(
+    exact = np.exp(float(jax.jit(log_possible)(
         *parameters, data.tables, data.household, data.member, data.is_head
     )))  # fmt: skip
     # Asked one by one, not by tables, and with any number of heads.
@@ -133,10 +135,11 @@ def test_distinct_members_stand_for_all():
     codes, index = data.distinct
     assert codes.shape[1] < data.member_codes.shape[1]
     np.testing.assert_array_equal(codes[:, index], data.member_codes)
-    state = sweep.draw_prior(SMALL, jax.random.key(6), data)
+    state = draw_prior(SMALL, jax.random.key(6), data)
     every = dataclasses.replace(data, distinct=None)
-    g, m, found = sweep.update_classes(jax.random.key(7), state, data)
-    g_every, m_every, exact = sweep.update_classes(jax.random.key(7), state, every)
+    update = jax.jit(sweep.update_classes)
+    g, m, found = update(jax.random.key(7), state, data)
+    g_every, m_every, exact = update(jax.random.key(7), state, every)
     np.testing.assert_allclose(found, exact, rtol=1e-6)
     np.testing.assert_array_equal(g, g_every)
     np.testing.assert_array_equal(m, m_every)
