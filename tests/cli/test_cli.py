@@ -543,6 +543,7 @@ def command(files, out, *more):
     return [sys.executable, "-m", "bnp_models", *risk_arguments(files, out, *more)]
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_as_if_it_had_not_been(files, tmp_path):
     moments = random.Random(0)
     longer = ["--draws", "1500", "--checkpoint-seconds", "0", "--quiet"]

@@ -299,11 +299,8 @@ print(json.dumps({"shards": shards, "draws": {k: v.tobytes().hex() for k, v in d
 """
 
 
-@pytest.mark.parametrize(
-    "model",
-    [("hierarchical", "none"), pytest.param(("shared", "zeros"), marks=pytest.mark.long)],
-    ids=" ".join,
-)
+@pytest.mark.long
+@pytest.mark.parametrize("model", [("hierarchical", "none"), ("shared", "zeros")], ids=" ".join)
 def test_one_device_and_eight_give_the_same_draws(model):
     """Two chains by four parts of the records, which meet in float sums."""
     results = []

@@ -120,6 +120,7 @@ def test_quadrature_without_structural_zeros():
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_quadrature_with_missing_values_that_move_together():
     model = TNPLCM(components=2, split_merge_every=0)
     z = Exact(model, OVERLAPPING, INCOMPLETE).scores(jax.random.key(9))

@@ -20,6 +20,8 @@ from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
 NUM_LEVELS = (2, 3, 2)
 CODES = np.array([[0, 2, 1], [0, 1, 1]])
 
+RECORD = pytest.param("record", marks=pytest.mark.long)
+
 # All moves in every sweep or nearly so, and the plain sampler.
 ALL_MOVES = {"dish_stride": 2, "cell_stride": 1, "split_merge_every": 2, "seating_every": 3}
 PLAIN = {"dish_stride": 0, "cell_stride": 0, "split_merge_every": 0, "seating_every": 0}
@@ -43,7 +45,7 @@ def scores(exact, model, sweep=None):
 
 
 @pytest.mark.parametrize("moves", [ALL_MOVES, PLAIN], ids=["all moves", "plain"])
-@pytest.mark.parametrize("concentration", ["shared", "record"])
+@pytest.mark.parametrize("concentration", ["shared", RECORD])
 def test_enumeration(exact, concentration, moves):
     """K, tables, alpha, alpha_0 and a co-clustering probability, all partitions summed."""
     z = scores(exact, HDPMixedMembership(concentration=concentration, **moves))
@@ -77,7 +79,7 @@ def prior_components(model):
     return float(np.mean(count(keys)))
 
 
-@pytest.mark.parametrize("concentration", ["record", "shared"])
+@pytest.mark.parametrize("concentration", ["shared", RECORD])
 def test_joint_distribution(concentration):
     model = HDPMixedMembership(
         concentration=concentration,
@@ -125,13 +127,16 @@ def explicit_weights(model):
     return sweep
 
 
+@pytest.mark.long
 def test_the_uncollapsed_sampler_passes_in_the_right_order():
     model = HDPMixedMembership(concentration="record", **PLAIN)
     z = joint_scores(model, sweep=explicit_weights(model), switch=False)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.parametrize("mistake", [printed_step_2, explicit_weights])
+@pytest.mark.parametrize(
+    "mistake", [printed_step_2, pytest.param(explicit_weights, marks=pytest.mark.long)]
+)
 def test_joint_distribution_rejects_the_printed_algorithm(mistake):
     model = HDPMixedMembership(concentration="record", **PLAIN)
     z = joint_scores(model, sweep=mistake(model), switch=True)

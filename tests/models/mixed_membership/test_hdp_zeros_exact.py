@@ -138,7 +138,7 @@ def test_joint_distribution_by_boxes(boxes):
 
 @pytest.mark.parametrize("fault", BOXES_FAULTS)
 def test_joint_distribution_by_boxes_rejects(boxes, fault):
-    z = boxes.scores(12, fault, num_sweeps=LONGER.get(fault, 100))
+    z = boxes.scores(12, fault, num_sweeps=LONGER.get(fault, 50))
     assert np.abs(z).max() > Z_LIMIT, z
 
 

@@ -61,7 +61,9 @@ class Exact:
     def scores(self, key, on=None, num_sweeps=250, num_chains=64):
         """z-scores of the chains' means; what is exact and constant is left out."""
         switches = switched(self.faults, on)
-        means = posterior_chains(self.model, key, self.data, switches, num_sweeps, 100, num_chains)
+        means = posterior_chains(
+            self.model, key, self.data, switches, num_sweeps, num_sweeps // 3, num_chains
+        )
         means = np.asarray(means, np.float64)
         spread = np.sqrt(means.var(axis=0, ddof=1) / len(means) + self.error**2)
         known = spread > 1e-6
@@ -104,7 +106,7 @@ THREE_AGES = [
 TWO = [household for household in HOUSEHOLDS if len(household[1]) == 2]
 # The first runs off to where next to nothing is possible, and its sweeps take long.
 POSTERIOR_FAULTS = {
-    "no levels of impossible members": 130, "no other heads": 250, "nobody known by kind": 250,
+    "no levels of impossible members": 60, "no other heads": 250, "nobody known by kind": 250,
     "size by size": 250,
 }  # fmt: skip
 
