@@ -127,7 +127,7 @@ def test_posterior_rejects(tables, fault):
 def test_cap_and_weight_is_near_the_posterior_and_not_it():
     """An approximation: off by much less than the posterior is wide, here with six households."""
     exact = Exact("tables", impossible_weight=2)
-    off = exact.scores(jax.random.key(7))
+    off = exact.scores(jax.random.key(7), num_sweeps=600)
     assert np.abs(off).max() > Z_LIMIT, off
     moved = np.abs(off) * exact.spread
     # Of log alpha and log beta, whose posterior sd is above 1, and of probabilities.
