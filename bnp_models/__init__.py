@@ -13,9 +13,6 @@ from bnp_models.version import __version__ as __version__
 if TYPE_CHECKING:
     from bnp_models import datasets as datasets
     from bnp_models import kernels as kernels
-    from bnp_models.data.formats import FormatError as FormatError
-    from bnp_models.data.formats import Labelling as Labelling
-    from bnp_models.data.formats import read_labelling as read_labelling
     from bnp_models.data.household_schema import HouseholdSchema as HouseholdSchema
     from bnp_models.data.households import Households as Households
     from bnp_models.data.households import persons_of as persons_of
@@ -27,6 +24,9 @@ if TYPE_CHECKING:
     from bnp_models.data.reading import read_microdata as read_microdata
     from bnp_models.data.schema import MicrodataError as MicrodataError
     from bnp_models.data.schema import Schema as Schema
+    from bnp_models.data.stata_spss import FormatError as FormatError
+    from bnp_models.data.stata_spss import Labelling as Labelling
+    from bnp_models.data.stata_spss import read_labelling as read_labelling
     from bnp_models.data.weights import WeightedCells as WeightedCells
     from bnp_models.data.weights import check_population_size as check_population_size
     from bnp_models.data.weights import read_weights as read_weights
@@ -141,12 +141,12 @@ _EXPORTS = {
     "EmpiricalBayes": "models.cells.empirical_bayes",
     "Equivalence": "zeros.equivalences",
     "Evaluation": "evaluation.evaluation",
-    "FormatError": "data.formats",
+    "FormatError": "data.stata_spss",
     "HDPMixedMembership": "models.mixed_membership.hdp",
     "HouseholdSchema": "data.household_schema",
     "Households": "data.households",
     "HyperparameterDraws": "models.cells.full_bayes",
-    "Labelling": "data.formats",
+    "Labelling": "data.stata_spss",
     "LogLinearRisk": "risk.loglinear",
     "Margins": "synthesis.margins",
     "Microdata": "data.microdata",
@@ -207,7 +207,7 @@ _EXPORTS = {
     "read_conditions": "zeros.structural_zeros",
     "read_frame": "data.reading",
     "read_households": "data.households",
-    "read_labelling": "data.formats",
+    "read_labelling": "data.stata_spss",
     "read_levels": "data.reading",
     "read_like": "evaluation.files",
     "read_microdata": "data.reading",

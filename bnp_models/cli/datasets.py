@@ -9,10 +9,10 @@ from bnp_models.cli.folder import UsageError, numbered
 from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
 from bnp_models.cli.outputs import DATASETS, dataset_names
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
-from bnp_models.data.formats import FORMATS, read_labelling
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.schema import MicrodataError
-from bnp_models.data.writing import write_frame, write_json
+from bnp_models.data.stata_spss import read_labelling
+from bnp_models.data.writing import FORMATS, write_frame, write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run

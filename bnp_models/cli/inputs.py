@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from bnp_models.cli.folder import UsageError, located
 from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS, MODELS, MODELS_OF
 from bnp_models.cli.parser import MAX_MINUTES, STOPPING, flag
-from bnp_models.data import formats
-from bnp_models.data.formats import FormatError
+from bnp_models.data import stata_spss
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import read_microdata
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.stata_spss import FormatError
 from bnp_models.inference.settings import Settings
 from bnp_models.models.model import Model
 from bnp_models.rules.census import find_head
@@ -157,9 +157,9 @@ def _check_stopping(options: argparse.Namespace) -> None:
 def check_datasets(options: argparse.Namespace, table: Microdata | Households) -> None:
     """Refuse names that the format cannot hold, and more data sets than draws."""
     try:
-        formats.check_names(persons_of(table).schema.variables, options.format)
+        stata_spss.check_names(persons_of(table).schema.variables, options.format)
         if options.household is not None:
-            formats.check_names([options.household], options.format)
+            stata_spss.check_names([options.household], options.format)
     except FormatError as error:
         where = "" if error.column is None else f" column {error.column!r}:"
         raise UsageError(f"--format {options.format}:{where} {error}") from None

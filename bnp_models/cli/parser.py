@@ -12,7 +12,7 @@ from bnp_models.cli.argument_types import (
     seconds_type,
 )
 from bnp_models.cli.models import MODELS_OF
-from bnp_models.data.formats import FORMATS
+from bnp_models.data.writing import FORMATS
 from bnp_models.version import __version__
 
 STOPPING = ("until_rhat", "until_ess", "max_minutes")

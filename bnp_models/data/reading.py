@@ -8,13 +8,6 @@ from typing import TypeVar
 
 import pandas as pd
 
-from bnp_models.data.formats import (
-    FormatError,
-    column_names,
-    is_labelled,
-    read_labelled,
-    read_labelling,
-)
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import (
@@ -26,6 +19,13 @@ from bnp_models.data.schema import (
     declared_levels,
     first_repeated,
     levels_of_frame,
+)
+from bnp_models.data.stata_spss import (
+    FormatError,
+    column_names,
+    is_labelled,
+    read_labelled,
+    read_labelling,
 )
 
 _PARQUET_SUFFIXES = (".parquet", ".pq")

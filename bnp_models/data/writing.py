@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from bnp_models.data.formats import Labelling, write_labelled
+from bnp_models.data.stata_spss import Labelling, write_labelled
+
+FORMATS = ("csv", "parquet", "dta", "sav")
 
 
 def write_json(document: dict, path: str | PathLike) -> None:

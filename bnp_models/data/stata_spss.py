@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-FORMATS = ("csv", "parquet", "dta", "sav")
-
 _LABELLED_SUFFIXES = (".dta", ".sav", ".zsav")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,8})")
 
@@ -120,7 +118,7 @@ def check_names(columns: Sequence[str], kind: str) -> None:
     columns
         Names.
     kind
-        One of `FORMATS`.
+        One of `bnp_models.data.writing.FORMATS`.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from commands import one_line
 
 import bnp_models as bnp
 from bnp_models.cli.main import main
-from bnp_models.data.formats import Labelling, read_labelling
+from bnp_models.data.stata_spss import Labelling, read_labelling
 
 LABELS = {
     "sex": {2: "Female", 1: "Male", 9: "Refused"},
