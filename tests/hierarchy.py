@@ -29,7 +29,6 @@ def simulate_cells(random, num_cells, population_size, alpha, a, b=None, gamma=N
     cells = bnp.WeightedCells(
         table=bnp.Microdata(schema, records), population_size=int(population_size),
         num_cells=num_cells, codes=codes, f=f[seen].astype(float), weight=f[seen] / phat[seen],
-        weighted=True,
     )  # fmt: skip
     values, number = np.unique(phat[~seen], return_counts=True)
     empty = tuple(zip(values, number / number.sum(), strict=True))

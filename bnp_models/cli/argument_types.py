@@ -48,15 +48,15 @@ def number_above(least: float) -> Callable[[str], float]:
     return number
 
 
-def mixture_type(text: str) -> tuple[tuple[float, ...], ...]:
+def mixture_type(text: str) -> list[list[float]]:
     """Read pairs of a value and its weight, as 0.0034:0.86,0.028:0.14."""
     try:
-        pairs = [tuple(map(float, part.split(":"))) for part in text.split(",")]
+        pairs = [list(map(float, part.split(":"))) for part in text.split(",")]
     except ValueError:
-        pairs = [()]
+        pairs = [[]]
     if not all(len(pair) == 2 for pair in pairs):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list such as 0.0034:0.86,0.028:0.14")
-    return tuple(pairs)
+    return pairs
 
 
 def name_list(text: str) -> list[str]:

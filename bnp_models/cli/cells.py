@@ -6,7 +6,7 @@ import hashlib
 from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
 from bnp_models.cli.inputs import CELL_OPTIONS, check_options, given_options
 from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
-from bnp_models.cli.outputs import OUTPUTS, output_names, risk_message
+from bnp_models.cli.outputs import output_names, remove_outputs, risk_message
 from bnp_models.cli.parser import STOPPING, flag
 from bnp_models.cli.runs import recorded_settings
 from bnp_models.data.messages import listed
@@ -43,8 +43,7 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
     )  # fmt: skip
 
     def work(out):
-        for name in {*OUTPUTS["risk"], *output_names(options)}:
-            (out / name).unlink(missing_ok=True)
+        remove_outputs(options)
         fitted, draws, seconds = model, None, {}
         key_chains, key_counts = Keys(jax.random.key(options.seed), 2)
         if options.hyperparameters == "empirical-bayes":
@@ -91,8 +90,8 @@ def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, Weigh
         for name in ("alpha", "a", "b", "gamma"):
             if vars(options)[name] is not None:
                 raise UsageError(
-                    f"{flag(name)}: full Bayes has priors; leave out the option, or "
-                    "--hyperparameters full-bayes"
+                    f"{flag(name)}: is sampled under full Bayes; leave the option out, or choose "
+                    "other --hyperparameters"
                 )
     given = given_options(options, *MODELS[options.model].options)
     try:
@@ -114,9 +113,7 @@ def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, Weigh
     table = read_microdata(options.sample, variables, options.levels)
     with located(options.sample, options.variables):
         check_names(table.schema.variables, options.baselines)
-        cells = weighted_cells(
-            table, options.population_size, weights, num_cells=options.cells
-        )  # fmt: skip
+        cells = weighted_cells(table, options.population_size, weights, num_cells=options.cells)
         if options.baselines:
             check_support(cells)
     return model, cells

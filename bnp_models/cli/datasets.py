@@ -51,7 +51,7 @@ def _make_datasets(
     options: argparse.Namespace, argv: list[str], inputs: Inputs, **more: Any
 ) -> int:
     """Check, sample and write data sets; `more` is what decides them in this command alone."""
-    check_datasets(options, inputs.table)
+    check_datasets(options, inputs)
     settings = recorded_settings(
         options, *inputs, datasets=options.datasets, **more, format=options.format
     )

@@ -13,9 +13,8 @@ from bnp_models.data.reading import read_microdata
 from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.evaluation import evaluation
-from bnp_models.evaluation.attack.attack import attack_risk, refit
+from bnp_models.evaluation.attack.attack import attack_risk, check_columns, refit
 from bnp_models.evaluation.attack.posterior import check_source, model_of, read_posterior
-from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.files import read_like
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.report.evaluation import write_evaluation_report
@@ -42,7 +41,9 @@ class _Files(NamedTuple):
 def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models evaluate``: check everything, judge the files, write the results."""
     given = _checked_files(options)
-    posterior, coded = _checked_posterior(options, given.original, given.conditions)
+    posterior, coded = _checked_posterior(
+        options, given.original, given.synthetic, given.conditions
+    )
     names = _names_of(options.synthetic)
 
     def work(out):
@@ -109,6 +110,8 @@ def _checked_files(options: argparse.Namespace) -> _Files:
     for path, table in [(options.original, original), *files]:
         if not persons_of(table).complete.any():
             raise UsageError(f"{path}: no record has values of all variables; choose --variables")
+        if quantities is not None and table.incomplete.all():
+            raise UsageError(f"{path}: no household is complete; choose --variables")
     synthetic = [table for _, table in files[: len(options.synthetic)]]
     return _Files(original, synthetic, population, conditions, quantities)
 
@@ -123,7 +126,7 @@ def _read(options: argparse.Namespace, head: tuple[str, Label] | None = None) ->
     )  # fmt: skip
 
 
-def _checked_posterior(options, original, conditions):
+def _checked_posterior(options, original, synthetic, conditions):
     """Draws that the files come from, and the original as it was coded for them."""
     if options.posterior is None:
         for name in ("refit", "target"):
@@ -143,13 +146,11 @@ def _checked_posterior(options, original, conditions):
         check_source(posterior, coded, conditions)
     except MicrodataError as error:
         raise error.in_file(options.posterior) from None
-    taken = AttackRisk.COLUMNS.intersection(persons_of(original).schema.variables)
-    if taken and not options.no_records:
-        raise MicrodataError(
-            "records.csv has a column of this name; rename the variable",
-            file=options.original,
-            column=min(taken),
-        )
+    with located(options.original, options.variables):
+        check_columns(coded)
+    for path, table in zip(options.synthetic, synthetic, strict=True):
+        with located(path, options.variables):
+            table.require_complete("the attack")
     return posterior, coded
 
 

@@ -102,12 +102,7 @@ def _checked_households(
 def check_options(options: argparse.Namespace) -> None:
     """Refuse options that are not the model's."""
     given = vars(options)
-    if options.model not in HOUSEHOLD_MODELS:
-        for name in HOUSEHOLD_OPTIONS:
-            if given.get(name) not in (None, "auto"):
-                models = listed(HOUSEHOLD_MODELS)
-                raise UsageError(f"{flag(name)}: is an option of --model {models} only")
-    else:
+    if options.model in HOUSEHOLD_MODELS:
         if options.household is None:
             raise UsageError(
                 f"--model {options.model}: needs --household, the column that says who lives with "
@@ -122,14 +117,13 @@ def check_options(options: argparse.Namespace) -> None:
         if given.get(name) is not None and name not in MODELS[options.model].options:
             others = [m for m in MODELS_OF[options.name] if name in MODELS[m].options]
             raise UsageError(f"{flag(name)}: is an option of --model {listed(others)} only")
+    for names, models in ((HOUSEHOLD_OPTIONS, HOUSEHOLD_MODELS), (CELL_OPTIONS, CELL_MODELS)):
+        for name in names if options.model not in models else ():
+            if given.get(name) not in (None, False, "auto", "fixed"):
+                raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
     for name in ("augmentation", "not_applicable"):
         if options.conditions is None and given.get(name) is not None:
             raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
-    if options.model not in CELL_MODELS:
-        for name in CELL_OPTIONS:
-            if given.get(name) not in (None, False, "fixed"):
-                models = listed(CELL_MODELS)
-                raise UsageError(f"{flag(name)}: is an option of --model {models} only")
 
 
 def _taking_zeros(command: str) -> list[str]:
@@ -154,19 +148,22 @@ def _check_stopping(options: argparse.Namespace) -> None:
         options.max_minutes = MAX_MINUTES
 
 
-def check_datasets(options: argparse.Namespace, table: Microdata | Households) -> None:
+def check_datasets(options: argparse.Namespace, inputs: Inputs) -> None:
     """Refuse names that the format cannot hold, and more data sets than draws."""
     try:
-        stata_spss.check_names(persons_of(table).schema.variables, options.format)
+        stata_spss.check_column_names(persons_of(inputs.table).schema.variables, options.format)
         if options.household is not None:
-            stata_spss.check_names([options.household], options.format)
+            stata_spss.check_column_names([options.household], options.format)
     except FormatError as error:
         where = "" if error.column is None else f" column {error.column!r}:"
         raise UsageError(f"--format {options.format}:{where} {error}") from None
-    if options.datasets > options.chains * options.draws:
+    every = min(inputs.model.parameters_every, options.draws)
+    kept = options.chains * (options.draws // every)
+    if options.datasets > kept:
         raise UsageError(
             f"--datasets {options.datasets}: each needs a draw of its own, and --chains "
-            f"{options.chains} --draws {options.draws} keep {options.chains * options.draws}"
+            f"{options.chains} --draws {options.draws} keep {kept}"
+            + (f", one of {every}" if every > 1 else "")
         )
 
 

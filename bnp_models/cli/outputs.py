@@ -14,8 +14,6 @@ OUTPUTS = {
 
 DATASETS = {"synthesize": "synthetic_{}", "impute": "imputed_{}"}
 
-RECORDS_COLUMNS = ("row", "r1", "r2")
-
 
 def output_names(options: argparse.Namespace) -> tuple[str, ...]:
     """Names of all files of a finished run."""
@@ -25,6 +23,12 @@ def output_names(options: argparse.Namespace) -> tuple[str, ...]:
     if options.no_records:
         names = tuple(name for name in names if name not in ("records.csv", "cells.csv"))
     return names + dataset_names(options)
+
+
+def remove_outputs(options: argparse.Namespace) -> None:
+    """Remove what an earlier run left, of another model too."""
+    for name in {*OUTPUTS[options.name], *output_names(options), "records.csv", "cells.csv"}:
+        (Path(options.out) / name).unlink(missing_ok=True)
 
 
 def dataset_names(options: argparse.Namespace) -> tuple[str, ...]:

@@ -9,11 +9,9 @@ from bnp_models.cli.cells import run_cell_risk
 from bnp_models.cli.folder import located, shows_progress
 from bnp_models.cli.inputs import checked_input
 from bnp_models.cli.models import CELL_MODELS
-from bnp_models.cli.outputs import RECORDS_COLUMNS, risk_message
+from bnp_models.cli.outputs import risk_message
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
 from bnp_models.data.households import persons_of
-from bnp_models.data.schema import MicrodataError
-from bnp_models.data.weights import check_population_size
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.diagnosis import Diagnosis
@@ -22,7 +20,12 @@ from bnp_models.models.model import PredictsCells
 from bnp_models.report.inference_data import to_inference_data, write_records
 from bnp_models.report.risk import write_report
 from bnp_models.report.summaries import risk_summary
-from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
+from bnp_models.risk.population import (
+    PopulationRisk,
+    check_table,
+    population_risk,
+    tau1_monitor,
+)
 
 
 def risk(options: argparse.Namespace, argv: list[str]) -> int:
@@ -31,17 +34,8 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
         return run_cell_risk(options, argv)
     inputs = checked_input(options)
     table = persons_of(inputs.table)
-    for name in RECORDS_COLUMNS:
-        if name in table.schema.variables:
-            raise MicrodataError(
-                "records.csv has a column of this name; rename the variable or choose --variables "
-                "without it",
-                file=options.sample,
-                column=name,
-            )
     with located(options.sample, options.variables):
-        table.require_complete("the disclosure risk")
-        check_population_size(table, options.population_size)
+        check_table(table, options.population_size)
     settings = recorded_settings(options, *inputs, population_size=options.population_size)
     evaluate = functools.partial(
         population_risk,

@@ -12,7 +12,7 @@ import jax
 from bnp_models.cli.folder import command_line, into_folder, shows_progress
 from bnp_models.cli.inputs import HOUSEHOLD_OPTIONS, MODEL_OPTIONS, Inputs
 from bnp_models.cli.models import MODELS
-from bnp_models.cli.outputs import OUTPUTS, output_names
+from bnp_models.cli.outputs import output_names, remove_outputs
 from bnp_models.cli.parser import STOPPING
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
@@ -71,8 +71,7 @@ def sample_into_folder(
 
     def work(out: Path) -> str:
         if not options.resume:
-            for name in {*OUTPUTS[options.name], *output_names(options)}:
-                (out / name).unlink(missing_ok=True)
+            remove_outputs(options)
         run = _sample(options, inputs, out / "checkpoint", diagnose, monitor)
         diagnosis = diagnose(run)
         settings_and_command = settings | {"command": command_line(argv)}

@@ -73,12 +73,12 @@ class HouseholdSchema:
                 "every variable is a household variable; keep at least one that describes persons"
             )
         if self.size_variable is not None and self.size_variable not in self.household_level:
-            raise unknown_variable(self.size_variable, self.household_level)
+            raise unknown_variable(self.size_variable, self.household_level, "household variable")
         if self.head is None:
             return
         relationship, label = self.head
         if relationship not in self.personal:
-            raise unknown_variable(relationship, self.personal)
+            raise unknown_variable(relationship, self.personal, "person variable")
         self.table.encode(relationship, label)
         if len(self.table.levels[self.table.variables.index(relationship)]) == 1:
             raise MicrodataError(

@@ -20,7 +20,6 @@ from bnp_models.data.schema import (
     Schema,
     choose_variables,
     content_digest,
-    declared_levels,
     first_repeated,
     plain_label,
     unknown_variable,
@@ -60,7 +59,8 @@ class Households:
     schema : HouseholdSchema
         The q household variables and p member variables.
     household_codes : (n, q) integer array
-        Level codes, -1 where missing. All arrays are copied to read-only int32 ones.
+        Level codes, -1 where missing. This array, `sizes` and `member_codes` are copied to
+        read-only int32 arrays.
     sizes : (n,) integer array
         Number of persons of each household, the head included; at least 1.
     member_codes : (M, p) integer array
@@ -89,7 +89,8 @@ class Households:
     def __post_init__(self):
         schema = self.schema
         sizes = _read_only(self.sizes)
-        if sizes.ndim != 1 or (sizes < 1).any():
+        integral = np.issubdtype(np.asarray(self.sizes).dtype, np.integer)
+        if sizes.ndim != 1 or not integral or (sizes < 1).any():
             raise MicrodataError(
                 "sizes are not a list of numbers of persons, each at least 1; correct them"
             )
@@ -110,16 +111,10 @@ class Households:
                 f"ids or rows do not fit {n} households of {sizes.sum()} persons; give one id a "
                 "household and one row a person"
             )
-        for array in (ids, rows):
+        names = ("household_codes", "sizes", "member_codes", "ids", "rows")
+        checked = (household_codes, sizes, member_codes, ids, rows)
+        for name, array in zip(names, checked, strict=True):
             array.flags.writeable = False
-        checked = {
-            "household_codes": household_codes,
-            "sizes": sizes,
-            "member_codes": member_codes,
-            "ids": ids,
-            "rows": rows,
-        }
-        for name, array in checked.items():
             object.__setattr__(self, name, array)
 
     @classmethod
@@ -163,12 +158,7 @@ class Households:
         names = [str(name) for name in frame.columns]
         columns = _chosen(variables, household, household_variables, names)
         chosen = tuple(name for name in columns if name != household)
-        declared = {
-            name: labels
-            for name, labels in declared_levels(levels, names).items()
-            if name in chosen
-        }
-        persons = Microdata.from_frame(frame, chosen, declared)
+        persons = Microdata.from_frame(frame, chosen, levels)
         of_household, ids = _identify(frame.iloc[:, names.index(household)], household)
         if len(ids) < 2:
             raise MicrodataError(
@@ -350,18 +340,15 @@ class Households:
             Marks of the households, or their indices in any order.
         """
         index = np.arange(self.n)[chosen]
-        persons = np.split(np.arange(self.num_persons), np.cumsum(self.sizes)[:-1])
-        members = np.split(
-            np.arange(self.num_members), np.cumsum(self.sizes - self.schema.num_heads)[:-1]
-        )
-        none = np.zeros(0, dtype=np.int64)
+        rows = np.split(self.rows, np.cumsum(self.sizes)[:-1])
+        members = np.split(self.member_codes, np.cumsum(self.sizes - self.schema.num_heads)[:-1])
         return Households(
             self.schema,
             self.household_codes[index],
             self.sizes[index],
-            self.member_codes[np.concatenate([none, *(members[i] for i in index)])],
+            np.concatenate([self.member_codes[:0], *(members[i] for i in index)]),
             self.ids[index],
-            self.rows[np.concatenate([none, *(persons[i] for i in index)])],
+            np.concatenate([self.rows[:0], *(rows[i] for i in index)]),
         )
 
     def _size_column(self, name: str) -> np.ndarray:
@@ -535,5 +522,5 @@ def _require_one_head(
 
 
 def persons_of(table: Microdata | Households) -> Microdata:
-    """Return records as they are, and of households their persons."""
+    """Return the persons of households; a table of records is returned unchanged."""
     return table.persons if isinstance(table, Households) else table

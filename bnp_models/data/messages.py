@@ -19,3 +19,9 @@ def listed(items: Iterable[str], word: str = "and") -> str:
     """Return items as an enumeration, the last one after the word."""
     items = list(items)
     return f" {word} ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
+
+
+def reason(error: Exception) -> str:
+    """Return the reason of an error in one line."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return " ".join(text.split()) or type(error).__name__

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pandas as pd
 
-from bnp_models.data.messages import quoted
+from bnp_models.data.messages import quoted, reason
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import (
     Label,
@@ -123,11 +123,12 @@ def read_levels(
     """
     if isinstance(variables, Schema):
         variables = variables.variables
+    names = None if variables is None else list(variables)
     if is_labelled(path) and not {"variable", "level"} <= set(columns_of_file(path)):
-        return _levels_of_labels(path, variables)
+        return _levels_of_labels(path, names)
     frame, lines = read_frame(path, ("variable", "level"))
     try:
-        return levels_of_frame(frame, None if variables is None else list(variables))
+        return levels_of_frame(frame, names)
     except MicrodataError as error:
         raise error.in_file(path, lines) from None
 
@@ -212,12 +213,12 @@ def columns_of_file(path: str | PathLike) -> list[str]:
 
 
 def _levels_of_labels(
-    path: str | PathLike, variables: Iterable[str] | None
+    path: str | PathLike, names: Sequence[str] | None
 ) -> dict[str, tuple[Label, ...]]:
     """Return the value labels of a Stata or SPSS file, by variable that has any."""
     labelling = _labelled(lambda: read_labelling(path), path)
-    names = [name for name in labelling.values if variables is None or name in variables]
-    levels = {name: tuple(labelling.substantive(name).values()) for name in names}
+    labelled = [name for name in labelling.values if names is None or name in names]
+    levels = {name: tuple(labelling.substantive(name).values()) for name in labelled}
     for name, labels in levels.items():
         if (repeated := first_repeated(labels)) is not None:
             raise MicrodataError(
@@ -233,9 +234,9 @@ def _parquet(read: Callable[[], Coded], path: str | PathLike) -> Coded:
     try:
         return read()
     except OSError as error:
-        raise MicrodataError(f"cannot be read ({_reason(error)})", file=path) from None
+        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
     except (ArrowException, ValueError) as error:
-        raise MicrodataError(f"is not a Parquet file ({_reason(error)})", file=path) from None
+        raise MicrodataError(f"is not a Parquet file ({reason(error)})", file=path) from None
 
 
 def _labelled(read: Callable[[], Coded], path: str | PathLike) -> Coded:
@@ -245,7 +246,7 @@ def _labelled(read: Callable[[], Coded], path: str | PathLike) -> Coded:
     except FormatError as error:
         raise MicrodataError(str(error), file=path, column=error.column) from None
     except OSError as error:
-        raise MicrodataError(f"cannot be read ({_reason(error)})", file=path) from None
+        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
 
 
 def _csv_rows(path: str | PathLike) -> Iterable[tuple[int, list[str]]]:
@@ -258,14 +259,8 @@ def _csv_rows(path: str | PathLike) -> Iterable[tuple[int, list[str]]]:
                 yield line, cells
                 line = reader.line_num + 1
     except OSError as error:
-        raise MicrodataError(f"cannot be read ({_reason(error)})", file=path) from None
+        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
     except UnicodeDecodeError:
         raise MicrodataError("is not UTF-8 text; save it as UTF-8 CSV", file=path) from None
     except csv.Error as error:
         raise MicrodataError(f"is not valid CSV ({error})", file=path, line=line) from None
-
-
-def _reason(error: Exception) -> str:
-    """Return the reason of an error in one line."""
-    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return " ".join(text.split()) or type(error).__name__

@@ -168,9 +168,11 @@ def first_repeated(values: Iterable[_Item]) -> _Item | None:
     return None
 
 
-def unknown_variable(variable: str, known: Sequence[str]) -> MicrodataError:
-    """Return the error for a name that is none of the known ones."""
-    return MicrodataError(f"unknown column; the columns are {listing(known)}", column=variable)
+def unknown_variable(variable: str, known: Sequence[str], kind: str = "column") -> MicrodataError:
+    """Return the error for a name that is none of the known ones, of columns or another kind."""
+    return MicrodataError(
+        f"unknown {kind}; the {kind}s are {listing(known) or 'none'}", column=variable
+    )
 
 
 def undeclared_level(value: Label, labels: Sequence[Label]) -> str:
@@ -258,15 +260,15 @@ def levels_of_frame(
                 row=row,
                 column="variable",
             )
-        known = levels.setdefault(variable, {})
-        if text_of(plain_label(value)) in known:
+        labels = levels.setdefault(variable, {})
+        if text_of(plain_label(value)) in labels:
             raise MicrodataError(
                 f"level {quoted(value)} of {quoted(variable)} is declared twice; keep one",
                 row=row,
                 column="level",
             )
-        known[text_of(plain_label(value))] = plain_label(value)
-    return {variable: tuple(known.values()) for variable, known in levels.items()}
+        labels[text_of(plain_label(value))] = plain_label(value)
+    return {variable: tuple(labels.values()) for variable, labels in levels.items()}
 
 
 def sorted_labels(labels: list[Label]) -> list[Label]:

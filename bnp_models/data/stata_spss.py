@@ -13,6 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.messages import reason
+from bnp_models.data.schema import Label, plain_label
+
 _LABELLED_SUFFIXES = (".dta", ".sav", ".zsav")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,8})")
 
@@ -38,18 +41,20 @@ class Labelling:
     """The labels of a Stata or SPSS file."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
-    """By variable, its label: the variable in words."""
+    """Description of each variable."""
     values: Mapping[str, Mapping] = field(default_factory=dict)
-    """By variable, the label of each value."""
+    """Label of each value, by variable."""
     missing: Mapping[str, Sequence[Mapping]] = field(default_factory=dict)
-    """By variable, ranges (lo, hi) of user-missing values, as pyreadstat has them."""
+    """Ranges (lo, hi) of user-missing values by variable, as pyreadstat has them."""
 
     def substantive(self, variable: str) -> dict:
         """Return the labels of the values of a variable that are not missing, in their order."""
         ranges = self.missing.get(variable, ())
         return {
             value: label
-            for value, label in sorted(self.values.get(variable, {}).items(), key=_order)
+            for value, label in sorted(
+                self.values.get(variable, {}).items(), key=lambda item: _order(item[0])
+            )
             if not (isinstance(value, str) and len(value) == 1 and self._numeric(variable))
             and not any(_within(value, limits) for limits in ranges)
         }
@@ -110,7 +115,7 @@ def read_labelled(path: str | PathLike, columns: Sequence[str]) -> pd.DataFrame:
     )
 
 
-def check_names(columns: Sequence[str], kind: str) -> None:
+def check_column_names(columns: Sequence[str], kind: str) -> None:
     """Refuse column names that a format cannot hold, and a format that cannot be written here.
 
     Parameters
@@ -162,18 +167,19 @@ def write_labelled(
     FormatError
         If the format cannot hold the names or values, or pyreadstat is not installed.
     """
-    check_names(list(map(str, frame.columns)), kind)
+    check_column_names(list(map(str, frame.columns)), kind)
     labelling = labelling or Labelling()
     columns, value_labels = {}, {}
     for name in map(str, frame.columns):
         labels = labelling.substantive(name)
-        columns[name] = _values_for(frame[name], {label: value for value, label in labels.items()})
         text = isinstance(next(iter(labels), None), str)
+        values = {label: value for value, label in labels.items()}
+        columns[name] = _values_for(frame[name], values, text)
         # SPSS keeps the labels of what is user-missing; Stata has none for text.
         kept = labels if kind == "dta" else labelling.values.get(name, {})
         if labels and not (text and kind == "dta"):
             value_labels[name] = {
-                _plain(value): label
+                plain_label(value): label
                 for value, label in kept.items()
                 if isinstance(value, str) == text
             }
@@ -192,7 +198,7 @@ def write_labelled(
             # The format of Stata 14 and later, the first with Unicode.
             module.write_dta(pd.DataFrame(columns), str(path), version=14, **options)
     except (module.ReadstatError, module.PyreadstatError) as error:
-        raise FormatError(f"cannot be written as .{kind} ({_reason(error)})") from None
+        raise FormatError(f"cannot be written as .{kind} ({reason(error)})") from None
 
 
 def _pyreadstat():
@@ -216,14 +222,15 @@ def _metadata(path):
 def _read(path, **options):
     """Read a file by pyreadstat, and raise its errors in one line."""
     module = _pyreadstat()
-    read = module.read_dta if Path(path).suffix.lower() == ".dta" else module.read_sav
+    stata = Path(path).suffix.lower() == ".dta"
+    read = module.read_dta if stata else module.read_sav
     with open(path, "rb"):
         pass
     try:
         return read(str(path), apply_value_formats=False, **options)
     except (module.ReadstatError, module.PyreadstatError, UnicodeDecodeError, ValueError) as error:
-        kind = "Stata" if Path(path).suffix.lower() == ".dta" else "SPSS"
-        raise FormatError(f"is not a {kind} file ({_reason(error)})") from None
+        kind = "a Stata" if stata else "an SPSS"
+        raise FormatError(f"is not {kind} file ({reason(error)})") from None
 
 
 def _labelling(metadata) -> Labelling:
@@ -240,14 +247,15 @@ def _labels_for(column: pd.Series, labels: Mapping, name: str):
     if not labels:
         return column
     codes, values = pd.factorize(column)
-    ordered = sorted(range(len(values)), key=lambda i: _order((values[i], None)))
-    shown = [labels.get(_plain(values[i]), _plain(values[i])) for i in ordered]
-    texts = [str(label) for label in shown]
-    for i, text in enumerate(texts):
-        if text in texts[:i]:
-            first, second = (_plain(values[ordered[k]]) for k in (texts.index(text), i))
+    ordered = sorted(range(len(values)), key=lambda i: _order(values[i]))
+    shown: list[Label] = []
+    value_of_text: dict[str, Label] = {}
+    for value in (plain_label(values[i]) for i in ordered):
+        shown.append(labels.get(value, value))
+        text = str(shown[-1])
+        if (first := value_of_text.setdefault(text, value)) is not value:
             raise FormatError(
-                f"values {first!r} and {second!r} are both labelled {text!r}; relabel one",
+                f"values {first!r} and {value!r} are both labelled {text!r}; relabel one",
                 column=name,
             )
     position = np.empty(len(values) + 1, dtype=np.int64)
@@ -257,34 +265,27 @@ def _labels_for(column: pd.Series, labels: Mapping, name: str):
     return pd.Categorical.from_codes(position[codes], categories=pd.Index(shown, dtype=object))
 
 
-def _values_for(column: pd.Series, values: Mapping):
+def _values_for(column: pd.Series, values: Mapping, text: bool):
     """Return the column with values for labels; without value labels, numbers or text."""
-    texts = {str(label): _plain(value) for label, value in values.items()}
+    value_of_label = {str(label): plain_label(value) for label, value in values.items()}
     codes, labels = pd.factorize(column)
-    known = [_plain(label) for label in labels]
-    recoded = [texts.get(str(label), label) for label in known]
-    integers = all(
+    recoded = [value_of_label.get(str(label), label) for label in map(plain_label, labels)]
+    integers = not text and all(
         isinstance(value, int | float) or _INTEGER.fullmatch(str(value)) for value in recoded
     )
     if integers:
-        numbers = [value if isinstance(value, int | float) else int(value) for value in recoded]
-        made = pd.Series([*map(float, numbers), np.nan]).take(codes).reset_index(drop=True)
+        numbers = [
+            value if isinstance(value, int | float) else int(str(value)) for value in recoded
+        ]
+        written = pd.Series([*map(float, numbers), np.nan]).take(codes).reset_index(drop=True)
         whole = not (codes < 0).any() and all(float(number).is_integer() for number in numbers)
-        return made.astype(np.int64) if whole else made
-    made = pd.Series([*map(str, recoded), ""], dtype=object)
-    return made.take(codes).reset_index(drop=True)
+        return written.astype(np.int64) if whole else written
+    written = pd.Series([*map(str, recoded), ""], dtype=object)
+    return written.take(codes).reset_index(drop=True)
 
 
-def _plain(value):
-    """Return a plain Python value, integral floats as integers."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _order(item):
-    """Return the key by which pairs of a value and a label are sorted: numbers, then text."""
-    value = item[0]
+def _order(value):
+    """Return the key by which values are sorted: numbers, then text."""
     return (isinstance(value, str), value if not isinstance(value, str) else 0, str(value))
 
 
@@ -294,8 +295,3 @@ def _within(value, limits):
     if isinstance(value, str) or isinstance(low, str):
         return str(value) == str(low)
     return low <= value <= high
-
-
-def _reason(error):
-    """Return the reason of an error in one line."""
-    return " ".join(str(error).split()) or type(error).__name__

@@ -5,6 +5,7 @@ from functools import cached_property
 from os import PathLike
 
 import numpy as np
+import pandas as pd
 
 from bnp_models.data.microdata import Cells, Microdata
 from bnp_models.data.reading import read_frame
@@ -32,8 +33,6 @@ class WeightedCells:
         Number of records in each cell.
     weight : (D,) float64 array
         Sum of the weights of the records in each cell; without weights, each record's is N / n.
-    weighted : bool
-        Whether weights were given.
     """
 
     table: Microdata
@@ -42,7 +41,6 @@ class WeightedCells:
     codes: np.ndarray
     f: np.ndarray
     weight: np.ndarray
-    weighted: bool
 
     @property
     def phat(self) -> np.ndarray:
@@ -124,7 +122,6 @@ def weighted_cells(
         codes=cells.codes,
         f=f,
         weight=np.maximum(weight, f),
-        weighted=weights is not None,
     )
 
 
@@ -170,7 +167,8 @@ def read_weights(path: str | PathLike, column: str) -> np.ndarray:
     Raises
     ------
     MicrodataError
-        If the column is missing or a value is not a number; it names the file, row and column.
+        If the column is missing or a value is not a positive number; it names the file, row and
+        column.
     """
     frame, lines = read_frame(path, (column,))
     weights = np.empty(len(frame))
@@ -180,10 +178,10 @@ def read_weights(path: str | PathLike, column: str) -> np.ndarray:
         except (TypeError, ValueError):
             weights[row] = np.nan
         if not (np.isfinite(weights[row]) and weights[row] > 0):
-            shown = "the cell is empty" if value in ("", None) else f"{value!r}"
+            empty = pd.isna(value) or value == ""
+            problem = "the cell is empty" if empty else f"{value!r} is not a positive number"
             raise MicrodataError(
-                f"{shown}{'' if shown.startswith('the') else ' is not a positive number'}; give "
-                "every record its weight, a positive number",
+                f"{problem}; give every record its weight, a positive number",
                 file=path,
                 row=row,
                 line=None if lines is None else lines[row],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bnp_models.data.stata_spss import Labelling, write_labelled
+from bnp_models.data.stata_spss import FormatError, Labelling, write_labelled
 
 FORMATS = ("csv", "parquet", "dta", "sav")
 
@@ -43,13 +43,15 @@ def write_frame(
     Raises
     ------
     FormatError
-        If the format cannot hold the names or values, or pyreadstat is not installed.
+        If the format cannot hold the names or values, is .zsav, or pyreadstat is not installed.
     """
     kind = Path(path).suffix.lower().lstrip(".")
+    if kind == "zsav":
+        raise FormatError("compressed .zsav files are read only; name the file .sav")
     with replacing(path) as partial:
         if kind in ("dta", "sav"):
             write_labelled(frame, partial, kind, labelling)
-        elif kind == "parquet":
+        elif kind in ("parquet", "pq"):
             frame.to_parquet(partial, index=False)
         else:
             frame.to_csv(partial, index=False, lineterminator="\n", encoding="utf-8")

@@ -8,6 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
+from bnp_models.data.writing import write_json
 from bnp_models.datasets import census_income
 
 
@@ -23,7 +24,7 @@ def write(directory: Path, rows: int, seed: int, adults: bool) -> None:
         "tau1": truth.tau1,
         "tau2": truth.tau2,
     }
-    (directory / "truth.json").write_text(json.dumps(document, indent=2) + "\n")
+    write_json(document, directory / "truth.json")
 
 
 def comparison(directory: Path) -> str:

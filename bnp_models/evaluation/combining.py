@@ -183,6 +183,33 @@ def proportion_interval(combined: Combined, level: float) -> tuple[np.ndarray, n
     return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
 
+def compare_with_original(q, rows, num_files: int, rule: str, level: float):
+    """Compare the proportions of M synthetic files, combined, with those of the original.
+
+    Parameters
+    ----------
+    q, rows
+        Proportions, and the records or households that they are of, for the original, the M files
+        and perhaps the population along the first axis.
+    num_files
+        M.
+    rule
+        Combining rule, as for `combine`.
+    level
+        Confidence level of the intervals.
+
+    Returns
+    -------
+    synthetic, interval, original_interval, overlap
+        Means over the files, the ends of the two intervals, and how much they have in common.
+    """
+    u, files = q * (1 - q) / rows, slice(1, 1 + num_files)
+    combined = combine(q[files], u[files], rows[files] / rows[0], rule)
+    interval = proportion_interval(combined, level)
+    original = proportion_interval(Combined(q[0], u[0], np.array(np.inf)), level)
+    return combined.estimate, interval, original, interval_overlap(original, interval)
+
+
 def interval_overlap(first, second) -> np.ndarray:
     """Measure how much two intervals have in common: 0 nothing, 1 everything.
 

@@ -11,7 +11,6 @@ import numpy as np
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.evaluation.attack.result import AttackRisk
-from bnp_models.evaluation.combining import COMBINING_RULES
 from bnp_models.evaluation.impossible import Impossible, find_impossible
 from bnp_models.evaluation.propensity import PropensityScore, num_columns, propensity_score
 from bnp_models.evaluation.proportions import Proportions, proportions
@@ -270,15 +269,14 @@ def evaluate(
     seed
         Seed of the choice of tables, where there are too many.
     progress
-        Called with what is done now, and how many of how many parts of it are.
+        Function called with the name of the step, the number of its parts that are done, and of
+        all its parts.
 
     Raises
     ------
     ValueError
         If no file is given, variables or levels differ, or a file has no complete record.
     """
-    if combining not in COMBINING_RULES:
-        raise ValueError(f"the combining rule must be one of {COMBINING_RULES}, not {combining!r}")
     persons = [persons_of(table) for table in (original, *synthetic)]
     whole = None if population is None else persons_of(population)
     tell: Tell = progress or (lambda *_: None)

@@ -9,13 +9,8 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.microdata import Microdata
-from bnp_models.data.schema import Schema
-from bnp_models.evaluation.combining import (
-    Combined,
-    combine,
-    interval_overlap,
-    proportion_interval,
-)
+from bnp_models.data.schema import MicrodataError, Schema
+from bnp_models.evaluation.combining import compare_with_original
 from bnp_models.evaluation.files import check_files
 from bnp_models.evaluation.propensity import standardised
 
@@ -148,8 +143,10 @@ def proportions(
     Raises
     ------
     ValueError
-        If no file is given, schemas differ, `order` is not from 1 to the number of variables, no
-        table is small enough, or a table has no complete record.
+        If no file is given, schemas differ, `order` is not from 1 to the number of variables, or a
+        table has no complete record.
+    MicrodataError
+        If no table is small enough.
 
     References
     ----------
@@ -163,10 +160,9 @@ def proportions(
     by_table = _counts(files, tables, progress)
     counts, rows = _concatenated(by_table)
     q = counts / rows
-    u = q * (1 - q) / rows
-    combined = combine(q[1:end], u[1:end], rows[1:end] / rows[0], combining)
-    interval = proportion_interval(combined, level)
-    original_interval = proportion_interval(Combined(q[0], u[0], np.array(np.inf)), level)
+    mean, interval, original_interval, overlap = compare_with_original(
+        q, rows, len(synthetic), combining, level
+    )
     judged = (counts[0] >= min_count) & (rows[0] - counts[0] >= min_count)
     return Proportions(
         schema=schema,
@@ -176,11 +172,11 @@ def proportions(
         table=np.repeat(np.arange(len(tables)), [count.shape[1] for count in by_table]),
         count=counts[0],
         original=q[0],
-        synthetic=combined.estimate,
+        synthetic=mean,
         interval=interval,
         original_interval=original_interval,
         judged=judged,
-        overlap=np.where(judged, interval_overlap(original_interval, interval), np.nan),
+        overlap=np.where(judged, overlap, np.nan),
         population=None if population is None else q[-1],
         fit=_fits(schema, tables, by_table, end),
     )
@@ -233,7 +229,10 @@ def _chosen_tables(num_levels, order, max_tables, max_cells, seed):
         chosen = chosen[sizes[chosen] <= max_cells]
         chosen = np.sort(chosen[np.cumsum(sizes[chosen]) <= max_cells][:max_tables])
     if not len(chosen):
-        raise ValueError(f"every table of {order} variables has more than {max_cells:,} cells")
+        raise MicrodataError(
+            f"every table of {order} variables has more than {max_cells:,} cells; choose variables "
+            "with fewer levels (--variables)"
+        )
     return every[chosen], number - len(chosen)
 
 

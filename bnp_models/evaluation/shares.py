@@ -6,12 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bnp_models.data.households import Households
-from bnp_models.evaluation.combining import (
-    Combined,
-    combine,
-    interval_overlap,
-    proportion_interval,
-)
+from bnp_models.evaluation.combining import compare_with_original
 from bnp_models.evaluation.files import check_files
 from bnp_models.rules.rules import Rules
 
@@ -69,15 +64,14 @@ def household_shares(
         raise ValueError("a file has no complete household")
     rows = np.array([[float(file.n)] for file in complete])
     q = np.array([[Rules([rule]).check(file).mean() for rule in quantities] for file in complete])
-    u, made = q * (1 - q) / rows, slice(1, 1 + len(synthetic))
-    combined = combine(q[made], u[made], rows[made] / rows[0], combining)
-    interval = proportion_interval(combined, level)
-    original_interval = proportion_interval(Combined(q[0], u[0], np.array(np.inf)), level)
+    mean, interval, original_interval, overlap = compare_with_original(
+        q, rows, len(synthetic), combining, level
+    )
     return Shares(
         names=quantities.names,
         original=q[0],
-        synthetic=combined.estimate,
-        overlap=interval_overlap(original_interval, interval),
+        synthetic=mean,
+        overlap=overlap,
         interval=interval,
         original_interval=original_interval,
         population=None if population is None else q[-1],

@@ -96,21 +96,24 @@ def arrange_draws(
     Parameters
     ----------
     quantities
-        Arrays (chains, draws) by name, one for every `thin`-th draw.
+        Arrays (chains, draws) by name, evaluated at every `thin`-th of the draws of which arrays
+        were kept; all else is then kept of these draws.
     attributes
         Recorded besides the model, the settings, and the digests of sample and conditions.
     thin
-        Draws for one of which the others are kept too.
+        See `quantities`; 1 without these.
     parameters
         Include arrays such as g0 and theta: in a group "parameters" of their own, whose coordinate
         draw says of which, where they are kept of fewer draws.
     """
     every = run.settings.parameters_every
     chosen = {
-        name: values[:, ::thin]
+        name: values
         for name, values in run.draws.items()
         if values.ndim == 2 or (parameters and every == 1)
     }
+    if quantities:
+        chosen = {name: run.at_kept_arrays(values, thin) for name, values in chosen.items()}
     posterior = {name: values for name, values in chosen.items() if name not in SAMPLE_STATS}
     groups = {
         "posterior": posterior | (quantities or {}),

@@ -79,7 +79,8 @@ def _sweep_chains(model, data, chain_keys, states, iteration, keep):
     def one(key, state):
         state, info = model.sweep(jax.random.fold_in(key, iteration), state, data, iteration)
         kept = model.keep(state, info)
-        return state, info.left_over, {name: kept[name] for name in (keep or kept)}
+        names = kept if keep is None else keep
+        return state, info.left_over, {name: kept[name] for name in names}
 
     states, left_over, kept = jax.vmap(one)(chain_keys, states)
     return states, jnp.max(left_over), kept

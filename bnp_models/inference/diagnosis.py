@@ -33,7 +33,7 @@ class Diagnosis:
     run
         The run that they are of; None for chains of another sampler.
     evaluated
-        What was computed of the run's draws, such as a `PopulationRisk` or `Margins`.
+        Result computed from the run's draws: a `PopulationRisk` or `Margins`.
     """
 
     draws: dict[str, np.ndarray]
@@ -61,7 +61,10 @@ class Diagnosis:
         target = None if self.run is None or self.run.until is None else self.run.until.target
         if not isinstance(target, Converged):
             return []
-        return target.missed(self.draws, self.figures)
+        sentences = target.missed(self.draws, self.figures)
+        if not sentences and target.quantities is not None and self.run is not None:
+            sentences = target.missed(target.quantities(self.run))
+        return sentences
 
     @cached_property
     def reached(self) -> bool | None:
@@ -96,7 +99,7 @@ def warnings_of(run: Run, evaluated: Evaluated | None = None) -> list[str]:
     run
         Chains.
     evaluated
-        What was computed of its draws: a `PopulationRisk`, or `Margins`.
+        Result computed from the run's draws: a `PopulationRisk` or `Margins`.
 
     Returns
     -------

@@ -50,9 +50,9 @@ def monitored(run: Run, evaluated: Evaluated | None = None) -> dict[str, np.ndar
     run
         Chains.
     evaluated
-        What was computed of its draws. With a `PopulationRisk`, tau1 is among the quantities, and
-        those of the run are thinned to the draws at which it was evaluated; with `Margins`, the
-        three on which the chains agree least.
+        Result computed from the run's draws. With a `PopulationRisk`, tau1 is among the
+        quantities, and those of the run are thinned to the draws at which it was evaluated; with
+        `Margins`, the three on which the chains agree least.
     """
     if evaluated is not None:
         return evaluated.monitored(run)

@@ -150,8 +150,7 @@ class Driver:
     def _start(self, begin: Run | Saved | None) -> None:
         """Initial states, or those of a checkpoint or a run; arrays go to their devices."""
         model, settings = self.model, self.settings
-        starts = jnp.asarray([settings.start_components[c % len(settings.start_components)]
-                              for c in range(settings.num_chains)], jnp.int32)  # fmt: skip
+        starts = jnp.asarray(np.resize(settings.start_components, settings.num_chains), jnp.int32)
         keys = chain_keys_of(self.key_init, settings.num_chains)
         init = partial(init_chains, capacity=self.capacity, starts=starts)
         if begin is None:

@@ -79,10 +79,16 @@ class Run:
         missing = [name for name in names if name not in self.draws]
         if missing:
             raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")
-        every = self.settings.parameters_every
         kept = {name: self.draws[name] for name in names}
-        kept = {name: x[:, every - 1 :: every] if x.ndim == 2 else x for name, x in kept.items()}
-        return {name: values[:, ::thin] for name, values in kept.items()}
+        return {
+            name: self.at_kept_arrays(x, thin) if x.ndim == 2 else x[:, ::thin]
+            for name, x in kept.items()
+        }
+
+    def at_kept_arrays(self, values: np.ndarray, thin: int = 1) -> np.ndarray:
+        """Take (chains, draws) values at every `thin`-th of the draws of which arrays were kept."""
+        every = self.settings.parameters_every
+        return values[:, every - 1 :: every][:, ::thin]
 
     @property
     def coding(self) -> Coding | None:
@@ -151,14 +157,11 @@ def concatenate_draws(segments: list[dict[str, np.ndarray]]) -> dict[str, np.nda
     """Draws of several segments; parameters of an earlier, smaller capacity are padded with 0."""
 
     def join(arrays):
-        shape = (
-            np.max([a.shape[1:] for a in arrays], axis=0, initial=0) if arrays[0].ndim > 1 else ()
-        )
-        padded = [
-            np.pad(a, [(0, 0)] + [(0, int(w) - s) for w, s in zip(shape, a.shape[1:], strict=True)])
+        shape = np.max([a.shape[1:] for a in arrays], axis=0)
+        return np.concatenate([
+            np.pad(a, [(0, 0), *((0, w - s) for w, s in zip(shape, a.shape[1:], strict=True))])
             for a in arrays
-        ]
-        return np.concatenate(padded)
+        ])  # fmt: skip
 
     return {name: join([segment[name] for segment in segments]) for name in segments[0]}
 

@@ -76,12 +76,12 @@ def sample(
     num_chains, num_warmup, num_samples, thin
         Chains; sweeps before the first draw; draws kept per chain; sweeps per kept draw.
     until
-        Whether a run will do, such as `bnp_models.Converged(max_rhat=1.01)`. A function of the
-        draws alone, so that a resumed run stops where another one does. Default: no target.
+        Function of a run that returns whether the chains may stop, such as
+        `bnp_models.Converged(max_rhat=1.01)`. It must depend on the draws alone, so that a resumed
+        run stops where another one does. Default: no target.
     max_minutes
-        Of ``run.seconds`` (compilation, warm-up and draws; before a resume too), after which
-        chains with a target stop at the next draw; 60 by default. The target's own time is not
-        counted.
+        Minutes of compilation, warm-up and draws (``run.seconds``, those before a resume
+        included) after which chains with a target stop at the next draw; 60 by default.
     keep
         Names of what is kept of each draw, from the model's ``scalars`` and ``parameters`` or
         any other name that its ``keep`` offers (such as "z"). Default: scalars and parameters,
@@ -137,11 +137,12 @@ def sample(
     if checkpoint is not None:
         fingerprint = _fingerprint(task, first)
         store = Checkpoint(checkpoint, fingerprint if asked is None else f"until-{fingerprint}")
+    execution = Execution(store, devices, checkpoint_seconds, chunk_sweeps, progress, monitor)
+    if store is not None:
         if resume:
             saved = store.load()
         else:
             store.clear()
-    execution = Execution(store, devices, checkpoint_seconds, chunk_sweeps, progress, monitor)
     if asked is None:
         return Driver(task, first, execution).run(saved)
     return _sample_until(task, asked, execution, saved)
@@ -223,8 +224,9 @@ def extend(
     store = None
     if checkpoint is not None:
         store = Checkpoint(checkpoint, _fingerprint(task, settings))
-        store.clear()
     execution = Execution(store, devices, checkpoint_seconds, chunk_sweeps, progress, monitor)
+    if store is not None:
+        store.clear()
     return Driver(task, settings, execution).run(run, max_seconds, rewrite=True)
 
 

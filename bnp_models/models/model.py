@@ -56,7 +56,7 @@ class Model(eqx.Module):
     parameters: AbstractClassVar[tuple[str, ...]]
     """Names of the arrays kept of draws, among those of `keep`: what predictions read."""
     parameters_every: ClassVar[int] = 1
-    """Draws for one of which arrays are kept, by default."""
+    """Default spacing of the draws whose arrays are kept: one of every so many."""
     table_type: ClassVar[type] = Microdata
     """Type of the data that it is fitted to."""
     conditions_type: ClassVar[type | None] = None
@@ -89,7 +89,7 @@ class Model(eqx.Module):
     def init(
         self, key: Key[Array, ""], data: Data, capacity: int, num_components: Int[Array, ""]
     ) -> State:
-        """Initial state of one chain, with `capacity` slots, of which `num_components` are used."""
+        """Initial state of one chain, with `capacity` slots and at most `num_components` used."""
 
     @abstractmethod
     def sweep(
@@ -97,9 +97,9 @@ class Model(eqx.Module):
     ) -> tuple[State, Info]:
         """One sweep of one chain, which leaves the posterior invariant; `iteration` counts them."""
 
-    @abstractmethod
     def keep(self, state: State, info: Info) -> dict[str, Array]:
-        """Quantities of one sweep that a user may choose to keep, by name."""
+        """Quantities of one sweep that a user may choose to keep, by name: all fields of both."""
+        return vars(state) | vars(info)
 
     def settle(self, state: State, data: Data) -> State:
         """State after a sweep of warm-up, where the posterior need not stay invariant."""
@@ -141,7 +141,7 @@ class FixedComponents(Model):
 
     @property
     def start_components(self) -> tuple[int, ...]:
-        """Components of the initial states: all."""
+        """Number of components that initial states may use: K."""
         return (self.components,)
 
     @property
@@ -154,7 +154,7 @@ class PredictsCells(Model):
     """A model that gives the probability of a cell for a new record, and new records."""
 
     max_exact_variables: AbstractClassVar[float]
-    """Variables up to which exact cell probabilities are quick."""
+    """Largest number of variables for which exact cell probabilities are quick."""
 
     @abstractmethod
     def log_cell_probability(
@@ -210,7 +210,7 @@ class MakesHouseholds(Model):
         Parameters
         ----------
         left
-            Proportion in which to simulate each size.
+            Relative frequency with which each size is simulated.
         lanes
-            Households at once.
+            Number of households simulated at once.
         """

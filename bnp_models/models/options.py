@@ -15,7 +15,7 @@ def check_integer(least: int, **options: Any) -> None:
     """Raise ValueError unless the options are integers of at least `least`."""
     for name, value in options.items():
         if not isinstance(value, int) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, not {value}")
+            raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
 
 
 def check_choice(choices: Sequence[str], **options: Any) -> None:

@@ -38,9 +38,10 @@ def risk_summary(
     run = risk.run
     diagnosis = Diagnosis.of(run, risk) if diagnosis is None else diagnosis
     schema = run.table.schema
-    of_region = {} if run.conditions is None else {
-        "p_zero": p_zero(run, risk.thin), "equivalences": equivalences(run),
-    }  # fmt: skip
+    of_region = {}
+    if run.conditions is not None:
+        log_feasible = run.at_kept_arrays(run.draws["log_feasible"], risk.thin)
+        of_region = {"p_zero": p_zero(log_feasible), "equivalences": equivalences(run)}
     return {
         "model": run.model.name,
         "n": run.table.n,
@@ -63,12 +64,12 @@ def risk_summary(
     }
 
 
-def p_zero(run: Run, thin: int = 1) -> dict[str, float]:
+def p_zero(log_feasible: np.ndarray) -> dict[str, float]:
     """Figures of the probability that a record is impossible, before truncation.
 
     The prior drives it: it says nothing of the data, and convergence is not judged by it.
     """
-    log_feasible = np.minimum(run.draws["log_feasible"][:, ::thin].astype(np.float64), 0)
+    log_feasible = np.minimum(log_feasible.astype(np.float64), 0)
     # Taken from zero: its negative is -0.0 where everything is feasible.
     return figures_of(0.0 - np.expm1(log_feasible))
 
@@ -108,18 +109,18 @@ def run_summary(run: Run, diagnosis: Diagnosis | None = None, *, seed: int | Non
         summary["augmented"] = float(np.mean(counted)) if counted.size else None
     if isinstance(conditions, Rules):
         summary["rules_in_words"] = [str(rule) for rule in conditions]
-        summary["p_zero"] = p_zero(run)
+        summary["p_zero"] = p_zero(run.draws["log_feasible"])
     elif conditions is not None:
         summary["num_conditions"] = conditions.num_conditions
         summary["impossible_cells"] = conditions.num_impossible_cells
-        summary["p_zero"] = p_zero(run)
+        summary["p_zero"] = p_zero(run.draws["log_feasible"])
         summary["equivalences"] = equivalences(run)
     return summary | {"warnings": diagnosis.warnings} | _timing(run)
 
 
 def equivalences(run: Run) -> list[str]:
     """Sentences that hold in every feasible cell, each about several variables."""
-    return [equivalence.sentence for equivalence in run.conditions.equivalences]
+    return [str(equivalence) for equivalence in run.conditions.equivalences]
 
 
 def _of_chains(run: Run, diagnosis: Diagnosis) -> dict:

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array
 
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.thinning import benedetti_franconi, summarise
+from bnp_models.kernels.variates.rng import numpy_generator
 from bnp_models.models.cells.full_bayes import HyperparameterDraws
 from bnp_models.models.cells.polettini_stander import (
     LEVELS,
@@ -65,18 +67,12 @@ class CellRisk:
 
     def frame(self) -> pd.DataFrame:
         """One row per non-empty cell, riskiest first: key variables, f, phat, risk and so on."""
-        schema = self.cells.table.schema
-        columns: dict[str, Any] = {}
-        for j, (name, labels) in enumerate(zip(schema.variables, schema.levels, strict=True)):
-            values = np.empty(len(labels), dtype=object)
-            values[:] = labels
-            columns[name] = pd.Series(values[self.cells.codes[:, j]]).infer_objects()
-        columns |= {"f": self.cells.f.astype(np.int64), "phat": self.cells.phat}
-        columns |= {"risk": self.risk, "p_unique": self.p_unique}
-        counts = {"median": self.median, "mode": self.mode, "q025": self.q025, "q975": self.q975}
-        columns |= {name: count.astype(np.int64) for name, count in counts.items()}
-        frame = pd.DataFrame(columns)
-        return frame.iloc[np.argsort(-self.risk, kind="stable")].reset_index(drop=True)
+        frame = Microdata(self.cells.table.schema, self.cells.codes).to_frame().assign(
+            f=self.cells.f.astype(np.int64), phat=self.cells.phat, risk=self.risk,
+            p_unique=self.p_unique,
+            **{x: vars(self)[x].astype(np.int64) for x in ("median", "mode", "q025", "q975")},
+        )  # fmt: skip
+        return frame.sort_values("risk", ascending=False, kind="stable", ignore_index=True)
 
 
 def cell_risk(
@@ -129,8 +125,7 @@ def cell_risk(
     # Draw of the hyperparameters that each draw of tau_1 is given.
     shape, size = log_likelihood.shape, log_likelihood.size
     given = np.arange(size) if draws is not None else np.zeros(size, int)
-    generator = np.random.Generator(np.random.Philox(key=_seed_words(key)))
-    tau1 = _draw_tau1(generator, number, np.clip(p_unique, 0, 1), given)
+    tau1 = _draw_tau1(numpy_generator(key), number, np.clip(p_unique, 0, 1), given)
     return CellRisk(
         model=model,
         cells=cells,
@@ -161,12 +156,6 @@ class _PairRisks(NamedTuple):
     """(levels, pairs) quantiles of F, over all draws."""
     mode: np.ndarray
     """(pairs,) mode of F, over all draws."""
-
-
-def _seed_words(key):
-    """128 bits from a JAX key, for a NumPy generator."""
-    words = np.asarray(jax.random.bits(key, (4,), np.uint32), np.uint64)
-    return words[:2] << np.uint64(32) | words[2:]
 
 
 def _draw_tau1(generator, number, chances, given):

@@ -18,9 +18,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.run import Run, blocks_of_draws
-from bnp_models.kernels.variates.rng import Keys
+from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -81,8 +82,8 @@ class PopulationRisk:
         return {
             "tau1": self.tau1,
             "tau1_conditional": self.tau1_conditional,
-            "components": run.draws["components"][:, :: self.thin],
-            "alpha": run.draws["alpha"][:, :: self.thin],
+            "components": run.at_kept_arrays(run.draws["components"], self.thin),
+            "alpha": run.at_kept_arrays(run.draws["alpha"], self.thin),
             "log_likelihood": self.log_likelihood,
         }
 
@@ -132,18 +133,19 @@ def population_risk(
     ------
     ValueError
         If the model gives no probabilities of cells (`PredictsCells`), the population is smaller
-        than the sample, a record is incomplete, or `run` kept no parameters.
+        than the sample, a record is incomplete, a variable is named row, r1 or r2, `method` or
+        `thin` is unknown or out of range, or `run` kept no parameters.
     """
     table, model = run.table, _checked_model(run.model)
-    _check_table(table, population_size)
+    check_table(table, population_size)
     method = _checked_method(method, model, table)
     thin = _checked_thin(thin, run.settings.num_samples, method)
     key_particles, key_counts = Keys(run.key if key is None else key)
-    generator = np.random.Generator(np.random.Philox(key=_seed_words(key_counts)))
+    generator = numpy_generator(key_counts)
     draws = run.parameters(thin)
 
     cells = table.cells()
-    unique_cells = np.flatnonzero(cells.counts == 1)
+    unique_cells = cells.unique_cells
     num_new = population_size - table.n
     by_draw: dict[str, list[np.ndarray]] = {name: [] for name in _FIGURES}
     sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
@@ -294,7 +296,7 @@ def tau1_monitor(
         With more sample uniques than this, tau_1 is scaled up from about so many of them.
     """
     cells = table.cells()
-    unique = cells.codes[cells.counts == 1]
+    unique = cells.codes[cells.unique_cells]
     part = unique[:: max(1, -(-len(unique) // max_cells))]
     coding = model.coding(conditions)
     num_levels = table.schema.num_levels if coding is None else coding.schema.num_levels
@@ -330,13 +332,17 @@ def _checked_model(model: Model) -> PredictsCells:
     return model
 
 
-def _check_table(table: Microdata, population_size: int) -> None:
-    """Raise unless the risk of a table can be evaluated, and told record by record."""
-    check_population_size(table, population_size)
+def check_table(table: Microdata, population_size: int) -> None:
+    """Raise MicrodataError unless the risk can be evaluated, and told record by record."""
+    for name in ("row", "r1", "r2"):
+        if name in table.schema.variables:
+            raise MicrodataError(
+                "the table of records has a column of this name; rename the variable or leave it "
+                "out (--variables)",
+                column=name,
+            )
     table.require_complete("the disclosure risk")
-    taken = {"row", "r1", "r2"}.intersection(table.schema.variables)
-    if taken:
-        raise ValueError(f"rename the variable {min(taken)!r}: the table of records has its own")
+    check_population_size(table, population_size)
 
 
 def _checked_method(method, model, table) -> str:
@@ -385,9 +391,3 @@ def _evaluate(model, cells, keys, draws, num_levels, method):
     with jax.named_scope("cell_probabilities"):
         log_p, relative_se, halves = jax.lax.map(one, (keys, draws))
     return log_p, relative_se.reshape(keys.size, -1), halves
-
-
-def _seed_words(key: jax.Array) -> np.ndarray:
-    """128 bits from a JAX key, for a NumPy generator."""
-    words = np.asarray(jax.random.bits(key, (4,), np.uint32), np.uint64)
-    return words[:2] << np.uint64(32) | words[2:]

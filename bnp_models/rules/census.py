@@ -10,6 +10,7 @@ from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unkno
 from bnp_models.rules.persons import Person, aged, person
 from bnp_models.rules.rules import Rules
 from bnp_models.rules.statements import Rule, at_least, at_most, each, exactly
+from bnp_models.rules.views import schema_of
 
 # The roles that the shipped rules know, and usual labels of each, in lower case and without
 # punctuation; "of head" and the like may follow. The rules say nothing of "other".
@@ -205,9 +206,7 @@ def find_head(schema: HouseholdSchema | Schema) -> tuple[str, Label] | None:
 
 def _person_schema(schema: Households | HouseholdSchema | Schema) -> Schema:
     """Return the schema of persons, household variables included."""
-    if isinstance(schema, Households):
-        schema = schema.schema
-    return schema.table if isinstance(schema, HouseholdSchema) else schema
+    return schema if isinstance(schema, Schema) else schema_of(schema).table
 
 
 def _plain(label: Label) -> str:

@@ -37,7 +37,7 @@ def completions(
     household_codes, member_codes
         (k, q) and (k, m, p) arrays: few at first, then more at once.
     """
-    # Of each missing value, the array of codes, its place there, and its number of levels.
+    # One entry for each missing value: the array of codes, its place there, its number of levels.
     holes: list[tuple[int, tuple[int, ...], int]] = [
         (0, (j,), schema.num_household_levels[j])
         for j in columns.household
@@ -52,7 +52,7 @@ def completions(
     num_levels = [levels for _, _, levels in holes]
     total = math.prod(num_levels)
     # Steps of a number coprime to the total visit each completion once, far from the last.
-    step = int(total * 0.618) + 1
+    step = total * 618 // 1000 + 1
     while math.gcd(step, total) != 1:
         step += 1
     start, size, stop = 0, _COMPLETIONS_AT_FIRST, min(total, limit)
@@ -77,7 +77,7 @@ def completable(
     household_codes: np.ndarray,
     member_codes: np.ndarray,
 ) -> bool:
-    """Return whether some completion of one household is possible; True if it is none of 2^20.
+    """Return whether some completion is possible; True where none of 2^20 is but there are more.
 
     Parameters
     ----------
@@ -87,8 +87,9 @@ def completable(
         As for `completions`.
     """
     tried = 0
-    for households, members in completions(schema, columns, household_codes, member_codes):
+    tries = completions(schema, columns, household_codes, member_codes, _COMPLETIONS + 1)
+    for households, members in tries:
         if possible(households, members).any():
             return True
         tried += len(households)
-    return tried == _COMPLETIONS
+    return tried > _COMPLETIONS

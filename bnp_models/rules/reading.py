@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
-from bnp_models.data.messages import listing, quoted
+from bnp_models.data.messages import listing, quoted, reason
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.rules.census import census_relationships
 from bnp_models.rules.rules import Rules
@@ -53,7 +53,7 @@ def read_rules(source: str | PathLike, schema: Households | HouseholdSchema | Sc
         if "rules" not in defined:
             raise MicrodataError("defines no variable `rules`; assign your rules to it")
         given = defined["rules"]
-        if callable(given) and not isinstance(given, Rule | Rules):
+        if callable(given):
             given = given(schema)
         rules = _as_rules(given)
         if not isinstance(schema, Schema):
@@ -62,7 +62,7 @@ def read_rules(source: str | PathLike, schema: Households | HouseholdSchema | Sc
         raise MicrodataError(error.problem, file=source, column=error.column) from None
     except Exception as error:
         raise MicrodataError(
-            f"{type(error).__name__}: {' '.join(str(error).split())}",
+            f"{type(error).__name__}: {reason(error)}",
             file=source,
             line=_line_in(path, error),
         ) from error

@@ -71,11 +71,7 @@ class Rules:
     @property
     def variables(self) -> Variables:
         """The variables that some rule reads."""
-        of_rules = [rule.variables for rule in self._rules]
-        return Variables(
-            tuple(dict.fromkeys(name for reads in of_rules for name in reads.household)),
-            tuple(dict.fromkeys(name for reads in of_rules for name in reads.member)),
-        )
+        return Variables.of(rule.variables for rule in self._rules)
 
     def without(self, *names: str) -> "Rules":
         """Return the other rules than those of some names.

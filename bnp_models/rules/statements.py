@@ -13,7 +13,6 @@ from bnp_models.rules.persons import (
     ANYONE,
     AsHousehold,
     OfHousehold,
-    Person,
     PersonPredicate,
     as_values,
     disjoint,
@@ -50,11 +49,7 @@ class Rule(ABC):
     @property
     def variables(self) -> Variables:
         """The variables that the rule reads."""
-        readers = self._readers()
-        return Variables(
-            tuple(dict.fromkeys(name for reader in readers for name in reader.household)),
-            tuple(dict.fromkeys(name for reader in readers for name in reader.member)),
-        )
+        return Variables.of(self._readers())
 
     def named(self, name: str) -> "Rule":
         """Return the rule under a name."""
@@ -185,7 +180,7 @@ class Comparison(Rule):
     variable: str
 
     def _readers(self):
-        return (self.who, self.whom, Person(((self.variable, ()),)))
+        return (self.who, self.whom, Variables((), (self.variable,)))
 
     @abstractmethod
     def related(self, first: View, second: View) -> Any:

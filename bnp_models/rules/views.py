@@ -4,7 +4,7 @@ import math
 import operator
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, reduce
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -28,12 +28,13 @@ OPEN_ENDED = 10**6
 
 _YEARS = r"\s*(?:years?(?: old| of age)?)?\s*"
 
-_NUMBER = re.compile(rf"\s*([0-9]+(?:\.[0-9]+)?){_YEARS}")
+_NUMBER = re.compile(rf"\s*([0-9]+(?:\.[0-9]+)?){_YEARS}", re.IGNORECASE)
 
-_INTERVAL = re.compile(rf"\s*([0-9]+)\s*(?:-|–|to)\s*([0-9]+){_YEARS}")
+_INTERVAL = re.compile(rf"\s*([0-9]+)\s*(?:-|–|to)\s*([0-9]+){_YEARS}", re.IGNORECASE)
 
 _AT_LEAST = re.compile(
-    rf"\s*([0-9]+){_YEARS}(?:\+|(?:and|or) (?:over|older|above|more|up)){_YEARS}"
+    rf"\s*([0-9]+){_YEARS}(?:\+|(?:and|or) (?:over|older|above|more|up)){_YEARS}",
+    re.IGNORECASE,
 )
 
 _LESS_THAN = re.compile(rf"\s*(?:<|under|below|less than)\s*([0-9]+){_YEARS}", re.IGNORECASE)
@@ -52,6 +53,15 @@ class Variables(NamedTuple):
 
     household: tuple[str, ...]
     member: tuple[str, ...]
+
+    @classmethod
+    def of(cls, readers: Iterable[Any]) -> "Variables":
+        """Return all that some reader reads: predicates, rules or others with these names."""
+        readers = list(readers)
+        return cls(
+            tuple(dict.fromkeys(name for reader in readers for name in reader.household)),
+            tuple(dict.fromkeys(name for reader in readers for name in reader.member)),
+        )
 
 
 class Columns(NamedTuple):
@@ -78,7 +88,7 @@ class View(ABC):
     schema : HouseholdSchema
         The variables and their levels.
     xp : module
-        NumPy or jax.numpy, of whose arrays the codes are.
+        Module of the code arrays: numpy or jax.numpy.
     """
 
     schema: HouseholdSchema
@@ -108,7 +118,7 @@ class HouseholdView(View):
     schema : HouseholdSchema
         The variables and their levels.
     xp : module
-        NumPy or jax.numpy, of whose arrays the codes are.
+        Module of the code arrays: numpy or jax.numpy.
     size : int
         Number of persons h.
     """
@@ -145,7 +155,7 @@ class HouseholdView(View):
             code = codes_of_sizes(self.schema.labels(variable), np.array([self.size]))[0]
             return self.xp.full((*self._household.shape[:-1], 1), code, dtype=np.int32)
         if variable not in self.schema.household_level:
-            raise unknown_variable(variable, self.schema.household_level)
+            raise unknown_variable(variable, self.schema.household_level, "household variable")
         return self._column(self._household, self.schema.household_variables, variable, 0)
 
     def person_codes(self, variable: str):
@@ -153,7 +163,7 @@ class HouseholdView(View):
         member."""
         schema, xp = self.schema, self.xp
         if variable not in schema.personal:
-            raise unknown_variable(variable, schema.personal)
+            raise unknown_variable(variable, schema.personal, "person variable")
         codes = self._column(self._members, schema.member_variables, variable, 1)[..., 0]
         if schema.head is None:
             return codes
@@ -231,13 +241,13 @@ def columns_of(schema: HouseholdSchema, reads: Variables) -> Columns:
     MicrodataError
         If the schema lacks a variable.
     """
-    for known, names in (
-        (schema.household_level, reads.household),
-        (schema.personal, reads.member),
+    for kind, known, names in (
+        ("household variable", schema.household_level, reads.household),
+        ("person variable", schema.personal, reads.member),
     ):
         for name in names:
             if name not in known:
-                raise unknown_variable(name, known)
+                raise unknown_variable(name, known, kind)
     household = [name for name in reads.household if name != schema.size_variable]
     if schema.head is not None:
         household += [f"head_{name}" for name in reads.member if name != schema.head[0]]
@@ -323,10 +333,8 @@ def bounds_of_label(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray,
 
 def codes_of_joint(num_levels: Sequence[int]) -> list[np.ndarray]:
     """Return each variable's code at each joint level, the last variable fastest: int32 arrays."""
-    if not num_levels:
-        return []
-    codes = np.unravel_index(np.arange(math.prod(num_levels)), num_levels)
-    return [code.astype(np.int32) for code in codes]
+    cells = math.prod(num_levels)
+    return list(np.indices(num_levels, dtype=np.int32).reshape(len(num_levels), cells))
 
 
 def joint_level(codes: np.ndarray, num_levels: Sequence[int]) -> np.ndarray:

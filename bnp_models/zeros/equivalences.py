@@ -49,9 +49,8 @@ class Equivalence:
     weights: tuple[tuple[int, ...], ...]
     total: int
 
-    @property
-    def sentence(self) -> str:
-        """The equivalence in words."""
+    def __str__(self) -> str:
+        """Return the equivalence in words."""
         members = list(map(levels_in_words, self.variables, self.levels))
         kinds = [set(weights) for weights in self.weights]
         if kinds == [{1}, {-1}] and self.total == 0:
@@ -66,9 +65,6 @@ class Equivalence:
             for label, weight in zip(labels, weights, strict=True)
         ]
         return f"these numbers always add up to {self.total}: {'; '.join(parts)}"
-
-    def __str__(self):
-        return self.sentence
 
 
 class Absence(NamedTuple):

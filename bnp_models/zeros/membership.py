@@ -44,7 +44,9 @@ def contains(walk: Walk, schema: Schema, codes: np.ndarray) -> np.ndarray:
             raise _out_of_range(schema, chunk, start, missing_allowed=False)
         # A float32 product is exact here (indices are below 2^24) and, unlike an integer one,
         # runs on BLAS.
-        index = (chunk.astype(np.float32) @ strides).astype(np.intp)
+        # BLAS may flag what it reads beyond the end of an array as invalid.
+        with np.errstate(invalid="ignore"):
+            index = (chunk.astype(np.float32) @ strides).astype(np.intp)
         position = np.full(len(chunk), walk.start, dtype=np.int32)
         for g in range(index.shape[1]):
             position = walk.table.take(index[:, g] + position)

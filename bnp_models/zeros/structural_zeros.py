@@ -271,7 +271,7 @@ class StructuralZeros:
         MicrodataError
             If there would be more than 200,000 of them.
         """
-        return self._slices
+        return make_slices(self._union, self._order)
 
     def contains(self, codes: np.ndarray) -> np.ndarray:
         """Return whether complete records are impossible.
@@ -397,11 +397,6 @@ class StructuralZeros:
     def _relations(self) -> Relations:
         """The relations between levels that hold in all feasible cells."""
         return find_relations(self.schema, [group.feasible for group in self.groups])
-
-    @cached_property
-    def _slices(self) -> np.ndarray:
-        """The array of `slices`."""
-        return make_slices(self._union, self._order)
 
     def _values(self, codes: np.ndarray) -> str:
         """Return the values that codes stand for, in words; -1 is left out."""

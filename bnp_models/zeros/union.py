@@ -155,20 +155,14 @@ class Union:
 
     def slices(self, masks: Sequence[int]) -> np.ndarray:
         """Return masks as (C, J) level codes, sets of several levels as several slices."""
-        free = [-1] * len(self.num_levels)
-        rows = []
+        rows: list[tuple[int, ...]] = []
         for mask in masks:
-            choices = []
+            choices = [[-1]] * len(self.num_levels)
             for field, j in zip(self.fields, self.variables, strict=True):
                 if mask & field != field:
-                    levels = [x for bit in single_bits(mask & field) for x in self.levels[bit]]
-                    choices.append([(j, level) for level in sorted(levels)])
-            for choice in product(*choices):
-                row = free.copy()
-                for j, level in choice:
-                    row[j] = level
-                rows.append(row)
-        return np.array(sorted(rows), dtype=np.int32).reshape(len(rows), len(free))
+                    choices[j] = [x for bit in single_bits(mask & field) for x in self.levels[bit]]
+            rows += product(*choices)
+        return np.array(sorted(rows), dtype=np.int32).reshape(len(rows), len(self.num_levels))
 
 
 def single_bits(mask: int) -> Iterator[int]:

@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 
 import bnp_models as bnp
 from bnp_models.kernels.mixed_membership import cell_probability
+from bnp_models.kernels.numerics.set_partitions import log_block_weights_gamma
 from bnp_models.models.mixed_membership.new_records import pad_levels
 
 HERE = Path(__file__).parent
@@ -164,7 +165,7 @@ def risk_table():
 
     @jax.jit
     def tracked(theta, g0, alpha):
-        weights = cell_probability.log_block_weights_gamma(2.0, 1.0, len(NUM_LEVELS))
+        weights = log_block_weights_gamma(2.0, 1.0, len(NUM_LEVELS))
         log_p = cell_probability.log_cell_probability_exact(theta, g0, cells, log_weights=weights)
         return jnp.sum(jnp.exp(num_new * jnp.log1p(-jnp.exp(log_p))))
 

@@ -14,11 +14,13 @@ import numpy as np
 
 from bnp_models.kernels.mixed_membership.cell_probability import (
     jackknife_two_half,
-    log_block_weights,
-    log_block_weights_gamma,
     log_cell_probability_draws,
     log_cell_probability_exact,
     log_cell_probability_sequential,
+)
+from bnp_models.kernels.numerics.set_partitions import (
+    log_block_weights,
+    log_block_weights_gamma,
 )
 
 NUM_CELLS, NUM_LEVELS, NUM_ACTIVE, UNSAMPLED = 2000, (2, 2, 3, 4, 5, 5, 6, 7, 8, 9), 20, 290_000

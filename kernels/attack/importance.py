@@ -254,17 +254,3 @@ def top_rank_p_values(
         p_value = (1 + reached) / log_odds.shape[0]
         p_values.append(jnp.where((t[order[k - 1]] > -jnp.inf), p_value, 1))
     return error, jnp.stack(p_values)
-
-
-@jax.named_scope("benjamini_hochberg")
-def benjamini_hochberg(p_values: Float[Array, " N"]) -> Float[Array, " N"]:
-    """Adjust p-values: those at most q are rejected at false discovery rate q.
-
-    Benjamini & Hochberg (1995, doi:10.1111/j.2517-6161.1995.tb02031.x), for p-values that are
-    independent or positively dependent.
-    """
-    order = jnp.argsort(p_values)
-    number = p_values.size
-    scaled = p_values[order] * (number / jnp.arange(1, number + 1, dtype=p_values.dtype))
-    adjusted = jnp.minimum(lax.cummin(scaled, reverse=True), 1)
-    return jnp.zeros_like(p_values).at[order].set(adjusted)

@@ -41,7 +41,7 @@ class LevelParts(eqx.Module):
             (B, R) booleans: the levels that each box admits, variable after variable. None: no box,
             so that every level is a part.
         num_levels
-            Levels of every variable.
+            Number of levels of each variable.
         """
         if boxes is None:
             levels = jnp.arange(sum(num_levels), dtype=jnp.int32)
@@ -100,20 +100,12 @@ def split_over_parts(
     of_part
         Counts by level part and class, summed over the sets.
     """
-    weight = _weights_in_sets(jnp.exp(log_level), parts)
-    in_set = split_counts(key, of_set, jnp.swapaxes(weight, 1, 2))
-    return _sum_by_part(jnp.swapaxes(in_set, 1, 2), parts)
-
-
-def _weights_in_sets(level, parts):
-    """Probability of each level part of each set, 0 where the set has fewer: (S, W, K)."""
-    share = jax.ops.segment_sum(level, parts.part_of_row, num_segments=parts.variable.size)
-    return share.at[parts.sets].get(mode="fill", fill_value=0)
-
-
-def _sum_by_part(in_set, parts):
-    """Sum (S, W, K) counts of the level parts of each set by level part: (A, K)."""
-    empty = jnp.zeros((parts.variable.size, in_set.shape[2]), in_set.dtype)
+    num_parts = parts.variable.size
+    share = jax.ops.segment_sum(jnp.exp(log_level), parts.part_of_row, num_segments=num_parts)
+    # 0 where a set has fewer parts.
+    weight = share.at[parts.sets].get(mode="fill", fill_value=0)
+    in_set = split_counts(key, of_set, weight, axis=1)
+    empty = jnp.zeros((num_parts, in_set.shape[2]), in_set.dtype)
     return empty.at[parts.sets].add(in_set, mode="drop")
 
 

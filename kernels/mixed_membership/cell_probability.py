@@ -25,8 +25,6 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.numerics.set_partitions import (
     equal_chunks,
-    log_block_weights,
-    log_block_weights_gamma,
     log_partition_sums,
     log_partition_sums_by_blocks,
     scale_columns,
@@ -34,17 +32,6 @@ from bnp_models.kernels.numerics.set_partitions import (
 from bnp_models.kernels.variates.categorical import search_cumulative
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import uniform_pair
-
-__all__ = [
-    "CellEstimate",
-    "MAX_VARIABLES",
-    "jackknife_two_half",
-    "log_block_weights",
-    "log_block_weights_gamma",
-    "log_cell_probability_draws",
-    "log_cell_probability_exact",
-    "log_cell_probability_sequential",
-]
 
 MAX_VARIABLES = 14
 """Variables up to which the sum is taken: it costs 3^(J-1) / 2 multiply-adds a cell."""
@@ -55,31 +42,14 @@ _PARTICLE_LANES = 2**14
 
 
 class CellEstimate(NamedTuple):
-    """Monte Carlo estimate of cell probabilities.
-
-    Attributes
-    ----------
-    log_p
-        Logarithm of the unbiased estimate.
-    relative_se
-        Standard error of the estimate over the estimate; inf where the estimate is zero.
-    log_p_halves
-        Logarithms of the means of the first and second half of the draws.
-    """
+    """Monte Carlo estimate of cell probabilities."""
 
     log_p: Float[Array, " C"]
+    """Logarithm of the unbiased estimate."""
     relative_se: Float[Array, " C"]
+    """Standard error of the estimate over the estimate; inf where the estimate is zero."""
     log_p_halves: Float[Array, "2 C"]
-
-
-def _log_probability(columns, log_scale, g0, alpha, log_weights):
-    """Log probability of cells from their scaled columns, by one alpha or by weights of blocks."""
-    if log_weights is None:
-        log_p = log_partition_sums(columns, g0, alpha)
-    else:
-        log_totals = log_partition_sums_by_blocks(columns, g0)
-        log_p = jax.nn.logsumexp(log_totals + log_weights[:, None], axis=0)
-    return log_p + jnp.sum(log_scale, axis=1)
+    """Logarithms of the means of the first and second half of the draws."""
 
 
 @jax.named_scope("log_cell_probability_exact")
@@ -119,7 +89,8 @@ def log_cell_probability_exact(
     Raises
     ------
     ValueError
-        If J exceeds `MAX_VARIABLES`, or unless exactly one of `alpha`, `log_weights` is given.
+        If J exceeds `MAX_VARIABLES`, not exactly one of `alpha` and `log_weights` is given, or
+        `log_weights` has another shape.
 
     Notes
     -----
@@ -128,14 +99,20 @@ def log_cell_probability_exact(
     doi:10.1214/aos/1176342871) with each block's label summed out, for the expectation of
     Battiston & Rimella (2024), appendix B, eq. (10). The sum is built up by subsets of variables.
     """
-    urn = _check_exact(theta.shape[0], alpha, log_weights, theta.dtype)
+    alpha, log_weights = _check_exact(theta.shape[0], alpha, log_weights, theta.dtype)
     variables = np.arange(theta.shape[0])
     scaled, log_scale = scale_columns(theta, g0, theta.shape[0])
 
     def chunk(part):
-        return _log_probability(scaled[variables, part], log_scale[variables, part], g0, *urn)
+        columns = scaled[variables, part]
+        if log_weights is None:
+            log_p = log_partition_sums(columns, g0, alpha)
+        else:
+            log_totals = log_partition_sums_by_blocks(columns, g0)
+            log_p = jax.nn.logsumexp(log_totals + log_weights[:, None], axis=0)
+        return log_p + jnp.sum(log_scale[variables, part], axis=1)
 
-    return _by_chunks(chunk, cells, chunk_size)
+    return _map_chunks(chunk, cells, equal_chunks(len(cells), chunk_size)[1])
 
 
 def _check_exact(num_variables, alpha, log_weights, dtype):
@@ -150,17 +127,22 @@ def _check_exact(num_variables, alpha, log_weights, dtype):
     if log_weights is None:
         return jnp.asarray(alpha, dtype), None
     if log_weights.shape != (num_variables,):
-        raise ValueError(f"log_weights {log_weights.shape} is not one per {num_variables} blocks")
+        raise ValueError(
+            f"log_weights has shape {log_weights.shape}, not ({num_variables},): one for each "
+            "number of blocks"
+        )
     return None, jnp.asarray(log_weights, dtype)
 
 
-def _by_chunks(function, rows, chunk_size):
-    """Values of `function` over equal chunks of rows, padded with zeros."""
-    num_rows = rows.shape[0]
-    num_chunks, size = equal_chunks(num_rows, chunk_size)
-    padding = [(0, num_chunks * size - num_rows), *[(0, 0)] * (rows.ndim - 1)]
-    chunks = jnp.pad(rows, padding).reshape(num_chunks, size, *rows.shape[1:])
-    return lax.map(function, chunks).reshape(-1)[:num_rows]
+def _map_chunks(function, rows, size):
+    """Join what `function` returns for chunks of `size` rows, padded with zeros."""
+    num_rows, width = rows.shape
+    num_chunks = -(-num_rows // size)
+    padded = jnp.pad(rows, ((0, num_chunks * size - num_rows), (0, 0)))
+    result = lax.map(function, padded.reshape(num_chunks, size, width))
+    return jax.tree.map(
+        lambda x: jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)[..., :num_rows], result
+    )
 
 
 def _summarise(log_values):
@@ -181,7 +163,9 @@ def _summarise(log_values):
 def _check_draws(num_draws):
     """Raise `ValueError` unless draws come in two halves."""
     if num_draws < 2 or num_draws % 2:
-        raise ValueError(f"the number of draws or particles must be even, not {num_draws}")
+        raise ValueError(
+            f"the number of draws or particles must be even and positive, not {num_draws}"
+        )
 
 
 @jax.named_scope("log_cell_probability_draws")
@@ -228,22 +212,7 @@ def log_cell_probability_draws(
         log_value = sum(log_level[j, part[:, j]] for j in range(theta.shape[0]))
         return _summarise(log_value)
 
-    return _map_estimates(chunk, cells, max(1, _DRAW_LANES // num_draws))
-
-
-def _map_estimates(function, rows, chunk_size):
-    """Estimates of `function` over chunks of rows, padded with zeros."""
-    num_rows = rows.shape[0]
-    size = max(1, min(chunk_size, num_rows))
-    num_chunks = -(-num_rows // size)
-    padding = [(0, num_chunks * size - num_rows), *[(0, 0)] * (rows.ndim - 1)]
-    estimate = lax.map(function, jnp.pad(rows, padding).reshape(num_chunks, size, *rows.shape[1:]))
-    halves = estimate.log_p_halves.swapaxes(0, 1).reshape(2, -1)
-    return CellEstimate(
-        estimate.log_p.reshape(-1)[:num_rows],
-        estimate.relative_se.reshape(-1)[:num_rows],
-        halves[:, :num_rows],
-    )
+    return _map_chunks(chunk, cells, max(1, min(_DRAW_LANES // num_draws, len(cells))))
 
 
 @jax.named_scope("log_cell_probability_sequential")
@@ -325,7 +294,7 @@ def log_cell_probability_sequential(
 
     index = jnp.arange(cells.shape[0], dtype=jnp.int32)
     numbered = jnp.concatenate([index[:, None], cells.astype(jnp.int32)], axis=1)
-    return _map_estimates(chunk, numbered, max(1, _PARTICLE_LANES // num_particles))
+    return _map_chunks(chunk, numbered, max(1, min(_PARTICLE_LANES // num_particles, len(cells))))
 
 
 def jackknife_two_half(function, estimate: CellEstimate):

@@ -8,10 +8,10 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import order_free_sum
-from bnp_models.kernels.variates.gamma import gamma_variate, loggamma
+from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, uniform_index, word_pair, words
 
-# Steps of the random walks below, and the scales of their logarithms that they cycle through.
+# Standard deviations of the successive random-walk steps of the logarithm.
 _SCALES = (1.0, 0.3, 0.1, 0.03)
 
 
@@ -44,8 +44,7 @@ def dp_concentration(
     dtype = alpha0.dtype
     key_eta, key_s, key_alpha = Keys(key, 3)
     m, k = num_items.astype(dtype), num_components.astype(dtype)
-    log_x, log_y = loggamma(key_eta, jnp.stack([alpha0 + 1, m]))
-    r = rate + jnp.logaddexp(0, log_y - log_x)
+    r = rate - logbeta(key_eta, alpha0 + 1, m)[0]
     u = uniform(words(key_s, ()), dtype.type)
     s = u * (k + shape - 1 + m * r) < m * r
     return gamma_variate(key_alpha, shape + k - s, r)
@@ -81,10 +80,8 @@ def record_concentrations(
         return gamma_variate(key, jnp.broadcast_to(shape, alpha.shape), rate)
     dtype = alpha.dtype
     key_eta, key_alpha = Keys(key)
-    other = jnp.full_like(alpha, num_items - 1)
-    log_x, log_y = loggamma(key_eta, jnp.stack([alpha + 1, other]))
-    minus_log_eta = jnp.logaddexp(0, log_y - log_x)
-    return gamma_variate(key_alpha, shape + (num_tables - 1).astype(dtype), rate + minus_log_eta)
+    log_eta, _ = logbeta(key_eta, alpha + 1, jnp.asarray(num_items - 1, dtype))
+    return gamma_variate(key_alpha, shape + (num_tables - 1).astype(dtype), rate - log_eta)
 
 
 @jax.named_scope("shared_concentration")
@@ -173,7 +170,7 @@ def truncated_shared_concentration(
         rising = jnp.sum(jnp.log1p((new - old) / (old + t)))
         return (shape + extra_tables) * jnp.log(new / old) - rate * (new - old) - n * rising
 
-    return _truncated_walk(key, alpha, n, jnp.ones((), dtype), log_ratio, log_feasible)
+    return _truncated_walk(key, alpha, n, log_ratio, log_feasible)
 
 
 @jax.named_scope("seatless_shared_concentration")
@@ -206,16 +203,18 @@ def seatless_shared_concentration(
         Tables and records of the others.
     num_items
         Items of a record, J.
+    shape, rate
+        Of the prior of alpha.
     log_feasible
-        Function of alpha: log P(F) of a truncated sample at the current weights and level
-        probabilities.
+        Function of alpha: log P(F) at the current weights and level probabilities; None: the
+        sample is not truncated.
 
     Notes
     -----
     The conditional is that of `shared_concentration` for the others, times, for each record that is
-    summed out, the sum over B of alpha^B / (alpha)_J exp(log_totals_B), over P_alpha(F):
-    Metropolis steps on log alpha. All labels that are summed out must be redrawn given alpha before
-    anything uses them.
+    summed out, the sum over B of alpha^B / (alpha)_J exp(log_totals_B), over P_alpha(F)^n, n all
+    records: Metropolis steps on log alpha. All labels that are summed out must be redrawn given
+    alpha before anything uses them.
     """
     dtype = alpha.dtype
     n = jnp.sum(records_of_cell) + num_records.astype(dtype)
@@ -235,11 +234,7 @@ def seatless_shared_concentration(
         )
         return (shape + extra_tables) * step - rate * (new - old) + gains - n * rising
 
-    def nothing(alpha):
-        return jnp.zeros_like(alpha)
-
-    unit = jnp.ones((), dtype)
-    return _truncated_walk(key, alpha, n, unit, log_ratio, log_feasible or nothing)
+    return _truncated_walk(key, alpha, n, log_ratio, log_feasible or jnp.zeros_like)
 
 
 @jax.named_scope("truncated_gamma_rate")
@@ -263,7 +258,7 @@ def truncated_gamma_rate(
     def log_ratio(old, new):
         return total * jnp.log(new / old) - (rate + sum_alpha) * (new - old)
 
-    return _truncated_walk(key, b, n, 10 * jax.lax.rsqrt(total), log_ratio, log_feasible)
+    return _truncated_walk(key, b, n, log_ratio, log_feasible, unit=10 * lax.rsqrt(total))
 
 
 @jax.named_scope("rescale_concentrations")
@@ -323,7 +318,7 @@ def rescale_concentrations(
     return jnp.where(accept, alpha * jnp.exp(s), alpha), jnp.where(accept, new_rate, rate)
 
 
-def _truncated_walk(key, x, num_records, unit, log_ratio, log_feasible):
+def _truncated_walk(key, x, num_records, log_ratio, log_feasible, unit=1.0):
     """Take random-walk steps on log x; `log_ratio` is that of the density of log x without P(F)."""
     dtype = x.dtype
     first, second = word_pair(key, (len(_SCALES),))

@@ -5,7 +5,6 @@ prior, and fits no whole record. This move proposes the split of a component in 
 shaped, or the merge of two, with the weights g_0 and the level probabilities integrated out.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -80,7 +79,7 @@ def split_or_merge(
     variable
         The variable of each row of theta.
     num_records
-        Records, which come before the padding; what the move costs depends on them most.
+        Number of records; padding comes after them.
     alpha0
         Concentration of G_0.
     num_labelled
@@ -109,9 +108,10 @@ def split_or_merge(
     both = _counts_of_both(anchors, present)
 
     contrast = _contrast(anchors, chunks, both.items, table, rows)
-    some, launched = _launch(chunks, contrast)
-    shaped = _shape(chunks, some, launched, both)
-    side_1, on_side_1, minus_log_q = _allocate(key_sides, anchors, chunks, shaped, both)
+    whole = jax.tree.map(lambda x: chunks.unit * x, both)
+    shaping, launched = _launch(chunks, contrast)
+    shaped = _shape(chunks, shaping, launched, whole)
+    side_1, on_side_1, minus_log_q = _allocate(key_sides, anchors, chunks, shaped, whole)
 
     split, merged = _outcomes(anchors, present, side_1, both)
     log_ratio = _log_ratio(anchors, side_1, both, split, minus_log_q, variable, alpha0)
@@ -188,7 +188,8 @@ def _choose_anchors(key, u, z, table, present: _Counts, variable, num_records) -
     k_new = jnp.where(is_split, jnp.argmin(active), k_other)
     record_b, item_b = _uniform_item(key, real & (z == k_b))
     table_a, table_b = table[item, record], table[item_b, record_b]
-    possible = jnp.where(is_split, ~jnp.all(active), jnp.sum(active) > 1)
+    # Rounding may pick a component that is no partner.
+    possible = jnp.where(is_split, ~jnp.all(active), partner[k_other] > 0)
     possible &= (record != record_b) | (table_a != table_b)
     return _Anchors(is_split, (record, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
 
@@ -346,16 +347,19 @@ def _place(chunks: _Chunks, c, sides: _Sides, share) -> _Sides:
     return _Sides(jax.tree.map(lambda x, new: x.at[c].set(new), sides.of_chunk, new), total)
 
 
-def _rounds(
-    chunks: _Chunks, times, number, share_given_odds, whole: _Counts, sides: _Sides
-) -> _Sides:
+def _rounds(chunks: _Chunks, times, number, share, whole: _Counts, sides: _Sides) -> _Sides:
     """Rounds over chunks; each takes its share anew, given those of all the others."""
 
     def one(c, sides):
         odds = _log_odds(chunks, c, sides.total, whole)
-        return _place(chunks, c, sides, share_given_odds(odds))
+        return _place(chunks, c, sides, share(chunks, odds))
 
     return lax.fori_loop(0, times, lambda _, sides: lax.fori_loop(0, number, one, sides), sides)
+
+
+def _hard(chunks: _Chunks, odds):
+    """Shares of side 1: all or none."""
+    return jnp.where(odds > 0, chunks.unit, 0)
 
 
 def _soft(chunks: _Chunks, odds):
@@ -380,40 +384,33 @@ def _launch(chunks: _Chunks, contrast) -> tuple[_Counts, _Counts]:
         nearer = _table_sums(chunks, c, contrast) > 0
         return _place(chunks, c, sides, jnp.where(nearer, chunks.unit, 0))
 
-    def hard(odds):
-        return jnp.where(odds > 0, chunks.unit, 0)
-
     nobody = _no_sides(chunks)
-    some = lax.fori_loop(0, number, add, nobody.total)
-    some = jax.tree.map(lambda x: chunks.unit * x, some)
+    shaping = lax.fori_loop(0, number, add, nobody.total)
+    shaping = jax.tree.map(lambda x: chunks.unit * x, shaping)
     sides = lax.fori_loop(0, number, first, nobody)
-    sides = _rounds(chunks, HARD_ROUNDS, number, hard, some, sides)
-    soft = partial(_soft, chunks)
-    return some, _rounds(chunks, SOFT_ROUNDS, number, soft, some, sides).total
+    sides = _rounds(chunks, HARD_ROUNDS, number, _hard, shaping, sides)
+    return shaping, _rounds(chunks, SOFT_ROUNDS, number, _soft, shaping, sides).total
 
 
 @jax.named_scope("shape")
-def _shape(chunks: _Chunks, some: _Counts, launched: _Counts, both: _Counts) -> _Sides:
-    """Shape the sides of all records concerned, from those of some."""
+def _shape(chunks: _Chunks, shaping: _Counts, launched: _Counts, whole: _Counts) -> _Sides:
+    """Shape the sides of all records concerned, from those of the shaping ones."""
 
     def spread(c, sides):
-        return _place(chunks, c, sides, _soft(chunks, _log_odds(chunks, c, launched, some)))
+        return _place(chunks, c, sides, _soft(chunks, _log_odds(chunks, c, launched, shaping)))
 
-    whole = jax.tree.map(lambda x: chunks.unit * x, both)
     sides = lax.fori_loop(0, chunks.in_use, spread, _no_sides(chunks))
-    soft = partial(_soft, chunks)
-    return _rounds(chunks, LAST_ROUNDS - 1, chunks.in_use, soft, whole, sides)
+    return _rounds(chunks, LAST_ROUNDS - 1, chunks.in_use, _soft, whole, sides)
 
 
 @jax.named_scope("allocate")
-def _allocate(key, anchors: _Anchors, chunks: _Chunks, shaped: _Sides, both: _Counts):
+def _allocate(key, anchors: _Anchors, chunks: _Chunks, shaped: _Sides, whole: _Counts):
     """Allocate every table for good: as drawn in a split, as it is in a merge.
 
     Returns the counts of side 1, which items are on it, and minus the log probability of that.
     """
     num_chunks, num_items, size = chunks.rows.shape
     dtype = chunks.levels.dtype
-    whole = jax.tree.map(lambda x: chunks.unit * x, both)
 
     def final(c, carry):
         sides, side_of, cost = carry
@@ -538,7 +535,7 @@ def _log_split_ratio(c_0, c_1, variable, m_0, m_1, alpha0):
     t_1 = jnp.zeros(num_rows, dtype).at[variable].add(c_1)
     exists = levels > 0
     extra = jnp.where(exists, levels - 1, 0)
-    # Gamma(L + t_0) Gamma(L + t_1) / Gamma(L + t_0 + t_1), through a binomial coefficient.
+    # Gamma(L) Gamma(L + t_0 + t_1) / (Gamma(L + t_0) Gamma(L + t_1)), by a binomial coefficient.
     norms = (
         log_binomial(extra + t_0, extra + t_1)
         - log_gamma_ratio(levels + t_0 + t_1 + (levels == 0), extra)

@@ -104,11 +104,10 @@ class UrnBoxes(eqx.Module):
         halves, half_of_type = _halve_types(types)
         few = (max(map(len, sets_of_box), default=1) + 1) // 2
         shape = tuple(sorted(listed, key=lambda pair: (pair[1] > few, pair)))
-        blocks, orders = {}, {}
-        for pair in shape:
-            of_box = listed[pair]
-            blocks[pair] = np.concatenate([block_types for block_types, _ in of_box])
-            orders[pair] = np.concatenate([order for _, order in of_box])
+        blocks = {
+            pair: np.concatenate([types_of for types_of, _ in listed[pair]]) for pair in shape
+        }
+        orders = {pair: np.concatenate([order for _, order in listed[pair]]) for pair in shape}
         by_number = [
             _side_by_side([blocks[pair] for pair in shape if (pair[1] > few) == many], len(types))
             for many in (False, True)
@@ -212,7 +211,7 @@ def _side_by_side(parts, fill):
 
 
 def _invert(blocks, num_types):
-    """Rows of the partitions that have each type of block, and the type of each row."""
+    """Type of each row, and the rows of partitions that have a block of that type."""
     kind = np.concatenate([part.reshape(-1) for part in blocks])
     ends = np.cumsum([part.shape[1] for part in blocks])
     index = np.concatenate(

@@ -26,10 +26,10 @@ from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.rng import Keys
 
 MAX_SIMULATED = 2**28
-"""Households of one size after which a simulation gives up, and says so."""
+"""Impossible households at which a simulation stops, and reports that it is incomplete."""
 
 MAX_COUNTED = 2**30
-"""Members of impossible households that are counted; beyond, some are left out, which is said."""
+"""Members of impossible households that are counted at the most; a draw beyond it is marked."""
 
 # Households simulated at once: this share of those that are wanted, and at least so many.
 _SHARE_AT_ONCE = 0.5
@@ -112,8 +112,8 @@ def add_simulated(
     augmented
         Counts, these households added.
     num_possible, num_impossible
-        Households simulated; fewer possible ones than `until` only where more than `MAX_SIMULATED`
-        were simulated.
+        Possible and impossible households; fewer possible ones than `until` only where
+        `MAX_SIMULATED` impossible ones were reached.
     """
     total = sum(wanted) if until is None else until
     others = tuple(size - has_head for size in sizes)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.nested.parameters import Levels
+from bnp_models.kernels.nested.parameters import Levels, joint_codes
 from bnp_models.kernels.nested.simulation import Simulated
 from bnp_models.kernels.variates.rng import uniform, uniform_index, words
 
@@ -123,14 +123,6 @@ class Compositions(eqx.Module):
     """Row of `fits` of each joint level of a household and head, by kind."""
 
 
-def _joint_level(codes, levels):
-    """Joint level of the variables that are read, the last counted fastest."""
-    joint = jnp.zeros(codes.shape[1:], jnp.int32)
-    for j in levels.read:
-        joint = joint * levels.num_levels[j] + codes[j]
-    return joint
-
-
 def judge_by_tables(rules: HeadTables, household: Levels, member: Levels) -> Judge:
     """Judge that looks households of all sizes up in tables.
 
@@ -145,10 +137,13 @@ def judge_by_tables(rules: HeadTables, household: Levels, member: Levels) -> Jud
     def judge(new: Simulated, key: Key[Array, ""]) -> Bool[Array, " B"]:
         del key
         lanes = new.used.size
-        b, a = _joint_level(new.codes, household), jnp.zeros(lanes, jnp.int32)
+        b, a = (
+            joint_codes(new.codes, household.num_levels, household.read),
+            jnp.zeros(lanes, jnp.int32),
+        )
         if new.head is not None:
-            a = rules.head_index[_joint_level(new.head[1], member)]
-        r = _joint_level(new.members, member)
+            a = rules.head_index[joint_codes(new.head[1], member.num_levels, member.read)]
+        r = joint_codes(new.members, member.num_levels, member.read)
 
         def per_household(mask):
             mask = (mask & new.present).astype(jnp.int32)

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.nested.parameters import joint_codes, times_levels
 from bnp_models.kernels.variates.rng import uniform, words
 
 Blocks = tuple[tuple[int, int], ...]
@@ -57,13 +57,7 @@ def merged_rows(
     codes: Int[Array, "p N"], num_levels: tuple[int, ...], plan: Plan
 ) -> Int[Array, "T N"]:
     """Row of each member in each table of `plan`."""
-    rows = []
-    for table in plan:
-        row = jnp.zeros(codes.shape[1], jnp.int32)
-        for j in table:
-            row = row * num_levels[j] + codes[j]
-        rows.append(row)
-    return jnp.stack(rows)
+    return jnp.stack([joint_codes(codes, num_levels, variables) for variables in plan])
 
 
 @jax.named_scope("merged_tables")
@@ -71,15 +65,8 @@ def merged_tables(
     phi: Float[Array, "R F S"], num_levels: tuple[int, ...], plan: Plan
 ) -> list[Float[Array, "_ F S"]]:
     """Joint level probabilities of the variables of each table, by household and member class."""
-    first = first_rows(num_levels)
-    tables = []
-    for variables in plan:
-        joint = jnp.ones((1, *phi.shape[1:]), phi.dtype)
-        for j in variables:
-            levels = phi[first[j] : first[j] + num_levels[j]]
-            joint = (joint[:, None] * levels).reshape(-1, *phi.shape[1:])
-        tables.append(joint)
-    return tables
+    one = jnp.ones((1, *phi.shape[1:]), phi.dtype)
+    return [times_levels(one, phi, num_levels, variables) for variables in plan]
 
 
 @jax.named_scope("log_member_probability")
@@ -127,7 +114,7 @@ def log_member_probability(
 
 def _weighted(tables, omega):
     """The tables, with the weights of the member classes in the first."""
-    return [table * omega if t == 0 else table for t, table in enumerate(tables)]
+    return [tables[0] * omega, *tables[1:]]
 
 
 def _scale(table, axes, num_tables):

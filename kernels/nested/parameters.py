@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.categorical import cumulative_sum
@@ -36,6 +36,30 @@ class Levels(eqx.Module):
         """The rows of one variable."""
         first = first_rows(self.num_levels)[variable]
         return levels[first : first + self.num_levels[variable]]
+
+
+def joint_codes(
+    codes: Int[Array, "J ..."], num_levels: tuple[int, ...], variables: tuple[int, ...]
+) -> Int[Array, "..."]:
+    """Code of the joint level of some variables, the last counted fastest."""
+    joint = jnp.zeros(codes.shape[1:], jnp.int32)
+    for j in variables:
+        joint = joint * num_levels[j] + codes[j]
+    return joint
+
+
+def times_levels(
+    start: Float[Array, "1 ..."],
+    levels: Float[Array, "R ..."],
+    num_levels: tuple[int, ...],
+    variables: tuple[int, ...],
+) -> Float[Array, "joint ..."]:
+    """Multiply by the level probabilities of some variables: one row for each joint level."""
+    first = first_rows(num_levels)
+    for j in variables:
+        block = levels[first[j] : first[j] + num_levels[j]]
+        start = (start[:, None] * block).reshape(-1, *start.shape[1:])
+    return start
 
 
 class Head(NamedTuple):

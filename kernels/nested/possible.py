@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from bnp_models.kernels.nested.judges import Compositions, HeadTables
-from bnp_models.kernels.nested.parameters import Levels
+from bnp_models.kernels.nested.parameters import Levels, times_levels
 
 
 @jax.named_scope("log_possible")
@@ -20,7 +20,7 @@ def log_possible(
     rules: HeadTables,
     household: Levels,
     member: Levels,
-    head_apart: Bool[Array, " J"] | None,
+    is_head: Bool[Array, " levels"] | None,
 ) -> Float[Array, ""]:
     """Exact log P(possible) of a household, sizes and classes summed out.
 
@@ -29,10 +29,10 @@ def log_possible(
     log_pi, log_omega, log_lambda, log_phi
         Log weights of the classes, and level probabilities.
     rules
-        Tables.
+        Rules as tables, with their compositions.
     household, member
-        Variables.
-    head_apart
+        Numbers of levels of household and member variables, and which of them rules read.
+    is_head
         Whether each joint level of a member is a head's; None where no member is the head.
 
     Raises
@@ -51,10 +51,10 @@ def log_possible(
         raise ValueError("log_possible: these rules have too many compositions to go through")
     joint = _joint_probability(log_omega, log_phi, member)
     of_household = _household_probability(log_lambda, household)
-    of_head = _head_probability(joint, rules, head_apart)
+    of_head = _head_probability(joint, rules, is_head)
     good = rules.head_ok[:, :, None] * of_head * of_household[:, None]
     of_size = jnp.exp(log_pi + log_lambda[household.size_rows])
-    if head_apart is not None:
+    if is_head is not None:
         of_size = of_size * allowed.places[:, None]
     total = _sum_of_compositions(allowed, joint, of_size, good.shape)
     return jnp.log(jnp.sum(good * total))
@@ -62,20 +62,16 @@ def log_possible(
 
 def _household_probability(log_lambda, household):
     """Probability of each joint level of the variables that are read, by class: (B, F)."""
-    num_classes = log_lambda.shape[1]
-    joint = jnp.ones((1, num_classes), log_lambda.dtype)
-    for k in household.read:
-        levels = jnp.exp(household.block(log_lambda, k))
-        joint = (joint[:, None] * levels).reshape(-1, num_classes)
-    return joint
+    one = jnp.ones_like(log_lambda[:1])
+    return times_levels(one, jnp.exp(log_lambda), household.num_levels, household.read)
 
 
-def _head_probability(joint, rules, head_apart):
+def _head_probability(joint, rules, is_head):
     """Probability of a member that is each head, by class: (A, F); 1 where none is the head."""
-    if head_apart is None:
+    if is_head is None:
         return jnp.ones((1, joint.shape[1]), joint.dtype)
     empty = jnp.zeros((rules.head_ok.shape[1], joint.shape[1]), joint.dtype)
-    return empty.at[rules.head_index].add(jnp.where(head_apart[:, None], joint, 0))
+    return empty.at[rules.head_index].add(jnp.where(is_head[:, None], joint, 0))
 
 
 def _sum_of_compositions(allowed: Compositions, joint, of_size, shape):
@@ -105,13 +101,8 @@ def _joint_probability(log_omega, log_phi, member):
     """
     sizes = [member.num_levels[j] for j in member.read]
     cut = min(range(len(sizes) + 1), key=lambda i: math.prod(sizes[:i]) + math.prod(sizes[i:]))
-    parts = []
-    for read, start in ((member.read[:cut], log_omega), (member.read[cut:], None)):
-        part = jnp.exp(start)[None] if start is not None else jnp.ones((1, *log_omega.shape))
-        part = part.astype(log_omega.dtype)
-        for j in read:
-            levels = jnp.exp(member.block(log_phi, j))
-            part = (part[:, None] * levels).reshape(-1, *part.shape[1:])
-        parts.append(part)
-    joint = jnp.einsum("afs,bfs->fab", *parts, precision=lax.Precision.HIGHEST)
+    omega, phi = jnp.exp(log_omega)[None], jnp.exp(log_phi)
+    first = times_levels(omega, phi, member.num_levels, member.read[:cut])
+    second = times_levels(jnp.ones_like(omega), phi, member.num_levels, member.read[cut:])
+    joint = jnp.einsum("afs,bfs->fab", first, second, precision=lax.Precision.HIGHEST)
     return joint.reshape(log_omega.shape[0], -1).T

@@ -1,8 +1,5 @@
 """Counting labelled items by scatter-add, in int32."""
 
-from functools import reduce
-from operator import add
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -62,7 +59,7 @@ def count_components(
 
 @jax.named_scope("order_free_sum")
 def order_free_sum(x: Float[Array, "..."], axis: int | None = None) -> Float[Array, "..."]:
-    """Add up non-negative floats, all or along `axis`: the same whatever the order of the terms.
+    """Add up finite non-negative floats, all or along `axis`, the same whatever their order.
 
     A sharded sum adds in an order of its own, and so does one over several chains where another
     device has one chain; this one, in integers, gives the same bits on one device and on eight.
@@ -84,9 +81,8 @@ def order_free_sum(x: Float[Array, "..."], axis: int | None = None) -> Float[Arr
     fixed = jnp.round(x / scale * 2.0**bits).astype(integer.dtype)
     # Digits of as many bits as the integers can add up.
     width = integer.bits - 1 - (num_terms - 1).bit_length()
-    digits = [
-        jnp.sum((fixed >> shift) & (2**width - 1), axis=axis).astype(x.dtype) * 2.0**shift
-        for shift in range(0, bits + 1, width)
-    ]
-    total = reduce(add, digits)
+    total = jnp.zeros((), x.dtype)
+    for shift in range(0, bits + 1, width):
+        digit = jnp.sum((fixed >> shift) & (2**width - 1), axis=axis)
+        total += digit.astype(x.dtype) * 2.0**shift
     return total * (scale.reshape(total.shape) * 2.0**-bits)

@@ -5,8 +5,11 @@
 2**-32, and every kernel puts its rarest event there.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend.random import threefry2x32_p
 from jaxtyping import Array, Float, Int, Key, UInt32
@@ -59,7 +62,7 @@ def word_pair(
     key
         A key of any implementation; used once.
     shape
-        Shape of each array, of fewer than 2**32 elements.
+        Shape of each array, of at most 2**32 elements.
     stream
         Below 2**32; each stream of a key is independent of the others, which saves a loop the
         folding of its counter into the key.
@@ -70,11 +73,18 @@ def word_pair(
         Words that depend on the key and on the position in the array alone, so that they are the
         same however the arrays are sharded.
 
+    Raises
+    ------
+    ValueError
+        If the shape has more elements.
+
     Notes
     -----
     Threefry-2x32 with 20 rounds (Salmon et al. 2011, doi:10.1145/2063384.2063405), both words of
     each block kept.
     """
+    if math.prod(shape) > 2**32:
+        raise ValueError(f"word_pair: {shape} has more than 2**32 elements; draw it in parts")
     if jax.random.key_impl(key) == "threefry2x32":
         seed = jax.random.key_data(key)
     else:
@@ -84,8 +94,6 @@ def word_pair(
     for axis in reversed(range(len(shape))):
         position = position + lax.broadcasted_iota(jnp.uint32, shape, axis) * jnp.uint32(stride)
         stride *= shape[axis]
-    if stride > 2**32:
-        raise ValueError(f"word_pair: {shape} has more than 2**32 elements; draw it in parts")
     return tuple(
         threefry2x32_p.bind(
             jnp.broadcast_to(seed[0], shape),
@@ -139,3 +147,9 @@ def uniform_pair(
     """Draw two independent arrays of uniforms on (0, 1), by `word_pair` and `uniform`."""
     first, second = word_pair(key, shape)
     return uniform(first, dtype), uniform(second, dtype)
+
+
+def numpy_generator(key: Key[Array, ""]) -> np.random.Generator:
+    """Make a NumPy generator from a key, by 128 random bits."""
+    bits = np.asarray(jax.random.bits(key, (4,), np.uint32), np.uint64)
+    return np.random.Generator(np.random.Philox(key=bits[:2] << np.uint64(32) | bits[2:]))

@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
@@ -123,6 +122,4 @@ def retrospective_sticks(
     is_last = ~active & (jnp.cumsum(~active) == jnp.sum(~active))
     log_share = jnp.where(is_last, 0, log_v)
     log_weight = log_remainder + _sum_before(log_1mv) + log_share
-    return jnp.where(active, -jnp.inf, log_weight), log_remainder + lax.index_in_dim(
-        passed, active.size - 1, keepdims=False
-    )
+    return jnp.where(active, -jnp.inf, log_weight), log_remainder + passed[-1]

@@ -18,6 +18,8 @@ OUTPUTS = ["cells.csv", "posterior.nc", "report.html", "risk.json", "run.json"]
 COLUMNS = ["f", "phat", "risk", "p_unique", "median", "mode", "q025", "q975"]
 FIGURES = ["mean", "sd", "q025", "q05", "q50", "q95", "q975"]
 SHORT = ["--population-size", "20000", "--chains", "2", "--draws", "50"]
+MORE = ["--alpha", "0.2", "--a", "20", "--gamma", "0.9", "--cells", "400", "--baselines",
+        "--empty-phat", "0.02:0.5,0.05:0.5"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,7 @@ def arguments(sample, out, *more, model="polettini-stander-2"):
 @pytest.fixture(scope="module")
 def done(sample, tmp_path_factory):
     out = tmp_path_factory.mktemp("done") / "out"
-    more = ["--alpha", "0.2", "--a", "20", "--gamma", "0.9", "--cells", "400", "--baselines"]
-    assert main(arguments(sample, out, *more)) == 0
+    assert main(arguments(sample, out, *MORE)) == 0
     return out
 
 
@@ -92,13 +93,12 @@ def test_draws_and_report(done):
 
 
 def test_a_finished_run_is_recognised(done, sample, tmp_path, capsys):
-    more = ["--alpha", "0.2", "--a", "20", "--gamma", "0.9", "--cells", "400", "--baselines"]
     before = (done / "risk.json").stat().st_mtime_ns
-    assert main(arguments(sample, done, *more, "--resume")) == 0
+    assert main(arguments(sample, done, *MORE, "--resume")) == 0
     assert (done / "risk.json").stat().st_mtime_ns == before
-    assert main(arguments(sample, done, *more, "--resume", "--seed", "1")) == 2
+    assert main(arguments(sample, done, *MORE, "--resume", "--seed", "1")) == 2
     assert "finished run with other" in one_line(capsys)
-    assert main(arguments(sample, tmp_path / "again", *more, "--resume")) == 0
+    assert main(arguments(sample, tmp_path / "again", *MORE, "--resume")) == 0
     assert untimed(tmp_path / "again") == untimed(done)
     for name in ("cells.csv", "posterior.nc"):
         assert (tmp_path / "again" / name).read_bytes() == (done / name).read_bytes()
@@ -148,13 +148,13 @@ BAD = {
     "few cells": (GOOD, ["--cells", "1"], ["a.csv", "1 cells are fewer than the 2"]),
     "b of model 2": (GOOD, ["--b", "5"], ["--b", "polettini-stander-1 only"]),
     "alpha": (GOOD, ["--alpha", "0"], ["--alpha", "out of range"]),
-    "gamma": (GOOD, ["--gamma", "1.5"], ["gamma must be from 0 to 1"]),
+    "gamma": (GOOD, ["--gamma", "1.5"], ["gamma must be above 0 and at most 1"]),
     "mixture": (GOOD, ["--empty-phat", "0.5"], ["--empty-phat", "0.0034:0.86"]),
     "shares": (GOOD, ["--empty-phat", "0.5:0.5"], ["empty_phat", "add up to 1"]),
     "conditions": (GOOD, ["--conditions", "z.csv"], ["--conditions", "hdp"]),
     "keep": (GOOD, ["--keep-parameters"], ["--keep-parameters", "hdp"]),
     "rhat": (GOOD, ["--until-rhat", "1.1"], ["--until-rhat", "hdp"]),
-    "priors": (GOOD, ["--alpha", "1", "--hyperparameters", "full-bayes"], ["--alpha", "priors"]),
+    "priors": (GOOD, ["--alpha", "1", "--hyperparameters", "full-bayes"], ["--alpha", "full"]),
     "of others": (GOOD, ["--model", "hdp"], ["--weights", "polettini-stander-1 and"]),
     "alpha of hdp": (GOOD, ["--model", "hdp", "--alpha", "1"], ["--alpha", "polettini-stander-1"]),
 }  # fmt: skip

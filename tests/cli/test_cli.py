@@ -95,7 +95,8 @@ def test_records_and_netcdf(done, sample_frame):
 def test_no_records_are_written_on_request(done, files, tmp_path, capsys):
     out = tmp_path / "out"
     out.mkdir()
-    (out / "records.csv").write_text("those of an earlier call")
+    for name in ("records.csv", "cells.csv"):
+        (out / name).write_text("those of an earlier call")
     assert main(risk_arguments(files, out, "--no-records")) == 0
     assert "records.csv" not in capsys.readouterr().out
     assert sorted(path.name for path in out.iterdir()) == [

@@ -292,3 +292,22 @@ def test_no_cells_are_written_on_request(folder, tmp_path, capsys):
     assert "cells.csv" not in capsys.readouterr().out
     page = (out / "report.html").read_text()
     assert "riskiest" not in page and "left out of this page" in words_of(page)
+
+
+def test_files_that_break_the_same_conditions_have_their_own_names():
+    original, synthetic = rare_files()
+    zeros = bnp.StructuralZeros.from_codes([[2, -1]], original.schema)
+    result = bnp.evaluate(original, [synthetic, synthetic], conditions=zeros)
+    page = render_evaluation_report(result, ["first.csv", "second.csv"])
+    for name in ("first.csv", "second.csv"):
+        assert page.count(f"<tr><td>{name}</td><td>1</td>") == 1
+
+
+def test_tables_of_too_many_cells_are_refused_in_one_line(tmp_path, capsys):
+    frame = pd.DataFrame({name: np.arange(1001) for name in ("x", "y")})
+    for name in ("original", "synthetic"):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    files = [str(tmp_path / f"{name}.csv") for name in ("original", "synthetic")]
+    assert main(["evaluate", *files, "--out", str(tmp_path / "out")]) == 2
+    assert "every table of 2 variables has more than 1,000,000 cells" in one_line(capsys)
+    assert not (tmp_path / "out").exists()

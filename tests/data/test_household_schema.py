@@ -15,7 +15,7 @@ def test_a_schema_checks_itself():
         HouseholdSchema(table, "a")
     with pytest.raises(MicrodataError, match="'c': unknown column"):
         HouseholdSchema(table, "hid", ("c",))
-    with pytest.raises(MicrodataError, match="'b': unknown column"):
+    with pytest.raises(MicrodataError, match="'b': unknown household variable; .* are 'a'"):
         HouseholdSchema(table, "hid", ("a",), size_variable="b")
 
 

@@ -192,7 +192,7 @@ MISTAKES = [
         "every variable is a household variable",
     ),
     ({"head": ("relate", "chief")}, "column 'relate': value 'chief' is not a declared level"),
-    ({"head": ("role", "head")}, "column 'role': unknown column"),
+    ({"head": ("role", "head")}, "column 'role': unknown person variable"),
     (
         {"head": ("relate", "child")},
         r"row 1, column 'relate': household 3 has no person with the value 'child' \(1 of 2 ",

@@ -114,7 +114,7 @@ def test_files_of_plain_labels(tmp_path, kind):
 
 def test_what_cannot_be_read_or_written(folder, tmp_path, monkeypatch):
     (tmp_path / "broken.sav").write_text("x,y\n1,2\n")
-    with pytest.raises(bnp.MicrodataError, match=r"broken.sav: is not a SPSS file"):
+    with pytest.raises(bnp.MicrodataError, match=r"broken.sav: is not an SPSS file"):
         bnp.read_microdata(tmp_path / "broken.sav")
     with pytest.raises(bnp.MicrodataError, match=r"none.dta: cannot be read \(No such file"):
         bnp.read_microdata(tmp_path / "none.dta")
@@ -175,3 +175,21 @@ def test_names_that_the_format_cannot_hold_are_refused_first(tmp_path, capsys):
         assert code == 2
         assert f"--format {kind}: column 'x y': a .{kind} file cannot" in one_line(capsys)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("kind", ["sav", "dta"])
+def test_text_values_that_look_like_integers_stay_text(tmp_path, kind):
+    source, made = tmp_path / "a.sav", tmp_path / f"b.{kind}"
+    frame = pd.DataFrame({"region": ["1", "2", "1"]})
+    pyreadstat.write_sav(frame, source, variable_value_labels={"region": {"1": "N", "2": "S"}})
+    bnp.write_frame(bnp.read_microdata(source).to_frame(), made, read_labelling(source))
+    read = pyreadstat.read_sav if kind == "sav" else pyreadstat.read_dta
+    assert read(str(made))[0]["region"].tolist() == ["1", "2", "1"]
+
+
+def test_files_that_are_written_can_be_read(tmp_path):
+    frame = pd.DataFrame({"x": ["a", "b"]})
+    bnp.write_frame(frame, tmp_path / "a.pq")
+    pd.testing.assert_frame_equal(bnp.read_microdata(tmp_path / "a.pq").to_frame(), frame)
+    with pytest.raises(bnp.FormatError, match="name the file .sav"):
+        bnp.write_frame(frame, tmp_path / "a.zsav")

@@ -54,6 +54,11 @@ def test_bad_weights_are_refused(records, tmp_path):
         bnp.read_weights(path, "w")
     with pytest.raises(bnp.MicrodataError, match="unknown column"):
         bnp.read_weights(path, "v")
+    for missing in (pd.NA, np.nan):
+        column = pd.array([1, missing], dtype="Int64" if missing is pd.NA else "float64")
+        pd.DataFrame({"w": column}).to_parquet(tmp_path / "s.parquet")
+        with pytest.raises(bnp.MicrodataError, match="row 1, column 'w': the cell is empty"):
+            bnp.read_weights(tmp_path / "s.parquet", "w")
 
 
 def test_a_population_is_at_least_the_sample(records):

@@ -1,11 +1,13 @@
 """Diagnosis: everything said of a run's chains comes from figures that are computed once."""
 
 import collections
+import dataclasses
 
 import numpy as np
 
 import bnp_models as bnp
 from bnp_models.inference import diagnostics
+from bnp_models.inference.run import Until
 from bnp_models.report.risk import render_report
 from bnp_models.report.synthesis import render_synthesis_report
 
@@ -53,3 +55,15 @@ def test_chains_of_another_sampler(monkeypatch):
     assert diagnosis.warnings[0].startswith("not converged") and diagnosis.reached is None
     assert diagnosis.modes.number == bnp.find_modes({"log_likelihood": values}).number
     assert calls[(values + 1).tobytes()] == 1
+
+
+def test_quantities_of_a_target_that_fall_short_are_told(small):
+    """The draws pass, and what the target judges besides them does not."""
+    values = np.random.default_rng(1).normal(size=(2, 100))
+    apart = {"apart": values + np.arange(2)[:, None]}
+    for quantities, reached in ((None, True), (lambda run: apart, False)):
+        target = bnp.Converged(max_rhat=1.1, min_ess=10, quantities=quantities)
+        until = Until(target, 1.0, small.run.settings)
+        diagnosis = bnp.Diagnosis({"x": values}, dataclasses.replace(small.run, until=until))
+        assert diagnosis.reached == reached
+        assert any("R-hat of apart" in one for one in diagnosis.warnings) != reached

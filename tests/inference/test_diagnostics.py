@@ -176,7 +176,7 @@ def test_a_run_without_a_risk_is_judged_by_its_margins(chains, rng):
 
 
 def test_components_that_do_not_split_are_told_of(chains):
-    limit = bnp.HDPMixedMembership().most_simulated(150)
+    limit = bnp.HDPMixedMembership().most_simulated(256)
     for times, told in ((1, False), (1.01, True)):
         run, risk = chains()
         # They may not have been kept.

@@ -157,3 +157,17 @@ def test_bad_arguments_are_refused(small):
     renamed = dataclasses.replace(small.run, table=bnp.Microdata(schema, small.table.codes))
     with pytest.raises(ValueError, match="rename the variable 'row'"):
         bnp.population_risk(renamed, 20_000)
+
+
+def test_a_run_that_kept_arrays_of_some_draws(small):
+    """Every third draw has parameters: all else is judged and written at these draws."""
+    draws = {name: x if x.ndim == 2 else x[:, 2::3] for name, x in small.run.draws.items()}
+    settings = dataclasses.replace(small.run.settings, parameters_every=3)
+    run = dataclasses.replace(small.run, settings=settings, draws=draws)
+    risk = bnp.population_risk(run, 20_000)
+    alpha = small.run.draws["alpha"][:, 2::3]
+    np.testing.assert_array_equal(risk.monitored(run)["alpha"], alpha)
+    assert bnp.risk_summary(risk)["tau1"]["mean"] == risk.tau1.mean()
+    data = bnp.to_inference_data(run, risk)["posterior"]
+    np.testing.assert_array_equal(data["alpha"], alpha)
+    assert data["tau1"].shape == (2, 10)

@@ -8,6 +8,7 @@ from ruled import schema_of
 import bnp_models as bnp
 from bnp_models.data.households import Households
 from bnp_models.data.schema import MicrodataError
+from bnp_models.rules import completions as completions_module
 from bnp_models.rules.completions import completions
 from bnp_models.rules.views import Columns
 
@@ -54,3 +55,19 @@ def test_each_completion_comes_once():
     assert (filled[:, 1, 2] == -1).all() and (households[:, 0] == 1).all()
     some = completions(schema, columns, household, members, 100)
     assert sum(len(chunk) for chunk, _ in some) == 100
+
+
+@pytest.mark.parametrize(("limit", "undecided"), [(16, False), (15, True)])
+def test_none_of_all_completions_is_told_from_none_of_those_tried(monkeypatch, limit, undecided):
+    """Four missing values of two levels have 16 completions."""
+    monkeypatch.setattr(completions_module, "_COMPLETIONS", limit)
+    schema = schema_of(age=(0, 1))
+    age = schema.member_variables.index("age")
+    members = np.zeros((4, len(schema.member_variables)), np.int32)
+    members[:, age] = -1
+    household = np.zeros(len(schema.household_variables), np.int32)
+    answer = completions_module.completable(
+        lambda households, _: np.zeros(len(households), bool), schema, Columns((), (age,)),
+        household, members,
+    )  # fmt: skip
+    assert answer == undecided

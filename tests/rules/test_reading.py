@@ -77,7 +77,7 @@ def test_the_shipped_set_by_its_name():
         ("def rules(schema):\n    return schema.nothing\n", "mine.py, line 2: AttributeError"),
         (
             "from bnp_models.rules import *\nrules = exactly(1, person(kin='x'))\n",
-            r"mine.py, column 'kin': unknown column; .*\(read by the rule: exactly 1 person with",
+            r"mine.py, column 'kin': unknown person variable; .*\(read by the rule: exactly 1",
         ),
         (
             "from bnp_models.rules import *\n"

@@ -107,11 +107,17 @@ def test_sets_of_rules():
 @pytest.mark.parametrize(
     ("rule", "part"),
     [
-        (exactly(1, person(role="Head")), r"column 'role': unknown column; .*\(read by the rule"),
+        (
+            exactly(1, person(role="Head")),
+            r"column 'role': unknown person variable; .*\(read by the rule",
+        ),
         (exactly(1, person(relate="head")), "column 'relate': value 'head' is not a declared"),
         (each(HEAD).has(aged(3, variable="sex")), "column 'sex': level 'f' is no number"),
-        (household(race="a"), "column 'race': unknown column; the columns are 'tenure', 'owner'"),
-        (exactly(1, person(tenure="own")), "column 'tenure': unknown column"),
+        (
+            household(race="a"),
+            "column 'race': unknown household variable; .* are 'tenure', 'owner'",
+        ),
+        (exactly(1, person(tenure="own")), "column 'tenure': unknown person variable"),
         (
             predicate(lambda view: view.is_("sex", "f"), "women", member=["sex"]),
             r"the rule 'women' gave shape \(1, 2\) and dtype bool for 1 household",

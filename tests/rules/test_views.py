@@ -22,6 +22,7 @@ pytestmark = pytest.mark.filterwarnings("error")
             (0, 0, 10, 85, 85, 90, 5),
             (4, 9, 14, 10**6, 10**6, 10**6, 9),
         ),
+        (("3 Years", "5 To 9", "85 And Over"), (3, 5, 85), (3, 9, 10**6)),
     ],
 )
 def test_numbers_of_labels(labels, least, most):

@@ -32,7 +32,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from bnp_models.data.households import Households
+from bnp_models.data.household_schema import HouseholdSchema
+from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.evaluation.attack.bootstrap import (
@@ -95,7 +96,7 @@ def attack_risk(
     records_at_once: int | None = None,
     progress: bool = False,
 ) -> AttackRisk:
-    """Evaluate the probabilities that an intruder gives to each record, who knows all others.
+    """Evaluate how likely an intruder who knows all other records finds each record's true values.
 
     Parameters
     ----------
@@ -107,13 +108,14 @@ def attack_risk(
     synthetic
         The M files: frames, or tables coded as the sample is.
     key
-        For the bootstrap, and for P(possible) where rules give it no closed form.
+        Key of the bootstrap, and of the simulation of P(possible) where rules give it no closed
+        form.
     conditions
         Structural zeros or rules, those of the run; by default none, or what a `Run` holds.
     target
-        Of persons within households, "household" (the default: one variable of the household or
-        of one member is wrong) or "person" (one variable of one person is, everything else of the
-        household being known).
+        Unit attacked where persons live in households: "household" (the default: one variable of
+        the household or of one member is wrong) or "person" (one variable of one person is,
+        everything else of the household being known).
     rows
         Records or persons to attack, by their 0-based row; households by their number. Default:
         those that are alone with their values in the sample, as the others are known already.
@@ -168,9 +170,9 @@ def attack_risk(
     if num_datasets is None:
         num_datasets = int(posterior.attributes.get("num_datasets", len(files)))
     draws = choose_draws([posterior, *refitted], [num_datasets, *(0 for _ in refitted)], max_draws)
-    key_bootstrap, key_possible = Keys(key)
+    key_bootstrap, key_likelihood = Keys(key)
     num_chains = posterior.parameters["log_pi"].shape[0]
-    log_l = _log_likelihoods(targets, draws, files, num_chains, key_possible, progress)
+    log_l = _log_likelihoods(targets, draws, files, num_chains, key_likelihood, progress)
     blocks = split_draws(log_l)
     weigh = partial(
         weigh_candidates,
@@ -244,20 +246,27 @@ def refit(
     ]
 
 
+def check_columns(table: Microdata | Households) -> None:
+    """Raise MicrodataError where a variable has the name of a column of `AttackRisk.records`."""
+    schema = table.schema
+    names = {*persons_of(table).schema.variables}
+    if isinstance(schema, HouseholdSchema):
+        names |= {schema.household, *schema.household_variables}
+    taken = AttackRisk.COLUMNS.intersection(names)
+    if taken:
+        raise MicrodataError(
+            "the table of records has a column of this name; rename the variable", column=min(taken)
+        )
+
+
 def _check_settings(table, target, num_bootstrap, fdr, top, max_draws) -> None:
     """Raise ValueError where an option of `attack_risk` is out of range."""
     if isinstance(table, Households):
         if target not in (None, *TARGETS):
             raise ValueError(f"target is one of {', '.join(TARGETS)}, not {target!r}")
-        names = {table.schema.household, *table.schema.table.variables}
-        names |= {*table.schema.household_variables}
-    else:
-        if target not in (None, "record"):
-            raise ValueError(f"target {target!r} is of households; leave it out")
-        names = set(table.schema.variables)
-    taken = AttackRisk.COLUMNS.intersection(names)
-    if taken:
-        raise ValueError(f"rename the variable {min(taken)!r}: the table of records has its own")
+    elif target not in (None, "record"):
+        raise ValueError(f"target {target!r} is of households; leave it out")
+    check_columns(table)
     if num_bootstrap < 1:
         raise ValueError(f"num_bootstrap must be at least 1, not {num_bootstrap}")
     if not 0 < fdr < 1:
@@ -309,17 +318,17 @@ def _checked_estimator(estimator, refits, synthetic) -> str:
         raise ValueError(f"estimator is one of {', '.join(ESTIMATORS)}, not {estimator!r}")
     if (estimator == "refit") != (refits is not None):
         raise ValueError('estimator "refit" goes with refits, and no other one does')
-    if refits is not None:
-        if len(refits) != len(synthetic):
-            raise ValueError(f"{len(refits)} refits for {len(synthetic)} synthetic files")
+    if refits is not None and len(refits) != len(synthetic):
+        raise ValueError(f"{len(refits)} refits for {len(synthetic)} synthetic files")
     return estimator
 
 
 def _log_likelihoods(targets, draws, files, num_chains, key, progress) -> np.ndarray:
     """(L, chains, draws) log likelihood of every file, then that of each at its refit's draws."""
-    log_l = [targets.log_likelihood(draws[0], files, key, progress)]
-    for refitted, file in zip(draws[1:], files, strict=False):
-        log_l.append(targets.log_likelihood(refitted, [file], key, progress))
+    key_run, *keys = Keys(key, len(draws))
+    log_l = [targets.log_likelihood(draws[0], files, key_run, progress)]
+    for refitted, file, key_m in zip(draws[1:], files, keys, strict=False):
+        log_l.append(targets.log_likelihood(refitted, [file], key_m, progress))
     return np.concatenate(log_l).reshape(-1, num_chains, len(draws[0]["log_pi"]) // num_chains)
 
 

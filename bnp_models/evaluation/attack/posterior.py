@@ -230,9 +230,9 @@ def choose_draws(
     least = min(len(positions) for chains in unused for positions in chains)
     number = min(max(max_draws // num_chains, 1), least)
     if number * num_chains < 2:
-        raise ValueError(
-            f"{num_chains * shapes[0][1]} draws, of which {used[0]} made a synthetic file, are too "
-            "few"
+        raise MicrodataError(
+            f"{num_chains * min(shape[1] for shape in shapes)} kept draws are too few, without the "
+            f"{used[0]} that made a synthetic file; run synthesize with more --draws"
         )
     chain = np.arange(num_chains)[:, None]
     chosen = []

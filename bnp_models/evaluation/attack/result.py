@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -14,7 +12,6 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.evaluation.attack.bootstrap import MIN_BLOCKS, TIMES_IN_BLOCK
 from bnp_models.inference.diagnostics import MAX_RHAT, diagnose
-from bnp_models.kernels.attack.importance import benjamini_hochberg
 
 FDR = 0.005
 """False discovery rate at which records are declared safe."""
@@ -94,7 +91,9 @@ class AttackRisk:
         """(A, len(top)) p-values adjusted by Benjamini & Hochberg, each k by itself."""
         if not len(self.rows):
             return self.p_values
-        return np.asarray(jax.vmap(benjamini_hochberg, 1, 1)(jnp.asarray(self.p_values)))
+        from scipy.stats import false_discovery_control
+
+        return false_discovery_control(self.p_values, axis=0)
 
     @property
     def at_risk(self) -> np.ndarray:

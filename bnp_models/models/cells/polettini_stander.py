@@ -100,14 +100,16 @@ class PolettiniStander(eqx.Module):
         for name, value in values.items():
             most = 1 if name == "gamma" else math.inf
             if not (0 < value <= most and math.isfinite(value)):
-                limit = "from 0 to 1" if name == "gamma" else "a positive number"
+                limit = "above 0 and at most 1" if name == "gamma" else "a positive number"
                 raise ValueError(f"{name} must be {limit}, not {value}")
         if empty_phat is not None:
             if variant == 1:
                 raise ValueError("empty_phat is not a parameter of Model I")
             empty_phat = tuple((float(phat), float(share)) for phat, share in empty_phat)
             if not all(0 < phat <= 1 and share > 0 for phat, share in empty_phat):
-                raise ValueError("empty_phat: every phat is from 0 to 1, every share positive")
+                raise ValueError(
+                    "empty_phat: every phat is above 0 and at most 1, every share positive"
+                )
             if abs(sum(share for _, share in empty_phat) - 1) > 1e-6:
                 raise ValueError("empty_phat: the shares must add up to 1")
         self.variant = variant

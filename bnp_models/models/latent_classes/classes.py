@@ -150,11 +150,8 @@ def update_partition(
         return state, z, no_move
     return lax.cond(
         iteration % model.split_merge_every == 0,
-        lambda key, state, z: _split_or_merge(model, key, state, z, rows, data),
-        lambda key, state, z: (state, z, no_move),
-        key,
-        state,
-        z,
+        lambda: _split_or_merge(model, key, state, z, rows, data),
+        lambda: (state, z, no_move),
     )
 
 

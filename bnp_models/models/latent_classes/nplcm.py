@@ -43,7 +43,7 @@ from bnp_models.models.latent_classes.state import (
 )
 from bnp_models.models.model import Completes, Draw, PredictsCells
 from bnp_models.models.options import check_choice
-from bnp_models.models.warnings import last_class_used, those_given, too_many_augmented
+from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 TRUNCATIONS = ("mixture", "classes")
@@ -97,11 +97,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         if self.by_class:
             log_weight = log_weight + jnp.log(region_mass(state.log_lambda, data.feasible))
         order = jnp.argsort(-log_weight)
-        return eqx.tree_at(
-            lambda s: (s.log_pi, s.log_lambda),
-            state,
-            (state.log_pi[order], state.log_lambda[:, order]),
-        )
+        return LatentClassState(state.log_pi[order], state.log_lambda[:, order], state.alpha)
 
     def sweep(
         self,
@@ -135,21 +131,6 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         )
         return state, info
 
-    def keep(self, state: LatentClassState, info: LatentClassInfo) -> dict[str, Array]:
-        """Everything of one sweep that a user may choose to keep."""
-        return {
-            "components": info.components,
-            "alpha": state.alpha,
-            "log_likelihood": info.log_likelihood,
-            "last_class": info.last_class,
-            "augmented": info.augmented,
-            "accepted_levels": info.accepted_levels,
-            "accepted_splits": info.accepted_splits,
-            "log_pi": state.log_pi,
-            "log_lambda": state.log_lambda,
-            "log_feasible": info.log_feasible,
-        }
-
     def log_cell_probability(
         self,
         key: Key[Array, ""] | None,
@@ -171,7 +152,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
 
     def warnings(self, run: Any) -> list[str]:
         """Sentences on a last class in use, and on impossible records that were not counted."""
-        return those_given([last_class_used(run.draws), too_many_augmented(run.draws)])
+        return list(filter(None, [last_class_used(run.draws), too_many_augmented(run.draws)]))
 
 
 class NPLCM(LatentClassModel):
@@ -194,13 +175,6 @@ class NPLCM(LatentClassModel):
     doi:10.3102/1076998613480394.
     """
 
-    components: int = eqx.field(static=True, default=50)
-    a: float = 0.25
-    b: float = 0.25
-    reorder: bool = eqx.field(static=True, default=True)
-    swap: bool = eqx.field(static=True, default=True)
-    split_merge_every: int = eqx.field(static=True, default=4)
-
     name: ClassVar[str] = "nplcm"
 
 
@@ -213,6 +187,10 @@ class TNPLCM(LatentClassModel):
         Classes K at which the sticks are truncated.
     a, b
         Shape and rate of alpha's prior.
+    reorder, swap
+        Moves that exchange classes, weights and all, and classes between weights.
+    split_merge_every
+        Sweeps between split-merge moves; 0 turns them off.
     truncation
         "mixture": the mixture is truncated as a whole, as in the papers. "classes": each class is
         truncated, and the sticks are the weights of the truncated classes: the same family of
@@ -221,10 +199,6 @@ class TNPLCM(LatentClassModel):
         "none": the impossible region is integrated out; "boxes": its records are drawn as counts
         by box and class (the papers' sampler). Both have the same posterior; "boxes" needs
         truncation "mixture".
-    reorder, swap
-        Moves that exchange classes, weights and all, and classes between weights.
-    split_merge_every
-        Sweeps between split-merge moves; 0 turns them off.
 
     References
     ----------
@@ -232,14 +206,8 @@ class TNPLCM(LatentClassModel):
     Manrique-Vallier, D. & Hu, J. (2018), doi:10.1111/rssa.12352.
     """
 
-    components: int = eqx.field(static=True, default=50)
-    a: float = 0.25
-    b: float = 0.25
     truncation: str = eqx.field(static=True, default="mixture")
     augmentation: str = eqx.field(static=True, default="none")
-    reorder: bool = eqx.field(static=True, default=True)
-    swap: bool = eqx.field(static=True, default=True)
-    split_merge_every: int = eqx.field(static=True, default=4)
 
     name: ClassVar[str] = "tnplcm"
     conditions_type: ClassVar[type | None] = StructuralZeros

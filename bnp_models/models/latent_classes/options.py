@@ -9,19 +9,22 @@ from bnp_models.models.options import check_integer, check_positive
 class LatentClassOptions(FixedComponents):
     """Options of a latent class model, as its conditionals read them."""
 
-    a: eqx.AbstractVar[float]
+    components: int = eqx.field(static=True, default=50)
+    """Classes K at which the sticks are truncated."""
+    a: float = 0.25
     """Shape of alpha's prior."""
-    b: eqx.AbstractVar[float]
+    b: float = 0.25
     """Rate of alpha's prior."""
-    reorder: eqx.AbstractVar[bool]
+    reorder: bool = eqx.field(static=True, default=True)
     """Moves that exchange classes, weights and all."""
-    swap: eqx.AbstractVar[bool]
+    swap: bool = eqx.field(static=True, default=True)
     """Moves that exchange classes between weights."""
-    split_merge_every: eqx.AbstractVar[int]
+    split_merge_every: int = eqx.field(static=True, default=4)
     """Sweeps between split-merge moves; 0 turns them off."""
 
     def __check_init__(self):
         check_integer(2, components=self.components)
+        check_integer(0, split_merge_every=self.split_merge_every)
         check_positive(a=self.a, b=self.b)
 
     @property

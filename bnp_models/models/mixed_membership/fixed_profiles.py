@@ -25,7 +25,6 @@ from bnp_models.models.mixed_membership.state import (
     HDPData,
     HDPInfo,
     HDPState,
-    keep_everything,
     sweep_info,
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with
@@ -96,17 +95,13 @@ class MixedMembership(MembershipOptions, FixedComponents):
         weights = jnp.exp(log_dirichlet(key, 1 + (tables + added).astype(state.g0.dtype)))
         return state.alpha0, weights, jnp.zeros_like(state.alpha0)
 
-    def most_simulated(self, num_records: int) -> None:
-        """None: components neither split nor merge, under structural zeros or without."""
-        del num_records
-
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Tables that the prior of the weights adds: one to each component."""
         return jnp.ones_like(state.alpha0), jnp.zeros_like(state.alpha0)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Quantities of one sweep that a user may choose to keep, by name."""
-        kept = keep_everything(state, info)
+        kept = super().keep(state, info)
         del kept["alpha0"], kept["left_over"]
         return kept
 

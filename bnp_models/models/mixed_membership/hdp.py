@@ -30,11 +30,10 @@ from bnp_models.models.mixed_membership.state import (
     HDPData,
     HDPInfo,
     HDPState,
-    keep_everything,
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
 from bnp_models.models.model import Growing
-from bnp_models.models.options import check_positive
+from bnp_models.models.options import check_integer, check_positive
 
 # Components of the initial states, cycled over chains: scattered on both sides of what posteriors
 # have, so that R-hat sees a second mode.
@@ -42,12 +41,6 @@ START_COMPONENTS = (10, 50, 200)
 
 # Mass of G_0 that `slots_needed` lets go.
 NEGLIGIBLE = 1e-7
-
-# Simulated records that split-merge moves take under structural zeros, at the most: all, and for
-# each record of the sample.
-SIMULATED_AT_MOST = 2**19
-
-SIMULATED_PER_RECORD = 32
 
 
 class HDPMixedMembership(MembershipOptions, Growing):
@@ -128,8 +121,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     simulate_records = new_records.simulate_records
 
     def __check_init__(self):
-        if self.capacity < 2:
-            raise ValueError(f"capacity must be at least 2, not {self.capacity}")
+        check_integer(2, capacity=self.capacity)
         check_positive(a0=self.a0, b0=self.b0, a1=self.a1, b1=self.b1)
 
     @property
@@ -160,15 +152,6 @@ class HDPMixedMembership(MembershipOptions, Growing):
             key_alpha0, state.alpha0, jnp.sum(tables > 0), jnp.sum(tables), self.a0, self.b0
         )
         return alpha0, *draw_g0(key_g0, tables, alpha0)
-
-    def most_simulated(self, num_records: int) -> int | None:
-        """Records of the impossible region with which components still split and merge.
-
-        None where they never do.
-        """
-        if not self.split_merge_every:
-            return None
-        return min(SIMULATED_AT_MOST, SIMULATED_PER_RECORD * num_records)
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Tables that the prior of the weights adds: alpha_0, to those of no component."""
@@ -222,10 +205,6 @@ class HDPMixedMembership(MembershipOptions, Growing):
             state, z=place[state.z].astype(state.z.dtype), g0=g0, theta=theta,
             totals=feasible_totals(g0, theta, data),
         )  # fmt: skip
-
-    def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
-        """Quantities of one sweep that a user may choose to keep, by name."""
-        return keep_everything(state, info)
 
 
 def _active_slots(state: HDPState, data: HDPData) -> Bool[Array, " K"]:

@@ -20,6 +20,7 @@ from bnp_models.kernels.numerics.set_partitions import log_block_weights_gamma
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.options import MembershipOptions
+from bnp_models.models.options import check_choice
 
 # Records that are simulated at once.
 SIMULATION_BATCH = 8192
@@ -133,6 +134,7 @@ def log_cell_probability(
     to the sample's. Battiston & Rimella (2024), eq. (10), without its Monte Carlo error. Cells are
     taken for feasible ones: their probabilities are over P(feasible).
     """
+    check_choice(("exact", "draws", "sequential"), method=method)
     theta = pad_levels(draw["theta"], num_levels)
     log_feasible = draw["log_feasible"]
     if model.not_applicable:
@@ -148,10 +150,13 @@ def log_cell_probability(
         raise ValueError(f'method "{method}" needs a key')
     key_alpha, key_cells = Keys(key)
     alpha = new_concentrations(model, key_alpha, draw["alpha"], draw["alpha_rate"], num_draws)
-    estimate = {"draws": log_cell_probability_draws, "sequential": log_cell_probability_sequential}
-    of_all = estimate[method](key_cells, theta, draw["g0"], alpha, cells, num_draws)
-    return of_all._replace(
-        log_p=of_all.log_p - log_feasible, log_p_halves=of_all.log_p_halves - log_feasible
+    estimators = {
+        "draws": log_cell_probability_draws,
+        "sequential": log_cell_probability_sequential,
+    }
+    estimate = estimators[method](key_cells, theta, draw["g0"], alpha, cells, num_draws)
+    return estimate._replace(
+        log_p=estimate.log_p - log_feasible, log_p_halves=estimate.log_p_halves - log_feasible
     )
 
 

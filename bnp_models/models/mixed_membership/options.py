@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
-from bnp_models.models.mixed_membership.state import HDPState
+from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
 from bnp_models.models.model import PredictsCells
-from bnp_models.models.options import check_choice, check_positive
-from bnp_models.models.warnings import those_given, too_many_augmented
+from bnp_models.models.options import check_choice, check_integer, check_positive
+from bnp_models.models.warnings import too_many_augmented
 from bnp_models.zeros.coding import Coding
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -26,6 +26,12 @@ RECORD_MULTIPLE = 128
 # Draws of record weights for log P(feasible) where the feasible boxes are too many to be exact.
 FEASIBLE_DRAWS = 1024
 
+# Simulated records that split-merge moves take under structural zeros, at the most: all, and for
+# each record of the sample.
+SIMULATED_AT_MOST = 2**19
+
+SIMULATED_PER_RECORD = 32
+
 # Share of the draws in which components may go without split-merge moves before a warning.
 MAX_UNSPLIT_SHARE = 0.5
 
@@ -38,9 +44,9 @@ class MembershipOptions(PredictsCells):
     b: eqx.AbstractVar[float]
     """Rate of the prior of alpha."""
     dish_stride: eqx.AbstractVar[int]
-    """Records for one of which the dish move takes a table in a sweep; 0 turns it off."""
+    """Spacing of the records of which the dish move takes a table in one sweep; 0 turns it off."""
     cell_stride: eqx.AbstractVar[int]
-    """Records for one of which the move of whole records takes a cell in a sweep; 0: none."""
+    """Sweeps in which the move of whole records goes through all cells, at most; 0 turns it off."""
     seating_every: eqx.AbstractVar[int]
     """Sweeps between moves of alpha with the labels of few tables summed out; 0: none."""
     augmentation: eqx.AbstractVar[str]
@@ -81,10 +87,25 @@ class MembershipOptions(PredictsCells):
         check_choice(CONCENTRATIONS, concentration=self.concentration)
         check_choice(AUGMENTATIONS, augmentation=self.augmentation)
         check_positive(a=self.a, b=self.b)
+        check_integer(
+            0, dish_stride=self.dish_stride, cell_stride=self.cell_stride,
+            seating_every=self.seating_every, split_merge_every=self.split_merge_every,
+            trajectory_steps=self.trajectory_steps,
+        )  # fmt: skip
         for name in ("dish_stride", "cell_stride"):
             stride = vars(self)[name]
             if stride and RECORD_MULTIPLE % stride:
                 raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
+
+    def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
+        """Quantities of one sweep that a user may choose to keep, by name."""
+        return vars(info) | {
+            "alpha0": state.alpha0,
+            "g0": state.g0,
+            "theta": state.theta,
+            "alpha_rate": state.rate,
+            "z": state.z,
+        }
 
     def coding(self, conditions: StructuralZeros | None) -> Coding | None:
         """Not-applicable form of the records, where it was asked for."""
@@ -95,14 +116,16 @@ class MembershipOptions(PredictsCells):
     def warnings(self, run: Any) -> list[str]:
         """Sentences on impossible records, split-merge moves and P(feasible) of a `Run`."""
         checks = too_many_augmented(run.draws), self._few_splits(run), self._estimated_feasible(run)
-        return those_given(checks)
+        return list(filter(None, checks))
 
     def _few_splits(self, run: Any) -> str | None:
         """Warning that components hardly ever split or merge, for too many impossible records."""
-        most = self.most_simulated(run.table.n)
+        n = run.table.n
+        most = self.most_simulated(n + -n % RECORD_MULTIPLE)
         if most is None or "augmented" not in run.draws:
             return None
-        share = np.mean(run.draws["augmented"] > most)
+        augmented = run.draws["augmented"]
+        share = np.mean((augmented > most) | (augmented < 0))
         if share <= MAX_UNSPLIT_SHARE:
             return None
         return (
@@ -143,9 +166,11 @@ class MembershipOptions(PredictsCells):
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Tables that the prior of the weights adds to each component, and to no component."""
 
-    @abstractmethod
     def most_simulated(self, num_records: int) -> int | None:
-        """Records of the impossible region with which components still split and merge.
+        """Largest number of impossible records with which components still split and merge.
 
         None where they never do.
         """
+        if not self.split_merge_every:
+            return None
+        return min(SIMULATED_AT_MOST, SIMULATED_PER_RECORD * num_records)

@@ -44,7 +44,7 @@ class HDPData(eqx.Module):
     cell: Int[Array, " n"] = eqx.field(metadata={"record_axis": 0})
     """Distinct cell of each record."""
     cell_rows: Int[Array, "J n"]
-    """Rows of theta of the distinct cells, padded to the number of records."""
+    """Rows of theta of the distinct cells, padded to as many columns as `rows` has."""
     num_cells: Int[Array, ""]
     """Distinct cells."""
     zeros: Zeros | None = None
@@ -91,26 +91,6 @@ class HDPInfo(eqx.Module):
     """Tilt moves accepted, 0 or 1."""
     accepted_trajectories: Int[Array, ""]
     """Hamiltonian moves accepted, 0 or 1."""
-
-
-def keep_everything(state: HDPState, info: HDPInfo) -> dict[str, Array]:
-    """Quantities of one sweep that a user may choose to keep, by name."""
-    return {
-        "components": info.components,
-        "alpha": info.alpha,
-        "alpha0": state.alpha0,
-        "tables": info.tables,
-        "log_likelihood_items": info.log_likelihood_items,
-        "left_over": info.left_over,
-        "g0": state.g0,
-        "theta": state.theta,
-        "alpha_rate": state.rate,
-        "log_feasible": info.log_feasible,
-        "augmented": info.augmented,
-        "accepted_tilts": info.accepted_tilts,
-        "accepted_trajectories": info.accepted_trajectories,
-        "z": state.z,
-    }
 
 
 @jax.named_scope("sweep_info")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -78,7 +77,7 @@ def sweep_with(
 def update_labels(key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
     """Step 1: draw every item's label, the record weights integrated out."""
     z = assign_items(key, state.z, data.rows, state.alpha, state.g0, state.theta)
-    return eqx.tree_at(lambda s: s.z, state, z)
+    return dataclasses.replace(state, z=z)
 
 
 @jax.named_scope("update_seating")
@@ -136,7 +135,8 @@ def update_dishes(
     if model.cell_stride:
         size = min(num_padded, max(num_padded // model.cell_stride, CELLS_AT_LEAST))
         turns = (data.num_cells + size - 1) // size
-        first_cell = (iteration % turns) * size
+        # The last turn's cells end with the padding, and some have had a turn before.
+        first_cell = jnp.minimum((iteration % turns) * size, num_padded - size)
         cell_rows = lax.dynamic_slice_in_dim(data.cell_rows, first_cell, size, axis=1)
         z = redraw_whole_records(
             key_whole, z, opens, data.cell, cell_rows, first_cell, slots, state.g0, state.theta
@@ -153,7 +153,7 @@ def update_dishes(
         )
         folded = lax.dynamic_update_index_in_dim(z.reshape(fold), moved, turn, axis=-1)
         z = folded.reshape(z.shape)
-    return eqx.tree_at(lambda s: s.z, state, z)
+    return dataclasses.replace(state, z=z)
 
 
 def update_parameters(

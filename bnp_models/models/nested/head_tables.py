@@ -52,9 +52,9 @@ def head_tables(
     head_index = np.zeros(num_joint, np.int32)
     if form.heads[0] >= 0:
         head_index[form.heads] = np.arange(len(form.heads))
-    apart = np.array([masks for masks in form.apart], bool).reshape(-1, 2, num_joint)
+    apart = np.array(form.apart, bool).reshape(-1, 2, num_joint)
     limited = np.array([mask for mask, _ in form.at_most], bool).reshape(-1, num_joint)
-    masks = np.concatenate([limited, *apart]).reshape(-1, num_joint)
+    masks = np.concatenate([limited, *apart])
     kinds, kind = np.unique(masks, axis=1, return_inverse=True)
     kind, head_ok, pair_ok = kind.reshape(1, -1), form.head_ok, form.pair_ok
     if relative is not None:

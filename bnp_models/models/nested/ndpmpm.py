@@ -9,10 +9,8 @@ truncated to the households that a `bnp_models.Rules` leaves possible (Hu, Reite
 doi:10.1214/16-BA1047). The functions are pure: they jit, and vmap over chains.
 """
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,20 +34,8 @@ from bnp_models.models.nested.sweep import (
     update_order,
     update_parameters,
 )
-from bnp_models.models.options import check_choice, check_integer, check_positive
-from bnp_models.models.warnings import last_class_used, those_given, too_many_augmented
+from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.rules.rules import Rules
-
-BETAS = ("common", "class")
-
-
-def _as_pairs(given: Any) -> tuple:
-    """Hashable form of a mapping, or of a sequence of names and pairs."""
-    if isinstance(given, Mapping):
-        given = given.items()
-    elif isinstance(given, str):
-        given = (given,)
-    return tuple(one if isinstance(one, str) else tuple(one) for one in given)
 
 
 class NDPMPM(NestedOptions):
@@ -94,19 +80,6 @@ class NDPMPM(NestedOptions):
     Barrientos, A. & Reiter, J. P. (2019), doi:10.1093/jssam/smy022.
     """
 
-    components: int = eqx.field(static=True, default=40)
-    member_components: int = eqx.field(static=True, default=15)
-    a: float = 0.25
-    b: float = 0.25
-    a_beta: float = 0.25
-    b_beta: float = 0.25
-    beta: str = eqx.field(static=True, default="common")
-    reorder: bool = eqx.field(static=True, default=True)
-    relative: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
-    grouped: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
-    level_concentration: float = eqx.field(static=True, default=1.0)
-    impossible_weight: int = eqx.field(static=True, default=1)
-
     name: ClassVar[str] = "ndpmpm"
     table_type: ClassVar[type] = Households
     conditions_type: ClassVar[type | None] = Rules
@@ -117,21 +90,6 @@ class NDPMPM(NestedOptions):
         "last_member_class", "augmented",
     )  # fmt: skip
     parameters: ClassVar[tuple[str, ...]] = (*NESTED, "log_feasible", "completed")
-
-    def __check_init__(self):
-        check_integer(2, components=self.components, member_components=self.member_components)
-        check_integer(1, impossible_weight=self.impossible_weight)
-        check_positive(
-            a=self.a, b=self.b, a_beta=self.a_beta, b_beta=self.b_beta,
-            level_concentration=self.level_concentration,
-        )  # fmt: skip
-        check_choice(BETAS, beta=self.beta)
-        for one in self.grouped:
-            if isinstance(one, str) or len(one) != 2 or not isinstance(one[1], int) or one[1] < 1:
-                raise ValueError(
-                    f"grouped takes a number of levels for each variable, as in {{'age': 5}}, not "
-                    f"{one!r}"
-                )
 
     def check(self, table: Households) -> None:
         """Raise MicrodataError unless the options `relative` and `grouped` fit the table."""
@@ -196,10 +154,11 @@ class NDPMPM(NestedOptions):
     def warnings(self, run: Any) -> list[str]:
         """Sentences on last classes in use, on what was not counted, and on cap-and-weight."""
         draws = run.draws
-        return those_given([
-            last_class_used(draws), self._last_member_class(draws), too_many_augmented(draws),
-            self._weighted(),
-        ])  # fmt: skip
+        checks = (
+            last_class_used(draws, "households"), self._last_member_class(draws),
+            too_many_augmented(draws), self._weighted(),
+        )  # fmt: skip
+        return list(filter(None, checks))
 
     def _last_member_class(self, draws: dict[str, np.ndarray]) -> str | None:
         """Warning of members in the last class of their household's class."""
@@ -221,22 +180,3 @@ class NDPMPM(NestedOptions):
                 "the exact posterior"
             )
         return None
-
-    def keep(self, state: NestedState, info: NestedInfo) -> dict[str, Array]:
-        """Everything of one sweep that a user may choose to keep."""
-        return {
-            "components": info.components,
-            "member_components": info.member_components,
-            "alpha": state.alpha,
-            "beta": state.beta,
-            "log_likelihood": info.log_likelihood,
-            "last_class": info.last_class,
-            "last_member_class": info.last_member_class,
-            "augmented": info.augmented,
-            "log_pi": state.log_pi,
-            "log_omega": state.log_omega,
-            "log_lambda": state.log_lambda,
-            "log_phi": state.log_phi,
-            "completed": state.completed,
-            "log_feasible": info.log_feasible,
-        }

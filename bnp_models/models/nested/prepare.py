@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Int
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, SizeBlock
+from bnp_models.data.schema import MicrodataError
 from bnp_models.kernels.nested.judges import HeadTables
 from bnp_models.kernels.nested.members import merge_plan
 from bnp_models.kernels.nested.parameters import Head, Levels
@@ -22,10 +23,10 @@ from bnp_models.rules.head_forms import head_form
 from bnp_models.rules.rules import CompiledRules, Rules
 
 DISTINCT_BELOW = 0.8
-"""Share of distinct members up to which probabilities are computed for these alone."""
+"""Largest share of distinct members with which probabilities are computed once for each."""
 
 FEW_MEMBERS = 512
-"""Members below which that is not tried."""
+"""Number of members below which distinct members are not looked for."""
 
 
 def prepare_households(
@@ -45,7 +46,8 @@ def prepare_households(
     Raises
     ------
     MicrodataError
-        If a household breaks a rule, or no possible completion of one is found.
+        If a household breaks a rule, no possible completion of one is found, or `grouped` has the
+        variable that tells heads.
     """
     schema = table.schema
     relative = RelativeCoding(schema, model.relative) if model.relative else None
@@ -57,6 +59,14 @@ def prepare_households(
     num_household = (*schema.num_household_levels, len(blocks))
     num_member = schema.num_member_levels
     region = _possible_region(rules, schema, relative, blocks)
+    if region.head is not None:
+        name = schema.member_variables[region.head.variable]
+        if dict(model.grouped).get(name, 1) > 1:
+            raise MicrodataError(
+                "the rules tell heads by this variable, so that its levels cannot be grouped; "
+                "leave it out of grouped",
+                column=name,
+            )
     circular = () if relative is None else relative.circular
     return NestedData(
         household_rows=jnp.asarray((household_codes + first_rows(num_household)).T, jnp.int32),

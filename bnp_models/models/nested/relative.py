@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
@@ -135,15 +134,9 @@ class RelativeCoding:
         """
         return self._recoded(np, household_codes, member_codes, [p.coded for p in self.pairs])
 
-    def decode(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
-        """Level codes from codes relative to the head's: the inverse of `encode`."""
-        return self._recoded(np, household_codes, member_codes, [p.decoded for p in self.pairs])
-
-    def decode_traced(
-        self, household_codes: Int[Array, "... q"], member_codes: Int[Array, "... m p"]
-    ) -> Int[Array, "... m p"]:
-        """Level codes as from `decode`, for arrays of JAX."""
-        return self._recoded(jnp, household_codes, member_codes, [p.decoded for p in self.pairs])
+    def decode(self, household_codes: np.ndarray, member_codes: np.ndarray, xp=np) -> np.ndarray:
+        """Return level codes for codes relative to the head's; `xp` is the module of the arrays."""
+        return self._recoded(xp, household_codes, member_codes, [p.decoded for p in self.pairs])
 
     def _recoded(self, xp, household_codes, member_codes, tables):
         """Member codes by the table of each pair, whose first index is the head's level."""
@@ -224,7 +217,7 @@ class RelativePredicate:
 
     def __call__(self, household_codes, member_codes):
         """Judge households of one size, by `CompiledRules`, from codes relative to the head's."""
-        return self.rules(household_codes, self.coding.decode_traced(household_codes, member_codes))
+        return self.rules(household_codes, self.coding.decode(household_codes, member_codes, jnp))
 
     def on_numpy(self, household_codes: np.ndarray, member_codes: np.ndarray) -> np.ndarray:
         """Judge households as a call does, without JAX."""

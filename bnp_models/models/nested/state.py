@@ -60,8 +60,8 @@ class NestedData(eqx.Module):
     """Members of whom every household has exactly one, if there are such."""
     tables: HeadTables | None
     """Rules as tables, where they have that form."""
-    is_head: Bool[Array, " J"] | None
-    """Joint levels of a head among the members, if the tables have such."""
+    is_head: Bool[Array, " levels"] | None
+    """Whether each joint level is a head's, if the tables have heads among the members."""
     missing: tuple[Missing, ...]
     """Incomplete households of each block that has any; the codes above are completed."""
     at_household: Int[Array, "2 C1"]
@@ -115,10 +115,12 @@ class NestedInfo(eqx.Module):
     last_member_class: Int[Array, ""]
     """Members in the last class of a household class."""
     log_likelihood: Float[Array, ""]
-    """log P(sample), classes integrated out, at the parameters that the sweep started from."""
+    """Log-likelihood of the sample, missing values as last drawn and classes summed out, at the
+    parameters that the sweep started from."""
     log_feasible: Float[Array, ""]
     """Log P(possible) of a household before truncation; driven by the prior."""
     augmented: Int[Array, ""]
-    """Impossible households drawn; -1 where they were beyond 2**28 and not all drawn."""
+    """Number of impossible households, each counted `impossible_weight` times; -1 where they were
+    too many to simulate or to count."""
     left_over: Float[Array, ""]
     """0: the sticks are truncated by definition."""

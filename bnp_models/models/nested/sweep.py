@@ -218,8 +218,7 @@ def judge_of(data: NestedData) -> Judge:
     """Judge of simulated households: by tables where the rules have that form."""
     if data.tables is not None:
         return judge_by_tables(data.tables, data.household, data.member)
-    if data.possible is None:
-        raise ValueError("without rules every household is possible")
+    assert data.possible is not None
     return judge_by_predicate(data.possible, *zip(*data.blocks, strict=True))
 
 
@@ -331,8 +330,7 @@ def _count_groups(level_counts: Int[Array, "R C"], groups: Groups | None) -> Int
 
 def _rows_of_head(data: NestedData) -> tuple[slice, np.ndarray]:
     """Rows of the variable that tells heads, and whether each of its levels is a head's: 0 or 1."""
-    if data.head is None:
-        raise ValueError("no member variable tells heads")
+    assert data.head is not None
     groups = data.member_groups
     num_levels = data.member.num_levels if groups is None else groups.num_groups
     first = first_rows(num_levels)[data.head.variable]

@@ -141,13 +141,6 @@ def test_ranks_favour_the_first_entry():
     assert importance.ranks_of_first(score, valid).tolist() == [1, 3]
 
 
-def test_benjamini_hochberg_is_that_of_scipy():
-    rng = np.random.default_rng(6)
-    for p_values in (rng.random(50), rng.beta(0.2, 1, 200).round(2), np.ones(3), np.array([0.2])):
-        found = importance.benjamini_hochberg(jnp.asarray(p_values, jnp.float32))
-        np.testing.assert_allclose(found, stats.false_discovery_control(p_values), rtol=1e-5)
-
-
 def replicated(key, truth, num_replicates=200, spread=1.0):
     """Noisy estimates of log odds, and bootstrap replicates around them."""
     key_estimate, key_replicates = jax.random.split(key)

@@ -11,10 +11,9 @@ import pytest
 from harness import set_partitions
 
 from bnp_models.kernels.mixed_membership import cell_probability
-from bnp_models.kernels.mixed_membership.cell_probability import (
-    jackknife_two_half,
-    log_block_weights,
-)
+from bnp_models.kernels.mixed_membership.cell_probability import jackknife_two_half
+from bnp_models.kernels.numerics import set_partitions as partition_sums
+from bnp_models.kernels.numerics.set_partitions import log_block_weights
 
 Z_BOUND = 4.5
 
@@ -27,7 +26,7 @@ log_cell_probability_draws = jax.jit(
 log_cell_probability_sequential = jax.jit(
     cell_probability.log_cell_probability_sequential, static_argnames="num_particles"
 )
-log_block_weights_gamma = jax.jit(cell_probability.log_block_weights_gamma, static_argnums=2)
+log_block_weights_gamma = jax.jit(partition_sums.log_block_weights_gamma, static_argnums=2)
 
 
 def make_state(seed, num_variables, num_levels, num_slots, dtype=np.float64, spread=0.5):
@@ -278,7 +277,7 @@ def test_arguments_are_checked():
     cells = all_cells(3, 2)
     with pytest.raises(ValueError, match="exactly one"):
         log_cell_probability_exact(theta, g0, cells)
-    with pytest.raises(ValueError, match="one per 3 blocks"):
+    with pytest.raises(ValueError, match=r"\(4,\), not \(3,\): one for each number of blocks"):
         log_cell_probability_exact(theta, g0, cells, log_weights=log_block_weights(1.0, 4))
     wide = jnp.ones((cell_probability.MAX_VARIABLES + 1, 2, 4), np.float32)
     with pytest.raises(ValueError, match="at most 14 variables"):

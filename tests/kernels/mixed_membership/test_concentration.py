@@ -84,10 +84,8 @@ def test_dp_concentration_with_a_small_shape(key, dp_step):
 
 def test_dp_concentration_rejects_a_mutated_step(key, monkeypatch):
     """eta ~ Beta(alpha, m) instead of Beta(alpha + 1, m)."""
-    right = concentration.loggamma
-    monkeypatch.setattr(
-        concentration, "loggamma", lambda key, shape: right(key, shape - jnp.array([1.0, 0.0]))
-    )
+    right = concentration.logbeta
+    monkeypatch.setattr(concentration, "logbeta", lambda key, a, b: right(key, a - 1, b))
     cdf, ppf = density_cdf(
         lambda alpha: prior(alpha) + 3 * np.log(alpha) + gammaln(alpha) - gammaln(alpha + 4)
     )

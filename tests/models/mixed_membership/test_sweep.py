@@ -1,0 +1,48 @@
+"""Tests of the steps of a sweep of mixed membership models."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import Schema
+from bnp_models.models.mixed_membership import sweep
+from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
+from bnp_models.models.mixed_membership.state import HDPState
+
+CELLS, AT_ONCE = 250, 101
+
+
+@pytest.fixture
+def records():
+    """One record in each of 250 cells, whose second variable alternates, and its levels."""
+    schema = Schema(("a", "b"), (tuple(range(CELLS // 2)), (0, 1)))
+    codes = np.stack(np.divmod(np.arange(CELLS), 2), axis=1)
+    return Microdata(schema, codes), codes[:, 1]
+
+
+def test_whole_records_move_by_their_own_cell_at_every_turn(records, monkeypatch):
+    """The last turn's cells would begin too late to be as many as those of the others."""
+    monkeypatch.setattr(sweep, "CELLS_AT_LEAST", AT_ONCE)
+    table, level = records
+    model = HDPMixedMembership(dish_stride=0, cell_stride=128)
+    data = model.prepare(table)
+    # Component k has level k of the second variable alone.
+    theta = jnp.concatenate([jnp.full((CELLS // 2, 2), 2 / CELLS), jnp.eye(2)])
+    wrong = jnp.broadcast_to(1 - (data.rows[1] - CELLS // 2), data.rows.shape)
+    assert (np.asarray(wrong[0, :CELLS]) != level).all()
+    one = jnp.ones(())
+    state = HDPState(
+        z=wrong, g0=jnp.array([0.5, 0.5]), theta=theta, alpha=one, rate=one, alpha0=one
+    )
+    opens = jnp.zeros(data.rows.shape, bool).at[0].set(True)
+    moved = np.zeros(CELLS, bool)
+    for turn in range(-(-CELLS // AT_ONCE)):
+        z = sweep.update_dishes(model, jax.random.key(turn), state, data, opens, jnp.int32(turn)).z
+        z = np.asarray(z[:, :CELLS])
+        changed = z[0] != np.asarray(wrong[0, :CELLS])
+        assert changed.any() and (z[0] == z[1]).all()
+        np.testing.assert_array_equal(z[0][changed], level[changed])
+        moved |= changed
+    assert moved.all()
