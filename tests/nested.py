@@ -157,7 +157,7 @@ def prior_parameters(model, data, size, seed, groups=None):
     return alpha, beta[:, 0], tuple(np.log(np.maximum(x, 1e-300)) for x in parameters)
 
 
-def exact_means(model, table, data, groups=None, num_draws=300_000, seed=0):
+def exact_means(model, table, data, groups=None, num_draws=100_000, seed=0):
     """Posterior means of log alpha, log beta and `statistics` of every size, and their errors.
 
     By weighting draws from the prior with the likelihood, summed over classes in full. `groups` is
@@ -387,7 +387,7 @@ def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
     return jax.vmap(one)(jax.random.split(key, num_chains))
 
 
-def prior_means(model, data, num_draws=400_000, seed=1):
+def prior_means(model, data, num_draws=100_000, seed=1):
     """Means of what `joint_chains` returns under the prior, and their errors."""
     alpha, beta, parameters = prior_parameters(model, data, num_draws, seed)
     values = np.column_stack([np.log(alpha), np.log(beta), statistics(np, parameters, data, 0)])

@@ -126,6 +126,8 @@ def digests(only: str = "") -> dict[str, str]:
             continue
         key = jax.random.fold_in(jax.random.key(7), number)
         print(f"{name} ..", flush=True)
+        # A compiled program maps memory, and a process may have only so many maps.
+        jax.clear_caches()
         run = bnp.sample(model, table, key=key, conditions=conditions, **SETTINGS | more)
         found[name] = digest(run.draws)
         if name in ("hdp shared", "hdp record", "hdp shared zeros", "mixed membership zeros",
