@@ -19,7 +19,10 @@ import bnp_models as bnp
 
 # Sweeps compile for longer than they run: most tests do without optimisations, those with longer
 # chains make do with few.
-LONG_CHAINS = ("kernels", "models/cells", "_exact.py", "test_modes.py", "test_calibration.py")
+LONG_CHAINS = (
+    "test_discrete.py", "test_hypergeometric.py", "test_split_merge.py", "test_hamiltonian.py",
+    "models/cells", "_exact.py", "test_modes.py", "test_calibration.py",
+)  # fmt: skip
 FLAGS = "--xla_backend_optimization_level=1"
 FLAGS_OF_SOME = "--xla_cpu_use_fusion_emitters=false"
 
@@ -39,10 +42,12 @@ gc.set_threshold(100_000, 20, 50)
 # Processes that share the tests, and those that tests start, find what others compiled.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XLA_FLAGS"] = with_flags()
-    _cache = tempfile.TemporaryDirectory(prefix="bnp-models-xla-")
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        _cache = tempfile.TemporaryDirectory(prefix="bnp-models-xla-")
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+os.makedirs(os.environ["JAX_COMPILATION_CACHE_DIR"], exist_ok=True)
 jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_disable_most_optimizations", True)

@@ -472,6 +472,7 @@ def test_risk_by_latent_classes(latent_files, tmp_path):
     assert "driven by the prior" in (out / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_risk_under_structural_zeros_by_mixed_membership(latent_files, tmp_path):
     """In the form in which what the conditions settle is left out of the records."""
     sample = read(latent_files / "sample.csv").drop(columns="note")
@@ -547,7 +548,7 @@ def command(files, out, *more):
 @pytest.mark.long
 def test_a_killed_run_goes_on_as_if_it_had_not_been(files, tmp_path):
     moments = random.Random(0)
-    longer = ["--draws", "1500", "--checkpoint-seconds", "0", "--quiet"]
+    longer = ["--draws", "600", "--checkpoint-seconds", "0", "--quiet"]
     assert main(risk_arguments(files, tmp_path / "whole", *longer)) == 0
     out = tmp_path / "killed"
     kills = 0

@@ -148,6 +148,7 @@ def test_without_split_merge_chains_stay(moves):
     assert (visits.sum(axis=2) > 0.7 * 500).all()
 
 
+@pytest.mark.long
 def test_finds_both_modes(scores):
     """Every chain crosses, and the first mode has 0.5 or 0.72 of the mass."""
     z, least_crossings = scores(False)
@@ -155,6 +156,7 @@ def test_finds_both_modes(scores):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_rejects_an_acceptance_ratio_without_the_partition(scores):
     z, _ = scores(True)
     assert np.abs(z).max() > Z_LIMIT, z

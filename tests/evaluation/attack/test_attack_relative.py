@@ -194,6 +194,7 @@ rules = Rules([exactly(1, head), each(child).is_younger_than(head, 15)])
 """
 
 
+@pytest.mark.long
 def test_from_the_command_line(tmp_path, monkeypatch):
     """The file says all options of the model, those of the refit too."""
     rng = np.random.default_rng(0)

@@ -105,7 +105,10 @@ class Alone:
         return two_sample_z(self.run(key_chains, 150, half)[2], truth)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["mixture", "by class"])
+@pytest.fixture(
+    scope="module", params=[False, pytest.param(True, marks=pytest.mark.long)],
+    ids=["mixture", "by class"],
+)  # fmt: skip
 def alone(request):
     return Alone(request.param)
 

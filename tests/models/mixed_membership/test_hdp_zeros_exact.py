@@ -57,7 +57,7 @@ def posterior_scores(model, name, key, switches=None, *, num_chains=64, num_swee
     ("name", "concentration", "augmentation", "how"),
     [
         ("equivalence", "shared", "boxes", ALL_MOVES),
-        ("one", "shared", "simulation", PLAIN),
+        pytest.param("one", "shared", "simulation", PLAIN, marks=LONG),
         pytest.param("one", "record", "boxes", PLAIN, marks=LONG),
         pytest.param("half", "hierarchical", "boxes", PLAIN, marks=LONG),
         pytest.param("half", "hierarchical", "boxes", TRAJECTORIES, marks=LONG),
@@ -136,7 +136,9 @@ def test_joint_distribution_by_boxes(boxes):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.parametrize("fault", BOXES_FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=[LONG] * (fault in LONGER)) for fault in BOXES_FAULTS]
+)
 def test_joint_distribution_by_boxes_rejects(boxes, fault):
     z = boxes.scores(12, fault, num_sweeps=LONGER.get(fault, 50))
     assert np.abs(z).max() > Z_LIMIT, z

@@ -80,7 +80,7 @@ CASES = {
 }
 
 
-LONG = ("rules without a head", "one head and more", "tables")
+LONG = ("rules without a head", "one head and more", "tables", "head of the household")
 
 
 @pytest.mark.parametrize(
@@ -148,6 +148,7 @@ def relative():
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_posterior_of_relative_ages(relative):
     """Ages as differences to the head's, in groups, with a sparse prior."""
     assert relative.data.tables.compositions is not None
@@ -155,6 +156,7 @@ def test_posterior_of_relative_ages(relative):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", RELATIVE_FAULTS)
 def test_posterior_of_relative_ages_rejects(relative, fault):
     z = relative.scores(jax.random.key(6), fault)
