@@ -11,7 +11,7 @@ class Combined(NamedTuple):
     estimate: np.ndarray
     """Point estimates."""
     variance: np.ndarray
-    """Their variances."""
+    """Variances of the estimates."""
     df: np.ndarray
     """Degrees of freedom of their t intervals; inf: normal."""
 

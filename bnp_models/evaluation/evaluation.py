@@ -35,7 +35,7 @@ _SCORES = {"main_effects": False, "pairs": True}
 _TOLD_BY = {"main_effects": "main effects", "pairs": "pairs of variables"}
 
 Tell = Callable[[str, int, int], None]
-"""Function that is called with what is done now, and how many of how many parts of it are."""
+"""Function called with the name of a step, the number of its parts that are done, and of all."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,12 +18,12 @@ _RIDGE = 1e-6
 
 _MAX_STEPS, _TOLERANCE = 100, 1e-9
 
-# Eigenvalues of a correlation matrix below this share of the largest are those of aliases.
+# Eigenvalues of a correlation matrix below this share of their sum are those of aliases.
 _ALIASED = 1e-10
 
 
 class PropensityScore(NamedTuple):
-    """Mean squared error of propensity scores of one synthetic file, and standardised."""
+    """Propensity-score mean squared error (pMSE) of one synthetic file, and standardised."""
 
     pmse: float
     """Mean squared error; 0 where the original and the synthetic records cannot be told apart."""

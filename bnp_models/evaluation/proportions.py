@@ -19,8 +19,8 @@ from bnp_models.evaluation.propensity import standardised
 class Proportions:
     """Proportions of the C cells of all T tables of one order.
 
-    Intervals are those of one confidence level. Overlap and coverage are judged of cells that
-    enough records of the original are in, and enough are not, for a normal interval to make sense.
+    Intervals are those of one confidence level. Overlap and coverage are judged only for cells with
+    enough records of the original inside and outside for a normal interval to make sense.
     """
 
     schema: Schema

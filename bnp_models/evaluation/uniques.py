@@ -17,7 +17,7 @@ class SmallCells(NamedTuple):
     records: int
     """Number of records in smaller cells."""
     share: float
-    """Their share of the complete records."""
+    """Share of the complete records that are in smaller cells."""
 
 
 def k_anonymity(table: Microdata, sizes: Sequence[int] = (2, 3, 5)) -> list[SmallCells]:

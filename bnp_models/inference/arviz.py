@@ -104,7 +104,7 @@ def arrange_draws(
         See `quantities`; 1 without these.
     parameters
         Include arrays such as g0 and theta: in a group "parameters" of their own, whose coordinate
-        draw says of which, where they are kept of fewer draws.
+        draw has the indices of their draws, where they are kept of fewer.
     """
     every = run.settings.parameters_every
     chosen = {

@@ -120,9 +120,9 @@ class Driver:
         begin
             The checkpoint or the run to go on from; None for a start.
         max_seconds
-            Of the clock, after which to stop at the next draw.
+            Seconds on the run's clock after which to stop at the next draw; None: no limit.
         rewrite
-            Whether the store does not hold the earlier draws as they are now.
+            Whether the first save replaces all draws in the store.
         """
         with self._timed("compile"):
             self._start(begin)

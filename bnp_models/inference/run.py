@@ -20,7 +20,7 @@ class Until:
     """Target of a run, and the settings that it began with."""
 
     target: Callable[["Run"], bool]
-    """Whether a run will do."""
+    """Function of a run that returns whether the chains may stop."""
     max_minutes: float
     """Minutes after which the chains stop, wherever they are."""
     first: Settings

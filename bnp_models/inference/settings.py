@@ -23,7 +23,7 @@ class Settings:
     keep: tuple[str, ...]
     start_components: tuple[int, ...]
     parameters_every: int = 1
-    """Draws for one of which arrays, such as level probabilities, are kept."""
+    """Interval at which arrays, such as level probabilities, are kept; 1: those of every draw."""
 
     def __post_init__(self):
         for name, least in (

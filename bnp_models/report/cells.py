@@ -56,7 +56,7 @@ def cell_risk_summary(
     seed
         The seed, where there was one.
     seconds
-        By part of the run.
+        Wall-clock seconds by part of the run; default: those of `result`.
     """
     cells, diagnosis = result.cells, Diagnosis(monitored_cells(result))
     schema = cells.table.schema

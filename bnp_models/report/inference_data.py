@@ -39,7 +39,7 @@ def to_inference_data(
     data
         `arviz.InferenceData` on ArviZ 0.2x, an xarray `DataTree` on 1.x; groups "posterior" and
         "sample_stats", dimensions chain and draw. Where a model's arrays are kept of fewer draws,
-        they are a group "parameters", whose coordinate draw says of which.
+        they are a group "parameters", whose coordinate draw has the indices of those draws.
     """
     quantities, attributes = {}, {}
     if risk is not None:

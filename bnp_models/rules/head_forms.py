@@ -49,7 +49,7 @@ class HeadForm:
     is_head : (R,) bool array
         Joint levels of a head among the members; none if the head is at household level.
     heads : (A,) int64 array
-        Where ``is_head``, ascending; with the head at household level A is 1 and the entry -1.
+        Joint levels for which ``is_head`` is true, ascending; with the head at household level, -1.
     head_ok : (B, A) bool array
         Whether a household may have this head.
     pair_ok : (B, A, R) bool array

@@ -93,7 +93,8 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     num_datasets
         M, one for each of as many well-separated draws.
     key
-        By default one that `run` set aside.
+        By default one that `run` set aside; not used for households, whose missing values were
+        kept with the draws.
 
     Returns
     -------

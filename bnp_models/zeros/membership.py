@@ -102,7 +102,7 @@ def reach(diagram: Diagram, n: int, takes: Callable[[int, int], np.ndarray]) -> 
     Parameters
     ----------
     diagram : Diagram
-        Where they walk, from the root.
+        The diagram that the walkers descend, from its root.
     n : int
         Number of walkers, at most `walkers_at_once`.
     takes : callable

@@ -94,7 +94,7 @@ class _Tree:
     ):
         self.union, self.width, self.single_levels = union, width, single_levels
         self.order, self.stop = order, stop
-        # Of a family and region, the cost, and the variable to split or the components in order.
+        # By family and region: the cost, and the variable to split or the components in order.
         self._plans: dict[tuple[frozenset, int], tuple[int, list[frozenset] | int]] = {}
 
     def cost(self, family: frozenset, region: int) -> int:
@@ -194,7 +194,13 @@ def make_boxes(union: Union, order: Sequence[int], region: int) -> Boxes:
 
 
 def make_slices(union: Union, order: Sequence[int]) -> np.ndarray:
-    """Return disjoint slices of the union, (C, J) level codes, -1 where free; or raise as above."""
+    """Return disjoint slices that make up the impossible cells: (C, J) level codes, -1 where free.
+
+    Raises
+    ------
+    MicrodataError
+        If there would be more than 200,000 of them.
+    """
     codes = union.slices(_partition(union, order, IMPOSSIBLE, single_levels=True))
     codes.flags.writeable = False
     return codes

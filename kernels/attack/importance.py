@@ -38,7 +38,7 @@ def log_neighbours(
     rows
         Row of each record's level of each variable.
     num_levels
-        Levels of each variable, static.
+        Number of levels of each variable, static.
 
     Returns
     -------

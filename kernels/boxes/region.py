@@ -48,7 +48,7 @@ class Region(eqx.Module):
             (B, R) booleans for each group: the levels that each box admits, variable after
             variable. A variable that no box of any group constrains is free.
         num_levels
-            Levels of every variable.
+            Number of levels of each variable.
         """
         num_rows = sum(num_levels)
         first = first_rows(num_levels)
@@ -153,7 +153,7 @@ def masses_of_sets(
     sets
         Levels that each box admits.
     num_levels
-        Levels of every variable.
+        Number of levels of each variable.
     """
     level = jnp.exp(log_lambda)
     rows = [slice(a, a + size) for a, size in zip(first_rows(num_levels), num_levels, strict=True)]

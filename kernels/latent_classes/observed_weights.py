@@ -17,7 +17,7 @@ def stick_tilt(
     alpha: Float[Array, ""],
     num_records: Float[Array, ""],
 ) -> tuple[Tilt, Float[Array, " K"]]:
-    """Draw the gamma variates that free the classes from each other.
+    """Draw gamma variates given which classes are independent of each other in the sticks' prior.
 
     Parameters
     ----------

@@ -136,11 +136,14 @@ def move_parameters(
         Used once.
     parameters
         The present ones.
-    counts, tables
-        Items of the sample by row and component; tables by component, those included that the prior
-        of the weights adds to each.
+    counts
+        Items of the sample by row and component.
+    tables
+        Dirichlet parameters of the component weights: the tables of each component, and what the
+        prior adds.
     others
-        Tables that the prior adds to those of no component (alpha_0, under a Dirichlet process).
+        Dirichlet parameter of the weight of all slots without a table (alpha_0, under a Dirichlet
+        process).
         The slots without a table share the weight that is left, in proportions that stay.
     concentration
         None: it stays.

@@ -30,7 +30,7 @@ _RECORDS_AT_ONCE = 256
 
 
 class Seats(NamedTuple):
-    """Components that records may be given, the rest of the urn as it is."""
+    """Components among which whole records are seated anew."""
 
     slots: Int[Array, " S"]
     """Components (`kernels.mixed_membership.dishes.choose_slots`)."""
@@ -44,7 +44,7 @@ class Seats(NamedTuple):
 def take_seats(
     slots: Int[Array, " S"], g0: Float[Array, " K"], theta: Float[Array, "R K"], num_items: int
 ) -> Seats:
-    """Components in these slots, for records of so many items."""
+    """Gather components, scaled so that no product over `num_items` items overflows."""
     scaled, _ = scale_columns(theta[:, slots], g0[slots], num_items)
     return Seats(slots, scaled, g0[slots])
 

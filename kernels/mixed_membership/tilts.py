@@ -63,11 +63,14 @@ def tilt_component(
         h, by row of theta; zero for variables that take no part.
     theta, g0, totals
         Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
-    counts, tables
-        Items of the sample by row and component; tables by component, those included that the prior
-        of the weights adds to each (none, under a Dirichlet process).
+    counts
+        Items of the sample by row and component.
+    tables
+        Dirichlet parameters of the component weights: the tables of each component, and what the
+        prior adds.
     others
-        Tables that the prior adds to those of no component (alpha_0, under a Dirichlet process).
+        Dirichlet parameter of the weight of all slots without a table (alpha_0, under a Dirichlet
+        process).
     num_records
         n.
     variable

@@ -100,7 +100,7 @@ def add_simulated(
     judge
         Function that tells which of a batch of households are possible.
     household, member
-        Variables.
+        Numbers of levels of household and member variables, and which of them rules read.
     has_head
         Whether exactly one member has to be a head: then only such households are simulated.
     until

@@ -92,7 +92,7 @@ class HeadTables(eqx.Module):
     limited: Bool[Array, "C kinds"]
     """Kinds whose numbers are limited together, one row for each limit."""
     at_most: Int[Array, " C"]
-    """Other members of those kinds that there are at most."""
+    """Largest number of other members of those kinds."""
     apart: Bool[Array, "2 D kinds"]
     """Pairs of sets of kinds that cannot be in one household."""
     compositions: "Compositions | None"
@@ -110,9 +110,9 @@ class Compositions(eqx.Module):
     counts: Int[Array, "C kinds"]
     """Other members of each kind."""
     ways: Float[Array, " C"]
-    """Orders of the kinds among them."""
+    """Number of orders of the members, m! / prod n_k!."""
     places: Int[Array, " H"]
-    """Places that a head may have among the members of each size, if it is one of them."""
+    """Number of places of the head among the members, by size."""
     most: int = eqx.field(static=True)
     """The largest number of other members."""
     levels: tuple[Int[Array, " R_k"], ...]
@@ -131,7 +131,7 @@ def judge_by_tables(rules: HeadTables, household: Levels, member: Levels) -> Jud
     rules
         Tables of the rules.
     household, member
-        Variables.
+        Numbers of levels of household and member variables, and which of them rules read.
     """
 
     def judge(new: Simulated, key: Key[Array, ""]) -> Bool[Array, " B"]:

@@ -17,7 +17,7 @@ class Levels(eqx.Module):
     """Variables and their levels, as rows of one array."""
 
     num_levels: tuple[int, ...] = eqx.field(static=True)
-    """Levels of each variable."""
+    """Number of levels of each variable."""
     read: tuple[int, ...] = eqx.field(static=True)
     """The variables that rules read."""
 
@@ -77,11 +77,11 @@ class Tables(NamedTuple):
     log_household: Float[Array, " F"]
     """Log weights of the household classes."""
     log_kind: Float[Array, "T F"]
-    """Log probability that a member is no head, and that it is one; without a head, that it is."""
+    """Log probability of no head and of a head, the kinds of members; of all, without heads."""
     nested_weight: Float[Array, "T F S"]
     """Weights of the member classes of those who are no head, and of heads."""
     nested: Float[Array, "TF S"]
-    """The same, as cumulative sums over the classes."""
+    """Cumulative weights of the member classes, by kind and household class."""
     household: tuple[Float[Array, "F L"], ...]
     """Cumulative weights of the levels of each household variable that rules read."""
     member: tuple[Float[Array, "C L"], ...]
@@ -105,7 +105,7 @@ def tables_of(
     log_pi, log_omega, log_lambda, log_phi
         Log weights of the classes, and level probabilities.
     household, member
-        Variables.
+        Numbers of levels of household and member variables, and which of them rules read.
     head
         Kind of members of whom every household has exactly one, if there is one.
     """

@@ -15,7 +15,7 @@ class Simulated(NamedTuple):
     """Households of several sizes, their members one after the other."""
 
     used: Bool[Array, " B"]
-    """Whether the household is one; the last of a batch may have no room for its members."""
+    """Whether the lane holds a household: at the end of a batch members may have no room."""
     size: Int[Array, " B"]
     """Index of its size among the sizes."""
     g: Int[Array, " B"]
@@ -29,7 +29,7 @@ class Simulated(NamedTuple):
     household: Int[Array, " N"]
     """Household of each other member."""
     present: Bool[Array, " N"]
-    """Whether the member is one, and not room that is left."""
+    """Whether the slot holds a member of a household that is used."""
     m: Int[Array, " N"]
     """Member classes."""
     members: Int[Array, "p N"]

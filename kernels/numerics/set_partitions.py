@@ -19,13 +19,13 @@ from jaxtyping import Array, Float
 from bnp_models.kernels.numerics.bisection import bisect
 
 MATMUL_CELLS = 8
-"""Multiple of cells that the partition sums take."""
+"""The number of cells passed to the partition sums must be a multiple of this."""
 
 
 def scale_columns(
     columns: Float[Array, "... K"], g0: Float[Array, " K"], num_variables: int
 ) -> tuple[Float[Array, "... K"], Float[Array, "..."]]:
-    """Divide columns by their scales, and return the logs of these too (without the last axis).
+    """Divide each column of level probabilities by a scale; return the logs of the scales too.
 
     g_0k^(1/J) theta_kj is at most one after scaling, so no block sum overflows; a maximum over
     theta alone may be that of an empty slot, beside which everything real would underflow.

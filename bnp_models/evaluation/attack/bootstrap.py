@@ -70,7 +70,10 @@ def split_draws(log_l: np.ndarray) -> Blocks:
 def bootstrap_counts(
     key: jax.Array, num_posteriors: int, num_blocks: int, num_bootstrap: int
 ) -> jax.Array:
-    """Draw how often each block is taken: (posteriors, 1 + replicates, blocks); once, at first."""
+    """Draw how often each replicate takes each block: (posteriors, 1 + replicates, blocks).
+
+    Replicate 0 takes every block once.
+    """
     shape = (num_posteriors, num_bootstrap, num_blocks)
     drawn = jax.random.randint(key, shape, 0, num_blocks).reshape(-1, num_blocks)
     counts = jax.vmap(lambda taken: jnp.zeros(num_blocks, jnp.int32).at[taken].add(1))(drawn)

@@ -205,7 +205,7 @@ def choose_draws(
     posteriors
         Those of the run and the refits.
     used
-        Files that each posterior's draws made.
+        Number of synthetic files made from the draws of each posterior.
     max_draws
         About so many draws of each posterior at most, evenly spaced.
 
@@ -217,7 +217,9 @@ def choose_draws(
     Raises
     ------
     ValueError
-        If numbers of chains differ, or too few draws are left.
+        If numbers of chains differ.
+    MicrodataError
+        If too few draws are left.
     """
     shapes = [posterior.parameters["log_pi"].shape[:2] for posterior in posteriors]
     num_chains = shapes[0][0]

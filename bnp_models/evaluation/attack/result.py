@@ -53,7 +53,7 @@ class AttackRisk:
     rows: np.ndarray
     """(A,) 0-based rows of the records or persons attacked; of households, their numbers."""
     columns: tuple[tuple[str, object], ...]
-    """(C - 1) variable and label that each candidate but the truth has instead."""
+    """Variable and label that each of the C - 1 candidates besides the truth has instead of it."""
     rho: np.ndarray
     """(A, C) probability of every candidate, the truth first; nan where there is none."""
     standard_error: np.ndarray
