@@ -143,10 +143,8 @@ def proportions(
     Raises
     ------
     ValueError
-        If no file is given, schemas differ, `order` is not from 1 to the number of variables, or a
-        table has no complete record.
-    MicrodataError
-        If no table is small enough.
+        If no file is given, schemas differ, `order` is out of range, or a table has no complete
+        record; a MicrodataError if no table is small enough.
 
     References
     ----------

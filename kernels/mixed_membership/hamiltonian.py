@@ -132,10 +132,8 @@ def move_parameters(
 
     Parameters
     ----------
-    key
-        Used once.
-    parameters
-        The present ones.
+    key, parameters
+        A key, used once, and the parameters as they are.
     counts
         Items of the sample by row and component.
     tables
@@ -143,14 +141,11 @@ def move_parameters(
         prior adds.
     others
         Dirichlet parameter of the weight of all slots without a table (alpha_0, under a Dirichlet
-        process).
-        The slots without a table share the weight that is left, in proportions that stay.
+        process); these share that weight in proportions that stay.
     concentration
-        None: it stays.
-    num_records
-        n.
-    variable
-        Variable of each row.
+        Its density; None: it stays.
+    num_records, variable
+        n, and the variable of each row.
     weights
         `kernels.mixed_membership.urn_boxes.weights_by_size` as a function of the concentration.
     feasible
@@ -161,6 +156,7 @@ def move_parameters(
     Returns
     -------
     parameters, accepted
+        Parameters after the step, and whether the proposal was accepted.
 
     Notes
     -----
