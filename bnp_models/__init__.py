@@ -60,12 +60,12 @@ if TYPE_CHECKING:
     from bnp_models.inference.arviz import write_netcdf as write_netcdf
     from bnp_models.inference.checkpoint import Checkpoint as Checkpoint
     from bnp_models.inference.checkpoint import CheckpointError as CheckpointError
+    from bnp_models.inference.convergence import Converged as Converged
+    from bnp_models.inference.convergence import convergence as convergence
+    from bnp_models.inference.convergence import monitored as monitored
     from bnp_models.inference.diagnosis import Diagnosis as Diagnosis
     from bnp_models.inference.diagnosis import target_reached as target_reached
     from bnp_models.inference.diagnosis import warnings_of as warnings_of
-    from bnp_models.inference.diagnostics import Converged as Converged
-    from bnp_models.inference.diagnostics import convergence as convergence
-    from bnp_models.inference.diagnostics import monitored as monitored
     from bnp_models.inference.modes import Modes as Modes
     from bnp_models.inference.modes import find_modes as find_modes
     from bnp_models.inference.run import Run as Run
@@ -135,7 +135,7 @@ _EXPORTS = {
     "CheckpointError": "inference.checkpoint",
     "Coding": "zeros.coding",
     "Combined": "evaluation.combining",
-    "Converged": "inference.diagnostics",
+    "Converged": "inference.convergence",
     "CountsRun": "models.cells.dirichlet_multinomial",
     "Diagnosis": "inference.diagnosis",
     "EmpiricalBayes": "models.cells.empirical_bayes",
@@ -185,7 +185,7 @@ _EXPORTS = {
     "combine_imputed": "evaluation.combining",
     "combine_partially_synthetic": "evaluation.combining",
     "complete_households": "models.nested.starts",
-    "convergence": "inference.diagnostics",
+    "convergence": "inference.convergence",
     "counts_of_counts": "risk.cells",
     "evaluate": "evaluation.evaluation",
     "extend": "inference.sampling",
@@ -199,7 +199,7 @@ _EXPORTS = {
     "level_margins": "synthesis.margins",
     "loglinear_risk": "risk.loglinear",
     "model_of": "evaluation.attack.posterior",
-    "monitored": "inference.diagnostics",
+    "monitored": "inference.convergence",
     "persons_of": "data.households",
     "population_risk": "risk.population",
     "propensity_score": "evaluation.propensity",

@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from bnp_models.inference.diagnostics import diagnose
+from bnp_models.inference.convergence import diagnose
 from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import draw_levels, log_dirichlet

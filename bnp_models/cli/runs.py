@@ -17,8 +17,8 @@ from bnp_models.cli.parser import STOPPING
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.checkpoint import Checkpoint
+from bnp_models.inference.convergence import Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
-from bnp_models.inference.diagnostics import Converged, Evaluated
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
 from bnp_models.rules.rules import Rules

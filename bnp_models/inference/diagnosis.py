@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bnp_models.inference.diagnostics import (
+from bnp_models.inference.convergence import (
     Converged,
     Evaluated,
     Figures,

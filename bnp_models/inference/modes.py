@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bnp_models.data.messages import listed
-from bnp_models.inference.diagnostics import MAX_RHAT, Figures, figures_by_name, large_rhats
+from bnp_models.inference.convergence import MAX_RHAT, Figures, figures_by_name, large_rhats
 
 # Modes are groups of segments of chains. A chain has at least so many segments, all chains together
 # at least so many, and a segment so many draws.

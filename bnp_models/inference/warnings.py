@@ -7,7 +7,7 @@ import numpy as np
 
 from bnp_models.data.messages import listed
 from bnp_models.inference.chunks import LEFT_OVER_TOLERANCE
-from bnp_models.inference.diagnostics import (
+from bnp_models.inference.convergence import (
     MAX_RHAT,
     MIN_DRAWS,
     MIN_ESS_PER_CHAIN,

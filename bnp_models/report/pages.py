@@ -9,7 +9,7 @@ import pandas as pd
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.arviz import versions
-from bnp_models.inference.diagnostics import MAX_RHAT, MIN_ESS_PER_CHAIN
+from bnp_models.inference.convergence import MAX_RHAT, MIN_ESS_PER_CHAIN
 from bnp_models.inference.run import Run
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.report.plots import COLOURS, rank_plot, trace_plot

@@ -3,8 +3,8 @@
 import numpy as np
 
 from bnp_models.data.households import Households, persons_of
+from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
-from bnp_models.inference.diagnostics import Converged
 from bnp_models.inference.run import Run
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.rules.rules import Rules

@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from bnp_models.inference.diagnostics import monitored
+from bnp_models.inference.convergence import monitored
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.models.model import Completes
 

@@ -18,7 +18,7 @@ from held_out import held_out_log_likelihood
 from results import Results
 
 import bnp_models as bnp
-from bnp_models.inference.diagnostics import convergence
+from bnp_models.inference.convergence import convergence
 
 HERE = Path(__file__).parent
 KEY = ("population", "concentration", "n", "seed")

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.inference.diagnostics import diagnose
+from bnp_models.inference.convergence import diagnose
 from bnp_models.rules.census import census_relationships
 
 HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import bnp_models as bnp
-from bnp_models.inference.diagnostics import diagnose
+from bnp_models.inference.convergence import diagnose
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "benchmark"))

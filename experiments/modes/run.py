@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bnp_models.inference.diagnostics import diagnose
+from bnp_models.inference.convergence import diagnose
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
 from bnp_models.models.mixed_membership.start import prepare_records
 

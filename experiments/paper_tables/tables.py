@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))
 from results import longest, markdown  # noqa: E402
 
-from bnp_models.inference.diagnostics import MAX_RHAT  # noqa: E402
+from bnp_models.inference.convergence import MAX_RHAT  # noqa: E402
 
 ORDER = ("removed", "ignored", "modelled", "not_applicable")
 DEFAULT = "hdp-shared"

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from protocol import Drawn, draw
 
 import bnp_models as bnp
-from bnp_models.inference.diagnostics import diagnose
+from bnp_models.inference.convergence import diagnose
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))

@@ -21,7 +21,7 @@ import tables
 
 import bnp_models as bnp
 from bnp_models.cli.folder import use_compilation_cache
-from bnp_models.inference.diagnostics import convergence, diagnose
+from bnp_models.inference.convergence import convergence, diagnose
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent / "accuracy"), str(HERE.parent / "benchmark")]

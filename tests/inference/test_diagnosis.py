@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 
 import bnp_models as bnp
-from bnp_models.inference import diagnostics
+from bnp_models.inference import convergence
 from bnp_models.inference.run import Until
 from bnp_models.report.risk import render_report
 from bnp_models.report.synthesis import render_synthesis_report
@@ -14,13 +14,13 @@ from bnp_models.report.synthesis import render_synthesis_report
 
 def count_figures(monkeypatch):
     """Count how often the figures of each array are computed, from now on."""
-    calls, diagnose = collections.Counter(), diagnostics.diagnose
+    calls, diagnose = collections.Counter(), convergence.diagnose
 
     def counted(values):
         calls[np.asarray(values).tobytes()] += 1
         return diagnose(values)
 
-    monkeypatch.setattr(diagnostics, "diagnose", counted)
+    monkeypatch.setattr(convergence, "diagnose", counted)
     return calls
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bnp_models.inference.diagnostics import diagnose
+from bnp_models.inference.convergence import diagnose
 from bnp_models.kernels.attack.importance import (
     log_gamma_means,
     moment_sums,

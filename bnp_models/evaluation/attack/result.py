@@ -11,7 +11,7 @@ import pandas as pd
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.evaluation.attack.bootstrap import MIN_BLOCKS, TIMES_IN_BLOCK
-from bnp_models.inference.diagnostics import MAX_RHAT, diagnose
+from bnp_models.inference.convergence import MAX_RHAT, diagnose
 
 FDR = 0.005
 """False discovery rate at which records are declared safe."""

@@ -11,7 +11,7 @@ import pytest
 from scipy import signal, stats
 
 import bnp_models as bnp
-from bnp_models.inference.diagnostics import diagnose
+from bnp_models.inference.convergence import diagnose
 from bnp_models.inference.run import Until
 from bnp_models.kernels.mixed_membership import urn_boxes
 
