@@ -337,8 +337,8 @@ def check_table(table: Microdata, population_size: int) -> None:
     for name in ("row", "r1", "r2"):
         if name in table.schema.variables:
             raise MicrodataError(
-                "the table of records has a column of this name; rename the variable or leave it "
-                "out (--variables)",
+                "the table of records (records.csv) has a column of this name; rename the variable "
+                "or leave it out (--variables)",
                 column=name,
             )
     table.require_complete("the disclosure risk")

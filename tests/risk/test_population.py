@@ -155,7 +155,7 @@ def test_bad_arguments_are_refused(small):
         bnp.population_risk(dataclasses.replace(small.run, draws=kept), 20_000)
     schema = bnp.Schema(("row", *small.table.schema.variables[1:]), small.table.schema.levels)
     renamed = dataclasses.replace(small.run, table=bnp.Microdata(schema, small.table.codes))
-    with pytest.raises(ValueError, match="rename the variable 'row'"):
+    with pytest.raises(bnp.MicrodataError, match="column 'row': the table of records"):
         bnp.population_risk(renamed, 20_000)
 
 

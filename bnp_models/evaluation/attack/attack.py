@@ -255,7 +255,8 @@ def check_columns(table: Microdata | Households) -> None:
     taken = AttackRisk.COLUMNS.intersection(names)
     if taken:
         raise MicrodataError(
-            "the table of records has a column of this name; rename the variable", column=min(taken)
+            "the table of records (records.csv) has a column of this name; rename the variable",
+            column=min(taken),
         )
 
 

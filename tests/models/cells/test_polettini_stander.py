@@ -232,10 +232,10 @@ def test_nuts_agrees_with_a_grid(two):
         (1, {"gamma": 0.5}, "gamma is not a parameter of Model I"),
         (2, {"b": 5.0}, "b is not a parameter of Model II"),
         (1, {"alpha": 0.0}, "alpha must be a positive number"),
-        (2, {"gamma": 1.5}, "gamma must be from 0 to 1"),
+        (2, {"gamma": 1.5}, "gamma must be above 0 and at most 1"),
         (1, {"empty_phat": ((0.1, 1.0),)}, "not a parameter of Model I"),
         (2, {"empty_phat": ((0.1, 0.5),)}, "add up to 1"),
-        (2, {"empty_phat": ((1.5, 1.0),)}, "every phat is from 0 to 1"),
+        (2, {"empty_phat": ((1.5, 1.0),)}, "every phat is above 0 and at most 1"),
     ],
 )
 def test_bad_hyperparameters_are_refused(variant, values, match):
