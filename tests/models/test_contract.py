@@ -207,7 +207,7 @@ MEMBERS = {
     "max_exact_variables": 3.0,
 } | {
     name: lambda self, *args, **how: None
-    for name in ("prepare", "init", "sweep", "keep", "log_cell_probability", "simulate_records")
+    for name in ("prepare", "init", "sweep", "log_cell_probability", "simulate_records")
 }  # fmt: skip
 
 

@@ -238,4 +238,6 @@ def test_errors():
 def test_a_variable_that_tells_heads_cannot_be_grouped():
     """Its rows of level probabilities would be those of groups, and others' where these end."""
     with pytest.raises(bnp.MicrodataError, match="'role': the rules tell heads by this variable"):
-        bnp.NDPMPM(grouped={"role": 2}).prepare(tiny_households(HOUSEHOLDS[:1]), ONE_HEAD)
+        bnp.NDPMPM(grouped={"role": 2}).prepare(
+            tiny_households([HOUSEHOLDS[0], HOUSEHOLDS[3]]), ONE_HEAD
+        )
