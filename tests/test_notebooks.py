@@ -10,7 +10,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 SOURCES = sorted(FOLDER.glob("*.py"))
 
 # Those that run in a few seconds.
-SHORT = ("cell_risk", "own_sampler")
+SHORT = ("own_sampler",)
 
 # Pictures that each has at least, and what the executed copy says in the end, or on the way.
 EXPECTED = {

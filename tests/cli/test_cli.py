@@ -449,6 +449,7 @@ def test_synthesis_goes_on_after_an_interruption(synthesized, latent_files, tmp_
         assert "finished run with other" in one_line(capsys)
 
 
+@pytest.mark.long
 def test_risk_by_latent_classes(latent_files, tmp_path):
     """Of the records without missing values, under the conditions."""
     sample = read(latent_files / "sample.csv").drop(columns="note")
@@ -635,6 +636,7 @@ def test_a_run_with_a_target_survives_being_killed(until_done, files, tmp_path):
     assert (out / "posterior.nc").read_bytes() == (until_done / "posterior.nc").read_bytes()
 
 
+@pytest.mark.long
 def test_synthesis_goes_on_until_it_has_converged(latent_files, tmp_path):
     out = tmp_path / "out"
     arguments = made_arguments("synthesize", latent_files, out, "--quiet", "--datasets", "2")

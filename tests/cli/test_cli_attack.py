@@ -90,6 +90,7 @@ def test_the_page_says_the_same(done):
     check_well_formed(text, num_plots=6)
 
 
+@pytest.mark.long
 def test_refit_and_no_records(folder, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(arguments(folder, "--refit", "--no-records", "--out", out)) == 0

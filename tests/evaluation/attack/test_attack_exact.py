@@ -260,6 +260,7 @@ def test_every_candidate_for_a_household_with_draws_that_know_the_files():
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("head", [False, True], ids=["among members", "at household level"])
 def test_every_candidate_for_a_person_refitted(head):
     """One variable of one person: of a head at household level, the head's there."""

@@ -109,6 +109,7 @@ def exact(atoms):
     return [atoms.exact(i, atoms.changes(i)) for i in range(atoms.table.n)]
 
 
+@pytest.mark.long
 def test_every_candidate_for_a_household_refitted(atoms, exact):
     risk = atoms.attack(estimator="direct")
     z = z_scores(risk, exact)
@@ -116,6 +117,7 @@ def test_every_candidate_for_a_household_refitted(atoms, exact):
     assert risk.typical_error.max() < 0.1
 
 
+@pytest.mark.long
 def test_every_candidate_for_a_person_refitted(atoms):
     risk = atoms.attack(
         refits=[atoms.posterior(2 + m, m) for m in range(len(atoms.files))], target="person",

@@ -117,7 +117,11 @@ def test_rejects_a_wrong_ratio(whole, factor):
 
 @pytest.mark.parametrize(
     ("opened_by", "in_chunks"),
-    [(SOME_AT_TWO, False), (SOME_AT_TWO, True), (ONE_TABLE, True)],
+    [
+        pytest.param(SOME_AT_TWO, False, marks=pytest.mark.long),
+        (SOME_AT_TWO, True),
+        (ONE_TABLE, True),
+    ],
     ids=["some at two", "some at two, in chunks", "one table, in chunks"],
 )
 def test_leaves_the_posterior_of_the_partition_invariant(monkeypatch, opened_by, in_chunks):

@@ -61,12 +61,14 @@ def all_moves():
     return Exact(model, ONE_CONDITION, CODES, ALL_MOVES_FAULTS)
 
 
+@pytest.mark.long
 def test_quadrature_with_all_moves(all_moves):
     """Cell probabilities, alpha, log P(feasible), occupied classes, log-likelihood."""
     z = all_moves.scores(jax.random.key(5))
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ALL_MOVES_FAULTS)
 def test_quadrature_rejects(all_moves, fault):
     z = all_moves.scores(jax.random.key(6), fault, num_sweeps=200, burn=50)

@@ -79,6 +79,7 @@ def prior_components(model):
     return float(np.mean(count(keys)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("concentration", ["shared", RECORD])
 def test_joint_distribution(concentration):
     model = HDPMixedMembership(
@@ -134,16 +135,14 @@ def test_the_uncollapsed_sampler_passes_in_the_right_order():
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.parametrize(
-    "mistake", [printed_step_2, pytest.param(explicit_weights, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("mistake", [printed_step_2, explicit_weights])
 def test_joint_distribution_rejects_the_printed_algorithm(mistake):
     model = HDPMixedMembership(concentration="record", **PLAIN)
     z = joint_scores(model, sweep=mistake(model), switch=True)
     assert np.abs(z).max() > Z_LIMIT, z
 
 
-@pytest.mark.long
 def test_enumeration_rejects_a_dish_move_without_weights(exact):
     """A dish move that ignores the weights g_0 is found out."""
     model = HDPMixedMembership(concentration="record", **{**PLAIN, "dish_stride": 2})

@@ -56,7 +56,7 @@ def posterior_scores(model, name, key, switches=None, *, num_chains=64, num_swee
 @pytest.mark.parametrize(
     ("name", "concentration", "augmentation", "how"),
     [
-        ("equivalence", "shared", "boxes", ALL_MOVES),
+        pytest.param("equivalence", "shared", "boxes", ALL_MOVES, marks=LONG),
         pytest.param("one", "shared", "simulation", PLAIN, marks=LONG),
         pytest.param("one", "record", "boxes", PLAIN, marks=LONG),
         pytest.param("half", "hierarchical", "boxes", PLAIN, marks=LONG),

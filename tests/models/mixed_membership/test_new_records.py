@@ -131,13 +131,16 @@ def score(found, exact, method):
     return np.abs(error.mean(axis=1) / error.std(axis=1, ddof=1)).max() * np.sqrt(NUM_REPEATS)
 
 
-@pytest.mark.parametrize("method", ["exact", "draws", "sequential"])
+METHODS = ("exact", "draws", pytest.param("sequential", marks=pytest.mark.long))
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("concentration", MODELS)
 def test_tau1_against_brute_force(exact, concentration, method):
     assert score(tau1(concentration, method), exact, method) < Z_LIMIT
 
 
-@pytest.mark.parametrize("method", ["exact", "draws", "sequential"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("concentration", MODELS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_tau1_rejects(exact, concentration, method, fault):

@@ -116,6 +116,7 @@ def tables():
     return Exact("tables", faults=tuple(POSTERIOR_FAULTS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", POSTERIOR_FAULTS)
 def test_posterior_rejects(tables, fault):
     """Every step that is left out, or done as printed where that is wrong, shows."""

@@ -120,6 +120,7 @@ def test_tables_of_codes_judge_as_the_rules_do(table, rng):
         assert form.member_level(decoded)[0, 0] == members[b, r]
 
 
+@pytest.mark.long
 def test_relative_ages_keep_the_correlation_of_couples(rng):
     """Ages that differ by a year at most; as printed, their synthetic correlation is below 0.8."""
     age = rng.integers(1, 40, 400)
