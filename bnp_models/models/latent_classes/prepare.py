@@ -43,7 +43,6 @@ def prepare_records(
     incomplete = np.flatnonzero(missing.any(axis=1))
     present = np.maximum(codes, 0) + first_row
     admitted = np.all(feasible[:, present[incomplete]] | missing[incomplete], axis=2)
-    region = Region.of_boxes([group.feasible.sets for group in groups], num_levels)
     return LatentClassData(
         rows=jnp.asarray(present.T, jnp.int32),
         one_hot=one_hot_levels(jnp.asarray(codes.T, jnp.int32), num_levels),
@@ -51,7 +50,7 @@ def prepare_records(
         missing=jnp.asarray(missing[incomplete]),
         admitted=jnp.asarray(admitted, jnp.result_type(float)),
         variable=jnp.asarray(variable, jnp.int32),
-        feasible=region,
+        feasible=Region.of_boxes([g.feasible.sets for g in groups], num_levels),
         impossible=Region.of_boxes([g.impossible.sets for g in groups], num_levels),
         everything_impossible=Region.of_boxes(
             [] if impossible is None else [impossible], num_levels
@@ -59,5 +58,15 @@ def prepare_records(
         parts=LevelParts.of_boxes(impossible, num_levels),
         boxes=jnp.asarray(feasible),
         num_levels=tuple(num_levels),
-        constrained=tuple(np.unique(variable[np.asarray(region.free) == 0]).tolist()),
+        constrained=_constrained_variables(groups, variable),
     )
+
+
+def _constrained_variables(
+    groups: tuple[StructuralZeros, ...], variable: np.ndarray
+) -> tuple[int, ...]:
+    """Variables of which some feasible box of a group does not admit every level."""
+    unconstrained = np.ones(variable.shape, bool)
+    for group in groups:
+        unconstrained &= group.feasible.sets.all(axis=0)
+    return tuple(int(j) for j in np.unique(variable[~unconstrained]))
