@@ -317,3 +317,11 @@ def test_one_device_and_eight_give_the_same_draws(model):
         results.append(json.loads(done.stdout))
     assert [r["shards"] for r in results] == [1, 8]
     assert results[0]["draws"] == results[1]["draws"]
+
+
+def test_settings_out_of_range_leave_an_earlier_checkpoint(small, tmp_path):
+    run(small.table, num_samples=4, checkpoint=tmp_path)
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(ValueError, match="chunk_sweeps"):
+        run(small.table, num_samples=4, checkpoint=tmp_path, chunk_sweeps=0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept

@@ -46,3 +46,17 @@ def test_whole_records_move_by_their_own_cell_at_every_turn(records, monkeypatch
         np.testing.assert_array_equal(z[0][changed], level[changed])
         moved |= changed
     assert moved.all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dish_stride": -64},
+        {"seating_every": -1},
+        {"split_merge_every": 0.5},
+        {"trajectory_steps": -1},
+    ],
+)
+def test_options_that_count_are_integers(options):
+    with pytest.raises(ValueError, match="must be an integer of at least 0"):
+        HDPMixedMembership(**options)
