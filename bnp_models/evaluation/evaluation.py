@@ -11,6 +11,7 @@ import numpy as np
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.evaluation.attack.result import AttackRisk
+from bnp_models.evaluation.combining import COMBINING_RULES
 from bnp_models.evaluation.impossible import Impossible, find_impossible
 from bnp_models.evaluation.propensity import PropensityScore, num_columns, propensity_score
 from bnp_models.evaluation.proportions import Proportions, proportions
@@ -277,6 +278,8 @@ def evaluate(
     ValueError
         If no file is given, variables or levels differ, or a file has no complete record.
     """
+    if combining not in COMBINING_RULES:
+        raise ValueError(f"the combining rule must be one of {COMBINING_RULES}, not {combining!r}")
     persons = [persons_of(table) for table in (original, *synthetic)]
     whole = None if population is None else persons_of(population)
     tell: Tell = progress or (lambda *_: None)

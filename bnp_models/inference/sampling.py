@@ -81,7 +81,8 @@ def sample(
         run stops where another one does. Default: no target.
     max_minutes
         Minutes of compilation, warm-up and draws (``run.seconds``, those before a resume
-        included) after which chains with a target stop at the next draw; 60 by default.
+        included) after which chains with a target stop at the next draw; 60 by default. The
+        target's own time is not counted.
     keep
         Names of what is kept of each draw, from the model's ``scalars`` and ``parameters`` or
         any other name that its ``keep`` offers (such as "z"). Default: scalars and parameters,

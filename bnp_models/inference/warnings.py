@@ -43,13 +43,13 @@ def draws_warnings(
         _few_effective_draws(figures, num_chains),
         _short_run(draws),
     )
-    return [sentence for sentence in sentences if sentence is not None]
+    return list(filter(None, sentences))
 
 
 def run_warnings(run: Run) -> list[str]:
     """Sentences on the settings of a run, and on slots that its draws lacked."""
     sentences = (_no_warmup(run), _one_chain(run), _left_over(run))
-    return [sentence for sentence in sentences if sentence is not None]
+    return list(filter(None, sentences))
 
 
 def growth_warnings(run: Run) -> list[str]:

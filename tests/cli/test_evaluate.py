@@ -311,3 +311,13 @@ def test_tables_of_too_many_cells_are_refused_in_one_line(tmp_path, capsys):
     assert main(["evaluate", *files, "--out", str(tmp_path / "out")]) == 2
     assert "every table of 2 variables has more than 1,000,000 cells" in one_line(capsys)
     assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_combining_rule_is_refused_before_any_table_is_made():
+    original, synthetic = rare_files()
+    done = []
+    with pytest.raises(ValueError, match="combining rule must be one of"):
+        bnp.evaluate(
+            original, [synthetic], combining="both", progress=lambda *step: done.append(step)
+        )
+    assert done == []
