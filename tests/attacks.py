@@ -48,7 +48,7 @@ class NestedAtoms:
         self.data = self.model.prepare(self.table, self.rules)
         # Not concentrated at one class, so that the classes matter.
         model = dataclasses.replace(self.model, a=4.0, b=2.0, a_beta=4.0, b_beta=2.0)
-        self.parameters = prior_parameters(model, self.data, self.num_atoms, 3)[2]
+        self.parameters = prior_parameters(model, self.data, self.num_atoms, 3)[-1]
         self.households, self.log_p = [], []
         for i, (members, _) in enumerate(self.data.blocks):
             self.households.append(all_households(self.data, members))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.integrate import quad
 from scipy.special import gammaln
+from scipy.stats import qmc
 
 from bnp_models.kernels.mixed_membership.urn import simulate_levels
 from bnp_models.models.mixed_membership import start as mixed_membership_start
@@ -25,6 +26,26 @@ def z_scores(chain_means: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Standardised errors of independent chains' means (chains, quantities) around the truth."""
     error = chain_means.std(axis=0, ddof=1) / math.sqrt(len(chain_means))
     return (chain_means.mean(axis=0) - np.asarray(truth)) / error
+
+
+def level_shapes(rng, level_prior, size, num_levels):
+    """Draws (size, L) of the Dirichlet shapes of one variable's levels, from their prior."""
+    if level_prior == "uniform":
+        return np.ones((size, num_levels))
+    c = rng.exponential(num_levels, size)
+    return c[:, None] * rng.dirichlet(np.ones(num_levels), size)
+
+
+def draw_levels(rng, shapes, number):
+    """Dirichlet variates (size, L, *number) given shapes (size, L), many of them far below one.
+
+    None is below 1e-12, as in the models.
+    """
+    shapes = shapes.reshape(*shapes.shape, *[1] * len(number))
+    shapes = np.broadcast_to(shapes, (*shapes.shape[:2], *number))
+    log_g = np.log(rng.standard_gamma(1 + shapes)) + np.log(rng.random(shapes.shape)) / shapes
+    g = np.exp(log_g - log_g.max(axis=1, keepdims=True))
+    return np.maximum(g / g.sum(axis=1, keepdims=True), 1e-12)
 
 
 def set_partitions(items):
@@ -75,22 +96,24 @@ def _alpha0_integral(components, tables, shape, rate, moment):
 def enumerate_posterior(codes: np.ndarray, num_levels, model) -> dict[str, float]:
     """Posterior means on tiny data by summing over every seating and every assignment of dishes.
 
-    Returns means of K, the number of tables, alpha (its mean over records), alpha_0 and the
-    probability that the first items of the first two records share a component.
+    Returns means of K, the number of tables, alpha (its mean over records), alpha_0, the
+    probability that the first items of the first two records share a component, and the logarithm
+    of the first variable's concentration of levels. The shapes of the levels' prior are summed over
+    quasi-random points of it.
     """
     num_records, num_items = codes.shape
     seatings = list(set_partitions(list(range(num_items))))
-    total = dict.fromkeys(("weight", "components", "tables", "alpha", "alpha0", "together"), 0.0)
+    names = ("weight", "components", "tables", "alpha", "alpha0", "together", "log_c")
+    total = dict.fromkeys(names, 0.0)
+    shapes = [quasi_random_shapes(model.level_prior, levels) for levels in num_levels]
+    log_c = np.log(shapes[0].sum(axis=1))
 
     @cache
-    def log_dish(items):
-        value = 0.0
-        for j in range(num_items):
-            counts = np.bincount([codes[i, jj] for i, jj in items if jj == j],
-                                 minlength=num_levels[j])  # fmt: skip
-            value += gammaln(num_levels[j]) - gammaln(num_levels[j] + counts.sum())
-            value += gammaln(1 + counts).sum()
-        return value
+    def log_dish(items, j):
+        counts = np.bincount([codes[i, jj] for i, jj in items if jj == j], minlength=num_levels[j])
+        c = shapes[j].sum(axis=1)
+        value = gammaln(c) - gammaln(c + counts.sum())
+        return value + (gammaln(shapes[j] + counts) - gammaln(shapes[j])).sum(axis=1)
 
     for chosen in product(seatings, repeat=num_records):
         tables = [(i, tuple(block)) for i, blocks in enumerate(chosen) for block in blocks]
@@ -113,7 +136,9 @@ def enumerate_posterior(codes: np.ndarray, num_levels, model) -> dict[str, float
                 tuple(sorted((tables[t][0], j) for t in block for j in tables[t][1]))
                 for block in dishes
             ]
-            log_weight += sum(log_dish(group) for group in items)
+            likelihoods = [np.exp(sum(log_dish(group, j) for group in items))
+                           for j in range(num_items)]  # fmt: skip
+            log_weight += sum(np.log(likelihood.mean()) for likelihood in likelihoods)
             k = len(dishes)
             alpha0 = _alpha0_integral(k, m, model.a0, model.b0, 0)
             w = math.exp(log_weight) * weight * alpha0
@@ -122,9 +147,21 @@ def enumerate_posterior(codes: np.ndarray, num_levels, model) -> dict[str, float
             total["tables"] += w * m
             total["alpha"] += w * mean
             total["alpha0"] += w * _alpha0_integral(k, m, model.a0, model.b0, 1) / alpha0
+            total["log_c"] += w * np.average(log_c, weights=likelihoods[0])
             total["together"] += w * any((0, 0) in group and (1, 0) in group for group in items)
     weight = total.pop("weight")
     return {name: value / weight for name, value in total.items()}
+
+
+@cache
+def quasi_random_shapes(level_prior, num_levels, number=2**13):
+    """Shapes (number, L) of one variable's levels, Sobol points of their prior."""
+    if level_prior == "uniform":
+        return np.ones((1, num_levels))
+    points = qmc.Sobol(num_levels + 1, seed=0).random(number)
+    exponential = -np.log1p(-points)
+    share = exponential[:, 1:] / exponential[:, 1:].sum(axis=1, keepdims=True)
+    return num_levels * exponential[:, :1] * share
 
 
 def run_chains(model, key, codes, num_levels, *, num_chains, num_sweeps, burn, capacity,
@@ -143,10 +180,11 @@ def run_chains(model, key, codes, num_levels, *, num_chains, num_sweeps, burn, c
             now = jnp.stack([
                 info.components.astype(float), info.tables.astype(float), info.alpha,
                 state.alpha0, (state.z[0, 0] == state.z[0, 1]).astype(float),
+                jnp.log(jnp.sum(state.level_shape[: num_levels[0]])),
             ])  # fmt: skip
             return state, sums + jnp.where(t >= burn, now, 0)
 
-        carry = (model.init(key_init, data, capacity, start), jnp.zeros(5))
+        carry = (model.init(key_init, data, capacity, start), jnp.zeros(6))
         return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / (num_sweeps - burn)
 
     keys = jax.random.split(key, num_chains)
@@ -157,7 +195,10 @@ def run_chains(model, key, codes, num_levels, *, num_chains, num_sweeps, burn, c
 
 def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps, capacity,
                  sweep=None, switch=False):  # fmt: skip
-    """Per-chain means of (K, alpha_0, log alpha) over chains that alternate data and sweeps.
+    """Per-chain means over chains that alternate data and sweeps.
+
+    Of K, alpha_0, log alpha, and the first variable's concentration of levels, its logarithm and
+    the mean of its first level.
 
     `switch` is the last argument of a `sweep`, traced: both ways share a compiled program.
 
@@ -198,10 +239,14 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
             log_alpha = jnp.log(state.alpha)
             if log_alpha.ndim:
                 log_alpha = jnp.sum(jnp.where(real, log_alpha, 0)) / num_records
-            now = jnp.stack([info.components.astype(float), state.alpha0, log_alpha])
+            shape = state.level_shape[: num_levels[0]]
+            c = jnp.sum(shape)
+            now = jnp.stack([
+                info.components.astype(float), state.alpha0, log_alpha, c, jnp.log(c), shape[0] / c,
+            ])  # fmt: skip
             return state, codes, sums + now
 
-        return jax.lax.fori_loop(0, num_sweeps, body, (state, codes, jnp.zeros(3)))[2] / num_sweeps
+        return jax.lax.fori_loop(0, num_sweeps, body, (state, codes, jnp.zeros(6)))[2] / num_sweeps
 
     run = jax.jit(jax.vmap(one, (0, None)))
     return np.asarray(run(jax.random.split(key, num_chains), jnp.asarray(switch)), np.float64)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from harness import draw_levels, level_shapes
 from numpy.polynomial.legendre import leggauss
 
 from bnp_models import StructuralZeros
@@ -89,6 +90,44 @@ def two_class_posterior(codes, conditions, model, nodes, stick_nodes=60) -> np.n
     return total[:-1] / total[-1]
 
 
+def prior_draws_posterior(codes, conditions, model, num_draws=400_000) -> tuple:
+    """Means as of `two_class_posterior` by weighting draws of the prior, and their errors.
+
+    For truncation of the mixture as a whole, or none.
+    """
+    assert not model.by_class
+    rng = np.random.default_rng(0)
+    num_variables = codes.shape[1]
+    level = np.stack(
+        [
+            draw_levels(rng, level_shapes(rng, model.level_prior, num_draws, 2), (2,))
+            for _ in range(num_variables)
+        ],
+        axis=1,
+    )
+    alpha = rng.gamma(model.a, 1 / model.b, num_draws)
+    first = rng.beta(1, np.maximum(alpha, 1e-12))
+    pi = np.stack([first, 1 - first], axis=1)
+    cells = feasible_cells(conditions, (2,) * num_variables)
+    p_class = np.ones((num_draws, len(cells), 2))
+    for j in range(num_variables):
+        p_class = p_class * level[:, j, cells[:, j]]
+    p_cell = np.einsum("dck,dk->dc", p_class, pi)
+    mass = p_cell.sum(axis=1)
+    fits = ((codes[:, None] == cells) | (codes[:, None] < 0)).all(axis=2).astype(float)
+    own = np.einsum("nc,dck->dnk", fits, p_class) * pi[:, None]
+    log_like = np.log(own.sum(axis=2) / mass[:, None]).sum(axis=1)
+    alone = np.prod(own / own.sum(axis=2, keepdims=True), axis=1).sum(axis=1)
+    values = np.column_stack([
+        p_cell / mass[:, None], alpha, np.log(mass), 2 - alone, log_like
+    ])  # fmt: skip
+    likelihood = np.exp(log_like)
+    top = likelihood[:, None] * values
+    mean = top.mean(axis=0) / likelihood.mean()
+    residual = top - mean * likelihood[:, None]
+    return mean, residual.std(axis=0) / likelihood.mean() / np.sqrt(num_draws)
+
+
 # Faults: each is a wrong version of one step, chosen by a switch when the compiled sweep runs.
 
 
@@ -165,7 +204,33 @@ def _complete_anyhow(wrong, model):
     return [(classes, "draw_missing", draw_missing)]
 
 
+def _argument(module, name, place, change):
+    def fault(wrong, model):
+        right = getattr(module, name)
+
+        def function(*args):
+            args = list(args)
+            args[place] = jnp.where(wrong, change(args[place]), args[place])
+            return right(*args)
+
+        return [(module, name, function)]
+
+    return fault
+
+
 FAULTS = {
+    "split-merge with a prior of ones": _argument(
+        classes, "split_or_merge_classes", 10, jnp.ones_like
+    ),
+    "truncated levels with a prior of ones": _argument(
+        parameters, "update_levels_truncated", 7, jnp.ones_like
+    ),
+    "levels' prior from a record fewer": _argument(
+        parameters, "update_level_prior", 2, lambda counts: jnp.maximum(counts - 1, 0)
+    ),
+    "levels' prior from even levels": _argument(
+        parameters, "update_level_prior_given_levels", 2, lambda log_level: log_level / 2
+    ),
     "tilt ignored": _ignore_tilt,
     "augmented left out of the sticks": _forget_augmented,
     "hyperparameter for alpha": _hyperparameter_for_alpha,
@@ -299,9 +364,15 @@ def _statistics(state, data):
     log_alpha = jnp.log(state.alpha)
     log_feasible = jax.nn.logsumexp(log_seen)
     weight = jnp.exp(log_seen - log_feasible)
+    of_levels = []
+    # Of a constrained variable, and of the last one.
+    for first, size in ((0, data.num_levels[0]), (-data.num_levels[-1], data.num_levels[-1])):
+        shape = jnp.roll(state.level_shape, -first)[:size]
+        c = jnp.sum(shape)
+        of_levels += [c, jnp.log(c), shape[0] / c]
     return jnp.stack([
         alpha, log_alpha, log_feasible, margin[0], margin[0] ** 2, jnp.sum(weight**2), weight[0],
-        weight[-1],
+        weight[-1], *of_levels,
     ])  # fmt: skip
 
 
@@ -328,7 +399,7 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_chains=256):
             now = jnp.append(_statistics(state, data), info.components.astype(float))
             return state, sums + now
 
-        carry = (draw_prior(model, key_prior, data), jnp.zeros(9))
+        carry = (draw_prior(model, key_prior, data), jnp.zeros(15))
         return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / num_sweeps
 
     return jax.vmap(one)(jax.random.split(key, num_chains))

@@ -1,7 +1,6 @@
 """The nested model: exact answers on tiny households, chains, and faults planted in them."""
 
 import contextlib
-import dataclasses
 from functools import partial
 from itertools import product
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from harness import draw_levels, level_shapes
 
 from bnp_models import Households
 from bnp_models.kernels.nested import impossible
@@ -113,14 +113,12 @@ def statistics(xp, parameters, data, i):
     return xp.concatenate([(log_possible - log_all)[..., None], shares], axis=-1)
 
 
-def prior_parameters(model, data, size, seed, groups=None):
-    """Draws from the prior by NumPy: alpha, beta (its first), and the logs of the parameters.
+def prior_parameters(model, data, size, seed):
+    """Draws from the prior by NumPy: alpha, beta (its first), log c, and logs of the parameters.
 
-    `groups` are the group of each level of each variable, of households and of members.
+    log c is that of the first household and of the last member variable.
     """
     rng = np.random.default_rng(seed)
-    if groups is None:
-        groups = [map(range, of.num_levels) for of in (data.household, data.member)]
     F, S = model.components, model.member_components
 
     def sticks(concentration, number):
@@ -129,39 +127,27 @@ def prior_parameters(model, data, size, seed, groups=None):
         rest = np.cumprod(1 - v[..., :-1], axis=-1)
         return v * np.concatenate([np.ones((*v.shape[:-1], 1)), rest], axis=-1)
 
-    def shares(x):
-        return x / x.sum(axis=1, keepdims=True)
-
-    def levels(groups, shape):
-        parts = []
-        for group in map(np.array, groups):
-            number = group.max() + 1
-            part = rng.standard_gamma(model.level_concentration, (size, number, *shape))
-            part = shares(part)[:, group]
-            # A level's share of its group is that of all classes.
-            for one in range(number):
-                own = np.flatnonzero(group == one)
-                if own.size > 1:
-                    within = rng.standard_exponential((size, own.size, *(1 for _ in shape)))
-                    part[:, own] *= shares(within)
-            parts.append(part)
-        return np.concatenate(parts, axis=1)
+    def levels(num_levels, number):
+        shapes = [level_shapes(rng, model.level_prior, size, levels) for levels in num_levels]
+        log_c = [np.log(shape.sum(axis=1)) for shape in shapes]
+        return log_c, np.concatenate([draw_levels(rng, x, number) for x in shapes], axis=1)
 
     alpha = rng.gamma(model.a, 1 / model.b, size)
     num_betas = 1 if model.beta == "common" else F
     beta = rng.gamma(model.a_beta, 1 / model.b_beta, (size, num_betas))
+    household, of_household = levels(data.household.num_levels, (F,))
+    member, of_member = levels(data.member.num_levels, (F, S))
     parameters = (
-        sticks(alpha, F), sticks(np.broadcast_to(beta, (size, F)), S),
-        levels(groups[0], (F,)), levels(groups[1], (F, S)),
+        sticks(alpha, F), sticks(np.broadcast_to(beta, (size, F)), S), of_household, of_member
     )  # fmt: skip
-    return alpha, beta[:, 0], tuple(np.log(np.maximum(x, 1e-300)) for x in parameters)
+    logs = tuple(np.log(np.maximum(x, 1e-300)) for x in parameters)
+    return alpha, beta[:, 0], np.stack([household[0], member[-1]], axis=1), logs
 
 
-def exact_means(model, table, data, groups=None, num_draws=100_000, seed=0):
-    """Posterior means of log alpha, log beta and `statistics` of every size, and their errors.
+def exact_means(model, table, data, num_draws=100_000, seed=0):
+    """Posterior means of log alpha, log beta, log c and `statistics` of every size, and errors.
 
-    By weighting draws from the prior with the likelihood, summed over classes in full. `groups` is
-    as for `prior_parameters`.
+    By weighting draws from the prior with the likelihood, summed over classes in full.
     """
     observed = []
     for i, block in enumerate(table.size_blocks):
@@ -175,9 +161,8 @@ def exact_means(model, table, data, groups=None, num_draws=100_000, seed=0):
         ])  # fmt: skip
     likelihood, values = [], []
     for step in range(num_draws // 50_000):
-        drawn = prior_parameters(model, data, 50_000, (seed, step), groups)
-        alpha, beta, parameters = drawn
-        log_like, possible, found = 0.0, [], [np.log(alpha), np.log(beta)]
+        alpha, beta, log_c, parameters = prior_parameters(model, data, 50_000, (seed, step))
+        log_like, possible, found = 0.0, [], [np.log(alpha), np.log(beta), *log_c.T]
         for i, cells in enumerate(observed):
             log_p = log_probabilities(np, parameters, data, i)
             possible.append(_logsumexp(np, log_p[:, possible_households(data, i)]))
@@ -200,7 +185,11 @@ def _parameters(state):
 def _now(state, data):
     found = [statistics(jnp, _parameters(state), data, i) for i in range(len(data.blocks))]
     beta = state.beta[0] if state.beta.ndim else state.beta
-    return jnp.concatenate([jnp.log(jnp.stack([state.alpha, beta])), *found])
+    c = (
+        jnp.sum(state.household_shape[: data.household.num_levels[0]]),
+        jnp.sum(state.member_shape[-data.member.num_levels[-1] :]),
+    )
+    return jnp.concatenate([jnp.log(jnp.stack([state.alpha, beta, *c])), *found])
 
 
 # Faults: each is a wrong version of one step, chosen by a switch when the compiled sweep runs.
@@ -263,23 +252,34 @@ def _invert_reorder(wrong):
     return sweep, "reorder_classes", reorder_classes
 
 
-def _other_levels(change):
-    # Level probabilities drawn with other data or another prior.
-    def fault(wrong):
-        right = sweep.draw_level_probabilities
+def _prior_of_ones(wrong):
+    # Level probabilities drawn with another prior.
+    right = sweep.draw_level_probabilities
 
-        def draw_level_probabilities(key, counts, data, concentration):
-            found = right(key, counts, data, concentration)
-            other = right(key, counts, *change(data, concentration))
-            return jax.tree.map(lambda a, b: jnp.where(wrong, a, b), other, found)
+    def draw_level_probabilities(key, shapes, *args):
+        ones = jax.tree.map(lambda x: jnp.where(wrong, 1, x), shapes)
+        return right(key, ones, *args)
 
-        return sweep, "draw_level_probabilities", draw_level_probabilities
-
-    return fault
+    return sweep, "draw_level_probabilities", draw_level_probabilities
 
 
-def _ungrouped(data, concentration):
-    return dataclasses.replace(data, household_groups=None, member_groups=None), concentration
+def _one_fewer(wrong):
+    right = sweep.update_level_prior
+
+    def update_level_prior(key, shape, counts, *args):
+        return right(key, shape, jnp.where(wrong, jnp.maximum(counts - 1, 0), counts), *args)
+
+    return sweep, "update_level_prior", update_level_prior
+
+
+def _unread_forgotten(wrong):
+    # The levels' prior given the members alone whose level is known.
+    right = sweep.split_counts
+
+    def split_counts(*args, **kwargs):
+        return jnp.where(wrong, 0, right(*args, **kwargs))
+
+    return sweep, "split_counts", split_counts
 
 
 def _judge_codes(wrong):
@@ -297,8 +297,9 @@ def _judge_codes(wrong):
 
 
 FAULTS = {
-    "groups ignored": _other_levels(_ungrouped),
-    "uniform prior": _other_levels(lambda data, concentration: (data, 1.0)),
+    "prior of ones": _prior_of_ones,
+    "levels' prior from a member fewer": _one_fewer,
+    "levels' prior without members known by kind": _unread_forgotten,
     "codes not decoded": _judge_codes,
     "no levels of impossible members": _forget_augmented("member_levels"),
     "nobody known by kind": _forget_augmented("unread"),
@@ -389,6 +390,7 @@ def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
 
 def prior_means(model, data, num_draws=100_000, seed=1):
     """Means of what `joint_chains` returns under the prior, and their errors."""
-    alpha, beta, parameters = prior_parameters(model, data, num_draws, seed)
-    values = np.column_stack([np.log(alpha), np.log(beta), statistics(np, parameters, data, 0)])
+    alpha, beta, log_c, parameters = prior_parameters(model, data, num_draws, seed)
+    shares = statistics(np, parameters, data, 0)
+    values = np.column_stack([np.log(alpha), np.log(beta), log_c, shares])
     return values.mean(axis=0), values.std(axis=0) / np.sqrt(num_draws)

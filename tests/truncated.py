@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from harness import draw_levels, level_shapes
 from scipy import integrate, stats
 from scipy.special import digamma
 
@@ -53,12 +54,15 @@ SAMPLES = {
     "half": [[0, 0, 1], [1, 0, 0], [1, 0, 0]],
     "equivalence": [[0, 0, 0], [1, 1, 0], [1, 1, 0], [1, 1, 1]],
 }
-NAMES = ("alpha", "alpha0", "log_feasible", "first cell", "last cell")
+NAMES = ("alpha", "alpha0", "log_feasible", "first cell", "last cell", "log_c")
 
 # For joint distributions: 8 cells of 18 are feasible. The first level of the first variable goes
 # with the first of the second, and the last two levels of the third are in every condition alike.
 WIDER = (2, 3, 3)
 WIDER_CONDITIONS = [[0, 1, -1], [0, 2, -1], [1, 0, -1], [1, 1, 0]]
+
+# 14 cells of 18, with a level part of two levels.
+MOST_FEASIBLE = [[0, 0, -1], [1, 2, 2]]
 
 _STICKS = 64
 
@@ -89,22 +93,23 @@ def is_feasible(conditions, num_levels=BINARY):
 
 
 @cache
-def prior_draws(num_levels, a0, b0, num_draws=200_000, seed=0):
-    """alpha_0 (draws,) and, by blocks B = 1, 2, 3, sums over partitions of all cells.
+def prior_draws(num_levels, a0, b0, level_prior, num_draws=200_000, seed=0):
+    """Draws of alpha_0, of log c of the first variable's levels, and of sums over partitions.
 
-    The sums (3, draws, cells) are of prod over blocks of (|b| - 1)! sum_k g_0k prod_j theta_kj.
+    By blocks B = 1, 2, 3 and for all cells, the sums (3, draws, cells) are of the product over
+    blocks of (|b| - 1)! sum_k g_0k prod_j theta_kj.
     """
     rng = np.random.default_rng(seed)
     size = 10_000
-    alphas, parts = [], []
+    alphas, concentrations, parts = [], [], []
     for _ in range(0, num_draws, size):
         alpha0 = rng.gamma(a0, 1 / b0, size)
         log_1mv = np.log(rng.random((size, _STICKS))) / alpha0[:, None]
         log_1mv[:, -1] = -np.inf
         passed = np.cumsum(log_1mv[:, :-1], axis=1)
         g0 = -np.expm1(log_1mv) * np.exp(np.concatenate([np.zeros((size, 1)), passed], axis=1))
-        x, y, z = (rng.standard_exponential((size, levels, _STICKS)) for levels in num_levels)
-        x, y, z = (t / t.sum(axis=1, keepdims=True) for t in (x, y, z))
+        shapes = [level_shapes(rng, level_prior, size, levels) for levels in num_levels]
+        x, y, z = (draw_levels(rng, shape, (_STICKS,)) for shape in shapes)
         gx, gy, zt = x * g0[:, None], y * g0[:, None], z.swapaxes(1, 2)
         alone = [(t @ g0[:, :, None])[:, :, 0] for t in (x, y, z)]
         a, b, c = (
@@ -115,8 +120,11 @@ def prior_draws(num_levels, a0, b0, num_draws=200_000, seed=0):
         abc = (gx[:, :, None] * y[:, None]).reshape(size, -1, _STICKS) @ zt
         sums = np.stack([2 * abc.reshape((a * b * c).shape), ab * c + ac * b + bc * a, a * b * c])
         alphas.append(alpha0)
+        concentrations.append(np.log(shapes[0].sum(axis=1)))
         parts.append(sums.reshape(3, size, -1))
-    return np.concatenate(alphas), np.concatenate(parts, axis=1)
+    return (
+        np.concatenate(alphas), np.concatenate(concentrations), np.concatenate(parts, axis=1)
+    )  # fmt: skip
 
 
 def _weights(alpha):
@@ -148,11 +156,13 @@ def urn_weights(model, size, seed=1):
 
 
 def exact_means(model, name: str):
-    """Posterior means of alpha (or b), alpha_0, log P(F) and two cells' share, and their errors.
+    """Posterior means of what `posterior_chains` follows, and their errors.
+
+    Of alpha (or b), alpha_0, log P(F), two cells' shares, and log c of the first variable.
 
     Under the model of alphas of their own, "alpha" is the rate b where it has a prior, else 0.
     """
-    alpha0, sums = prior_draws(BINARY, model.a0, model.b0)
+    alpha0, log_c, sums = prior_draws(BINARY, model.a0, model.b0, model.level_prior)
     first, weight = urn_weights(model, len(alpha0))
     p = np.einsum("bd,bdc->dc", np.broadcast_to(weight, (3, len(alpha0))), sums)
     feasible = is_feasible(CONDITIONS[name])
@@ -160,7 +170,7 @@ def exact_means(model, name: str):
     index = [int(np.flatnonzero(np.all(all_cells(BINARY) == x, axis=1))[0]) for x in SAMPLES[name]]
     likelihood = np.prod(p[:, index], axis=1) / mass ** len(index)
     ends = np.flatnonzero(feasible)[[0, -1]]
-    values = np.column_stack([first, alpha0, np.log(mass), p[:, ends] / mass[:, None]])
+    values = np.column_stack([first, alpha0, np.log(mass), p[:, ends] / mass[:, None], log_c])
     return weighted_means(likelihood, values)
 
 
@@ -172,19 +182,22 @@ def weighted_means(likelihood, values):
     return mean, residual.std(axis=0) / likelihood.mean() / np.sqrt(len(likelihood))
 
 
-def prior_means(model):
+def prior_means(model, conditions):
     """Means of what `joint_chains` returns under the prior, and their errors.
 
-    alpha (or b), its logarithm, alpha_0, its logarithm, log P(F), and a covariance: of the first
-    logarithm and log P(F) at small less that at large alpha, which are independent.
+    alpha (or b), its logarithm, alpha_0, its logarithm, log P(F), a covariance: of the first
+    logarithm and log P(F) at small less that at large alpha, which are independent; c of the second
+    variable's levels, its logarithm and the mean of its first level.
     """
-    alpha0, sums = prior_draws(WIDER, model.a0, model.b0)
+    alpha0, _, sums = prior_draws(WIDER, model.a0, model.b0, model.level_prior)
     _, weight = urn_weights(model, len(alpha0))
-    mass = sums[:, :, is_feasible(WIDER_CONDITIONS, WIDER)].sum(axis=2)
+    mass = sums[:, :, is_feasible(conditions, WIDER)].sum(axis=2)
     log_p = np.log(np.sum(weight * mass, axis=0))
     mean = [*_first_moments(model), model.a0 / model.b0, digamma(model.a0) - np.log(model.b0)]
     error = log_p.std() / np.sqrt(len(log_p))
-    return np.array([*mean, log_p.mean(), 0]), np.array([0, 0, 0, 0, error, 0])
+    size = WIDER[1]
+    of_levels = [size, np.log(size) + digamma(1), 1 / size]
+    return np.array([*mean, log_p.mean(), 0, *of_levels]), np.array([0, 0, 0, 0, error, *[0] * 4])
 
 
 def _first_moments(model):
@@ -258,11 +271,17 @@ FAULTS = {
     "tilt with the prior of levels twice": _argument(
         truncated_sweep, "tilt_component", 5, lambda counts: counts + 1
     ),
-    "tilt not truncated": _argument(truncated_sweep, "tilt_component", 8, lambda n: 0),
+    "tilt not truncated": _argument(truncated_sweep, "tilt_component", 9, lambda n: 0),
     "trajectory with the prior of levels twice": _argument(
         truncated_sweep, "move_parameters", 2, lambda c: c + 1
     ),
-    "trajectory not truncated": _argument(truncated_sweep, "move_parameters", 6, lambda n: 0),
+    "trajectory not truncated": _argument(truncated_sweep, "move_parameters", 7, lambda n: 0),
+    "trajectory with a prior of ones": _argument(
+        truncated_sweep, "move_parameters", 3, jnp.ones_like
+    ),
+    "levels' prior without impossible records": _argument(
+        truncated_sweep, "split_over_levels", 1, jnp.zeros_like
+    ),
     "seating at another concentration": _argument(
         sweep, "draw_seating", 2, lambda alpha: 4 * alpha
     ),
@@ -279,10 +298,10 @@ FAULTS = {
     ),
     # Of a fixed number of components, whose weights have the prior of one table each.
     "tilt without the prior of weights": _argument(
-        truncated_sweep, "tilt_component", 6, lambda m: m - 1
+        truncated_sweep, "tilt_component", 7, lambda m: m - 1
     ),
     "trajectory without the prior of weights": _argument(
-        truncated_sweep, "move_parameters", 3, lambda m: m - 1
+        truncated_sweep, "move_parameters", 4, lambda m: m - 1
     ),
     "weights with half their prior": _argument(
         fixed_profiles, "log_dirichlet", 1, lambda m: m - 0.5
@@ -341,7 +360,8 @@ def posterior_chains(model, key, data, ends, switches, num_sweeps, burn, *, num_
                     "alpha_rate": state.rate, "log_feasible": info.log_feasible}  # fmt: skip
             share = jnp.exp(log_cell_probability(model, None, draw, ends, BINARY))
             parameters = _first(model, state), _second(model, state)
-            now = jnp.stack([*parameters, info.log_feasible, *share])
+            log_c = jnp.log(jnp.sum(state.level_shape[: BINARY[0]]))
+            now = jnp.stack([*parameters, info.log_feasible, *share, log_c])
             return state, sums + jnp.where(t >= burn, now, 0)
 
         carry = (model.init(key_init, data, capacity, start), jnp.zeros(len(NAMES)))
@@ -352,7 +372,10 @@ def posterior_chains(model, key, data, ends, switches, num_sweeps, burn, *, num_
 
 
 def scores(means: np.ndarray, exact: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Standardised differences of chains' means from exact ones, both errors counted."""
+    """Standardised differences of chains' means from exact ones, both errors counted.
+
+    What is constant has none.
+    """
     truth, error = exact
     means = np.asarray(means, np.float64)
     own = means.std(axis=0, ddof=1) / np.sqrt(len(means))
@@ -453,13 +476,15 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_chains, capacity
             if model.concentration != "record":
                 log_first = jnp.log(first)
             slope = jnp.log(_feasible_at(0.1, state, data) / _feasible_at(10.0, state, data))
+            shape = state.level_shape[num_levels[0] : num_levels[0] + num_levels[1]]
+            c = jnp.sum(shape)
             now = jnp.stack([
                 first, log_first, state.alpha0, jnp.log(state.alpha0), info.log_feasible,
-                (log_first - centre) * slope,
+                (log_first - centre) * slope, c, jnp.log(c), shape[0] / c,
             ])  # fmt: skip
             return state, sums + now
 
-        carry = (_draw_joint(model, key_prior, data, capacity), jnp.zeros(6))
+        carry = (_draw_joint(model, key_prior, data, capacity), jnp.zeros(9))
         return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / num_sweeps
 
     return jax.vmap(one)(jax.random.split(key, num_chains))

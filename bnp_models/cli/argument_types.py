@@ -71,11 +71,3 @@ def relative_kinds(text: str) -> list:
         [name, kind] if kind in ("difference", "same") and name else name + colon + kind
         for name, colon, kind in pairs
     ]
-
-
-def group_widths(text: str) -> list:
-    """Read names of variables, each with a number: [name, number]."""
-    parts = [part.rpartition("=") for part in name_list(text)]
-    if not all(name and number.isdecimal() and int(number) > 0 for name, _, number in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list such as age=5,income=2")
-    return [[name, int(number)] for name, _, number in parts]

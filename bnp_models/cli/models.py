@@ -25,22 +25,21 @@ class Registered(NamedTuple):
 MODELS = {
     "hdp": Registered(
         "models.mixed_membership.hdp:HDPMixedMembership",
-        ("concentration", "augmentation", "not_applicable"),
+        ("concentration", "augmentation", "not_applicable", "level_prior"),
     ),
     "mixed-membership": Registered(
         "models.mixed_membership.fixed_profiles:MixedMembership",
-        ("components", "augmentation", "not_applicable"),
+        ("components", "augmentation", "not_applicable", "level_prior"),
     ),
-    "nplcm": Registered("models.latent_classes.nplcm:NPLCM", ("components",)),
-    "tnplcm": Registered("models.latent_classes.nplcm:TNPLCM", ("components",)),
+    "nplcm": Registered("models.latent_classes.nplcm:NPLCM", ("components", "level_prior")),
+    "tnplcm": Registered("models.latent_classes.nplcm:TNPLCM", ("components", "level_prior")),
     "ndpmpm": Registered(
         "models.nested.ndpmpm:NDPMPM",
         (
             "components",
             "member_components",
             "relative",
-            "grouped",
-            "level_concentration",
+            "level_prior",
             "impossible_weight",
         ),
     ),

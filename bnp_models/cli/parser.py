@@ -3,7 +3,6 @@
 import argparse
 
 from bnp_models.cli.argument_types import (
-    group_widths,
     integer_type,
     mixture_type,
     name_list,
@@ -226,13 +225,6 @@ def _add_households(parser):
                        "difference, where every label begins with a number (age), else by whether "
                        "it is the same (race); age:difference or age:same says which. Couples "
                        "then are alike without a class for each age")  # fmt: skip
-    group.add_argument("--grouped", metavar="A=W,..", type=group_widths,
-                       help="variables of whose levels W adjacent ones share their probabilities "
-                       "in proportions common to all classes, such as age=5: for variables of "
-                       "many levels")  # fmt: skip
-    group.add_argument("--level-concentration", metavar="C", type=number_above(0),
-                       help="parameter of the Dirichlet priors of levels; below 1, small classes "
-                       "are less drawn to uniform probabilities (default: 1)")  # fmt: skip
     group.add_argument("--impossible-weight", metavar="W", type=integer_type(1, 1001),
                        help="cap-and-weight, an approximation: draw a W-th of the impossible "
                        "households and let each stand for W (default: 1, exact)")  # fmt: skip
@@ -280,6 +272,10 @@ def _add_common(parser, name, keep_parameters):
                        "of mixed-membership (default: 20)" if "hdp" in models else
                        "latent classes (default: 50), of households with ndpmpm (default: "
                        "40)")  # fmt: skip
+    model.add_argument("--level-prior", choices=("learned", "uniform"),
+                       help="prior of the level probabilities of components and classes: learned, "
+                       "with a concentration and a mean of each variable, or uniform, as in the "
+                       "papers (default: learned)")  # fmt: skip
     if "ndpmpm" in models:
         _add_households(parser)
     chains = parser.add_argument_group("chains")

@@ -113,7 +113,9 @@ def chains() -> dict[str, tuple]:
         "ndpmpm": (bnp.NDPMPM(6, 4), homes, None, {}),
         "ndpmpm rules": (bnp.NDPMPM(6, 4), homes, rules, {}),
         "ndpmpm missing": (bnp.NDPMPM(6, 4, beta="class"), incomplete_homes, rules, {}),
-        "ndpmpm grouped": (bnp.NDPMPM(6, 4, grouped={"age": 2}), homes, rules, {}),
+        "hdp uniform": (bnp.HDPMixedMembership(level_prior="uniform"), table, zeros, {}),
+        "tnplcm uniform": (bnp.TNPLCM(components=10, level_prior="uniform"), table, zeros, {}),
+        "ndpmpm uniform": (bnp.NDPMPM(6, 4, level_prior="uniform"), homes, rules, {}),
     }  # fmt: skip
     return runs
 

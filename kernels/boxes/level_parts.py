@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.kernels.variates.discrete import split_counts
-from bnp_models.kernels.variates.gamma import draw_levels
+from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, draw_levels
 from bnp_models.kernels.variates.rng import Keys
 
 
@@ -24,6 +24,8 @@ class LevelParts(eqx.Module):
 
     part_of_row: Int[Array, " R"]
     """Level part of each row of the level probabilities."""
+    rows: Int[Array, "A V"]
+    """Rows of each level part; R where it has fewer."""
     variable: Int[Array, " A"]
     """Variable of each level part."""
     box_has_set: Int[Array, "S B"]
@@ -47,7 +49,7 @@ class LevelParts(eqx.Module):
             levels = jnp.arange(sum(num_levels), dtype=jnp.int32)
             of_level = jnp.asarray(variable_of_rows(num_levels), jnp.int32)
             none = jnp.zeros((0, 0), jnp.int32)
-            return cls(part_of_row=levels, variable=of_level, box_has_set=none, sets=none)
+            return cls(levels, levels[:, None], of_level, box_has_set=none, sets=none)
         part_of_row: list[int] = []
         variable: list[int] = []
         sets, has_set = [], []
@@ -62,11 +64,16 @@ class LevelParts(eqx.Module):
                 if not admitted.all():
                     has_set.append(index.reshape(-1) == i)
                     sets.append(parts[admitted])
+        of_part = [np.flatnonzero(np.array(part_of_row) == a) for a in range(len(variable))]
+        rows = np.full((len(of_part), max(map(len, of_part))), sum(num_levels))
+        for line, levels_of_part in zip(rows, of_part, strict=True):
+            line[: len(levels_of_part)] = levels_of_part
         padded = np.full((len(sets), max(map(len, sets), default=1)), len(variable))
         for line, parts in zip(padded, sets, strict=True):
             line[: len(parts)] = parts
         return cls(
             part_of_row=jnp.asarray(part_of_row, jnp.int32),
+            rows=jnp.asarray(rows, jnp.int32),
             variable=jnp.asarray(variable, jnp.int32),
             box_has_set=jnp.asarray(
                 np.array(has_set, int).reshape(len(sets), len(boxes)), jnp.int32
@@ -109,6 +116,34 @@ def split_over_parts(
     return empty.at[parts.sets].add(in_set, mode="drop")
 
 
+@jax.named_scope("split_over_levels")
+def split_over_levels(
+    key: Key[Array, ""],
+    of_part: Int[Array, "A K"],
+    log_level: Float[Array, "R K"],
+    parts: LevelParts,
+) -> Int[Array, "R K"]:
+    """Draw how the counts of each level part are shared out among its levels.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    of_part
+        Counts by level part and class.
+    log_level
+        Log level probabilities by row and class.
+    parts
+        The level parts.
+    """
+    empty = jnp.zeros(log_level.shape, of_part.dtype)
+    if parts.rows.shape[1] == 1:
+        return empty.at[parts.rows[:, 0]].set(of_part)
+    weight = jnp.exp(log_level).at[parts.rows].get(mode="fill", fill_value=0)
+    of_level = split_counts(key, of_part, weight, axis=1)
+    return empty.at[parts.rows].set(of_level, mode="drop")
+
+
 @jax.named_scope("draw_levels_by_part")
 def draw_levels_by_part(
     key: Key[Array, ""],
@@ -125,7 +160,7 @@ def draw_levels_by_part(
     key
         Used once.
     shape
-        Dirichlet shapes by level and class, at least 1.
+        Dirichlet shapes by level and class.
     added
         Counts added by level part and class.
     parts
@@ -134,4 +169,5 @@ def draw_levels_by_part(
     key_share, key_level = Keys(key)
     of_part = jax.ops.segment_sum(shape, parts.part_of_row, num_segments=parts.variable.size)
     log_share = draw_levels(key_share, of_part + added.astype(shape.dtype), parts.variable)
-    return draw_levels(key_level, shape, parts.part_of_row) + log_share[parts.part_of_row]
+    log_level = draw_levels(key_level, shape, parts.part_of_row) + log_share[parts.part_of_row]
+    return jnp.maximum(log_level, LOG_LEAST_LEVEL)

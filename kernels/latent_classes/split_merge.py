@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import Region, region_mass
@@ -25,7 +26,14 @@ from bnp_models.kernels.latent_classes.truncated_levels import through_variables
 from bnp_models.kernels.numerics.counting import count_rows_by_component
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial, log_gamma_ratio
 from bnp_models.kernels.variates.discrete import stirling_error
-from bnp_models.kernels.variates.gamma import draw_levels, loggamma_from_one, normalise_levels
+from bnp_models.kernels.variates.gamma import (
+    LOG_LEAST_LEVEL,
+    draw_levels,
+    loggamma,
+    loggamma_from_one,
+    normalise_levels,
+)
+from bnp_models.kernels.variates.level_prior import concentration_of_rows
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
 NUM_SCANS = 3
@@ -48,6 +56,7 @@ def split_or_merge_classes(
     region: Region,
     alpha: Float[Array, ""],
     by_class: bool,
+    level_shape: Float[Array, " R"],
     num_scans: int = NUM_SCANS,
 ) -> tuple[Int[Array, " n"], Float[Array, " K"], Float[Array, "R K"], Bool[Array, ""]]:
     """Split or merge latent classes, once.
@@ -73,6 +82,8 @@ def split_or_merge_classes(
         Concentration of the sticks.
     by_class
         Whether each class is truncated, rather than the mixture.
+    level_shape
+        Dirichlet shapes of the level probabilities' prior, by row.
     num_scans
         Restricted scans that find the parts of a split.
 
@@ -95,9 +106,10 @@ def split_or_merge_classes(
     keys = Keys(key, 12)
     u = uniform(words(keys.pop(), (5,)), dtype.type)
     counts, sizes = _tally(z, rows, log_lambda)
-    choice = _choose(u[:3], keys.pop(), z, counts, sizes, variable)
+    prior = _Prior(level_shape, concentration_of_rows(level_shape, variable))
+    choice = _choose(u[:3], keys.pop(), z, counts, sizes, variable, prior)
     member = (z == choice.a) | (~choice.split & (z == choice.b))
-    scans = _Scans(one_hot, variable, region, member, choice.first, choice.second)
+    scans = _Scans(one_hot, variable, region, prior, member, choice.first, choice.second)
     parts = _propose_parts(keys, scans, choice, z, log_lambda, num_scans)
     weights = _propose_weights(keys.pop(), choice, parts, log_x, by_class)
     emptied = _propose_empty(
@@ -105,7 +117,7 @@ def split_or_merge_classes(
     )
     filled = _propose_place(keys.pop(), choice, weights, log_x, alpha)
 
-    log_choice = _log_choice_ratio(choice, parts, counts, sizes, variable)
+    log_choice = _log_choice_ratio(choice, parts, counts, sizes, variable, prior)
     log_ratio = _log_ratio(parts, weights, emptied, filled, log_choice, alpha)
     log_u = jnp.log(uniform(words(keys.pop(), ()), dtype.type))
     accepted = choice.possible & (log_u < jnp.where(choice.split, log_ratio, -log_ratio))
@@ -116,6 +128,15 @@ def split_or_merge_classes(
         for proposed, old in zip(new, (z, log_x, log_lambda), strict=True)
     )
     return z, log_x, log_lambda, accepted
+
+
+class _Prior(NamedTuple):
+    """Dirichlet prior of the level probabilities."""
+
+    shape: Float[Array, " R"]
+    """Shape of each row."""
+    total: Float[Array, " R"]
+    """Sum of the shapes of each row's variable."""
 
 
 class _Choice(NamedTuple):
@@ -185,9 +206,7 @@ class _Emptied(NamedTuple):
     log_x: Float[Array, " K"]
     """Log weights of all classes, before `order`."""
     log_q_weight: Float[Array, ""]
-    """Log density of the proposal of the weight."""
-    log_q_levels: Float[Array, ""]
-    """Log density of the proposal of the levels: their prior."""
+    """Log density of the proposal of the weight; the levels are proposed from their prior."""
 
 
 class _Filled(NamedTuple):
@@ -209,7 +228,7 @@ def _tally(z, rows, log_lambda):
     return counts.astype(log_lambda.dtype), jnp.zeros(num_classes, jnp.int32).at[z].add(1)
 
 
-def _choose(u, key, z, counts, sizes, variable) -> _Choice:
+def _choose(u, key, z, counts, sizes, variable, prior) -> _Choice:
     """Toss for split or merge, and draw the classes, and a record of each part."""
     num_classes, dtype = sizes.size, counts.dtype
     occupied = sizes > 0
@@ -220,7 +239,7 @@ def _choose(u, key, z, counts, sizes, variable) -> _Choice:
 
     split = u[0] < 0.5
     a = _pick(u[1], occupied.astype(dtype))
-    partner = _pick_log(u[2], _log_affinity(counts, sizes, a, variable))
+    partner = _pick_log(u[2], _log_affinity(counts, sizes, a, variable, prior))
     b = jnp.where(split, _pick(u[2], empty.astype(dtype)), partner)
     possible = jnp.where(split, (num_empty > 0) & (sizes[a] > 1), (num_occupied > 1) & usable[b])
     score = uniform(words(key, (2, z.size)), dtype.type)
@@ -277,12 +296,11 @@ def _propose_weights(key, choice, parts, log_x, by_class) -> _Weights:
 def _propose_empty(u, key, scans, choice, weights, log_x, log_lambda, alpha, by_class) -> _Emptied:
     """Draw a place for class b, levels from the prior, weight from a stick of the mass behind."""
     split, a, b = choice.split, choice.a, choice.b
-    num_classes, dtype = log_x.size, log_x.dtype
+    num_classes = log_x.size
     place = uniform_index(u[0], num_classes - 1)
     order = jnp.where(split, jnp.arange(num_classes), _moved(b, place, num_classes))
-    ones = jnp.ones((scans.variable.size, 1), dtype)
-    prior = draw_levels(key, ones, scans.variable)[:, 0]
-    levels = jnp.where(split, log_lambda[:, b], prior)
+    drawn = draw_levels(key, scans.prior.shape[:, None], scans.variable)[:, 0]
+    levels = jnp.where(split, log_lambda[:, b], drawn)
     mass = 1.0 if by_class else region_mass(levels[:, None], scans.region)[0]
     kept = log_x.at[a].set(weights.log_x[2])
     behind = (_positions(order) > _positions(order)[b]) & (jnp.arange(num_classes) != b)
@@ -293,9 +311,8 @@ def _propose_empty(u, key, scans, choice, weights, log_x, log_lambda, alpha, by_
     log_q_weight = (
         jnp.log(alpha) + alpha * log_behind - (alpha + 1) * jnp.logaddexp(log_empty, log_behind)
     )
-    log_q_levels = jnp.sum(jax.scipy.special.gammaln(scans.per_row) / scans.per_row)
     merged_x = kept.at[b].set(log_empty)
-    return _Emptied(order, levels, mass, log_empty, merged_x, log_q_weight, log_q_levels)
+    return _Emptied(order, levels, mass, log_empty, merged_x, log_q_weight)
 
 
 def _propose_place(key, choice, weights, log_x, alpha) -> _Filled:
@@ -318,20 +335,19 @@ def _log_ratio(parts, weights, emptied, filled, log_choice, alpha):
     )
     log_merged = (
         log_weight[2] - jnp.exp(emptied.log_empty) * emptied.mass
-        - emptied.log_q_weight - emptied.log_q_levels
-        + log_stick_prior(emptied.log_x[emptied.order], alpha)
+        - emptied.log_q_weight + log_stick_prior(emptied.log_x[emptied.order], alpha)
     )  # fmt: skip
     # The densities of the weights leave log n_a! + log n_b! - log (n_a + n_b)!.
     log_sizes = -log_binomial(parts.sizes[0], parts.sizes[1])
     return log_split - log_merged + log_choice + log_sizes
 
 
-def _log_choice_ratio(choice, parts, counts, sizes, variable):
+def _log_choice_ratio(choice, parts, counts, sizes, variable, prior):
     """Log probability of choosing the merge over that of choosing the split that it undoes."""
     a, b, dtype = choice.a, choice.b, counts.dtype
     counts = counts.at[:, a].set(parts.counts[:, 0]).at[:, b].set(parts.counts[:, 1])
     split_sizes = sizes.astype(dtype).at[a].set(parts.sizes[0]).at[b].set(parts.sizes[1])
-    log_affinity = _log_affinity(counts, split_sizes, a, variable)
+    log_affinity = _log_affinity(counts, split_sizes, a, variable, prior)
     num_occupied, num_empty = choice.num_occupied, choice.num_empty
     occupied = jnp.where(choice.split, num_occupied, num_occupied - 1).astype(dtype)
     empty = jnp.where(choice.split, num_empty, num_empty + 1).astype(dtype)
@@ -383,11 +399,10 @@ def _positions(order):
     return jnp.zeros_like(order).at[order].set(jnp.arange(order.size, dtype=order.dtype))
 
 
-def _log_affinity(counts, sizes, a, variable):
+def _log_affinity(counts, sizes, a, variable, prior):
     """Log power of the affinity of class `a` with each other occupied class; -inf elsewhere."""
-    dtype = counts.dtype
-    per_row = _levels_per_row(variable, dtype)[:, None]
-    root = jnp.sqrt((1 + counts) / (sizes.astype(dtype) + per_row))
+    members = sizes.astype(counts.dtype)
+    root = jnp.sqrt((prior.shape[:, None] + counts) / (members + prior.total[:, None]))
     coefficient = jax.ops.segment_sum(
         root * root[:, a][:, None], variable, num_segments=variable.size
     )
@@ -404,30 +419,23 @@ def _levels_per_row(variable, dtype):
     return jax.ops.segment_sum(ones, variable, num_segments=variable.size)[variable]
 
 
-def _log_factorial(counts, members):
-    """Terms log n! - n log N + n, by Stirling's formula with the large terms taken apart."""
+def _log_rising(shape, counts, members):
+    """Terms log Gamma(b + n) / Gamma(b) - n log N + n, the large ones of Stirling's formula apart.
+
+    With n = N it is that of a total, from which the terms of the levels take as much apart.
+    """
     n, total = jnp.maximum(counts, 1), jnp.maximum(members, 1)
-    value = n * jnp.log(n / total) + jnp.log(2 * jnp.pi * n) / 2 + stirling_error(n)
+    log_gamma_n = n * jnp.log(n / total) - jnp.log(n / (2 * jnp.pi)) / 2 + stirling_error(n)
+    value = log_gamma_n + log_gamma_ratio(n, shape) - gammaln(shape)
     return jnp.where(counts > 0, value, 0)
-
-
-def _log_total(members, num_levels):
-    """Totals log Gamma(N + L) - N log N + N, from which `_log_factorial` takes as much apart."""
-    total = jnp.maximum(members, 1)
-    value = (
-        log_gamma_ratio(total + 1, num_levels - 1)
-        + jnp.log(2 * jnp.pi * total) / 2
-        + stirling_error(total)
-    )
-    return jnp.where(members > 0, value, jax.scipy.special.gammaln(num_levels))
 
 
 class _Scans:
     """Restricted scans over the members of one class, or of two, each part with a fixed record."""
 
-    def __init__(self, one_hot, variable, region, member, first, second):
+    def __init__(self, one_hot, variable, region, prior, member, first, second):
         record = jnp.arange(member.size)
-        self.one_hot, self.variable, self.region = one_hot, variable, region
+        self.one_hot, self.variable, self.region, self.prior = one_hot, variable, region, prior
         self.member, self.first, self.second = member, first, second
         self.moves = member & (record != first) & (record != second)
         self.is_second = record == second
@@ -459,7 +467,8 @@ class _Scans:
 
         def scan(t, side):
             members = self.members(side)
-            levels = normalise_levels(jnp.log(1 + self.level_counts(side)), self.variable)
+            weight = self.prior.shape[:, None] + self.level_counts(side)
+            levels = normalise_levels(jnp.log(weight), self.variable)
             odds = self.log_odds(levels, members, jnp.ones(2, dtype))
             return self.draw_side(jax.random.fold_in(key_scans, t), odds, True, side)[0]
 
@@ -498,42 +507,45 @@ class _Scans:
     def levels(self, key, counts, launch, point, given):
         """Draw levels from a launch, variable by variable, or take those given, with their weight.
 
-        The scaled Dirichlet of variable j has shapes 1 + n_l and rates c_l + y / A, as in
+        The scaled Dirichlet of variable j has shapes b_l + n_l and rates m_l + y / A, as in
         `truncated_levels.update_levels_truncated`, with y at its expectation.
 
         Returns
         -------
         levels, mass, log_weight
             Log levels (R, columns), their feasible masses, and the log likelihood of the counts,
-            without the masses, less the log density of the proposal.
+            without the masses, and prior, less the log density of the proposal.
         """
         region = self.region
         members = jnp.sum(jnp.where(self.variable[:, None] == 0, counts, 0), axis=0)
-        log_g = loggamma_from_one(key, 1 + counts)
-        drawn = normalise_levels(log_g, self.variable)
+        shape, prior_total = (x[:, None] for x in self.prior)
+        log_g = loggamma(key, shape + counts)
+        drawn = jnp.maximum(normalise_levels(log_g, self.variable), LOG_LEAST_LEVEL)
         free = region.free[:, None]
         levels = jnp.where(free > 0, jnp.where(given, point, drawn), launch)
         per_row = self.per_row[:, None]
-        log_weight = jnp.sum(
-            free * (_log_factorial(counts, members) - _log_total(members, per_row) / per_row),
-            axis=0,
-        )
+        of_total = _log_rising(prior_total, members, members) / per_row
+        log_weight = jnp.sum(free * (_log_rising(shape, counts, members) - of_total), axis=0)
 
         def update(inputs, old, mass_of_level):
-            log_g, counts, point, exists, num_levels = inputs
-            total = members + num_levels
+            log_g, counts, point, exists, shape = inputs
+            prior_total = jnp.sum(shape, axis=0)
+            total = members + prior_total
             present = jnp.sum(jnp.exp(old) * mass_of_level, axis=0)
-            rate = mass_of_level / present + jnp.maximum(num_levels - 1, 1) / total
+            more = prior_total - jnp.minimum(1, prior_total / 2)
+            rate = mass_of_level / present + more / total
             log_w = log_g - jnp.log(rate)
-            new = jnp.where(given, point, log_w - jax.nn.logsumexp(log_w, axis=0))
+            drawn = jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL)
+            new = jnp.where(given, point, jnp.where(exists, drawn, -jnp.inf))
             log_scale = total * jnp.log(jnp.sum(rate * jnp.exp(new), axis=0))
-            log_scale = log_scale - _log_total(members, num_levels)
-            of_level = _log_factorial(counts, members) - (1 + counts) * jnp.log(rate)
+            log_scale = log_scale - _log_rising(prior_total, members, members)
+            safe = jnp.where(exists, shape, 1)
+            of_level = _log_rising(safe, counts, members) - (shape + counts) * jnp.log(rate)
             return new, log_scale + jnp.sum(jnp.where(exists, of_level, 0), axis=0)
 
         inputs = (
             region.take(log_g, -jnp.inf), region.take(counts, 0), region.take(point, -jnp.inf),
-            (region.rows < self.variable.size)[:, :, None], region.num_levels,
+            (region.rows < self.variable.size)[:, :, None], region.take(shape, 0),
         )  # fmt: skip
         levels, mass, collected = through_variables(levels, region, update, inputs)
         return levels, mass, log_weight + jnp.sum(collected, axis=0)

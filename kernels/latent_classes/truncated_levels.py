@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import Region
-from bnp_models.kernels.variates.gamma import loggamma_from_one, normalise_levels
+from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, loggamma, normalise_levels
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 # On accelerators the default precision would round to bfloat16.
@@ -100,6 +100,7 @@ def update_levels_truncated(
     variable: Int[Array, " R"],
     region: Region,
     tilt: Tilt,
+    level_shape: Float[Array, " R"],
 ) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, ""]]:
     """Update the level probabilities of all classes, the augmented sample integrated out.
 
@@ -117,6 +118,8 @@ def update_levels_truncated(
         The feasible boxes.
     tilt
         Tie to the weights; zeros where the weights do not depend on F.
+    level_shape
+        Dirichlet shapes b of the level probabilities' prior, by row.
 
     Returns
     -------
@@ -129,39 +132,45 @@ def update_levels_truncated(
 
     Notes
     -----
-    In class k and variable j, with c_l the feasible mass given level l, F = sum_l c_l lambda_l and
-    A = n_k + L, the target is prod lambda_l^{n_l} F^{-n_k - power} exp(-pull / F). A variate
-    tau ~ Ga(L - 1, 1 / F) turns it into prod lambda_l^{n_l} F^{-A} exp(-y / F) F^{1 - power} with
-    y = tau + pull, for which Ga(1 + n_l, c_l + y / A) variates, normalised, are a Metropolis-
-    Hastings proposal of weight exp(-y / F) (1 + y / (A F))^A F^{1 - power}: bounded, and nearly
-    constant where n_k is large.
+    In class k and variable j, with m_l the feasible mass given level l, F = sum_l m_l lambda_l,
+    c = sum_l b_l and A = n_k + c, the target is
+    prod lambda_l^{b_l + n_l - 1} F^{-n_k - power} exp(-pull / F). A variate tau ~ Ga(c - s, 1 / F)
+    turns it into prod lambda_l^{b_l + n_l - 1} F^{-A} exp(-y / F) F^{s - power} with
+    y = tau + pull, for which Ga(b_l + n_l, m_l + y / A) variates, normalised, are a Metropolis-
+    Hastings proposal of weight exp(-y / F) (1 + y / (A F))^A F^{s - power}: nearly constant where
+    n_k is large. s is 1, or c / 2 where that is less.
     """
     dtype = log_lambda.dtype
     key_gamma, key_accept = Keys(key)
     num_rows, num_classes = log_lambda.shape
     num_variables = region.num_levels.size
     # One call for both kinds of variate: they are compiled once.
-    shape_tau = jnp.broadcast_to(
-        jnp.maximum(region.num_levels - 1, 1)[:, None], (num_variables, num_classes)
+    shapes = region.take(level_shape[:, None], 0)
+    prior_total = jnp.sum(shapes, axis=1)
+    shape_tau = prior_total - jnp.minimum(1, prior_total / 2)
+    all_shapes = jnp.concatenate(
+        [level_shape[:, None] + counts, jnp.broadcast_to(shape_tau, (num_variables, num_classes))]
     )
-    log_g = loggamma_from_one(key_gamma, jnp.concatenate([1 + counts.astype(dtype), shape_tau]))
+    log_g = loggamma(key_gamma, all_shapes)
     log_g, log_tau = log_g[:num_rows], log_g[num_rows:]
     log_u = jnp.log(uniform(words(key_accept, (num_variables, num_classes)), dtype.type))
-    new = jnp.where(region.free[:, None] > 0, normalise_levels(log_g, variable), log_lambda)
+    drawn = jnp.maximum(normalise_levels(log_g, variable), LOG_LEAST_LEVEL)
+    new = jnp.where(region.free[:, None] > 0, drawn, log_lambda)
     members = class_counts.astype(dtype)
 
     def update(inputs, old, mass_of_level):
-        log_g, log_tau, log_u, num_levels = inputs
+        log_g, log_tau, log_u, exists, prior_total = inputs
 
         def mass(log_level):
             return jnp.sum(jnp.exp(log_level) * mass_of_level, axis=0)
 
         present = mass(old)
-        total = members + num_levels
+        total = members + prior_total
         y = jnp.exp(log_tau) * present + tilt.pull
         log_w = log_g - jnp.log(mass_of_level + y / total)
         proposal = log_w - jax.nn.logsumexp(log_w, axis=0)
-        left = num_levels - jnp.maximum(num_levels - 1, 1) - tilt.power
+        proposal = jnp.where(exists, jnp.maximum(proposal, LOG_LEAST_LEVEL), -jnp.inf)
+        left = jnp.minimum(1, prior_total / 2) - tilt.power
 
         def log_weight(mass):
             return -y / mass + total * jnp.log1p(y / (total * mass)) + left * jnp.log(mass)
@@ -169,6 +178,7 @@ def update_levels_truncated(
         accept = log_u < log_weight(mass(proposal)) - log_weight(present)
         return jnp.where(accept, proposal, old), jnp.mean(accept.astype(dtype))
 
-    inputs = (region.take(log_g, -jnp.inf), log_tau, log_u, region.num_levels)
+    exists = (region.rows < num_rows)[:, :, None]
+    inputs = (region.take(log_g, -jnp.inf), log_tau, log_u, exists, prior_total)
     new, mass, accepted = through_variables(new, region, update, inputs)
     return new, jnp.log(mass), jnp.sum(accepted) / max(num_variables, 1)

@@ -119,6 +119,7 @@ def move_parameters(
     key: Key[Array, ""],
     parameters: Parameters,
     counts: Int[Array, "R K"],
+    level_shape: Float[Array, " R"],
     tables: Float[Array, " K"],
     others: Float[Array, ""],
     concentration: Concentration | None,
@@ -136,6 +137,8 @@ def move_parameters(
         A key, used once, and the parameters as they are.
     counts
         Items of the sample by row and component.
+    level_shape
+        Dirichlet shapes of the level probabilities' prior, by row.
     tables
         Dirichlet parameters of the component weights: the tables of each component, and what the
         prior adds.
@@ -178,7 +181,8 @@ def move_parameters(
             prior = concentration.log_density(value)
         sums = block_sums(jnp.exp(point.log_theta), point.g0, feasible)
         p = differentiable_probability(sums, weights(value), feasible)
-        evidence = jnp.sum((1 + frame.items) * point.log_theta) + jnp.sum(frame.shape * point.log_g)
+        evidence = jnp.sum((level_shape[:, None] + frame.items) * point.log_theta)
+        evidence = evidence + jnp.sum(frame.shape * point.log_g)
         return evidence + prior - 0.5 * auxiliary - num_records * jnp.log(p)
 
     position = _draw_position(key_sum, key_total, frame, parameters)

@@ -10,12 +10,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.tables import opens_table
 from bnp_models.kernels.numerics.counting import order_free_sum
-from bnp_models.kernels.numerics.gamma_ratios import log_binomial, log_gamma_ratio
+from bnp_models.kernels.numerics.gamma_ratios import log_beta, log_binomial, log_gamma_ratio
 from bnp_models.kernels.numerics.lanes import most_of_lanes
+from bnp_models.kernels.variates.level_prior import concentration_of_rows
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
 # Rounds that shape a proposal: two-means, then expectation-maximisation, both among so many records
@@ -62,6 +64,7 @@ def split_or_merge(
     variable: Int[Array, " R"],
     num_records: Int[Array, ""],
     alpha0: Float[Array, ""],
+    level_shape: Float[Array, " R"],
     num_labelled: int | None = None,
 ) -> SplitMerge:
     """Split or merge components by one Metropolis-Hastings step, given the seating.
@@ -82,6 +85,8 @@ def split_or_merge(
         Number of records; padding comes after them.
     alpha0
         Concentration of G_0.
+    level_shape
+        Dirichlet shapes of the level probabilities' prior, by row.
     num_labelled
         Records, from the first, whose labels are returned; None: all.
 
@@ -102,9 +107,10 @@ def split_or_merge(
     real = jnp.arange(z.shape[1]) < num_records
     present = _Counts(counts, tables)
 
-    anchors = _choose_anchors(key_b, u, z, table, present, variable, num_records)
+    levels = _Levels(variable, level_shape, concentration_of_rows(level_shape, variable))
+    anchors = _choose_anchors(key_b, u, z, table, present, levels, num_records)
     order, place, in_use = _deal_records(anchors, z, real)
-    chunks = _gather_items(anchors, order, in_use, z, table, rows, variable, dtype)
+    chunks = _gather_items(anchors, order, in_use, z, table, rows, levels)
     both = _counts_of_both(anchors, present)
 
     contrast = _contrast(anchors, chunks, both.items, table, rows)
@@ -114,7 +120,7 @@ def split_or_merge(
     side_1, on_side_1, minus_log_q = _allocate(key_sides, anchors, chunks, shaped, whole)
 
     split, merged = _outcomes(anchors, present, side_1, both)
-    log_ratio = _log_ratio(anchors, side_1, both, split, minus_log_q, variable, alpha0)
+    log_ratio = _log_ratio(anchors, side_1, both, split, minus_log_q, levels, alpha0)
     accepted = _accept(u[4], anchors, log_ratio)
     proposed = _relabel(anchors, z, real, place, on_side_1, num_labelled)
     after = jax.tree.map(lambda x, y: jnp.where(anchors.is_split, x, y), split, merged)
@@ -128,6 +134,17 @@ class _Counts(NamedTuple):
 
     items: Int[Array, "..."]
     tables: Int[Array, "..."]
+
+
+class _Levels(NamedTuple):
+    """Rows of theta, and the Dirichlet prior of the level probabilities."""
+
+    variable: Int[Array, " R"]
+    """Variable of each row."""
+    shape: Float[Array, " R"]
+    """Dirichlet shape of each row."""
+    total: Float[Array, " R"]
+    """Sum of the shapes of each row's variable."""
 
 
 class _Anchors(NamedTuple):
@@ -162,8 +179,8 @@ class _Chunks(NamedTuple):
     """Chunks that hold a record; one beyond these changes nothing."""
     same_variable: Float[Array, "R R"]
     """1 where two rows are levels of one variable."""
-    levels: Float[Array, " R"]
-    """Levels of each row's variable."""
+    levels: _Levels
+    """The rows, and the prior of the level probabilities."""
     unit: int
     """Weight of a whole item or table in integer counts."""
 
@@ -174,7 +191,7 @@ _INSIDE, _OPENS, _ANCHOR_0, _ANCHOR_1, _SECOND = 1, 2, 4, 8, 16
 
 
 @jax.named_scope("choose_anchors")
-def _choose_anchors(key, u, z, table, present: _Counts, variable, num_records) -> _Anchors:
+def _choose_anchors(key, u, z, table, present: _Counts, levels: _Levels, num_records) -> _Anchors:
     """Draw an item, and one of the same component (split) or of another one (merge)."""
     num_items, num_padded = z.shape
     real = jnp.arange(num_padded) < num_records
@@ -182,7 +199,7 @@ def _choose_anchors(key, u, z, table, present: _Counts, variable, num_records) -
     record, item = uniform_index(u[0], num_records), uniform_index(u[1], num_items)
     k_a = z[item, record]
     is_split = u[2] < 0.5
-    partner = _partner_probability(k_a, *present, variable)
+    partner = _partner_probability(k_a, *present, levels)
     k_other = jnp.argmax(jnp.cumsum(partner) > u[3] * jnp.sum(partner))
     k_b = jnp.where(is_split, k_a, k_other)
     k_new = jnp.where(is_split, jnp.argmin(active), k_other)
@@ -226,7 +243,7 @@ def _deal_records(anchors: _Anchors, z, real):
 
 
 @jax.named_scope("gather_items")
-def _gather_items(anchors: _Anchors, order, in_use, z, table, rows, variable, dtype) -> _Chunks:
+def _gather_items(anchors: _Anchors, order, in_use, z, table, rows, levels: _Levels) -> _Chunks:
     """Gather rows, tables and bits of the items of the records in `order`."""
     num_items, num_padded = z.shape
 
@@ -247,9 +264,8 @@ def _gather_items(anchors: _Anchors, order, in_use, z, table, rows, variable, dt
 
     nothing = jnp.zeros((len(order), num_items, order.shape[1]), jnp.int32)
     rows_of, table_of, bits = lax.fori_loop(0, in_use, gather, (nothing, nothing, nothing))
-    same_variable = (variable[:, None] == variable).astype(dtype)
+    same_variable = _same_variable(levels)
     unit = max(1, min(MAX_UNIT, 2**30 // z.size))
-    levels = jnp.sum(same_variable, axis=1)
     return _Chunks(rows_of, table_of, bits, in_use, same_variable, levels, unit)
 
 
@@ -262,6 +278,11 @@ def _counts_of_both(anchors: _Anchors, present: _Counts) -> _Counts:
     return _Counts(items, tables[k_a] + jnp.where(is_split, 0, tables[k_b]))
 
 
+def _same_variable(levels: _Levels):
+    """1 where two rows are levels of one variable."""
+    return (levels.variable[:, None] == levels.variable).astype(levels.shape.dtype)
+
+
 def _by_variable(chunks: _Chunks, x):
     """Sums over the levels of each row's variable."""
     return jnp.matmul(chunks.same_variable, x, precision=lax.Precision.HIGHEST)
@@ -269,7 +290,7 @@ def _by_variable(chunks: _Chunks, x):
 
 def _contrast(anchors: _Anchors, chunks: _Chunks, items, table, rows):
     """Log ratio of level probabilities near the second anchor and near the first."""
-    dtype = chunks.levels.dtype
+    dtype = chunks.same_variable.dtype
     share = items.astype(dtype) / jnp.maximum(_by_variable(chunks, items.astype(dtype)), 1)
 
     def anchored(record, table_of_anchor):
@@ -295,14 +316,15 @@ def _log_odds(chunks: _Chunks, c, side_1: _Counts, whole: _Counts):
 
     Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
     """
-    dtype = chunks.levels.dtype
+    dtype = chunks.same_variable.dtype
     (items_1, tables_1), (items_0, tables_0) = (
         jax.tree.map(lambda x: x.astype(dtype) / chunks.unit, counts)
         for counts in (side_1, jax.tree.map(jnp.subtract, whole, side_1))
     )
 
     def log_theta(items):
-        return jnp.log((1 + items) / (chunks.levels + _by_variable(chunks, items)))
+        total = chunks.levels.total + _by_variable(chunks, items)
+        return jnp.log((chunks.levels.shape + items) / total)
 
     score = log_theta(items_1) - log_theta(items_0)
     return _table_sums(chunks, c, score) + jnp.log(tables_1) - jnp.log(tables_0)
@@ -310,7 +332,7 @@ def _log_odds(chunks: _Chunks, c, side_1: _Counts, whole: _Counts):
 
 def _count(chunks: _Chunks, c, share) -> _Counts:
     """Weighted items of each row, and weighted tables, of a chunk."""
-    flat = jnp.zeros(chunks.levels.size, jnp.int32)
+    flat = jnp.zeros(chunks.levels.variable.size, jnp.int32)
     return _Counts(
         flat.at[chunks.rows[c].reshape(-1)].add(share.reshape(-1)),
         jnp.sum(jnp.where(chunks.bits[c] & _OPENS, share, 0)),
@@ -335,7 +357,7 @@ class _Sides(NamedTuple):
 
 def _no_sides(chunks: _Chunks) -> _Sides:
     """Nobody on side 1."""
-    nobody = _Counts(jnp.zeros(chunks.levels.size, jnp.int32), jnp.zeros((), jnp.int32))
+    nobody = _Counts(jnp.zeros(chunks.levels.variable.size, jnp.int32), jnp.zeros((), jnp.int32))
     of_chunk = jax.tree.map(lambda x: jnp.zeros((len(chunks.rows), *x.shape), jnp.int32), nobody)
     return _Sides(of_chunk, nobody)
 
@@ -410,7 +432,7 @@ def _allocate(key, anchors: _Anchors, chunks: _Chunks, shaped: _Sides, whole: _C
     Returns the counts of side 1, which items are on it, and minus the log probability of that.
     """
     num_chunks, num_items, size = chunks.rows.shape
-    dtype = chunks.levels.dtype
+    dtype = chunks.same_variable.dtype
 
     def final(c, carry):
         sides, side_of, cost = carry
@@ -451,16 +473,17 @@ def _outcomes(
 
 
 def _log_ratio(
-    anchors: _Anchors, side_1: _Counts, both: _Counts, split: _Counts, minus_log_q, variable, alpha0
-):
+    anchors: _Anchors, side_1: _Counts, both: _Counts, split: _Counts, minus_log_q,
+    levels: _Levels, alpha0,
+):  # fmt: skip
     """Log of the Metropolis-Hastings ratio of the split; that of the merge is its negative."""
     dtype = alpha0.dtype
     side_0 = jax.tree.map(jnp.subtract, both, side_1)
     log_target = _log_split_ratio(
-        side_0.items, side_1.items, variable, side_0.tables, side_1.tables, alpha0
+        side_0.items, side_1.items, levels, side_0.tables, side_1.tables, alpha0
     )
     in_1, in_both = jnp.sum(side_1.items).astype(dtype), jnp.sum(both.items).astype(dtype)
-    reverse = _partner_probability(anchors.k_a, *split, variable)[anchors.k_new]
+    reverse = _partner_probability(anchors.k_a, *split, levels)[anchors.k_new]
     return log_target + minus_log_q + jnp.log(in_both) + jnp.log(reverse / in_1)
 
 
@@ -491,57 +514,58 @@ def _uniform_item(key, mask):
     return record, jnp.argmax(jnp.cumsum(mask[:, record]) > left)
 
 
-def _partner_probability(k_a, counts, tables, variable):
+def _partner_probability(k_a, counts, tables, levels: _Levels):
     """Probability of each other component as the partner of a merge: half of it by resemblance.
 
     The other half is uniform, so that no merge is ever nearly impossible to propose. Resemblance is
-    the log ratio of the Dirichlet-multinomial likelihoods, merged against apart, by Stirling's
-    formula log x! ~ (x + 1/2) log(x + 1/2), its other terms left out.
+    the log ratio of the Dirichlet-multinomial likelihoods, merged against apart, by the rough
+    formula log Gamma(x) ~ (x + 1/2) log(x + 1) - log x - x, its constant left out.
     """
     dtype = jnp.result_type(float)
     other = (tables > 0) & (jnp.arange(tables.size) != k_a)
     a, b = counts[:, k_a, None].astype(dtype), counts.astype(dtype)
-    same_variable = (variable[:, None] == variable).astype(dtype)
+    same_variable = _same_variable(levels)
     per_variable = jnp.sum(same_variable, axis=1, keepdims=True)
 
-    def together(a, b, half):
-        """(a + b + h) log(a + b + h) - (a + h) log(a + h) - (b + h) log(b + h), nearly."""
-        merged = a + b + half
-        return (
-            -(a + half) * jnp.log((a + half) / merged)
-            - (b + half) * jnp.log((b + half) / merged)
-            - half * jnp.log(merged)
-        )
+    def together(a, b, shape):
+        """log Gamma(s) Gamma(s + a + b) / (Gamma(s + a) Gamma(s + b)), nearly; s the shape."""
+
+        def rough(x):
+            return (x + 0.5) * jnp.log1p(x) - jnp.log(x)
+
+        return rough(shape) + rough(shape + a + b) - rough(shape + a) - rough(shape + b)
 
     total_a, total_b = (
         jnp.matmul(same_variable, x, precision=lax.Precision.HIGHEST) for x in (a, b)
     )
-    gain = together(a, b, 0.5) - together(total_a, total_b, per_variable - 0.5) / per_variable
-    tables = tables.astype(dtype)
-    gain = jnp.sum(gain, axis=0) + together(tables[k_a], jnp.maximum(tables, 1), -0.5)
-    score = gain / PARTNER_TEMPERATURE
+    gain = together(a, b, levels.shape[:, None])
+    gain = gain - together(total_a, total_b, levels.total[:, None]) / per_variable
+    tables = jnp.maximum(tables, 1).astype(dtype)
+    # Gamma(m_a + m_b) / (Gamma(m_a) Gamma(m_b)), up to a constant.
+    of_tables = -log_beta(tables[k_a], tables)
+    score = (jnp.sum(gain, axis=0) + of_tables) / PARTNER_TEMPERATURE
     alike = jax.nn.softmax(jnp.where(other, score, -jnp.inf))
     even = other / jnp.maximum(jnp.sum(other), 1)
     return jnp.where(other, (alike + even) / 2, 0)
 
 
-def _log_split_ratio(c_0, c_1, variable, m_0, m_1, alpha0):
+def _log_split_ratio(c_0, c_1, levels: _Levels, m_0, m_1, alpha0):
     """Log p(split) less log p(merged): tables' partition and Dirichlet-multinomial likelihoods."""
     dtype = alpha0.dtype
-    num_rows = variable.size
-    levels = jnp.zeros(num_rows, dtype).at[variable].add(1)
     c_0, c_1, m_0, m_1 = (x.astype(dtype) for x in (c_0, c_1, m_0, m_1))
-    t_0 = jnp.zeros(num_rows, dtype).at[variable].add(c_0)
-    t_1 = jnp.zeros(num_rows, dtype).at[variable].add(c_1)
-    exists = levels > 0
-    extra = jnp.where(exists, levels - 1, 0)
-    # Gamma(L) Gamma(L + t_0 + t_1) / (Gamma(L + t_0) Gamma(L + t_1)), by a binomial coefficient.
-    norms = (
-        log_binomial(extra + t_0, extra + t_1)
-        - log_gamma_ratio(levels + t_0 + t_1 + (levels == 0), extra)
-        + lax.lgamma(jnp.maximum(levels, 1))
-    )
-    likelihood = jnp.sum(jnp.where(exists, norms, 0)) - jnp.sum(log_binomial(c_0, c_1))
+
+    def apart(x_0, x_1, shape):
+        """Log of Gamma(s + x_0) Gamma(s + x_1) / (Gamma(s) Gamma(s + x_0 + x_1)), s the shape."""
+        both = shape + x_0 + x_1
+        return log_beta(shape + x_0, shape + x_1) + log_gamma_ratio(both, shape) - gammaln(shape)
+
+    num_rows = levels.variable.size
+    first = jax.ops.segment_max(jnp.arange(num_rows), levels.variable, num_segments=num_rows)
+    exists = first >= 0
+    t_0, t_1 = (jax.ops.segment_sum(x, levels.variable, num_segments=num_rows) for x in (c_0, c_1))
+    total = jnp.where(exists, levels.total[first], 1)
+    norms = jnp.where(exists, apart(t_0, t_1, total), 0)
+    likelihood = jnp.sum(apart(c_0, c_1, levels.shape)) - jnp.sum(norms)
     # Gamma(m_0) Gamma(m_1) / Gamma(m_0 + m_1)
     partition = jnp.log(m_0 + m_1) - jnp.log(m_0) - jnp.log(m_1) - log_binomial(m_0, m_1)
     return jnp.log(alpha0) + partition + likelihood

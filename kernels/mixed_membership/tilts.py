@@ -46,6 +46,7 @@ def tilt_component(
     g0: Float[Array, " K"],
     totals: Float[Array, " Q"],
     counts: Int[Array, "R K"],
+    level_shape: Float[Array, " R"],
     tables: Float[Array, " K"],
     others: Float[Array, ""],
     num_records: Int[Array, ""],
@@ -65,6 +66,8 @@ def tilt_component(
         Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
     counts
         Items of the sample by row and component.
+    level_shape
+        Dirichlet shapes of the level probabilities' prior, by row.
     tables
         Dirichlet parameters of the component weights: the tables of each component, and what the
         prior adds.
@@ -102,7 +105,7 @@ def tilt_component(
     new_totals = partition_totals(rest * jnp.exp(-log_scale) + g_new * after, feasible)
 
     # Where a level's probability underflows it must not multiply a change that is not finite.
-    evidence = jnp.sum(jnp.where(old > 0, (1 + counts[:, k]) * log_change, 0))
+    evidence = jnp.sum(jnp.where(old > 0, (level_shape + counts[:, k]) * log_change, 0))
     of_weight = m * (log_ratio - log_scale) - others * log_scale
     growth = jnp.log(probability(new_totals, weights) / probability(totals, weights))
     log_accept = evidence + of_weight - num_records * growth

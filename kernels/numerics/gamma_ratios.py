@@ -9,6 +9,9 @@ from jaxtyping import Array, Float
 
 _STIRLING_FROM = 16.0
 
+# Log-gamma of less than this is taken from as much above.
+_SHIFT = 8
+
 
 def log_gamma_ratio(
     x: Float[Array, "*#shape"], d: Float[Array, "*#shape"]
@@ -76,3 +79,18 @@ def _stirling_rest(x):
     """Log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2, for x of at least 16."""
     y = 1 / (x * x)
     return (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x
+
+
+def elementary_log_gamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Log-gamma of positive numbers by elementary functions: cheap, also its derivatives.
+
+    Stirling's series, from x + 8 where x is small.
+    """
+    small = x < _SHIFT
+    below = jnp.where(small, x, 1)
+    product = below
+    for i in range(1, _SHIFT):
+        product = product * (below + i)
+    y = jnp.where(small, x + _SHIFT, x)
+    series = (y - 0.5) * jnp.log(y) - y + 0.5 * math.log(2 * math.pi) + _stirling_rest(y)
+    return series - jnp.where(small, jnp.log(product), 0)

@@ -18,6 +18,9 @@ _BOOST = 2**32 - 1
 # twice as fast there, slower on small ones, and half a second more of compilation.
 _COMPACT_FROM = 16384
 
+# Smallest level probability that `draw_levels` returns, on a log scale: 1e-12.
+LOG_LEAST_LEVEL = -27.631021
+
 
 @jax.named_scope("loggamma")
 def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -182,11 +185,16 @@ def draw_levels(
     key
         Used once.
     shape
-        Shape parameters by level and class, at least 1.
+        Shape parameters by level and class.
     variable
         Variable of each row, below R.
+
+    Notes
+    -----
+    None is below `LOG_LEAST_LEVEL`: a class whose levels exclude a region of cells to the last
+    digit would have no feasible mass, and no way back.
     """
-    return normalise_levels(loggamma_from_one(key, shape), variable)
+    return jnp.maximum(normalise_levels(loggamma(key, shape), variable), LOG_LEAST_LEVEL)
 
 
 def normalise_levels(

@@ -109,7 +109,6 @@ def test_resume_of_a_finished_run(done, folder, capsys):
         ("sample.csv", [*HOUSEHOLDS, "--relative", "height"], "relative to the head's can be age"),
         ("sample.csv", [*HOUSEHOLDS, "--relative", "age"], "has a missing value of a variable"),
         ("sample.csv", [*HOUSEHOLDS, "--head", "no", "--relative", "age"], "at household level"),
-        ("sample.csv", [*HOUSEHOLDS, "--grouped", "height=5"], "height"),
         ("two.csv", HOUSEHOLDS, "breaks the rule"),
         ("two.csv", [*HOUSEHOLDS, "--head", "yes"], "2 persons with the value 'Householder'"),
     ],
@@ -124,14 +123,6 @@ def test_bad_input(folder, tmp_path, capsys, file, options, message):
     assert not (tmp_path / "o").exists()
 
 
-@pytest.mark.parametrize("given", ["age", "age=0", "age=five", "=5"])
-def test_groups_that_are_no_numbers(folder, tmp_path, capsys, given):
-    code = main(["synthesize", str(folder / "sample.csv"), *HOUSEHOLDS, "--grouped", given, "--out",
-                 str(tmp_path / "o")])  # fmt: skip
-    assert code == 2
-    assert "is not a list such as age=5" in one_line(capsys)
-
-
 def test_imputed_files(folder, capsys):
     """Ages of children relative to heads, whose own are known."""
     sample = pd.read_csv(folder / "sample.csv")
@@ -141,9 +132,8 @@ def test_imputed_files(folder, capsys):
     sample.to_csv(folder / "members.csv", index=False)
     out = folder / "imputed"
     command = ["impute", str(folder / "members.csv"), *HOUSEHOLDS, "--rules",
-               str(folder / "rules.py"), *SHORT, "--relative", "age:difference", "--grouped",
-               "age=2", "--level-concentration", "0.5", "--impossible-weight", "2", "--out",
-               str(out)]  # fmt: skip
+               str(folder / "rules.py"), *SHORT, "--relative", "age:difference", "--level-prior",
+               "uniform", "--impossible-weight", "2", "--out", str(out)]  # fmt: skip
     assert main([*command, "--quiet"]) == 0
     made = pd.read_csv(out / "imputed_1.csv")
     seen = sample.notna()
@@ -152,7 +142,7 @@ def test_imputed_files(folder, capsys):
     table = bnp.Households.from_frame(made, "hid", ["tenure", "persons"])
     assert bnp.read_rules(folder / "rules.py", table).check(table).all()
     settings = json.loads((out / "run.json").read_text())
-    assert settings["relative"] == [["age", "difference"]] and settings["grouped"] == [["age", 2]]
+    assert settings["relative"] == [["age", "difference"]] and settings["level_prior"] == "uniform"
     assert any("cap-and-weight" in sentence for sentence in settings["warnings"])
     assert main([*command, "--resume"]) == 0
     assert "nothing to resume" in capsys.readouterr().out

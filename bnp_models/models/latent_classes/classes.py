@@ -1,5 +1,7 @@
 """Classes of the records: their labels, missing values, split-merge moves and order."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -176,12 +178,12 @@ def _split_or_merge(
     log_x = log_scale - jax.nn.logsumexp(log_seen) + log_stick
     z, log_x, log_lambda, accepted = split_or_merge_classes(
         key_move, z, log_x, state.log_lambda, rows, one_hot, data.variable, data.feasible,
-        state.alpha, model.by_class,
+        state.alpha, model.by_class, state.level_shape,
     )  # fmt: skip
     if model.by_class:
         log_x = log_x - jnp.log(region_mass(log_lambda, data.feasible))
     log_pi = log_x - jax.nn.logsumexp(log_x)
-    return LatentClassState(log_pi, log_lambda, state.alpha), z, accepted
+    return dataclasses.replace(state, log_pi=log_pi, log_lambda=log_lambda), z, accepted
 
 
 @jax.named_scope("update_order")
@@ -217,5 +219,5 @@ def update_order(
         class_counts, log_weight = class_counts[order], log_weight[order]
     log_pi = log_weight - log_mass if model.by_class else log_weight
     log_pi = log_pi - jax.nn.logsumexp(log_pi)
-    state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=state.alpha)
+    state = dataclasses.replace(state, log_pi=log_pi, log_lambda=log_lambda)
     return state, log_mass, class_counts

@@ -9,6 +9,7 @@
 jit, and vmap over chains.
 """
 
+import dataclasses
 import math
 from typing import Any, ClassVar
 
@@ -41,6 +42,7 @@ from bnp_models.models.latent_classes.state import (
     LatentClassState,
     count_levels,
 )
+from bnp_models.models.level_prior import draw_shape, uniform_shape
 from bnp_models.models.model import Completes, Draw, PredictsCells
 from bnp_models.models.options import check_choice
 from bnp_models.models.warnings import last_class_used, too_many_augmented
@@ -58,7 +60,9 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         "components", "alpha", "log_likelihood", "last_class", "augmented", "accepted_levels",
         "accepted_splits",
     )  # fmt: skip
-    parameters: ClassVar[tuple[str, ...]] = ("log_pi", "log_lambda", "log_feasible")
+    parameters: ClassVar[tuple[str, ...]] = (
+        "log_pi", "log_lambda", "level_shape", "log_feasible",
+    )  # fmt: skip
     takes_missing: ClassVar[bool] = True
     max_exact_variables: ClassVar[float] = math.inf
 
@@ -89,7 +93,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         alpha = gamma_variate(key_alpha, jnp.ones((), dtype), 1.0)
         log_pi, _ = truncated_sticks(key_pi, class_counts, alpha)
         log_lambda = draw_levels(key_lambda, 1 + counts.astype(dtype), data.variable)
-        return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
+        return LatentClassState(log_pi, log_lambda, uniform_shape(data.variable), alpha)
 
     def settle(self, state: LatentClassState, data: LatentClassData) -> LatentClassState:
         """Sort the classes by weight: for warm-up only, the posterior is not invariant."""
@@ -97,7 +101,9 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         if self.by_class:
             log_weight = log_weight + jnp.log(region_mass(state.log_lambda, data.feasible))
         order = jnp.argsort(-log_weight)
-        return LatentClassState(state.log_pi[order], state.log_lambda[:, order], state.alpha)
+        return dataclasses.replace(
+            state, log_pi=state.log_pi[order], log_lambda=state.log_lambda[:, order]
+        )
 
     def sweep(
         self,
@@ -168,6 +174,9 @@ class NPLCM(LatentClassModel):
         Moves that exchange classes, weights and all, and classes between weights.
     split_merge_every
         Sweeps between split-merge moves; 0 turns them off.
+    level_prior
+        "learned": lambda_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable
+        that the sample teaches; "uniform": Dir(1), as in the papers.
 
     References
     ----------
@@ -191,6 +200,9 @@ class TNPLCM(LatentClassModel):
         Moves that exchange classes, weights and all, and classes between weights.
     split_merge_every
         Sweeps between split-merge moves; 0 turns them off.
+    level_prior
+        "learned": lambda_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable
+        that the sample teaches; "uniform": Dir(1), as in the papers.
     truncation
         "mixture": the mixture is truncated as a whole, as in the papers. "classes": each class is
         truncated, and the sticks are the weights of the truncated classes: the same family of
@@ -233,11 +245,11 @@ def draw_prior(
     model: LatentClassOptions, key: Key[Array, ""], variable: Int[Array, " R"]
 ) -> LatentClassState:
     """Parameters from the prior of truncation "mixture"; `variable` is that of each row."""
-    key_alpha, key_pi, key_lambda = Keys(key, 3)
+    key_alpha, key_pi, key_lambda, key_shape = Keys(key, 4)
     dtype = jnp.result_type(float)
     alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
     log_pi, _ = truncated_sticks(key_pi, jnp.zeros(model.components, jnp.int32), alpha)
-    log_lambda = draw_levels(
-        key_lambda, jnp.ones((variable.size, model.components), dtype), variable
-    )
-    return LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
+    level_shape = draw_shape(model.level_prior, key_shape, variable)
+    of_class = jnp.broadcast_to(level_shape[:, None], (variable.size, model.components))
+    log_lambda = draw_levels(key_lambda, of_class, variable)
+    return LatentClassState(log_pi, log_lambda, level_shape, alpha)

@@ -2,8 +2,9 @@
 
 import equinox as eqx
 
+from bnp_models.models.level_prior import LEVEL_PRIORS
 from bnp_models.models.model import FixedComponents
-from bnp_models.models.options import check_integer, check_positive
+from bnp_models.models.options import check_choice, check_integer, check_positive
 
 
 class LatentClassOptions(FixedComponents):
@@ -21,11 +22,14 @@ class LatentClassOptions(FixedComponents):
     """Moves that exchange classes between weights."""
     split_merge_every: int = eqx.field(static=True, default=4)
     """Sweeps between split-merge moves; 0 turns them off."""
+    level_prior: str = eqx.field(static=True, default="learned")
+    """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
 
     def __check_init__(self):
         check_integer(2, components=self.components)
         check_integer(0, split_merge_every=self.split_merge_every)
         check_positive(a=self.a, b=self.b)
+        check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
 
     @property
     def by_class(self) -> bool:

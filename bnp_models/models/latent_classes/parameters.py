@@ -6,12 +6,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.boxes.level_parts import draw_levels_by_part, split_over_parts
+from bnp_models.kernels.boxes.level_parts import (
+    draw_levels_by_part,
+    split_over_levels,
+    split_over_parts,
+)
 from bnp_models.kernels.boxes.region import box_masses, outside_mass, region_mass
 from bnp_models.kernels.latent_classes.observed_weights import draw_observed_weights, stick_tilt
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt, update_levels_truncated
 from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.variates.gamma import draw_levels, loggamma_from_one
+from bnp_models.kernels.variates.level_prior import (
+    update_level_prior,
+    update_level_prior_given_levels,
+)
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import stick_concentration, truncated_sticks
 from bnp_models.models.latent_classes.options import LatentClassOptions
@@ -25,6 +33,8 @@ class Drawn(NamedTuple):
     """Log weights before truncation."""
     log_lambda: Float[Array, "R K"]
     """Log level probabilities before truncation."""
+    level_shape: Float[Array, " R"]
+    """Dirichlet shapes of their prior."""
     log_mass: Float[Array, " K"]
     """log F_k, the feasible mass of each class."""
     sum_log_1mv: Float[Array, ""]
@@ -58,27 +68,64 @@ def update_parameters_marginal(
     log_mass, augmented, accepted
         As in `Drawn`.
     """
-    *step_keys, key_alpha = Keys(key, 6)
+    *step_keys, key_alpha, key_shape = Keys(key, 7)
+    step_keys.append(key_shape)
     if not data.constrained:
         draw = _draw_without_zeros
     elif model.by_class:
         draw = _draw_truncated_classes
     else:
         draw = _draw_truncated_mixture
-    drawn = draw(step_keys, state, data, counts, class_counts)
+    drawn = draw(model, step_keys, state, data, counts, class_counts)
     alpha = stick_concentration(key_alpha, drawn.sum_log_1mv, model.components, model.a, model.b)
-    state = LatentClassState(log_pi=drawn.log_pi, log_lambda=drawn.log_lambda, alpha=alpha)
+    state = LatentClassState(drawn.log_pi, drawn.log_lambda, drawn.level_shape, alpha)
     return state, drawn.log_mass, drawn.augmented, drawn.accepted
 
 
-def _draw_without_zeros(keys, state, data, counts, class_counts) -> Drawn:
-    """Level probabilities and sticks, each given the counts alone."""
+def draw_level_shape(
+    model: LatentClassOptions,
+    key: Key[Array, ""],
+    state: LatentClassState,
+    data: LatentClassData,
+    counts: Int[Array, "R K"],
+) -> Float[Array, " R"]:
+    """Draw the shapes of the level probabilities' prior, these integrated out.
+
+    They must be redrawn before anything uses them. The counts are those of complete records.
+    """
+    if model.level_prior == "uniform":
+        return state.level_shape
+    number = len(data.num_levels)
+    return update_level_prior(key, state.level_shape, counts, data.variable, number)
+
+
+def _draw_level_shape_truncated(model, key, state, data, counts):
+    """Draw the shapes of the level probabilities' prior, impossible records integrated out.
+
+    The levels of constrained variables are not integrated out but given; those of the others must
+    be redrawn before anything uses them.
+    """
+    if model.level_prior == "uniform":
+        return state.level_shape
+    key_free, key_constrained = Keys(key)
+    number = len(data.num_levels)
+    free = update_level_prior(key_free, state.level_shape, counts, data.variable, number)
+    constrained = update_level_prior_given_levels(
+        key_constrained, state.level_shape, state.log_lambda, data.variable, number
+    )
+    return jnp.where(data.feasible.free > 0, free, constrained)
+
+
+def _draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn:
+    """Level probabilities, their prior and sticks, given the counts alone."""
     alpha = state.alpha
-    log_lambda = draw_levels(keys[0], 1 + counts.astype(alpha.dtype), data.variable)
+    level_shape = draw_level_shape(model, keys[5], state, data, counts)
+    log_lambda = draw_levels(keys[0], level_shape[:, None] + counts, data.variable)
     log_pi, sum_log_1mv = truncated_sticks(keys[1], class_counts, alpha)
     return Drawn(
         log_pi=log_pi,
         log_lambda=log_lambda,
+        level_shape=level_shape,
         log_mass=jnp.zeros_like(log_pi),
         sum_log_1mv=sum_log_1mv,
         augmented=jnp.zeros((), jnp.int32),
@@ -86,18 +133,20 @@ def _draw_without_zeros(keys, state, data, counts, class_counts) -> Drawn:
     )
 
 
-def _draw_truncated_classes(keys, state, data, counts, class_counts) -> Drawn:
+def _draw_truncated_classes(model, keys, state, data, counts, class_counts) -> Drawn:
     """Level probabilities of truncated classes, and sticks that are the observed weights."""
+    level_shape = _draw_level_shape_truncated(model, keys[5], state, data, counts)
     nothing = jnp.zeros_like(state.log_pi)
     log_lambda, log_mass, accepted = update_levels_truncated(
         keys[0], state.log_lambda, counts, class_counts, data.variable, data.feasible,
-        Tilt(nothing, nothing),
+        Tilt(nothing, nothing), level_shape,
     )  # fmt: skip
     log_rho, sum_log_1mv = truncated_sticks(keys[1], class_counts, state.alpha)
     log_pi = log_rho - log_mass
     return Drawn(
         log_pi=log_pi - jax.nn.logsumexp(log_pi),
         log_lambda=log_lambda,
+        level_shape=level_shape,
         log_mass=log_mass,
         sum_log_1mv=sum_log_1mv,
         augmented=jnp.zeros((), jnp.int32),
@@ -105,7 +154,7 @@ def _draw_truncated_classes(keys, state, data, counts, class_counts) -> Drawn:
     )
 
 
-def _draw_truncated_mixture(keys, state, data, counts, class_counts) -> Drawn:
+def _draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> Drawn:
     """Level probabilities and weights of a mixture truncated as a whole.
 
     Impossible records are drawn by class only, to break the sticks anew: they do not touch the
@@ -114,10 +163,12 @@ def _draw_truncated_mixture(keys, state, data, counts, class_counts) -> Drawn:
     log_pi, alpha = state.log_pi, state.alpha
     num_records = jnp.asarray(data.num_records, log_pi.dtype)
     log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
+    level_shape = _draw_level_shape_truncated(model, keys[5], state, data, counts)
     tilt, log_s = stick_tilt(keys[0], log_pi, log_mass, alpha, num_records)
     log_lambda, log_mass, accepted = update_levels_truncated(
-        keys[1], state.log_lambda, counts, class_counts, data.variable, data.feasible, tilt
-    )
+        keys[1], state.log_lambda, counts, class_counts, data.variable, data.feasible, tilt,
+        level_shape,
+    )  # fmt: skip
     log_pi = draw_observed_weights(keys[2], class_counts, log_mass, log_s, alpha)
     log_outside = log_pi + jnp.log(outside_mass(log_lambda, data.feasible, data.impossible))
     augmented = draw_augmented(keys[3], log_outside, log_pi + log_mass, num_records)
@@ -128,6 +179,7 @@ def _draw_truncated_mixture(keys, state, data, counts, class_counts) -> Drawn:
         # The weights have been drawn already: without a count they stay.
         log_pi=jnp.where(too_many, log_pi, log_sticks),
         log_lambda=log_lambda,
+        level_shape=level_shape,
         log_mass=log_mass,
         sum_log_1mv=jnp.where(too_many, log_pi[-1], sum_log_1mv),
         augmented=jnp.where(too_many, -1, jnp.sum(augmented)),
@@ -230,11 +282,15 @@ def update_given_augmented(
     part_counts, added_class_counts
         Impossible records by part of the levels and class, and in all by class.
     """
-    key_levels, key_pi, key_alpha = Keys(key, 3)
-    shape = 1 + counts.astype(state.alpha.dtype)
+    key_levels, key_pi, key_alpha, key_split, key_shape = Keys(key, 5)
+    level_shape = state.level_shape
+    if model.level_prior == "learned":
+        added = split_over_levels(key_split, part_counts, state.log_lambda, data.parts)
+        level_shape = draw_level_shape(model, key_shape, state, data, counts + added)
+    shape = level_shape[:, None] + counts
     log_lambda = draw_levels_by_part(key_levels, shape, part_counts, data.parts)
     log_pi, sum_log_1mv = truncated_sticks(key_pi, class_counts + added_class_counts, state.alpha)
     alpha = stick_concentration(key_alpha, sum_log_1mv, model.components, model.a, model.b)
     log_mass = jnp.log(region_mass(log_lambda, data.feasible))
-    state = LatentClassState(log_pi=log_pi, log_lambda=log_lambda, alpha=alpha)
+    state = LatentClassState(log_pi, log_lambda, level_shape, alpha)
     return state, log_mass, jnp.sum(added_class_counts), jnp.ones_like(alpha)

@@ -66,7 +66,8 @@ def complete_records(
     key: Key[Array, ""], draw: dict[str, Array], data: LatentClassData
 ) -> Int[Array, "J n"]:
     """Level codes of the sample, its missing values drawn given one kept draw."""
-    state = LatentClassState(draw["log_pi"], draw["log_lambda"], draw["alpha"])
+    names = ("log_pi", "log_lambda", "level_shape", "alpha")
+    state = LatentClassState(*(draw[name] for name in names))
     _, rows, _ = update_classes(key, state, data)
     return rows - first_rows(data.num_levels)[:, None]
 

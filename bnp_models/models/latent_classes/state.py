@@ -53,6 +53,8 @@ class LatentClassState(eqx.Module):
     """Log weights of the classes before truncation."""
     log_lambda: Float[Array, "R K"]
     """Log level probabilities before truncation, by row and class."""
+    level_shape: Float[Array, " R"]
+    """Dirichlet shapes c_j beta_jl of the level probabilities: ones under the uniform prior."""
     alpha: Float[Array, ""]
     """Concentration of the sticks."""
 

@@ -15,7 +15,8 @@ from bnp_models.kernels.mixed_membership.concentration import (
     truncated_shared_concentration,
 )
 from bnp_models.kernels.numerics.counting import order_free_sum
-from bnp_models.kernels.variates.gamma import log_dirichlet, loggamma_from_one, totals_by_group
+from bnp_models.kernels.variates.gamma import draw_levels, log_dirichlet
+from bnp_models.kernels.variates.level_prior import update_level_prior
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.mixed_membership.augmentation import Augmented
@@ -89,12 +90,30 @@ def draw_g0(
     return jnp.exp(jnp.where(active, log_g[:-1], log_free)), jnp.exp(log_left_over)
 
 
+@jax.named_scope("draw_level_shape")
+def draw_level_shape(
+    model: MembershipOptions,
+    key: Key[Array, ""],
+    state: HDPState,
+    data: HDPData,
+    counts: Int[Array, "R K"],
+) -> Float[Array, " R"]:
+    """Draw the shapes of the level probabilities' prior, theta integrated out.
+
+    Theta must be redrawn before anything uses it.
+    """
+    if model.level_prior == "uniform":
+        return state.level_shape
+    # One variable more than items: that of absent ones.
+    return update_level_prior(key, state.level_shape, counts, data.variable, state.z.shape[0] + 1)
+
+
 @jax.named_scope("draw_theta")
 def draw_theta(
-    key: Key[Array, ""], counts: Int[Array, "R K"], variable: Int[Array, " R"]
+    key: Key[Array, ""],
+    counts: Int[Array, "R K"],
+    shape: Float[Array, " R"],
+    variable: Int[Array, " R"],
 ) -> Float[Array, "R K"]:
-    """Step 5: draw theta_jk ~ Dir(1 + counts), from the prior where a component has none."""
-    dtype = jnp.result_type(float)
-    log_g = loggamma_from_one(key, 1 + counts.astype(dtype))
-    log_weight, total = totals_by_group(log_g, variable)
-    return jnp.exp(log_weight) / total
+    """Step 5: draw theta_jk ~ Dir(shape + counts), from the prior where a component has none."""
+    return jnp.exp(draw_levels(key, shape[:, None] + counts, variable))

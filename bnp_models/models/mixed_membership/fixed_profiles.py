@@ -8,6 +8,7 @@ Rimella (2024), appendix A, by the kernels of its non-parametric version,
 `bnp_models.HDPMixedMembership`, whose state and data it shares. g_0 stands for h there.
 """
 
+import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
@@ -19,7 +20,11 @@ from bnp_models.kernels.numerics.counting import count_components, count_rows_by
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership import new_records, start
-from bnp_models.models.mixed_membership.conditionals import draw_alpha, draw_theta
+from bnp_models.models.mixed_membership.conditionals import (
+    draw_alpha,
+    draw_level_shape,
+    draw_theta,
+)
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import (
     HDPData,
@@ -41,7 +46,8 @@ class MixedMembership(MembershipOptions, FixedComponents):
         Extreme profiles K.
     a, b
         Shape and rate of alpha's prior.
-    dish_stride, cell_stride, seating_every, augmentation, tilt, trajectory_steps, not_applicable
+    dish_stride, cell_stride, seating_every, augmentation, tilt, trajectory_steps, not_applicable,
+    level_prior
         As in `bnp_models.HDPMixedMembership`.
 
     References
@@ -59,6 +65,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
     tilt: bool = eqx.field(static=True, default=True)
     trajectory_steps: int = eqx.field(static=True, default=8)
     not_applicable: bool = eqx.field(static=True, default=False)
+    level_prior: str = eqx.field(static=True, default="learned")
 
     name: ClassVar[str] = "mixed-membership"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -116,7 +123,7 @@ def update_parameters(
 ) -> tuple[HDPState, HDPInfo]:
     """Draw alpha given the tables, then h and theta given the tables and the items."""
     del iteration
-    key_alpha, key_h, key_theta = Keys(key, 3)
+    key_alpha, key_h, key_theta, key_levels = Keys(key, 4)
     num_rows, capacity = state.theta.shape
     tables = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables)
@@ -124,8 +131,7 @@ def update_parameters(
     with jax.named_scope("draw_weights"):
         _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
-    theta = draw_theta(key_theta, counts, data.variable)
-    state = HDPState(
-        z=state.z, g0=h, theta=theta, alpha=alpha, rate=state.rate, alpha0=state.alpha0
-    )
+    shape = draw_level_shape(model, key_levels, state, data, counts)
+    theta = draw_theta(key_theta, counts, shape, data.variable)
+    state = dataclasses.replace(state, g0=h, theta=theta, level_shape=shape, alpha=alpha)
     return state, sweep_info(state, data, tables, counts, left_over)

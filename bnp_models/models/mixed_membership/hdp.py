@@ -83,6 +83,9 @@ class HDPMixedMembership(MembershipOptions, Growing):
     not_applicable
         Leave out of a record the items that its other items settle, by an equivalence among the
         structural zeros: most of these vanish with them (`StructuralZeros.not_applicable`).
+    level_prior
+        "learned": theta_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable that
+        the sample teaches; "uniform": Dir(1), as in the paper.
 
     References
     ----------
@@ -106,6 +109,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     tilt: bool = eqx.field(static=True, default=True)
     trajectory_steps: int = eqx.field(static=True, default=8)
     not_applicable: bool = eqx.field(static=True, default=False)
+    level_prior: str = eqx.field(static=True, default="learned")
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -165,9 +169,8 @@ class HDPMixedMembership(MembershipOptions, Growing):
         log_remainder = jnp.log1p(-order_free_sum(jnp.where(active, g0, 0)))
         key_sticks, key_theta = Keys(key)
         log_free, _ = retrospective_sticks(key_sticks, active, log_remainder, state.alpha0)
-        prior = draw_theta(
-            key_theta, jnp.zeros((data.variable.size, capacity), jnp.int32), data.variable
-        )
+        no_item = jnp.zeros((data.variable.size, capacity), jnp.int32)
+        prior = draw_theta(key_theta, no_item, state.level_shape, data.variable)
         theta = jnp.where(active, jnp.pad(state.theta, ((0, 0), (0, added))), prior)
         g0 = jnp.where(active, g0, jnp.exp(log_free))
         return dataclasses.replace(

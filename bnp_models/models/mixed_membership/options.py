@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
+from bnp_models.models.level_prior import LEVEL_PRIORS
 from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
 from bnp_models.models.model import PredictsCells
 from bnp_models.models.options import check_choice, check_integer, check_positive
@@ -57,8 +58,16 @@ class MembershipOptions(PredictsCells):
     """Leapfrog steps of the Hamiltonian move under structural zeros; 0: none."""
     not_applicable: eqx.AbstractVar[bool]
     """Whether items that a record's other items settle are left out."""
+    level_prior: eqx.AbstractVar[str]
+    """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
 
-    parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
+    parameters: ClassVar[tuple[str, ...]] = (
+        "g0",
+        "theta",
+        "level_shape",
+        "alpha_rate",
+        "log_feasible",
+    )
     conditions_type: ClassVar[type | None] = StructuralZeros
     max_exact_variables: ClassVar[float] = 12
     """For cell probabilities: 2,000 cells take about 20 ms at 10 variables, a second at 13."""
@@ -86,6 +95,7 @@ class MembershipOptions(PredictsCells):
     def __check_init__(self):
         check_choice(CONCENTRATIONS, concentration=self.concentration)
         check_choice(AUGMENTATIONS, augmentation=self.augmentation)
+        check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
         check_positive(a=self.a, b=self.b)
         check_integer(
             0, dish_stride=self.dish_stride, cell_stride=self.cell_stride,
@@ -103,6 +113,7 @@ class MembershipOptions(PredictsCells):
             "alpha0": state.alpha0,
             "g0": state.g0,
             "theta": state.theta,
+            "level_shape": state.level_shape,
             "alpha_rate": state.rate,
             "z": state.z,
         }

@@ -17,6 +17,7 @@ from bnp_models.kernels.numerics.counting import (
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import retrospective_sticks
+from bnp_models.models.level_prior import draw_shape, uniform_shape
 from bnp_models.models.mixed_membership.conditionals import draw_theta
 from bnp_models.models.mixed_membership.feasible import compile_zeros, feasible_totals
 from bnp_models.models.mixed_membership.new_records import pad_levels
@@ -110,6 +111,7 @@ def init_state(
     counts = count_rows_by_component(
         data.rows, z, data.weight, (data.variable.size, capacity)
     ).astype(u.dtype)
+    level_shape = uniform_shape(data.variable)
     total = jax.ops.segment_sum(1 + counts, data.variable, num_segments=data.variable.size)
     weight = jnp.sum(counts, axis=0)
     shape = () if model.shared else (num_padded,)
@@ -118,6 +120,7 @@ def init_state(
         z=z,
         g0=g0,
         theta=theta,
+        level_shape=level_shape,
         alpha=gamma_variate(key_alpha, jnp.full(shape, model.a, u.dtype), model.b),
         rate=jnp.asarray(model.b, u.dtype),
         alpha0=jnp.ones((), u.dtype),
@@ -151,7 +154,7 @@ def draw_prior(
         The state behind the sample, and the sample's 0-based level codes (J, n).
     """
     dtype = jnp.result_type(float)
-    key_alpha0, key_rate, key_alpha, key_g0, key_theta, key_z, key_levels = Keys(key, 7)
+    key_alpha0, key_rate, key_alpha, key_g0, key_theta, key_z, key_levels, key_shape = Keys(key, 8)
     alpha0 = gamma_variate(key_alpha0, jnp.asarray(model.a0, dtype), model.b0)
     rate = jnp.asarray(model.b, dtype)
     if model.concentration == "hierarchical":
@@ -162,8 +165,9 @@ def draw_prior(
     log_g0, _ = retrospective_sticks(key_g0, no_slot, jnp.zeros((), dtype), alpha0)
     variable = jnp.asarray(variable_of_rows(num_levels), jnp.int32)
     no_item = jnp.zeros((variable.size, capacity), jnp.int32)
-    theta = draw_theta(key_theta, no_item, variable)
+    level_shape = draw_shape(model.level_prior, key_shape, variable)
+    theta = draw_theta(key_theta, no_item, level_shape, variable)
     g0 = jnp.exp(log_g0)
     z, _ = simulate_labels(key_z, jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
     codes = simulate_levels(key_levels, z, pad_levels(theta, num_levels))
-    return HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0), codes
+    return HDPState(z, g0, theta, level_shape, alpha, rate, alpha0), codes

@@ -60,6 +60,8 @@ class HDPState(eqx.Module):
     """Component weights; free slots hold the broken remainder."""
     theta: Float[Array, "R K"]
     """Level probabilities by row and component; from the prior in free slots."""
+    level_shape: Float[Array, " R"]
+    """Dirichlet shapes c_j beta_jl of the level probabilities: ones under the uniform prior."""
     alpha: Float[Array, "*n"] = eqx.field(metadata={"record_axis": 0})
     """Concentration of the records: one each, or a scalar where it is shared."""
     rate: Float[Array, ""]

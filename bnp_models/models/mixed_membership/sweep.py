@@ -30,7 +30,12 @@ from bnp_models.kernels.mixed_membership.split_merge import split_or_merge
 from bnp_models.kernels.mixed_membership.tables import seat_items, table_indicators
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.mixed_membership.conditionals import draw_alpha, draw_g0, draw_theta
+from bnp_models.models.mixed_membership.conditionals import (
+    draw_alpha,
+    draw_g0,
+    draw_level_shape,
+    draw_theta,
+)
 from bnp_models.models.mixed_membership.feasible import log_feasible_given
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
@@ -166,11 +171,13 @@ def update_parameters(
 ) -> tuple[HDPState, HDPInfo]:
     """Steps 3 to 6: draw concentrations, split or merge, then draw g_0, theta and the free sticks.
 
+    The prior of the levels is drawn before theta.
+
     `model` is a `bnp_models.HDPMixedMembership`. alpha_0 and the split-merge move have g_0
     integrated out, so that g_0 is redrawn at once after them; any other order has a wrong
     stationary distribution.
     """
-    key_alpha, key_alpha0, key_split, key_g0, key_theta = Keys(key, 5)
+    key_alpha, key_alpha0, key_split, key_g0, key_theta, key_levels = Keys(key, 6)
     num_rows, capacity = state.theta.shape
     tables_of_component = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables_of_component)
@@ -184,12 +191,13 @@ def update_parameters(
         due = iteration % model.split_merge_every == 0
         labelled = lax.cond(
             due, draw_split_merge, lambda _key, labelled, *_: labelled,
-            key_split, labelled, opens, data, alpha0,
+            key_split, labelled, opens, data, alpha0, state.level_shape,
         )  # fmt: skip
     z, counts, tables_of_component = labelled
     g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
-    theta = draw_theta(key_theta, counts, data.variable)
-    state = HDPState(z=z, g0=g0, theta=theta, alpha=alpha, rate=rate, alpha0=alpha0)
+    shape = draw_level_shape(model, key_levels, state, data, counts)
+    theta = draw_theta(key_theta, counts, shape, data.variable)
+    state = HDPState(z, g0, theta, shape, alpha, rate, alpha0)
     return state, sweep_info(state, data, tables_of_component, counts, left_over)
 
 
@@ -204,12 +212,14 @@ def draw_split_merge(
     opens: Bool[Array, "J n"],
     data: HDPData,
     alpha0: Float[Array, ""],
+    level_shape: Float[Array, " R"],
 ) -> Labelled:
     """Split or merge components, g_0 and theta integrated out."""
     key_seat, key_split = Keys(key)
     z, counts, tables = labelled
     table = seat_items(key_seat, z, opens)
     moved = split_or_merge(
-        key_split, z, table, data.rows, counts, tables, data.variable, data.num_records, alpha0
-    )
+        key_split, z, table, data.rows, counts, tables, data.variable, data.num_records, alpha0,
+        level_shape,
+    )  # fmt: skip
     return moved.z, moved.counts, moved.tables

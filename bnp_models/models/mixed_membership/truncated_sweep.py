@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.boxes.level_parts import draw_levels_by_part
+from bnp_models.kernels.boxes.level_parts import draw_levels_by_part, split_over_levels
 from bnp_models.kernels.mixed_membership.hamiltonian import (
     Concentration,
     Parameters,
@@ -37,7 +37,12 @@ from bnp_models.models.mixed_membership.augmentation import (
     draw_augmented,
     simulate_infeasible,
 )
-from bnp_models.models.mixed_membership.conditionals import draw_alpha, draw_g0, draw_theta
+from bnp_models.models.mixed_membership.conditionals import (
+    draw_alpha,
+    draw_g0,
+    draw_level_shape,
+    draw_theta,
+)
 from bnp_models.models.mixed_membership.feasible import (
     feasible_totals,
     log_feasible,
@@ -68,8 +73,8 @@ def update_parameters_truncated(
     """
     (
         key_alpha, key_tilt, key_augment, key_weights, key_theta, key_feasible, key_components,
-        key_trajectory,
-    ) = Keys(key, 8)  # fmt: skip
+        key_trajectory, key_levels,
+    ) = Keys(key, 9)  # fmt: skip
     num_rows, capacity = state.theta.shape
     zeros = data.zeros
     assert zeros is not None
@@ -93,7 +98,7 @@ def update_parameters_truncated(
         alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables, augmented)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
     state, left_over = draw_components(
-        model, (key_weights, key_theta), state, data, counts, tables, augmented
+        model, (key_weights, key_theta, key_levels), state, data, counts, tables, augmented
     )
     info = sweep_info(
         state, data, tables, counts, left_over,
@@ -105,30 +110,40 @@ def update_parameters_truncated(
 
 def draw_components(
     model: MembershipOptions,
-    keys: tuple[Key[Array, ""], Key[Array, ""]],
+    keys: tuple[Key[Array, ""], Key[Array, ""], Key[Array, ""]],
     state: HDPState,
     data: HDPData,
     counts: Int[Array, "R K"],
     tables: Int[Array, " K"],
     augmented: Augmented,
 ) -> tuple[HDPState, Float[Array, ""]]:
-    """Draw alpha_0, g_0 and theta given the sample and augmented records; the mass left over.
+    """Draw alpha_0, g_0, the levels' prior and theta given the sample and augmented records.
+
+    The second result is the mass left over.
 
     All stay as they are where the augmented records were too many to count.
     """
     assert data.zeros is not None
-    key_weights, key_theta = keys
+    key_weights, key_theta, key_levels = keys
     with jax.named_scope("draw_weights"):
         alpha0, g0, left_over = model.draw_weights(key_weights, state, tables, augmented.tables)
-    shape = 1 + counts.astype(alpha0.dtype)
+    level_shape = _draw_level_shape(model, key_levels, state, data, counts, augmented)
+    shape = level_shape[:, None] + counts
     theta = jnp.exp(draw_levels_by_part(key_theta, shape, augmented.levels, data.zeros.parts))
+    drawn = {"alpha0": alpha0, "g0": g0, "theta": theta, "level_shape": level_shape}
     too_many = augmented.records < 0
-    alpha0, g0, theta = (
-        jnp.where(too_many, old, new)
-        for old, new in ((state.alpha0, alpha0), (state.g0, g0), (state.theta, theta))
-    )
-    totals = feasible_totals(g0, theta, data)
-    return dataclasses.replace(state, alpha0=alpha0, g0=g0, theta=theta, totals=totals), left_over
+    drawn = {name: jnp.where(too_many, vars(state)[name], new) for name, new in drawn.items()}
+    totals = feasible_totals(drawn["g0"], drawn["theta"], data)
+    return dataclasses.replace(state, **drawn, totals=totals), left_over
+
+
+def _draw_level_shape(model, key, state, data, counts, augmented):
+    """Draw the shapes of the levels' prior, given augmented records by level and not by part."""
+    if model.level_prior == "uniform":
+        return state.level_shape
+    key_split, key_shape = Keys(key)
+    added = split_over_levels(key_split, augmented.levels, jnp.log(state.theta), data.zeros.parts)
+    return draw_level_shape(model, key_shape, state, data, counts + added)
 
 
 @jax.named_scope("update_trajectory")
@@ -155,7 +170,7 @@ def update_trajectory(
     def move():
         return move_parameters(
             key, Parameters(state.theta, state.g0, of_urn(model, state)), counts,
-            tables + of_component, of_no_one,
+            state.level_shape, tables + of_component, of_no_one,
             _concentration_density(model, state, n, num_tables, sum_alpha), n, data.variable,
             lambda x: urn_weights(model, x, boxes), boxes, model.trajectory_steps,
         )  # fmt: skip
@@ -215,7 +230,8 @@ def update_tilts(
         weights = urn_weights(model, of_urn(model, state), boxes)
         return tilt_component(
             key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts,
-            tables + of_component, of_no_one, data.num_records, data.variable, weights, boxes,
+            state.level_shape, tables + of_component, of_no_one, data.num_records, data.variable,
+            weights, boxes,
         )  # fmt: skip
 
     tilted = tilt()
@@ -274,10 +290,11 @@ def _split_merge_completed(key, model, state, data, opens, most: int) -> HDPStat
     )
     moved = split_or_merge(
         key_split, z, table, rows, counts, tables, data.variable,
-        data.num_records + jnp.minimum(records, most), state.alpha0, num_padded,
+        data.num_records + jnp.minimum(records, most), state.alpha0,
+        state.level_shape, num_padded,
     )  # fmt: skip
     g0, _ = draw_g0(key_g0, moved.tables, state.alpha0)
-    theta = draw_theta(key_theta, moved.counts, data.variable)
+    theta = draw_theta(key_theta, moved.counts, state.level_shape, data.variable)
     state_moved = dataclasses.replace(
         state, z=moved.z, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
     )

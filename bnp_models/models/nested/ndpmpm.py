@@ -1,7 +1,7 @@
 """Nested Dirichlet process mixture of products of multinomials: persons within households.
 
     alpha, beta_g ~ Ga(a, b),  pi = sticks(alpha, F classes),  omega_g = sticks(beta_g, S classes)
-    lambda_gk ~ Dir(1),        phi_gmk ~ Dir(1)
+    lambda_gk ~ Dir(c beta),   phi_gmk ~ Dir(c beta), with c and beta of each variable
     G_i ~ pi,                  M_ij ~ omega_{G_i}
     size and values of household i ~ lambda_{G_i},  values of its member j ~ phi_{G_i M_ij}
 
@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from bnp_models.data.households import Households
-from bnp_models.data.schema import unknown_variable
 from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.level_prior import uniform_shape
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import simulate_possible
@@ -31,6 +31,7 @@ from bnp_models.models.nested.sweep import (
     draw_uniform,
     reordered,
     update_classes,
+    update_level_shapes,
     update_order,
     update_parameters,
 )
@@ -61,14 +62,10 @@ class NDPMPM(NestedOptions):
         level: names, or names with a kind, "difference" for an ordered variable and "same" for
         another (`RelativeCoding`). Ages of couples, or races within households, then agree without
         a class for each.
-    grouped
-        Numbers of adjacent levels by variable, as ``{"age": 5}``: classes differ in the
-        probabilities of groups of so many levels only, a level's share of its group is the same in
-        all. The groups of differences are centred at 0. For variables with many levels and classes
-        with few households.
-    level_concentration
-        Parameter of the symmetric Dirichlet prior of level probabilities, or of those of groups;
-        1, as printed, draws classes with few members to uniform probabilities more than less does.
+    level_prior
+        "learned": level probabilities of the classes are Dir(c_j beta_j), with a concentration and
+        a mean of each variable, of households and of members, that the sample teaches; "uniform":
+        Dir(1), as in the paper. Learned, classes with few members borrow from all others.
     impossible_weight
         Cap-and-weight, an approximation: impossible households are drawn until a part of the
         sample's number of possible ones, and each stands for so many. 1 is exact. The chains then
@@ -89,16 +86,14 @@ class NDPMPM(NestedOptions):
         "components", "member_components", "alpha", "beta", "log_likelihood", "last_class",
         "last_member_class", "augmented",
     )  # fmt: skip
-    parameters: ClassVar[tuple[str, ...]] = (*NESTED, "log_feasible", "completed")
+    parameters: ClassVar[tuple[str, ...]] = (
+        *NESTED, "household_shape", "member_shape", "log_feasible", "completed",
+    )  # fmt: skip
 
     def check(self, table: Households) -> None:
-        """Raise MicrodataError unless the options `relative` and `grouped` fit the table."""
+        """Raise MicrodataError unless the option `relative` fits the table."""
         if self.relative:
             RelativeCoding(table.schema, self.relative).require_heads(table)
-        known = {*table.schema.household_variables, *table.schema.member_variables}
-        for name, _ in self.grouped:
-            if name not in known:
-                raise unknown_variable(name, sorted(known))
 
     def prepare(self, table: Households, conditions: Rules | None = None) -> NestedData:
         """Arrays of coded households, and of the rules on them."""
@@ -117,7 +112,8 @@ class NDPMPM(NestedOptions):
         alpha = jnp.ones(())
         beta = jnp.ones((self.components,) if self.beta == "class" else ())
         counts = count_classes(self, g, m, data)
-        return update_parameters(self, key_parameters, alpha, beta, counts, data)
+        shapes = uniform_shape(data.household_variable), uniform_shape(data.member_variable)
+        return update_parameters(self, key_parameters, alpha, beta, shapes, counts, data)
 
     def settle(self, state: NestedState, data: NestedData) -> NestedState:
         """Sort the classes by weight: for warm-up only, the posterior is not invariant."""
@@ -129,7 +125,7 @@ class NDPMPM(NestedOptions):
     ) -> tuple[NestedState, NestedInfo]:
         """Draw each conditional once, in an order that leaves the posterior invariant."""
         del iteration
-        key_g, key_missing, key_augment, key_parameters, key_order = Keys(key, 5)
+        key_g, key_missing, key_augment, key_parameters, key_order, key_shapes = Keys(key, 6)
         data = fill_in(state, data)
         g, m, log_likelihood = update_classes(key_g, state, data)
         data = update_missing(key_missing, state, g, m, data)
@@ -146,7 +142,10 @@ class NDPMPM(NestedOptions):
             left_over=jnp.zeros((), state.alpha.dtype),
         )
         counts = jax.tree.map(jnp.add, counts, augmented)
-        state = update_parameters(self, key_parameters, state.alpha, state.beta, counts, data)
+        shapes = update_level_shapes(self, key_shapes, state, counts, data)
+        state = update_parameters(
+            self, key_parameters, state.alpha, state.beta, shapes, counts, data
+        )
         return update_order(self, key_order, state), info
 
     simulate_households = staticmethod(simulate_possible)

@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 
+from bnp_models.models.level_prior import LEVEL_PRIORS
 from bnp_models.models.model import FixedComponents, MakesHouseholds
 from bnp_models.models.options import check_choice, check_integer, check_positive
 
@@ -32,21 +33,14 @@ class NestedOptions(FixedComponents, MakesHouseholds):
     beta: str = eqx.field(static=True, default="common")
     reorder: bool = eqx.field(static=True, default=True)
     relative: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
-    grouped: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
-    level_concentration: float = eqx.field(static=True, default=1.0)
+    level_prior: str = eqx.field(static=True, default="learned")
     impossible_weight: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
         check_integer(2, components=self.components, member_components=self.member_components)
         check_integer(1, impossible_weight=self.impossible_weight)
         check_positive(
-            a=self.a, b=self.b, a_beta=self.a_beta, b_beta=self.b_beta,
-            level_concentration=self.level_concentration,
+            a=self.a, b=self.b, a_beta=self.a_beta, b_beta=self.b_beta
         )  # fmt: skip
         check_choice(BETAS, beta=self.beta)
-        for one in self.grouped:
-            if isinstance(one, str) or len(one) != 2 or not isinstance(one[1], int) or one[1] < 1:
-                raise ValueError(
-                    f"grouped takes a number of levels for each variable, as in {{'age': 5}}, not "
-                    f"{one!r}"
-                )
+        check_choice(LEVEL_PRIORS, level_prior=self.level_prior)

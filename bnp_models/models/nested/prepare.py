@@ -1,6 +1,6 @@
 """Arrays of coded households and of their rules for the nested model."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -9,7 +9,6 @@ from jaxtyping import Array, Bool, Int
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, SizeBlock
-from bnp_models.data.schema import MicrodataError
 from bnp_models.kernels.nested.judges import HeadTables
 from bnp_models.kernels.nested.members import merge_plan
 from bnp_models.kernels.nested.parameters import Head, Levels
@@ -18,7 +17,7 @@ from bnp_models.models.nested.head_tables import head_of, head_tables
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
 from bnp_models.models.nested.starts import complete_households
-from bnp_models.models.nested.state import Groups, Missing, NestedData
+from bnp_models.models.nested.state import Missing, NestedData
 from bnp_models.rules.head_forms import head_form
 from bnp_models.rules.rules import CompiledRules, Rules
 
@@ -37,7 +36,7 @@ def prepare_households(
     Parameters
     ----------
     model
-        The model, whose `relative` and `grouped` say how levels are coded.
+        The model, whose `relative` says how levels are coded.
     table
         The sample; its missing values are completed by possible ones to start from.
     rules
@@ -46,8 +45,7 @@ def prepare_households(
     Raises
     ------
     MicrodataError
-        If a household breaks a rule, no possible completion of one is found, or `grouped` has the
-        variable that tells heads.
+        If a household breaks a rule, or no possible completion of one is found.
     """
     schema = table.schema
     relative = RelativeCoding(schema, model.relative) if model.relative else None
@@ -59,15 +57,6 @@ def prepare_households(
     num_household = (*schema.num_household_levels, len(blocks))
     num_member = schema.num_member_levels
     region = _possible_region(rules, schema, relative, blocks)
-    if region.head is not None:
-        name = schema.member_variables[region.head.variable]
-        if dict(model.grouped).get(name, 1) > 1:
-            raise MicrodataError(
-                "the rules tell heads by this variable, so that its levels cannot be grouped; "
-                "leave it out of grouped",
-                column=name,
-            )
-    circular = () if relative is None else relative.circular
     return NestedData(
         household_rows=jnp.asarray((household_codes + first_rows(num_household)).T, jnp.int32),
         member_codes=jnp.asarray(member_codes, jnp.int32),
@@ -86,12 +75,6 @@ def prepare_households(
         at_member=jnp.asarray(at_member, jnp.int32),
         distinct=None if missing else _distinct_members(member_codes),
         relative=relative,
-        household_groups=_groups_of_levels(
-            dict(model.grouped), (*schema.household_variables, None), num_household, ()
-        ),
-        member_groups=_groups_of_levels(
-            dict(model.grouped), schema.member_variables, num_member, circular
-        ),
     )
 
 
@@ -206,31 +189,3 @@ def _distinct_members(
     if codes.shape[1] > DISTINCT_BELOW * member_codes.shape[1]:
         return None
     return jnp.asarray(codes, jnp.int32), jnp.asarray(index.reshape(-1), jnp.int32)
-
-
-def _groups_of_levels(
-    width_by_name: dict[str, int],
-    names: Sequence[str | None],
-    num_levels: Sequence[int],
-    circular: Collection[int],
-) -> Groups | None:
-    """Groups of adjacent levels of these variables; None where every level is its own.
-
-    Groups of the variables in `circular` are centred at 0.
-    """
-    # The head's variables are grouped as the members'.
-    widths = [
-        width_by_name.get(str(name), width_by_name.get(str(name).removeprefix("head_"), 1))
-        for name in names
-    ]
-    if all(width == 1 for width in widths):
-        return None
-    groups = []
-    for j, (number, width) in enumerate(zip(num_levels, widths, strict=True)):
-        shift = width // 2 if j in circular else 0
-        groups.append((np.arange(number) + shift) % number // width)
-    num_groups = tuple(int(group.max()) + 1 for group in groups)
-    row = np.concatenate([
-        first + group for first, group in zip(first_rows(num_groups), groups, strict=True)
-    ])  # fmt: skip
-    return Groups(num_groups, jnp.asarray(row, jnp.int32))

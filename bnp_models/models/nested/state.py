@@ -13,15 +13,6 @@ NESTED = ("log_pi", "log_omega", "log_lambda", "log_phi")
 """Weights and level probabilities of the classes, of households and of members within."""
 
 
-class Groups(eqx.Module):
-    """Groups of adjacent levels, those of one variable after those of another."""
-
-    num_groups: tuple[int, ...] = eqx.field(static=True)
-    """Groups of each variable."""
-    group: Int[Array, " R"]
-    """Group of each row of level probabilities, counted over all variables."""
-
-
 class Missing(eqx.Module):
     """Missing values of the households of one size."""
 
@@ -73,10 +64,6 @@ class NestedData(eqx.Module):
     saves little."""
     relative: RelativeCoding | None = eqx.field(static=True)
     """Coding of members relative to their head; None where codes stand for themselves."""
-    household_groups: Groups | None
-    """Groups of levels of the household variables, if any variable has such."""
-    member_groups: Groups | None
-    """Groups of levels of the member variables, if any variable has such."""
 
     @property
     def num_households(self) -> int:
@@ -95,6 +82,10 @@ class NestedState(eqx.Module):
     """Log level probabilities of households."""
     log_phi: Float[Array, "R F S"]
     """Log level probabilities of members."""
+    household_shape: Float[Array, " Q"]
+    """Dirichlet shapes c_k beta_kl of the households' level probabilities; ones where uniform."""
+    member_shape: Float[Array, " R"]
+    """Dirichlet shapes of the members' level probabilities."""
     alpha: Float[Array, ""]
     """Concentration of the household classes."""
     beta: Float[Array, " *F"]

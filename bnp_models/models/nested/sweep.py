@@ -1,7 +1,9 @@
 """One sweep of the nested model: classes, impossible households, parameters, order."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -30,31 +32,37 @@ from bnp_models.kernels.numerics.counting import (
     count_rows_by_component,
     first_rows,
     order_free_sum,
-    variable_of_rows,
 )
 from bnp_models.kernels.variates.categorical import draw_rows
+from bnp_models.kernels.variates.discrete import split_counts
 from bnp_models.kernels.variates.gamma import (
+    LOG_LEAST_LEVEL,
     gamma_variate,
     loggamma,
-    loggamma_from_one,
     normalise_levels,
 )
+from bnp_models.kernels.variates.level_prior import update_level_prior
 from bnp_models.kernels.variates.rng import Keys, key_array, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
+from bnp_models.models.level_prior import draw_shape
 from bnp_models.models.nested.missing import completed_values
 from bnp_models.models.nested.options import NestedOptions
-from bnp_models.models.nested.state import Groups, NestedData, NestedState
+from bnp_models.models.nested.state import NestedData, NestedState
 
 
 def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> NestedState:
     """Draw parameters from the prior before truncation; of the data, the levels only are read."""
-    key_alpha, key_beta, key_parameters = Keys(key, 3)
+    key_alpha, key_beta, key_parameters, key_household, key_member = Keys(key, 5)
     dtype = jnp.result_type(float)
     alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
     shape = (model.components,) if model.beta == "class" else ()
     beta = gamma_variate(key_beta, jnp.full(shape, model.a_beta, dtype), model.b_beta)
     none = Augmented.none((model.components, model.member_components), data.household, data.member)
-    return update_parameters(model, key_parameters, alpha, beta, none, data)
+    shapes = (
+        draw_shape(model.level_prior, key_household, data.household_variable),
+        draw_shape(model.level_prior, key_member, data.member_variable),
+    )
+    return update_parameters(model, key_parameters, alpha, beta, shapes, none, data)
 
 
 def draw_uniform(
@@ -222,12 +230,53 @@ def judge_of(data: NestedData) -> Judge:
     return judge_by_predicate(data.possible, *zip(*data.blocks, strict=True))
 
 
+LevelShapes: TypeAlias = tuple[Float[Array, " Q"], Float[Array, " R"]]
+"""Dirichlet shapes of the prior of level probabilities, of households and of members."""
+
+
+@jax.named_scope("update_level_shapes")
+def update_level_shapes(
+    model: NestedOptions,
+    key: Key[Array, ""],
+    state: NestedState,
+    counts: Augmented,
+    data: NestedData,
+) -> LevelShapes:
+    """Draw the shapes of the level probabilities' prior, these integrated out.
+
+    They must be redrawn before anything uses them.
+    """
+    if model.level_prior == "uniform":
+        return state.household_shape, state.member_shape
+    key_unread, key_household, key_member = Keys(key, 3)
+    num_classes = counts.members.size
+    member_levels = counts.member_levels.reshape(-1, num_classes)
+    if data.head is not None:
+        # Members of whom only the kind is known get a level of it.
+        rows, kind = _rows_of_head(data)
+        levels = jnp.exp(state.log_phi.reshape(-1, num_classes)[rows])
+        weights = jnp.stack([jnp.where(kind[:, None] == k, levels, 0) for k in (0, 1)], axis=1)
+        of_level = split_counts(key_unread, counts.unread.reshape(2, num_classes), weights, axis=0)
+        member_levels = member_levels.at[rows].add(jnp.sum(of_level, axis=1))
+    return (
+        update_level_prior(
+            key_household, state.household_shape, counts.household_levels,
+            data.household_variable, len(data.household.num_levels),
+        ),
+        update_level_prior(
+            key_member, state.member_shape, member_levels, data.member_variable,
+            len(data.member.num_levels),
+        ),
+    )  # fmt: skip
+
+
 @jax.named_scope("update_parameters")
 def update_parameters(
     model: NestedOptions,
     key: Key[Array, ""],
     alpha: Float[Array, ""],
     beta: Float[Array, " *F"],
+    shapes: LevelShapes,
     counts: Augmented,
     data: NestedData,
 ) -> NestedState:
@@ -237,15 +286,15 @@ def update_parameters(
     ----------
     alpha, beta
         Concentrations of the household classes and of the member classes.
+    shapes
+        Dirichlet shapes of the level probabilities' prior.
     counts
         Possible and impossible households by class and level.
     data
         The sample, missing values filled in.
     """
     key_levels, key_pi, key_omega, key_concentrations = Keys(key, 4)
-    log_lambda, log_phi = draw_level_probabilities(
-        key_levels, counts, data, model.level_concentration
-    )
+    log_lambda, log_phi = draw_level_probabilities(key_levels, shapes, counts, data)
     log_pi, sum_log_1mv = truncated_sticks(key_pi, counts.households, alpha)
     each_beta = jnp.broadcast_to(beta, (model.components,))
     log_omega, sums_log_1mv = truncated_sticks(key_omega, counts.members, each_beta)
@@ -260,13 +309,15 @@ def update_parameters(
         .at[0].set(model.a + model.components - 1),
         jnp.append(model.b - sum_log_1mv, model.b_beta - sums_by_beta),
     )  # fmt: skip
-    alpha, beta = drawn[0], drawn[1:].reshape(beta.shape)
-    return NestedState(log_pi, log_omega, log_lambda, log_phi, alpha, beta, completed_values(data))
+    return NestedState(
+        log_pi, log_omega, log_lambda, log_phi, *shapes, drawn[0], drawn[1:].reshape(beta.shape),
+        completed_values(data),
+    )  # fmt: skip
 
 
 @jax.named_scope("draw_level_probabilities")
 def draw_level_probabilities(
-    key: Key[Array, ""], counts: Augmented, data: NestedData, concentration: float = 1.0
+    key: Key[Array, ""], shapes: LevelShapes, counts: Augmented, data: NestedData
 ) -> tuple[Float[Array, "Q F"], Float[Array, "R F S"]]:
     """Draw log level probabilities of households and of members.
 
@@ -274,66 +325,33 @@ def draw_level_probabilities(
 
     Parameters
     ----------
+    shapes
+        Dirichlet shapes of their prior.
     counts
         Households and members by class and level; members of whom no more is known than whether
         they are a head are among these too.
-    concentration
-        Parameter of the symmetric Dirichlet priors of levels, or of groups; at least 1 is quicker.
     """
-    num_member, num_classes = counts.member_levels.shape[0], counts.members.size
-    dtype = jnp.result_type(float)
-    groups = (data.household_groups, data.member_groups)
-    level_counts = (
-        counts.household_levels,
-        counts.member_levels.reshape(num_member, num_classes),
-    )
-    shapes = [
-        concentration + _count_groups(x, group).astype(dtype)
-        for x, group in zip(level_counts, groups, strict=True)
-    ]
-    # Shares within groups are those of all classes.
-    shapes += [
-        1 + jnp.sum(x, axis=1).astype(dtype)
-        for x, group in zip(level_counts, groups, strict=True)
-        if group is not None
+    num_classes = counts.members.size
+    household_shape, member_shape = shapes
+    posterior = [
+        household_shape[:, None] + counts.household_levels,
+        member_shape[:, None] + counts.member_levels.reshape(-1, num_classes),
     ]
     if data.head is not None:
-        shapes.append(_kind_shapes(shapes[1], counts.unread.reshape(2, num_classes), data))
-    log_g = _log_gammas(key, shapes, concentration)
-    variables = [
-        variable if group is None else jnp.asarray(variable_of_rows(group.num_groups), jnp.int32)
-        for group, variable in zip(
-            groups, (data.household_variable, data.member_variable), strict=True
-        )
-    ]
-    log_household, log_member = (
-        normalise_levels(x, variable) for x, variable in zip(log_g[:2], variables, strict=True)
-    )
+        posterior.append(_kind_shapes(posterior[1], counts.unread.reshape(2, num_classes), data))
+    log_household, log_member, *log_kind = _log_gammas(key, posterior)
+    log_lambda = normalise_levels(log_household, data.household_variable)
+    log_phi = normalise_levels(log_member, data.member_variable)
     if data.head is not None:
-        log_member = _set_levels_of_kinds(log_member, log_g[1], log_g[-1], data)
-    log_shares = iter(log_g[2:])
-    log_lambda, log_phi = (
-        x if group is None
-        else x[group.group] + normalise_levels(next(log_shares)[:, None], group.group)
-        for x, group in zip((log_household, log_member), groups, strict=True)
-    )  # fmt: skip
+        log_phi = _set_levels_of_kinds(log_phi, log_member, log_kind[0], data)
+    log_lambda, log_phi = (jnp.maximum(x, LOG_LEAST_LEVEL) for x in (log_lambda, log_phi))
     return log_lambda, log_phi.reshape(counts.member_levels.shape)
-
-
-def _count_groups(level_counts: Int[Array, "R C"], groups: Groups | None) -> Int[Array, "G C"]:
-    """Counts by group of levels; by level where there are no groups."""
-    if groups is None:
-        return level_counts
-    none = jnp.zeros((sum(groups.num_groups), level_counts.shape[1]), level_counts.dtype)
-    return none.at[groups.group].add(level_counts)
 
 
 def _rows_of_head(data: NestedData) -> tuple[slice, np.ndarray]:
     """Rows of the variable that tells heads, and whether each of its levels is a head's: 0 or 1."""
     assert data.head is not None
-    groups = data.member_groups
-    num_levels = data.member.num_levels if groups is None else groups.num_groups
-    first = first_rows(num_levels)[data.head.variable]
+    first = first_rows(data.member.num_levels)[data.head.variable]
     return slice(first, first + len(data.head.levels)), np.array(data.head.levels, np.int32)
 
 
@@ -363,11 +381,10 @@ def _set_levels_of_kinds(
 
 
 def _log_gammas(
-    key: Key[Array, ""], shapes: Sequence[Float[Array, "..."]], concentration: float
+    key: Key[Array, ""], shapes: Sequence[Float[Array, "..."]]
 ) -> list[Float[Array, "..."]]:
     """Logarithms of gamma variates, arrays of several shapes in one draw."""
-    flat = jnp.concatenate([x.reshape(-1) for x in shapes])
-    log_g = loggamma_from_one(key, flat) if concentration >= 1 else loggamma(key, flat)
+    log_g = loggamma(key, jnp.concatenate([x.reshape(-1) for x in shapes]))
     ends = np.cumsum([x.size for x in shapes])[:-1]
     return [x.reshape(y.shape) for x, y in zip(jnp.split(log_g, ends), shapes, strict=True)]
 
@@ -392,12 +409,11 @@ def reordered(
     """Reorder member classes by `nested` in each household class, then household classes."""
     nested = nested[order]
     rows = order[:, None], nested
-    return NestedState(
+    return dataclasses.replace(
+        state,
         log_pi=state.log_pi[order],
         log_omega=state.log_omega[rows],
         log_lambda=state.log_lambda[:, order],
         log_phi=state.log_phi[:, *rows],
-        alpha=state.alpha,
         beta=state.beta[order] if state.beta.ndim else state.beta,
-        completed=state.completed,
     )

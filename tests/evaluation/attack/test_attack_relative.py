@@ -211,9 +211,7 @@ def test_from_the_command_line(tmp_path, monkeypatch):
     table = bnp.read_households(
         tmp_path / "sample.csv", "hid", ["tenure"], head=("relate", "Householder")
     )
-    model = bnp.NDPMPM(
-        3, 2, relative=["age"], grouped={"age": 2}, level_concentration=0.5, impossible_weight=2
-    )
+    model = bnp.NDPMPM(3, 2, relative=["age"], level_prior="uniform", impossible_weight=2)
     run = bnp.sample(
         model, table, key=jax.random.key(0), num_chains=1, num_warmup=20, num_samples=300,
         conditions=bnp.read_rules(tmp_path / "rules.py", table),
@@ -237,7 +235,7 @@ def test_from_the_command_line(tmp_path, monkeypatch):
 
 
 def test_refits_of_another_model_are_refused(atoms):
-    for name, value in (("relative", ()), ("grouped", (("age", 2),)), ("impossible_weight", 2)):
+    for name, value in (("relative", ()), ("level_prior", "uniform"), ("impossible_weight", 2)):
         refit = atoms.posterior(2, 0)
         options = dataclasses.asdict(atoms.model) | {name: value}
         other = refit._replace(attributes=refit.attributes | {"options": json.dumps(options)})

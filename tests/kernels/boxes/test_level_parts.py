@@ -107,7 +107,7 @@ def test_levels_given_counts_of_parts(key, added):
     added = np.array(added)
     assert added.size == parts.variable.size
     part_of_row, variable = np.asarray(parts.part_of_row), np.asarray(parts.variable)
-    shape = np.array([1.0, 3.0, 1.0, 2.5, 1.0, 6.0, 2.0, 1.0, 4.0])
+    shape = np.array([0.4, 3.0, 1.0, 2.5, 0.3, 6.0, 2.0, 0.7, 4.0])
     log_level = draw_levels_by_part(
         jax.random.split(key, N), jnp.asarray(shape[:, None], jnp.float32),
         jnp.asarray(added[:, None]), parts,

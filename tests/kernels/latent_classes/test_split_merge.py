@@ -20,6 +20,7 @@ VARIABLE = jnp.asarray(np.repeat(np.arange(3), NUM_LEVELS), jnp.int32)
 CELLS = feasible_cells(CONDITIONS, NUM_LEVELS)
 NUM_RECORDS, NUM_CLASSES = 8, 4
 ALPHA = 1.0
+LEVEL_SHAPE = jnp.array([0.4, 1.3, 0.2, 1.5, 0.8, 2.0, 0.6])
 
 
 def make_region():
@@ -40,7 +41,9 @@ def draw_state(key, region, by_class):
     key_pi, key_lambda, key_z = jax.random.split(key, 3)
     counts = jnp.zeros(NUM_CLASSES, jnp.int32)
     log_w = truncated_sticks(key_pi, counts, jnp.asarray(ALPHA, jnp.float32))[0]
-    log_lambda = draw_levels(key_lambda, jnp.ones((VARIABLE.size, NUM_CLASSES)), VARIABLE)
+    log_lambda = draw_levels(
+        key_lambda, jnp.broadcast_to(LEVEL_SHAPE[:, None], (VARIABLE.size, NUM_CLASSES)), VARIABLE
+    )
     log_mass = 0 if by_class else jnp.log(region_mass(log_lambda, region))
     z = jax.random.categorical(key_z, log_w + log_mass, shape=(NUM_RECORDS,))
     return z.astype(jnp.int32), log_w, log_lambda
@@ -55,7 +58,7 @@ def statistics(z, log_w, log_lambda):
     ])  # fmt: skip
 
 
-def move(key, state, region, by_class, half):
+def move(key, state, region, by_class, half, power):
     """Records given classes, then one move on the scale that it is documented for."""
     key_x, key_scale, key_move, key_coin = jax.random.split(key, 4)
     z, log_w, log_lambda = state
@@ -65,7 +68,7 @@ def move(key, state, region, by_class, half):
     log_x = log_w + log_scale - jax.nn.logsumexp(log_w + log_mass)
     *new, _ = split_merge.split_or_merge_classes(
         key_move, z, log_x, log_lambda, rows, one_hot, VARIABLE, region, jnp.asarray(ALPHA),
-        by_class,
+        by_class, LEVEL_SHAPE**power,
     )  # fmt: skip
     new[1] = new[1] - jax.nn.logsumexp(new[1])
     # The fault: splits accepted half as often as they should be.
@@ -80,29 +83,29 @@ class Alone:
     def __init__(self, by_class):
         region = make_region()
 
-        def one(key, half, num_moves):
+        def one(key, half, power, num_moves):
             key_prior, key_moves = jax.random.split(key)
             start = draw_state(key_prior, region, by_class)
 
             def body(t, carry):
                 state, sums = carry
-                state = move(jax.random.fold_in(key_moves, t), state, region, by_class, half)
+                state = move(jax.random.fold_in(key_moves, t), state, region, by_class, half, power)
                 return state, sums + statistics(*state)
 
             end, sums = jax.lax.fori_loop(0, num_moves, body, (start, jnp.zeros(9)))
             return start, end, sums / num_moves
 
-        self.chains = jax.jit(jax.vmap(one, (0, None, None)))
+        self.chains = jax.jit(jax.vmap(one, (0, None, None, None)))
         self.prior = jax.jit(jax.vmap(lambda key: statistics(*draw_state(key, region, by_class))))
 
-    def run(self, key, num_moves, half=False):
+    def run(self, key, num_moves, half=False, power=1.0):
         keys = jax.random.split(key, 512)
-        return jax.tree.map(np.asarray, self.chains(keys, jnp.asarray(half), num_moves))
+        return jax.tree.map(np.asarray, self.chains(keys, jnp.asarray(half), power, num_moves))
 
-    def scores(self, key, half=False):
+    def scores(self, key, **wrong):
         key_prior, key_chains = jax.random.split(key)
         truth = self.prior(jax.random.split(key_prior, 20_000))
-        return two_sample_z(self.run(key_chains, 150, half)[2], truth)
+        return two_sample_z(self.run(key_chains, 150, **wrong)[2], truth)
 
 
 @pytest.fixture(
@@ -118,8 +121,10 @@ def test_joint_distribution(alone, key):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-def test_joint_distribution_rejects_a_factor_missing_from_the_ratio(alone, key):
-    z = alone.scores(key, half=True)
+@pytest.mark.parametrize("wrong", [{"half": True}, {"power": 0.0}], ids=["a factor", "ones"])
+def test_joint_distribution_rejects(alone, key, wrong):
+    """A factor missing from the ratio, or ones for the shapes of the levels' prior."""
+    z = alone.scores(key, **wrong)
     assert np.abs(z).max() > Z_LIMIT, z
 
 

@@ -50,6 +50,7 @@ def test_mass_given_each_level(seed):
 
 
 # Two binary variables that are not both 1: records at (0, 0), (0, 1) and (1, 0).
+LEVEL_SHAPE = ((0.9, 0.8), (1.5, 2.2))
 PAIR = Region.of_boxes([np.array([[1, 0, 1, 1], [0, 1, 1, 0]], bool)], (2, 2))
 
 
@@ -59,12 +60,13 @@ def update_pair(key, level, counts, size, tilt):
     log_lambda = jnp.log(jnp.stack([1 - level, level], axis=1)).reshape(4, 1)
     variable = jnp.array([0, 0, 1, 1])
     new, log_mass, accepted = truncated_levels.update_levels_truncated(
-        key, log_lambda, counts[:, None], size[None], variable, PAIR, tilt
-    )
+        key, log_lambda, counts[:, None], size[None], variable, PAIR, tilt,
+        jnp.asarray(np.ravel(LEVEL_SHAPE), jnp.float32),
+    )  # fmt: skip
     return jnp.exp(new[1::2, 0]), log_mass[0], accepted
 
 
-def pair_p_values(seed, key, cells, pull, power, exact_power):
+def pair_p_values(seed, key, cells, pull, power, exact_power, prior=LEVEL_SHAPE):
     """An exact draw moved once, against another: both probabilities of 1, and the mass."""
     rng = np.random.default_rng(seed)
     both, second, first = cells
@@ -76,9 +78,11 @@ def pair_p_values(seed, key, cells, pull, power, exact_power):
     grid = [(x[1:] + x[:-1]) / 2 for x in grid]
     p, q = np.meshgrid(*grid, indexing="ij")
     mass = 1 - p * q
+    (p_0, p_1), (q_0, q_1) = prior
     log_density = (
-        first * np.log(p) + second * np.log(q) + (size - first) * np.log1p(-p)
-        + (size - second) * np.log1p(-q) - (size + exact_power) * np.log(mass) - pull / mass
+        (first + p_1 - 1) * np.log(p) + (second + q_1 - 1) * np.log(q)
+        + (size - first + p_0 - 1) * np.log1p(-p) + (size - second + q_0 - 1) * np.log1p(-q)
+        - (size + exact_power) * np.log(mass) - pull / mass
     )  # fmt: skip
     start, other = from_grid(rng, log_density, grid, N), from_grid(rng, log_density, grid, N)
     counts = jnp.array([size - first, first, size - second, second])
@@ -109,6 +113,10 @@ def test_levels_with_a_wrong_power_are_seen(key, seed):
     assert min(pair_p_values(seed, key, (1, 2, 1), 0.3, 0.4, 1.4)) < P_LIMIT
 
 
+def test_levels_with_a_prior_of_ones_are_seen(key, seed):
+    assert min(pair_p_values(seed, key, (1, 2, 1), 0.3, 0.4, 0.4, ((1, 1), (1, 1)))) < P_LIMIT
+
+
 def test_second_calls_compile_nothing(key, seed):
     one, two = jax.random.split(key)
     region = make_regions()[0]
@@ -118,7 +126,8 @@ def test_second_calls_compile_nothing(key, seed):
 
     def update(key, log_lambda, tilt, counts):
         return truncated_levels.update_levels_truncated(
-            key, log_lambda, counts, counts[0], jnp.asarray(VARIABLE), region, Tilt(tilt, tilt)
-        )
+            key, log_lambda, counts, counts[0], jnp.asarray(VARIABLE), region, Tilt(tilt, tilt),
+            jnp.ones(VARIABLE.size),
+        )  # fmt: skip
 
     assert compiles_once(update, (one, *some, counts), (two, *other, 3 * counts))

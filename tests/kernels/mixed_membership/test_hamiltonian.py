@@ -135,6 +135,7 @@ CONDITIONS = [[0, 1, -1], [0, 2, -1], [1, 0, -1], [1, 1, 0]]
 COUNTS = np.array([[2, 1], [1, 0], [2, 1], [0, 0], [1, 0], [1, 2], [2, 0]])
 COUNTS = np.column_stack([COUNTS, np.zeros((7, 2), int)])
 TABLES, OTHERS, FREE = np.array([6.0, 2.0, 0.0, 0.0]), 1.4, np.array([0.7, 0.3])
+LEVEL_SHAPE = np.array([0.4, 1.0, 2.0, 0.2, 0.7, 1.3, 0.5])
 # Of alpha's gamma prior.
 ALPHA = (3.0, 2.0)
 
@@ -159,21 +160,23 @@ def move(key, parameters, given, boxes, moves_alpha=True):
         shape, rate = given["alpha"]
         concentration = Concentration(lambda alpha: shape * jnp.log(alpha) - rate * alpha, shape)
     return move_parameters(
-        key, parameters, given["counts"], given["tables"], given["others"], concentration,
-        given["records"], jnp.asarray(VARIABLE), lambda alpha: weights_at(alpha, boxes), boxes, 4,
+        key, parameters, given["counts"], given["level_shape"], given["tables"], given["others"],
+        concentration, given["records"], jnp.asarray(VARIABLE),
+        lambda alpha: weights_at(alpha, boxes), boxes, 4,
     )  # fmt: skip
 
 
 RIGHT = {
-    "counts": COUNTS, "tables": TABLES, "others": OTHERS, "records": 3.0, "alpha": ALPHA
+    "counts": COUNTS, "level_shape": LEVEL_SHAPE, "tables": TABLES, "others": OTHERS,
+    "records": 3.0, "alpha": ALPHA,
 }  # fmt: skip
 FIXED = RIGHT | {"tables": TABLES + 1, "others": 0.0}
 
 
 def draw_parameters(seed, given, size):
-    """theta ~ Dir(1 + counts), weights ~ Dir(tables, others), alpha from its prior."""
+    """theta ~ Dir(shape + counts), weights ~ Dir(tables, others), alpha from its prior."""
     rng = np.random.default_rng(seed)
-    theta = rng.standard_gamma(1.0 + given["counts"], (size, 7, 4))
+    theta = rng.standard_gamma(given["level_shape"][:, None] + given["counts"], (size, 7, 4))
     for j in range(3):
         theta[:, VARIABLE == j] /= theta[:, VARIABLE == j].sum(axis=1, keepdims=True)
     if given["others"]:
@@ -256,10 +259,11 @@ def test_moves_keep_the_posterior_of_a_fixed_number_of_components(key, fixed_mov
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"counts": COUNTS + 1}, {"records": 2.0}, {"others": OTHERS + 1},
-        {"tables": TABLES + [1, 0, 0, 0]}, {"alpha": (3.3, 2.0)},
+        {"counts": COUNTS + 1}, {"level_shape": np.ones(7)}, {"records": 2.0},
+        {"others": OTHERS + 1}, {"tables": TABLES + [1, 0, 0, 0]}, {"alpha": (3.3, 2.0)},
     ],
-    ids=["levels' prior twice", "a record fewer", "a table of no one", "one table more", "alpha"],
+    ids=["an item more", "levels' prior of ones", "a record fewer", "a table of no one",
+         "one table more", "alpha"],
 )  # fmt: skip
 def test_a_wrong_density_is_seen(key, moves, wrong):
     z = moves.scores(key, **wrong)
@@ -338,7 +342,8 @@ def mover(dtype, seed):
 
     def move(key, parameters):
         return move_parameters(
-            key, parameters, jnp.asarray(counts), jnp.asarray(tables, dtype),
+            key, parameters, jnp.asarray(counts), jnp.ones(sum(WIDE), dtype),
+            jnp.asarray(tables, dtype),
             jnp.asarray(1.3, dtype), concentration, jnp.asarray(RECORDS),
             jnp.asarray(np.repeat(np.arange(len(WIDE)), WIDE)),
             lambda alpha: weights_at(alpha, boxes), boxes, 8,

@@ -14,6 +14,7 @@ from bnp_models.kernels.mixed_membership import split_merge
 NUM_LEVELS = (2, 3)
 CODES = np.array([[0, 0], [0, 0], [1, 2], [0, 2]])
 ALPHA0 = 1.3
+LEVEL_SHAPE = (np.array([0.3, 1.2]), np.array([0.1, 2.0, 0.6]))
 
 # The item that opened each item's table: every record at one table, or some at two.
 ONE_TABLE = np.zeros((4, 2), int)
@@ -39,8 +40,9 @@ def exact_pairs(opened_by):
             for j, num_levels in enumerate(NUM_LEVELS):
                 seen = [CODES[i, j] for t in block for i, jj in tables[t] if jj == j]
                 counts = np.bincount(np.array(seen, int), minlength=num_levels)
-                log_w += gammaln(num_levels) - gammaln(num_levels + counts.sum())
-                log_w += gammaln(1 + counts).sum()
+                shape = LEVEL_SHAPE[j]
+                log_w += gammaln(shape.sum()) - gammaln(shape.sum() + counts.sum())
+                log_w += (gammaln(shape + counts) - gammaln(shape)).sum()
         label = {t: b for b, block in enumerate(blocks) for t in block}
         pairs = itertools.combinations(range(len(tables)), 2)
         weights.append(np.exp(log_w))
@@ -49,7 +51,10 @@ def exact_pairs(opened_by):
 
 
 def chains(opened_by, num_chains=512, num_moves=300):
-    """A function of a factor of the acceptance ratio: chains' means of `exact_pairs`."""
+    """A function of a factor of the acceptance ratio and a power of the levels' prior.
+
+    It returns chains' means of `exact_pairs`.
+    """
     first_row = np.array([0, 2])
     rows = jnp.asarray(CODES.T + first_row[:, None])
     num_records = len(CODES)
@@ -64,7 +69,7 @@ def chains(opened_by, num_chains=512, num_moves=300):
 
     right_ratio = split_merge._log_split_ratio
 
-    def one(key, factor):
+    def one(key, factor, power):
         def move(t, carry):
             z, counts, tables, sums = carry
             with pytest.MonkeyPatch.context() as patch:
@@ -75,6 +80,7 @@ def chains(opened_by, num_chains=512, num_moves=300):
                 z, counts, tables, _ = split_merge.split_or_merge(
                     jax.random.fold_in(key, t), z, table, rows, counts, tables,
                     jnp.array([0, 0, 1, 1, 1]), jnp.int32(num_records), jnp.float32(ALPHA0),
+                    jnp.asarray(np.concatenate(LEVEL_SHAPE), jnp.float32) ** power,
                 )  # fmt: skip
             label = z[item, record]
             k = jnp.sum(jnp.zeros(num_slots).at[label].set(1))
@@ -94,9 +100,9 @@ def chains(opened_by, num_chains=512, num_moves=300):
         right = jnp.all(counted == counts) & jnp.all(seated == tables)
         return jnp.where(right, sums / (num_moves - 20), jnp.nan)
 
-    run = jax.jit(jax.vmap(one, (0, None)))
+    run = jax.jit(jax.vmap(one, (0, None, None)))
     keys = jax.random.split(jax.random.key(5), num_chains)
-    return lambda factor=1.0: np.asarray(run(keys, factor))
+    return lambda factor=1.0, power=1.0: np.asarray(run(keys, factor, power))
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +115,12 @@ def test_leaves_the_posterior_invariant(whole):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.parametrize("factor", [0.9, 1.1])
-def test_rejects_a_wrong_ratio(whole, factor):
-    z = z_scores(whole(factor), exact_pairs(ONE_TABLE))
+@pytest.mark.parametrize(
+    "wrong", [{"factor": 0.9}, {"factor": 1.1}, {"power": 0.0}], ids=["less", "more", "ones"]
+)
+def test_rejects_a_wrong_ratio(whole, wrong):
+    """A factor, or ones for the shapes of the levels' prior."""
+    z = z_scores(whole(**wrong), exact_pairs(ONE_TABLE))
     assert np.abs(z).max() > Z_LIMIT, z
 
 
@@ -142,8 +151,9 @@ def test_a_partner_that_rounding_picks_is_none():
     def anchors(share):
         u = jnp.array([0.0, 0.0, 0.9, share, 0.5])
         variable, num_records = jnp.array([0, 0, 1, 1]), jnp.int32(2)
+        levels = split_merge._Levels(variable, jnp.ones(4), jnp.full(4, 2.0))
         return split_merge._choose_anchors(
-            jax.random.key(0), u, z, jnp.zeros_like(z), present, variable, num_records
+            jax.random.key(0), u, z, jnp.zeros_like(z), present, levels, num_records
         )
 
     assert anchors(0.5).possible and anchors(0.5).k_b == 1

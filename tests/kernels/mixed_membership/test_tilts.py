@@ -45,11 +45,15 @@ def make_state(seed, num_slots=4, dtype=np.float32):
     return jnp.asarray(theta, dtype), jnp.asarray(rng.dirichlet(np.ones(num_slots)), dtype)
 
 
-def tilt(key, theta, g0, counts, tables, others=0.7, num_records=6, alpha=0.9):
+LEVEL_SHAPE = np.array([0.4, 1.0, 2.0, 0.2, 0.7, 1.3, 0.5])
+
+
+def tilt(key, theta, g0, counts, tables, others=0.7, num_records=6, alpha=0.9, shape=LEVEL_SHAPE):
     (direction,) = ZEROS.tilts
     return tilt_component(
         key, jnp.asarray(direction, theta.dtype), theta, g0, totals_of(theta, g0), counts,
-        tables.astype(theta.dtype), jnp.asarray(others, theta.dtype), jnp.asarray(num_records),
+        jnp.asarray(shape, theta.dtype), tables.astype(theta.dtype),
+        jnp.asarray(others, theta.dtype), jnp.asarray(num_records),
         jnp.asarray(VARIABLE), weights_of(alpha), FEASIBLE,
     )  # fmt: skip
 
@@ -109,7 +113,7 @@ def test_a_tilt_keeps_probabilities_and_totals(moved):
     assert untouched.sum() < np.sum(found.accepted)
 
 
-# The distribution that tilts keep: levels ~ Dir(1 + counts), (g_1, g_2, the rest) ~ Dir(tables,
+# The distribution that tilts keep: levels ~ Dir(shape + counts), (g_1, g_2, the rest) ~ Dir(tables,
 # alpha_0), over P(F)^n. The rest's own levels are from the prior and count in P(F).
 COUNTS = np.array([[2, 1], [1, 0], [2, 1], [0, 0], [1, 0], [1, 2], [2, 0]])
 TWO_TABLES, ALPHA0 = np.array([6, 2]), 1.4
@@ -117,7 +121,7 @@ TWO_TABLES, ALPHA0 = np.array([6, 2]), 1.4
 
 def exact_draws(rng, num_records, size):
     """Draws with weights 1 / P(F)^n by resampling."""
-    shape = np.column_stack([1.0 + COUNTS, np.ones(7)])
+    shape = LEVEL_SHAPE[:, None] + np.column_stack([COUNTS, np.zeros(7)])
     theta = rng.standard_gamma(shape, (20 * size, 7, 3))
     for j in range(3):
         own = VARIABLE == j
@@ -156,7 +160,7 @@ def p_values(seed, key, num_records, wrong=None):
         def step(t, now):
             found = tilt(
                 jax.random.fold_in(key, t), *now, counts, tables, given.get("others", ALPHA0),
-                given["num_records"],
+                given["num_records"], shape=given.get("shape", LEVEL_SHAPE),
             )  # fmt: skip
             return found.theta, found.g0
 
@@ -177,8 +181,14 @@ def test_tilts_keep_the_posterior(key, seed, num_records):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"counts": COUNTS + 1}, {"num_records": 0}, {"others": 0.0}, {"tables": np.array([1, 1])}],
-    ids=["levels' prior twice", "not truncated", "no alpha_0", "one table each"],
+    [
+        {"counts": COUNTS + 1},
+        {"shape": np.ones(7)},
+        {"num_records": 0},
+        {"others": 0.0},
+        {"tables": np.array([1, 1])},
+    ],
+    ids=["an item more", "levels' prior of ones", "not truncated", "no alpha_0", "one table each"],
 )
 def test_a_wrong_ratio_is_seen(key, seed, wrong):
     assert min(p_values(seed, key, 4, wrong)) < P_LIMIT

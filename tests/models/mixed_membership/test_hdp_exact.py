@@ -29,10 +29,12 @@ PLAIN = {"dish_stride": 0, "cell_stride": 0, "split_merge_every": 0, "seating_ev
 
 @pytest.fixture(scope="module")
 def exact():
-    """Posterior means by enumeration, for each concentration."""
+    """Posterior means by enumeration, for each concentration and prior of the levels."""
     return {
-        name: enumerate_posterior(CODES, NUM_LEVELS, HDPMixedMembership(concentration=name))
-        for name in ("shared", "record")
+        how: enumerate_posterior(
+            CODES, NUM_LEVELS, HDPMixedMembership(concentration=how[0], level_prior=how[1])
+        )
+        for how in (("shared", "learned"), ("shared", "uniform"), ("record", "learned"))
     }
 
 
@@ -41,21 +43,33 @@ def scores(exact, model, sweep=None):
         model, jax.random.key(7), CODES, NUM_LEVELS, num_chains=256, num_sweeps=400, burn=50,
         capacity=32, sweep=sweep,
     )  # fmt: skip
-    return z_scores(means, list(exact[model.concentration].values()))
+    truth = list(exact[model.concentration, model.level_prior].values())
+    number = 6 if model.level_prior == "learned" else 5
+    return z_scores(means[:, :number], truth[:number])
 
 
 @pytest.mark.parametrize("moves", [ALL_MOVES, PLAIN], ids=["all moves", "plain"])
-@pytest.mark.parametrize("concentration", ["shared", RECORD])
-def test_enumeration(exact, concentration, moves):
-    """K, tables, alpha, alpha_0 and a co-clustering probability, all partitions summed."""
-    z = scores(exact, HDPMixedMembership(concentration=concentration, **moves))
+@pytest.mark.parametrize(
+    ("concentration", "level_prior"),
+    [
+        ("shared", "learned"),
+        pytest.param("shared", "uniform", marks=pytest.mark.long),
+        pytest.param("record", "learned", marks=pytest.mark.long),
+    ],
+)
+def test_enumeration(exact, concentration, level_prior, moves):
+    """K, tables, alpha, alpha_0, a co-clustering probability, c: all partitions summed."""
+    model = HDPMixedMembership(concentration=concentration, level_prior=level_prior, **moves)
+    z = scores(exact, model)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
 # Prior truth for n = 4, J = 5, L = 3 with Ga(2, 1) priors: E K by simulation of 4e6 urns,
-# E alpha_0 = 2, E log alpha = psi(2).
+# E alpha_0 = 2, E log alpha = psi(2); of the levels E c = 3,
+# E log c = log 3 + psi(1), E beta = 1/3.
 JOINT = {"num_records": 4, "num_levels": (3,) * 5, "num_chains": 512, "capacity": 32}
-TRUTH = {"record": (3.851, 2.0, 0.42278), "shared": (None, 2.0, 0.42278)}
+LEVELS = (3.0, 0.52140, 1 / 3)
+TRUTH = {"record": (3.851, 2.0, 0.42278, *LEVELS), "shared": (None, 2.0, 0.42278, *LEVELS)}
 
 
 def joint_scores(model, **sweep):

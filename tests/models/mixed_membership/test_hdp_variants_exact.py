@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import Z_LIMIT
+from harness import Z_LIMIT, draw_levels, level_shapes
 from truncated import (
     BINARY,
     CONDITIONS,
@@ -93,19 +93,21 @@ def fixed_means(model, feasible, num_draws=300_000):
     rng = np.random.default_rng(0)
     alpha = rng.gamma(model.a, 1 / model.b, num_draws)
     h = rng.dirichlet(np.ones(model.components), num_draws)
-    theta = [rng.dirichlet(np.ones(size), (num_draws, model.components)) for size in BINARY]
+    shapes = [level_shapes(rng, model.level_prior, num_draws, size) for size in BINARY]
+    theta = [draw_levels(rng, shape, (model.components,)) for shape in shapes]
     cells = all_cells(BINARY)
     p = np.zeros((num_draws, len(cells)))
     for z in product(range(model.components), repeat=len(BINARY)):
         share = 1.0
         for j, k in enumerate(z):
             urn = (alpha * h[:, k] + z[:j].count(k)) / (alpha + j)
-            share = share * urn[:, None] * theta[j][:, k, cells[:, j]]
+            share = share * urn[:, None] * theta[j][:, cells[:, j], k]
         p += share
     mass = p[:, feasible].sum(axis=1)
     likelihood = np.prod(p[:, cell_numbers(FIXED_SAMPLE)], axis=1) / mass ** len(FIXED_SAMPLE)
     shares = p[:, np.flatnonzero(feasible)[[0, -1]]] / mass[:, None]
-    values = np.column_stack([alpha, np.sum(h**2, axis=1), np.log(mass), shares])
+    log_c = np.log(shapes[0].sum(axis=1))
+    values = np.column_stack([alpha, np.sum(h**2, axis=1), np.log(mass), shares, log_c])
     return weighted_means(likelihood, values)
 
 
@@ -189,7 +191,7 @@ def applicable_means(model, left):
     In the reduced table the second variable has the two levels that are left, in every record; the
     records of a feasible region are those in which no condition holds, absent items or not.
     """
-    alpha0, sums = prior_draws(BINARY, model.a0, model.b0)
+    alpha0, log_c, sums = prior_draws(BINARY, model.a0, model.b0, model.level_prior)
     alpha, weight = urn_weights(model, len(alpha0))
     p = np.einsum("bd,bdc->dc", weight, sums)
     a, b, c = all_cells(BINARY).T
@@ -205,7 +207,7 @@ def applicable_means(model, left):
 
     likelihood = np.prod([share(record) for record in HOMES_SAMPLE], axis=0)
     ends = share([0, 0, 0]), share([1, 2, 1])
-    return weighted_means(likelihood, np.column_stack([alpha, alpha0, np.log(mass), *ends]))
+    return weighted_means(likelihood, np.column_stack([alpha, alpha0, np.log(mass), *ends, log_c]))
 
 
 @pytest.fixture(scope="module", params=LEFT)

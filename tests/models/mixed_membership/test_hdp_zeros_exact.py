@@ -6,7 +6,9 @@ import pytest
 from harness import Z_LIMIT
 from truncated import (
     BINARY,
+    MOST_FEASIBLE,
     SAMPLES,
+    WIDER_CONDITIONS,
     exact_means,
     fit_few_records,
     joint_chains,
@@ -30,6 +32,7 @@ ALL_MOVES = SMALL | {
 }  # fmt: skip
 PLAIN = SMALL | {"dish_stride": 0, "cell_stride": 0, "seating_every": 0, "trajectory_steps": 0}
 TRAJECTORIES = PLAIN | {"trajectory_steps": 4}
+UNIFORM = {"level_prior": "uniform"}
 LONG = pytest.mark.long
 CAPACITY = 8
 # Of the joint distribution, whose alpha_0 is that of the prior: 8 slots are seen to be too few.
@@ -44,13 +47,15 @@ def few_at_once(monkeypatch):
 
 
 def posterior_scores(model, name, key, switches=None, *, num_chains=64, num_sweeps=200):
-    """alpha (or b), alpha_0, log P(F), and the shares of the first and the last feasible cell."""
+    """Those of `truncated.exact_means`."""
     data, ends = prepared(model, name)
     means = posterior_chains(
         model, jax.random.key(key), data, ends, switches or {}, num_sweeps, num_sweeps // 4,
         num_chains=num_chains, capacity=CAPACITY,
     )  # fmt: skip
-    return scores(means, exact_means(model, name))
+    z = scores(means, exact_means(model, name))
+    # log c is constant under the uniform prior.
+    return z if model.level_prior == "learned" else z[:-1]
 
 
 @pytest.mark.parametrize(
@@ -58,6 +63,7 @@ def posterior_scores(model, name, key, switches=None, *, num_chains=64, num_swee
     [
         pytest.param("equivalence", "shared", "boxes", ALL_MOVES, marks=LONG),
         pytest.param("one", "shared", "simulation", PLAIN, marks=LONG),
+        pytest.param("one", "shared", "boxes", ALL_MOVES | UNIFORM, marks=LONG),
         pytest.param("one", "record", "boxes", PLAIN, marks=LONG),
         pytest.param("half", "hierarchical", "boxes", PLAIN, marks=LONG),
         pytest.param("half", "hierarchical", "boxes", TRAJECTORIES, marks=LONG),
@@ -87,13 +93,19 @@ def test_posterior_means_with_split_merge(fault):
 
 
 class Joint:
-    """A model under its joint distribution with records: compiled once for all its faults."""
+    """A model under its joint distribution with records: compiled once for all its faults.
 
-    def __init__(self, concentration, augmentation, how, faults):
+    Under the learned prior with few feasible cells, next to nothing may be feasible, and records
+    are not simulated in reasonable time.
+    """
+
+    def __init__(self, concentration, augmentation, how, faults, level_prior="uniform"):
         self.model = HDPMixedMembership(
-            concentration=concentration, augmentation=augmentation, a1=2.0, **how
-        )
-        self.faults, self.data = faults, joint_data(self.model, 19)
+            concentration=concentration, augmentation=augmentation, a1=2.0,
+            level_prior=level_prior, **how,
+        )  # fmt: skip
+        self.conditions = MOST_FEASIBLE if level_prior == "learned" else WIDER_CONDITIONS
+        self.faults, self.data = faults, joint_data(self.model, 19, self.conditions)
 
     def scores(self, key, on=None, num_sweeps=100):
         """Those of `truncated.prior_means`."""
@@ -101,7 +113,9 @@ class Joint:
             self.model, jax.random.key(key), self.data, switched(self.faults, on), num_sweeps,
             num_chains=256, capacity=JOINT_CAPACITY,
         )  # fmt: skip
-        return scores(means, prior_means(self.model))
+        z = scores(means, prior_means(self.model, self.conditions))
+        # c is constant under the uniform prior.
+        return z if self.model.level_prior == "learned" else z[:-3]
 
 
 AUGMENTED = ("augmented tables left out", "augmented levels left out")
@@ -141,6 +155,25 @@ def test_joint_distribution_by_boxes(boxes):
 )
 def test_joint_distribution_by_boxes_rejects(boxes, fault):
     z = boxes.scores(12, fault, num_sweeps=LONGER.get(fault, 50))
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+LEARNED_FAULTS = ("trajectory with a prior of ones", "levels' prior without impossible records")
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return Joint("shared", "boxes", ALL_MOVES, LEARNED_FAULTS, "learned")
+
+
+def test_joint_distribution_with_a_learned_prior(learned):
+    z = learned.scores(16)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", LEARNED_FAULTS)
+def test_joint_distribution_with_a_learned_prior_rejects(learned, fault):
+    z = learned.scores(17, fault, num_sweeps=300)
     assert np.abs(z).max() > Z_LIMIT, z
 
 

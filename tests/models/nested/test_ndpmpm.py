@@ -233,11 +233,3 @@ def test_errors():
         bnp.NDPMPM(components=1)
     with pytest.raises(ValueError, match="beta is one of common, class"):
         bnp.NDPMPM(beta="none")
-
-
-def test_a_variable_that_tells_heads_cannot_be_grouped():
-    """Its rows of level probabilities would be those of groups, and others' where these end."""
-    with pytest.raises(bnp.MicrodataError, match="'role': the rules tell heads by this variable"):
-        bnp.NDPMPM(grouped={"role": 2}).prepare(
-            tiny_households([HOUSEHOLDS[0], HOUSEHOLDS[3]]), ONE_HEAD
-        )

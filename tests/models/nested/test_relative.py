@@ -131,7 +131,7 @@ def test_relative_ages_keep_the_correlation_of_couples(rng):
         pd.DataFrame(rows, columns=["hid", "role", "age"]), "hid",
         levels=pd.DataFrame(labels, columns=["variable", "level"]), head=HEAD,
     )  # fmt: skip
-    model = bnp.NDPMPM(10, 2, relative=["age"], level_concentration=0.02)
+    model = bnp.NDPMPM(10, 2, relative=["age"])
     run = bnp.sample(
         model, table, key=jax.random.key(0), num_chains=1, num_warmup=150, num_samples=50
     )
@@ -146,7 +146,7 @@ def test_synthetic_and_completed_households_keep_the_rules(rng, rules):
     gone = (holes["role"] != "head") & (rng.random(len(holes)) < 0.5)
     holes.loc[gone, "age"] = None
     table = bnp.Households.from_frame(holes, "hid", ["home"], levels=levels(), head=HEAD)
-    model = bnp.NDPMPM(3, 3, relative=["age", "race"], grouped={"age": 2})
+    model = bnp.NDPMPM(3, 3, relative=["age", "race"])
     run = bnp.sample(
         model, table, key=jax.random.key(0), conditions=rules, num_chains=1, num_warmup=5,
         num_samples=20,
@@ -178,7 +178,6 @@ def test_a_head_without_the_value_is_refused(rng):
         ({"relative": ["role"]}, "relative to the head's can be age, race"),
         ({"relative": ["age", "age"]}, "relative twice"),
         ({"relative": [("age", "ratio")]}, "difference or same, not 'ratio'"),
-        ({"grouped": {"height": 5}}, "height"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(table, options, match):
@@ -190,9 +189,3 @@ def test_heads_among_the_members_are_refused(rng):
     table = bnp.Households.from_frame(frame(rng), "hid", ["home"], levels=levels())
     with pytest.raises(bnp.MicrodataError, match="head at household level"):
         check_input(bnp.NDPMPM(relative="age"), table)
-
-
-@pytest.mark.parametrize("given", [{"age": 0}, {"age": "5"}, ["age"]])
-def test_groups_that_are_no_numbers_are_refused(given):
-    with pytest.raises(ValueError, match="grouped takes a number of levels"):
-        bnp.NDPMPM(grouped=given)

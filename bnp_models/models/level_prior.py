@@ -1,0 +1,28 @@
+"""The prior of level probabilities, as models have it for an option: learned, or uniform."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.variates.level_prior import draw_level_prior
+
+LEVEL_PRIORS = ("learned", "uniform")
+"""Dir(c_j beta_j) with c_j and beta_j drawn, or Dir(1)."""
+
+
+def uniform_shape(variable: Int[Array, " R"]) -> Float[Array, " R"]:
+    """Dirichlet shapes of the uniform prior, with which chains of either prior begin."""
+    return jnp.ones(variable.size, jnp.result_type(float))
+
+
+def draw_shape(level_prior: str, key: Key[Array, ""], variable: Int[Array, " R"]):
+    """Dirichlet shapes (R,) from their prior, one of `LEVEL_PRIORS`."""
+    if level_prior == "uniform":
+        return uniform_shape(variable)
+    return draw_level_prior(key, variable)
+
+
+def concentrations(shape: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray:
+    """Concentrations c_j (..., J) of Dirichlet shapes (..., R), the rows of variables in turn."""
+    return np.add.reduceat(shape[..., : sum(num_levels)], first_rows(num_levels), axis=-1)

@@ -1,0 +1,269 @@
+"""Learned prior of level probabilities: by variable, a concentration and a mean.
+
+    c_j ~ Ga(1, 1 / L_j),    beta_j ~ Dir(1_{L_j}),    theta_jk ~ Dir(c_j beta_j)
+
+for every component or class k. It is kept as the Dirichlet shapes c_j beta_jl, one for each row of
+theta; the prior Dir(1) of the papers is a vector of ones.
+
+Given auxiliary variables that take the place of gamma functions of c_j, the shapes of one variable
+are independent. Each is then drawn by a Metropolis-Hastings step whose proposal is nearly its
+conditional: a gamma variate at the mode, which one step of Newton's method finds.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.kernels.numerics.gamma_ratios import elementary_log_gamma, large_log_gamma_ratio
+from bnp_models.kernels.numerics.lanes import in_turn
+from bnp_models.kernels.variates.gamma import (
+    LOG_LEAST_LEVEL,
+    gamma_variate,
+    logbeta,
+    loggamma,
+)
+from bnp_models.kernels.variates.rng import Keys, normal, uniform, word_pair, words
+
+# Shape of the prior of c_j, whose mean is the number of levels.
+CONCENTRATION_SHAPE = 1.0
+
+# Range of the shapes c_j beta_jl; proposals beyond it are refused.
+LEAST_SHAPE, LARGEST_SHAPE = 1e-10, 1e6
+
+# Counts from which ratios of gamma functions are the differences of two series.
+_SERIES_FROM = 16
+
+# Share of the proposals that are steps of a random walk: those from the mode hardly ever come back
+# to a far tail, and so leave it too seldom.
+WALKS = 0.25
+
+# Longest step of a proposal, on a log scale.
+_LONGEST_STEP = 3.0
+
+
+def concentration_of_rows(
+    shape: Float[Array, " R"], variable: Int[Array, " R"]
+) -> Float[Array, " R"]:
+    """Sum the shapes of each row's variable: c_j, at each of its rows."""
+    return jax.ops.segment_sum(shape, variable, num_segments=variable.size)[variable]
+
+
+def _levels_of_rows(variable, dtype):
+    """Number of levels of each row's variable."""
+    return concentration_of_rows(jnp.ones(variable.size, dtype), variable)
+
+
+@jax.named_scope("draw_level_prior")
+def draw_level_prior(key: Key[Array, ""], variable: Int[Array, " R"]) -> Float[Array, " R"]:
+    """Draw the shapes c_j beta_jl from their prior.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    variable
+        Variable of each row of theta, below R.
+    """
+    key_c, key_beta = Keys(key)
+    dtype = jnp.result_type(float)
+    # Ga(L, 1) variates, normalised: as many of each variable as it has levels.
+    log_g = loggamma(key_beta, jnp.ones(variable.size, dtype))
+    share = jnp.exp(log_g) / concentration_of_rows(jnp.exp(log_g), variable)
+    c = gamma_variate(key_c, jnp.full(variable.size, CONCENTRATION_SHAPE, dtype), 1.0)[variable]
+    shape = share * c * _levels_of_rows(variable, dtype) / CONCENTRATION_SHAPE
+    return jnp.clip(shape, LEAST_SHAPE, LARGEST_SHAPE)
+
+
+@jax.named_scope("update_level_prior")
+def update_level_prior(
+    key: Key[Array, ""],
+    shape: Float[Array, " R"],
+    counts: Int[Array, "R K"],
+    variable: Int[Array, " R"],
+    num_variables: int,
+) -> Float[Array, " R"]:
+    """Move the shapes given items by level and component, theta integrated out.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    shape
+        Shapes c_j beta_jl as they are.
+    counts
+        Items by row of theta and component.
+    variable
+        Variable of each row of theta, below `num_variables`.
+    num_variables
+        At least the number of variables.
+
+    Notes
+    -----
+    With q_jk ~ Beta(c_j, N_jk) and v_j ~ Ga(L_j - 1, c_j) the conditional of the shapes is the
+    product over rows of exp(-r_j b) prod_k Gamma(b + n_jkl) / Gamma(b), with rate
+    r_j = 1 / L_j + v_j - sum_k log q_jk. (Teh et al. 2006, doi:10.1198/016214506000000302,
+    appendix A, has q and draws tables where this takes a step for each row.)
+    """
+    dtype = shape.dtype
+    key_q, key_rows = Keys(key)
+    c = jax.ops.segment_sum(shape, variable, num_segments=num_variables)
+    totals = jax.ops.segment_sum(counts, variable, num_segments=num_variables)
+    present = (totals > 0) & (c > 0)[:, None]
+    log_q, _ = logbeta(
+        key_q, jnp.where(present, c[:, None], 1), jnp.where(present, totals, 1).astype(dtype)
+    )
+    rate = -jnp.sum(jnp.where(present, log_q, 0), axis=1)[variable]
+    log_evidence = _evidence_of_counts(counts, dtype)
+    return in_turn(lambda: _move_rows(key_rows, shape, log_evidence, rate, variable))()
+
+
+def _evidence_of_counts(counts: Int[Array, "R K"], dtype) -> Callable[[Array], Array]:
+    """Log of prod_k Gamma(b + n_k) / (Gamma(b) Gamma(n_k)) by row, as a function of the shapes b.
+
+    The last factor, which is constant, keeps the digits of large counts.
+    """
+    some, small = counts > 0, counts < _SERIES_FROM
+    n = counts.astype(dtype)
+    many, few = jnp.where(small, _SERIES_FROM, n), jnp.where(some & small, n, 1)
+    occupied = jnp.sum(some, axis=1).astype(dtype)
+
+    def log_evidence(b):
+        column = jnp.broadcast_to(b[:, None], n.shape)
+        series = large_log_gamma_ratio(many, column)
+        terms = jnp.where(small, elementary_log_gamma(few + column), series)
+        return jnp.sum(jnp.where(some, terms, 0), axis=1) - occupied * elementary_log_gamma(b)
+
+    return log_evidence
+
+
+@jax.named_scope("update_level_prior")
+def update_level_prior_given_levels(
+    key: Key[Array, ""],
+    shape: Float[Array, " R"],
+    log_level: Float[Array, "R K"],
+    variable: Int[Array, " R"],
+    num_variables: int,
+) -> Float[Array, " R"]:
+    """Move the shapes given the level probabilities, which may be truncated.
+
+    Arguments are those of `update_level_prior`, with the log level probabilities instead of counts:
+    all that the prior says of those that are at `LOG_LEAST_LEVEL` is that they are that small.
+
+    Notes
+    -----
+    With G_jk ~ Ga(c_j, 1) the variates G_jk theta_jkl are independent gamma variates.
+    """
+    key_total, key_rows, key_scale = Keys(key, 3)
+    num_components = log_level.shape[1]
+
+    def by_variable(x):
+        return jax.ops.segment_sum(x, variable, num_segments=num_variables)
+
+    c = by_variable(shape)
+    exists = c > 0
+    c = jnp.where(exists, c, 1)
+    log_total = loggamma(key_total, jnp.broadcast_to(c[:, None], (c.size, num_components)))
+    sums = jnp.sum(log_level, axis=1)
+    least = jnp.sum(log_level <= LOG_LEAST_LEVEL, axis=1).astype(shape.dtype)
+
+    def log_evidence(b):
+        above = num_components - least
+        return -above * elementary_log_gamma(b) - least * elementary_log_gamma(1 + b)
+
+    rate = -sums - jnp.sum(log_total, axis=1)[variable]
+    shape = in_turn(lambda: _move_rows(key_rows, shape, log_evidence, rate, variable))()
+
+    # All shapes of a variable together, the totals integrated out: these hold c fast.
+    c = jnp.where(exists, by_variable(shape), 1)
+    mean = shape / c[variable]
+
+    def log_evidence_of_total(c):
+        return num_components * elementary_log_gamma(c) + by_variable(
+            log_evidence(mean * c[variable])
+        )
+
+    rate = CONCENTRATION_SHAPE / jnp.maximum(by_variable(jnp.ones_like(shape)), 1)
+    rate = rate - by_variable(mean * sums)
+    moved = in_turn(lambda: _move(key_scale, c, log_evidence_of_total, CONCENTRATION_SHAPE, rate))()
+    return mean * moved[variable]
+
+
+def _move_rows(
+    key: Key[Array, ""],
+    shape: Float[Array, " R"],
+    log_evidence: Callable[[Float[Array, " R"]], Float[Array, " R"]],
+    rate: Float[Array, " R"],
+    variable: Int[Array, " R"],
+) -> Float[Array, " R"]:
+    """Move each row's shape given its evidence, a function of it, and a rate that is added."""
+    key_tie, key_move = Keys(key)
+    levels = _levels_of_rows(variable, shape.dtype)
+    # c^(1 - L) of the prior, as an integral over v: one variate for all rows of a variable.
+    more = levels - CONCENTRATION_SHAPE
+    log_v = loggamma(key_tie, jnp.where(more > 0, more, 1))
+    row = jnp.arange(variable.size)
+    first = jax.ops.segment_min(row, variable, num_segments=variable.size)[variable]
+    v = jnp.where(more > 0, jnp.exp(log_v[first]) / concentration_of_rows(shape, variable), 0)
+    return _move(key_move, shape, log_evidence, 1.0, rate + CONCENTRATION_SHAPE / levels + v)
+
+
+def _move(
+    key: Key[Array, ""],
+    value: Float[Array, " R"],
+    log_evidence: Callable[[Float[Array, " R"]], Float[Array, " R"]],
+    power: float,
+    rate: Float[Array, " R"],
+) -> Float[Array, " R"]:
+    """Move positive numbers, each by a Metropolis-Hastings step of its own.
+
+    The density of the logarithm x of each is that of h(x) = power x + f(x) - rate exp x, f its
+    evidence.
+    """
+    dtype = value.dtype
+    key_step, key_walk, key_accept = Keys(key, 3)
+    first, second = word_pair(key_walk, (2, value.size))
+    walks = uniform(first[0], dtype.type) < WALKS
+    scale = jnp.exp(-3 + 4 * uniform(first[1], dtype.type))
+    walk = scale * normal(second[0], dtype.type)
+
+    def value_and_slope(x):
+        return jax.jvp(lambda x: log_evidence(jnp.exp(x)), (x,), (jnp.ones_like(x),))
+
+    def approximate(x):
+        """h, and the proposal from there: the log of a gamma variate over its shape, centred."""
+        (value, slope), (_, curvature) = jax.jvp(value_and_slope, (x,), (jnp.ones_like(x),))
+        linear = rate * jnp.exp(x)
+        up = power + jnp.maximum(slope, 0) + jnp.maximum(-linear, 0)
+        down = jnp.maximum(linear, 0) + jnp.maximum(-slope, 0)
+        precision = jnp.maximum(power + slope - curvature, power)
+        step = jnp.log(up / down) * up / precision
+        centre = x + jnp.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
+        return jnp.stack([power * x + value - linear, centre, precision])
+
+    def log_proposal(x, centre, precision):
+        y = x - centre
+        return precision * (jnp.log(precision) + y - jnp.exp(y)) - elementary_log_gamma(precision)
+
+    def go(i, carry):
+        """Propose, and then look back from there: by the same compiled code."""
+        x, _, there = carry
+        here = approximate(x)
+        _, centre, precision = here
+        noise = loggamma(key_step, precision) - jnp.log(precision)
+        there_from_here = jnp.where(walks, x + walk, centre + noise)
+        return jnp.where(i == 0, there_from_here, x), there, here
+
+    x = jnp.log(value)
+    nothing = jnp.zeros((3, x.size), dtype)
+    proposed, (before, centre, precision), (after, centre_back, precision_back) = lax.fori_loop(
+        0, 2, go, (x, nothing, nothing)
+    )
+    log_back = log_proposal(x, centre_back, precision_back)
+    log_forth = log_proposal(proposed, centre, precision)
+    log_ratio = after - before + jnp.where(walks, 0, log_back - log_forth)
+    inside = (proposed > jnp.log(LEAST_SHAPE)) & (proposed < jnp.log(LARGEST_SHAPE))
+    accepted = jnp.log(uniform(words(key_accept, x.shape), dtype.type)) < log_ratio
+    return jnp.where(inside & accepted, jnp.exp(proposed), value)
