@@ -113,6 +113,8 @@ if TYPE_CHECKING:
     from bnp_models.risk.population import PopulationRisk as PopulationRisk
     from bnp_models.risk.population import population_risk as population_risk
     from bnp_models.risk.population import tau1_monitor as tau1_monitor
+    from bnp_models.risk.validation import Validation as Validation
+    from bnp_models.risk.validation import validate_within as validate_within
     from bnp_models.rules.census import census_relationships as census_relationships
     from bnp_models.rules.census import find_head as find_head
     from bnp_models.rules.reading import read_rules as read_rules
@@ -120,6 +122,8 @@ if TYPE_CHECKING:
     from bnp_models.rules.statements import Rule as Rule
     from bnp_models.synthesis.margins import Margins as Margins
     from bnp_models.synthesis.margins import level_margins as level_margins
+    from bnp_models.synthesis.predictive_checks import PredictiveChecks as PredictiveChecks
+    from bnp_models.synthesis.predictive_checks import predictive_checks as predictive_checks
     from bnp_models.synthesis.synthesize import impute as impute
     from bnp_models.synthesis.synthesize import synthesize as synthesize
     from bnp_models.zeros.coding import Coding as Coding
@@ -159,6 +163,7 @@ _EXPORTS = {
     "PolettiniStander": "models.cells.polettini_stander",
     "PopulationRisk": "risk.population",
     "Posterior": "evaluation.attack.posterior",
+    "PredictiveChecks": "synthesis.predictive_checks",
     "PropensityScore": "evaluation.propensity",
     "Proportions": "evaluation.proportions",
     "Rule": "rules.statements",
@@ -168,6 +173,7 @@ _EXPORTS = {
     "Settings": "inference.settings",
     "StructuralZeros": "zeros.structural_zeros",
     "TNPLCM": "models.latent_classes.nplcm",
+    "Validation": "risk.validation",
     "WeightedCells": "data.weights",
     "attack_risk": "evaluation.attack.attack",
     "benedetti_franconi_risk": "risk.cells",
@@ -202,6 +208,7 @@ _EXPORTS = {
     "monitored": "inference.convergence",
     "persons_of": "data.households",
     "population_risk": "risk.population",
+    "predictive_checks": "synthesis.predictive_checks",
     "propensity_score": "evaluation.propensity",
     "proportions": "evaluation.proportions",
     "read_conditions": "zeros.structural_zeros",
@@ -226,6 +233,7 @@ _EXPORTS = {
     "target_reached": "inference.diagnosis",
     "tau1_monitor": "risk.population",
     "to_inference_data": "report.inference_data",
+    "validate_within": "risk.validation",
     "warnings_of": "inference.diagnosis",
     "weighted_cells": "data.weights",
     "write_cell_report": "report.cells",

@@ -263,11 +263,11 @@ def _prior_of_ones(wrong):
     return sweep, "draw_level_probabilities", draw_level_probabilities
 
 
-def _one_fewer(wrong):
+def _threefold(wrong):
     right = sweep.update_level_prior
 
     def update_level_prior(key, shape, counts, *args):
-        return right(key, shape, jnp.where(wrong, jnp.maximum(counts - 1, 0), counts), *args)
+        return right(key, shape, jnp.where(wrong, 3 * counts, counts), *args)
 
     return sweep, "update_level_prior", update_level_prior
 
@@ -298,7 +298,7 @@ def _judge_codes(wrong):
 
 FAULTS = {
     "prior of ones": _prior_of_ones,
-    "levels' prior from a member fewer": _one_fewer,
+    "levels' prior from threefold members": _threefold,
     "levels' prior without members known by kind": _unread_forgotten,
     "codes not decoded": _judge_codes,
     "no levels of impossible members": _forget_augmented("member_levels"),

@@ -21,6 +21,7 @@ from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
 from bnp_models.synthesis import synthesize as data_sets
 from bnp_models.synthesis.margins import Margins, level_margins
+from bnp_models.synthesis.predictive_checks import predictive_checks
 
 
 def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
@@ -80,15 +81,18 @@ def _write_datasets(
     names, labelling = dataset_names(options), read_labelling(options.sample)
     for name, frame in zip(names, frames, strict=True):
         write_frame(frame, out / name, labelling)
+    checks = predictive_checks(run)
     data = to_inference_data(
-        run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames)
-    )
+        run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames),
+        checks=checks,
+    )  # fmt: skip
     write_netcdf(data, out / "posterior.nc")
     write_synthesis_report(
         out / "report.html", run, frames, diagnosis=diagnosis, imputed=imputed,
         command=settings["command"], seed=options.seed, records=not options.no_records,
+        checks=checks,
     )  # fmt: skip
-    summary = run_summary(run, diagnosis, seed=options.seed)
+    summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
     write_json(settings | summary, out / "run.json")
     return _datasets_message(run, frames, names, summary["warnings"], out, imputed)
 

@@ -173,7 +173,7 @@ def _is_complete(out, outputs, settings):
     try:
         recorded = json.loads((out / "run.json").read_text(encoding="utf-8"))
         different = {name for name, value in settings.items()
-                     if name not in recorded or recorded[name] != value}  # fmt: skip
+                     if name not in recorded or not _agrees(recorded[name], value)}  # fmt: skip
         same = "command" in recorded and not different
     except (ValueError, TypeError):
         return False
@@ -186,6 +186,13 @@ def _is_complete(out, outputs, settings):
             "--out, or leave out --resume to replace it"
         )
     return True
+
+
+def _agrees(recorded, value):
+    """Whether what was recorded is this value; of a mapping it may say more."""
+    if isinstance(value, dict) and isinstance(recorded, dict):
+        return value.items() <= recorded.items()
+    return recorded == value
 
 
 def numbered(out, pattern):

@@ -56,6 +56,11 @@ def _add_risk(commands) -> None:
     parser.add_argument("--population-size", metavar="N", type=integer_type(1, 2**53),
                         required=True,
                         help="persons in the population, those of the sample included")  # fmt: skip
+    parser.add_argument("--validate", metavar="SPLITS", type=integer_type(1, 101), nargs="?",
+                        const=3,
+                        help="also fit so many random quarters of the sample, and compare their "
+                        "estimates with the truth in the whole sample: takes as long again for "
+                        "each, or less (3 where no number is given)")  # fmt: skip
     _add_common(parser, "risk", keep_parameters=False)
     _add_cells(parser)
 

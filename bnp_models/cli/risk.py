@@ -5,8 +5,10 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from bnp_models.cli.cells import run_cell_risk
-from bnp_models.cli.folder import located, shows_progress
+from bnp_models.cli.folder import UsageError, located, shows_progress
 from bnp_models.cli.inputs import checked_input
 from bnp_models.cli.models import CELL_MODELS
 from bnp_models.cli.outputs import risk_message
@@ -26,17 +28,25 @@ from bnp_models.risk.population import (
     population_risk,
     tau1_monitor,
 )
+from bnp_models.risk.validation import Validation, validate_within
+from bnp_models.synthesis.predictive_checks import predictive_checks
+
+# Folded into the key that a run set aside.
+_VALIDATION = 0x56414C
 
 
 def risk(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     if options.model in CELL_MODELS:
+        if options.validate is not None:
+            raise UsageError("--validate: is not for models of cells")
         return run_cell_risk(options, argv)
     inputs = checked_input(options)
     table = persons_of(inputs.table)
     with located(options.sample, options.variables):
         check_table(table, options.population_size)
-    settings = recorded_settings(options, *inputs, population_size=options.population_size)
+    settings = recorded_settings(options, *inputs, population_size=options.population_size,
+                                 validate=options.validate)  # fmt: skip
     evaluate = functools.partial(
         population_risk,
         population_size=options.population_size,
@@ -59,15 +69,30 @@ def _write_risk(
 ) -> str:
     """Write the files of a risk; return what is said of it."""
     out, seed = Path(options.out), options.seed
-    summary = risk_summary(result, seed=seed, diagnosis=diagnosis)
-    data = to_inference_data(run, result, parameters=options.keep_parameters, seed=seed)
+    checks = predictive_checks(run)
+    validation = None if options.validate is None else _validate(options, run)
+    found: dict[str, Any] = {"diagnosis": diagnosis, "checks": checks, "validation": validation}
+    summary = risk_summary(result, seed=seed, **found)
+    data = to_inference_data(
+        run, result, parameters=options.keep_parameters, seed=seed, checks=checks
+    )
     write_netcdf(data, out / "posterior.nc")
     if not options.no_records:
         write_records(result, out / "records.csv")
     write_report(
         out / "report.html", result, command=settings["command"], seed=seed,
-        records=not options.no_records, diagnosis=diagnosis,
+        records=not options.no_records, **found,
     )  # fmt: skip
-    write_json(settings, out / "run.json")
+    write_json(settings | {"level_prior": summary["level_prior"]}, out / "run.json")
     write_json(summary, out / "risk.json")
     return risk_message(options, summary, "records.csv")
+
+
+def _validate(options: argparse.Namespace, run: Run) -> Validation:
+    """Validate within the sample, by chains like those of the run."""
+    return validate_within(
+        run.model, run.table, key=jax.random.fold_in(run.key, _VALIDATION),
+        conditions=run.conditions, num_splits=options.validate, num_chains=options.chains,
+        num_warmup=options.warmup, num_samples=options.draws, thin=options.thin,
+        progress=shows_progress(options),
+    )  # fmt: skip

@@ -125,12 +125,14 @@ def recorded_settings(
     """Settings that decide the outputs, for run.json; JSON values only."""
     given = vars(options)
     names = ("chains", "warmup", "draws", "thin", "seed", "keep_parameters", "no_records")
+    has_prior = "level_prior" in MODELS[options.model].options
     components = {"components", "member_components"}.intersection(MODELS[options.model].options)
     return {
         "model": options.model,
         **more,
         **{name: given.get(name) for name in (*MODEL_OPTIONS, *HOUSEHOLD_OPTIONS)},
         **{name: vars(model)[name] for name in sorted(components)},
+        **({"level_prior": {"kind": vars(model)["level_prior"]}} if has_prior else {}),
         **{name: given[name] for name in names + STOPPING},
         "sample_sha256": table.digest,
         "conditions_sha256": None if conditions is None else conditions.digest,

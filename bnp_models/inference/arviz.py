@@ -90,6 +90,7 @@ def arrange_draws(
     *,
     thin: int = 1,
     parameters: bool = False,
+    groups: dict[str, dict[str, np.ndarray]] | None = None,
 ):
     """Draws of a `Run`, and more quantities of the posterior, as this ArviZ has them.
 
@@ -105,6 +106,8 @@ def arrange_draws(
     parameters
         Include arrays such as g0 and theta: in a group "parameters" of their own, whose coordinate
         draw has the indices of their draws, where they are kept of fewer.
+    groups
+        More groups of arrays by name.
     """
     every = run.settings.parameters_every
     chosen = {
@@ -115,9 +118,10 @@ def arrange_draws(
     if quantities:
         chosen = {name: run.at_kept_arrays(values, thin) for name, values in chosen.items()}
     posterior = {name: values for name, values in chosen.items() if name not in SAMPLE_STATS}
-    groups = {
+    all_groups = {
         "posterior": posterior | (quantities or {}),
         "sample_stats": {name: values for name, values in chosen.items() if name in SAMPLE_STATS},
+        **(groups or {}),
     }
     attributes = {
         "model": run.model.name,
@@ -126,7 +130,7 @@ def arrange_draws(
         **origin(run),
         **(attributes or {}),
     }
-    data = groups_for_arviz(groups, attributes)
+    data = groups_for_arviz(all_groups, attributes)
     if parameters and every > 1:
         arrays = {name: values for name, values in run.draws.items() if values.ndim > 2}
         group = groups_for_arviz({"posterior": arrays}, attributes)["posterior"]

@@ -77,7 +77,11 @@ def make_settings(
     parameters_every: int | None,
 ) -> Settings:
     """Settings of a run, with what the model recommends where None is given."""
-    keep = tuple(keep) if keep is not None else model.scalars + model.parameters
+    keep = (
+        tuple(keep)
+        if keep is not None
+        else model.scalars + model.parameters + model.hyperparameters
+    )
     if parameters_every is None:
         parameters_every = min(model.parameters_every, max(num_samples, 1))
     start_components = model.start_components if start_components is None else start_components

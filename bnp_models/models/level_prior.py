@@ -1,5 +1,8 @@
 """The prior of level probabilities, as models have it for an option: learned, or uniform."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
@@ -26,3 +29,19 @@ def draw_shape(level_prior: str, key: Key[Array, ""], variable: Int[Array, " R"]
 def concentrations(shape: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray:
     """Concentrations c_j (..., J) of Dirichlet shapes (..., R), the rows of variables in turn."""
     return np.add.reduceat(shape[..., : sum(num_levels)], first_rows(num_levels), axis=-1)
+
+
+def mean_concentrations(
+    shape: np.ndarray, names: Sequence[str], num_levels: tuple[int, ...]
+) -> dict[str, float]:
+    """Posterior means of c_j by variable, of kept shapes (chains, draws, R)."""
+    means = concentrations(shape.astype(float), num_levels).mean(axis=(0, 1))
+    return {name: float(mean) for name, mean in zip(names, means, strict=True)}
+
+
+def record_concentrations(level_prior: str, run: Any) -> dict[str, float] | None:
+    """`Model.level_concentrations` of a model of records, whose runs keep "level_shape"."""
+    if level_prior == "uniform" or "level_shape" not in run.draws:
+        return None
+    schema = run.table.schema if run.coding is None else run.coding.schema
+    return mean_concentrations(run.draws["level_shape"], schema.variables, schema.num_levels)

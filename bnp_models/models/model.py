@@ -55,6 +55,8 @@ class Model(eqx.Module):
     """Names of the scalars kept of every draw, among those of `keep`."""
     parameters: AbstractClassVar[tuple[str, ...]]
     """Names of the arrays kept of draws, among those of `keep`: what predictions read."""
+    hyperparameters: ClassVar[tuple[str, ...]] = ()
+    """Names of more arrays kept of draws, which predictions do not read."""
     parameters_every: ClassVar[int] = 1
     """Default spacing of the draws whose arrays are kept: one of every so many."""
     table_type: ClassVar[type] = Microdata
@@ -104,6 +106,13 @@ class Model(eqx.Module):
     def settle(self, state: State, data: Data) -> State:
         """State after a sweep of warm-up, where the posterior need not stay invariant."""
         return state
+
+    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+        """Posterior mean, by variable, of the concentration of a learned prior of levels.
+
+        None where the prior is not learned.
+        """
+        return None
 
     def warnings(self, run: Any) -> list[str]:
         """Sentences about a `Run` of this model for whoever has to decide whether to use it."""

@@ -2,12 +2,15 @@
 
 from os import PathLike
 
+import numpy as np
+
 from bnp_models.data.writing import write_frame
 from bnp_models.inference.arviz import arrange_draws
 from bnp_models.inference.run import Run
 from bnp_models.risk.population import PopulationRisk
+from bnp_models.synthesis.predictive_checks import PredictiveChecks
 
-_OF_RISK = ("tau1", "tau1_conditional", "tau2", "log_likelihood")
+_OF_RISK = ("tau1", "tau1_conditional", "tau2", "tau2_conditional", "log_likelihood")
 
 
 def to_inference_data(
@@ -17,6 +20,7 @@ def to_inference_data(
     parameters: bool = False,
     seed: int | None = None,
     num_datasets: int | None = None,
+    checks: PredictiveChecks | None = None,
 ):
     """Arrange the draws for ArviZ.
 
@@ -25,14 +29,17 @@ def to_inference_data(
     run
         Chains.
     risk
-        Adds tau1, tau1_conditional, tau2 and log_likelihood; everything is then thinned to the
-        draws at which the risk was evaluated.
+        Adds tau1, tau2, their conditional expectations and log_likelihood; everything is then
+        thinned to the draws at which the risk was evaluated.
     parameters
         Include arrays such as g0 and theta: 20 kB a draw and more.
     seed
         Recorded in the attributes, with digests of the sample and of the conditions.
     num_datasets
         Number of data sets made from these draws, recorded too.
+    checks
+        Result of `predictive_checks`: adds the numbers of cells with 1, 2 and 3 records, of the
+        replicates in a group "posterior_predictive" and of the sample in "observed_data".
 
     Returns
     -------
@@ -50,7 +57,16 @@ def to_inference_data(
     if num_datasets is not None:
         attributes["num_datasets"] = num_datasets
     thin = 1 if risk is None else risk.thin
-    return arrange_draws(run, quantities, attributes, thin=thin, parameters=parameters)
+    groups = {}
+    if checks is not None:
+        replicated = np.stack([x.replicated for x in checks.cells.values()], axis=-1)
+        groups["posterior_predictive"] = {"cells_with": replicated}
+        groups["observed_data"] = {
+            "cells_with": np.array([x.observed for x in checks.cells.values()])
+        }
+    return arrange_draws(
+        run, quantities, attributes, thin=thin, parameters=parameters, groups=groups
+    )
 
 
 def write_records(risk: PopulationRisk, path: str | PathLike) -> None:

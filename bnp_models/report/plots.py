@@ -6,6 +6,7 @@ import re
 import numpy as np
 
 from bnp_models.risk.population import PopulationRisk
+from bnp_models.synthesis.predictive_checks import PredictiveChecks
 
 TRACED = ("tau1_conditional", "log_likelihood", "components", "alpha")
 
@@ -35,6 +36,23 @@ def histogram_plot(risk: PopulationRisk):
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
     return as_svg(figure, "Posterior of tau1")
+
+
+def checks_plot(checks: PredictiveChecks):
+    """Numbers of cells with 1, 2 and 3 records: of the replicates, and of the sample."""
+    figure, axes = new_axes(5.4, 1.9)
+    for place, check in enumerate(checks.cells.values()):
+        label = ("95% of the replicates", "sample") if place == 0 else (None, None)
+        interval = np.quantile(check.replicated, [0.025, 0.975])
+        axes.plot(interval, [place, place], color="#a9c3d8", lw=6, label=label[0])
+        axes.plot(check.predicted, place, "|", color=COLOURS[0], ms=12, mew=2)
+        axes.plot(check.observed, place, "o", color=COLOURS[1], ms=5, label=label[1])
+    sizes = list(checks.cells)
+    axes.set_yticks(range(len(sizes)), [f"{n} record{'s'[: n > 1]}" for n in sizes])
+    axes.invert_yaxis()
+    axes.set_xlabel("number of cells")
+    axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+    return as_svg(figure, "Cells with one, two and three records, expected and observed")
 
 
 def trace_plot(name: str, values: np.ndarray):

@@ -2,13 +2,17 @@
 
 from os import PathLike
 
+import numpy as np
+
 from bnp_models.data.writing import write_text
 from bnp_models.evaluation.uniques import k_anonymity
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.pages import render_page
-from bnp_models.report.plots import TRACED, histogram_plot
+from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.population import PopulationRisk
+from bnp_models.risk.validation import Validation
+from bnp_models.synthesis.predictive_checks import PredictiveChecks
 
 NUM_RISKIEST = 20
 
@@ -26,6 +30,8 @@ def render_report(
     seed: int | None = None,
     records: bool = True,
     diagnosis: Diagnosis | None = None,
+    checks: PredictiveChecks | None = None,
+    validation: Validation | None = None,
 ) -> str:
     """Report of a disclosure risk estimate.
 
@@ -41,6 +47,10 @@ def render_report(
         Whether the page may show single records.
     diagnosis
         Diagnosis of the run and the risk, where it was made already.
+    checks
+        Result of `predictive_checks`, which the page then shows.
+    validation
+        Result of `validate_within`, which the page then shows.
 
     Returns
     -------
@@ -49,7 +59,9 @@ def render_report(
     """
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     riskiest = risk.records().head(NUM_RISKIEST)
-    summary = risk_summary(risk, seed=seed, diagnosis=diagnosis)
+    summary = risk_summary(
+        risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation
+    )
     return render_page(
         "report.html.j2",
         risk.run,
@@ -60,6 +72,9 @@ def render_report(
         how=_METHODS[risk.method],
         thin=risk.thin,
         anonymity=k_anonymity(risk.run.table),
+        fraction=risk.run.table.n / risk.population_size,
+        needed=1 / np.log(risk.run.table.n),
+        checked=None if checks is None else checks_plot(checks),
         records=records,
         histogram=histogram_plot(risk) if len(risk.rows) else None,
         header=list(riskiest.columns),

@@ -7,7 +7,9 @@ from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.risk.population import PopulationRisk
+from bnp_models.risk.validation import Validation
 from bnp_models.rules.rules import Rules
+from bnp_models.synthesis.predictive_checks import PredictiveChecks
 from bnp_models.version import __version__
 
 _QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
@@ -22,7 +24,12 @@ def figures_of(draws: np.ndarray) -> dict[str, float]:
 
 
 def risk_summary(
-    risk: PopulationRisk, *, seed: int | None = None, diagnosis: Diagnosis | None = None
+    risk: PopulationRisk,
+    *,
+    seed: int | None = None,
+    diagnosis: Diagnosis | None = None,
+    checks: PredictiveChecks | None = None,
+    validation: Validation | None = None,
 ) -> dict:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
@@ -34,6 +41,10 @@ def risk_summary(
         The seed, where there was one.
     diagnosis
         Diagnosis of the run and the risk, where it was made already.
+    checks
+        Result of `predictive_checks`, whose warnings are added.
+    validation
+        Result of `validate_within`, whose warnings are added.
     """
     run = risk.run
     diagnosis = Diagnosis.of(run, risk) if diagnosis is None else diagnosis
@@ -56,12 +67,36 @@ def risk_summary(
         "tau1": figures_of(risk.tau1),
         "tau1_conditional": figures_of(risk.tau1_conditional),
         "tau2": figures_of(risk.tau2),
+        "tau2_conditional": figures_of(risk.tau2_conditional),
         **_of_chains(run, diagnosis),
         "components": float(np.mean(run.draws["components"])),
+        "level_prior": level_prior(run),
         **of_region,
-        "warnings": diagnosis.warnings,
+        **_checked(checks),
+        **({} if validation is None else {"validation": validation.document()}),
+        "warnings": warnings_with(diagnosis, checks, validation),
         **_timing(run),
     }
+
+
+def level_prior(run: Run) -> dict:
+    """Entry "level_prior": its kind, and of a learned one the mean of c_j by variable."""
+    learned = run.model.level_concentrations(run)
+    if learned is None:
+        return {"kind": "uniform"}
+    return {"kind": "learned", "concentration": learned}
+
+
+def warnings_with(diagnosis: Diagnosis, *judges: PredictiveChecks | Validation | None) -> list[str]:
+    """Warnings of a diagnosis, and then those of predictive checks and of a validation."""
+    return diagnosis.warnings + [
+        sentence for judge in judges if judge is not None for sentence in judge.warnings()
+    ]
+
+
+def _checked(checks: PredictiveChecks | None) -> dict[str, dict]:
+    """Entry "checks", where there were any."""
+    return {} if checks is None else {"checks": checks.document()}
 
 
 def p_zero(log_feasible: np.ndarray) -> dict[str, float]:
@@ -74,7 +109,13 @@ def p_zero(log_feasible: np.ndarray) -> dict[str, float]:
     return figures_of(0.0 - np.expm1(log_feasible))
 
 
-def run_summary(run: Run, diagnosis: Diagnosis | None = None, *, seed: int | None = None) -> dict:
+def run_summary(
+    run: Run,
+    diagnosis: Diagnosis | None = None,
+    *,
+    seed: int | None = None,
+    checks: PredictiveChecks | None = None,
+) -> dict:
     """Summary of a run that makes data; only its last two entries depend on the clock.
 
     Parameters
@@ -85,6 +126,8 @@ def run_summary(run: Run, diagnosis: Diagnosis | None = None, *, seed: int | Non
         ``Diagnosis.of(run, level_margins(run))``, say; by default, of the run alone.
     seed
         The seed, where there was one.
+    checks
+        Result of `predictive_checks`, whose warnings are added.
     """
     diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
     persons, conditions = persons_of(run.table), run.conditions
@@ -102,6 +145,8 @@ def run_summary(run: Run, diagnosis: Diagnosis | None = None, *, seed: int | Non
         "device": run.device,
         **_of_chains(run, diagnosis),
         "active_components": float(np.mean(run.draws["components"])),
+        "level_prior": level_prior(run),
+        **_checked(checks),
     }
     if "augmented" in run.draws:
         # -1 marks a sweep that counted none; a warning says so.
@@ -115,7 +160,7 @@ def run_summary(run: Run, diagnosis: Diagnosis | None = None, *, seed: int | Non
         summary["impossible_cells"] = conditions.num_impossible_cells
         summary["p_zero"] = p_zero(run.draws["log_feasible"])
         summary["equivalences"] = equivalences(run)
-    return summary | {"warnings": diagnosis.warnings} | _timing(run)
+    return summary | {"warnings": warnings_with(diagnosis, checks)} | _timing(run)
 
 
 def equivalences(run: Run) -> list[str]:

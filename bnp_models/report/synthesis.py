@@ -11,7 +11,9 @@ from bnp_models.evaluation.uniques import k_anonymity
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.report.pages import compared_levels, render_page
+from bnp_models.report.plots import checks_plot
 from bnp_models.report.summaries import run_summary
+from bnp_models.synthesis.predictive_checks import PredictiveChecks
 
 # On pages without single records, what fewer persons share is not shown.
 SMALLEST_SHOWN = 5
@@ -26,6 +28,7 @@ def render_synthesis_report(
     command: str | None = None,
     seed: int | None = None,
     records: bool = True,
+    checks: PredictiveChecks | None = None,
 ) -> str:
     """Report of synthetic or completed data sets.
 
@@ -45,6 +48,8 @@ def render_synthesis_report(
         The seed, where there was one.
     records
         Whether the page may show levels that fewer than five records of the sample have.
+    checks
+        Result of `predictive_checks`, which the page then shows.
 
     Returns
     -------
@@ -55,7 +60,7 @@ def render_synthesis_report(
     table = persons_of(run.table)
     if isinstance(run.table, Households):
         frames = [frame.drop(columns=run.table.schema.household) for frame in frames]
-    summary = run_summary(run, diagnosis, seed=seed)
+    summary = run_summary(run, diagnosis, seed=seed, checks=checks)
     variables = compared_levels(table, frames, imputed, 0 if records else SMALLEST_SHOWN)
     differences = [
         {"name": f"{v['name']} = {row['label']}", "difference": abs(row["after"] - row["before"])}
@@ -74,6 +79,7 @@ def render_synthesis_report(
         rows=len(frames[0]),
         incomplete=int((~table.complete).sum()),
         anonymity=k_anonymity(table),
+        checked=None if checks is None else checks_plot(checks),
         variables=variables,
         largest=None
         if imputed

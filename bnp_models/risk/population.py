@@ -27,7 +27,7 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 METHODS = ("auto", "exact", "draws", "sequential")
 
-_FIGURES = ("tau1", "tau1_conditional", "tau2", "log_likelihood", "error")
+_FIGURES = ("tau1", "tau1_conditional", "tau2", "tau2_conditional", "log_likelihood", "error")
 
 # Shared draws, and particles of sequential imputation. On a CPU draws have the smaller error at
 # equal cost; with fewer than 1,024 particles the plug-in tau_1 is biased by more than 1%.
@@ -56,7 +56,10 @@ class PopulationRisk:
     """(chains, draws) expectation of that number given each draw's parameters; its spread is
     narrower than that of the number."""
     tau2: np.ndarray
-    """(chains, draws) sum over sample uniques of E(1/F) given each draw's parameters."""
+    """(chains, draws) draws of the sum over sample uniques of 1/F, F their cell's population count:
+    the matches that are correct if each sample unique is matched at random within its cell."""
+    tau2_conditional: np.ndarray
+    """(chains, draws) expectation of that sum given each draw's parameters, narrower too."""
     log_likelihood: np.ndarray
     """(chains, draws) sum over records of log p_c, the labels integrated out."""
     rows: np.ndarray
@@ -155,10 +158,11 @@ def population_risk(
         r1, r2 = _unbiased_risks(log_p, halves, unique_cells, num_new)
         sum_r1 += r1.sum(axis=0)
         sum_r2 += r2.sum(axis=0)
-        tau1 = draw_tau1(generator, np.exp(log_p[:, unique_cells]), num_new)
-        by_draw["tau1"].append(tau1.astype(float))
+        joined = draw_joining(generator, np.exp(log_p[:, unique_cells]), num_new)
+        by_draw["tau1"].append(np.sum(joined == 0, axis=1, dtype=float))
         by_draw["tau1_conditional"].append(r1.sum(axis=1))
-        by_draw["tau2"].append(r2.sum(axis=1))
+        by_draw["tau2"].append(np.sum(1 / (1 + joined), axis=1))
+        by_draw["tau2_conditional"].append(r2.sum(axis=1))
         by_draw["log_likelihood"].append(log_p @ cells.counts)
         by_draw["error"].append(np.median(relative_se, axis=1))
 
@@ -254,8 +258,8 @@ def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarr
     return np.exp(num_new * log_1mq), np.minimum(r2, 1.0)
 
 
-def draw_tau1(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray) -> np.ndarray:
-    """Draw the number of sample uniques that no unsampled record joins.
+def draw_joining(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray) -> np.ndarray:
+    """Draw how many unsampled records join each sample unique in its cell, (draws, cells).
 
     Parameters
     ----------
@@ -268,13 +272,12 @@ def draw_tau1(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray
 
     Notes
     -----
-    The unsampled records' counts are multinomial given q, and the count is the number of zeros
-    among those of the unique cells: exact, and sequential binomials, so cheap at any N.
+    The unsampled records' counts are multinomial given q: exact, by sequential binomials, and so
+    cheap at any N. tau_1 is the number of zeros, tau_2 the sum of 1 / (1 + count).
     """
     elsewhere = np.maximum(1 - q.sum(axis=1, keepdims=True), 0)
     p = np.concatenate([q, elsewhere], axis=1)
-    joined = rng.multinomial(num_new, p / p.sum(axis=1, keepdims=True))
-    return np.sum(joined[:, :-1] == 0, axis=1)
+    return rng.multinomial(num_new, p / p.sum(axis=1, keepdims=True))[:, :-1]
 
 
 def tau1_monitor(

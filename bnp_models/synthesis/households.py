@@ -1,6 +1,7 @@
 """Synthetic and completed households from the draws of the nested model."""
 
 import itertools
+from collections.abc import Iterator
 from functools import partial
 
 import jax
@@ -26,27 +27,30 @@ def synthesize_households(
 
     Arguments as for `synthesize`.
     """
-    table, model = run.table, run.model
-    if not isinstance(model, MakesHouseholds):
-        raise ValueError(f"the {model.name} model does not simulate households")
+    table = run.table
     if num_rows is not None and num_rows != table.num_persons:
         raise ValueError(
             f"num_rows is {num_rows}, but synthetic households have the sizes of the sample's, "
             f"which make {table.num_persons} persons; leave it out"
         )
     key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
+    return [_checked_households(run, made) for made in simulate_households(run, num_datasets, key)]
+
+
+def simulate_households(run: Run, number: int, key: jax.Array) -> Iterator[Households]:
+    """Simulate possible households, as many of each size as in the sample, for some draws."""
+    table, model = run.table, run.model
+    if not isinstance(model, MakesHouseholds):
+        raise ValueError(f"the {model.name} model does not simulate households")
     data = model.prepare(table, run.conditions)
     lanes = int(np.clip(2 * table.n, 256, _HOUSEHOLDS_AT_ONCE))
-    frames = []
-    for m, draw in enumerate(spaced_draws(run, num_datasets)):
+    for m, draw in enumerate(spaced_draws(run, number)):
         key_m = jax.random.fold_in(key, m)
         codes, members, member_codes = _draw_households(model, key_m, draw, data, lanes)
         if data.relative is not None:
             heads = codes[np.repeat(np.arange(len(members)), members)]
             member_codes = data.relative.decode(heads, member_codes[:, None])[:, 0]
-        made = Households(table.schema, codes, members + table.schema.num_heads, member_codes)
-        frames.append(_checked_households(run, made))
-    return frames
+        yield Households(table.schema, codes, members + table.schema.num_heads, member_codes)
 
 
 def _draw_households(model, key, draw, data, lanes):
@@ -96,14 +100,18 @@ def impute_households(run: Run, num_datasets: int) -> list[pd.DataFrame]:
 
     Arguments as for `impute`.
     """
+    return [_checked_households(run, made) for made in complete_households(run, num_datasets)]
+
+
+def complete_households(run: Run, number: int) -> Iterator[Households]:
+    """Complete the sample with the missing values that were kept, for some draws."""
     table = run.table
     data = run.model.prepare(table, run.conditions)
     order, of_member = table.order_by_size
     (of_codes, household), (of_values, member) = map(
         np.asarray, (data.at_household, data.at_member)
     )
-    frames = []
-    for draw in spaced_draws(run, num_datasets):
+    for draw in spaced_draws(run, number):
         values = np.asarray(draw["completed"])
         codes, members = table.household_codes.copy(), table.member_codes.copy()
         codes[order[household], of_codes] = values[: household.size]
@@ -113,9 +121,7 @@ def impute_households(run: Run, num_datasets: int) -> list[pd.DataFrame]:
         members[of_member[member], of_values] = values[household.size :]
         if data.relative is not None:
             members = data.relative.decode(heads, members[:, None])[:, 0]
-        made = Households(table.schema, codes, table.sizes, members, table.ids, table.rows)
-        frames.append(_checked_households(run, made))
-    return frames
+        yield Households(table.schema, codes, table.sizes, members, table.ids, table.rows)
 
 
 def _checked_households(run: Run, made: Households) -> pd.DataFrame:

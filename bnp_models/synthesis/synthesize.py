@@ -1,5 +1,6 @@
 """Synthetic and completed data sets from the draws of a run."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import jax
@@ -9,11 +10,12 @@ import pandas as pd
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.run import Run, spaced_draws
-from bnp_models.models.model import Completes, PredictsCells
+from bnp_models.models.model import Completes, Data, Draw, PredictsCells
 from bnp_models.synthesis.households import (
     IMPUTATION,
     SYNTHESIS,
     impute_households,
+    simulate_households,
     synthesize_households,
 )
 
@@ -65,22 +67,41 @@ def synthesize(
     if num_rows < 1:
         raise ValueError(f"num_rows must be at least 1, not {num_rows}")
     key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
+    return [
+        _checked_frame(run, codes) for codes in _simulate_records(run, num_datasets, num_rows, key)
+    ]
+
+
+def simulate_samples(run: Run, number: int, key: jax.Array) -> Iterator[np.ndarray]:
+    """Simulate samples like that of a run, one for each of `number` well-separated draws.
+
+    Yields
+    ------
+    codes
+        Level codes (n, J) of as many records, or persons in households of the same sizes.
+    """
+    if isinstance(run.table, Households):
+        return (made.persons.codes for made in simulate_households(run, number, key))
+    if not isinstance(run.model, PredictsCells):
+        raise ValueError(f"the {run.model.name} model does not simulate records")
+    return _simulate_records(run, number, run.table.n, key)
+
+
+def _simulate_records(run: Run, number: int, num_rows: int, key: jax.Array) -> Iterator[np.ndarray]:
+    """Level codes (num_rows, J) of records, for each of some draws."""
     feasible = run.feasible_sets
     num_boxes = 1 if feasible is None else len(feasible)
     batch = _ENTRIES_AT_ONCE // (num_boxes + run.capacity)
     batch = min(num_rows, max(256, min(batch, _RECORDS_AT_ONCE)))
     simulate = partial(_simulate, run.model, num_records=batch, num_levels=run.num_levels)
-    frames = []
-    for m, draw in enumerate(spaced_draws(run, num_datasets)):
+    for m, draw in enumerate(spaced_draws(run, number)):
         key_m = jax.random.fold_in(key, m)
         batches = [
             np.asarray(simulate(jax.random.fold_in(key_m, b), draw, feasible))
             for b in range(-(-num_rows // batch))
         ]
         codes = np.concatenate(batches, axis=1).T[:num_rows]
-        codes = codes if run.coding is None else run.coding.expand(codes)
-        frames.append(_checked_frame(run, codes))
-    return frames
+        yield codes if run.coding is None else run.coding.expand(codes)
 
 
 def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> list[pd.DataFrame]:
@@ -126,11 +147,16 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     observed = table.codes >= 0
     frames = []
     for m, draw in enumerate(spaced_draws(run, num_datasets)):
-        codes = np.asarray(_complete(model, jax.random.fold_in(key, m), draw, data)).T
+        codes = complete_sample(model, jax.random.fold_in(key, m), draw, data)
         if (codes != table.codes)[observed].any():
             raise RuntimeError("an observed value was changed; please report this defect")
         frames.append(_checked_frame(run, codes))
     return frames
+
+
+def complete_sample(model: Completes, key: jax.Array, draw: Draw, data: Data) -> np.ndarray:
+    """Level codes (n, J) of the sample, its missing values drawn given one kept draw."""
+    return np.asarray(_complete(model, key, draw, data)).T
 
 
 def _checked_frame(run, codes):

@@ -32,7 +32,7 @@ from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.feasible import feasible_totals, log_feasible
 from bnp_models.models.mixed_membership.new_records import simulate_records
 from bnp_models.models.mixed_membership.options import CONCENTRATIONS
-from bnp_models.risk.population import draw_tau1
+from bnp_models.risk.population import draw_joining
 
 HERE = Path(__file__).parent
 NUM_LEVELS = (3, 2, 4, 3)
@@ -227,7 +227,9 @@ def ranks(model, key, num_replications, *, truth=None, run=None, batch=104, kind
             later = {tuple(x) for x in population[r, :, SAMPLE:].T}
             tau1 = sum(tuple(population[r, :, i]) not in later for i in unique)
             q = np.exp(log_p[r][:, unique].astype(float))
-            found["tau1"].append(rank_of(rng, tau1, draw_tau1(rng, q, POPULATION - SAMPLE)))
+            found["tau1"].append(
+                rank_of(rng, tau1, np.sum(draw_joining(rng, q, POPULATION - SAMPLE) == 0, axis=1))
+            )
             for name, value, draws in zip(names, true, drawn, strict=True):
                 found[name].append(rank_of(rng, value[r], draws[r]))
     return {name: np.array(value) for name, value in found.items()}

@@ -57,8 +57,9 @@ def test_risk_json(done, files, small):
     risk = json.loads((done / "risk.json").read_text())
     assert list(risk) == [
         "model", "n", "population_size", "variables", "levels", "cells", "sample_uniques", "seed",
-        "version", "device", "tau1", "tau1_conditional", "tau2", "diagnostics", "modes",
-        "components", "warnings", "seconds", "sweeps_per_second",
+        "version", "device", "tau1", "tau1_conditional", "tau2", "tau2_conditional",
+        "diagnostics", "modes", "components", "level_prior", "checks", "warnings", "seconds",
+        "sweeps_per_second",
     ]  # fmt: skip
     assert (risk["model"], risk["n"], risk["seed"]) == ("hdp", 150, 0)
     assert risk["population_size"] == 20_000
@@ -67,7 +68,7 @@ def test_risk_json(done, files, small):
     assert risk["cells"] == math.prod(risk["levels"])
     assert risk["sample_uniques"] == len(small.table.cells().sample_uniques)
     assert risk["version"] == bnp.__version__
-    for name in ("tau1", "tau1_conditional", "tau2"):
+    for name in ("tau1", "tau1_conditional", "tau2", "tau2_conditional"):
         assert list(risk[name]) == FIGURES
     assert list(risk["diagnostics"]) == ["tau1", "tau1_conditional", "components", "alpha",
                                          "log_likelihood"]  # fmt: skip

@@ -142,7 +142,9 @@ def test_imputed_files(folder, capsys):
     table = bnp.Households.from_frame(made, "hid", ["tenure", "persons"])
     assert bnp.read_rules(folder / "rules.py", table).check(table).all()
     settings = json.loads((out / "run.json").read_text())
-    assert settings["relative"] == [["age", "difference"]] and settings["level_prior"] == "uniform"
+    assert settings["relative"] == [["age", "difference"]] and settings["level_prior"] == {
+        "kind": "uniform"
+    }
     assert any("cap-and-weight" in sentence for sentence in settings["warnings"])
     assert main([*command, "--resume"]) == 0
     assert "nothing to resume" in capsys.readouterr().out

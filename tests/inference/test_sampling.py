@@ -24,8 +24,8 @@ def equal(a, b):
     return all(np.array_equal(a.draws[name], b.draws[name]) for name in a.draws)
 
 
-def run(table, seed=0, **options):
-    return bnp.sample(MODEL, table, key=jax.random.key(seed), **(SETTINGS | options))
+def run(table, seed=0, model=MODEL, **options):
+    return bnp.sample(model, table, key=jax.random.key(seed), **(SETTINGS | options))
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,7 @@ def test_a_flipped_bit_is_noticed(small, tmp_path, victim):
 def test_slots_of_the_starts_are_given_back(small):
     """A start from many components has the slots for them, which later sweeps do not pay for."""
     options = SETTINGS | {"num_warmup": 240, "start_components": (2, 60)}
-    model = bnp.HDPMixedMembership(capacity=64)
+    model = bnp.HDPMixedMembership(capacity=64, level_prior="uniform")
     assert chunks.capacity_of_starts(model, bnp.Settings(2, 1, 1, 1, (), (2, 60)), 10**6) == 128
     few = bnp.sample(model, small.table, key=jax.random.key(0), **options)
     assert few.capacity == 64 and few.growth == ()
@@ -253,10 +253,11 @@ def test_capacity_grows_by_itself(small):
 
 
 def test_a_second_run_on_data_of_the_same_shape_compiles_nothing(small):
-    run(small.table)
+    model = dataclasses.replace(MODEL, capacity=256)
+    run(small.table, model=model)
     shuffled = bnp.Microdata(small.table.schema, small.table.codes[::-1])
     before = [f._cache_size() for f in (chunks.advance_chains, chunks.init_chains)]
-    run(shuffled, seed=5, num_warmup=9, num_samples=13, thin=1)
+    run(shuffled, seed=5, model=model, num_warmup=9, num_samples=13, thin=1)
     assert [f._cache_size() for f in (chunks.advance_chains, chunks.init_chains)] == before
 
 

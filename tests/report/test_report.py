@@ -59,7 +59,10 @@ def test_it_shows_modes_and_why_the_run_stopped(small, with_draws):
     rng = np.random.default_rng(0)
     shape, lower = (2, 100), np.array([[0], [30]])
     draws = {"components": rng.poisson(9, shape), "alpha": rng.gamma(5, 1, shape)}
-    of_risk = {name: rng.poisson(20, shape) + 0.0 for name in ("tau1", "tau1_conditional", "tau2")}
+    of_risk = {
+        name: rng.poisson(20, shape) + 0.0
+        for name in ("tau1", "tau1_conditional", "tau2", "tau2_conditional")
+    }
     of_risk |= {"log_likelihood": rng.normal(size=shape) - lower}
     run, risk = with_draws(draws, of_risk)
     first = dataclasses.replace(run.settings, num_samples=25)

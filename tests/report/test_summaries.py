@@ -48,7 +48,7 @@ def test_groups_and_dimensions(small, arviz):
     posterior, stats = data["posterior"], data["sample_stats"]
     assert set(posterior.data_vars) == {
         "components", "alpha", "alpha0", "alpha_rate", "log_feasible", "tau1", "tau1_conditional",
-        "tau2", "log_likelihood",
+        "tau2", "tau2_conditional", "log_likelihood",
     }  # fmt: skip
     assert set(stats.data_vars) == {
         "tables", "log_likelihood_items", "left_over", "augmented", "accepted_tilts",
@@ -87,7 +87,8 @@ def test_parameters_only_when_asked(small):
 
 def test_a_thinned_risk_thins_everything(small):
     half = {name: getattr(small.risk, name)[:, ::2]
-            for name in ("tau1", "tau1_conditional", "tau2", "log_likelihood")}  # fmt: skip
+            for name in ("tau1", "tau1_conditional", "tau2", "tau2_conditional",
+                         "log_likelihood")}  # fmt: skip
     risk = dataclasses.replace(small.risk, thin=2, **half)
     data = bnp.to_inference_data(small.run, risk)
     assert data["posterior"].sizes["draw"] == 15
@@ -99,9 +100,10 @@ def test_a_thinned_risk_thins_everything(small):
 
 def test_latent_class_runs(latent):
     data = bnp.to_inference_data(latent.run, parameters=True)
-    assert {"alpha", "components", "log_likelihood", "log_feasible", "log_pi", "log_lambda"} == set(
-        data["posterior"].data_vars
-    )
+    assert set(data["posterior"].data_vars) == {
+        "alpha", "components", "log_likelihood", "log_feasible", "log_pi", "log_lambda",
+        "level_shape",
+    }  # fmt: skip
     stats = set(data["sample_stats"].data_vars)
     assert {"last_class", "augmented", "accepted_levels"} <= stats
     assert stats <= set(inference_arviz.SAMPLE_STATS)

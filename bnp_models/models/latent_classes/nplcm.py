@@ -60,9 +60,8 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         "components", "alpha", "log_likelihood", "last_class", "augmented", "accepted_levels",
         "accepted_splits",
     )  # fmt: skip
-    parameters: ClassVar[tuple[str, ...]] = (
-        "log_pi", "log_lambda", "level_shape", "log_feasible",
-    )  # fmt: skip
+    parameters: ClassVar[tuple[str, ...]] = ("log_pi", "log_lambda", "log_feasible")
+    hyperparameters: ClassVar[tuple[str, ...]] = ("level_shape",)
     takes_missing: ClassVar[bool] = True
     max_exact_variables: ClassVar[float] = math.inf
 

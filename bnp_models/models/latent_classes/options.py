@@ -1,8 +1,10 @@
 """Options of the latent class models."""
 
+from typing import Any
+
 import equinox as eqx
 
-from bnp_models.models.level_prior import LEVEL_PRIORS
+from bnp_models.models.level_prior import LEVEL_PRIORS, record_concentrations
 from bnp_models.models.model import FixedComponents
 from bnp_models.models.options import check_choice, check_integer, check_positive
 
@@ -30,6 +32,10 @@ class LatentClassOptions(FixedComponents):
         check_integer(0, split_merge_every=self.split_merge_every)
         check_positive(a=self.a, b=self.b)
         check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
+
+    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+        """Posterior mean, by variable, of the concentration of a learned prior of levels."""
+        return record_concentrations(self.level_prior, run)
 
     @property
     def by_class(self) -> bool:

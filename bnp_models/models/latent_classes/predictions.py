@@ -11,6 +11,7 @@ from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.latent_classes.classes import draw_levels_in_box, update_classes
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
+from bnp_models.models.level_prior import uniform_shape
 
 
 def log_cell_probability(
@@ -66,8 +67,9 @@ def complete_records(
     key: Key[Array, ""], draw: dict[str, Array], data: LatentClassData
 ) -> Int[Array, "J n"]:
     """Level codes of the sample, its missing values drawn given one kept draw."""
-    names = ("log_pi", "log_lambda", "level_shape", "alpha")
-    state = LatentClassState(*(draw[name] for name in names))
+    # The prior of the levels decides nothing here.
+    prior = uniform_shape(data.variable)
+    state = LatentClassState(draw["log_pi"], draw["log_lambda"], prior, draw["alpha"])
     _, rows, _ = update_classes(key, state, data)
     return rows - first_rows(data.num_levels)[:, None]
 

@@ -100,7 +100,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     a1: float = 1.0
     b1: float = 1.0
     concentration: str = eqx.field(static=True, default="shared")
-    capacity: int = eqx.field(static=True, default=64)
+    capacity: int = eqx.field(static=True, default=128)
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
     split_merge_every: int = eqx.field(static=True, default=2)
@@ -183,8 +183,9 @@ class HDPMixedMembership(MembershipOptions, Growing):
         Components die by themselves; a split or merge this early may settle in a worse mode.
         """
         return dataclasses.replace(
-            self, split_merge_every=0, seating_every=0, trajectory_steps=0, tilt=False
-        )
+            self, split_merge_every=0, seating_every=0, trajectory_steps=0, tilt=False,
+            level_prior="uniform",
+        )  # fmt: skip
 
     def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
         """Slots that hold all but a negligible mass, and some to spare."""

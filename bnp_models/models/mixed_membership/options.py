@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
-from bnp_models.models.level_prior import LEVEL_PRIORS
+from bnp_models.models.level_prior import LEVEL_PRIORS, record_concentrations
 from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
 from bnp_models.models.model import PredictsCells
 from bnp_models.models.options import check_choice, check_integer, check_positive
@@ -61,13 +61,8 @@ class MembershipOptions(PredictsCells):
     level_prior: eqx.AbstractVar[str]
     """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
 
-    parameters: ClassVar[tuple[str, ...]] = (
-        "g0",
-        "theta",
-        "level_shape",
-        "alpha_rate",
-        "log_feasible",
-    )
+    parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
+    hyperparameters: ClassVar[tuple[str, ...]] = ("level_shape",)
     conditions_type: ClassVar[type | None] = StructuralZeros
     max_exact_variables: ClassVar[float] = 12
     """For cell probabilities: 2,000 cells take about 20 ms at 10 variables, a second at 13."""
@@ -123,6 +118,10 @@ class MembershipOptions(PredictsCells):
         if conditions is None or not self.not_applicable:
             return None
         return conditions.not_applicable.coding
+
+    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+        """Posterior mean, by variable, of the concentration of a learned prior of levels."""
+        return record_concentrations(self.level_prior, run)
 
     def warnings(self, run: Any) -> list[str]:
         """Sentences on impossible records, split-merge moves and P(feasible) of a `Run`."""

@@ -18,7 +18,7 @@ from jaxtyping import Array, Int, Key
 
 from bnp_models.data.households import Households
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.level_prior import uniform_shape
+from bnp_models.models.level_prior import mean_concentrations, uniform_shape
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import simulate_possible
@@ -37,6 +37,9 @@ from bnp_models.models.nested.sweep import (
 )
 from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.rules.rules import Rules
+
+SIZE = "household size"
+"""Name of the variable that is the number of members, among the households' own."""
 
 
 class NDPMPM(NestedOptions):
@@ -86,9 +89,8 @@ class NDPMPM(NestedOptions):
         "components", "member_components", "alpha", "beta", "log_likelihood", "last_class",
         "last_member_class", "augmented",
     )  # fmt: skip
-    parameters: ClassVar[tuple[str, ...]] = (
-        *NESTED, "household_shape", "member_shape", "log_feasible", "completed",
-    )  # fmt: skip
+    parameters: ClassVar[tuple[str, ...]] = (*NESTED, "log_feasible", "completed")
+    hyperparameters: ClassVar[tuple[str, ...]] = ("household_shape", "member_shape")
 
     def check(self, table: Households) -> None:
         """Raise MicrodataError unless the option `relative` fits the table."""
@@ -149,6 +151,20 @@ class NDPMPM(NestedOptions):
         return update_order(self, key_order, state), info
 
     simulate_households = staticmethod(simulate_possible)
+
+    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+        """Posterior mean, by variable, of the concentration of a learned prior of levels."""
+        if self.level_prior == "uniform" or "member_shape" not in run.draws:
+            return None
+        schema = run.table.schema
+        of_household = (*schema.household_variables, SIZE), (
+            *schema.num_household_levels, len(run.table.size_blocks),
+        )  # fmt: skip
+        return mean_concentrations(run.draws["household_shape"], *of_household) | (
+            mean_concentrations(
+                run.draws["member_shape"], schema.member_variables, schema.num_member_levels
+            )
+        )
 
     def warnings(self, run: Any) -> list[str]:
         """Sentences on last classes in use, on what was not counted, and on cap-and-weight."""

@@ -233,7 +233,7 @@ def plain(ruled, head):
     """Values for themselves."""
     head = ("role", "head") if head else None
     return NestedAtoms(
-        bnp.NDPMPM(components=3, member_components=2), tiny_households(HOUSEHOLDS, head),
+        bnp.NDPMPM(3, 2, level_prior="uniform"), tiny_households(HOUSEHOLDS, head),
         [tiny_households(file, head) for file in HOUSEHOLD_FILES],
         bnp.Rules([exactly(1, person(role="head"))]) if ruled else None,
     )  # fmt: skip

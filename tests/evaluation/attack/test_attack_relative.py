@@ -61,7 +61,7 @@ class RelativeAtoms(NestedAtoms):
         ]  # fmt: skip
         model = bnp.NDPMPM(
             components=3, member_components=2,
-            relative=[("age", "difference"), ("race", "same")],
+            relative=[("age", "difference"), ("race", "same")], level_prior="uniform",
         )  # fmt: skip
         super().__init__(
             model, households(HOUSEHOLDS), [households(file) for file in FILES], bnp.Rules(rules)
@@ -235,7 +235,7 @@ def test_from_the_command_line(tmp_path, monkeypatch):
 
 
 def test_refits_of_another_model_are_refused(atoms):
-    for name, value in (("relative", ()), ("level_prior", "uniform"), ("impossible_weight", 2)):
+    for name, value in (("relative", ()), ("level_prior", "learned"), ("impossible_weight", 2)):
         refit = atoms.posterior(2, 0)
         options = dataclasses.asdict(atoms.model) | {name: value}
         other = refit._replace(attributes=refit.attributes | {"options": json.dumps(options)})

@@ -342,7 +342,7 @@ def test_risks_are_of_truncated_probabilities(run):
     exact = expectations(p / feasible, num_new)
     risk = bnp.population_risk(run, POPULATION)
     for figure, truth, other in zip(
-        (risk.tau1_conditional, risk.tau2), exact, approximate, strict=True
+        (risk.tau1_conditional, risk.tau2_conditional), exact, approximate, strict=True
     ):
         np.testing.assert_allclose(figure, truth, rtol=1e-4)
         # Shown to fail: equation (11).

@@ -34,8 +34,9 @@ def test_whole_records_move_by_their_own_cell_at_every_turn(records, monkeypatch
     assert (np.asarray(wrong[0, :CELLS]) != level).all()
     one = jnp.ones(())
     state = HDPState(
-        z=wrong, g0=jnp.array([0.5, 0.5]), theta=theta, alpha=one, rate=one, alpha0=one
-    )
+        z=wrong, g0=jnp.array([0.5, 0.5]), theta=theta, level_shape=jnp.ones(len(theta)),
+        alpha=one, rate=one, alpha0=one,
+    )  # fmt: skip
     opens = jnp.zeros(data.rows.shape, bool).at[0].set(True)
     moved = np.zeros(CELLS, bool)
     for turn in range(-(-CELLS // AT_ONCE)):

@@ -1,0 +1,146 @@
+"""Validation within the sample: a part of it is fitted, the whole is that part's population.
+
+How many uniques of the part are unique in the whole sample is known, and so is the error of the
+estimate. It is the same question at a smaller size, not a bound on the error for the population.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bnp_models.data.microdata import Microdata
+from bnp_models.inference.sampling import sample
+from bnp_models.kernels.variates.rng import key_array, numpy_generator
+from bnp_models.models.model import Model
+from bnp_models.risk.population import population_risk
+from bnp_models.zeros.structural_zeros import StructuralZeros
+
+FRACTION = 0.25
+"""Share of the sample that is fitted."""
+
+
+class Split(NamedTuple):
+    """Estimate from one random part of the sample, and the truth."""
+
+    sample_uniques: int
+    """Uniques of the part."""
+    truth: int
+    """How many of them are unique in the whole sample."""
+    tau1: np.ndarray
+    """(chains, draws) draws of that number given the part."""
+
+    @property
+    def mean(self) -> float:
+        """Posterior mean."""
+        return float(self.tau1.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95% interval."""
+        low, high = np.quantile(self.tau1, [0.025, 0.975])
+        return float(low), float(high)
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval holds the truth."""
+        low, high = self.interval
+        return low <= self.truth <= high
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Splits of a sample, each fitted on its part."""
+
+    splits: tuple[Split, ...]
+    fraction: float
+    """Share of the sample that was fitted."""
+
+    @property
+    def ratio(self) -> float:
+        """Estimates over truths, all splits together; nan where no unique stays one."""
+        truth = sum(split.truth for split in self.splits)
+        return sum(split.mean for split in self.splits) / truth if truth else math.nan
+
+    def warnings(self) -> list[str]:
+        """Sentence where the intervals of most splits miss the truth, with the direction."""
+        missed = [split for split in self.splits if not split.covered]
+        if 2 * len(missed) <= len(self.splits):
+            return []
+        high = sum(split.mean > split.truth for split in missed)
+        side = "high" if 2 * high > len(missed) else "low"
+        return [
+            f"validation within the sample fails: from {self.fraction:.0%} of it, the 95% interval "
+            f"of the number of uniques that stay unique in all of it misses the truth in "
+            f"{len(missed)} of {len(self.splits)} splits (estimates are {self.ratio:.2f} times the "
+            f"truth); tau_1 is probably too {side}"
+        ]
+
+    def document(self) -> dict:
+        """Entry "validation" of ``risk.json``."""
+        ratio = self.ratio
+        return {
+            "fraction": self.fraction,
+            "ratio": None if math.isnan(ratio) else ratio,
+            "covered": sum(split.covered for split in self.splits),
+            "splits": [
+                {
+                    "sample_uniques": split.sample_uniques, "truth": split.truth,
+                    "mean": split.mean, "q025": split.interval[0], "q975": split.interval[1],
+                }
+                for split in self.splits
+            ],
+        }  # fmt: skip
+
+
+def validate_within(
+    model: Model,
+    table: Microdata,
+    *,
+    key: jax.Array,
+    conditions: StructuralZeros | None = None,
+    num_splits: int = 3,
+    fraction: float = FRACTION,
+    **options: Any,
+) -> Validation:
+    """Fit random parts of a sample, and compare with the whole as each part's population.
+
+    Parameters
+    ----------
+    model, table, conditions
+        As for `sample`; no value may be missing.
+    key
+        Used once.
+    num_splits
+        Number of random parts; each takes chains of its own.
+    fraction
+        Share of the records in each part.
+    options
+        Of `sample`: num_chains, num_warmup, num_samples, thin and so on.
+
+    Returns
+    -------
+    validation
+
+    Raises
+    ------
+    ValueError
+        If the fraction is not between 0 and 1, or leaves a part of fewer than two records.
+    """
+    size = round(fraction * table.n)
+    if not 2 <= size < table.n:
+        raise ValueError(f"fraction {fraction} of {table.n} records leaves no part to fit")
+    whole = table.cells()
+    unique = whole.counts[whole.record_cell] == 1
+    splits = []
+    for key_split in key_array(key, num_splits):
+        key_choice, key_chains = key_array(key_split, 2)
+        chosen = np.sort(numpy_generator(key_choice).choice(table.n, size, replace=False))
+        part = Microdata(table.schema, table.codes[chosen])
+        run = sample(model, part, key=key_chains, conditions=conditions, **options)
+        risk = population_risk(run, table.n)
+        truth = int(unique[chosen[risk.rows]].sum())
+        splits.append(Split(len(risk.rows), truth, risk.tau1))
+    return Validation(tuple(splits), fraction)

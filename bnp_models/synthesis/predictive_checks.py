@@ -1,0 +1,210 @@
+"""Posterior predictive checks: replicates of the sample against the sample.
+
+A model that spreads records over too many cells expects more sample uniques than there are, and
+then too many of them to be unique in the population. Replicates of the sample, simulated from its
+posterior, show it without any knowledge of the population.
+"""
+
+import itertools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from bnp_models.data.households import Households, persons_of
+from bnp_models.data.microdata import group_cells
+from bnp_models.inference.run import Run, spaced_draws
+from bnp_models.models.model import Completes
+from bnp_models.synthesis.households import complete_households
+from bnp_models.synthesis.synthesize import complete_sample, simulate_samples
+
+MAX_Z = 2.5
+"""Standard deviations from what the model expects above which a warning says so."""
+
+NUM_REPLICATES, NUM_HOUSEHOLD_REPLICATES = 100, 20
+"""Replicates at the most: of a sample of records, and of households, which take longer."""
+
+CELL_SIZES = (1, 2, 3)
+
+NUM_WORST = 5
+
+_CHECKS = 0x435843
+
+
+class Check(NamedTuple):
+    """A figure of the sample beside those of its replicates."""
+
+    observed: float
+    """Figure of the sample."""
+    replicated: np.ndarray
+    """(chains, replicates) figures of the replicates."""
+
+    @property
+    def predicted(self) -> float:
+        """Mean over the replicates."""
+        return float(self.replicated.mean())
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the replicates."""
+        return float(self.replicated.std(ddof=1))
+
+    @property
+    def z(self) -> float:
+        """(observed - predicted) / sd; 0 where all are the same."""
+        difference = self.observed - self.predicted
+        return difference / max(self.sd, 1e-9) if difference else 0.0
+
+    def document(self) -> dict[str, float]:
+        """Entry of ``risk.json``."""
+        return {"observed": self.observed, "predicted": self.predicted, "sd": self.sd, "z": self.z}
+
+
+@dataclass(frozen=True, eq=False)
+class PredictiveChecks:
+    """Replicates of a sample against it."""
+
+    cells: dict[int, Check]
+    """Number of cells with one, two and three records."""
+    pairs: dict[tuple[str, str], Check]
+    """Distance of each two-way table from the replicates' mean table, worst first: Pearson's."""
+    boxes: dict[int, Check]
+    """Under structural zeros, records in each of the disjoint feasible boxes, worst first."""
+
+    @property
+    def num_replicates(self) -> int:
+        """Number of replicates."""
+        return self.cells[1].replicated.size
+
+    def warnings(self) -> list[str]:
+        """Sentences where the figures cannot be believed, with the direction; none where all fit.
+
+        For a figure of cells the direction is that of its error: an estimate of the number of
+        population uniques is too high where the model expects too many sample uniques.
+        """
+        uniques = self.cells[1]
+        if abs(uniques.z) <= MAX_Z:
+            return []
+        more, high = ("more", "high") if uniques.z < 0 else ("fewer", "low")
+        return [
+            f"the model does not fit: it expects {more} sample uniques ({uniques.predicted:.0f}, "
+            f"sd {uniques.sd:.0f}) than there are ({uniques.observed:.0f}; z = {uniques.z:.1f}), "
+            f"so that tau_1, tau_2 and the records' risks are probably too {high}; give the "
+            "structural zeros of the variables, choose fewer or coarser variables, or another model"
+        ]
+
+    def document(self) -> dict:
+        """Entry "checks" of ``risk.json`` and ``run.json``."""
+        entry: dict = {f"cells_with_{size}": check.document() for size, check in self.cells.items()}
+        worst = itertools.islice(self.pairs.items(), NUM_WORST)
+        entry["worst_pairs"] = [{"variables": list(pair), "z": check.z} for pair, check in worst]
+        if self.boxes:
+            worst_boxes = itertools.islice(self.boxes.items(), NUM_WORST)
+            entry["worst_boxes"] = [{"box": box, **check.document()} for box, check in worst_boxes]
+        return entry | {"replicates": self.num_replicates}
+
+
+def predictive_checks(
+    run: Run, num_replicates: int | None = None, *, key: jax.Array | None = None
+) -> PredictiveChecks:
+    """Compare a sample with replicates simulated from its posterior.
+
+    Parameters
+    ----------
+    run
+        Chains that kept the model's ``parameters``. Where values are missing, the sample as each
+        draw completes it is compared.
+    num_replicates
+        Replicates, each of another draw; rounded to as many of each chain. Default: 100, of
+        households 20, or as many as there are draws.
+    key
+        By default one that `run` set aside.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two draws, `run` kept no parameters, or the model simulates none.
+
+    Notes
+    -----
+    Gelman, Meng & Stern (1996), Statistica Sinica 6, 733: figures of the data against their
+    posterior predictive distribution. z is (observed - predicted) / sd.
+    """
+    households = isinstance(run.table, Households)
+    number = _of_each_chain(run, num_replicates, households)
+    num_chains = run.settings.num_chains
+    key = jax.random.fold_in(run.key if key is None else key, _CHECKS)
+    table = persons_of(run.table)
+    samples = list(simulate_samples(run, num_chains * number, key))
+    observed = _completed(run, key, num_chains * number) if table.has_missing else [table.codes]
+
+    def check(figure) -> Check:
+        replicated = np.array([figure(codes) for codes in samples], float)
+        seen = float(np.mean([figure(codes) for codes in observed]))
+        return Check(seen, replicated.reshape(num_chains, number))
+
+    num_levels, names = table.schema.num_levels, table.schema.variables
+    counts = [group_cells(codes, num_levels).counts for codes in samples]
+    seen = [group_cells(codes, num_levels).counts for codes in observed]
+    cells = {}
+    for size in CELL_SIZES:
+        replicated = np.array([np.sum(x == size) for x in counts], float)
+        mean = float(np.mean([np.sum(x == size) for x in seen]))
+        cells[size] = Check(mean, replicated.reshape(num_chains, number))
+    pairs = {}
+    for j, k in itertools.combinations(range(len(names)), 2):
+        tables = np.array([_two_way(codes, num_levels, j, k) for codes in samples])
+        expected = tables.mean(axis=0)
+        of_sample = np.array([_two_way(codes, num_levels, j, k) for codes in observed])
+        distance = _distance(tables, expected).reshape(num_chains, number)
+        pairs[names[j], names[k]] = Check(float(_distance(of_sample, expected).mean()), distance)
+    boxes = {}
+    if not households and run.conditions is not None:
+        sets = run.conditions.feasible.sets
+        first = np.cumsum((0, *num_levels[:-1]))
+        for box, admitted in enumerate(sets):
+            boxes[box] = check(
+                lambda codes, admitted=admitted: admitted[codes + first].all(axis=1).sum()
+            )
+    return PredictiveChecks(cells, _worst_first(pairs), _worst_first(boxes))
+
+
+def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:
+    """Replicates of each chain."""
+    settings = run.settings
+    kept = settings.num_samples // settings.parameters_every
+    if settings.num_chains * kept < 2:
+        raise ValueError("predictive checks need two draws at the least whose arrays were kept")
+    if wanted is None:
+        wanted = NUM_HOUSEHOLD_REPLICATES if households else NUM_REPLICATES
+    return max(min(wanted // settings.num_chains, kept), 1 + (settings.num_chains == 1))
+
+
+def _completed(run: Run, key: jax.Array, number: int) -> list[np.ndarray]:
+    """Codes of the sample as the draws complete it."""
+    if isinstance(run.table, Households):
+        return [made.persons.codes for made in complete_households(run, number)]
+    if isinstance(run.model, Completes):
+        data = run.model.prepare(run.table, run.conditions)
+        return [
+            complete_sample(run.model, jax.random.fold_in(key, number + m), draw, data)
+            for m, draw in enumerate(spaced_draws(run, number))
+        ]
+    raise ValueError(f"the {run.model.name} model does not complete records")
+
+
+def _two_way(codes: np.ndarray, num_levels, j: int, k: int) -> np.ndarray:
+    """Counts of the joint levels of two variables."""
+    joint = codes[:, j].astype(np.int64) * num_levels[k] + codes[:, k]
+    return np.bincount(joint, minlength=num_levels[j] * num_levels[k])
+
+
+def _distance(tables: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Pearson's distance of each table from the expected one, half a record in empty cells."""
+    return np.sum((tables - expected) ** 2 / np.maximum(expected, 0.5), axis=1)
+
+
+def _worst_first(checks: dict) -> dict:
+    """The same checks, those farthest from what is expected first."""
+    return dict(sorted(checks.items(), key=lambda item: -abs(item[1].z)))
