@@ -61,6 +61,10 @@ def _add_risk(commands) -> None:
                         help="also fit so many random quarters of the sample, and compare their "
                         "estimates with the truth in the whole sample: takes as long again for "
                         "each, or less (3 where no number is given)")  # fmt: skip
+    parser.add_argument("--ties", choices=("off", "sensitivity"), default="off",
+                        help="also evaluate the risk with a layer for ties, records that repeat "
+                        "each other's cells beyond what the model explains (default: "
+                        "off)")  # fmt: skip
     _add_common(parser, "risk", keep_parameters=False)
     _add_cells(parser)
 

@@ -28,6 +28,7 @@ from bnp_models.risk.population import (
     population_risk,
     tau1_monitor,
 )
+from bnp_models.risk.ties import ties_risk
 from bnp_models.risk.validation import Validation, validate_within
 from bnp_models.synthesis.predictive_checks import predictive_checks
 
@@ -38,15 +39,18 @@ _VALIDATION = 0x56414C
 def risk(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     if options.model in CELL_MODELS:
-        if options.validate is not None:
-            raise UsageError("--validate: is not for models of cells")
+        for name, given in (("validate", options.validate), ("ties", options.ties != "off")):
+            if given:
+                raise UsageError(f"--{name}: is not for models of cells")
         return run_cell_risk(options, argv)
     inputs = checked_input(options)
     table = persons_of(inputs.table)
     with located(options.sample, options.variables):
         check_table(table, options.population_size)
-    settings = recorded_settings(options, *inputs, population_size=options.population_size,
-                                 validate=options.validate)  # fmt: skip
+    settings = recorded_settings(
+        options, *inputs, population_size=options.population_size, validate=options.validate,
+        ties=options.ties,
+    )  # fmt: skip
     evaluate = functools.partial(
         population_risk,
         population_size=options.population_size,
@@ -71,7 +75,10 @@ def _write_risk(
     out, seed = Path(options.out), options.seed
     checks = predictive_checks(run)
     validation = None if options.validate is None else _validate(options, run)
-    found: dict[str, Any] = {"diagnosis": diagnosis, "checks": checks, "validation": validation}
+    ties = None if options.ties == "off" else ties_risk(run, options.population_size)
+    found: dict[str, Any] = {
+        "diagnosis": diagnosis, "checks": checks, "validation": validation, "ties": ties,
+    }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
     data = to_inference_data(
         run, result, parameters=options.keep_parameters, seed=seed, checks=checks

@@ -11,6 +11,7 @@ from bnp_models.report.pages import render_page
 from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.population import PopulationRisk
+from bnp_models.risk.ties import TiesRisk
 from bnp_models.risk.validation import Validation
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 
@@ -32,6 +33,7 @@ def render_report(
     diagnosis: Diagnosis | None = None,
     checks: PredictiveChecks | None = None,
     validation: Validation | None = None,
+    ties: TiesRisk | None = None,
 ) -> str:
     """Report of a disclosure risk estimate.
 
@@ -51,6 +53,8 @@ def render_report(
         Result of `predictive_checks`, which the page then shows.
     validation
         Result of `validate_within`, which the page then shows.
+    ties
+        Result of `ties_risk`, which the page then shows.
 
     Returns
     -------
@@ -60,7 +64,7 @@ def render_report(
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     riskiest = risk.records().head(NUM_RISKIEST)
     summary = risk_summary(
-        risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation
+        risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation, ties=ties
     )
     return render_page(
         "report.html.j2",

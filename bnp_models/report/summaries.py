@@ -7,6 +7,7 @@ from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.risk.population import PopulationRisk
+from bnp_models.risk.ties import TiesRisk
 from bnp_models.risk.validation import Validation
 from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
@@ -30,6 +31,7 @@ def risk_summary(
     diagnosis: Diagnosis | None = None,
     checks: PredictiveChecks | None = None,
     validation: Validation | None = None,
+    ties: TiesRisk | None = None,
 ) -> dict:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
@@ -45,6 +47,8 @@ def risk_summary(
         Result of `predictive_checks`, whose warnings are added.
     validation
         Result of `validate_within`, whose warnings are added.
+    ties
+        Result of `ties_risk`.
     """
     run = risk.run
     diagnosis = Diagnosis.of(run, risk) if diagnosis is None else diagnosis
@@ -74,6 +78,7 @@ def risk_summary(
         **of_region,
         **_checked(checks),
         **({} if validation is None else {"validation": validation.document()}),
+        **({} if ties is None else {"ties": of_ties(ties)}),
         "warnings": warnings_with(diagnosis, checks, validation),
         **_timing(run),
     }
@@ -85,6 +90,11 @@ def level_prior(run: Run) -> dict:
     if learned is None:
         return {"kind": "uniform"}
     return {"kind": "learned", "concentration": learned}
+
+
+def of_ties(ties: TiesRisk) -> dict[str, dict]:
+    """Entry "ties": figures of tau_1, of tau_2 and of c_0 with a layer for ties."""
+    return {name: figures_of(vars(ties)[name]) for name in ("tau1", "tau2", "concentration")}
 
 
 def warnings_with(diagnosis: Diagnosis, *judges: PredictiveChecks | Validation | None) -> list[str]:

@@ -139,9 +139,9 @@ def population_risk(
         than the sample, a record is incomplete, a variable is named row, r1 or r2, `method` or
         `thin` is unknown or out of range, or `run` kept no parameters.
     """
-    table, model = run.table, _checked_model(run.model)
+    table, model = run.table, checked_model(run.model)
     check_table(table, population_size)
-    method = _checked_method(method, model, table)
+    method = checked_method(method, model, table)
     thin = _checked_thin(thin, run.settings.num_samples, method)
     key_particles, key_counts = Keys(run.key if key is None else key)
     generator = numpy_generator(key_counts)
@@ -325,7 +325,7 @@ def tau1_monitor(
     return monitor
 
 
-def _checked_model(model: Model) -> PredictsCells:
+def checked_model(model: Model) -> PredictsCells:
     """The model, if it gives probabilities of cells."""
     if not isinstance(model, PredictsCells):
         raise ValueError(
@@ -348,7 +348,7 @@ def check_table(table: Microdata, population_size: int) -> None:
     check_population_size(table, population_size)
 
 
-def _checked_method(method, model, table) -> str:
+def checked_method(method, model, table) -> str:
     """The method of this name; for "auto" that of the model."""
     if method not in METHODS:
         raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")

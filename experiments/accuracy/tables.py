@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from results import draw_intervals, markdown
 
 HERE = Path(__file__).parent
-GROUP = ["population", "concentration", "n"]
+GROUP = ["population", "concentration", "level_prior", "n"]
 
 
 def summary(results: pd.DataFrame) -> pd.DataFrame:
@@ -26,6 +26,8 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
         mean_relative_error=("error", "mean"),
         tau2_relative_error=("tau2_error", "mean"),
         covered=("covered", "sum"),
+        covered_tau2=("covered_tau2", "sum"),
+        z_uniques=("z_uniques", "mean"),
         interval_width=("width", "mean"),
         rhat_tau1=("rhat_tau1", "median"),
         rhat_tau1_max=("rhat_tau1", "max"),
@@ -40,12 +42,12 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
 def intervals(results: pd.DataFrame, path: Path) -> None:
     """95% intervals of tau_1 for each sample, the truth in red."""
     shared = results[results["concentration"] == "shared"]
-    groups = list(shared.groupby(["population", "n"]))
+    groups = list(shared.groupby(["population", "n", "level_prior"]))
     figure = Figure(figsize=(10, 2.7 * -(-len(groups) // 3)), layout="constrained")
     axes = np.atleast_1d(figure.subplots(-(-len(groups) // 3), 3)).ravel()
-    for axis, ((population, n), rows) in zip(axes, groups, strict=False):
+    for axis, ((population, n, prior), rows) in zip(axes, groups, strict=False):
         draw_intervals(axis, rows)
-        axis.set_title(f"{population}, n = {n:,}", fontsize=9)
+        axis.set_title(f"{population}, n = {n:,}, {prior} prior of levels", fontsize=9)
     for axis in axes[len(groups):]:  # fmt: skip
         axis.set_axis_off()
     figure.supylabel("tau_1: mean, 95% interval, truth (red)", fontsize=9)

@@ -1,0 +1,41 @@
+"""Validation within the sample: truths by hand, and sentences with a direction."""
+
+import jax
+import numpy as np
+
+import bnp_models as bnp
+from bnp_models.risk.validation import Split, Validation
+
+
+def split(truth, estimates):
+    return Split(50, truth, np.array([estimates], float))
+
+
+def test_parts_are_of_the_sample_and_truths_those_of_it(small):
+    found = bnp.validate_within(
+        bnp.HDPMixedMembership(split_merge_every=0, cell_stride=0, seating_every=0), small.table,
+        key=jax.random.key(1), num_splits=2, fraction=0.5, num_chains=2, num_warmup=20,
+        num_samples=20,
+    )  # fmt: skip
+    uniques = len(small.table.cells().sample_uniques)
+    assert len(found.splits) == 2
+    for one in found.splits:
+        assert one.tau1.shape == (2, 20)
+        # Uniques of the whole in the part are among the part's.
+        assert 0 < one.truth <= min(uniques, one.sample_uniques)
+    assert found.splits[0].truth != found.splits[1].truth or not np.array_equal(
+        found.splits[0].tau1, found.splits[1].tau1
+    )
+    document = found.document()
+    assert document["fraction"] == 0.5 and len(document["splits"]) == 2
+    assert document["covered"] == sum(one.covered for one in found.splits)
+
+
+def test_the_direction_of_the_error_is_said():
+    low, fits, high = split(20, [5, 6, 7]), split(6, [5, 6, 7]), split(2, [5, 6, 7])
+    assert Validation((fits, fits, high), 0.25).warnings() == []
+    (sentence,) = Validation((fits, high, high), 0.25).warnings()
+    assert "2 of 3 splits" in sentence and "probably too high" in sentence
+    (sentence,) = Validation((low, low, fits), 0.25).warnings()
+    assert "probably too low" in sentence
+    assert Validation((split(0, [0, 1]),), 0.25).document()["ratio"] is None
