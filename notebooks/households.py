@@ -121,8 +121,7 @@ pd.DataFrame(
 # %% [markdown]
 # Relations within households are the hard part: how far a spouse's age is from the head's, say. In
 # this model the two are alike only as far as there are classes of households by age, and the
-# synthetic differences spread wider. `relative=["age"]` and `grouped` of `bnp.NDPMPM` are the
-# remedies.
+# synthetic differences spread wider. `relative=["age"]` of `bnp.NDPMPM` is the remedy.
 
 # %%
 

@@ -51,8 +51,7 @@ CASES = {
         bnp.Rules([each(CHILD).is_younger_than(HEAD, 1), each(CHILD).agrees_with(HEAD, "race")]),
         head=("role", "head"),
         levels=LEVELS | {"race": ["black", "other", "white"]},
-        options={"relative": [("age", "difference"), ("race", "same")], "grouped": {"age": 2},
-                 "level_concentration": 0.5},
+        options={"relative": [("age", "difference"), ("race", "same")]},
     ),
 }  # fmt: skip
 QUANTITIES = ("alpha", "beta", "log_possible", "share", "alike")

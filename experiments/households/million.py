@@ -26,7 +26,7 @@ MODELS = {
     "Bay Area, head among the members": (bnp.datasets.bay_area_households, False, {}),
     "Southeast Michigan, ages and races relative to the head's": (
         bnp.datasets.southeast_michigan_households, True,
-        {"relative": ["age", "race"], "grouped": {"age": 5}, "level_concentration": 0.1},
+        {"relative": ["age", "race"]},
     ),
 }  # fmt: skip
 

@@ -26,9 +26,9 @@ from results import Results, markdown  # noqa: E402
 NUM_FILES = 5
 CHAINS = {"num_chains": 2, "num_warmup": 1000, "num_samples": 2000}
 CLASSES = (20, 10)
-# A sparser prior makes more classes of households.
+# A learned prior of levels makes more classes of households.
 MORE_CLASSES = (40, 10)
-GROUPED = {"grouped": {"age": 5}, "level_concentration": 0.1}
+UNIFORM = {"level_prior": "uniform"}
 RELATIVE = {"relative": ["age", "race"]}
 
 SPOUSE = ("Husband/wife",)
@@ -43,13 +43,13 @@ DATA = {
 }
 # Head at household level, under the rules, and how the model differs from the printed one.
 METHODS = {
-    "truncated": (False, True, {}),
-    "head at household level": (True, True, {}),
-    "rules ignored": (False, False, {}),
-    "persons alone": (False, False, {}),
-    "relative": (True, True, RELATIVE),
-    "grouped, sparse": (True, True, GROUPED),
-    "relative, grouped, sparse": (True, True, RELATIVE | GROUPED),
+    "truncated": (False, True, UNIFORM),
+    "head at household level": (True, True, UNIFORM),
+    "rules ignored": (False, False, UNIFORM),
+    "persons alone": (False, False, UNIFORM),
+    "relative": (True, True, RELATIVE | UNIFORM),
+    "learned": (True, True, {}),
+    "relative, learned": (True, True, RELATIVE),
 }
 # The last quantity of every file: where it is there, so are the others.
 LAST = "spread of the head's age less the children's, years"
@@ -123,7 +123,7 @@ def synthetic(table, rules, method, key):
         # The variables of the household are those of its persons; the number of persons is not.
         frame = table.to_frame().drop(columns=["household", "persons"])
         persons = bnp.Microdata.from_frame(frame)
-        run = bnp.sample(bnp.NPLCM(50), persons, key=key, **CHAINS)
+        run = bnp.sample(bnp.NPLCM(50, level_prior="uniform"), persons, key=key, **CHAINS)
         number = np.sort(table.sizes)
         files = bnp.synthesize(run, NUM_FILES)
         for file in files:
@@ -133,7 +133,7 @@ def synthetic(table, rules, method, key):
         if "relative" in options:
             known = table.schema.member_variables
             options = options | {"relative": [v for v in options["relative"] if v in known]}
-        classes = MORE_CLASSES if "level_concentration" in options else CLASSES
+        classes = CLASSES if "level_prior" in options else MORE_CLASSES
         run = bnp.sample(
             bnp.NDPMPM(*classes, **options), table, key=key,
             conditions=rules if under_rules else None, **CHAINS,

@@ -1,7 +1,7 @@
 """Latent class models of Dunson & Xing (2009), plain and truncated by structural zeros.
 
     alpha ~ Ga(a, b),   V_k ~ Beta(1, alpha), V_K = 1,   pi_k = V_k prod_{h<k} (1 - V_h)
-    lambda_jk ~ Dir(1_{L_j})
+    lambda_jk ~ Dir(c_j beta_j), with c_j and beta_j learned, or a vector of ones
     z_i ~ pi,           x_ij ~ lambda_{j z_i},           x_i feasible
 
 `NPLCM` has no structural zeros; `TNPLCM` (Manrique-Vallier & Reiter 2014; Manrique-Vallier & Hu

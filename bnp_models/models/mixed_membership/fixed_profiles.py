@@ -1,7 +1,7 @@
 """Mixed membership with a fixed number of extreme profiles (Manrique-Vallier & Reiter 2012).
 
     h ~ Dir(1_K),            alpha ~ Ga(a, b),     g_i ~ Dir(alpha h)
-    theta_jk ~ Dir(1_{L_j}), z_ij ~ g_i,           x_ij ~ theta_j^{(z_ij)}
+    theta_jk ~ Dir(c_j beta_j), z_ij ~ g_i,        x_ij ~ theta_j^{(z_ij)}
 
 and x_i restricted to the cells that structural zeros leave: the parametric model of Battiston &
 Rimella (2024), appendix A, by the kernels of its non-parametric version,

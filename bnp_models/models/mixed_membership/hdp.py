@@ -1,10 +1,11 @@
 """HDP mixed membership (Battiston & Rimella 2024): the model, its starts and its sweep.
 
-    G_0 ~ DP(alpha_0, H),  H = prod_j Dir(1_{L_j}),  alpha_0 ~ Ga(a_0, b_0)
+    G_0 ~ DP(alpha_0, H),  H = prod_j Dir(c_j beta_j),  alpha_0 ~ Ga(a_0, b_0)
     alpha_i ~ Ga(a, b),    G_i ~ DP(alpha_i, G_0)
     z_ij ~ G_i,            x_ij ~ theta_j^{(z_ij)}
 
-with alpha_i one per record, or one shared by all records, or one per record with b ~ Ga(a_1, b_1),
+with c_j and beta_j of each variable learned (`kernels.variates.level_prior`; c_j beta_j is a vector
+of ones in the paper), alpha_i one per record, or one shared by all records, or one per record with b ~ Ga(a_1, b_1),
 and x_i restricted to the cells that structural zeros leave. A larger alpha_i means records that
 differ *less* from G_0. The functions are pure: they jit, and vmap over chains.
 """
