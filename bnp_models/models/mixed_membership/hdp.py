@@ -5,9 +5,9 @@
     z_ij ~ G_i,            x_ij ~ theta_j^{(z_ij)}
 
 with c_j and beta_j of each variable learned (`kernels.variates.level_prior`; c_j beta_j is a vector
-of ones in the paper), alpha_i one per record, or one shared by all records, or one per record with b ~ Ga(a_1, b_1),
-and x_i restricted to the cells that structural zeros leave. A larger alpha_i means records that
-differ *less* from G_0. The functions are pure: they jit, and vmap over chains.
+of ones in the paper), alpha_i one per record, or one shared by all records, or one per record with
+b ~ Ga(a_1, b_1), and x_i restricted to the cells that structural zeros leave. A larger alpha_i
+means records that differ *less* from G_0. The functions are pure: they jit, and vmap over chains.
 """
 
 import dataclasses
