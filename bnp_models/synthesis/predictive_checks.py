@@ -68,7 +68,10 @@ class PredictiveChecks:
     cells: dict[int, Check]
     """Number of cells with one, two and three records."""
     pairs: dict[tuple[str, str], Check]
-    """Distance of each two-way table from the replicates' mean table, worst first: Pearson's."""
+    """Distance of each two-way table from the replicates' mean table, worst first: Pearson's.
+
+    Below what is expected is no misfit: the model was fitted to this table.
+    """
     boxes: dict[int, Check]
     """Under structural zeros, records in each of the disjoint feasible boxes, worst first."""
 
@@ -167,7 +170,9 @@ def predictive_checks(
             boxes[box] = check(
                 lambda codes, admitted=admitted: admitted[codes + first].all(axis=1).sum()
             )
-    return PredictiveChecks(cells, _worst_first(pairs), _worst_first(boxes))
+    pairs = dict(sorted(pairs.items(), key=lambda item: -item[1].z))
+    boxes = dict(sorted(boxes.items(), key=lambda item: -abs(item[1].z)))
+    return PredictiveChecks(cells, pairs, boxes)
 
 
 def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:
@@ -203,8 +208,3 @@ def _two_way(codes: np.ndarray, num_levels, j: int, k: int) -> np.ndarray:
 def _distance(tables: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Pearson's distance of each table from the expected one, half a record in empty cells."""
     return np.sum((tables - expected) ** 2 / np.maximum(expected, 0.5), axis=1)
-
-
-def _worst_first(checks: dict) -> dict:
-    """The same checks, those farthest from what is expected first."""
-    return dict(sorted(checks.items(), key=lambda item: -abs(item[1].z)))

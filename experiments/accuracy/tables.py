@@ -26,7 +26,7 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
         mean_relative_error=("error", "mean"),
         tau2_relative_error=("tau2_error", "mean"),
         covered=("covered", "sum"),
-        covered_tau2=("covered_tau2", "sum"),
+        covered_tau2=("covered_tau2", lambda x: x.sum(min_count=1)),
         z_uniques=("z_uniques", "mean"),
         interval_width=("width", "mean"),
         rhat_tau1=("rhat_tau1", "median"),
