@@ -38,7 +38,7 @@ def simulation(sizes, moves, num_chains, num_sweeps, burn=100, seed=0):
     have the sizes along their first axis. Wrong chains accept splits as if tables were divided
     evenly whatever the split.
     """
-    model = HDPMixedMembership(**PRIOR, **moves)
+    model = HDPMixedMembership(**PRIOR, **moves, level_prior="uniform")
     multiple = max(model.dish_stride, model.cell_stride, 1)
     block = np.array([np.repeat(np.arange(4), each) for each in sizes])
     each = [
