@@ -127,8 +127,11 @@ def prior_parameters(model, data, size, seed):
         rest = np.cumprod(1 - v[..., :-1], axis=-1)
         return v * np.concatenate([np.ones((*v.shape[:-1], 1)), rest], axis=-1)
 
-    def levels(num_levels, number):
-        shapes = [level_shapes(rng, model.level_prior, size, levels) for levels in num_levels]
+    def levels(num_levels, number, uniform=None):
+        shapes = [
+            level_shapes(rng, "uniform" if j == uniform else model.level_prior, size, levels)
+            for j, levels in enumerate(num_levels)
+        ]
         log_c = [np.log(shape.sum(axis=1)) for shape in shapes]
         return log_c, np.concatenate([draw_levels(rng, x, number) for x in shapes], axis=1)
 
@@ -136,7 +139,9 @@ def prior_parameters(model, data, size, seed):
     num_betas = 1 if model.beta == "common" else F
     beta = rng.gamma(model.a_beta, 1 / model.b_beta, (size, num_betas))
     household, of_household = levels(data.household.num_levels, (F,))
-    member, of_member = levels(data.member.num_levels, (F, S))
+    # The variable that tells heads keeps the uniform prior.
+    told = None if data.head is None else data.head.variable
+    member, of_member = levels(data.member.num_levels, (F, S), told)
     parameters = (
         sticks(alpha, F), sticks(np.broadcast_to(beta, (size, F)), S), of_household, of_member
     )  # fmt: skip
@@ -272,16 +277,6 @@ def _threefold(wrong):
     return sweep, "update_level_prior", update_level_prior
 
 
-def _unread_forgotten(wrong):
-    # The levels' prior given the members alone whose level is known.
-    right = sweep.split_counts
-
-    def split_counts(*args, **kwargs):
-        return jnp.where(wrong, 0, right(*args, **kwargs))
-
-    return sweep, "split_counts", split_counts
-
-
 def _judge_codes(wrong):
     # Codes taken for the levels that they stand for.
     def judge_of(data, right=sweep.judge_of):
@@ -299,7 +294,6 @@ def _judge_codes(wrong):
 FAULTS = {
     "prior of ones": _prior_of_ones,
     "levels' prior from threefold members": _threefold,
-    "levels' prior without members known by kind": _unread_forgotten,
     "codes not decoded": _judge_codes,
     "no levels of impossible members": _forget_augmented("member_levels"),
     "nobody known by kind": _forget_augmented("unread"),

@@ -34,7 +34,6 @@ from bnp_models.kernels.numerics.counting import (
     order_free_sum,
 )
 from bnp_models.kernels.variates.categorical import draw_rows
-from bnp_models.kernels.variates.discrete import split_counts
 from bnp_models.kernels.variates.gamma import (
     LOG_LEAST_LEVEL,
     gamma_variate,
@@ -60,7 +59,7 @@ def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> N
     none = Augmented.none((model.components, model.member_components), data.household, data.member)
     shapes = (
         draw_shape(model.level_prior, key_household, data.household_variable),
-        draw_shape(model.level_prior, key_member, data.member_variable),
+        _keep_heads(draw_shape(model.level_prior, key_member, data.member_variable), data),
     )
     return update_parameters(model, key_parameters, alpha, beta, shapes, none, data)
 
@@ -248,26 +247,27 @@ def update_level_shapes(
     """
     if model.level_prior == "uniform":
         return state.household_shape, state.member_shape
-    key_unread, key_household, key_member = Keys(key, 3)
-    num_classes = counts.members.size
-    member_levels = counts.member_levels.reshape(-1, num_classes)
-    if data.head is not None:
-        # Members of whom only the kind is known get a level of it.
-        rows, kind = _rows_of_head(data)
-        levels = jnp.exp(state.log_phi.reshape(-1, num_classes)[rows])
-        weights = jnp.stack([jnp.where(kind[:, None] == k, levels, 0) for k in (0, 1)], axis=1)
-        of_level = split_counts(key_unread, counts.unread.reshape(2, num_classes), weights, axis=0)
-        member_levels = member_levels.at[rows].add(jnp.sum(of_level, axis=1))
-    return (
-        update_level_prior(
-            key_household, state.household_shape, counts.household_levels,
-            data.household_variable, len(data.household.num_levels),
-        ),
-        update_level_prior(
-            key_member, state.member_shape, member_levels, data.member_variable,
-            len(data.member.num_levels),
-        ),
+    key_household, key_member = Keys(key)
+    household_shape = update_level_prior(
+        key_household, state.household_shape, counts.household_levels, data.household_variable,
+        len(data.household.num_levels),
     )  # fmt: skip
+    member_shape = update_level_prior(
+        key_member, state.member_shape, counts.member_levels.reshape(-1, counts.members.size),
+        data.member_variable, len(data.member.num_levels),
+    )  # fmt: skip
+    return household_shape, _keep_heads(member_shape, data)
+
+
+def _keep_heads(member_shape: Float[Array, " R"], data: NestedData) -> Float[Array, " R"]:
+    """Shapes with ones for the variable that tells heads, where every household has one head.
+
+    How many heads a household would have before truncation the data cannot say, and under a sparse
+    prior next to no household might be possible.
+    """
+    if data.head is None:
+        return member_shape
+    return member_shape.at[_rows_of_head(data)[0]].set(1)
 
 
 @jax.named_scope("update_parameters")

@@ -108,7 +108,7 @@ TWO = [household for household in HOUSEHOLDS if len(household[1]) == 2]
 # The first runs off to where next to nothing is possible, and its sweeps take long.
 POSTERIOR_FAULTS = {
     "no levels of impossible members": 60, "no other heads": 250, "nobody known by kind": 250,
-    "size by size": 250, "prior of ones": 250, "levels' prior without members known by kind": 1000,
+    "size by size": 250, "prior of ones": 250,
 }  # fmt: skip
 
 
