@@ -68,8 +68,8 @@ class NDPMPM(NestedOptions):
     level_prior
         "learned": level probabilities of the classes are Dir(c_j beta_j), with a concentration and
         a mean of each variable, of households and of members, that the sample teaches; "uniform":
-        Dir(1), as in the paper. Learned, classes with few members borrow from all others. A variable
-        of members that tells who is the one head of a household keeps Dir(1).
+        Dir(1), as in the paper. Learned, classes with few members borrow from all others. The
+        variable of members that tells who is the one head of a household keeps Dir(1).
     impossible_weight
         Cap-and-weight, an approximation: impossible households are drawn until a part of the
         sample's number of possible ones, and each stands for so many. 1 is exact. The chains then
