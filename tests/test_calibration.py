@@ -11,7 +11,7 @@ from bnp_models import TNPLCM, HDPMixedMembership
 PATH = Path(__file__).parents[1] / "experiments" / "calibration" / "sbc.py"
 pytestmark = pytest.mark.long
 
-MOVES = {"dish_stride": 4, "cell_stride": 0, "split_merge_every": 0}
+MOVES = {"dish_stride": 4, "cell_stride": 0, "split_merge_every": 0, "level_prior": "uniform"}
 # Under the learned prior next to nothing may be feasible, and populations are drawn by rejection.
 FEW = {"components": 8, "split_merge_every": 0, "level_prior": "uniform"}
 
