@@ -13,6 +13,10 @@ from bnp_models.version import __version__ as __version__
 if TYPE_CHECKING:
     from bnp_models import datasets as datasets
     from bnp_models import kernels as kernels
+    from bnp_models.comparison.comparison import Compared as Compared
+    from bnp_models.comparison.comparison import Comparison as Comparison
+    from bnp_models.comparison.comparison import compare as compare
+    from bnp_models.comparison.held_out import held_out_log_probability as held_out_log_probability
     from bnp_models.data.household_schema import HouseholdSchema as HouseholdSchema
     from bnp_models.data.households import Households as Households
     from bnp_models.data.households import persons_of as persons_of
@@ -107,6 +111,8 @@ if TYPE_CHECKING:
     from bnp_models.risk.cells import benedetti_franconi_risk as benedetti_franconi_risk
     from bnp_models.risk.cells import cell_risk as cell_risk
     from bnp_models.risk.cells import counts_of_counts as counts_of_counts
+    from bnp_models.risk.coarsening import Coarsening as Coarsening
+    from bnp_models.risk.coarsening import coarsen as coarsen
     from bnp_models.risk.loglinear import LogLinearRisk as LogLinearRisk
     from bnp_models.risk.loglinear import check_support as check_support
     from bnp_models.risk.loglinear import loglinear_risk as loglinear_risk
@@ -139,8 +145,11 @@ _EXPORTS = {
     "Cells": "data.microdata",
     "Checkpoint": "inference.checkpoint",
     "CheckpointError": "inference.checkpoint",
+    "Coarsening": "risk.coarsening",
     "Coding": "zeros.coding",
     "Combined": "evaluation.combining",
+    "Compared": "comparison.comparison",
+    "Comparison": "comparison.comparison",
     "Converged": "inference.convergence",
     "CountsRun": "models.cells.dirichlet_multinomial",
     "Diagnosis": "inference.diagnosis",
@@ -190,9 +199,11 @@ _EXPORTS = {
     "check_population_size": "data.weights",
     "check_source": "evaluation.attack.posterior",
     "check_support": "risk.loglinear",
+    "coarsen": "risk.coarsening",
     "combine_fully_synthetic": "evaluation.combining",
     "combine_imputed": "evaluation.combining",
     "combine_partially_synthetic": "evaluation.combining",
+    "compare": "comparison.comparison",
     "complete_households": "models.nested.starts",
     "convergence": "inference.convergence",
     "counts_of_counts": "risk.cells",
@@ -201,6 +212,7 @@ _EXPORTS = {
     "find_head": "rules.census",
     "find_modes": "inference.modes",
     "fit_empirical_bayes": "models.cells.empirical_bayes",
+    "held_out_log_probability": "comparison.held_out",
     "household_shares": "evaluation.shares",
     "impute": "synthesis.synthesize",
     "interval_overlap": "evaluation.combining",

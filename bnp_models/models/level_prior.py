@@ -31,6 +31,15 @@ def concentrations(shape: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray
     return np.add.reduceat(shape[..., : sum(num_levels)], first_rows(num_levels), axis=-1)
 
 
+def merge_rows(values: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:
+    """Sums over rows (chains, draws, R, ...) that become one; -1 drops a row."""
+    merged = np.zeros((*values.shape[:2], num_rows, *values.shape[3:]), values.dtype)
+    for old, new in enumerate(rows):
+        if new >= 0:
+            merged[:, :, new] += values[:, :, old]
+    return merged
+
+
 def mean_concentrations(
     shape: np.ndarray, names: Sequence[str], num_levels: tuple[int, ...]
 ) -> dict[str, float]:

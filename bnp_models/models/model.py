@@ -9,6 +9,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.microdata import Microdata
@@ -188,6 +189,16 @@ class PredictsCells(Model):
         feasible: Bool[Array, "B R"] | None = None,
     ) -> Int[Array, "J n"]:
         """Level codes of new records given one kept draw, in the feasible boxes; None: anywhere."""
+
+    def merge_levels(
+        self, draws: dict[str, np.ndarray], rows: np.ndarray, num_rows: int
+    ) -> dict[str, np.ndarray]:
+        """Arrays of draws (chains, draws, ...) with levels merged, of the names that change.
+
+        `rows` is the new row of each row of level probabilities, -1 where it is dropped. A model
+        that cannot raises ValueError.
+        """
+        raise ValueError(f"levels of the {self.name} model are not merged in its draws")
 
 
 class Completes(Model):

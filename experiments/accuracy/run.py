@@ -3,7 +3,10 @@
     python experiments/accuracy/run.py                         # the default model, all persons
     python experiments/accuracy/run.py --population adults     # structural zeros removed
     python experiments/accuracy/run.py --concentration record --seeds 5 --sizes 1000 5000
-    python experiments/accuracy/run.py --level-prior uniform   # the paper's prior of the levels
+    python experiments/accuracy/run.py --level-prior uniform   # the papers' prior of the levels
+    python experiments/accuracy/run.py --conditions            # under 55 structural zeros
+    python experiments/accuracy/run.py --population survey --survey FOLDER
+    python experiments/accuracy/run.py --population simulated --sizes 1000  # of the papers' model
 
 Each line appends to results.csv what is not there yet; `python experiments/accuracy/tables.py` then
 makes the tables and figures.
@@ -15,25 +18,30 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from held_out import held_out_log_likelihood
+from populations import NAMES, draw_sample, population
 from results import Results
 
 import bnp_models as bnp
+from bnp_models.cli.folder import use_compilation_cache
 from bnp_models.inference.convergence import convergence
 
 HERE = Path(__file__).parent
-KEY = ("population", "concentration", "level_prior", "n", "seed")
+KEY = ("population", "conditions", "concentration", "level_prior", "n", "seed")
+CONDITIONS = HERE.parent / "synthesis" / "conditions.csv"
 HELD_OUT = 2000
 
 
-def measure(args, people, n, seed) -> dict:
-    sample = people.sample(n, seed)
+def measure(args, case) -> dict:
+    n, seed = case["n"], case["seed"]
+    people = population(args.population, seed, args.survey)
+    sample, table, others = draw_sample(people, n, seed, HELD_OUT)
     truth = people.truth(sample)
-    table = bnp.Microdata.from_frame(sample)
+    zeros = bnp.read_conditions(CONDITIONS, table.schema) if args.conditions else None
     model = bnp.HDPMixedMembership(concentration=args.concentration, level_prior=args.level_prior)
     run = bnp.sample(
-        model, table, key=jax.random.key(seed), num_chains=4, num_warmup=args.warmup,
-        num_samples=args.draws, thin=args.thin, start_components=tuple(args.starts),
+        model, table, key=jax.random.key(seed), conditions=zeros, num_chains=4,
+        num_warmup=args.warmup, num_samples=args.draws, thin=args.thin,
+        start_components=tuple(args.starts),
     )  # fmt: skip
     began = time.perf_counter()
     risk = bnp.population_risk(run, len(people))
@@ -41,15 +49,13 @@ def measure(args, people, n, seed) -> dict:
     low, high = np.quantile(risk.tau1, [0.025, 0.975])
     low_tau2, high_tau2 = np.quantile(risk.tau2, [0.025, 0.975])
     checks = bnp.predictive_checks(run)
-    chosen = np.random.default_rng(10_000 + seed).choice(len(people), HELD_OUT, replace=False)
-    others = bnp.Microdata.from_frame(people.frame.iloc[chosen], levels=table.schema)
-    row = {
-        "population": args.population, "concentration": args.concentration,
-        "level_prior": args.level_prior, "n": n, "seed": seed,
+    ties = bnp.ties_risk(run, len(people))
+    low_ties, high_ties = np.quantile(ties.tau1, [0.025, 0.975])
+    row = case | {
         "sample_uniques": truth.sample_uniques, "truth": truth.tau1, "mean": risk.tau1.mean(),
         "q025": low, "q975": high, "covered": int(low <= truth.tau1 <= high),
         "truth_tau2": truth.tau2, "mean_tau2": risk.tau2.mean(),
-        "held_out": held_out_log_likelihood(run, others.codes),
+        "held_out": bnp.held_out_log_probability(run, others).mean(),
         "alpha": run.draws["alpha"].mean(),
         "components": " ".join(f"{k:.1f}" for k in run.draws["components"].mean(axis=1)),
         "log_likelihood": " ".join(f"{x:.0f}" for x in risk.log_likelihood.mean(axis=1)),
@@ -60,17 +66,25 @@ def measure(args, people, n, seed) -> dict:
     }  # fmt: skip
     for name, figures in convergence(run, risk).items():
         row |= {f"rhat_{name}": figures["rhat"], f"ess_{name}": figures["ess_bulk"]}
-    return row | {
+    row |= {
         "z_uniques": checks.cells[1].z, "z_doubles": checks.cells[2].z,
         "z_worst_pair": max(check.z for check in checks.pairs.values()),
         "q025_tau2": low_tau2, "q975_tau2": high_tau2,
         "covered_tau2": int(low_tau2 <= truth.tau2 <= high_tau2),
     }  # fmt: skip
+    return row | {
+        "c0": np.median(ties.concentration), "mean_ties": ties.tau1.mean(),
+        "q025_ties": low_ties, "q975_ties": high_ties,
+        "covered_ties": int(low_ties <= truth.tau1 <= high_ties),
+        "mean_tau2_ties": ties.tau2.mean(),
+    }  # fmt: skip
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--population", choices=("all", "adults"), default="all")
+    parser.add_argument("--population", choices=NAMES, default="all")
+    parser.add_argument("--survey", type=Path, help="folder of national2019.csv.gz")
+    parser.add_argument("--conditions", action="store_true", help="the 55 of experiments/synthesis")
     parser.add_argument("--concentration", default="shared")
     parser.add_argument("--level-prior", default="learned")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 5000, 10000])
@@ -82,12 +96,14 @@ def main():
     parser.add_argument("--minutes", type=float, help="begin no sample later than this")
     args = parser.parse_args()
     results = Results(HERE / "results.csv", KEY, args.minutes)
-    people = bnp.datasets.census_income(adults=args.population == "adults")
-    same = {"population": args.population, "concentration": args.concentration,
-            "level_prior": args.level_prior}  # fmt: skip
+    use_compilation_cache()
+    same = {
+        "population": args.population, "conditions": 55 if args.conditions else 0,
+        "concentration": args.concentration, "level_prior": args.level_prior,
+    }  # fmt: skip
     cases = (same | {"n": n, "seed": seed} for n in args.sizes for seed in range(args.seeds))
     for case in results.missing(cases):
-        row = measure(args, people, case["n"], case["seed"])
+        row = measure(args, case)
         results.append(row)
         print(*(row[name] for name in ("n", "seed", "truth", "mean", "q025", "q975")), flush=True)
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.microdata import Microdata
@@ -42,7 +43,7 @@ from bnp_models.models.latent_classes.state import (
     LatentClassState,
     count_levels,
 )
-from bnp_models.models.level_prior import draw_shape, uniform_shape
+from bnp_models.models.level_prior import draw_shape, merge_rows, uniform_shape
 from bnp_models.models.model import Completes, Draw, PredictsCells
 from bnp_models.models.options import check_choice
 from bnp_models.models.warnings import last_class_used, too_many_augmented
@@ -150,6 +151,15 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         if method != "exact":
             raise ValueError(f'cell probabilities of {self.name} are exact; method is "exact"')
         return log_cell_probability(draw, cells, num_levels)
+
+    def merge_levels(
+        self, draws: dict[str, np.ndarray], rows: np.ndarray, num_rows: int
+    ) -> dict[str, np.ndarray]:
+        """Arrays of draws with levels merged, of the names that change."""
+        merged = {"log_lambda": np.log(merge_rows(np.exp(draws["log_lambda"]), rows, num_rows))}
+        if "level_shape" in draws:
+            merged["level_shape"] = merge_rows(draws["level_shape"], rows, num_rows)
+        return merged
 
     simulate_records = staticmethod(simulate_records)
     complete_records = staticmethod(complete_records)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
-from bnp_models.models.level_prior import LEVEL_PRIORS, record_concentrations
+from bnp_models.models.level_prior import LEVEL_PRIORS, merge_rows, record_concentrations
 from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
 from bnp_models.models.model import PredictsCells
 from bnp_models.models.options import check_choice, check_integer, check_positive
@@ -122,6 +122,13 @@ class MembershipOptions(PredictsCells):
     def level_concentrations(self, run: Any) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
         return record_concentrations(self.level_prior, run)
+
+    def merge_levels(
+        self, draws: dict[str, np.ndarray], rows: np.ndarray, num_rows: int
+    ) -> dict[str, np.ndarray]:
+        """Arrays of draws with levels merged, of the names that change."""
+        names = ("theta", "level_shape")
+        return {x: merge_rows(draws[x], rows, num_rows) for x in names if x in draws}
 
     def warnings(self, run: Any) -> list[str]:
         """Sentences on impossible records, split-merge moves and P(feasible) of a `Run`."""

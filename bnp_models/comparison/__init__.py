@@ -1,0 +1,1 @@
+"""Models side by side, by evidence: held-out prediction, predictive checks, and the risk."""

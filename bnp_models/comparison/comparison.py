@@ -1,0 +1,147 @@
+"""Several models of one sample: held-out prediction, predictive checks and tau_1 of each."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from bnp_models.comparison.held_out import held_out_log_probability
+from bnp_models.data.microdata import Microdata
+from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.inference.run import Run
+from bnp_models.inference.sampling import sample
+from bnp_models.kernels.variates.rng import key_array, numpy_generator
+from bnp_models.models.model import Model
+from bnp_models.risk.population import PopulationRisk, population_risk
+from bnp_models.synthesis.predictive_checks import PredictiveChecks, predictive_checks
+from bnp_models.zeros.structural_zeros import StructuralZeros
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """One model of a sample."""
+
+    log_probabilities: np.ndarray
+    """(n held out,) log predictive probability of each held-out record, in nats."""
+    run: Run
+    """Chains on the whole sample."""
+    checks: PredictiveChecks
+    """Replicates of the whole sample against it."""
+    risk: PopulationRisk | None
+    """Risk of the whole sample, where the population's size was given."""
+
+    @property
+    def held_out(self) -> float:
+        """Mean log predictive probability of a held-out record."""
+        return float(self.log_probabilities.mean())
+
+    def warnings(self) -> list[str]:
+        """Sentences on the chains and on the fit."""
+        return Diagnosis.of(self.run, self.risk).warnings + self.checks.warnings()
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Models of one sample, by name."""
+
+    models: dict[str, Compared]
+
+    @property
+    def best(self) -> str:
+        """Name of the model that predicts held-out records best."""
+        return max(self.models, key=lambda name: self.models[name].held_out)
+
+    def table(self) -> pd.DataFrame:
+        """One row per model, the best first.
+
+        "held_out" is in nats a record, "behind" how much it is behind the best, with its standard
+        error over the records, "z_uniques" that of the predictive check.
+        """
+        best = self.models[self.best].log_probabilities
+        rows = []
+        for name, one in self.models.items():
+            behind = best - one.log_probabilities
+            error = behind.std(ddof=1) / math.sqrt(behind.size)
+            row = {
+                "model": name, "held_out": one.held_out, "behind": behind.mean(),
+                "behind_se": error, "z_uniques": one.checks.cells[1].z,
+            }  # fmt: skip
+            if one.risk is not None:
+                low, high = np.quantile(one.risk.tau1, [0.025, 0.975])
+                row |= {"tau1": one.risk.tau1.mean(), "q025": low, "q975": high}
+            rows.append(row)
+        return pd.DataFrame(rows).sort_values("held_out", ascending=False, ignore_index=True)
+
+
+def compare(
+    models: Mapping[str, Model],
+    table: Microdata,
+    *,
+    key: jax.Array,
+    population_size: int | None = None,
+    conditions: StructuralZeros | None = None,
+    num_folds: int = 5,
+    folds: int = 1,
+    **options: Any,
+) -> Comparison:
+    """Compare models of one sample by evidence.
+
+    Parameters
+    ----------
+    models
+        By name. Those that take no structural zeros are fitted without.
+    table
+        Complete records.
+    key
+        Used once. All models hold out the same records.
+    population_size
+        N, for tau_1; None leaves it out.
+    conditions
+        Structural zeros, for the models that take them.
+    num_folds
+        Parts of the sample, of which one is held out at a time.
+    folds
+        How many of them are: 1 to `num_folds`, each with chains of its own.
+    options
+        Of `sample`: num_chains, num_warmup, num_samples, thin and so on.
+
+    Returns
+    -------
+    comparison
+
+    Raises
+    ------
+    ValueError
+        If there are more folds than parts or records, or a model gives no probabilities of cells.
+
+    Notes
+    -----
+    A model that ignores structural zeros spends probability on impossible records, which its
+    held-out figure shows.
+    """
+    if not 2 <= num_folds <= table.n or not 1 <= folds <= num_folds:
+        raise ValueError(
+            f"folds must be from 1 to num_folds, and num_folds from 2 to {table.n}, not {folds} "
+            f"and {num_folds}"
+        )
+    table.require_complete("a comparison of models")
+    key_parts, *model_keys = key_array(key, 1 + len(models))
+    order = numpy_generator(key_parts).permutation(table.n)
+    parts = [np.sort(part) for part in np.array_split(order, num_folds)[:folds]]
+    found = {}
+    for (name, model), model_key in zip(models.items(), model_keys, strict=True):
+        zeros = conditions if model.conditions_type is not None else None
+        key_whole, *fold_keys = key_array(model_key, 1 + folds)
+        log_p = []
+        for part, fold_key in zip(parts, fold_keys, strict=True):
+            rest = Microdata(table.schema, np.delete(table.codes, part, axis=0))
+            run = sample(model, rest, key=fold_key, conditions=zeros, **options)
+            log_p.append(held_out_log_probability(run, table.codes[part]))
+        run = sample(model, table, key=key_whole, conditions=zeros, **options)
+        risk = None if population_size is None else population_risk(run, population_size)
+        found[name] = Compared(np.concatenate(log_p), run, predictive_checks(run), risk)
+    return Comparison(found)

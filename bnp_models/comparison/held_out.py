@@ -1,0 +1,56 @@
+"""How well a model predicts records that it has not seen."""
+
+import jax
+import numpy as np
+from scipy.special import logsumexp
+
+from bnp_models.inference.run import Run
+from bnp_models.kernels.variates.rng import Keys
+from bnp_models.risk.population import cell_probabilities, checked_method, checked_model
+
+NUM_DRAWS = 200
+"""Draws of a run that are averaged over, at the most."""
+
+
+def held_out_log_probability(
+    run: Run,
+    codes: np.ndarray,
+    *,
+    method: str = "auto",
+    num_draws: int = NUM_DRAWS,
+    key: jax.Array | None = None,
+) -> np.ndarray:
+    """Log posterior predictive probability of records, in nats.
+
+    Parameters
+    ----------
+    run
+        Chains that kept the model's ``parameters``.
+    codes
+        (m, J) level codes of complete records that the run has not seen, in the sample's schema.
+    method, key
+        As for `population_risk`.
+    num_draws
+        Draws that are averaged over, evenly spaced, at the most.
+
+    Returns
+    -------
+    log_p
+        (m,) logarithms of the mean probability of each record's cell over the draws; under
+        structural zeros among the feasible cells.
+
+    Raises
+    ------
+    ValueError
+        If the model gives no probabilities of cells, or `run` kept no parameters.
+    """
+    method = checked_method(method, checked_model(run.model), run.table)
+    settings = run.settings
+    kept = settings.num_chains * (settings.num_samples // settings.parameters_every)
+    draws = run.parameters(max(1, -(-kept // num_draws)))
+    key, _ = Keys(run.key if key is None else key)
+    cells, of_record = np.unique(codes, axis=0, return_inverse=True)
+    log_p = np.concatenate(
+        [block for block, _, _ in cell_probabilities(run, draws, cells, method, key)]
+    )
+    return (logsumexp(log_p, axis=0) - np.log(len(log_p)))[of_record.reshape(-1)]
