@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bnp_models.data.households import read_households as read_households
     from bnp_models.data.microdata import Cells as Cells
     from bnp_models.data.microdata import Microdata as Microdata
+    from bnp_models.data.microdata import k_anonymity as k_anonymity
     from bnp_models.data.reading import read_frame as read_frame
     from bnp_models.data.reading import read_levels as read_levels
     from bnp_models.data.reading import read_microdata as read_microdata
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from bnp_models.evaluation.proportions import Proportions as Proportions
     from bnp_models.evaluation.proportions import proportions as proportions
     from bnp_models.evaluation.shares import household_shares as household_shares
-    from bnp_models.evaluation.uniques import k_anonymity as k_anonymity
     from bnp_models.evaluation.uniques import replicated_uniques as replicated_uniques
     from bnp_models.inference.arviz import write_netcdf as write_netcdf
     from bnp_models.inference.checkpoint import Checkpoint as Checkpoint
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     from bnp_models.risk.cells import benedetti_franconi_risk as benedetti_franconi_risk
     from bnp_models.risk.cells import cell_risk as cell_risk
     from bnp_models.risk.cells import counts_of_counts as counts_of_counts
-    from bnp_models.risk.coarsening import Coarsening as Coarsening
+    from bnp_models.risk.coarsening import CoarserRisk as CoarserRisk
     from bnp_models.risk.coarsening import coarsen as coarsen
     from bnp_models.risk.loglinear import LogLinearRisk as LogLinearRisk
     from bnp_models.risk.loglinear import check_support as check_support
@@ -145,7 +145,7 @@ _EXPORTS = {
     "Cells": "data.microdata",
     "Checkpoint": "inference.checkpoint",
     "CheckpointError": "inference.checkpoint",
-    "Coarsening": "risk.coarsening",
+    "CoarserRisk": "risk.coarsening",
     "Coding": "zeros.coding",
     "Combined": "evaluation.combining",
     "Compared": "comparison.comparison",
@@ -216,7 +216,7 @@ _EXPORTS = {
     "household_shares": "evaluation.shares",
     "impute": "synthesis.synthesize",
     "interval_overlap": "evaluation.combining",
-    "k_anonymity": "evaluation.uniques",
+    "k_anonymity": "data.microdata",
     "level_margins": "synthesis.margins",
     "loglinear_risk": "risk.loglinear",
     "model_of": "evaluation.attack.posterior",

@@ -296,3 +296,32 @@ def _pack(codes: np.ndarray, num_levels: Sequence[int]) -> list[np.ndarray]:
             words[-1] = words[-1] * levels + codes[:, j]
             size *= levels
     return words
+
+
+class SmallCells(NamedTuple):
+    """Records in cells of fewer than k records."""
+
+    k: int
+    """Records of a cell that is large enough."""
+    records: int
+    """Number of records in smaller cells."""
+    share: float
+    """Share of the complete records that are in smaller cells."""
+
+
+def k_anonymity(table: Microdata, sizes: Sequence[int] = (2, 3, 5)) -> list[SmallCells]:
+    """Count the records that share their cell with fewer than k - 1 others, for each k.
+
+    Parameters
+    ----------
+    table
+        Records; incomplete ones are left out.
+    sizes
+        The values of k.
+    """
+    complete = table.codes[table.complete]
+    if not len(complete):
+        return []
+    cells = group_cells(complete, table.schema.num_levels)
+    in_cell = cells.counts[cells.record_cell]
+    return [SmallCells(k, int((in_cell < k).sum()), float((in_cell < k).mean())) for k in sizes]

@@ -9,14 +9,14 @@ from functools import partial
 import numpy as np
 
 from bnp_models.data.households import Households, persons_of
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Microdata, SmallCells, k_anonymity
 from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.combining import COMBINING_RULES
 from bnp_models.evaluation.impossible import Impossible, find_impossible
 from bnp_models.evaluation.propensity import PropensityScore, num_columns, propensity_score
 from bnp_models.evaluation.proportions import Proportions, proportions
 from bnp_models.evaluation.shares import Shares, household_shares
-from bnp_models.evaluation.uniques import Replicated, SmallCells, k_anonymity, replicated_uniques
+from bnp_models.evaluation.uniques import Replicated, replicated_uniques
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
 from bnp_models.zeros.structural_zeros import StructuralZeros

@@ -1,4 +1,4 @@
-"""Small cells of a file, and unique combinations of the original that recur in synthetic files."""
+"""Unique combinations of the original that recur in synthetic files."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,35 +7,6 @@ import numpy as np
 
 from bnp_models.data.microdata import Microdata, group_cells
 from bnp_models.evaluation.files import check_files
-
-
-class SmallCells(NamedTuple):
-    """Records in cells of fewer than k records."""
-
-    k: int
-    """Records of a cell that is large enough."""
-    records: int
-    """Number of records in smaller cells."""
-    share: float
-    """Share of the complete records that are in smaller cells."""
-
-
-def k_anonymity(table: Microdata, sizes: Sequence[int] = (2, 3, 5)) -> list[SmallCells]:
-    """Count the records that share their cell with fewer than k - 1 others, for each k.
-
-    Parameters
-    ----------
-    table
-        Records; incomplete ones are left out.
-    sizes
-        The values of k.
-    """
-    complete = table.codes[table.complete]
-    if not len(complete):
-        return []
-    cells = group_cells(complete, table.schema.num_levels)
-    in_cell = cells.counts[cells.record_cell]
-    return [SmallCells(k, int((in_cell < k).sum()), float((in_cell < k).mean())) for k in sizes]
 
 
 class Replicated(NamedTuple):

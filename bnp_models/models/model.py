@@ -192,13 +192,13 @@ class PredictsCells(Model):
 
     def merge_levels(
         self, draws: dict[str, np.ndarray], rows: np.ndarray, num_rows: int
-    ) -> dict[str, np.ndarray]:
+    ) -> dict[str, np.ndarray] | None:
         """Arrays of draws (chains, draws, ...) with levels merged, of the names that change.
 
-        `rows` is the new row of each row of level probabilities, -1 where it is dropped. A model
-        that cannot raises ValueError.
+        `rows` is the new row of each row of level probabilities, -1 where it is dropped. None, as
+        here, where the law of coarser records is not the model's.
         """
-        raise ValueError(f"levels of the {self.name} model are not merged in its draws")
+        return None
 
 
 class Completes(Model):

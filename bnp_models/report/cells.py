@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.writing import write_frame, write_text
-from bnp_models.evaluation.uniques import k_anonymity
 from bnp_models.inference.arviz import groups_for_arviz
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.pages import environment, of_chains

@@ -4,8 +4,8 @@ from os import PathLike
 
 import numpy as np
 
+from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.writing import write_text
-from bnp_models.evaluation.uniques import k_anonymity
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.pages import render_page
 from bnp_models.report.plots import TRACED, checks_plot, histogram_plot

@@ -6,8 +6,8 @@ from os import PathLike
 import pandas as pd
 
 from bnp_models.data.households import Households, persons_of
+from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.writing import write_text
-from bnp_models.evaluation.uniques import k_anonymity
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.report.pages import compared_levels, render_page

@@ -2,21 +2,61 @@
 
 A dropped variable's factor leaves the probability of a cell, and merged levels add theirs up: in
 mixed membership and latent class models the law of the coarser record is that of the same model
-with fewer variables or levels.
+with fewer variables or levels. Under structural zeros the feasible cells that make up a coarser one
+are listed, and their probabilities added.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from bnp_models.data.messages import quoted
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Microdata, SmallCells, k_anonymity
 from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
 from bnp_models.inference.run import Run
 from bnp_models.kernels.numerics.counting import first_rows
-from bnp_models.risk.population import checked_model
+from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
+from bnp_models.risk.population import (
+    cell_probabilities,
+    check_table,
+    checked_method,
+    checked_model,
+    draw_joining,
+)
+from bnp_models.zeros.structural_zeros import StructuralZeros
+
+NUM_DRAWS = 200
+"""Draws at which coarser keys are evaluated, at the most."""
+
+MAX_CELLS = 2**16
+"""Feasible cells that are listed for one coarsening, at the most."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CoarserRisk:
+    """Disclosure risk of the sample on coarser keys."""
+
+    table: Microdata
+    """The coarser records."""
+    tau1: np.ndarray
+    """(draws,) draws of the number of sample uniques that are unique in the population."""
+    tau2: np.ndarray
+    """(draws,) draws of the sum over sample uniques of 1/F, F their population count."""
+
+    @cached_property
+    def sample_uniques(self) -> int:
+        """Number of records alone in their cell."""
+        return len(self.table.cells().sample_uniques)
+
+    @cached_property
+    def anonymity(self) -> list[SmallCells]:
+        """Records in cells of fewer than 2, 3 and 5."""
+        return k_anonymity(self.table)
 
 
 class Coarsening(NamedTuple):
@@ -29,10 +69,26 @@ class Coarsening(NamedTuple):
     codes: tuple[np.ndarray, ...]
     """For each of them, the new code of every old one."""
 
-    def apply(self, codes: np.ndarray) -> np.ndarray:
-        """Codes (n, J') of the coarser form of complete records (n, J)."""
-        columns = [of[codes[:, j]] for j, of in zip(self.variables, self.codes, strict=True)]
-        return np.stack(columns, axis=1)
+    def coarser(self, table: Microdata) -> Microdata:
+        """The coarser form of complete records."""
+        codes = [of[table.codes[:, j]] for j, of in zip(self.variables, self.codes, strict=True)]
+        return Microdata(self.schema, np.stack(codes, axis=1))
+
+    def finer(self, cell: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray:
+        """All finer cells (m, J) of a coarser one (J',)."""
+        choices = self._choices(cell, num_levels)
+        return np.stack(np.meshgrid(*choices, indexing="ij"), axis=-1).reshape(-1, len(choices))
+
+    def num_finer(self, cell: np.ndarray, num_levels: tuple[int, ...]) -> int:
+        """How many these are."""
+        return math.prod(map(len, self._choices(cell, num_levels)))
+
+    def _choices(self, cell, num_levels) -> list[np.ndarray]:
+        """For each finer variable, its codes in a coarser cell."""
+        choices = [np.arange(size) for size in num_levels]
+        for code, j, of in zip(cell, self.variables, self.codes, strict=True):
+            choices[j] = np.flatnonzero(of == code)
+        return choices
 
     def rows(self, num_levels: tuple[int, ...]) -> np.ndarray:
         """For each row of the finer level probabilities, its coarser one; -1: it is dropped."""
@@ -44,13 +100,14 @@ class Coarsening(NamedTuple):
         return rows
 
 
-def parse_coarsening(specs: Sequence[str], schema: Schema) -> Coarsening:
-    """Read statements such as "drop:race" and "merge:age=0-14+15-24".
+def parse_coarsening(text: str, schema: Schema) -> Coarsening:
+    """Read a coarsening such as "drop:race" or "merge:age=0-14+15-24;drop:sex".
 
     Parameters
     ----------
-    specs
-        Statements, which all hold; several variables of one are apart by commas.
+    text
+        Statements apart by semicolons, which all hold: "drop:A,B" leaves variables out, "keep:A,B"
+        all others, "merge:A=X+Y" makes one level of several.
     schema
         Of the records.
 
@@ -62,18 +119,19 @@ def parse_coarsening(specs: Sequence[str], schema: Schema) -> Coarsening:
     """
     dropped: set[str] = set()
     merged: dict[str, list[list[int]]] = {}
-    for spec in specs:
-        kind, _, what = spec.partition(":")
-        if kind == "drop" and what:
-            for name in what.split(","):
-                dropped.add(_known(name.strip(), schema))
+    for statement in map(str.strip, text.split(";")):
+        kind, _, what = statement.partition(":")
+        if kind in ("drop", "keep") and what:
+            names = {_known(name.strip(), schema) for name in what.split(",")}
+            dropped |= names if kind == "drop" else set(schema.variables) - names
         elif kind == "merge" and "=" in what:
             name, _, given = what.partition("=")
             name = _known(name.strip(), schema)
-            merged.setdefault(name, []).append(_codes_of(name, given.split("+"), schema))
+            merged.setdefault(name, []).append(_codes_of(name, given, schema))
         else:
             raise MicrodataError(
-                f"{quoted(spec)} is no coarsening; write drop:VARIABLE or merge:VARIABLE=A+B"
+                f"{quoted(statement)} is no coarsening; write drop:VARIABLE, keep:VARIABLES or "
+                "merge:VARIABLE=A+B"
             )
     if both := sorted(dropped & merged.keys()):
         raise MicrodataError("the variable is dropped and has levels merged", column=both[0])
@@ -86,43 +144,131 @@ def parse_coarsening(specs: Sequence[str], schema: Schema) -> Coarsening:
         labels, of = _merge(schema.levels[j], merged.get(schema.variables[j], []))
         levels.append(labels)
         codes.append(of)
-    names = tuple(schema.variables[j] for j in variables)
-    return Coarsening(Schema(names, tuple(levels)), variables, tuple(codes))
+    left = tuple(schema.variables[j] for j in variables)
+    return Coarsening(Schema(left, tuple(levels)), variables, tuple(codes))
 
 
-def coarsen(run: Run, *specs: str) -> Run:
-    """Run of the same model and draws on coarser keys.
-
-    Its `population_risk`, `predictive_checks` and so on are those of the coarser file.
-
-    Parameters
-    ----------
-    run
-        Chains that kept the model's ``parameters``.
-    specs
-        Statements such as "drop:race" and "merge:age=0-14+15-24", which all hold.
+def parse_coarsenings(
+    texts: Sequence[str] | None, table: Microdata, conditions: StructuralZeros | None
+) -> dict[str, Coarsening]:
+    """Read coarsenings, or without any make those that drop one variable each.
 
     Raises
     ------
     MicrodataError
-        As `parse_coarsening`.
+        As `parse_coarsening`, and where a coarsening under structural zeros has more than
+        `MAX_CELLS` cells to list.
+    """
+    if not texts:
+        names = table.schema.variables
+        texts = [f"drop:{name}" for name in names] if len(names) > 1 else []
+    found = {text: parse_coarsening(text, table.schema) for text in texts}
+    if conditions is not None:
+        for text, coarsening in found.items():
+            uniques = _uniques(coarsening.coarser(table))
+            size = sum(coarsening.num_finer(cell, table.schema.num_levels) for cell in uniques)
+            if size > MAX_CELLS:
+                raise MicrodataError(
+                    f"{quoted(text)} makes cells of {size:,} finer ones, more than {MAX_CELLS:,}, "
+                    "which are listed under structural zeros; drop fewer variables, or fit the "
+                    "coarser file by itself"
+                )
+    return found
+
+
+def coarsen(
+    run: Run,
+    population_size: int,
+    coarsenings: Sequence[str] | None = None,
+    *,
+    num_draws: int = NUM_DRAWS,
+    key: jax.Array | None = None,
+) -> dict[str, CoarserRisk]:
+    """Evaluate the risk of a sample on coarser keys, from the same draws.
+
+    Parameters
+    ----------
+    run, population_size
+        As for `population_risk`.
+    coarsenings
+        Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex". Default:
+        each variable dropped by itself.
+    num_draws
+        Draws of the run that are evaluated, evenly spaced, at the most.
+    key
+        By default one that `run` set aside.
+
+    Returns
+    -------
+    risks
+        By the text of the coarsening.
+
+    Raises
+    ------
+    MicrodataError
+        As `parse_coarsenings`.
     ValueError
-        If the model gives no probabilities of cells, or the run is under structural zeros.
+        As `population_risk`.
 
     Notes
     -----
     The posterior is that of the finer file, which knows more than the coarser one would teach.
     """
-    model = checked_model(run.model)
+    checked_model(run.model)
+    check_table(run.table, population_size)
+    found = parse_coarsenings(coarsenings, run.table, run.conditions)
+    settings = run.settings
+    kept = settings.num_chains * (settings.num_samples // settings.parameters_every)
+    draws = run.parameters(max(1, -(-kept // num_draws)))
+    keys = key_array(run.key if key is None else key, len(found))
+    return {
+        text: _evaluate(run, draws, coarsening, population_size, of_one)
+        for (text, coarsening), of_one in zip(found.items(), keys, strict=True)
+    }
+
+
+def _evaluate(run, draws, coarsening, population_size, key) -> CoarserRisk:
+    """Evaluate the risk on one coarser key."""
+    key_particles, key_counts = Keys(key)
+    generator = numpy_generator(key_counts)
+    table = coarsening.coarser(run.table)
+    tau1, tau2 = [], []
+    for log_p in unique_probabilities(run, draws, coarsening, table, key_particles):
+        joined = draw_joining(generator, np.exp(np.minimum(log_p, 0)), population_size - table.n)
+        tau1.append(np.sum(joined == 0, axis=1, dtype=float))
+        tau2.append(np.sum(1 / (1 + joined), axis=1))
+    return CoarserRisk(table, np.concatenate(tau1), np.concatenate(tau2))
+
+
+def unique_probabilities(run, draws, coarsening, table, key) -> Iterator[np.ndarray]:
+    """(block, cells) log probabilities of the coarser cells with one record."""
+    uniques = _uniques(table)
+    merged = None
+    if run.conditions is None:
+        rows = coarsening.rows(run.num_levels)
+        merged = run.model.merge_levels(draws, rows, sum(coarsening.schema.num_levels))
+    if merged is not None:
+        run = dataclasses.replace(run, table=table)
+        method = checked_method("auto", run.model, table)
+        for log_p, _, _ in cell_probabilities(run, draws | merged, uniques, method, key):
+            yield log_p
+        return
+    finer = [coarsening.finer(cell, run.table.schema.num_levels) for cell in uniques]
+    coarse = np.repeat(np.arange(len(finer)), [len(cells) for cells in finer])
+    codes = np.concatenate([*finer, np.empty((0, run.table.codes.shape[1]), np.int64)])
     if run.conditions is not None:
-        raise ValueError(
-            "keys are coarsened without structural zeros only; fit the coarser file by itself"
-        )
-    coarsening = parse_coarsening(specs, run.table.schema)
-    rows = coarsening.rows(run.table.schema.num_levels)
-    draws = model.merge_levels(run.draws, rows, sum(coarsening.schema.num_levels))
-    table = Microdata(coarsening.schema, coarsening.apply(run.table.codes))
-    return dataclasses.replace(run, table=table, draws=run.draws | draws)
+        feasible = ~run.conditions.contains(codes)
+        codes, coarse = codes[feasible], coarse[feasible]
+    first = np.searchsorted(coarse, np.arange(len(finer)))
+    method = checked_method("auto", run.model, run.table)
+    for log_p, _, _ in cell_probabilities(run, draws, codes, method, key):
+        yield np.logaddexp.reduceat(log_p, first, axis=1) if len(first) else log_p
+
+
+def _uniques(table: Microdata) -> np.ndarray:
+    """(C, J) codes of the cells with one record."""
+    cells = table.cells()
+    return cells.codes[cells.unique_cells]
 
 
 def _known(name: str, schema: Schema) -> str:
@@ -132,19 +278,30 @@ def _known(name: str, schema: Schema) -> str:
     return name
 
 
-def _codes_of(name: str, given: Sequence[str], schema: Schema) -> list[int]:
-    """Codes of the levels that are merged."""
+def _codes_of(name: str, given: str, schema: Schema) -> list[int]:
+    """Codes of the levels that are merged, their labels apart by "+"."""
     labels = [text_of(label) for label in schema.levels[schema.variables.index(name)]]
-    codes = []
-    for label in map(str.strip, given):
-        if label not in labels:
-            raise MicrodataError(
-                f"has no level {quoted(label)}; its levels are {', '.join(labels)}", column=name
-            )
-        codes.append(labels.index(label))
+    codes = _split_labels(given.strip(), labels)
+    if codes is None:
+        raise MicrodataError(
+            f"{quoted(given)} are not some of its levels apart by +; its levels are "
+            f"{', '.join(labels)}", column=name,
+        )  # fmt: skip
     if len(set(codes)) < 2:
         raise MicrodataError("two different levels or more are merged", column=name)
     return codes
+
+
+def _split_labels(text: str, labels: Sequence[str]) -> list[int] | None:
+    """Codes of labels apart by "+", which a label may have too (75+); None: it cannot be read."""
+    for code, label in enumerate(labels):
+        if text == label:
+            return [code]
+        if text.startswith(label + "+"):
+            rest = _split_labels(text[len(label) + 1 :].strip(), labels)
+            if rest is not None:
+                return [code, *rest]
+    return None
 
 
 def _merge(

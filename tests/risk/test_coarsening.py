@@ -9,13 +9,17 @@ import pytest
 
 import bnp_models as bnp
 from bnp_models.inference.settings import Settings
-from bnp_models.risk.coarsening import parse_coarsening
+from bnp_models.risk import coarsening
+from bnp_models.risk.coarsening import parse_coarsening, parse_coarsenings, unique_probabilities
 from bnp_models.risk.population import cell_probabilities
 
 SCHEMA = bnp.Schema(("age", "sex", "town"), (("young", "middle", "old"), (0, 1), tuple("abcd")))
 NUM_LEVELS = SCHEMA.num_levels
 CELLS = np.array(list(itertools.product(*map(range, NUM_LEVELS))))
-SPECS = ("drop:sex", "merge:age=young+middle", "merge:town=b+d")
+COARSENING = "drop:sex; merge:age=young+middle; merge:town=b+d"
+AGE, TOWN = np.array([0, 0, 1]), np.array([0, 1, 2, 1])
+COARSE = np.array([[0, 0], [0, 1], [1, 2]])
+IMPOSSIBLE = [[0, -1, 3], [2, 0, -1], [0, 1, 0]]
 
 
 @pytest.fixture(scope="module", params=["hdp", "nplcm"])
@@ -39,63 +43,126 @@ def run(request, small, latent):
     )  # fmt: skip
 
 
-def probabilities(run, cells):
-    blocks = cell_probabilities(run, run.parameters(), cells, "exact", jax.random.key(0))
+def fine_probabilities(run):
+    blocks = cell_probabilities(run, run.parameters(), CELLS, "exact", jax.random.key(0))
     return np.exp(np.concatenate([log_p for log_p, _, _ in blocks]))
 
 
+def coarse_probabilities(run):
+    """Probabilities of COARSE, the cells with one record each."""
+    coarse = parse_coarsening(COARSENING, SCHEMA)
+    assert coarse.schema.variables == ("age", "town")
+    assert coarse.schema.levels == (("young+middle", "old"), ("a", "b+d", "c"))
+    found = unique_probabilities(
+        run, run.parameters(), coarse, bnp.Microdata(coarse.schema, COARSE), jax.random.key(0)
+    )
+    return np.exp(np.concatenate(list(found)))
+
+
+def summed(fine, cells=CELLS):
+    return np.stack(
+        [fine[:, (AGE[cells[:, 0]] == a) & (TOWN[cells[:, 2]] == t)].sum(axis=1)
+         for a, t in COARSE], axis=1,
+    )  # fmt: skip
+
+
+class NotMerged(bnp.NPLCM):
+    def merge_levels(self, draws, rows, num_rows):
+        return None
+
+
 def test_probabilities_of_coarser_cells_are_sums_of_finer_ones(run):
-    coarse = bnp.coarsen(run, *SPECS)
-    assert coarse.table.schema.variables == ("age", "town")
-    assert coarse.table.schema.levels == (("young+middle", "old"), ("a", "b+d", "c"))
-    fine = probabilities(run, CELLS)
+    fine = fine_probabilities(run)
     np.testing.assert_allclose(fine.sum(axis=1), 1, rtol=1e-4)
-    age, town = np.array([0, 0, 1]), np.array([0, 1, 2, 1])
-    cells = np.array(list(itertools.product(range(2), range(3))))
-    exact = np.stack(
-        [fine[:, (age[CELLS[:, 0]] == a) & (town[CELLS[:, 2]] == t)].sum(axis=1) for a, t in cells],
-        axis=1,
-    )
-    np.testing.assert_allclose(probabilities(coarse, cells), exact, rtol=1e-4)
-    np.testing.assert_array_equal(
-        coarse.table.codes, np.stack([age[CELLS[::2, 0]], town[CELLS[::2, 2]]], axis=1)
-    )
-    np.testing.assert_allclose(coarse.draws["level_shape"][0, 0], [2, 1, 1, 2, 1])
+    np.testing.assert_allclose(coarse_probabilities(run), summed(fine), rtol=1e-4)
+
+
+def test_cells_are_listed_where_the_model_merges_no_levels(run):
+    if isinstance(run.model, bnp.NPLCM):
+        listed = dataclasses.replace(run, model=NotMerged(components=4))
+        np.testing.assert_allclose(
+            coarse_probabilities(listed), coarse_probabilities(run), rtol=1e-4
+        )
+
+
+def test_under_structural_zeros_impossible_cells_count_for_nothing(run):
+    zeros = bnp.StructuralZeros.from_codes(np.array(IMPOSSIBLE), SCHEMA)
+    possible = ~zeros.contains(CELLS)
+    assert 0 < possible.sum() < len(CELLS)
+    fine = fine_probabilities(run)[:, possible]
+    share = fine.sum(axis=1)
+    draws = run.draws | {"log_feasible": np.float32(np.log(share)).reshape(2, 3)}
+    model = bnp.TNPLCM(components=4) if isinstance(run.model, bnp.NPLCM) else run.model
+    truncated = dataclasses.replace(run, conditions=zeros, draws=draws, model=model)
+    exact = summed(fine, CELLS[possible]) / share[:, None]
+    np.testing.assert_allclose(coarse_probabilities(truncated), exact, rtol=1e-4)
 
 
 def test_the_risk_of_coarser_keys_follows(run):
-    """Fewer uniques, and those of a variable that has one level are as before."""
     fine = bnp.population_risk(run, 500)
-    coarse = bnp.population_risk(bnp.coarsen(run, "drop:town"), 500)
-    assert len(coarse.rows) <= len(fine.rows)
-    assert coarse.tau1.mean() < fine.tau1.mean()
+    found = bnp.coarsen(run, 500)
+    assert list(found) == ["drop:age", "drop:sex", "drop:town"]
+    coarse = found["drop:town"]
+    np.testing.assert_array_equal(coarse.table.codes, CELLS[::2, :2])
+    assert coarse.sample_uniques <= len(fine.rows)
+    assert coarse.tau1.shape == coarse.tau2.shape == (6,)
+    assert coarse.tau1.mean() < fine.tau1.mean() and (coarse.tau1 <= coarse.tau2).all()
+    assert coarse.anonymity[0].records == coarse.sample_uniques
+    same = bnp.coarsen(run, 500, ["keep:sex,age"])["keep:sex,age"]
+    np.testing.assert_array_equal(same.table.codes, coarse.table.codes)
+
+
+def test_the_numbers_of_coarser_keys_are_those_of_their_probabilities(run):
+    """The mean of tau_1 against that of (1 - p)^M over the cells with one record."""
+    table = bnp.Microdata(SCHEMA, np.concatenate([CELLS[:1], np.repeat(CELLS[16:], 2, axis=0)]))
+    run = dataclasses.replace(run, table=table)
+    p = coarse_probabilities(run)[:, 0]
+    found = [
+        bnp.coarsen(run, 60, [COARSENING], key=jax.random.key(k))[COARSENING].tau1
+        for k in range(200)
+    ]
+    assert found[0].max() <= 1
+    exact = ((1 - p) ** (60 - table.n)).mean()
+    assert abs(np.mean(found) - exact) < 4 * np.sqrt(exact / 1200)
 
 
 def test_a_group_of_groups_is_one_level():
-    found = parse_coarsening(["merge:town=a+b", "merge:town=b+c"], SCHEMA)
+    found = parse_coarsening("merge:town=a+b;merge:town=b+c", SCHEMA)
     assert found.schema.levels[2] == ("a+b+c", "d")
-    numbers = parse_coarsening(["drop:age,town"], SCHEMA)
+    numbers = parse_coarsening("drop:age,town", SCHEMA)
     assert numbers.schema.levels == ((0, 1),)
 
 
+def test_labels_with_a_plus():
+    schema = bnp.Schema(("age", "x"), (("65-74", "75", "75+", "75+80"), (0, 1)))
+    assert parse_coarsening("merge:age=65-74+75+", schema).schema.levels[0] == (
+        "65-74+75+", "75", "75+80",
+    )  # fmt: skip
+    assert parse_coarsening("merge:age=75+75+", schema).schema.levels[0][1] == "75+75+"
+
+
 @pytest.mark.parametrize(
-    ("specs", "match"),
+    ("text", "match"),
     [
-        (["age"], "is no coarsening"),
-        (["drop:"], "is no coarsening"),
-        (["merge:age"], "is no coarsening"),
-        (["drop:income"], "income"),
-        (["merge:age=young+ancient"], "has no level 'ancient'"),
-        (["merge:age=young+young"], "two different levels"),
-        (["drop:age,sex,town"], "every variable is dropped"),
-        (["drop:age", "merge:age=young+old"], "dropped and has levels merged"),
+        ("age", "is no coarsening"),
+        ("drop:", "is no coarsening"),
+        ("merge:age", "is no coarsening"),
+        ("drop:income", "income"),
+        ("merge:age=young+ancient", "are not some of its levels"),
+        ("merge:age=young+young", "two different levels"),
+        ("drop:age,sex,town", "every variable is dropped"),
+        ("drop:age;merge:age=young+old", "dropped and has levels merged"),
     ],
 )
-def test_statements_that_are_refused(specs, match):
+def test_statements_that_are_refused(text, match):
     with pytest.raises(bnp.MicrodataError, match=match):
-        parse_coarsening(specs, SCHEMA)
+        parse_coarsening(text, SCHEMA)
 
 
-def test_structural_zeros_are_refused(latent):
-    with pytest.raises(ValueError, match="without structural zeros only"):
-        bnp.coarsen(latent.run, "drop:age")
+def test_too_many_cells_under_structural_zeros_are_refused(monkeypatch):
+    zeros = bnp.StructuralZeros.from_codes(np.array(IMPOSSIBLE), SCHEMA)
+    table = bnp.Microdata(SCHEMA, CELLS[[1, 4, 15]])
+    assert list(parse_coarsenings(["drop:town"], table, zeros)) == ["drop:town"]
+    monkeypatch.setattr(coarsening, "MAX_CELLS", 8)
+    with pytest.raises(bnp.MicrodataError, match="'drop:town' makes cells of 12 finer ones"):
+        parse_coarsenings(["drop:town"], table, zeros)

@@ -155,11 +155,8 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     def merge_levels(
         self, draws: dict[str, np.ndarray], rows: np.ndarray, num_rows: int
     ) -> dict[str, np.ndarray]:
-        """Arrays of draws with levels merged, of the names that change."""
-        merged = {"log_lambda": np.log(merge_rows(np.exp(draws["log_lambda"]), rows, num_rows))}
-        if "level_shape" in draws:
-            merged["level_shape"] = merge_rows(draws["level_shape"], rows, num_rows)
-        return merged
+        """Sums of level probabilities."""
+        return {"log_lambda": np.log(merge_rows(np.exp(draws["log_lambda"]), rows, num_rows))}
 
     simulate_records = staticmethod(simulate_records)
     complete_records = staticmethod(complete_records)

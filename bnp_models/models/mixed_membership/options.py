@@ -126,9 +126,8 @@ class MembershipOptions(PredictsCells):
     def merge_levels(
         self, draws: dict[str, np.ndarray], rows: np.ndarray, num_rows: int
     ) -> dict[str, np.ndarray]:
-        """Arrays of draws with levels merged, of the names that change."""
-        names = ("theta", "level_shape")
-        return {x: merge_rows(draws[x], rows, num_rows) for x in names if x in draws}
+        """Sums of level probabilities."""
+        return {"theta": merge_rows(draws["theta"], rows, num_rows)}
 
     def warnings(self, run: Any) -> list[str]:
         """Sentences on impossible records, split-merge moves and P(feasible) of a `Run`."""
