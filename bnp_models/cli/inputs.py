@@ -19,7 +19,7 @@ from bnp_models.models.model import Model
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
 from bnp_models.rules.rules import Rules
-from bnp_models.zeros.structural_zeros import read_conditions
+from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 
 CELL_OPTIONS = ("cells", "weights", "hyperparameters", "baselines")
 
@@ -55,19 +55,24 @@ def checked_input(options: argparse.Namespace) -> Inputs:
         )
     if model.table_type is Households:
         return Inputs(model, *_checked_households(options, model))
+    return Inputs(model, *read_sample(options))
+
+
+def read_sample(options: argparse.Namespace) -> tuple[Microdata, StructuralZeros | None]:
+    """Coded sample, and the conditions that it keeps."""
     table = read_microdata(options.sample, options.variables, options.levels)
-    conditions = None
-    if options.conditions is not None:
-        conditions = read_conditions(options.conditions, table.schema)
-        try:
-            # Compiled now: conditions that make too many boxes are refused before anything is done.
-            _ = conditions.feasible, [group.impossible for group in conditions.groups]
-            _ = conditions.equivalences
-        except MicrodataError as error:
-            raise error.in_file(options.conditions) from None
-        with located(options.sample, options.variables):
-            conditions.require_feasible(table)
-    return Inputs(model, table, conditions)
+    if options.conditions is None:
+        return table, None
+    conditions = read_conditions(options.conditions, table.schema)
+    try:
+        # Compiled now: conditions that make too many boxes are refused before anything is done.
+        _ = conditions.feasible, [group.impossible for group in conditions.groups]
+        _ = conditions.equivalences
+    except MicrodataError as error:
+        raise error.in_file(options.conditions) from None
+    with located(options.sample, options.variables):
+        conditions.require_feasible(table)
+    return table, conditions
 
 
 def _checked_households(

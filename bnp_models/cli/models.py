@@ -60,6 +60,7 @@ CELL_MODELS = {"polettini-stander-1": 1, "polettini-stander-2": 2}
 # Models of each command; the first is the default.
 MODELS_OF = {
     "risk": ("hdp", "mixed-membership", "nplcm", "tnplcm", *CELL_MODELS),
+    "compare": ("hdp", "mixed-membership", "nplcm", "tnplcm"),
     "synthesize": ("tnplcm", "nplcm", "ndpmpm"),
     "impute": ("tnplcm", "nplcm", "ndpmpm"),
 }

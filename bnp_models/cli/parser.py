@@ -40,6 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_synthesize(commands)
     _add_impute(commands)
     _add_evaluate(commands)
+    _add_compare(commands)
     return parser
 
 
@@ -65,6 +66,16 @@ def _add_risk(commands) -> None:
                         help="also evaluate the risk with a layer for ties, records that repeat "
                         "each other's cells beyond what the model explains (default: "
                         "off)")  # fmt: skip
+    parser.add_argument("--what-if", metavar="SPEC", nargs="+", action="extend", default=[],
+                        help="also evaluate the risk on coarser keys, from the same draws: each of "
+                        "drop:A,B (without these variables), keep:A,B (without the others) and "
+                        "merge:A=X+Y (levels that become one), or of several apart by semicolons; "
+                        "each variable dropped by itself is evaluated always")  # fmt: skip
+    parser.add_argument("--keys", metavar="A,B,..", type=name_list, action="append",
+                        default=[],
+                        help="a set of key variables, whose risk is evaluated too; may be given "
+                        "more than once. The model is fitted to --variables, by default to all "
+                        "that are in some set")  # fmt: skip
     _add_common(parser, "risk", keep_parameters=False)
     _add_cells(parser)
 
@@ -205,6 +216,34 @@ def _add_evaluate(commands) -> None:
     _add_output(output)
 
 
+def _add_compare(commands) -> None:
+    """Add the command ``compare``."""
+    parser = _add_command(
+        commands,
+        "compare",
+        help="compare models of a sample by evidence",
+        description="Compare models of a sample of categorical microdata: how well each predicts "
+        "records that it has not seen, whether its replicates look like the sample, and its risk.",
+        epilog="Writes compare.json, run.json and report.html to DIR. Chains are run on the whole "
+        "sample and, for each fold, without the records held out.",
+    )
+    parser.add_argument("--models", metavar="M,M,..", type=name_list, default=["hdp", "nplcm"],
+                        help=f"of {', '.join(MODELS_OF['compare'])}, each with options if wanted, "
+                        "as hdp:level-prior=uniform or nplcm:components=20 (default: "
+                        "hdp,nplcm)")  # fmt: skip
+    parser.add_argument("--population-size", metavar="N", type=integer_type(1, 2**53),
+                        help="persons in the population: the risk is compared too")  # fmt: skip
+    parser.add_argument("--parts", metavar="K", type=integer_type(2, 2**31), default=5,
+                        help="parts that the sample is cut into at random (default: "
+                        "5)")  # fmt: skip
+    parser.add_argument("--folds", metavar="F", type=integer_type(1, 2**31), default=1,
+                        help="how many of them are held out, one at a time; K folds are a full "
+                        "cross-validation (default: 1)")  # fmt: skip
+    _add_data(parser, "compare")
+    _add_chains(parser)
+    _add_output(parser.add_argument_group("output"))
+
+
 def _add_household_columns(group) -> None:
     """Add the options that say which columns are of households."""
     group.add_argument("--household", metavar="COLUMN",
@@ -249,18 +288,8 @@ def _add_command(commands, name: str, **texts):
 
 
 def _add_common(parser, name, keep_parameters):
-    """Add the options that all commands that sample share: data, model, chains, output."""
-    data = parser.add_argument_group("data")
-    data.add_argument("--variables", metavar="A,B,..", type=name_list,
-                      help="key variables (default: all columns)" if name == "risk" else
-                      "variables to use and to write (default: all columns)")  # fmt: skip
-    data.add_argument("--levels", metavar="CSV",
-                      help="declared levels: columns variable and level (default: those "
-                      "seen)")  # fmt: skip
-    data.add_argument("--conditions", metavar="CSV",
-                      help="structural zeros, for models that take them: the header names "
-                      "variables, each row is a combination that cannot occur, an empty cell "
-                      "leaves its variable free")  # fmt: skip
+    """Add the options that all commands of one model share: data, model, chains, output."""
+    _add_data(parser, name)
     model = parser.add_argument_group("model")
     models = MODELS_OF[name]
     model.add_argument("--model", choices=models, default=models[0],
@@ -287,16 +316,7 @@ def _add_common(parser, name, keep_parameters):
                        "papers (default: learned)")  # fmt: skip
     if "ndpmpm" in models:
         _add_households(parser)
-    chains = parser.add_argument_group("chains")
-    for option, default, least, most, what in (
-        ("chains", 4, 1, 2**16, "chains"),
-        ("warmup", 1000, 0, 2**31, "sweeps before the first draw"),
-        ("draws", 1000, 1, 2**31, "draws kept of each chain"),
-        ("thin", 1, 1, 2**31, "sweeps per kept draw"),
-        ("seed", 0, 0, 2**32, "the same seed gives the same results"),
-    ):
-        chains.add_argument(f"--{option}", metavar="K", type=integer_type(least, most),
-                            default=default, help=f"{what} (default: {default})")  # fmt: skip
+    chains = _add_chains(parser)
     chains.add_argument("--until-rhat", metavar="R", type=number_above(1),
                         help="after those draws go on, until R-hat is at most R and the "
                         "effective sample sizes are large enough, for every quantity judged, or "
@@ -308,10 +328,6 @@ def _add_common(parser, name, keep_parameters):
                         help="minutes of sampling, compilation and those before a --resume "
                         "included, after which to stop all the same (default: "
                         f"{MAX_MINUTES:g})")  # fmt: skip
-    chains.add_argument("--resume", action="store_true",
-                        help="go on from the checkpoint in DIR, if there is one")  # fmt: skip
-    chains.add_argument("--checkpoint-seconds", metavar="S", type=seconds_type, default=10.0,
-                        help="least time between checkpoints (default: 10)")  # fmt: skip
     output = parser.add_argument_group("output")
     if keep_parameters:
         parser.set_defaults(keep_parameters=True)
@@ -320,6 +336,41 @@ def _add_common(parser, name, keep_parameters):
                             help="put the model's arrays into posterior.nc too: 20 kB a draw and "
                             "more")  # fmt: skip
     _add_output(output)
+
+
+def _add_data(parser, name) -> None:
+    """Add the options that say what is read."""
+    data = parser.add_argument_group("data")
+    data.add_argument("--variables", metavar="A,B,..", type=name_list,
+                      help="variables to use and to write (default: all columns)"
+                      if name in ("synthesize", "impute") else
+                      "key variables (default: all columns)")  # fmt: skip
+    data.add_argument("--levels", metavar="CSV",
+                      help="declared levels: columns variable and level (default: those "
+                      "seen)")  # fmt: skip
+    data.add_argument("--conditions", metavar="CSV",
+                      help="structural zeros, for models that take them: the header names "
+                      "variables, each row is a combination that cannot occur, an empty cell "
+                      "leaves its variable free")  # fmt: skip
+
+
+def _add_chains(parser):
+    """Add the options of chains that every command that samples has; return their group."""
+    chains = parser.add_argument_group("chains")
+    for option, default, least, most, what in (
+        ("chains", 4, 1, 2**16, "chains"),
+        ("warmup", 1000, 0, 2**31, "sweeps before the first draw"),
+        ("draws", 1000, 1, 2**31, "draws kept of each chain"),
+        ("thin", 1, 1, 2**31, "sweeps per kept draw"),
+        ("seed", 0, 0, 2**32, "the same seed gives the same results"),
+    ):
+        chains.add_argument(f"--{option}", metavar="K", type=integer_type(least, most),
+                            default=default, help=f"{what} (default: {default})")  # fmt: skip
+    chains.add_argument("--resume", action="store_true",
+                        help="go on from the checkpoint in DIR, if there is one")  # fmt: skip
+    chains.add_argument("--checkpoint-seconds", metavar="S", type=seconds_type, default=10.0,
+                        help="least time between checkpoints (default: 10)")  # fmt: skip
+    return chains
 
 
 def _add_output(output):

@@ -9,11 +9,12 @@ import jax
 
 from bnp_models.cli.cells import run_cell_risk
 from bnp_models.cli.folder import UsageError, located, shows_progress
-from bnp_models.cli.inputs import checked_input
+from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
 from bnp_models.cli.outputs import risk_message
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
 from bnp_models.data.households import persons_of
+from bnp_models.data.schema import MicrodataError
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.diagnosis import Diagnosis
@@ -22,6 +23,7 @@ from bnp_models.models.model import PredictsCells
 from bnp_models.report.inference_data import to_inference_data, write_records
 from bnp_models.report.risk import write_report
 from bnp_models.report.summaries import risk_summary
+from bnp_models.risk.coarsening import coarsen, parse_coarsenings, single_drops
 from bnp_models.risk.population import (
     PopulationRisk,
     check_table,
@@ -39,17 +41,23 @@ _VALIDATION = 0x56414C
 def risk(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     if options.model in CELL_MODELS:
-        for name, given in (("validate", options.validate), ("ties", options.ties != "off")):
+        for name, given in (
+            ("validate", options.validate is not None), ("ties", options.ties != "off"),
+            ("what-if", options.what_if), ("keys", options.keys),
+        ):  # fmt: skip
             if given:
                 raise UsageError(f"--{name}: is not for models of cells")
         return run_cell_risk(options, argv)
+    if options.keys and options.variables is None:
+        options.variables = list(dict.fromkeys(name for names in options.keys for name in names))
     inputs = checked_input(options)
+    coarsenings = _checked_coarsenings(options, inputs)
     table = persons_of(inputs.table)
     with located(options.sample, options.variables):
         check_table(table, options.population_size)
     settings = recorded_settings(
         options, *inputs, population_size=options.population_size, validate=options.validate,
-        ties=options.ties,
+        ties=options.ties, coarsenings=coarsenings,
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk,
@@ -60,12 +68,30 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     monitor = tau1_monitor(
         inputs.model, table, options.population_size, conditions=inputs.conditions
     )
-    write = functools.partial(_write_risk, options)
+    write = functools.partial(_write_risk, options, coarsenings)
     return sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
+
+
+def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> list[str]:
+    """Texts of the coarser keys: sets of key variables, those asked for, each variable dropped."""
+    table, conditions = persons_of(inputs.table), inputs.conditions
+    found: list[str] = []
+    for flag, texts in (("--keys", _key_sets(options)), ("--what-if", options.what_if)):
+        try:
+            found += parse_coarsenings(texts, table, conditions)
+        except MicrodataError as error:
+            raise UsageError(f"{flag}: {error}") from None
+    return list(dict.fromkeys([*found, *single_drops(table, conditions)]))
+
+
+def _key_sets(options: argparse.Namespace) -> list[str]:
+    """Coarsenings to the sets of key variables."""
+    return [f"keep:{','.join(names)}" for names in options.keys]
 
 
 def _write_risk(
     options: argparse.Namespace,
+    coarsenings: list[str],
     run: Run,
     result: PopulationRisk,
     diagnosis: Diagnosis,
@@ -76,8 +102,10 @@ def _write_risk(
     checks = predictive_checks(run)
     validation = None if options.validate is None else _validate(options, run)
     ties = None if options.ties == "off" else ties_risk(run, options.population_size)
+    coarser = coarsen(run, options.population_size, coarsenings)
     found: dict[str, Any] = {
         "diagnosis": diagnosis, "checks": checks, "validation": validation, "ties": ties,
+        "coarser": coarser,
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
     data = to_inference_data(

@@ -3,6 +3,9 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,6 +32,8 @@ class Compared:
     """(n held out,) log predictive probability of each held-out record, in nats."""
     run: Run
     """Chains on the whole sample."""
+    diagnosis: Diagnosis
+    """Diagnosis of these chains."""
     checks: PredictiveChecks
     """Replicates of the whole sample against it."""
     risk: PopulationRisk | None
@@ -41,7 +46,7 @@ class Compared:
 
     def warnings(self) -> list[str]:
         """Sentences on the chains and on the fit."""
-        return Diagnosis.of(self.run, self.risk).warnings + self.checks.warnings()
+        return self.diagnosis.warnings + self.checks.warnings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +54,11 @@ class Comparison:
     """Models of one sample, by name."""
 
     models: dict[str, Compared]
+    """In the order given."""
+    num_folds: int
+    """Parts that the sample was cut into."""
+    folds: int
+    """How many of them were held out, one at a time."""
 
     @property
     def best(self) -> str:
@@ -86,6 +96,7 @@ def compare(
     conditions: StructuralZeros | None = None,
     num_folds: int = 5,
     folds: int = 1,
+    checkpoint: str | PathLike | None = None,
     **options: Any,
 ) -> Comparison:
     """Compare models of one sample by evidence.
@@ -106,6 +117,8 @@ def compare(
         Parts of the sample, of which one is held out at a time.
     folds
         How many of them are: 1 to `num_folds`, each with chains of its own.
+    checkpoint
+        Folder in which every run of chains has a folder of its own, for ``resume=True``.
     options
         Of `sample`: num_chains, num_warmup, num_samples, thin and so on.
 
@@ -133,15 +146,25 @@ def compare(
     order = numpy_generator(key_parts).permutation(table.n)
     parts = [np.sort(part) for part in np.array_split(order, num_folds)[:folds]]
     found = {}
-    for (name, model), model_key in zip(models.items(), model_keys, strict=True):
+    for i, ((name, model), model_key) in enumerate(zip(models.items(), model_keys, strict=True)):
         zeros = conditions if model.conditions_type is not None else None
         key_whole, *fold_keys = key_array(model_key, 1 + folds)
+        run_chains = partial(_sample, checkpoint, f"model_{i + 1}", model, zeros, options)
         log_p = []
-        for part, fold_key in zip(parts, fold_keys, strict=True):
+        for f, (part, fold_key) in enumerate(zip(parts, fold_keys, strict=True)):
             rest = Microdata(table.schema, np.delete(table.codes, part, axis=0))
-            run = sample(model, rest, key=fold_key, conditions=zeros, **options)
+            run = run_chains(f"fold_{f + 1}", rest, fold_key)
             log_p.append(held_out_log_probability(run, table.codes[part]))
-        run = sample(model, table, key=key_whole, conditions=zeros, **options)
+        run = run_chains("whole", table, key_whole)
         risk = None if population_size is None else population_risk(run, population_size)
-        found[name] = Compared(np.concatenate(log_p), run, predictive_checks(run), risk)
-    return Comparison(found)
+        found[name] = Compared(
+            np.concatenate(log_p), run, Diagnosis.of(run, risk), predictive_checks(run), risk
+        )
+    return Comparison(found, num_folds, folds)
+
+
+def _sample(checkpoint, of_model, model, zeros, options, of_part, table, key) -> Run:
+    """Chains of a model on a part of the sample, with a checkpoint of their own."""
+    if checkpoint is not None:
+        options = options | {"checkpoint": Path(checkpoint) / f"{of_model}_{of_part}"}
+    return sample(model, table, key=key, conditions=zeros, **options)

@@ -31,12 +31,15 @@ def concentrations(shape: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray
     return np.add.reduceat(shape[..., : sum(num_levels)], first_rows(num_levels), axis=-1)
 
 
-def merge_rows(values: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:
-    """Sums over rows (chains, draws, R, ...) that become one; -1 drops a row."""
-    merged = np.zeros((*values.shape[:2], num_rows, *values.shape[3:]), values.dtype)
-    for old, new in enumerate(rows):
-        if new >= 0:
-            merged[:, :, new] += values[:, :, old]
+def merge_rows(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Level probabilities (chains, draws, R, ...) of merged levels, in the place of each of them.
+
+    `groups` is a row of each row's group; rows with -1 are of a variable that is left out.
+    """
+    merged = np.ones_like(values)
+    for group in np.unique(groups[groups >= 0]):
+        members = np.flatnonzero(groups == group)
+        merged[:, :, members] = values[:, :, members].sum(axis=2, keepdims=True)
     return merged
 
 

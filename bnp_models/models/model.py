@@ -191,12 +191,12 @@ class PredictsCells(Model):
         """Level codes of new records given one kept draw, in the feasible boxes; None: anywhere."""
 
     def merge_levels(
-        self, draws: dict[str, np.ndarray], rows: np.ndarray, num_rows: int
+        self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray] | None:
         """Arrays of draws (chains, draws, ...) with levels merged, of the names that change.
 
-        `rows` is the new row of each row of level probabilities, -1 where it is dropped. None, as
-        here, where the law of coarser records is not the model's.
+        `groups` is as for `merge_rows`. None, as here, where the law of coarser records is not of
+        the model's form.
         """
         return None
 

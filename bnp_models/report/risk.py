@@ -7,15 +7,17 @@ import numpy as np
 from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
-from bnp_models.report.pages import render_page
+from bnp_models.report.pages import SMALLEST_SHOWN, render_page
 from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.summaries import risk_summary
+from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.ties import TiesRisk
 from bnp_models.risk.validation import Validation
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 
 NUM_RISKIEST = 20
+NUM_CARRIERS = 12
 
 _METHODS = {
     "exact": "exact",
@@ -34,6 +36,7 @@ def render_report(
     checks: PredictiveChecks | None = None,
     validation: Validation | None = None,
     ties: TiesRisk | None = None,
+    coarser: dict[str, CoarserRisk] | None = None,
 ) -> str:
     """Report of a disclosure risk estimate.
 
@@ -55,6 +58,8 @@ def render_report(
         Result of `validate_within`, which the page then shows.
     ties
         Result of `ties_risk`, which the page then shows.
+    coarser
+        Result of `coarsen`, which the page then shows.
 
     Returns
     -------
@@ -64,8 +69,9 @@ def render_report(
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     riskiest = risk.records().head(NUM_RISKIEST)
     summary = risk_summary(
-        risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation, ties=ties
-    )
+        risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation, ties=ties,
+        coarser=coarser,
+    )  # fmt: skip
     return render_page(
         "report.html.j2",
         risk.run,
@@ -80,10 +86,27 @@ def render_report(
         needed=1 / np.log(risk.run.table.n),
         checked=None if checks is None else checks_plot(checks),
         records=records,
+        carriers=_carriers(risk, records),
         histogram=histogram_plot(risk) if len(risk.rows) else None,
         header=list(riskiest.columns),
         riskiest=riskiest.to_numpy(dtype=object).tolist(),
     )
+
+
+def _carriers(risk: PopulationRisk, records: bool) -> list[dict]:
+    """Levels that carry most of tau_1, with their shares in per cent."""
+    levels = risk.by_level()
+    if not records:
+        levels = levels[levels["records"] >= SMALLEST_SHOWN]
+    levels = levels[levels["tau1"] > 0].sort_values("tau1", ascending=False, kind="stable")
+    return [
+        {
+            "variable": row.variable, "level": row.level,
+            "records": 100 * row.records / risk.run.table.n,
+            "tau1": 100 * row.tau1 / risk.r1.sum(), "tau2": 100 * row.tau2 / risk.r2.sum(),
+        }
+        for row in levels.head(NUM_CARRIERS).itertuples()
+    ]  # fmt: skip
 
 
 def write_report(path: str | PathLike, risk: PopulationRisk, **options) -> None:

@@ -3,9 +3,11 @@
 import numpy as np
 
 from bnp_models.data.households import Households, persons_of
+from bnp_models.data.schema import text_of
 from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
+from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.ties import TiesRisk
 from bnp_models.risk.validation import Validation
@@ -32,6 +34,7 @@ def risk_summary(
     checks: PredictiveChecks | None = None,
     validation: Validation | None = None,
     ties: TiesRisk | None = None,
+    coarser: dict[str, CoarserRisk] | None = None,
 ) -> dict:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
@@ -49,6 +52,8 @@ def risk_summary(
         Result of `validate_within`, whose warnings are added.
     ties
         Result of `ties_risk`.
+    coarser
+        Result of `coarsen`.
     """
     run = risk.run
     diagnosis = Diagnosis.of(run, risk) if diagnosis is None else diagnosis
@@ -79,6 +84,8 @@ def risk_summary(
         **_checked(checks),
         **({} if validation is None else {"validation": validation.document()}),
         **({} if ties is None else {"ties": of_ties(ties)}),
+        "contributions": contributions(risk, coarser or {}),
+        **({} if coarser is None else {"what_if": what_if(coarser)}),
         "warnings": warnings_with(diagnosis, checks, validation),
         **_timing(run),
     }
@@ -95,6 +102,41 @@ def level_prior(run: Run) -> dict:
 def of_ties(ties: TiesRisk) -> dict[str, dict]:
     """Entry "ties": figures of tau_1, of tau_2 and of c_0 with a layer for ties."""
     return {name: figures_of(vars(ties)[name]) for name in ("tau1", "tau2", "concentration")}
+
+
+def contributions(risk: PopulationRisk, coarser: dict[str, CoarserRisk]) -> dict[str, dict]:
+    """Entry "contributions": by variable, the share of tau_1 that goes with it, and its levels'."""
+    total, found = float(risk.tau1.mean()), {}
+    for name, levels in risk.by_level().groupby("variable", sort=False):
+        without = coarser.get(f"drop:{name}")
+        found[name] = {
+            "share": 1 - float(without.tau1.mean()) / total if without and total > 0 else None,
+            "levels": {
+                text_of(row.level): {
+                    "records": row.records, "sample_uniques": row.sample_uniques,
+                    "tau1": row.tau1, "tau2": row.tau2,
+                }
+                for row in levels.itertuples()
+            },
+        }  # fmt: skip
+    return found
+
+
+def what_if(coarser: dict[str, CoarserRisk]) -> list[dict]:
+    """Entry "what_if": figures of tau_1 and tau_2, sample uniques and k-anonymity of each."""
+    return [
+        {
+            "spec": text,
+            "variables": list(one.table.schema.variables),
+            "levels": list(one.table.schema.num_levels),
+            "cells": one.table.schema.num_cells,
+            "sample_uniques": one.sample_uniques,
+            "k_anonymity": [small._asdict() for small in one.anonymity],
+            "tau1": figures_of(one.tau1),
+            "tau2": figures_of(one.tau2),
+        }
+        for text, one in coarser.items()
+    ]
 
 
 def warnings_with(diagnosis: Diagnosis, *judges: PredictiveChecks | Validation | None) -> list[str]:

@@ -10,13 +10,10 @@ from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
-from bnp_models.report.pages import compared_levels, render_page
+from bnp_models.report.pages import SMALLEST_SHOWN, compared_levels, render_page
 from bnp_models.report.plots import checks_plot
 from bnp_models.report.summaries import run_summary
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
-
-# On pages without single records, what fewer persons share is not shown.
-SMALLEST_SHOWN = 5
 
 
 def render_synthesis_report(

@@ -1,9 +1,8 @@
 """Coarser keys from the same posterior: variables dropped, levels merged, without new chains.
 
-A dropped variable's factor leaves the probability of a cell, and merged levels add theirs up: in
-mixed membership and latent class models the law of the coarser record is that of the same model
-with fewer variables or levels. Under structural zeros the feasible cells that make up a coarser one
-are listed, and their probabilities added.
+In mixed membership and latent class models a dropped variable's factor becomes one, and merged
+levels have the sum of their probabilities. Under structural zeros the feasible cells that make up a
+coarser one are listed, and their probabilities added.
 """
 
 import dataclasses
@@ -30,7 +29,7 @@ from bnp_models.risk.population import (
 )
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-NUM_DRAWS = 200
+NUM_DRAWS = 100
 """Draws at which coarser keys are evaluated, at the most."""
 
 MAX_CELLS = 2**16
@@ -90,14 +89,14 @@ class Coarsening(NamedTuple):
             choices[j] = np.flatnonzero(of == code)
         return choices
 
-    def rows(self, num_levels: tuple[int, ...]) -> np.ndarray:
-        """For each row of the finer level probabilities, its coarser one; -1: it is dropped."""
-        rows = np.full(sum(num_levels), -1)
+    def groups(self, num_levels: tuple[int, ...]) -> np.ndarray:
+        """For each row of level probabilities, one of those merged with it; -1: it is dropped."""
+        groups = np.full(sum(num_levels), -1)
         first = first_rows(num_levels)
-        new_first = first_rows(self.schema.num_levels)
-        for start, j, of in zip(new_first, self.variables, self.codes, strict=True):
-            rows[first[j] : first[j] + num_levels[j]] = start + of
-        return rows
+        for j, of in zip(self.variables, self.codes, strict=True):
+            _, leader = np.unique(of, return_index=True)
+            groups[first[j] : first[j] + num_levels[j]] = first[j] + leader[of]
+        return groups
 
 
 def parse_coarsening(text: str, schema: Schema) -> Coarsening:
@@ -149,9 +148,9 @@ def parse_coarsening(text: str, schema: Schema) -> Coarsening:
 
 
 def parse_coarsenings(
-    texts: Sequence[str] | None, table: Microdata, conditions: StructuralZeros | None
+    texts: Sequence[str], table: Microdata, conditions: StructuralZeros | None
 ) -> dict[str, Coarsening]:
-    """Read coarsenings, or without any make those that drop one variable each.
+    """Read coarsenings of a sample.
 
     Raises
     ------
@@ -159,21 +158,26 @@ def parse_coarsenings(
         As `parse_coarsening`, and where a coarsening under structural zeros has more than
         `MAX_CELLS` cells to list.
     """
-    if not texts:
-        names = table.schema.variables
-        texts = [f"drop:{name}" for name in names] if len(names) > 1 else []
     found = {text: parse_coarsening(text, table.schema) for text in texts}
-    if conditions is not None:
-        for text, coarsening in found.items():
-            uniques = _uniques(coarsening.coarser(table))
-            size = sum(coarsening.num_finer(cell, table.schema.num_levels) for cell in uniques)
-            if size > MAX_CELLS:
-                raise MicrodataError(
-                    f"{quoted(text)} makes cells of {size:,} finer ones, more than {MAX_CELLS:,}, "
-                    "which are listed under structural zeros; drop fewer variables, or fit the "
-                    "coarser file by itself"
-                )
+    for text, coarsening in found.items():
+        if conditions is not None and (size := _num_listed(coarsening, table)) > MAX_CELLS:
+            raise MicrodataError(
+                f"{quoted(text)} makes cells of {size:,} finer ones, more than {MAX_CELLS:,}, "
+                "which are listed under structural zeros; drop fewer variables, or fit the "
+                "coarser file by itself"
+            )
     return found
+
+
+def single_drops(table: Microdata, conditions: StructuralZeros | None) -> list[str]:
+    """Coarsenings that drop one variable each, as far as their cells can be listed."""
+    names = table.schema.variables
+    texts = [f"drop:{name}" for name in names] if len(names) > 1 else []
+    return [
+        text for text in texts
+        if conditions is None
+        or _num_listed(parse_coarsening(text, table.schema), table) <= MAX_CELLS
+    ]  # fmt: skip
 
 
 def coarsen(
@@ -216,6 +220,8 @@ def coarsen(
     """
     checked_model(run.model)
     check_table(run.table, population_size)
+    if coarsenings is None:
+        coarsenings = single_drops(run.table, run.conditions)
     found = parse_coarsenings(coarsenings, run.table, run.conditions)
     settings = run.settings
     kept = settings.num_chains * (settings.num_samples // settings.parameters_every)
@@ -233,42 +239,58 @@ def _evaluate(run, draws, coarsening, population_size, key) -> CoarserRisk:
     generator = numpy_generator(key_counts)
     table = coarsening.coarser(run.table)
     tau1, tau2 = [], []
-    for log_p in unique_probabilities(run, draws, coarsening, table, key_particles):
+    for log_p in unique_probabilities(run, draws, coarsening, key_particles):
         joined = draw_joining(generator, np.exp(np.minimum(log_p, 0)), population_size - table.n)
         tau1.append(np.sum(joined == 0, axis=1, dtype=float))
         tau2.append(np.sum(1 / (1 + joined), axis=1))
     return CoarserRisk(table, np.concatenate(tau1), np.concatenate(tau2))
 
 
-def unique_probabilities(run, draws, coarsening, table, key) -> Iterator[np.ndarray]:
-    """(block, cells) log probabilities of the coarser cells with one record."""
-    uniques = _uniques(table)
+def unique_probabilities(
+    run: Run, draws: dict[str, np.ndarray], coarsening: Coarsening, key: jax.Array
+) -> Iterator[np.ndarray]:
+    """Evaluate the coarser cells with one record of a run's sample, a block of draws at a time.
+
+    Yields
+    ------
+    log_p
+        (block, cells) log probabilities for a new record, cells in lexicographic order.
+    """
+    table = coarsening.coarser(run.table).cells()
+    rows = run.table.codes[_row_of_each(table.record_cell)[table.unique_cells]]
+    num_levels = run.table.schema.num_levels
     merged = None
     if run.conditions is None:
-        rows = coarsening.rows(run.num_levels)
-        merged = run.model.merge_levels(draws, rows, sum(coarsening.schema.num_levels))
+        merged = checked_model(run.model).merge_levels(draws, coarsening.groups(num_levels))
     if merged is not None:
-        run = dataclasses.replace(run, table=table)
-        method = checked_method("auto", run.model, table)
-        for log_p, _, _ in cell_probabilities(run, draws | merged, uniques, method, key):
-            yield log_p
-        return
-    finer = [coarsening.finer(cell, run.table.schema.num_levels) for cell in uniques]
-    coarse = np.repeat(np.arange(len(finer)), [len(cells) for cells in finer])
-    codes = np.concatenate([*finer, np.empty((0, run.table.codes.shape[1]), np.int64)])
-    if run.conditions is not None:
-        feasible = ~run.conditions.contains(codes)
-        codes, coarse = codes[feasible], coarse[feasible]
-    first = np.searchsorted(coarse, np.arange(len(finer)))
+        # The code of any finer level stands for its merged one: same shapes, nothing is compiled.
+        draws, finer = draws | merged, [row[None] for row in rows]
+        size = len(run.table.cells().codes)
+    else:
+        coarse = table.codes[table.unique_cells]
+        finer = [coarsening.finer(cell, num_levels) for cell in coarse]
+        if run.conditions is not None:
+            finer = [cells[~run.conditions.contains(cells)] for cells in finer]
+        size = 1 << (max(1, sum(map(len, finer))) - 1).bit_length()
+    lengths = [len(cells) for cells in finer]
+    codes = np.concatenate([*finer, np.repeat(run.table.codes[:1], size - sum(lengths), axis=0)])
+    first = np.cumsum([0, *lengths])[:-1]
     method = checked_method("auto", run.model, run.table)
     for log_p, _, _ in cell_probabilities(run, draws, codes, method, key):
-        yield np.logaddexp.reduceat(log_p, first, axis=1) if len(first) else log_p
+        used = log_p[:, : sum(lengths)]
+        yield np.logaddexp.reduceat(used, first, axis=1) if lengths else used
 
 
-def _uniques(table: Microdata) -> np.ndarray:
-    """(C, J) codes of the cells with one record."""
-    cells = table.cells()
-    return cells.codes[cells.unique_cells]
+def _row_of_each(record_cell: np.ndarray) -> np.ndarray:
+    """A row of each cell."""
+    return np.unique(record_cell, return_index=True)[1]
+
+
+def _num_listed(coarsening: Coarsening, table: Microdata) -> int:
+    """Finer cells of the coarser cells with one record."""
+    cells = coarsening.coarser(table).cells()
+    uniques = cells.codes[cells.unique_cells]
+    return sum(coarsening.num_finer(cell, table.schema.num_levels) for cell in uniques)
 
 
 def _known(name: str, schema: Schema) -> str:

@@ -80,6 +80,28 @@ class PopulationRisk:
         frame["r1"], frame["r2"] = self.r1, self.r2
         return frame.sort_values(["r1", "row"], ascending=[False, True], ignore_index=True)
 
+    def by_level(self) -> pd.DataFrame:
+        """One row per level: how much of the risk its records carry.
+
+        Columns variable, level, records and sample_uniques (numbers of the sample's), tau1 and tau2
+        (sums of r1 and r2 over these uniques: those of the levels of a variable add up to the
+        posterior means of tau_1 and tau_2).
+        """
+        table = self.run.table
+        rows = []
+        for j, name in enumerate(table.schema.variables):
+            labels, of_unique = table.schema.levels[j], table.codes[self.rows, j]
+            size = len(labels)
+            columns = (
+                np.bincount(table.codes[:, j], minlength=size),
+                np.bincount(of_unique, minlength=size),
+                np.bincount(of_unique, self.r1, size),
+                np.bincount(of_unique, self.r2, size),
+            )
+            rows += [(name, *row) for row in zip(labels, *columns, strict=True)]
+        names = ["variable", "level", "records", "sample_uniques", "tau1", "tau2"]
+        return pd.DataFrame(rows, columns=names)
+
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities that convergence of the run is judged by, thinned as the risk is."""
         return {

@@ -5,7 +5,8 @@
 Parameters come from the prior, households from the truncated model by listing all, chains are run
 on them, and the truth is ranked among their draws: uniformly, if the sampler is right. Rules are
 looked up in tables, asked household by household, or looked up for values relative to the head's.
-Writes households.csv and households.png.
+Parameters with which fewer than 2% of the households are possible are left out, of the prior and of
+the draws. Writes households.csv and households.png.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from sbc import NUM_DRAWS, Run, draw_ranks, rank_of, uniformity
+from sbc import LEAST_FEASIBLE, NUM_DRAWS, Run, draw_feasible, draw_ranks, rank_of, uniformity
 
 import bnp_models as bnp
 from bnp_models.models.nested import sweep as nested_sweep
@@ -54,7 +55,7 @@ CASES = {
         options={"relative": [("age", "difference"), ("race", "same")]},
     ),
 }  # fmt: skip
-QUANTITIES = ("alpha", "beta", "log_possible", "share", "alike")
+QUANTITIES = ("alpha", "beta", "log_possible", "share", "alike", "c", "mean")
 RUN = Run(burn=300, thin=20)
 
 
@@ -111,7 +112,12 @@ def log_probability(state, data, possible):
 def simulate(model, key, data, possible):
     """Parameters from the prior, and the data of possible households of theirs."""
     key_prior, key_households = jax.random.split(key)
-    state = nested_sweep.draw_prior(model, key_prior, data)
+
+    def draw(key):
+        state = nested_sweep.draw_prior(model, key, data)
+        return state, jax.nn.logsumexp(log_probability(state, data, possible))
+
+    state = draw_feasible(key_prior, draw)
     chosen = jax.random.categorical(
         key_households, log_probability(state, data, possible), shape=(NUM_HOUSEHOLDS,)
     )
@@ -124,14 +130,19 @@ def simulate(model, key, data, possible):
 def measure(state, data, possible):
     """The quantities that are ranked.
 
-    The last two are, among possible households, the share of the first home and the log probability
-    that two are alike.
+    After the probability of possible households come, among these, the share of the first home and
+    the log probability that two are alike; then the concentration of the learned prior of the
+    homes, and its first mean.
     """
     log_p = log_probability(state, data, possible)
     log_possible = jax.nn.logsumexp(log_p)
     log_p = log_p - log_possible
     share = jnp.sum(jnp.exp(log_p), where=possible.household[:, 0] == 0)
-    return state.alpha, state.beta, log_possible, share, jax.nn.logsumexp(2 * log_p)
+    homes = state.household_shape[:2]
+    return (
+        state.alpha, state.beta, log_possible, share, jax.nn.logsumexp(2 * log_p),
+        jnp.sum(homes), homes[0] / jnp.sum(homes),
+    )  # fmt: skip
 
 
 @partial(jax.jit, static_argnames="label")
@@ -179,8 +190,11 @@ def main():
         for start in range(0, args.replications, args.batch):
             keys = jax.random.split(jax.random.fold_in(jax.random.key(7), start), args.batch)
             true, drawn = jax.tree.map(np.asarray, replicate(keys, model, label))
+            kept = drawn[QUANTITIES.index("log_possible")] >= np.log(LEAST_FEASIBLE)
             for own, value, draws in zip(found, true, drawn, strict=True):
-                own += [rank_of(rng, v, d) for v, d in zip(value, draws, strict=True)]
+                own += [
+                    rank_of(rng, v, d[k]) for v, d, k in zip(value, draws, kept, strict=True)
+                ]
         for axis, name, rank in zip(column, QUANTITIES, map(np.array, found), strict=True):
             p = uniformity(rank)
             rows.append({"rules": label, "quantity": name, "replications": len(rank),

@@ -6,6 +6,9 @@
 
 Populations are drawn from the prior, a sample is taken from each, chains are run on the sample, and
 the truth is ranked among their draws: uniformly, if sampler and risk are right. arXiv:1804.06788.
+Under structural zeros, populations of the prior in which fewer than 2% of the records would be
+feasible are left out, and so are such draws: there the sampler would hold thousands of impossible
+records for every feasible one.
 """
 
 import argparse
@@ -30,7 +33,6 @@ from bnp_models.models.latent_classes import state as latent_classes_state
 from bnp_models.models.latent_classes.prepare import prepare_records as prepare_latent_classes
 from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.feasible import feasible_totals, log_feasible
-from bnp_models.models.mixed_membership.new_records import simulate_records
 from bnp_models.models.mixed_membership.options import CONCENTRATIONS
 from bnp_models.risk.population import draw_joining
 
@@ -41,6 +43,10 @@ CAPACITY = 48
 MULTIPLE = 8
 NUM_DRAWS = 99
 SEED = 2024
+# Least share of feasible records.
+LEAST_FEASIBLE = 0.02
+# Variable whose concentration and mean of the learned prior of levels are ranked.
+CHOSEN = 2
 # Structural zeros of the truncated latent class model, -1 where a variable is free.
 CONDITIONS = [[0, 1, -1, -1], [0, -1, 3, -1], [-1, -1, 0, 2]]
 # Those of the HDP: the first levels of the first two variables go together, and one more.
@@ -53,10 +59,38 @@ def structural_zeros(conditions):
     return StructuralZeros.from_codes(np.array(conditions), schema)
 
 
+def feasible_cells(conditions):
+    """(J, B) codes of all cells that are feasible."""
+    cells = np.indices(NUM_LEVELS).reshape(len(NUM_LEVELS), -1)
+    return cells[:, ~structural_zeros(conditions).contains(cells.T)]
+
+
+def draw_feasible(key, draw):
+    """The first of the draws of the prior with enough feasible mass; it returns (state, log P)."""
+
+    def again(carry):
+        key, _, _ = carry
+        key, key_draw = jax.random.split(key)
+        return key, *draw(key_draw)
+
+    def too_little(carry):
+        return carry[2] < np.log(LEAST_FEASIBLE)
+
+    start = again((key, None, None))
+    return jax.lax.while_loop(too_little, again, start)[1]
+
+
+def of_levels(state):
+    """Concentration and first mean of the prior of the chosen variable's levels."""
+    first = first_rows(NUM_LEVELS)[CHOSEN]
+    shape = state.level_shape[first : first + NUM_LEVELS[CHOSEN]]
+    return jnp.sum(shape), shape[0] / jnp.sum(shape)
+
+
 class MixedMembership:
     """Populations, samples and quantities of `bnp_models.HDPMixedMembership`."""
 
-    quantities = ("alpha0",)
+    quantities = ("alpha0", "c", "beta")
 
     @staticmethod
     def template(model, conditions=None):
@@ -90,13 +124,13 @@ class MixedMembership:
         summary = jnp.mean(state.alpha[:SAMPLE]) if state.alpha.ndim else state.alpha
         kept = {"g0": state.g0, "theta": state.theta, "alpha": summary,
                 "alpha_rate": state.rate, "log_feasible": jnp.zeros(())}  # fmt: skip
-        return (state.alpha0,), kept
+        return (state.alpha0, *of_levels(state)), kept
 
 
 class TruncatedMixedMembership(MixedMembership):
     """The same under structural zeros, with alpha (or b, where alphas have a prior of theirs)."""
 
-    quantities = ("alpha", "alpha0", "log_feasible")
+    quantities = ("alpha", "alpha0", "c", "beta", "log_feasible")
 
     @staticmethod
     def template(model):
@@ -106,27 +140,28 @@ class TruncatedMixedMembership(MixedMembership):
     def draw_population(cls, truth, key):
         key_prior, key_records = jax.random.split(key)
         data = cls.template(truth)
-        state, _ = mixed_membership_start.draw_prior(truth, key_prior, 1, NUM_LEVELS, CAPACITY)
-        totals = feasible_totals(state.g0, state.theta, data)
-        state = dataclasses.replace(state, totals=totals)
-        draw = {"g0": state.g0, "theta": state.theta, "alpha": state.alpha,
-                "alpha_rate": state.rate}  # fmt: skip
-        return state, simulate_records(
-            truth, key_records, draw, POPULATION, NUM_LEVELS, data.zeros.boxes
-        )  # fmt: skip
+
+        def draw(key):
+            state, _ = mixed_membership_start.draw_prior(truth, key, 1, NUM_LEVELS, CAPACITY)
+            totals = feasible_totals(state.g0, state.theta, data)
+            state = dataclasses.replace(state, totals=totals)
+            return state, log_feasible(truth, None, state, data)
+
+        state = draw_feasible(key_prior, draw)
+        return state, records_of(truth, key_records, cls.measure(truth, state)[1], EQUIVALENCE)
 
     @classmethod
     def measure(cls, model, state):
-        (alpha0,), kept = MixedMembership.measure(model, state)
+        of_all, kept = MixedMembership.measure(model, state)
         kept["log_feasible"] = log_feasible(model, None, state, cls.template(model))
         first = state.alpha if model.shared else state.rate
-        return (first, alpha0, kept["log_feasible"]), kept
+        return (first, *of_all, kept["log_feasible"]), kept
 
 
 class LatentClasses:
     """The same of `bnp_models.NPLCM` and `bnp_models.TNPLCM`."""
 
-    quantities = ("alpha", "margin")
+    quantities = ("alpha", "margin", "c", "beta")
 
     @staticmethod
     def template(model):
@@ -140,12 +175,15 @@ class LatentClasses:
     def draw_population(cls, truth, key):
         key_prior, key_records = jax.random.split(key)
         template = cls.template(truth)
-        state = nplcm.draw_prior(truth, key_prior, template.variable)
-        draw = {"log_pi": state.log_pi, "log_lambda": state.log_lambda}
-        records = predictions.simulate_records(
-            key_records, draw, POPULATION, NUM_LEVELS, template.boxes
-        )  # fmt: skip
-        return state, records
+
+        def draw(key):
+            state = nplcm.draw_prior(truth, key, template.variable)
+            return state, cls.measure(truth, state)[1]["log_feasible"]
+
+        state = draw_feasible(key_prior, draw)
+        conditions = [] if truth.conditions_type is None else CONDITIONS
+        kept = cls.measure(truth, state)[1]
+        return state, records_of(truth, key_records, kept, conditions)
 
     @classmethod
     def as_data(cls, model, codes):
@@ -162,7 +200,16 @@ class LatentClasses:
         margin = predictions.level_probabilities(kept, NUM_LEVELS, template.boxes)[0]
         log_mass = jnp.log(parameters.region_mass(state.log_lambda, template.feasible))
         kept["log_feasible"] = jax.nn.logsumexp(state.log_pi + log_mass)
-        return (state.alpha, margin), kept
+        return (state.alpha, margin, *of_levels(state)), kept
+
+
+def records_of(truth, key, kept, conditions):
+    """A population of feasible records, their cells listed."""
+    with jax.ensure_compile_time_eval():
+        cells = feasible_cells(conditions) if conditions else np.indices(NUM_LEVELS)
+    cells = jnp.asarray(cells.reshape(len(NUM_LEVELS), -1), jnp.int32)
+    log_p = truth.log_cell_probability(None, kept, cells.T, NUM_LEVELS)
+    return cells[:, jax.random.categorical(key, log_p, shape=(POPULATION,))]
 
 
 def family(model):
@@ -196,10 +243,10 @@ def replicate(keys, truth, model, run, kind):
             measured, kept = kind.measure(model, state)
             cells = population[:, :SAMPLE].T
             log_p = model.log_cell_probability(None, kept, cells, NUM_LEVELS)
-            return state, (measured, log_p)
+            return state, (measured, log_p, kept["log_feasible"])
 
-        _, (drawn, log_p) = jax.lax.scan(draw, start, jnp.arange(NUM_DRAWS))
-        return kind.measure(truth, state)[0], population, drawn, log_p
+        _, drawn = jax.lax.scan(draw, start, jnp.arange(NUM_DRAWS))
+        return kind.measure(truth, state)[0], population, *drawn
 
     return jax.vmap(one)(keys)
 
@@ -216,7 +263,7 @@ def ranks(model, key, num_replications, *, truth=None, run=None, batch=104, kind
     found = {name: [] for name in (*names, "tau1")}
     for start in range(0, num_replications, batch):
         keys = jax.random.split(jax.random.fold_in(key, start), batch)
-        true, population, drawn, log_p = jax.tree.map(
+        true, population, drawn, log_p, log_mass = jax.tree.map(
             np.asarray, replicate(keys, truth or model, model, run or Run(), kind)
         )
         for r in range(min(batch, num_replications - start)):
@@ -226,19 +273,23 @@ def ranks(model, key, num_replications, *, truth=None, run=None, batch=104, kind
             unique = np.flatnonzero(counts[inverse.ravel()] == 1)
             later = {tuple(x) for x in population[r, :, SAMPLE:].T}
             tau1 = sum(tuple(population[r, :, i]) not in later for i in unique)
-            q = np.exp(log_p[r][:, unique].astype(float))
+            kept = log_mass[r] >= np.log(LEAST_FEASIBLE)
+            q = np.exp(log_p[r][kept][:, unique].astype(float))
             found["tau1"].append(
                 rank_of(rng, tau1, np.sum(draw_joining(rng, q, POPULATION - SAMPLE) == 0, axis=1))
             )
             for name, value, draws in zip(names, true, drawn, strict=True):
-                found[name].append(rank_of(rng, value[r], draws[r]))
+                found[name].append(rank_of(rng, value[r], draws[r][kept]))
     return {name: np.array(value) for name, value in found.items()}
 
 
 def rank_of(rng, truth, draws):
-    """The rank of the truth, ties broken at random."""
+    """The rank of the truth among 99 draws, ties broken at random; of fewer draws in proportion."""
     below, equal = np.sum(draws < truth), np.sum(draws == truth)
-    return int(below + rng.integers(0, equal + 1))
+    rank = below + rng.integers(0, equal + 1)
+    if len(draws) == NUM_DRAWS:
+        return int(rank)
+    return int((rank + rng.random()) / (len(draws) + 1) * (NUM_DRAWS + 1))
 
 
 def uniformity(rank, num_bins=10) -> float:

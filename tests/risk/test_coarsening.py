@@ -10,7 +10,12 @@ import pytest
 import bnp_models as bnp
 from bnp_models.inference.settings import Settings
 from bnp_models.risk import coarsening
-from bnp_models.risk.coarsening import parse_coarsening, parse_coarsenings, unique_probabilities
+from bnp_models.risk.coarsening import (
+    parse_coarsening,
+    parse_coarsenings,
+    single_drops,
+    unique_probabilities,
+)
 from bnp_models.risk.population import cell_probabilities
 
 SCHEMA = bnp.Schema(("age", "sex", "town"), (("young", "middle", "old"), (0, 1), tuple("abcd")))
@@ -18,6 +23,7 @@ NUM_LEVELS = SCHEMA.num_levels
 CELLS = np.array(list(itertools.product(*map(range, NUM_LEVELS))))
 COARSENING = "drop:sex; merge:age=young+middle; merge:town=b+d"
 AGE, TOWN = np.array([0, 0, 1]), np.array([0, 1, 2, 1])
+FINE = np.array([[1, 1, 0], [0, 0, 3], [2, 1, 2], [2, 0, 0], [2, 1, 0]])
 COARSE = np.array([[0, 0], [0, 1], [1, 2]])
 IMPOSSIBLE = [[0, -1, 3], [2, 0, -1], [0, 1, 0]]
 
@@ -53,9 +59,8 @@ def coarse_probabilities(run):
     coarse = parse_coarsening(COARSENING, SCHEMA)
     assert coarse.schema.variables == ("age", "town")
     assert coarse.schema.levels == (("young+middle", "old"), ("a", "b+d", "c"))
-    found = unique_probabilities(
-        run, run.parameters(), coarse, bnp.Microdata(coarse.schema, COARSE), jax.random.key(0)
-    )
+    run = dataclasses.replace(run, table=bnp.Microdata(SCHEMA, FINE))
+    found = unique_probabilities(run, run.parameters(), coarse, jax.random.key(0))
     return np.exp(np.concatenate(list(found)))
 
 
@@ -67,7 +72,7 @@ def summed(fine, cells=CELLS):
 
 
 class NotMerged(bnp.NPLCM):
-    def merge_levels(self, draws, rows, num_rows):
+    def merge_levels(self, draws, groups):
         return None
 
 
@@ -114,16 +119,15 @@ def test_the_risk_of_coarser_keys_follows(run):
 
 def test_the_numbers_of_coarser_keys_are_those_of_their_probabilities(run):
     """The mean of tau_1 against that of (1 - p)^M over the cells with one record."""
-    table = bnp.Microdata(SCHEMA, np.concatenate([CELLS[:1], np.repeat(CELLS[16:], 2, axis=0)]))
-    run = dataclasses.replace(run, table=table)
-    p = coarse_probabilities(run)[:, 0]
+    run = dataclasses.replace(run, table=bnp.Microdata(SCHEMA, FINE))
+    p = coarse_probabilities(run)
     found = [
         bnp.coarsen(run, 60, [COARSENING], key=jax.random.key(k))[COARSENING].tau1
         for k in range(200)
     ]
-    assert found[0].max() <= 1
-    exact = ((1 - p) ** (60 - table.n)).mean()
-    assert abs(np.mean(found) - exact) < 4 * np.sqrt(exact / 1200)
+    assert found[0].max() <= 3
+    exact = ((1 - p) ** (60 - len(FINE))).sum(axis=1).mean()
+    assert 0.02 < exact and abs(np.mean(found) - exact) < 4 * np.sqrt(exact / 1200)
 
 
 def test_a_group_of_groups_is_one_level():
@@ -161,8 +165,10 @@ def test_statements_that_are_refused(text, match):
 
 def test_too_many_cells_under_structural_zeros_are_refused(monkeypatch):
     zeros = bnp.StructuralZeros.from_codes(np.array(IMPOSSIBLE), SCHEMA)
+    assert len(single_drops(bnp.Microdata(SCHEMA, FINE), zeros)) == 3
     table = bnp.Microdata(SCHEMA, CELLS[[1, 4, 15]])
     assert list(parse_coarsenings(["drop:town"], table, zeros)) == ["drop:town"]
     monkeypatch.setattr(coarsening, "MAX_CELLS", 8)
+    assert single_drops(table, zeros) == ["drop:sex"]
     with pytest.raises(bnp.MicrodataError, match="'drop:town' makes cells of 12 finer ones"):
         parse_coarsenings(["drop:town"], table, zeros)

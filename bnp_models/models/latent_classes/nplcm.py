@@ -153,10 +153,10 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         return log_cell_probability(draw, cells, num_levels)
 
     def merge_levels(
-        self, draws: dict[str, np.ndarray], rows: np.ndarray, num_rows: int
+        self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Sums of level probabilities."""
-        return {"log_lambda": np.log(merge_rows(np.exp(draws["log_lambda"]), rows, num_rows))}
+        """Level probabilities of merged levels: their sums."""
+        return {"log_lambda": np.log(merge_rows(np.exp(draws["log_lambda"]), groups))}
 
     simulate_records = staticmethod(simulate_records)
     complete_records = staticmethod(complete_records)

@@ -124,10 +124,10 @@ class MembershipOptions(PredictsCells):
         return record_concentrations(self.level_prior, run)
 
     def merge_levels(
-        self, draws: dict[str, np.ndarray], rows: np.ndarray, num_rows: int
+        self, draws: dict[str, np.ndarray], groups: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Sums of level probabilities."""
-        return {"theta": merge_rows(draws["theta"], rows, num_rows)}
+        """Level probabilities of merged levels: their sums."""
+        return {"theta": merge_rows(draws["theta"], groups)}
 
     def warnings(self, run: Any) -> list[str]:
         """Sentences on impossible records, split-merge moves and P(feasible) of a `Run`."""

@@ -1,0 +1,98 @@
+"""Models of a sample side by side: compare.json, and one self-contained HTML page."""
+
+import platform
+from os import PathLike
+
+from bnp_models.comparison.comparison import Comparison
+from bnp_models.data.writing import write_text
+from bnp_models.inference.arviz import versions
+from bnp_models.inference.convergence import MAX_RHAT, MIN_ESS_PER_CHAIN
+from bnp_models.report.pages import environment
+from bnp_models.report.summaries import figures_of
+from bnp_models.version import __version__
+
+
+def comparison_summary(comparison: Comparison, *, seed: int | None = None) -> dict:
+    """Content of ``compare.json``; entries called seconds depend on the clock.
+
+    Parameters
+    ----------
+    comparison
+        Result of `compare`.
+    seed
+        The seed, where there was one.
+    """
+    rows = {row.model: row for row in comparison.table().itertuples()}
+    first = next(iter(comparison.models.values()))
+    table = first.run.table
+    models = {}
+    for name, one in comparison.models.items():
+        row = rows[name]
+        models[name] = {
+            "held_out": row.held_out, "behind": row.behind, "behind_se": row.behind_se,
+            "checks": one.checks.document(),
+            "diagnostics": one.diagnosis.figures,
+            "components": float(one.run.draws["components"].mean()),
+            "conditions": one.run.conditions is not None,
+            "warnings": one.warnings(),
+            "seconds": one.run.seconds,
+        }  # fmt: skip
+        if one.risk is not None:
+            models[name] |= {"tau1": figures_of(one.risk.tau1), "tau2": figures_of(one.risk.tau2)}
+    return {
+        "n": table.n,
+        "population_size": None if first.risk is None else first.risk.population_size,
+        "variables": list(table.schema.variables),
+        "sample_uniques": len(table.cells().sample_uniques),
+        "parts": comparison.num_folds,
+        "folds": comparison.folds,
+        "held_out_records": len(first.log_probabilities),
+        "best": comparison.best,
+        "models": models,
+        "seed": seed,
+        "version": __version__,
+        "device": first.run.device,
+    }
+
+
+def render_comparison_report(
+    comparison: Comparison, *, command: str | None = None, seed: int | None = None
+) -> str:
+    """Report of a comparison: one self-contained HTML page.
+
+    Parameters
+    ----------
+    comparison
+        Result of `compare`.
+    command
+        The command line, where there was one.
+    seed
+        The seed, where there was one.
+    """
+    summary = comparison_summary(comparison, seed=seed)
+    models = summary["models"]
+    run = next(iter(comparison.models.values())).run
+    return (
+        environment()
+        .get_template("comparison.html.j2")
+        .render(
+            s=summary | {
+                "warnings": [
+                    f"model {name}: {sentence}"
+                    for name, one in models.items() for sentence in one["warnings"]
+                ],
+                "seconds": {name: sum(one["seconds"].values()) for name, one in models.items()},
+            },
+            ranked=sorted(models.items(), key=lambda item: item[1]["behind"]),
+            settings=run.settings,
+            command=command,
+            max_rhat=MAX_RHAT,
+            min_ess=MIN_ESS_PER_CHAIN * run.settings.num_chains,
+            versions=versions() | {"python": platform.python_version()},
+        )
+    )  # fmt: skip
+
+
+def write_comparison_report(path: str | PathLike, comparison: Comparison, **options) -> None:
+    """Write the page of `render_comparison_report`, which takes the same options."""
+    write_text(render_comparison_report(comparison, **options), path)
