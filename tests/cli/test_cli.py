@@ -463,8 +463,10 @@ def test_risk_by_latent_classes(latent_files, tmp_path):
     assert code == 0
     risk = json.loads((out / "risk.json").read_text())
     assert risk["model"] == "tnplcm"
-    assert list(risk)[-6:] == ["p_zero", "equivalences", "checks", "warnings", "seconds",
-                               "sweeps_per_second"]  # fmt: skip
+    assert list(risk)[-8:] == [
+        "p_zero", "equivalences", "checks", "contributions", "what_if", "warnings", "seconds",
+        "sweeps_per_second",
+    ]  # fmt: skip
     assert list(risk["p_zero"]) == FIGURES
     assert list(risk["diagnostics"]) == ["tau1", "tau1_conditional", "components", "alpha",
                                          "log_likelihood"]  # fmt: skip
