@@ -192,9 +192,7 @@ def main():
             true, drawn = jax.tree.map(np.asarray, replicate(keys, model, label))
             kept = drawn[QUANTITIES.index("log_possible")] >= np.log(LEAST_FEASIBLE)
             for own, value, draws in zip(found, true, drawn, strict=True):
-                own += [
-                    rank_of(rng, v, d[k]) for v, d, k in zip(value, draws, kept, strict=True)
-                ]
+                own += [rank_of(rng, v, d[k]) for v, d, k in zip(value, draws, kept, strict=True)]
         for axis, name, rank in zip(column, QUANTITIES, map(np.array, found), strict=True):
             p = uniformity(rank)
             rows.append({"rules": label, "quantity": name, "replications": len(rank),
