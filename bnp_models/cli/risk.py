@@ -42,8 +42,8 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
     if options.model in CELL_MODELS:
         for name, given in (
-            ("validate", options.validate is not None), ("ties", options.ties != "off"),
-            ("what-if", options.what_if), ("keys", options.keys),
+            ("validate", options.validate is not None), ("what-if", options.what_if),
+            ("keys", options.keys),
         ):  # fmt: skip
             if given:
                 raise UsageError(f"--{name}: is not for models of cells")
