@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import first_rows
-from bnp_models.kernels.variates.level_prior import draw_level_prior
+from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
 
 LEVEL_PRIORS = ("learned", "uniform")
 """Dir(c_j beta_j) with c_j and beta_j drawn, or Dir(1)."""
@@ -24,6 +24,23 @@ def draw_shape(level_prior: str, key: Key[Array, ""], variable: Int[Array, " R"]
     if level_prior == "uniform":
         return uniform_shape(variable)
     return draw_level_prior(key, variable)
+
+
+def update_shape(
+    level_prior: str,
+    key: Key[Array, ""],
+    shape: Float[Array, " R"],
+    counts: Int[Array, "R K"],
+    variable: Int[Array, " R"],
+    number: int,
+) -> Float[Array, " R"]:
+    """Draw Dirichlet shapes given counts of levels, the level probabilities integrated out.
+
+    These must be redrawn before anything uses them. `number` is that of the variables.
+    """
+    if level_prior == "uniform":
+        return shape
+    return update_level_prior(key, shape, counts, variable, number)
 
 
 def concentrations(shape: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray:

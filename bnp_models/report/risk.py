@@ -14,7 +14,7 @@ from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.ties import TiesRisk
 from bnp_models.risk.validation import Validation
-from bnp_models.synthesis.predictive_checks import PredictiveChecks
+from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
 
 NUM_RISKIEST = 20
 NUM_CARRIERS = 12
@@ -85,6 +85,7 @@ def render_report(
         fraction=risk.run.table.n / risk.population_size,
         needed=1 / np.log(risk.run.table.n),
         checked=None if checks is None else checks_plot(checks),
+        max_z=MAX_Z,
         records=records,
         carriers=_carriers(risk, records),
         histogram=histogram_plot(risk) if len(risk.rows) else None,

@@ -13,7 +13,7 @@ from bnp_models.inference.run import Run
 from bnp_models.report.pages import SMALLEST_SHOWN, compared_levels, render_page
 from bnp_models.report.plots import checks_plot
 from bnp_models.report.summaries import run_summary
-from bnp_models.synthesis.predictive_checks import PredictiveChecks
+from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
 
 
 def render_synthesis_report(
@@ -77,6 +77,7 @@ def render_synthesis_report(
         incomplete=int((~table.complete).sum()),
         anonymity=k_anonymity(table),
         checked=None if checks is None else checks_plot(checks),
+        max_z=MAX_Z,
         variables=variables,
         largest=None
         if imputed

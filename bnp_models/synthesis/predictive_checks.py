@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import group_cells
 from bnp_models.inference.run import Run, spaced_draws
+from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.model import Completes
 from bnp_models.synthesis.households import complete_households
 from bnp_models.synthesis.synthesize import complete_sample, simulate_samples
@@ -142,34 +144,32 @@ def predictive_checks(
     samples = list(simulate_samples(run, num_chains * number, key))
     observed = _completed(run, key, num_chains * number) if table.has_missing else [table.codes]
 
-    def check(figure) -> Check:
-        replicated = np.array([figure(codes) for codes in samples], float)
-        seen = float(np.mean([figure(codes) for codes in observed]))
-        return Check(seen, replicated.reshape(num_chains, number))
+    def check(of_observed: ArrayLike, of_samples: ArrayLike) -> Check:
+        """Check of a figure, given it of each."""
+        replicated = np.asarray(of_samples, float).reshape(num_chains, number)
+        return Check(float(np.asarray(of_observed, float).mean()), replicated)
 
     num_levels, names = table.schema.num_levels, table.schema.variables
-    counts = [group_cells(codes, num_levels).counts for codes in samples]
-    seen = [group_cells(codes, num_levels).counts for codes in observed]
-    cells = {}
-    for size in CELL_SIZES:
-        replicated = np.array([np.sum(x == size) for x in counts], float)
-        mean = float(np.mean([np.sum(x == size) for x in seen]))
-        cells[size] = Check(mean, replicated.reshape(num_chains, number))
+    counts = [[group_cells(codes, num_levels).counts for codes in x] for x in (observed, samples)]
+    cells = {
+        size: check(*([np.sum(x == size) for x in part] for part in counts)) for size in CELL_SIZES
+    }
     pairs = {}
     for j, k in itertools.combinations(range(len(names)), 2):
-        tables = np.array([_two_way(codes, num_levels, j, k) for codes in samples])
-        expected = tables.mean(axis=0)
-        of_sample = np.array([_two_way(codes, num_levels, j, k) for codes in observed])
-        distance = _distance(tables, expected).reshape(num_chains, number)
-        pairs[names[j], names[k]] = Check(float(_distance(of_sample, expected).mean()), distance)
+        tables = [
+            np.array([_two_way(codes, num_levels, j, k) for codes in x])
+            for x in (observed, samples)
+        ]
+        expected = tables[1].mean(axis=0)
+        pairs[names[j], names[k]] = check(*(_distance(part, expected) for part in tables))
     boxes = {}
     if not households and run.conditions is not None:
-        sets = run.conditions.feasible.sets
-        first = np.cumsum((0, *num_levels[:-1]))
-        for box, admitted in enumerate(sets):
+        first = first_rows(num_levels)
+        for box, admitted in enumerate(run.conditions.feasible.sets):
             boxes[box] = check(
-                lambda codes, admitted=admitted: admitted[codes + first].all(axis=1).sum()
-            )
+                *([admitted[codes + first].all(axis=1).sum() for codes in x]
+                  for x in (observed, samples))
+            )  # fmt: skip
     pairs = dict(sorted(pairs.items(), key=lambda item: -item[1].z))
     boxes = dict(sorted(boxes.items(), key=lambda item: -abs(item[1].z)))
     return PredictiveChecks(cells, pairs, boxes)

@@ -24,6 +24,7 @@ from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import stick_concentration, truncated_sticks
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
+from bnp_models.models.level_prior import update_shape
 
 
 class Drawn(NamedTuple):
@@ -93,10 +94,8 @@ def draw_level_shape(
 
     They must be redrawn before anything uses them. The counts are those of complete records.
     """
-    if model.level_prior == "uniform":
-        return state.level_shape
     number = len(data.num_levels)
-    return update_level_prior(key, state.level_shape, counts, data.variable, number)
+    return update_shape(model.level_prior, key, state.level_shape, counts, data.variable, number)
 
 
 def _draw_level_shape_truncated(model, key, state, data, counts):

@@ -16,9 +16,9 @@ from bnp_models.kernels.mixed_membership.concentration import (
 )
 from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.variates.gamma import draw_levels, log_dirichlet
-from bnp_models.kernels.variates.level_prior import update_level_prior
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
+from bnp_models.models.level_prior import update_shape
 from bnp_models.models.mixed_membership.augmentation import Augmented
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
@@ -102,10 +102,9 @@ def draw_level_shape(
 
     Theta must be redrawn before anything uses it.
     """
-    if model.level_prior == "uniform":
-        return state.level_shape
     # One variable more than items: that of absent ones.
-    return update_level_prior(key, state.level_shape, counts, data.variable, state.z.shape[0] + 1)
+    number = state.z.shape[0] + 1
+    return update_shape(model.level_prior, key, state.level_shape, counts, data.variable, number)
 
 
 @jax.named_scope("draw_theta")

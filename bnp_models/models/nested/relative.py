@@ -146,11 +146,6 @@ class RelativeCoding:
             columns[pair.member] = xp.where(codes < 0, codes, xp.asarray(table)[head, codes])
         return xp.stack(columns, axis=-1)
 
-    @property
-    def circular(self) -> tuple[int, ...]:
-        """Columns of the member codes that are differences, counted in a circle."""
-        return tuple(pair.member for pair in self.pairs if pair.kind == "difference")
-
     def columns(self, household: Sequence[int], member: Sequence[int]) -> tuple[int, ...]:
         """Household columns that rules read: these, and heads' of these member columns."""
         heads = {pair.household for pair in self.pairs if pair.member in member}

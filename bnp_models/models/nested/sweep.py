@@ -40,10 +40,9 @@ from bnp_models.kernels.variates.gamma import (
     loggamma,
     normalise_levels,
 )
-from bnp_models.kernels.variates.level_prior import update_level_prior
 from bnp_models.kernels.variates.rng import Keys, key_array, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
-from bnp_models.models.level_prior import draw_shape
+from bnp_models.models.level_prior import draw_shape, update_shape
 from bnp_models.models.nested.missing import completed_values
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.state import NestedData, NestedState
@@ -245,16 +244,15 @@ def update_level_shapes(
 
     They must be redrawn before anything uses them.
     """
-    if model.level_prior == "uniform":
-        return state.household_shape, state.member_shape
     key_household, key_member = Keys(key)
-    household_shape = update_level_prior(
-        key_household, state.household_shape, counts.household_levels, data.household_variable,
-        len(data.household.num_levels),
+    household_shape = update_shape(
+        model.level_prior, key_household, state.household_shape, counts.household_levels,
+        data.household_variable, len(data.household.num_levels),
     )  # fmt: skip
-    member_shape = update_level_prior(
-        key_member, state.member_shape, counts.member_levels.reshape(-1, counts.members.size),
-        data.member_variable, len(data.member.num_levels),
+    member_shape = update_shape(
+        model.level_prior, key_member, state.member_shape,
+        counts.member_levels.reshape(-1, counts.members.size), data.member_variable,
+        len(data.member.num_levels),
     )  # fmt: skip
     return household_shape, _keep_heads(member_shape, data)
 
