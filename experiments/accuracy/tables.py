@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from results import draw_intervals, markdown
 
 HERE = Path(__file__).parent
-GROUP = ["population", "concentration", "level_prior", "n"]
+GROUP = ["population", "conditions", "concentration", "level_prior", "n"]
 
 
 def summary(results: pd.DataFrame) -> pd.DataFrame:
@@ -17,6 +17,8 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
         error=results["mean"] / results["truth"] - 1,
         tau2_error=results["mean_tau2"] / results["truth_tau2"] - 1,
         width=results["q975"] - results["q025"],
+        error_ties=results["mean_ties"] / results["truth"] - 1,
+        width_ties=results["q975_ties"] - results["q025_ties"],
         worst=results[[f"rhat_{k}" for k in ("tau1", "tau1_conditional", "alpha")]].max(axis=1),
     )
     return r.groupby(GROUP).agg(
@@ -29,6 +31,10 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
         covered_tau2=("covered_tau2", lambda x: x.sum(min_count=1)),
         z_uniques=("z_uniques", "mean"),
         interval_width=("width", "mean"),
+        estimate_with_ties=("mean_ties", "mean"),
+        error_with_ties=("error_ties", "mean"),
+        covered_with_ties=("covered_ties", lambda x: x.sum(min_count=1)),
+        width_with_ties=("width_ties", "mean"),
         rhat_tau1=("rhat_tau1", "median"),
         rhat_tau1_max=("rhat_tau1", "max"),
         rhat_tau1_conditional=("rhat_tau1_conditional", "median"),
@@ -40,14 +46,21 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def intervals(results: pd.DataFrame, path: Path) -> None:
-    """95% intervals of tau_1 for each sample, the truth in red."""
+    """95% intervals of tau_1 for each sample, the truth in red, and those with ties."""
     shared = results[results["concentration"] == "shared"]
+    with_ties = shared[shared["mean_ties"].notna()].drop(columns=["mean", "q025", "q975"])
+    with_ties = with_ties.rename(columns={f"{x}_ties": x for x in ("mean", "q025", "q975")})
+    with_ties["level_prior"] += ", ties"
+    shared = pd.concat([shared, with_ties])
+    shared["level_prior"] = np.where(
+        shared["conditions"] > 0, shared["level_prior"] + ", 55 conditions", shared["level_prior"]
+    )
     groups = list(shared.groupby(["population", "n", "level_prior"]))
     figure = Figure(figsize=(10, 2.7 * -(-len(groups) // 3)), layout="constrained")
     axes = np.atleast_1d(figure.subplots(-(-len(groups) // 3), 3)).ravel()
     for axis, ((population, n, prior), rows) in zip(axes, groups, strict=False):
         draw_intervals(axis, rows)
-        axis.set_title(f"{population}, n = {n:,}, {prior} prior of levels", fontsize=9)
+        axis.set_title(f"{population}, n = {n:,}, {prior}", fontsize=9)
     for axis in axes[len(groups):]:  # fmt: skip
         axis.set_axis_off()
     figure.supylabel("tau_1: mean, 95% interval, truth (red)", fontsize=9)

@@ -49,6 +49,7 @@ def comparison():
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_model_that_can_say_what_is_there_wins(comparison):
     assert comparison.best == "many"
     table = comparison.table()
