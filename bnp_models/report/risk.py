@@ -95,19 +95,17 @@ def render_report(
 
 
 def _carriers(risk: PopulationRisk, records: bool) -> list[dict]:
-    """Levels that carry most of tau_1, with their shares in per cent."""
+    """Levels whose share of tau_1 exceeds that of the records most; shares in per cent."""
     levels = risk.by_level()
+    totals = {"records": risk.run.table.n, "tau1": risk.r1.sum(), "tau2": risk.r2.sum()}
+    for name, total in totals.items():
+        levels[f"{name}_share"] = 100 * levels[name] / max(total, 1e-300)
     if not records:
         levels = levels[levels["records"] >= SMALLEST_SHOWN]
-    levels = levels[levels["tau1"] > 0].sort_values("tau1", ascending=False, kind="stable")
-    return [
-        {
-            "variable": row.variable, "level": row.level,
-            "records": 100 * row.records / risk.run.table.n,
-            "tau1": 100 * row.tau1 / risk.r1.sum(), "tau2": 100 * row.tau2 / risk.r2.sum(),
-        }
-        for row in levels.head(NUM_CARRIERS).itertuples()
-    ]  # fmt: skip
+    excess = levels["tau1_share"] - levels["records_share"]
+    levels = levels[excess > 0].assign(excess=excess)
+    levels = levels.sort_values("excess", ascending=False, kind="stable")
+    return levels.head(NUM_CARRIERS).to_dict("records")
 
 
 def write_report(path: str | PathLike, risk: PopulationRisk, **options) -> None:
