@@ -23,7 +23,14 @@ from bnp_models.models.model import PredictsCells
 from bnp_models.report.inference_data import to_inference_data, write_records
 from bnp_models.report.risk import write_report
 from bnp_models.report.summaries import risk_summary
-from bnp_models.risk.coarsening import coarsen, parse_coarsenings, single_drops
+from bnp_models.risk.coarsening import (
+    Coarsening,
+    coarsen,
+    keep_variables,
+    parse_coarsening,
+    require_listable,
+    single_drops,
+)
 from bnp_models.risk.population import (
     PopulationRisk,
     check_table,
@@ -57,7 +64,7 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
         check_table(table, options.population_size)
     settings = recorded_settings(
         options, *inputs, population_size=options.population_size, validate=options.validate,
-        ties=options.ties, coarsenings=coarsenings,
+        ties=options.ties, coarsenings=list(coarsenings),
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk,
@@ -72,26 +79,26 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     return sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
 
 
-def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> list[str]:
-    """Texts of the coarser keys: sets of key variables, those asked for, each variable dropped."""
+def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[str, Coarsening]:
+    """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
     table, conditions = persons_of(inputs.table), inputs.conditions
-    found: list[str] = []
-    for flag, texts in (("--keys", _key_sets(options)), ("--what-if", options.what_if)):
-        try:
-            found += parse_coarsenings(texts, table, conditions)
-        except MicrodataError as error:
-            raise UsageError(f"{flag}: {error}") from None
-    return list(dict.fromkeys([*found, *single_drops(table, conditions)]))
-
-
-def _key_sets(options: argparse.Namespace) -> list[str]:
-    """Coarsenings to the sets of key variables."""
-    return [f"keep:{','.join(names)}" for names in options.keys]
+    of = "--keys"
+    try:
+        sets = {
+            f"keep:{','.join(names)}": keep_variables(names, table.schema) for names in options.keys
+        }
+        require_listable(sets, table, conditions)
+        of = "--what-if"
+        asked = {text: parse_coarsening(text, table.schema) for text in options.what_if}
+        require_listable(asked, table, conditions)
+    except MicrodataError as error:
+        raise UsageError(f"{of}: {error}") from None
+    return sets | asked | single_drops(table, conditions)
 
 
 def _write_risk(
     options: argparse.Namespace,
-    coarsenings: list[str],
+    coarsenings: dict[str, Coarsening],
     run: Run,
     result: PopulationRisk,
     diagnosis: Diagnosis,

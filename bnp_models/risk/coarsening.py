@@ -7,7 +7,7 @@ coarser one are listed, and their probabilities added.
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -132,58 +132,59 @@ def parse_coarsening(text: str, schema: Schema) -> Coarsening:
                 f"{quoted(statement)} is no coarsening; write drop:VARIABLE, keep:VARIABLES or "
                 "merge:VARIABLE=A+B"
             )
-    if both := sorted(dropped & merged.keys()):
-        raise MicrodataError("the variable is dropped and has levels merged", column=both[0])
-    variables = tuple(j for j, name in enumerate(schema.variables) if name not in dropped)
-    if not variables:
-        raise MicrodataError("every variable is dropped; leave one at least")
-    levels: list[tuple[Label, ...]] = []
-    codes: list[np.ndarray] = []
-    for j in variables:
-        labels, of = _merge(schema.levels[j], merged.get(schema.variables[j], []))
-        levels.append(labels)
-        codes.append(of)
-    left = tuple(schema.variables[j] for j in variables)
-    return Coarsening(Schema(left, tuple(levels)), variables, tuple(codes))
+    return _coarsening(dropped, merged, schema)
 
 
-def parse_coarsenings(
-    texts: Sequence[str], table: Microdata, conditions: StructuralZeros | None
-) -> dict[str, Coarsening]:
-    """Read coarsenings of a sample.
+def keep_variables(names: Sequence[str], schema: Schema) -> Coarsening:
+    """Coarsening to some of the variables.
 
     Raises
     ------
     MicrodataError
-        As `parse_coarsening`, and where a coarsening under structural zeros has more than
-        `MAX_CELLS` cells to list.
+        If one is unknown, or there is none.
     """
-    found = {text: parse_coarsening(text, table.schema) for text in texts}
-    for text, coarsening in found.items():
+    kept = {_known(name, schema) for name in names}
+    return _coarsening(set(schema.variables) - kept, {}, schema)
+
+
+def single_drops(table: Microdata, conditions: StructuralZeros | None) -> dict[str, Coarsening]:
+    """Coarsenings that drop one variable each, as far as their cells can be listed."""
+    schema = table.schema
+    found = {
+        f"drop:{name}": _coarsening({name}, {}, schema)
+        for name in schema.variables
+        if len(schema.variables) > 1
+    }
+    return {
+        text: coarsening
+        for text, coarsening in found.items()
+        if conditions is None or _num_listed(coarsening, table) <= MAX_CELLS
+    }
+
+
+def require_listable(
+    coarsenings: Mapping[str, Coarsening], table: Microdata, conditions: StructuralZeros | None
+) -> None:
+    """Refuse a coarsening that has more than `MAX_CELLS` cells to list, under structural zeros.
+
+    Raises
+    ------
+    MicrodataError
+        If there is one.
+    """
+    for text, coarsening in coarsenings.items():
         if conditions is not None and (size := _num_listed(coarsening, table)) > MAX_CELLS:
             raise MicrodataError(
                 f"{quoted(text)} makes cells of {size:,} finer ones, more than {MAX_CELLS:,}, "
                 "which are listed under structural zeros; drop fewer variables, or fit the "
                 "coarser file by itself"
             )
-    return found
-
-
-def single_drops(table: Microdata, conditions: StructuralZeros | None) -> list[str]:
-    """Coarsenings that drop one variable each, as far as their cells can be listed."""
-    names = table.schema.variables
-    texts = [f"drop:{name}" for name in names] if len(names) > 1 else []
-    return [
-        text for text in texts
-        if conditions is None
-        or _num_listed(parse_coarsening(text, table.schema), table) <= MAX_CELLS
-    ]  # fmt: skip
 
 
 def coarsen(
     run: Run,
     population_size: int,
-    coarsenings: Sequence[str] | None = None,
+    coarsenings: Sequence[str] | Mapping[str, Coarsening] | None = None,
     *,
     num_draws: int = NUM_DRAWS,
     key: jax.Array | None = None,
@@ -195,8 +196,8 @@ def coarsen(
     run, population_size
         As for `population_risk`.
     coarsenings
-        Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex". Default:
-        each variable dropped by itself.
+        Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex"; or
+        those read, by text. Default: each variable dropped by itself.
     num_draws
         Draws of the run that are evaluated, evenly spaced, at the most.
     key
@@ -210,7 +211,7 @@ def coarsen(
     Raises
     ------
     MicrodataError
-        As `parse_coarsenings`.
+        As `parse_coarsening` and `require_listable`.
     ValueError
         As `population_risk`.
 
@@ -222,7 +223,11 @@ def coarsen(
     check_table(run.table, population_size)
     if coarsenings is None:
         coarsenings = single_drops(run.table, run.conditions)
-    found = parse_coarsenings(coarsenings, run.table, run.conditions)
+    found = (
+        coarsenings if isinstance(coarsenings, Mapping)
+        else {text: parse_coarsening(text, run.table.schema) for text in coarsenings}
+    )  # fmt: skip
+    require_listable(found, run.table, run.conditions)
     settings = run.settings
     kept = settings.num_chains * (settings.num_samples // settings.parameters_every)
     draws = run.parameters(max(1, -(-kept // num_draws)))
@@ -291,6 +296,25 @@ def _num_listed(coarsening: Coarsening, table: Microdata) -> int:
     cells = coarsening.coarser(table).cells()
     uniques = cells.codes[cells.unique_cells]
     return sum(coarsening.num_finer(cell, table.schema.num_levels) for cell in uniques)
+
+
+def _coarsening(
+    dropped: set[str], merged: Mapping[str, Sequence[Sequence[int]]], schema: Schema
+) -> Coarsening:
+    """Coarsening that drops variables, and merges groups of codes of others."""
+    if both := sorted(dropped & merged.keys()):
+        raise MicrodataError("the variable is dropped and has levels merged", column=both[0])
+    variables = tuple(j for j, name in enumerate(schema.variables) if name not in dropped)
+    if not variables:
+        raise MicrodataError("every variable is dropped; leave one at least")
+    levels: list[tuple[Label, ...]] = []
+    codes: list[np.ndarray] = []
+    for j in variables:
+        labels, of = _merge(schema.levels[j], merged.get(schema.variables[j], []))
+        levels.append(labels)
+        codes.append(of)
+    left = tuple(schema.variables[j] for j in variables)
+    return Coarsening(Schema(left, tuple(levels)), variables, tuple(codes))
 
 
 def _known(name: str, schema: Schema) -> str:

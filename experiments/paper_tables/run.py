@@ -29,7 +29,6 @@ from bnp_models.risk.population import cell_probabilities, record_risks
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))
-from held_out import held_out_log_likelihood  # noqa: E402
 from results import Results  # noqa: E402
 
 KEY = ("treatment", "model", "n", "seed", "warmup", "draws", "thin")
@@ -99,7 +98,7 @@ def measure(case, folder) -> dict:
         "covered": int(low <= truth.tau1 <= high),
         "mean_conditional": risk.tau1_conditional.mean(), "mean_exponent": exponent(run, people),
         "truth_tau2": truth.tau2, "mean_tau2": risk.tau2.mean(),
-        "held_out": held_out_log_likelihood(run, others),
+        "held_out": bnp.held_out_log_probability(run, others).mean(),
         "alpha": run.draws["alpha"].mean(), "log_feasible": log_feasible.mean(),
         "modes": find_modes(monitored(run, risk)).number or np.nan,
         "components": " ".join(f"{k:.1f}" for k in run.draws["components"].mean(axis=1)),

@@ -12,7 +12,7 @@ from bnp_models.inference.settings import Settings
 from bnp_models.risk import coarsening
 from bnp_models.risk.coarsening import (
     parse_coarsening,
-    parse_coarsenings,
+    require_listable,
     single_drops,
     unique_probabilities,
 )
@@ -167,8 +167,17 @@ def test_too_many_cells_under_structural_zeros_are_refused(monkeypatch):
     zeros = bnp.StructuralZeros.from_codes(np.array(IMPOSSIBLE), SCHEMA)
     assert len(single_drops(bnp.Microdata(SCHEMA, FINE), zeros)) == 3
     table = bnp.Microdata(SCHEMA, CELLS[[1, 4, 15]])
-    assert list(parse_coarsenings(["drop:town"], table, zeros)) == ["drop:town"]
+    found = {"drop:town": parse_coarsening("drop:town", SCHEMA)}
+    require_listable(found, table, zeros)
     monkeypatch.setattr(coarsening, "MAX_CELLS", 8)
-    assert single_drops(table, zeros) == ["drop:sex"]
+    assert list(single_drops(table, zeros)) == ["drop:sex"]
+    require_listable(found, table, None)
     with pytest.raises(bnp.MicrodataError, match="'drop:town' makes cells of 12 finer ones"):
-        parse_coarsenings(["drop:town"], table, zeros)
+        require_listable(found, table, zeros)
+
+
+def test_names_that_statements_cannot_hold_are_dropped_all_the_same(run):
+    odd = bnp.Schema(("a;b", " c,d", "e"), SCHEMA.levels)
+    run = dataclasses.replace(run, table=bnp.Microdata(odd, run.table.codes))
+    assert list(bnp.coarsen(run, 500)) == ["drop:a;b", "drop: c,d", "drop:e"]
+    assert coarsening.keep_variables(["a;b", "e"], odd).variables == (0, 2)
