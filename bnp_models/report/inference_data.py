@@ -7,7 +7,12 @@ import numpy as np
 from bnp_models.data.writing import write_frame
 from bnp_models.inference.arviz import arrange_draws
 from bnp_models.inference.run import Run
-from bnp_models.risk.population import PopulationRisk
+from bnp_models.risk.population import (
+    PopulationRisk,
+    cell_probabilities,
+    checked_method,
+    checked_model,
+)
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 
 _OF_RISK = ("tau1", "tau1_conditional", "tau2", "tau2_conditional", "log_likelihood")
@@ -21,6 +26,7 @@ def to_inference_data(
     seed: int | None = None,
     num_datasets: int | None = None,
     checks: PredictiveChecks | None = None,
+    pointwise: bool = False,
 ):
     """Arrange the draws for ArviZ.
 
@@ -40,6 +46,10 @@ def to_inference_data(
     checks
         Result of `predictive_checks`: adds the numbers of cells with 1, 2 and 3 records, of the
         replicates in a group "posterior_predictive" and of the sample in "observed_data".
+    pointwise
+        Add a group "log_likelihood", which ArviZ's ``loo`` and ``compare`` read: of each record the
+        log probability of its cell, labels integrated out, under structural zeros among the
+        feasible cells. One number a record and draw.
 
     Returns
     -------
@@ -64,9 +74,20 @@ def to_inference_data(
         groups["observed_data"] = {
             "cells_with": np.array([x.observed for x in checks.cells.values()])
         }
+    if pointwise:
+        groups["log_likelihood"] = {"record": _pointwise(run, thin)}
     return arrange_draws(
         run, quantities, attributes, thin=thin, parameters=parameters, groups=groups
     )
+
+
+def _pointwise(run: Run, thin: int) -> np.ndarray:
+    """(chains, draws, n) log probabilities of the records' cells, at every `thin`-th draw."""
+    method = checked_method("auto", checked_model(run.model), run.table)
+    draws, cells = run.parameters(thin), run.table.cells()
+    blocks = cell_probabilities(run, draws, cells.codes, method, run.key)
+    log_p = np.concatenate([log_p.astype(np.float32) for log_p, _, _ in blocks])
+    return log_p.reshape(*draws["alpha"].shape, -1)[..., cells.record_cell]
 
 
 def write_records(risk: PopulationRisk, path: str | PathLike) -> None:

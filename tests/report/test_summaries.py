@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -160,3 +161,18 @@ def test_records_read_back_exactly(small, tmp_path):
     np.testing.assert_array_equal(read["r1"], records["r1"])
     np.testing.assert_array_equal(read["r2"], records["r2"])
     assert read["r1"].sum() == pytest.approx(small.risk.tau1_conditional.mean(), rel=1e-12)
+
+
+def test_arviz_judges_models_by_the_records(small):
+    az = load_arviz()
+    data = bnp.to_inference_data(small.run, small.risk, pointwise=True)
+    log_p = data["log_likelihood"]["record"].to_numpy()
+    assert log_p.shape == (*small.risk.tau1.shape, small.table.n)
+    np.testing.assert_allclose(log_p.sum(axis=2), small.risk.log_likelihood, rtol=1e-5)
+    with warnings.catch_warnings():
+        # Of so few draws that the approximation is not to be trusted.
+        warnings.simplefilter("ignore")
+        expected = az.loo(data).elpd_loo
+        compared = az.compare({"one": data, "other": data})
+    assert log_p.mean(axis=(0, 1)).sum() > expected > -np.inf
+    assert set(compared.index) == {"one", "other"}
