@@ -269,12 +269,12 @@ def _prior_of_ones(wrong):
 
 
 def _threefold(wrong):
-    right = sweep.update_level_prior
+    right = sweep.update_shape
 
-    def update_level_prior(key, shape, counts, *args):
-        return right(key, shape, jnp.where(wrong, 3 * counts, counts), *args)
+    def update_shape(prior, key, shape, counts, *args):
+        return right(prior, key, shape, jnp.where(wrong, 3 * counts, counts), *args)
 
-    return sweep, "update_level_prior", update_level_prior
+    return sweep, "update_shape", update_shape
 
 
 def _judge_codes(wrong):
