@@ -72,15 +72,13 @@ def shrink_chains(model, states, data, capacity):
     return jax.vmap(lambda state: model.shrink(state, data, capacity))(states)
 
 
-@partial(jax.jit, static_argnames="keep")  # so that its shapes and its body are traced once
-def _sweep_chains(model, data, chain_keys, states, iteration, keep):
-    """One sweep of every chain: the states, the largest mass left over, and what is kept."""
+@jax.jit  # so that it is traced once, for its shapes and as the body of chunks
+def _sweep_chains(model, data, chain_keys, states, iteration):
+    """One sweep of every chain: the states, the largest mass left over, and what can be kept."""
 
     def one(key, state):
         state, info = model.sweep(jax.random.fold_in(key, iteration), state, data, iteration)
-        kept = model.keep(state, info)
-        names = kept if keep is None else keep
-        return state, info.left_over, {name: kept[name] for name in names}
+        return state, info.left_over, model.keep(state, info)
 
     states, left_over, kept = jax.vmap(one)(chain_keys, states)
     return states, jnp.max(left_over), kept
@@ -88,7 +86,7 @@ def _sweep_chains(model, data, chain_keys, states, iteration, keep):
 
 def one_draw(model, data, chain_keys, states):
     """All quantities that a model offers to keep of one sweep, by name."""
-    return _sweep_chains(model, data, chain_keys, states, jnp.int32(0), None)[2]
+    return _sweep_chains(model, data, chain_keys, states, jnp.int32(0))[2]
 
 
 @partial(jax.jit, static_argnames=("keep", "slots", "every"))
@@ -106,9 +104,8 @@ def advance_chains(
         The next sweep, the states before it, whether a chain outgrew its capacity, the kept
         quantities (entries + 1, chains, ...) by name, and the entry of each that was written last.
     """
-    shapes = jax.eval_shape(
-        lambda: _sweep_chains(model, data, chain_keys, states, jnp.int32(0), keep)[2]
-    )
+    shapes = jax.eval_shape(one_draw, model, data, chain_keys, states)
+    shapes = {name: shapes[name] for name in keep}
     # Sweeps per entry of a buffer, and entries: arrays may be kept of fewer draws.
     strides = {name: 1 if s.ndim == 1 else every for name, s in shapes.items()}
     sizes = {name: -(-slots // stride) for name, stride in strides.items()}
@@ -122,7 +119,7 @@ def advance_chains(
     def body(carry):
         iteration, states, _, buffers, _ = carry
         buffers, last = dict(buffers), {}
-        states, left_over, kept = _sweep_chains(model, data, chain_keys, states, iteration, keep)
+        states, left_over, kept = _sweep_chains(model, data, chain_keys, states, iteration)
         states = jax.lax.cond(
             iteration < warmup,
             jax.vmap(lambda state: model.settle(state, data)),
@@ -135,12 +132,12 @@ def advance_chains(
         tolerance = jnp.where(iteration < patience, jnp.inf, tolerance)
         overflow = left_over > tolerance
         done = iteration + 1 - warmup
-        for name, value in kept.items():
+        for name in keep:
             step = thin * strides[name]
             number = done // step - 1 - past // step
             last[name] = jnp.where((done > 0) & (done % step == 0), number, sizes[name])
             buffers[name] = jax.lax.dynamic_update_index_in_dim(
-                buffers[name], value, last[name], axis=0
+                buffers[name], kept[name], last[name], axis=0
             )
         return iteration + 1, states, overflow, buffers, last
 

@@ -157,14 +157,15 @@ class Driver:
             states = init(model, self.data, keys)
         else:
             states = jax.eval_shape(init, model, self.data, keys)
-        self.available = jax.eval_shape(one_draw, model, self.data, self.chain_keys, states)
+        if begin is not None:
+            states = self._restore(begin, jax.tree.structure(states))
+        self.data, self.states = self.place.data(self.data), self.place.state(states)
+        # As they are placed: the sweep that is traced here is the one that will be compiled.
+        self.available = jax.eval_shape(one_draw, model, self.data, self.chain_keys, self.states)
         unknown = [name for name in settings.keep if name not in self.available]
         if unknown:
             known = ", ".join(sorted(self.available))
             raise ValueError(f"keep: no {unknown[0]!r}; there are {known}")
-        if begin is not None:
-            states = self._restore(begin, jax.tree.structure(states))
-        self.data, self.states = self.place.data(self.data), self.place.state(states)
 
     def _restore(self, begin: Run | Saved, structure: jax.tree_util.PyTreeDef):
         """Take up where a checkpoint or a run ended; return the states."""

@@ -109,11 +109,7 @@ def split_over_parts(
     """
     num_parts = parts.variable.size
     share = jax.ops.segment_sum(jnp.exp(log_level), parts.part_of_row, num_segments=num_parts)
-    # 0 where a set has fewer parts.
-    weight = share.at[parts.sets].get(mode="fill", fill_value=0)
-    in_set = split_counts(key, of_set, weight, axis=1)
-    empty = jnp.zeros((num_parts, in_set.shape[2]), in_set.dtype)
-    return empty.at[parts.sets].add(in_set, mode="drop")
+    return _share_out(key, of_set, share, parts.sets)
 
 
 @jax.named_scope("split_over_levels")
@@ -136,12 +132,16 @@ def split_over_levels(
     parts
         The level parts.
     """
-    empty = jnp.zeros(log_level.shape, of_part.dtype)
     if parts.rows.shape[1] == 1:
-        return empty.at[parts.rows[:, 0]].set(of_part)
-    weight = jnp.exp(log_level).at[parts.rows].get(mode="fill", fill_value=0)
-    of_level = split_counts(key, of_part, weight, axis=1)
-    return empty.at[parts.rows].set(of_level, mode="drop")
+        return jnp.zeros(log_level.shape, of_part.dtype).at[parts.rows[:, 0]].set(of_part)
+    return _share_out(key, of_part, jnp.exp(log_level), parts.rows)
+
+
+def _share_out(key, counts, weight, members):
+    """Draw how counts (S, K) go to members (S, W) by weights (A, K); A where there are fewer."""
+    own_weight = weight.at[members].get(mode="fill", fill_value=0)
+    shared = split_counts(key, counts, own_weight, axis=1)
+    return jnp.zeros(weight.shape, counts.dtype).at[members].add(shared, mode="drop")
 
 
 @jax.named_scope("draw_levels_by_part")

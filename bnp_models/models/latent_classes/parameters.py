@@ -69,8 +69,7 @@ def update_parameters_marginal(
     log_mass, augmented, accepted
         As in `Drawn`.
     """
-    *step_keys, key_alpha, key_shape = Keys(key, 7)
-    step_keys.append(key_shape)
+    *step_keys, key_alpha = Keys(key, 7)
     if not data.constrained:
         draw = _draw_without_zeros
     elif model.by_class:

@@ -181,7 +181,8 @@ class HDPMixedMembership(MembershipOptions, Growing):
     def early(self) -> "HDPMixedMembership":
         """Model of the first part of the warm-up: labels, tables and parameters alone.
 
-        Components die by themselves; a split or merge this early may settle in a worse mode.
+        Components die by themselves; a split or merge this early may settle in a worse mode. Under
+        a learned prior of the levels, chains that start from many components would need more slots.
         """
         return dataclasses.replace(
             self, split_merge_every=0, seating_every=0, trajectory_steps=0, tilt=False,
