@@ -194,13 +194,11 @@ def run_chains(model, key, codes, num_levels, *, num_chains, num_sweeps, burn, c
 
 
 def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps, capacity,
-                 sweep=None, switch=False):  # fmt: skip
+                 sweep=None):  # fmt: skip
     """Per-chain means over chains that alternate data and sweeps.
 
     Of K, alpha_0, log alpha, and the first variable's concentration of levels, its logarithm and
     the mean of its first level.
-
-    `switch` is the last argument of a `sweep`, traced: both ways share a compiled program.
 
     Every chain starts from an exact draw of the joint prior, and alternates a draw of the data
     given labels and parameters with a sweep given the data (Geweke 2004,
@@ -214,7 +212,7 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
     padded = template.weight.size
     # Without a table of distinct cells the whole-record move takes every record for a cell.
     first_row = jnp.cumsum(jnp.asarray((0, *num_levels[:-1])))[:, None]
-    step = sweep or (lambda key, state, data, t, _: model.sweep(key, state, data, t))
+    step = sweep or model.sweep
 
     def with_codes(codes):
         rows = first_row + codes
@@ -224,7 +222,7 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
             num_cells=jnp.asarray(padded),
         )  # fmt: skip
 
-    def one(key, switch):
+    def one(key):
         key_prior, key_steps = jax.random.split(key)
         state, codes = mixed_membership_start.draw_prior(
             model, key_prior, padded, num_levels, capacity
@@ -234,7 +232,7 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
             state, codes, sums = carry
             key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
             codes = simulate_levels(key_x, state.z, pad_levels(state.theta, num_levels))
-            state, info = step(key_sweep, state, with_codes(codes), t, switch)
+            state, info = step(key_sweep, state, with_codes(codes), t)
             real = template.weight > 0
             log_alpha = jnp.log(state.alpha)
             if log_alpha.ndim:
@@ -248,5 +246,4 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
 
         return jax.lax.fori_loop(0, num_sweeps, body, (state, codes, jnp.zeros(6)))[2] / num_sweeps
 
-    run = jax.jit(jax.vmap(one, (0, None)))
-    return np.asarray(run(jax.random.split(key, num_chains), jnp.asarray(switch)), np.float64)
+    return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(key, num_chains)), np.float64)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import pandas as pd
 import pyreadstat
@@ -25,6 +26,7 @@ from bnp_models.kernels.mixed_membership import urn_boxes
 
 VARIABLES = ("age", "sex", "race", "education")
 SHORT = ["--population-size", "20000", "--chains", "2", "--warmup", "100", "--draws", "30"]
+LATENT = ["--model", "nplcm", "--components", "6"]
 OUTPUTS = ["posterior.nc", "records.csv", "report.html", "risk.json", "run.json"]
 FIGURES = ["mean", "sd", "q025", "q05", "q50", "q95", "q975"]
 
@@ -158,7 +160,7 @@ def test_no_sample_unique(files, tmp_path, sample_frame):
     doubled.to_csv(tmp_path / "doubled.csv", index=False)
     out = tmp_path / "out"
     assert main(["risk", str(tmp_path / "doubled.csv"), "--levels", str(files / "levels.csv"),
-                 *SHORT, "--out", str(out), "--quiet"]) == 0  # fmt: skip
+                 *SHORT, *LATENT, "--out", str(out), "--quiet"]) == 0  # fmt: skip
     risk = json.loads((out / "risk.json").read_text())
     assert risk["sample_uniques"] == 0
     assert risk["tau1"] == risk["tau2"] == dict.fromkeys(FIGURES, 0.0)
@@ -556,7 +558,7 @@ def command(files, out, *more):
 @pytest.mark.long
 def test_a_killed_run_goes_on_as_if_it_had_not_been(files, tmp_path):
     moments = random.Random(0)
-    longer = ["--draws", "600", "--checkpoint-seconds", "0", "--quiet"]
+    longer = [*LATENT, "--draws", "600", "--checkpoint-seconds", "0", "--quiet"]
     assert main(risk_arguments(files, tmp_path / "whole", *longer)) == 0
     out = tmp_path / "killed"
     kills = 0
@@ -578,7 +580,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(files, tmp_path):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-UNTIL = ["--until-rhat", "1.5", "--until-ess", "15"]
+UNTIL = [*LATENT, "--until-rhat", "1.1", "--until-ess", "40"]
 
 
 @pytest.fixture(scope="module")
@@ -593,18 +595,21 @@ def test_a_run_goes_on_until_it_has_converged(until_done, small, files, capsys):
     stopping = risk["stopping"]
     assert stopping["reached"] and stopping["draws"] > 30
     assert stopping["draws"] == stopping["kept"] * stopping["thin"]
-    assert (stopping["max_rhat"], stopping["min_ess"], stopping["max_minutes"]) == (1.5, 15, 60)
+    assert (stopping["max_rhat"], stopping["min_ess"], stopping["max_minutes"]) == (1.1, 40, 60)
     for figures in risk["diagnostics"].values():
-        assert figures["rhat"] <= 1.5 and min(figures["ess_bulk"], figures["ess_tail"]) >= 15
+        assert figures["rhat"] <= 1.1 and min(figures["ess_bulk"], figures["ess_tail"]) >= 40
     assert not any(sentence.startswith("stopped") for sentence in risk["warnings"])
     assert sorted(path.name for path in until_done.iterdir()) == OUTPUTS
     # The same draws as those of a run of that length, and the last round was needed.
-    run = bnp.extend(small.run, stopping["draws"] - 30).thinned(stopping["thin"])
-    whole = bnp.population_risk(run, 20_000)
+    run = bnp.sample(
+        bnp.NPLCM(components=6), small.table, key=jax.random.key(0), num_chains=2, num_warmup=100,
+        num_samples=stopping["draws"],
+    )  # fmt: skip
+    whole = bnp.population_risk(run.thinned(stopping["thin"]), 20_000)
     assert risk["tau1_conditional"]["mean"] == whole.tau1_conditional.mean()
     assert main(risk_arguments(files, until_done, *UNTIL, "--resume")) == 0
     assert "is complete" in capsys.readouterr().out
-    more = ["--until-rhat", "1.49", "--until-ess", "15"]
+    more = [*LATENT, "--until-rhat", "1.09", "--until-ess", "40"]
     assert main(risk_arguments(files, until_done, *more, "--resume")) == 2
     assert "finished run with other" in one_line(capsys)
 
@@ -647,12 +652,12 @@ def test_a_run_with_a_target_survives_being_killed(until_done, files, tmp_path):
 def test_synthesis_goes_on_until_it_has_converged(latent_files, tmp_path):
     out = tmp_path / "out"
     arguments = made_arguments("synthesize", latent_files, out, "--quiet", "--datasets", "2")
-    assert main([*arguments, "--until-rhat", "1.3", "--until-ess", "20"]) == 0
+    assert main([*arguments, "--until-rhat", "1.8", "--until-ess", "8"]) == 0
     run = json.loads((out / "run.json").read_text())
-    assert run["stopping"]["reached"] and run["until_rhat"] == 1.3
+    assert run["stopping"]["reached"] and run["until_rhat"] == 1.8
     assert len(run["diagnostics"]) == 6
     for figures in run["diagnostics"].values():
-        assert figures["rhat"] <= 1.3 and figures["ess_bulk"] >= 20
+        assert figures["rhat"] <= 1.8 and figures["ess_bulk"] >= 8
     assert run["modes"]["verdict"] and "tau1" not in run["modes"]["modes"][0]
 
 

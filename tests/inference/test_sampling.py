@@ -218,7 +218,7 @@ def test_a_flipped_bit_is_noticed(small, tmp_path, victim):
 def test_slots_of_the_starts_are_given_back(small):
     """A start from many components has the slots for them, which later sweeps do not pay for."""
     options = SETTINGS | {"num_warmup": 240, "start_components": (2, 60)}
-    model = bnp.HDPMixedMembership(capacity=64, level_prior="uniform")
+    model = dataclasses.replace(MODEL, capacity=64, level_prior="uniform")
     assert chunks.capacity_of_starts(model, bnp.Settings(2, 1, 1, 1, (), (2, 60)), 10**6) == 128
     few = bnp.sample(model, small.table, key=jax.random.key(0), **options)
     assert few.capacity == 64 and few.growth == ()
@@ -262,10 +262,10 @@ def test_a_second_run_on_data_of_the_same_shape_compiles_nothing(small):
 
 
 def test_kept_names_are_chosen_and_checked(small):
-    kept = run(small.table, keep=("components", "z"))
-    assert set(kept.draws) == {"components", "z"}
+    kept = run(small.table, model=bnp.NPLCM(components=4), keep=("components", "last_class"))
+    assert set(kept.draws) == {"components", "last_class"}
     with pytest.raises(ValueError, match="no 'nothing'"):
-        run(small.table, keep=("nothing",))
+        run(small.table, model=bnp.NPLCM(components=4), keep=("nothing",))
 
 
 @pytest.mark.parametrize(

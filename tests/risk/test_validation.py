@@ -13,9 +13,8 @@ def split(truth, estimates):
 
 def test_parts_are_of_the_sample_and_truths_those_of_it(small):
     found = bnp.validate_within(
-        bnp.HDPMixedMembership(split_merge_every=0, cell_stride=0, seating_every=0), small.table,
-        key=jax.random.key(1), num_splits=2, fraction=0.5, num_chains=2, num_warmup=20,
-        num_samples=20,
+        bnp.NPLCM(components=4), small.table, key=jax.random.key(1), num_splits=2, fraction=0.5,
+        num_chains=2, num_warmup=20, num_samples=20,
     )  # fmt: skip
     uniques = len(small.table.cells().sample_uniques)
     assert len(found.splits) == 2

@@ -69,14 +69,14 @@ def update_parameters_marginal(
     log_mass, augmented, accepted
         As in `Drawn`.
     """
-    *step_keys, key_alpha = Keys(key, 7)
+    *step_keys, key_alpha, key_shape = Keys(key, 7)
     if not data.constrained:
         draw = _draw_without_zeros
     elif model.by_class:
         draw = _draw_truncated_classes
     else:
         draw = _draw_truncated_mixture
-    drawn = draw(model, step_keys, state, data, counts, class_counts)
+    drawn = draw(model, [*step_keys, key_shape], state, data, counts, class_counts)
     alpha = stick_concentration(key_alpha, drawn.sum_log_1mv, model.components, model.a, model.b)
     state = LatentClassState(drawn.log_pi, drawn.log_lambda, drawn.level_shape, alpha)
     return state, drawn.log_mass, drawn.augmented, drawn.accepted

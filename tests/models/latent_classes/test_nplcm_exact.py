@@ -251,8 +251,7 @@ def test_joint_distribution(how):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.parametrize("augmentation", ["none", "boxes"])
-@pytest.mark.parametrize("count", [-1, 2**30])
+@pytest.mark.parametrize(("augmentation", "count"), [("none", -1), ("boxes", 2**30)])
 def test_more_augmented_records_than_can_be_counted(augmentation, count, monkeypatch):
     """One count beyond int32, or their sum: the sweep says so, ends, and stays finite."""
     monkeypatch.setattr(parameters, "draw_augmented", lambda _, w, *rest: jnp.full(w.shape, count))

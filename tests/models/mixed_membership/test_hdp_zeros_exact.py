@@ -65,10 +65,8 @@ def posterior_scores(model, name, key, switches=None, *, num_chains=64, num_swee
         pytest.param("one", "shared", "simulation", PLAIN, marks=LONG),
         pytest.param("one", "shared", "boxes", ALL_MOVES | UNIFORM, marks=LONG),
         pytest.param("one", "record", "boxes", PLAIN, marks=LONG),
-        pytest.param("half", "hierarchical", "boxes", PLAIN, marks=LONG),
         pytest.param("half", "hierarchical", "boxes", TRAJECTORIES, marks=LONG),
         pytest.param("half", "shared", "simulation", PLAIN, marks=LONG),
-        pytest.param("equivalence", "record", "simulation", PLAIN | {"tilt": False}, marks=LONG),
     ],
 )
 def test_posterior_means(name, concentration, augmentation, how):
