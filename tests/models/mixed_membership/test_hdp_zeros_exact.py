@@ -65,7 +65,7 @@ def posterior_scores(model, name, key, switches=None, *, num_chains=64, num_swee
         pytest.param("one", "shared", "simulation", PLAIN, marks=LONG),
         pytest.param("one", "shared", "boxes", ALL_MOVES | UNIFORM, marks=LONG),
         pytest.param("one", "record", "boxes", PLAIN, marks=LONG),
-        pytest.param("half", "hierarchical", "boxes", TRAJECTORIES, marks=LONG),
+        pytest.param("half", "hierarchical", "boxes", TRAJECTORIES | UNIFORM, marks=LONG),
         pytest.param("half", "shared", "simulation", PLAIN, marks=LONG),
     ],
 )
