@@ -3,6 +3,7 @@
     python experiments/paper_tables/run.py                          # treatments of structural zeros
     python experiments/paper_tables/run.py --part profiles          # K extreme profiles, for each K
     python experiments/paper_tables/run.py --part concentration     # alpha of records
+    python experiments/paper_tables/run.py --level-priors uniform   # the papers' prior alone
     python experiments/paper_tables/run.py --n 1000 --minutes 30    # what there is time for
 
 Appends to results.csv, a line per sample and model, what is not there yet, keeps draws of the first
@@ -31,7 +32,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))
 from results import Results  # noqa: E402
 
-KEY = ("treatment", "model", "n", "seed", "warmup", "draws", "thin")
+KEY = ("treatment", "model", "level_prior", "n", "seed", "warmup", "draws", "thin")
 CONDITIONS = HERE.parent / "synthesis" / "conditions.csv"
 TREATMENTS = {
     "removed": "persons of 15 and over, without the variable that only children have",
@@ -39,6 +40,7 @@ TREATMENTS = {
     "modelled": "all persons, 55 conditions",
     "not_applicable": "the same, settled items absent from the records",
 }
+LEVEL_PRIORS = ("learned", "uniform")
 PROFILES = (3, 5, 10, 15, 20, 30, 50)
 HELD_OUT = 2000
 NUM_CHAINS = 3
@@ -65,13 +67,16 @@ def draw_sample(treatment, n, seed):
     return people, sample, table, others.codes
 
 
-def make_model(treatment, model):
+def make_model(case):
     """The model of a row: hdp-shared, hdp-record, hdp-hierarchical or profiles-K."""
-    kind, option = model.split("-")
-    recoded = {"not_applicable": treatment == "not_applicable"}
+    kind, option = case["model"].split("-")
+    options = {
+        "not_applicable": case["treatment"] == "not_applicable",
+        "level_prior": case["level_prior"],
+    }
     if kind == "profiles":
-        return bnp.MixedMembership(int(option), **recoded)
-    return bnp.HDPMixedMembership(concentration=option, **recoded)
+        return bnp.MixedMembership(int(option), **options)
+    return bnp.HDPMixedMembership(concentration=option, **options)
 
 
 def measure(case, folder) -> dict:
@@ -82,7 +87,7 @@ def measure(case, folder) -> dict:
     zeros = None
     if treatment in ("modelled", "not_applicable"):
         zeros = bnp.read_conditions(CONDITIONS, table.schema)
-    model = make_model(treatment, case["model"])
+    model = make_model(case)
     run = bnp.sample(
         model, table, key=jax.random.key(seed), conditions=zeros, num_chains=NUM_CHAINS,
         num_warmup=case["warmup"], num_samples=case["draws"], thin=case["thin"],
@@ -156,6 +161,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=DEFAULT_TREATMENTS, default="treatments")
     parser.add_argument("--treatments", nargs="+", choices=TREATMENTS, help="of structural zeros")
+    parser.add_argument("--level-priors", nargs="+", choices=LEVEL_PRIORS, default=LEVEL_PRIORS)
     parser.add_argument("--n", type=int, nargs="+", default=[1000, 5000, 10000])
     parser.add_argument("--seeds", type=int, help="samples (profiles: 1, else 5)")
     parser.add_argument("--warmup", type=int, default=2000)
@@ -168,9 +174,11 @@ def main():
     sweeps = {"warmup": args.warmup, "draws": args.draws, "thin": args.thin}
     results = Results(args.folder / "results.csv", KEY, args.minutes)
     cases = (
-        {"treatment": treatment, "model": model, "n": n, "seed": seed} | sweeps
+        {"treatment": treatment, "model": model, "level_prior": prior, "n": n, "seed": seed}
+        | sweeps
         for seed in range(seeds)
         for n in args.n
+        for prior in args.level_priors
         for treatment, model in models_of(
             args.part, args.treatments or DEFAULT_TREATMENTS[args.part]
         )
@@ -183,8 +191,9 @@ def main():
         # Compiled code adds up, in memory and in maps of it, of which Linux allows 65,530.
         jax.clear_caches()
         print(
-            f"{row['treatment']}, {row['model']}, n = {row['n']}, sample {row['seed']}: tau_1 "
-            f"{row['truth']}, estimate {row['mean']:.1f} ({row['q025']:.0f} to {row['q975']:.0f}), "
+            f"{row['treatment']}, {row['model']}, {row['level_prior']}, n = {row['n']}, sample "
+            f"{row['seed']}: tau_1 {row['truth']}, estimate {row['mean']:.1f} "
+            f"({row['q025']:.0f} to {row['q975']:.0f}), "
             f"R-hat {row['rhat_tau1'] or np.nan:.3f}, {row['sweeps_per_second']:.0f} sweeps/s",
             flush=True,
         )

@@ -21,7 +21,8 @@ TARGET_ESS = 400
 def draws_path(folder: Path, row) -> Path:
     """Where the draws of a row are."""
     sweeps = f"{row['warmup']}-{row['draws']}x{row['thin']}"
-    name = f"{row['treatment']}-{row['model']}-n{row['n']}-sample{row['seed']}-{sweeps}.npz"
+    model = f"{row['model']}-{row['level_prior']}"
+    name = f"{row['treatment']}-{model}-n{row['n']}-sample{row['seed']}-{sweeps}.npz"
     return folder / "draws" / name
 
 
@@ -34,6 +35,7 @@ def first_sample(rows: pd.DataFrame) -> pd.DataFrame:
     """The first sample of each size under each treatment, a line each: the paper's table 3."""
     return pd.DataFrame({
         "structural zeros": rows["treatment"],
+        "level prior": rows["level_prior"],
         "n": rows["n"],
         "sample uniques": rows["sample_uniques"],
         "true tau_1": rows["truth"],
@@ -59,6 +61,7 @@ def times(rows: pd.DataFrame) -> pd.DataFrame:
     sweeps = (1000 * TARGET_ESS / rows["ess_per_1000"]).where(agree)
     return pd.DataFrame({
         "structural zeros": rows["treatment"],
+        "level prior": rows["level_prior"],
         "n": rows["n"],
         "R-hat of tau_1": rows["rhat_tau1"].map("{:.3f}".format),
         "ESS of tau_1": rows["ess_tau1"],
@@ -85,7 +88,7 @@ def over_samples(rows: pd.DataFrame) -> pd.DataFrame:
         error=rows["mean"] / rows["truth"] - 1, width=rows["q975"] - rows["q025"],
         exponent_error=rows["mean_exponent"] / rows["truth"] - 1,
     )  # fmt: skip
-    return rows.groupby(["treatment", "n"], sort=False).agg(
+    return rows.groupby(["treatment", "level_prior", "n"], sort=False).agg(
         samples=("seed", "size"),
         truth=("truth", "mean"),
         estimate=("mean", "mean"),
@@ -106,7 +109,7 @@ def over_samples(rows: pd.DataFrame) -> pd.DataFrame:
 def concentrations(rows: pd.DataFrame) -> pd.DataFrame | None:
     """The modes of alpha on the samples that all of them have been fitted to."""
     compared = rows[rows["model"].str.startswith("hdp-")]
-    where = ["treatment", "n", "seed"]
+    where = ["treatment", "level_prior", "n", "seed"]
     number = compared.groupby(where)["model"].transform("nunique")
     compared = compared[number == 3]
     if compared.empty:
@@ -115,7 +118,8 @@ def concentrations(rows: pd.DataFrame) -> pd.DataFrame | None:
         error=compared["mean"] / compared["truth"] - 1,
         concentration=compared["model"].str.removeprefix("hdp-"),
     )
-    groups = compared.groupby(["treatment", "n", "concentration"], sort=False)
+    where = ["treatment", "level_prior", "n"]
+    groups = compared.groupby([*where, "concentration"], sort=False)
     return groups.agg(
         samples=("seed", "size"),
         held_out=("held_out", "mean"),
@@ -127,7 +131,7 @@ def concentrations(rows: pd.DataFrame) -> pd.DataFrame | None:
         log_feasible=("log_feasible", "mean"),
         rhat_tau1=("rhat_tau1", "median"),
         rhat_log_likelihood=("rhat_log_likelihood", "median"),
-    ).sort_index(level=["treatment", "n"], sort_remaining=False)
+    ).sort_index(level=where, sort_remaining=False)
 
 
 def profiles(rows: pd.DataFrame) -> pd.DataFrame:
@@ -135,6 +139,7 @@ def profiles(rows: pd.DataFrame) -> pd.DataFrame:
     chosen = with_speeds(with_profiles(rows))
     return pd.DataFrame({
         "structural zeros": chosen["treatment"],
+        "level prior": chosen["level_prior"],
         "n": chosen["n"],
         "sample": chosen["seed"],
         "K": chosen["K"].map(lambda k: f"{k:.0f}" if k > 0 else "HDP"),
@@ -154,19 +159,20 @@ def with_profiles(rows: pd.DataFrame) -> pd.DataFrame:
     is_profiles = rows["model"].str.startswith("profiles-")
     k = rows["model"].str.removeprefix("profiles-").where(is_profiles, "0").astype(int)
     rows = rows[is_profiles | (rows["model"] == DEFAULT)].assign(K=k)
-    most = rows.groupby(["treatment", "n", "seed"])["K"].transform("max")
-    return rows[most > 0].sort_values(["seed", "n", "K"], kind="stable")
+    most = rows.groupby(["treatment", "level_prior", "n", "seed"])["K"].transform("max")
+    return rows[most > 0].sort_values(["level_prior", "seed", "n", "K"], kind="stable")
 
 
 def plot_boxes(rows: pd.DataFrame, folder: Path) -> None:
-    """Posterior of tau_1 for the first sample of each size, a box a treatment."""
+    """Posterior of tau_1 for the first sample of each size, a box a treatment and prior."""
     sizes = sorted(set(rows["n"]))
     if not sizes:
         return
-    figure, axes = panels(1, len(sizes), height=3)
+    figure, axes = panels(1, len(sizes), width=4.5, height=3)
     for axis, n in zip(axes[0], sizes, strict=True):
         own = rows[rows["n"] == n]
-        draw_boxes(axis, own, own["treatment"].str.replace("_", "\n"), folder)
+        labels = own["treatment"].str.replace("_", "\n") + "\n" + own["level_prior"]
+        draw_boxes(axis, own, labels, folder)
         axis.set_title(f"n = {n:,}", fontsize=9)
     figure.supylabel("tau_1", fontsize=9)
     figure.savefig(folder / "boxes.png", dpi=120)
@@ -177,13 +183,13 @@ def plot_profiles(rows: pd.DataFrame, folder: Path) -> None:
     rows = with_profiles(rows[rows["seed"] == 0])
     if rows.empty:
         return
-    treatments, sizes = list(dict.fromkeys(rows["treatment"])), sorted(set(rows["n"]))
-    figure, axes = panels(len(treatments), len(sizes), width=4.2, height=3)
-    for line, treatment in zip(axes, treatments, strict=True):
+    lines, sizes = list(rows.groupby(["treatment", "level_prior"])), sorted(set(rows["n"]))
+    figure, axes = panels(len(lines), len(sizes), width=4.2, height=3)
+    for line, ((treatment, prior), of_line) in zip(axes, lines, strict=True):
         for axis, n in zip(line, sizes, strict=True):
-            own = rows[(rows["treatment"] == treatment) & (rows["n"] == n)]
+            own = of_line[of_line["n"] == n]
             draw_boxes(axis, own, own["K"].map(str).replace("0", "HDP"), folder)
-            axis.set_title(f"{treatment}, n = {n:,}", fontsize=9)
+            axis.set_title(f"{treatment}, {prior}, n = {n:,}", fontsize=9)
     figure.supxlabel("number of extreme profiles K", fontsize=9)
     figure.supylabel("tau_1", fontsize=9)
     figure.savefig(folder / "profiles.png", dpi=120)
@@ -224,7 +230,11 @@ def panels(num_rows, num_columns, width=3, height=2.3, **options):
 
 
 def plot_draws(rows: pd.DataFrame, folder: Path) -> None:
-    """Posterior of tau_1 and trace of the components for the first sample."""
+    """Posterior of tau_1 and trace of the components for the first sample, the default prior.
+
+    Where that was not run, of the uniform one.
+    """
+    rows = rows.sort_values("level_prior", ascending=False, kind="stable")
     found = {
         (row["treatment"], row["n"]): (row, np.load(draws_path(folder, row)))
         for _, row in rows.iterrows()
@@ -242,10 +252,10 @@ def plot_draws(rows: pd.DataFrame, folder: Path) -> None:
                 above[i, j].set_visible(False)
                 below[i, j].set_visible(False)
                 continue
-            title = f"{treatment}, n = {n:,}"
-            above[i, j].set_title(title, fontsize=9)
-            below[i, j].set_title(title, fontsize=9)
             row, draws = found[treatment, n]
+            title = f"{treatment}, {row['level_prior']}, n = {n:,}"
+            above[i, j].set_title(title, fontsize=8)
+            below[i, j].set_title(title, fontsize=8)
             tau1 = draws["tau1"].ravel()
             width = max(1, int(np.ptp(tau1)) // 30)
             edges = np.arange(tau1.min() - 0.5, tau1.max() + width + 0.5, width)
@@ -264,10 +274,10 @@ def write(folder: Path = HERE) -> None:
     """Make the tables and the figures of what results there are."""
     if not (folder / "results.csv").exists():
         return
-    where = ["treatment", "model", "n", "seed"]
+    where = ["treatment", "model", "level_prior", "n", "seed"]
     rows = longest(pd.read_csv(folder / "results.csv"), where)
     order = rows["treatment"].map(ORDER.index)
-    rows = rows.iloc[np.lexsort((rows["seed"], rows["n"], order))]
+    rows = rows.iloc[np.lexsort((rows["seed"], rows["n"], rows["level_prior"], order))]
     text = []
     first = rows[(rows["seed"] == 0) & (rows["model"] == DEFAULT)]
     if (rows["model"] == DEFAULT).any():
