@@ -15,11 +15,13 @@ from numpy.typing import ArrayLike
 
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import group_cells
+from bnp_models.data.schema import Schema
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.model import Completes
 from bnp_models.synthesis.households import complete_households
 from bnp_models.synthesis.synthesize import complete_sample, simulate_samples
+from bnp_models.zeros.boxes import Boxes
 
 MAX_Z = 2.5
 """Standard deviations from what the model expects above which a warning says so."""
@@ -76,6 +78,8 @@ class PredictiveChecks:
     """
     boxes: dict[int, Check]
     """Under structural zeros, records in each of the disjoint feasible boxes, worst first."""
+    levels_of_boxes: dict[int, dict[str, tuple[str, ...]]]
+    """Levels that each box admits, of the variables of which it does not admit all."""
 
     @property
     def num_replicates(self) -> int:
@@ -106,7 +110,10 @@ class PredictiveChecks:
         entry["worst_pairs"] = [{"variables": list(pair), "z": check.z} for pair, check in worst]
         if self.boxes:
             worst_boxes = itertools.islice(self.boxes.items(), NUM_WORST)
-            entry["worst_boxes"] = [{"box": box, **check.document()} for box, check in worst_boxes]
+            entry["worst_boxes"] = [
+                {"box": box, "levels": self.levels_of_boxes[box], **check.document()}
+                for box, check in worst_boxes
+            ]
         return entry | {"replicates": self.num_replicates}
 
 
@@ -162,17 +169,33 @@ def predictive_checks(
         ]
         expected = tables[1].mean(axis=0)
         pairs[names[j], names[k]] = check(*(_distance(part, expected) for part in tables))
-    boxes = {}
+    boxes, levels = {}, {}
     if not households and run.conditions is not None:
         first = first_rows(num_levels)
-        for box, admitted in enumerate(run.conditions.feasible.sets):
+        feasible = run.conditions.feasible
+        levels = _levels_of_boxes(feasible, table.schema)
+        for box, admitted in enumerate(feasible.sets):
             boxes[box] = check(
                 *([admitted[codes + first].all(axis=1).sum() for codes in x]
                   for x in (observed, samples))
             )  # fmt: skip
     pairs = dict(sorted(pairs.items(), key=lambda item: -item[1].z))
     boxes = dict(sorted(boxes.items(), key=lambda item: -abs(item[1].z)))
-    return PredictiveChecks(cells, pairs, boxes)
+    return PredictiveChecks(cells, pairs, boxes, levels)
+
+
+def _levels_of_boxes(boxes: Boxes, schema: Schema) -> dict[int, dict[str, tuple[str, ...]]]:
+    """Levels that each box admits, of the variables of which it does not admit all."""
+    return {
+        box: {
+            name: tuple(itertools.compress(map(str, labels), sets[box]))
+            for name, labels, sets in zip(
+                schema.variables, schema.levels, boxes.by_variable, strict=True
+            )
+            if not sets[box].all()
+        }
+        for box in range(len(boxes))
+    }
 
 
 def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:

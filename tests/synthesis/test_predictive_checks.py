@@ -85,6 +85,20 @@ def test_completed_samples_and_boxes(latent):
     assert [abs(box["z"]) for box in worst] == sorted((abs(x["z"]) for x in worst), reverse=True)
 
 
+def test_boxes_are_described_by_the_levels_that_they_admit(latent, simulated):
+    conditions = bnp.StructuralZeros.from_codes(np.array([[0, 1, -1, -1], [2, -1, -1, 0]]), SCHEMA)
+    possible = simulated[~conditions.contains(simulated)]
+    checks = bnp.predictive_checks(run_on(latent, possible, conditions=conditions), 10)
+    assert len(checks.boxes) > 1
+    for box, check in checks.boxes.items():
+        inside = np.ones(len(possible), bool)
+        for name, levels in checks.levels_of_boxes[box].items():
+            j = SCHEMA.variables.index(name)
+            assert 0 < len(levels) < NUM_LEVELS[j]
+            inside &= np.isin(possible[:, j].astype(str), levels)
+        assert inside.sum() == check.observed
+
+
 def test_the_same_run_gives_the_same_checks(small):
     one, two = (bnp.predictive_checks(small.run, 6).document() for _ in range(2))
     assert one == two
