@@ -6,7 +6,8 @@ Parameters come from the prior, households from the truncated model by listing a
 on them, and the truth is ranked among their draws: uniformly, if the sampler is right. Rules are
 looked up in tables, asked household by household, or looked up for values relative to the head's.
 Parameters with which fewer than 2% of the households are possible are left out, of the prior and of
-the draws. Writes households.csv and households.png.
+the draws. Writes households.csv and households.png, and keeps ranks in households.npz, which is
+deleted to begin again.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from sbc import LEAST_FEASIBLE, NUM_DRAWS, Run, draw_feasible, draw_ranks, rank_of, uniformity
+from sbc import LEAST_FEASIBLE, NUM_DRAWS, Run, draw_feasible, kept_ranks, rank_of, write_up
 
 import bnp_models as bnp
 from bnp_models.models.nested import sweep as nested_sweep
@@ -175,33 +176,20 @@ def main():
     parser.add_argument("--replications", type=int, default=208)
     parser.add_argument("--batch", type=int, default=104)
     args = parser.parse_args()
-    import matplotlib
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(
-        len(QUANTITIES), len(CASES), figsize=(10.5, 11), sharey=True, layout="constrained"
-    )
-    rng, rows = np.random.default_rng(0), []
-    for column, (label, case) in zip(axes.T, CASES.items(), strict=True):
-        model = model_of(case)
-        found = [[] for _ in QUANTITIES]
+    def compute(label):
+        model, found = model_of(CASES[label]), [[] for _ in QUANTITIES]
+        rng = np.random.default_rng(0)
         for start in range(0, args.replications, args.batch):
             keys = jax.random.split(jax.random.fold_in(jax.random.key(7), start), args.batch)
             true, drawn = jax.tree.map(np.asarray, replicate(keys, model, label))
             kept = drawn[QUANTITIES.index("log_possible")] >= np.log(LEAST_FEASIBLE)
             for own, value, draws in zip(found, true, drawn, strict=True):
                 own += [rank_of(rng, v, d[k]) for v, d, k in zip(value, draws, kept, strict=True)]
-        for axis, name, rank in zip(column, QUANTITIES, map(np.array, found), strict=True):
-            p = uniformity(rank)
-            rows.append({"rules": label, "quantity": name, "replications": len(rank),
-                         "mean_rank": rank.mean() / NUM_DRAWS, "p_uniform": p})  # fmt: skip
-            print(rows[-1], flush=True)
-            draw_ranks(axis, rank, f"{name}, {label} (p = {p:.2f})")
-    figure.supxlabel(f"rank of the truth among {NUM_DRAWS} draws")
-    figure.savefig(HERE / "households.png", dpi=110)
-    pd.DataFrame(rows).to_csv(HERE / "households.csv", index=False, float_format="%.4g")
+        return found
+
+    path = HERE / "households.npz"
+    write_up(path, kept_ranks(path, CASES, compute), QUANTITIES)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ Populations are drawn from the prior, a sample is taken from each, chains are ru
 the truth is ranked among their draws: uniformly, if sampler and risk are right. arXiv:1804.06788.
 Under structural zeros, populations of the prior in which fewer than 2% of the records would be
 feasible are left out, and so are such draws: there the sampler would hold thousands of impossible
-records for every feasible one.
+records for every feasible one. Ranks are kept in an .npz file, which is
+deleted to begin again.
 """
 
 import argparse
-import csv
 import dataclasses
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from scipy.stats import chisquare
 
 from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, StructuralZeros
@@ -299,7 +300,41 @@ def uniformity(rank, num_bins=10) -> float:
     )
 
 
-def draw_ranks(axis, rank, title):
+def kept_ranks(path, labels, compute):
+    """`compute(label)`, (quantities, replications), of each label that `path` does not hold yet."""
+    found = dict(np.load(path)) if path.exists() else {}
+    for label in labels:
+        if label not in found:
+            found[label] = np.array(compute(label), np.uint8)
+            np.savez_compressed(path, **found)
+    return {label: found[label] for label in labels}
+
+
+def write_up(path, ranks, quantities):
+    """The p-values of `kept_ranks` in a table, and histograms in a figure, beside `path`."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(
+        len(quantities), len(ranks), figsize=(3.5 * len(ranks), 2.4 * len(quantities)),
+        sharey=True, layout="constrained",
+    )  # fmt: skip
+    rows = []
+    for column, (label, by_quantity) in zip(axes.T, ranks.items(), strict=True):
+        for axis, name, rank in zip(column, quantities, by_quantity, strict=True):
+            p = uniformity(rank)
+            rows.append({"model": label, "quantity": name, "replications": len(rank),
+                         "mean_rank": rank.mean() / NUM_DRAWS, "p_uniform": p})  # fmt: skip
+            print(rows[-1], flush=True)
+            _draw_ranks(axis, rank, f"{name}, {label} (p = {p:.2f})")
+    figure.supxlabel(f"rank of the truth among {NUM_DRAWS} draws")
+    figure.savefig(path.with_suffix(".png"), dpi=100)
+    pd.DataFrame(rows).to_csv(path.with_suffix(".csv"), index=False, float_format="%.4g")
+
+
+def _draw_ranks(axis, rank, title):
     """Histogram of ranks, with the band that holds 99% of the bars of uniform ones."""
     axis.hist(rank, bins=np.linspace(-0.5, NUM_DRAWS + 0.5, 21), color="#4878a8")
     expected = len(rank) / 20
@@ -340,41 +375,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", choices=("hdp", "hdp_zeros", "latent_classes"))
     parser.add_argument("--replications", type=int, default=208)
-    parser.add_argument("--seed", type=int, default=SEED, help="another: printed, not written")
+    parser.add_argument("--seed", type=int, default=SEED, help="another has files of its own")
     args = parser.parse_args()
     # The kernel's loops are made for samples of thousands; here it is chains that are many.
     urn_boxes._BLOCKS_AT_ONCE = 256
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     chosen, run, kind = models(args.models)
-    found = {
-        label: ranks(model, jax.random.key(args.seed), args.replications, run=run, kind=kind)
-        for label, model in chosen.items()
-    }
-    num_quantities = len(next(iter(found.values())))
-    figure, axes = plt.subplots(
-        num_quantities, len(found), figsize=(3.4 * len(found), 2.5 * num_quantities), sharey=True,
-        layout="constrained",
-    )  # fmt: skip
-    rows = []
-    for column, (label, by_name) in zip(axes.T, found.items(), strict=True):
-        for axis, (name, rank) in zip(column, by_name.items(), strict=True):
-            p = uniformity(rank)
-            rows.append({"model": label, "quantity": name, "replications": len(rank),
-                         "mean_rank": rank.mean() / NUM_DRAWS, "p_uniform": p})  # fmt: skip
-            print(rows[-1], flush=True)
-            draw_ranks(axis, rank, f"{name}, {label} (p = {p:.2f})")
-    if args.seed != SEED:
-        return
-    figure.supxlabel("rank of the truth among 99 draws")
-    figure.savefig(HERE / f"{args.models}.png", dpi=110)
-    with open(HERE / f"{args.models}.csv", "w", newline="") as stream:
-        writer = csv.DictWriter(stream, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    key, quantities = jax.random.key(args.seed), (*kind.quantities, "tau1")
+
+    def compute(label):
+        found = ranks(chosen[label], key, args.replications, run=run, kind=kind)
+        return [found[name] for name in quantities]
+
+    seed = "" if args.seed == SEED else f"_{args.seed}"
+    path = HERE / f"{args.models}{seed}.npz"
+    write_up(path, kept_ranks(path, chosen, compute), quantities)
 
 
 if __name__ == "__main__":
