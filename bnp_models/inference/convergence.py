@@ -167,6 +167,15 @@ class Converged:
         return sentences
 
 
+def reported(figures: dict[str, Figures]) -> dict[str, Figures]:
+    """Those of quantities that people report, the risk and the margins; of all, if none is there.
+
+    The others, such as the number of components, only describe the state of the chains.
+    """
+    chosen = {name: f for name, f in figures.items() if name.startswith(("tau", "margin "))}
+    return chosen or figures
+
+
 def large_rhats(figures: dict[str, Figures]) -> list[str]:
     """Names and R-hats of the quantities on which the chains do not agree."""
     return [

@@ -14,6 +14,7 @@ from bnp_models.inference.convergence import (
     Converged,
     Figures,
     large_rhats,
+    reported,
 )
 from bnp_models.inference.modes import Modes
 from bnp_models.inference.run import Run, Until
@@ -64,6 +65,11 @@ def _not_converged(figures: dict[str, Figures]) -> str | None:
     apart = large_rhats(figures)
     if not apart:
         return None
+    if not large_rhats(reported(figures)):
+        return (
+            "chains agree on what is reported, but not on all else: R-hat should be below "
+            f"{MAX_RHAT} and is {listed(apart)}; a longer run makes sure of the figures"
+        )
     return (
         f"not converged: R-hat should be below {MAX_RHAT} and is {listed(apart)}; run a longer "
         "warm-up and more draws before using the figures"
@@ -79,7 +85,7 @@ def _different_modes(modes: Modes) -> str | None:
 def _few_effective_draws(figures: dict[str, Figures], num_chains: int) -> str | None:
     least = MIN_ESS_PER_CHAIN * num_chains
     few = []
-    for name, figure in figures.items():
+    for name, figure in reported(figures).items():
         ess = {kind: figure[f"ess_{kind}"] for kind in ("bulk", "tail")}
         short = [f"{v:.0f} ({kind})" for kind, v in ess.items() if v is not None and v < least]
         if short:

@@ -119,6 +119,18 @@ def test_a_chain_in_another_mode(chains):
     assert "chain 1 (log-likelihood -476, 20 components, tau_1 12 [" in sentences[1]
 
 
+def test_what_is_not_reported_has_words_of_its_own(chains, rng):
+    """R-hat and effective draws of components frighten nobody away from a tau_1 that is fine."""
+    run, risk = chains()
+    components = 20 + np.cumsum(rng.choice([-1, 1], (4, 500)), axis=1)
+    run = dataclasses.replace(run, draws=run.draws | {"components": components})
+    (sentence,) = bnp.warnings_of(run, dataclasses.replace(risk, run=run))
+    assert sentence.startswith("chains agree on what is reported") and "components" in sentence
+    # Without a risk or margins all that there is is judged.
+    words = [sentence.split(":")[0] for sentence in bnp.warnings_of(run)]
+    assert words == ["not converged", "too few effective draws"]
+
+
 def test_a_small_difference_is_no_mode(chains):
     sentences = bnp.warnings_of(*chains(shift=0.5))
     assert not any(sentence.startswith("multimodal") for sentence in sentences)
