@@ -125,7 +125,7 @@ def arrange_draws(
     }
     attributes = {
         "model": run.model.name,
-        "num_warmup": run.settings.num_warmup,
+        "num_warmup": run.settings.num_warmup + run.settings.num_discarded,
         "thin": run.settings.thin * thin,
         **origin(run),
         **(attributes or {}),

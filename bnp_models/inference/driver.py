@@ -272,7 +272,8 @@ class Driver:
         """Make the run; its settings say how many draws there are."""
         settings = self.settings
         if goal < settings.num_sweeps:
-            settings = replace(settings, num_samples=number_kept(goal, settings))
+            discarded = settings.num_discarded // settings.thin
+            settings = replace(settings, num_samples=number_kept(goal, settings) - discarded)
         draws = concatenate_draws(self.segments + self.pending)
         return Run(
             model=self.model,

@@ -24,7 +24,8 @@ class Until:
     max_minutes: float
     """Minutes after which the chains stop, wherever they are."""
     first: Settings
-    """Settings of the first draws; those of the run have more draws, or a larger `thin`."""
+    """Settings of the first draws; those of the run have more sweeps, half of them let go, or a
+    larger `thin`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,16 +120,34 @@ class Run:
         ValueError
             If the number of draws is no multiple of `by`.
         """
-        if by < 1 or self.settings.num_samples % by:
-            raise ValueError(
-                f"{self.settings.num_samples} draws cannot be thinned by {by}: not a multiple"
-            )
+        discarded = self.settings.num_discarded // self.settings.thin
+        if by < 1 or self.settings.num_samples % by or discarded % by:
+            draws = f"{self.settings.num_samples} draws"
+            if discarded:
+                draws += f", after {discarded} that were let go,"
+            raise ValueError(f"{draws} cannot be thinned by {by}: not a multiple")
         settings = thinned_settings(self.settings, by, self.settings.num_samples // by)
         sparser = settings.parameters_every * by // self.settings.parameters_every
         draws = {
             name: value[:, step - 1 :: step].copy()
             for name, value in self.draws.items()
             for step in (by if value.ndim == 2 else sparser,)
+        }
+        return replace(self, settings=settings, draws=draws)
+
+    def second_half(self) -> "Run":
+        """Run without the first half of its draws; a draw more, where arrays are kept of some."""
+        settings = self.settings
+        every = settings.parameters_every
+        dropped = settings.num_samples // 2 // every * every
+        settings = replace(
+            settings,
+            num_samples=settings.num_samples - dropped,
+            num_discarded=settings.num_discarded + dropped * settings.thin,
+        )
+        draws = {
+            name: value[:, dropped if value.ndim == 2 else dropped // every :].copy()
+            for name, value in self.draws.items()
         }
         return replace(self, settings=settings, draws=draws)
 

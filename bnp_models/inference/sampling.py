@@ -58,8 +58,10 @@ def sample(
     """Run a model's Gibbs chains.
 
     With `until`, the target is asked after the first `num_samples` draws, which are always made; if
-    it is not reached, the chains double their draws, and so on. Asking it again and again costs at
-    most as much as asking it once more of all draws.
+    it is not reached, the chains double their draws, and so on. From then on it is asked of the
+    second half of the draws, and that half is returned: the way of the chains to each other, where
+    the warm-up was too short for it, is not in it. Asking it again and again costs at most as much
+    as asking it once more of all draws.
 
     Parameters
     ----------
@@ -111,8 +113,9 @@ def sample(
     Returns
     -------
     run
-        With a target, its `until` holds it, and its draws are those of
-        ``sample(num_samples=run.settings.num_samples, thin=run.settings.thin, ...)``.
+        With a target, its `until` holds it, and its draws are the last of those of
+        ``sample(num_samples=(num_discarded + num_samples * thin) // thin, thin=thin, ...)``, the
+        numbers being those of ``run.settings``.
 
     Raises
     ------
@@ -122,8 +125,8 @@ def sample(
 
     Notes
     -----
-    The memory of a run with a target is bounded: a chain keeps at most four times its first draws.
-    Before it would keep more, every second draw is let go (`Run.thinned`) and `thin` doubles from
+    The memory of a run with a target is bounded: a chain holds at most four times its first draws.
+    Before it would hold more, every second draw is let go (`Run.thinned`) and `thin` doubles from
     there on.
     """
     first = make_settings(
@@ -165,11 +168,12 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
     limit = None if settings == first else max_seconds
     run = Driver(task, settings, execution).run(saved, limit)
     while True:
-        run = replace(run, until=asked)
+        judged = run if run.settings == first else run.second_half()
+        judged = replace(judged, until=asked)
         used_up = sum(run.seconds.values()) >= max_seconds
         further = settings_of_round(first, run.settings.num_sweeps + 1)
-        if used_up or further is None or asked.target(run):
-            return run
+        if used_up or further is None or asked.target(judged):
+            return judged
         by = further.thin // run.settings.thin
         run = run if by == 1 else run.thinned(by)
         run = Driver(task, further, execution).run(run, max_seconds, rewrite=by > 1)

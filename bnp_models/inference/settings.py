@@ -24,6 +24,8 @@ class Settings:
     start_components: tuple[int, ...]
     parameters_every: int = 1
     """Interval at which arrays, such as level probabilities, are kept; 1: those of every draw."""
+    num_discarded: int = 0
+    """Sweeps between the warm-up and the kept draws, whose draws were let go."""
 
     def __post_init__(self):
         for name, least in (
@@ -41,7 +43,7 @@ class Settings:
     @property
     def num_sweeps(self) -> int:
         """Sweeps of one chain, warm-up included."""
-        return self.num_warmup + self.num_samples * self.thin
+        return self.num_warmup + self.num_discarded + self.num_samples * self.thin
 
 
 def settings_of_round(first: Settings, iteration: int) -> Settings | None:
@@ -92,5 +94,5 @@ def make_settings(
 
 
 def number_kept(iteration: int, settings: Settings, every: int = 1) -> int:
-    """Draws that are kept after so many sweeps, one for each `every` draws."""
+    """Draws that so many sweeps make, one for each `every` draws; those let go are among them."""
     return max(iteration - settings.num_warmup, 0) // (settings.thin * every)

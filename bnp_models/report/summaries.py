@@ -232,7 +232,8 @@ def _of_chains(run: Run, diagnosis: Diagnosis) -> dict:
 def _stopping(run: Run, diagnosis: Diagnosis) -> dict[str, dict]:
     """Entry "stopping" of a run of `sample_until`; nothing of another.
 
-    "draws" is how many each chain made, "kept" how many of them it kept, one every "thin" sweeps.
+    "draws" is how many each chain made, "kept" how many of them it kept, one every "thin" sweeps,
+    the last ones.
     """
     if run.until is None:
         return {}
@@ -245,7 +246,7 @@ def _stopping(run: Run, diagnosis: Diagnosis) -> dict[str, dict]:
         "reached": diagnosis.reached,
         **asked,
         "max_minutes": run.until.max_minutes,
-        "draws": settings.num_samples * settings.thin // run.until.first.thin,
+        "draws": (settings.num_sweeps - settings.num_warmup) // run.until.first.thin,
         "kept": settings.num_samples,
         "thin": settings.thin,
     }

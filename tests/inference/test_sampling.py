@@ -114,7 +114,11 @@ def test_a_thinned_run_is_one_of_more_sweeps_per_draw(small, reference):
 
 def after(sweeps):
     """A target that is reached after so many sweeps that follow the warm-up."""
-    return lambda run: run.settings.num_samples * run.settings.thin >= sweeps
+    return lambda run: after_warmup(run) >= sweeps
+
+
+def after_warmup(run):
+    return run.settings.num_sweeps - run.settings.num_warmup
 
 
 UNTIL = {"num_chains": 2, "num_warmup": 15, "num_samples": 3, "thin": 2}
@@ -124,23 +128,53 @@ def run_until(table, target, **options):
     return bnp.sample_until(target, MODEL, table, key=jax.random.key(0), **(UNTIL | options))
 
 
-# Sweeps asked for; draws kept and sweeps per draw: 3 draws first, then 6, 12, and never more.
+# Sweeps asked for; draws made and sweeps per draw: 3 draws first, then 6, 12, and never more.
 @pytest.mark.parametrize(
-    ("sweeps", "kept", "thin"),
+    ("sweeps", "held", "thin"),
     [(1, 3, 2), (7, 6, 2), (24, 12, 2), (25, 12, 4), (49, 12, 8), (97, 12, 16)],
 )
-def test_draws_until_a_target_are_those_of_one_run(small, sweeps, kept, thin):
+def test_draws_until_a_target_are_those_of_one_run(small, sweeps, held, thin):
+    """The first half of the draws is let go, but of the first round."""
     asked = []
 
     def target(run):
-        asked.append(run.settings.num_samples * run.settings.thin)
+        asked.append(after_warmup(run))
         return after(sweeps)(run)
 
     found = run_until(small.table, target)
+    kept = held if held == 3 else held // 2
     assert (found.settings.num_samples, found.settings.thin) == (kept, thin)
-    assert asked == [6 * 2**i for i in range(len(asked))] and asked[-1] == kept * thin
-    same_run(found, run(small.table, num_samples=kept, thin=thin))
+    assert asked == [6 * 2**i for i in range(len(asked))] and asked[-1] == held * thin
+    same_run(found, second_half(run(small.table, num_samples=held, thin=thin)))
     assert found.until.target is target and found.until.first.thin == 2
+
+
+def second_half(whole):
+    """The second half of the draws, but of the run of the first ones alone."""
+    number = whole.settings.num_samples
+    if number == 3:
+        return whole
+    draws = {name: value[:, number // 2 :] for name, value in whole.draws.items()}
+    settings = dataclasses.replace(
+        whole.settings, num_samples=number // 2, num_discarded=number // 2 * whole.settings.thin
+    )
+    return dataclasses.replace(whole, draws=draws, settings=settings)
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_run_that_let_draws_go_is_extended_like_any_other(small, every):
+    """Arrays are kept of every fourth draw only, or of all."""
+    half = run(small.table, num_samples=12, parameters_every=every).second_half()
+    dropped = 6 // every * every
+    assert half.settings.num_discarded == 2 * dropped and half.settings.num_sweeps == 15 + 24
+    longer = bnp.extend(half, 8)
+    whole = run(small.table, num_samples=20, parameters_every=every)
+    for name, value in whole.draws.items():
+        later = value[:, dropped if value.ndim == 2 else dropped // every :]
+        np.testing.assert_array_equal(longer.draws[name], later)
+    assert longer.settings.num_samples == 20 - dropped
+    with pytest.raises(ValueError, match="that were let go, cannot be thinned by 5"):
+        longer.thinned(5)
 
 
 def test_a_run_ends_at_the_first_draw_after_its_minutes(small):
@@ -179,7 +213,7 @@ def test_a_run_until_a_target_goes_on_from_any_checkpoint(small, tmp_path, monke
         except Stopped:
             continue
     assert sum(replaced) == 3 and len(replaced) > 10
-    same_run(resumed, run(small.table, num_samples=12, thin=16))
+    same_run(resumed, second_half(run(small.table, num_samples=12, thin=16)))
     # What the manifest names, and nothing else, is in the folder.
     monkeypatch.undo()
     assert len(list((tmp_path / "c").glob("state-*"))) == 1
@@ -191,7 +225,7 @@ def test_more_minutes_go_on_where_fewer_ended(small, tmp_path):
     short = run_until(small.table, after(49), max_minutes=1e-9, **options)
     assert short.settings.num_samples == 3
     longer = run_until(small.table, after(49), resume=True, **options)
-    same_run(longer, run(small.table, num_samples=12, thin=8))
+    same_run(longer, second_half(run(small.table, num_samples=12, thin=8)))
     assert sum(longer.seconds.values()) > sum(short.seconds.values())
 
 
