@@ -1,0 +1,168 @@
+"""Time from the call to figures that can be trusted, on real samples.
+
+    python experiments/time_to_trust/run.py --version NAME
+    python experiments/time_to_trust/run.py --version NAME --models hdp --n 1000 5000 --minutes 60
+    python experiments/time_to_trust/tables.py
+
+Each row is one run in a process of its own: four chains from the default starts, until everything
+that is judged has R-hat below 1.01 and 400 effective draws, or the limit of its size is used up.
+Appends to results.csv what is not there yet; rows of two versions of the code are set side by side.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "accuracy"))
+from results import Results  # noqa: E402
+
+CONDITIONS = HERE.parent / "synthesis" / "conditions.csv"
+KEY = ("version", "model", "n", "seed")
+SIZES = {
+    "hdp": (1000, 5000, 10_000),
+    "hdp, 55 conditions": (1000, 5000, 10_000),
+    "nplcm": (1000, 5000, 10_000),
+    "tnplcm, 55 conditions": (1000, 5000, 10_000),
+    "ndpmpm": (1000, 5000),
+}
+JUDGED = ("tau1", "alpha", "log_likelihood", "components")
+MAX_RHAT, MIN_ESS = 1.01, 400
+# Minutes of sampling, by the number of records.
+LIMITS = {1000: 5, 5000: 10, 10_000: 15}
+# Draws of a chain are thinned when they are so many.
+MOST = 4000
+# Draws of each chain at which tau_1 is evaluated, about; the fewest that are judged.
+EVALUATED, FEWEST = 1000, 40
+# Prefixes of the draws that are looked at: each longer than the last by a tenth.
+STEP = 1.1
+
+
+def make_case(name, n, seed):
+    """Model, records, conditions, and the population's size where tau_1 is asked for."""
+    import bnp_models as bnp
+    from bnp_models.rules.census import census_relationships
+
+    kind, *zeros = name.split(", ")
+    if kind == "ndpmpm":
+        table = bnp.datasets.southeast_michigan_households().sample(n, seed).households()
+        rules = census_relationships(table)
+        return bnp.NDPMPM(), table.select(rules.check(table)), rules, None
+    people = bnp.datasets.census_income()
+    table = bnp.Microdata.from_frame(people.sample(n, seed))
+    conditions = bnp.read_conditions(CONDITIONS, table.schema) if zeros else None
+    models = {"hdp": bnp.HDPMixedMembership, "nplcm": bnp.NPLCM, "tnplcm": bnp.TNPLCM}
+    return models[kind](), table, conditions, len(people)
+
+
+def judged(run, population_size):
+    """What is judged, each (chains, draws), at as many draws of each."""
+    import bnp_models as bnp
+    from bnp_models.inference.convergence import monitored
+
+    if population_size is None:
+        values = monitored(run)
+    else:
+        kept = run.settings.num_samples // run.settings.parameters_every
+        values = bnp.population_risk(run, population_size, thin=max(1, kept // EVALUATED))
+        values = values.monitored(run)
+    return {name: values[name] for name in JUDGED if name in values}
+
+
+def figures_of(values, length):
+    """R-hat and effective draws of the second half of a prefix, and whether they suffice."""
+    from bnp_models.inference.convergence import diagnose
+
+    figures = diagnose(values[:, length // 2 : length])
+    rhat, ess = figures["rhat"] or np.inf, figures["ess_bulk"] or 0.0
+    return rhat, ess, rhat < MAX_RHAT and ess >= MIN_ESS
+
+
+def share_needed(values):
+    """Share of the draws from which on the figures of every prefix suffice; nan: not at the end."""
+    length, share = values.shape[1], np.nan
+    while length >= FEWEST and figures_of(values, length)[2]:
+        share, length = length / values.shape[1], int(length / STEP)
+    return share
+
+
+def measure(name, n, seed, began):
+    """A row, of this process; `began` is when it was asked for."""
+    import jax
+
+    import bnp_models as bnp
+    from bnp_models.cli.folder import use_compilation_cache
+
+    use_compilation_cache()
+    model, table, conditions, population_size = make_case(name, n, seed)
+    ready = time.time()
+
+    run = bnp.sample(model, table, key=jax.random.key(seed), conditions=conditions)
+    while True:
+        sampled = time.time()
+        values = judged(run, population_size)
+        evaluation = time.time() - sampled
+        trusted = all(figures_of(x, x.shape[1])[2] for x in values.values())
+        if trusted or sum(run.seconds.values()) >= 60 * LIMITS[n]:
+            break
+        if run.settings.num_samples >= MOST:
+            run = run.thinned(2)
+        run = bnp.extend(run, run.settings.num_samples, max_seconds=60 * LIMITS[n])
+        # Cut short by its limit, it may have an odd number of draws; it ends there.
+    seconds, settings = run.seconds, run.settings
+    row = {
+        "sweeps": settings.num_samples * settings.thin, "capacity": run.capacity,
+        "preparing": ready - began, "compiling": seconds["compile"], "warmup": seconds["warmup"],
+        "drawing": seconds["draws"], "evaluating": evaluation,
+        "components": " ".join(f"{k:.0f}" for k in run.draws["components"].mean(axis=1)),
+    }  # fmt: skip
+    before = row["preparing"] + row["compiling"] + row["warmup"]
+    for quantity in JUDGED:
+        if quantity not in values:
+            row |= dict.fromkeys(f"{what}_{quantity}" for what in ("until", "rhat", "ess_second"))
+            continue
+        x = values[quantity]
+        rhat, ess, _ = figures_of(x, x.shape[1])
+        per_draw = row["drawing"] + evaluation * (quantity == "tau1")
+        row[f"until_{quantity}"] = before + share_needed(x) * per_draw
+        row[f"rhat_{quantity}"] = rhat
+        row[f"ess_second_{quantity}"] = ess / (per_draw / 2)
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--version", help="of the code, such as a commit")
+    parser.add_argument("--models", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--n", type=int, nargs="+", default=[1000, 5000, 10_000])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[101])
+    parser.add_argument("--minutes", type=float, help="begin no row later than this")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.row:
+        row = measure(*json.loads(args.row))
+        print(json.dumps(row))
+        return
+    if not args.version:
+        parser.error("say --version")
+    results = Results(HERE / "results.csv", KEY, args.minutes)
+    cases = (
+        {"version": args.version, "model": name, "n": n, "seed": seed}
+        for seed in args.seeds for name in args.models for n in args.n if n in SIZES[name]
+    )  # fmt: skip
+    for case in results.missing(cases):
+        asked = json.dumps([case["model"], case["n"], case["seed"], time.time()])
+        command = [sys.executable, __file__, "--row", asked]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        row = case | json.loads(done.stdout.splitlines()[-1])
+        results.append(row)
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
