@@ -122,10 +122,10 @@ class Run:
         """
         discarded = self.settings.num_discarded // self.settings.thin
         if by < 1 or self.settings.num_samples % by or discarded % by:
-            draws = f"{self.settings.num_samples} draws"
+            told = f"{self.settings.num_samples} draws"
             if discarded:
-                draws += f", after {discarded} that were let go,"
-            raise ValueError(f"{draws} cannot be thinned by {by}: not a multiple")
+                told += f", after {discarded} that were let go,"
+            raise ValueError(f"{told} cannot be thinned by {by}: not a multiple")
         settings = thinned_settings(self.settings, by, self.settings.num_samples // by)
         sparser = settings.parameters_every * by // self.settings.parameters_every
         draws = {

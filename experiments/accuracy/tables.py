@@ -9,6 +9,7 @@ from results import draw_intervals, markdown
 
 HERE = Path(__file__).parent
 GROUP = ["population", "conditions", "concentration", "level_prior", "n"]
+SAMPLE = ["population", "level_prior", "n", "seed"]
 
 
 def summary(results: pd.DataFrame) -> pd.DataFrame:
@@ -67,11 +68,59 @@ def intervals(results: pd.DataFrame, path: Path) -> None:
     figure.savefig(path, dpi=100)
 
 
+def beside_validation(results: pd.DataFrame) -> pd.DataFrame:
+    """The error of tau_1 in each sample, the predictive check's z, and validation within it."""
+    default = results[(results["concentration"] == "shared") & (results["conditions"] == 0)]
+    validation = pd.read_csv(HERE / "validation.csv")
+    rows = default.merge(validation, on=SAMPLE, suffixes=("", "_within"))
+    return rows.assign(
+        error=rows["mean"] / rows["truth"] - 1,
+        error_within=rows["mean_within"] / rows["truth_within"] - 1,
+    )
+
+
+def power(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each population, prior and size: what the two checks say, beside the error of tau_1."""
+    return rows.groupby(["population", "level_prior", "n"]).agg(
+        samples=("seed", "size"),
+        error=("error", "mean"),
+        covered=("covered", "sum"),
+        z_uniques=("z_uniques", "mean"),
+        samples_beyond_2_5=("z_uniques", lambda z: (z.abs() > 2.5).sum()),
+        error_within=("error_within", "mean"),
+        splits=("splits", "sum"),
+        splits_covered=("covered_within", "sum"),
+        samples_that_fail=("warned", "sum"),
+    )
+
+
+def scatter(rows: pd.DataFrame, path: Path) -> None:
+    """The error of tau_1 of each sample against z of uniques, and against validation's error."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    names = {"z_uniques": "z of the sample uniques", "error_within": "error within the sample"}
+    for axis, (name, label) in zip(axes, names.items(), strict=True):
+        for (population, prior), group in rows.groupby(["population", "level_prior"]):
+            marker = "o" if prior == "learned" else "x"
+            axis.plot(group[name], group["error"], marker, ms=4, label=f"{population}, {prior}")
+        axis.axhline(0, color="0.8", lw=0.8)
+        axis.axvline(0, color="0.8", lw=0.8)
+        correlation = rows[["error", name]].corr(method="spearman").iloc[0, 1]
+        axis.set_title(f"rank correlation {correlation:.2f}", fontsize=9)
+        axis.set_xlabel(label)
+    axes[0].set_ylabel("relative error of tau_1")
+    axes[1].legend(fontsize=7)
+    figure.savefig(path, dpi=100)
+
+
 def main() -> None:
-    """Write table.md and intervals.png."""
+    """Write table.md, intervals.png, validation.md and checks.png."""
     results = pd.read_csv(HERE / "results.csv")
     (HERE / "table.md").write_text(markdown(summary(results)) + "\n")
     intervals(results, HERE / "intervals.png")
+    rows = beside_validation(results)
+    (HERE / "validation.md").write_text(markdown(power(rows)) + "\n")
+    scatter(rows, HERE / "checks.png")
 
 
 if __name__ == "__main__":
