@@ -74,7 +74,8 @@ def test_it_shows_modes_and_why_the_run_stopped(small, with_draws):
     assert f"The {modes['verdict'][4:]}." in words
     for chain, mode in enumerate(modes["modes"]):
         assert f"<td>{chain + 1}</td><td>50%</td><td>{mode['log_likelihood']:.1f}</td>" in text
-    assert "after the 2 minutes allowed" in words and "made 100 draws and kept the last 100" in words
+    assert "after the 2 minutes allowed" in words
+    assert "made 100 draws and kept the last 100" in words
     check_well_formed(text, num_plots=9)
     assert "Stopped" not in words_of(render_report(small.risk))
 
