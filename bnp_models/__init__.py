@@ -119,8 +119,6 @@ if TYPE_CHECKING:
     from bnp_models.risk.population import PopulationRisk as PopulationRisk
     from bnp_models.risk.population import population_risk as population_risk
     from bnp_models.risk.population import tau1_monitor as tau1_monitor
-    from bnp_models.risk.ties import TiesRisk as TiesRisk
-    from bnp_models.risk.ties import ties_risk as ties_risk
     from bnp_models.risk.validation import Validation as Validation
     from bnp_models.risk.validation import validate_within as validate_within
     from bnp_models.rules.census import census_relationships as census_relationships
@@ -184,7 +182,6 @@ _EXPORTS = {
     "Settings": "inference.settings",
     "StructuralZeros": "zeros.structural_zeros",
     "TNPLCM": "models.latent_classes.nplcm",
-    "TiesRisk": "risk.ties",
     "Validation": "risk.validation",
     "WeightedCells": "data.weights",
     "attack_risk": "evaluation.attack.attack",
@@ -247,7 +244,6 @@ _EXPORTS = {
     "synthesize": "synthesis.synthesize",
     "target_reached": "inference.diagnosis",
     "tau1_monitor": "risk.population",
-    "ties_risk": "risk.ties",
     "to_inference_data": "report.inference_data",
     "validate_within": "risk.validation",
     "warnings_of": "inference.diagnosis",

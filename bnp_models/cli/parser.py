@@ -62,10 +62,11 @@ def _add_risk(commands) -> None:
                         help="also fit so many random quarters of the sample, and compare their "
                         "estimates with the truth in the whole sample: takes as long again for "
                         "each, or less (3 where no number is given)")  # fmt: skip
-    parser.add_argument("--ties", choices=("off", "sensitivity"), default="sensitivity",
-                        help="also evaluate the risk with a layer for ties, records that repeat "
-                        "each other's cells beyond what the model explains (default: "
-                        "sensitivity)")  # fmt: skip
+    parser.add_argument("--ties", choices=("on", "sensitivity", "off"), default="on",
+                        help="layer for ties over the model, cells that are fuller or emptier than "
+                        "it explains: on, tau_1, tau_2 and the records' risks are with it; "
+                        "sensitivity, without it, and those with it are evaluated beside them; "
+                        "off, without it (default: on)")  # fmt: skip
     parser.add_argument("--what-if", metavar="SPEC", nargs="+", action="extend", default=[],
                         help="also evaluate the risk on coarser keys, from the same draws: each of "
                         "drop:A,B (without these variables), keep:A,B (without the others) and "

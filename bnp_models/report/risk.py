@@ -12,7 +12,6 @@ from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import PopulationRisk
-from bnp_models.risk.ties import TiesRisk
 from bnp_models.risk.validation import Validation
 from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
 
@@ -35,7 +34,7 @@ def render_report(
     diagnosis: Diagnosis | None = None,
     checks: PredictiveChecks | None = None,
     validation: Validation | None = None,
-    ties: TiesRisk | None = None,
+    other: PopulationRisk | None = None,
     coarser: dict[str, CoarserRisk] | None = None,
 ) -> str:
     """Report of a disclosure risk estimate.
@@ -56,8 +55,9 @@ def render_report(
         Result of `predictive_checks`, which the page then shows.
     validation
         Result of `validate_within`, which the page then shows.
-    ties
-        Result of `ties_risk`, which the page then shows.
+    other
+        Risk without the layer for ties, if `risk` is with it, or the other way round; the page then
+        shows both.
     coarser
         Result of `coarsen`, which the page then shows.
 
@@ -69,7 +69,7 @@ def render_report(
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     riskiest = risk.records().head(NUM_RISKIEST)
     summary = risk_summary(
-        risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation, ties=ties,
+        risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation, other=other,
         coarser=coarser,
     )  # fmt: skip
     return render_page(

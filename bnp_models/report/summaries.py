@@ -9,7 +9,6 @@ from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import PopulationRisk
-from bnp_models.risk.ties import TiesRisk
 from bnp_models.risk.validation import Validation
 from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
@@ -33,7 +32,7 @@ def risk_summary(
     diagnosis: Diagnosis | None = None,
     checks: PredictiveChecks | None = None,
     validation: Validation | None = None,
-    ties: TiesRisk | None = None,
+    other: PopulationRisk | None = None,
     coarser: dict[str, CoarserRisk] | None = None,
 ) -> dict:
     """Content of ``risk.json``; only its last two entries depend on the clock.
@@ -50,8 +49,8 @@ def risk_summary(
         Result of `predictive_checks`, whose warnings are added.
     validation
         Result of `validate_within`, whose warnings are added.
-    ties
-        Result of `ties_risk`.
+    other
+        Risk without the layer for ties, if `risk` is with it, or the other way round.
     coarser
         Result of `coarsen`.
     """
@@ -83,7 +82,7 @@ def risk_summary(
         **of_region,
         **_checked(checks),
         **({} if validation is None else {"validation": validation.document()}),
-        **({} if ties is None else {"ties": of_ties(ties)}),
+        **of_ties(risk, other),
         "contributions": contributions(risk, coarser or {}),
         **({} if coarser is None else {"what_if": what_if(coarser)}),
         "warnings": warnings_with(diagnosis, checks, validation),
@@ -99,9 +98,26 @@ def level_prior(run: Run) -> dict:
     return {"kind": "learned", "concentration": learned}
 
 
-def of_ties(ties: TiesRisk) -> dict[str, dict]:
-    """Entry "ties": figures of tau_1, of tau_2 and of c_0 with a layer for ties."""
-    return {name: figures_of(vars(ties)[name]) for name in ("tau1", "tau2", "concentration")}
+def of_ties(risk: PopulationRisk, other: PopulationRisk | None = None) -> dict[str, dict]:
+    """Entries "ties", of the layer's kind and parameters, and "without_ties".
+
+    Where the layer is a sensitivity analysis, tau_1 and tau_2 with it are in "ties"; where it is
+    on, those without it are in "without_ties".
+    """
+    layered = risk if risk.tie_shape is not None else other
+    if layered is None:
+        return {"ties": {"kind": "off"}}
+    parameters = {"shape": layered.tie_shape, "exponent": layered.tie_exponent}
+    entry: dict = {name: figures_of(draws) for name, draws in parameters.items()}
+    if layered is other:
+        return {"ties": {"kind": "sensitivity", **_both_taus(other), **entry}}
+    found = {"ties": {"kind": "on", **entry}}
+    return found if other is None else found | {"without_ties": _both_taus(other)}
+
+
+def _both_taus(risk: PopulationRisk) -> dict[str, dict]:
+    """Figures of tau_1 and tau_2."""
+    return {"tau1": figures_of(risk.tau1), "tau2": figures_of(risk.tau2)}
 
 
 def contributions(risk: PopulationRisk, coarser: dict[str, CoarserRisk]) -> dict[str, dict]:

@@ -26,6 +26,7 @@ from bnp_models.risk.population import (
     checked_method,
     checked_model,
     draw_joining,
+    draw_ties,
 )
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -186,6 +187,7 @@ def coarsen(
     population_size: int,
     coarsenings: Sequence[str] | Mapping[str, Coarsening] | None = None,
     *,
+    ties: bool = True,
     num_draws: int = NUM_DRAWS,
     key: jax.Array | None = None,
 ) -> dict[str, CoarserRisk]:
@@ -198,6 +200,8 @@ def coarsen(
     coarsenings
         Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex"; or
         those read, by text. Default: each variable dropped by itself.
+    ties
+        Evaluate with the layer for ties, its parameters being those of the finer file.
     num_draws
         Draws of the run that are evaluated, evenly spaced, at the most.
     key
@@ -231,24 +235,26 @@ def coarsen(
     settings = run.settings
     kept = settings.num_chains * (settings.num_samples // settings.parameters_every)
     draws = run.parameters(max(1, -(-kept // num_draws)))
-    keys = key_array(run.key if key is None else key, len(found))
+    key_ties, *keys = key_array(run.key if key is None else key, 1 + len(found))
+    tied = draw_ties(run, draws, key_ties) if ties else None
     return {
-        text: _evaluate(run, draws, coarsening, population_size, of_one)
+        text: _evaluate(run, draws, coarsening, population_size, tied, of_one)
         for (text, coarsening), of_one in zip(found.items(), keys, strict=True)
     }
 
 
-def _evaluate(run, draws, coarsening, population_size, key) -> CoarserRisk:
-    """Evaluate the risk on one coarser key."""
+def _evaluate(run, draws, coarsening, population_size, tied, key) -> CoarserRisk:
+    """Evaluate the risk on one coarser key, with a layer for ties or None."""
     key_particles, key_counts = Keys(key)
     generator = numpy_generator(key_counts)
     table = coarsening.coarser(run.table)
-    tau1, tau2 = [], []
-    for log_p in unique_probabilities(run, draws, coarsening, key_particles):
-        joined = draw_joining(generator, np.exp(np.minimum(log_p, 0)), population_size - table.n)
-        tau1.append(np.sum(joined == 0, axis=1, dtype=float))
-        tau2.append(np.sum(1 / (1 + joined), axis=1))
-    return CoarserRisk(table, np.concatenate(tau1), np.concatenate(tau2))
+    log_p = np.concatenate([*unique_probabilities(run, draws, coarsening, key_particles)])
+    q = np.exp(np.minimum(log_p, 0))
+    if tied is not None:
+        q = tied.draw_probabilities(generator, q)
+    joined = draw_joining(generator, q, population_size - table.n)
+    tau1, tau2 = np.sum(joined == 0, axis=1, dtype=float), np.sum(1 / (1 + joined), axis=1)
+    return CoarserRisk(table, tau1, tau2)
 
 
 def unique_probabilities(

@@ -7,6 +7,7 @@ Battiston & Rimella 2024, section 3.2.2 and appendix B).
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -23,11 +24,10 @@ from bnp_models.data.weights import check_population_size
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
+from bnp_models.risk.ties import Tied, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 METHODS = ("auto", "exact", "draws", "sequential")
-
-_FIGURES = ("tau1", "tau1_conditional", "tau2", "tau2_conditional", "log_likelihood", "error")
 
 # Shared draws, and particles of sequential imputation. On a CPU draws have the smaller error at
 # equal cost; with fewer than 1,024 particles the plug-in tau_1 is biased by more than 1%.
@@ -72,6 +72,10 @@ class PopulationRisk:
     """Every how many of the run's draws were evaluated."""
     relative_error: float
     """Median relative standard error of the cell probabilities; 0 where they are exact."""
+    tie_shape: np.ndarray | None = None
+    """(chains, draws) draws of the shape of the layer for ties; None without it."""
+    tie_exponent: np.ndarray | None = None
+    """(chains, draws) draws of its exponent."""
 
     def records(self) -> pd.DataFrame:
         """One row per sample unique, riskiest first: row, the key variables, r1, r2."""
@@ -127,6 +131,7 @@ def population_risk(
     run: Run,
     population_size: int,
     *,
+    ties: bool = True,
     method: str = "auto",
     thin: int | None = None,
     key: jax.Array | None = None,
@@ -140,6 +145,10 @@ def population_risk(
         Chains that kept the model's ``parameters``.
     population_size
         N, at least the sample's size.
+    ties
+        Evaluate with the layer for ties (`bnp_models.risk.ties`) over each draw: cells of the
+        population that are fuller or emptier than the model says, as far as the sample's are.
+        Without it, the risk is the model's own.
     method
         "exact" evaluates cell probabilities without Monte Carlo error: latent class models in
         closed form, the HDP by the recursion over subsets of variables. For the HDP, "draws"
@@ -168,19 +177,27 @@ def population_risk(
     key_particles, key_counts = Keys(run.key if key is None else key)
     generator = numpy_generator(key_counts)
     draws = run.parameters(thin)
+    layer = Ties.of(run, key_particles, method, NUM_DRAWS[method]) if ties else None
 
     cells = table.cells()
     unique_cells = cells.unique_cells
     num_new = population_size - table.n
-    by_draw: dict[str, list[np.ndarray]] = {name: [] for name in _FIGURES}
+    by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
     sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
     for log_p, relative_se, halves in cell_probabilities(
         run, draws, cells.codes, method, key_particles, progress
     ):
-        r1, r2 = _unbiased_risks(log_p, halves, unique_cells, num_new)
+        q = np.exp(log_p[:, unique_cells])
+        evaluate = record_risks
+        if layer is not None:
+            tied = Tied(*layer.draw(generator, np.exp(log_p)), table.n)
+            by_draw["tie_shape"].append(tied.shape)
+            by_draw["tie_exponent"].append(tied.exponent)
+            evaluate, q = tied.record_risks, tied.draw_probabilities(generator, q)
+        r1, r2 = _unbiased_risks(evaluate, log_p, halves, unique_cells, num_new)
         sum_r1 += r1.sum(axis=0)
         sum_r2 += r2.sum(axis=0)
-        joined = draw_joining(generator, np.exp(log_p[:, unique_cells]), num_new)
+        joined = draw_joining(generator, q, num_new)
         by_draw["tau1"].append(np.sum(joined == 0, axis=1, dtype=float))
         by_draw["tau1_conditional"].append(r1.sum(axis=1))
         by_draw["tau2"].append(np.sum(1 / (1 + joined), axis=1))
@@ -257,6 +274,27 @@ def cell_probabilities(
             np.asarray(part, np.float64)[: block.size] for part in estimate
         )
         yield log_p, relative_se, None if method == "exact" else halves
+
+
+def draw_ties(run: Run, draws: dict[str, np.ndarray], key: jax.Array) -> Tied:
+    """Draw the parameters of the layer for ties given each of D draws of a run.
+
+    Parameters
+    ----------
+    run
+        The chains that the draws are of.
+    draws
+        Parameters, each (chains, draws, ...), as `Run.parameters` returns them.
+    key
+        Used once.
+    """
+    key_particles, key_layer = Keys(key)
+    generator, cells = numpy_generator(key_layer), run.table.cells()
+    method = checked_method("auto", run.model, run.table)
+    layer = Ties.of(run, key_particles, method, NUM_DRAWS[method])
+    evaluated = cell_probabilities(run, draws, cells.codes, method, key_particles)
+    blocks = [layer.draw(generator, np.exp(log_p)) for log_p, _, _ in evaluated]
+    return Tied(*map(np.concatenate, zip(*blocks, strict=True)), run.table.n)
 
 
 def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -391,12 +429,12 @@ def _checked_thin(thin: int | None, num_samples: int, method: str) -> int:
     return thin
 
 
-def _unbiased_risks(log_p, halves, unique_cells, num_new):
+def _unbiased_risks(evaluate, log_p, halves, unique_cells, num_new):
     """r_1 and r_2 (draws, uniques), Monte Carlo bias taken off by a two-half jackknife."""
-    r1, r2 = record_risks(log_p[:, unique_cells], num_new)
+    r1, r2 = evaluate(log_p[:, unique_cells], num_new)
     if halves is None:
         return r1, r2
-    r1_halves, r2_halves = record_risks(halves[..., unique_cells], num_new)
+    r1_halves, r2_halves = evaluate(halves[..., unique_cells], num_new)
     return 2 * r1 - r1_halves.mean(axis=1), 2 * r2 - r2_halves.mean(axis=1)
 
 

@@ -1,116 +1,194 @@
-"""A layer for ties, as a sensitivity analysis: cells in clumps beyond what a model explains.
+"""Layer for ties: cells of the population that are fuller, or emptier, than a model says.
 
-    x_i | P ~ P,    P ~ DP(c_0, F)
+    p_c ~ Ga(shape_c, shape_c / b_c),    shape_c = shape (n b_c)^exponent
 
-with F the model's law of a record, given a kept draw. A small c_0 means records that repeat each
-other's cells for reasons that the model does not know; where the model is right, c_0 goes to
-infinity and nothing changes.
+with p_c the probability of cell c for a new record, b_c the model's, given a kept draw, and n the
+sample's size. Records repeat each other's cells for reasons that the model does not know: a law of
+cells with a dozen components is smoother than any real population. The variance of p_c about b_c is
+proportional to b_c^(2 - exponent), Taylor's power law: exponent 0 is a gamma factor that is alike
+in all cells, exponent 1 the Dirichlet process DP(shape n, F) whose mean F is the model. Where the
+model is right the shape goes to infinity, and nothing changes.
 """
 
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from scipy.special import gammaln
 
 from bnp_models.inference.run import Run
-from bnp_models.kernels.variates.rng import Keys, numpy_generator
-from bnp_models.risk.population import (
-    cell_probabilities,
-    check_table,
-    checked_method,
-    checked_model,
-    draw_joining,
-)
+from bnp_models.kernels.variates.rng import Keys, key_array
 
-CONCENTRATIONS = np.logspace(1, 10, 91)
-"""Values of c_0, alike a priori: log-uniform."""
+EXPONENTS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+"""Values of the exponent, alike a priori."""
 
-NUM_DRAWS = 200
-"""Draws at which the sensitivity is evaluated, at the most."""
+SHAPES = np.logspace(-1.5, 5, 27)
+"""Values of the shape of a cell that has one record of the sample on average, log-uniform."""
+
+NUM_DRAWS, NUM_SIMULATED = 32, 1024
+"""Draws of a run from which records are simulated, and how many from each."""
+
+_TIES = 0x54494553
 
 
 @dataclass(frozen=True, eq=False)
-class TiesRisk:
-    """Disclosure risk with a layer for ties over the fitted model."""
+class Ties:
+    """The layer's likelihood, of the counts of a sample's cells."""
 
-    concentration: np.ndarray
-    """(draws,) draws of c_0."""
-    tau1: np.ndarray
-    """(draws,) draws of the number of sample uniques that are unique in the population."""
-    tau2: np.ndarray
-    """(draws,) draws of the sum over sample uniques of 1/F, F their population count."""
+    counts: np.ndarray
+    """(C,) records of the sample in each of its cells."""
+    unseen: np.ndarray
+    """(S,) model's probabilities of the cells of simulated records that the sample has not."""
+
+    @classmethod
+    def of(cls, run: Run, key: jax.Array, method: str, num_draws: int) -> "Ties":
+        """Simulate records from draws of a run, for the cells that its sample has not.
+
+        Parameters
+        ----------
+        run
+            Chains that kept the model's ``parameters``.
+        key
+            One that may be used elsewhere too: a constant is folded into it.
+        method, num_draws
+            How cell probabilities are evaluated, and by how many draws of record weights or
+            particles.
+        """
+        cells = run.table.cells()
+        kept = run.settings.num_samples // run.settings.parameters_every
+        thin = max(1, -(-run.settings.num_chains * kept // NUM_DRAWS))
+        draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in run.parameters(thin).items()}
+        keys = key_array(jax.random.fold_in(key, _TIES), len(draws["alpha"]))
+        codes, log_b = _simulate(
+            run.model, keys, draws, run.feasible_sets, num_records=NUM_SIMULATED, num_levels=run.num_levels, method=method,
+            num_draws=num_draws,
+        )  # fmt: skip
+        codes = np.asarray(codes).reshape(-1, codes.shape[-1]).astype(np.int32)
+        seen = cells.codes if run.coding is None else run.coding.reduce(cells.codes)
+        rows = {row.tobytes() for row in np.ascontiguousarray(seen, np.int32)}
+        elsewhere = np.array([row.tobytes() not in rows for row in codes])
+        return cls(cells.counts, np.exp(np.asarray(log_b, float).ravel()[elsewhere]))
+
+    @cached_property
+    def num_records(self) -> int:
+        """Size n of the sample."""
+        return int(self.counts.sum())
+
+    @cached_property
+    def grid(self) -> tuple[np.ndarray, np.ndarray]:
+        """All pairs of a shape and an exponent, two arrays (G,)."""
+        shape, exponent = np.meshgrid(SHAPES, EXPONENTS)
+        return shape.ravel(), exponent.ravel()
+
+    def log_likelihood(self, b: np.ndarray) -> np.ndarray:
+        """Log likelihood of every pair of the grid, but for a constant.
+
+        Parameters
+        ----------
+        b
+            (C,) model's probabilities of the sample's cells.
+
+        Notes
+        -----
+        Counts are negative binomial, and their sum is n, which it has with a probability that is
+        taken for that of a normal law. Cells that the sample has not are too many to list: their
+        sum is an expectation over records of the model, without Monte Carlo error where the
+        exponent is 1.
+        """
+        shape, exponent = (x[:, None] for x in self.grid)
+        expected = self.num_records * np.maximum(b, 1e-300)
+        log_shape = np.log(shape) + exponent * np.log(expected)
+        of_cell = np.exp(log_shape)
+        filled = np.log1p(expected / of_cell)
+        several = self.counts > 1
+        counts, of_several = self.counts[several], of_cell[:, several]
+        seen = np.sum((1 - self.counts) * log_shape - (self.counts + of_cell) * filled, axis=1)
+        seen += np.sum(gammaln(of_several + counts) - gammaln(of_several + 1), axis=1)
+        empty, excess = self._of_unseen
+        unseen = max(1 - b.sum(), 0.0)
+        variance = 1 + np.sum(expected**2 / of_cell, axis=1) / self.num_records + unseen * excess
+        return seen - unseen * empty + 0.5 * np.log(variance)
+
+    @cached_property
+    def _of_unseen(self) -> tuple[np.ndarray, np.ndarray]:
+        """Means (G,) over unseen cells of -log P(empty) / b, and of n b / shape_c."""
+        if not len(self.unseen):
+            return np.full(len(self.grid[0]), float(self.num_records)), np.zeros(len(self.grid[0]))
+        expected = self.num_records * np.maximum(self.unseen, 1e-300)
+        shape, exponent = (x[:, None] for x in self.grid)
+        excess = expected / (shape * expected**exponent)
+        empty = self.num_records * np.mean(np.log1p(excess) / excess, axis=1)
+        return empty, np.mean(excess, axis=1)
+
+    def draw(
+        self, generator: np.random.Generator, b: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw shapes and exponents (D,) given the model's probabilities (D, C) of each draw."""
+        log_weights = (self.log_likelihood(of_draw) for of_draw in b)
+        weights = (np.exp(x - x.max()) for x in log_weights)
+        chosen = [generator.choice(len(w), p=w / w.sum()) for w in weights]
+        shape, exponent = self.grid
+        return shape[chosen], exponent[chosen]
 
 
-def ties_risk(
-    run: Run,
-    population_size: int,
-    *,
-    method: str = "auto",
-    num_draws: int = NUM_DRAWS,
-    key: jax.Array | None = None,
-) -> TiesRisk:
-    """Evaluate the risk of a sample with a layer for ties over the draws of a model.
+class Tied(NamedTuple):
+    """Parameters of the layer for each of some draws."""
 
-    Parameters
-    ----------
-    run, population_size, method, key
-        As for `population_risk`.
-    num_draws
-        Draws of the run that are evaluated, evenly spaced, at the most.
+    shape: np.ndarray
+    """(D,) shape of a cell that has one record of the sample on average."""
+    exponent: np.ndarray
+    """(D,) exponent of its growth with the model's probability of a cell."""
+    num_records: int
+    """Size n of the sample."""
 
-    Raises
-    ------
-    ValueError
-        As `population_risk`.
+    def shape_of(self, b: np.ndarray) -> np.ndarray:
+        """Shape of the law of each cell's probability, the model's being b (D, ...)."""
+        of_draw = (-1,) + (1,) * (b.ndim - 1)
+        expected = self.num_records * np.maximum(b, 1e-300)
+        return self.shape.reshape(of_draw) * expected ** self.exponent.reshape(of_draw)
 
-    Notes
-    -----
-    Given F's probabilities b_c of the sample's cells and counts f_c, the likelihood of c_0 is
-    Gamma(c_0) / Gamma(c_0 + n) prod_c Gamma(c_0 b_c + f_c) / Gamma(c_0 b_c), and the cells'
-    probabilities are Dirichlet with parameters c_0 b_c + f_c. The draws are those of the model
-    without ties, so that this is a sensitivity analysis and no posterior of both.
-    """
-    table, model = run.table, checked_model(run.model)
-    check_table(table, population_size)
-    method = checked_method(method, model, table)
-    settings = run.settings
-    kept = settings.num_chains * (settings.num_samples // settings.parameters_every)
-    draws = run.parameters(max(1, -(-kept // num_draws)))
-    key_particles, key_draws = Keys(run.key if key is None else key)
-    generator = numpy_generator(key_draws)
-    cells = table.cells()
-    found: dict[str, list[float]] = {"concentration": [], "tau1": [], "tau2": []}
-    for log_p, _, _ in cell_probabilities(run, draws, cells.codes, method, key_particles):
-        for log_b in log_p:
-            c = _draw_concentration(generator, np.exp(log_b), cells.counts)
-            q = _draw_probabilities(generator, c, np.exp(log_b), cells.counts)[cells.unique_cells]
-            joined = draw_joining(generator, q[None], population_size - table.n)[0]
-            found["concentration"].append(c)
-            found["tau1"].append(float(np.sum(joined == 0)))
-            found["tau2"].append(float(np.sum(1 / (1 + joined))))
-    return TiesRisk(**{name: np.array(values, float) for name, values in found.items()})
+    def record_risks(self, log_b: np.ndarray, num_new: int) -> tuple[np.ndarray, np.ndarray]:
+        """Evaluate r_1 = P(F = 1) and r_2 = E(1/F) of cells with one record of the sample.
+
+        Parameters
+        ----------
+        log_b
+            (D, ...) logarithms of the model's probabilities.
+        num_new
+            N - n unsampled records.
+
+        Notes
+        -----
+        F - 1 is negative binomial of size shape_c + 1 and mean (N - n) b_c (shape_c + 1) /
+        (shape_c + n b_c): Skinner & Shlomo (2008), section 2, with a size for each cell.
+        """
+        b = np.exp(log_b)
+        shape = self.shape_of(b)
+        odds = num_new * b / (shape + self.num_records * b)
+        log_one_more, expected = np.log1p(odds), shape * odds
+        r2 = -np.expm1(-shape * log_one_more) / np.maximum(expected, 1e-300)
+        return np.exp(-(shape + 1) * log_one_more), np.where(expected > 1e-12, r2, 1.0)
+
+    def draw_probabilities(self, generator: np.random.Generator, b: np.ndarray) -> np.ndarray:
+        """Draw the probabilities (D, U) of cells that have one record of the sample."""
+        shape = self.shape_of(b)
+        return b * generator.standard_gamma(shape + 1) / (shape + self.num_records * b)
 
 
-def log_likelihood(concentration: np.ndarray, base: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Log likelihood of c_0 (any shape) given F's probabilities of the cells and their counts."""
-    c = np.asarray(concentration, float)[..., None]
-    shape = np.maximum(c * base, 1e-300)
-    rising = np.sum(gammaln(shape + counts) - gammaln(shape), axis=-1)
-    c = c[..., 0]
-    return rising + gammaln(c) - gammaln(c + counts.sum())
+@partial(jax.jit, static_argnames=("num_records", "num_levels", "method", "num_draws"))
+def _simulate(model, keys, draws, feasible, num_records, num_levels, method, num_draws):
+    """Codes (D, S, J) of records simulated from each draw, and their log probabilities (D, S)."""
 
+    def one(arguments):
+        key, draw = arguments
+        key_simulate, key_evaluate = Keys(key)
+        codes = model.simulate_records(key_simulate, draw, num_records, num_levels, feasible).T
+        found = model.log_cell_probability(
+            key_evaluate, draw, codes, num_levels, method=method, num_draws=num_draws
+        )
+        return codes, found if method == "exact" else found.log_p
 
-def _draw_concentration(generator, base, counts) -> float:
-    """Draw c_0 from its posterior on the grid."""
-    log_weight = log_likelihood(CONCENTRATIONS, base, counts)
-    weight = np.exp(log_weight - log_weight.max())
-    return float(generator.choice(CONCENTRATIONS, p=weight / weight.sum()))
-
-
-def _draw_probabilities(generator, c, base, counts) -> np.ndarray:
-    """Draw the probabilities of the sample's cells for a new record."""
-    elsewhere = max(1 - base.sum(), 0.0)
-    shape = np.append(c * base + counts, c * elsewhere)
-    g = generator.standard_gamma(shape)
-    return (g / g.sum())[:-1]
+    with jax.named_scope("simulated_cells"):
+        return jax.lax.map(one, (keys, draws))

@@ -38,19 +38,21 @@ def measure(args, case) -> dict:
     truth = people.truth(sample)
     zeros = bnp.read_conditions(CONDITIONS, table.schema) if args.conditions else None
     model = bnp.HDPMixedMembership(concentration=args.concentration, level_prior=args.level_prior)
+    kept = None if args.chains is None else args.chains / "-".join(map(str, case.values()))
     run = bnp.sample(
         model, table, key=jax.random.key(seed), conditions=zeros, num_chains=4,
         num_warmup=args.warmup, num_samples=args.draws, thin=args.thin,
-        start_components=tuple(args.starts),
+        start_components=tuple(args.starts), checkpoint=kept, resume=True,
     )  # fmt: skip
     began = time.perf_counter()
-    risk = bnp.population_risk(run, len(people))
+    ties = bnp.population_risk(run, len(people))
     risk_seconds = time.perf_counter() - began
+    risk = bnp.population_risk(run, len(people), ties=False)
     low, high = np.quantile(risk.tau1, [0.025, 0.975])
     low_tau2, high_tau2 = np.quantile(risk.tau2, [0.025, 0.975])
     checks = bnp.predictive_checks(run)
-    ties = bnp.ties_risk(run, len(people))
     low_ties, high_ties = np.quantile(ties.tau1, [0.025, 0.975])
+    low_tau2_ties, high_tau2_ties = np.quantile(ties.tau2, [0.025, 0.975])
     row = case | {
         "sample_uniques": truth.sample_uniques, "truth": truth.tau1, "mean": risk.tau1.mean(),
         "q025": low, "q975": high, "covered": int(low <= truth.tau1 <= high),
@@ -73,10 +75,13 @@ def measure(args, case) -> dict:
         "covered_tau2": int(low_tau2 <= truth.tau2 <= high_tau2),
     }  # fmt: skip
     return row | {
-        "c0": np.median(ties.concentration), "mean_ties": ties.tau1.mean(),
+        "tie_shape": np.median(ties.tie_shape), "tie_exponent": ties.tie_exponent.mean(),
+        "rhat_tau1_ties": convergence(run, ties)["tau1"]["rhat"], "mean_ties": ties.tau1.mean(),
         "q025_ties": low_ties, "q975_ties": high_ties,
         "covered_ties": int(low_ties <= truth.tau1 <= high_ties),
-        "mean_tau2_ties": ties.tau2.mean(),
+        "mean_tau2_ties": ties.tau2.mean(), "q025_tau2_ties": low_tau2_ties,
+        "q975_tau2_ties": high_tau2_ties,
+        "covered_tau2_ties": int(low_tau2_ties <= truth.tau2 <= high_tau2_ties),
     }  # fmt: skip
 
 
@@ -93,6 +98,7 @@ def main():
     parser.add_argument("--draws", type=int, default=250)
     parser.add_argument("--thin", type=int, default=4)
     parser.add_argument("--starts", type=int, nargs="+", default=[30, 60, 40, 50])
+    parser.add_argument("--chains", type=Path, help="folder in which chains are kept, and found")
     parser.add_argument("--minutes", type=float, help="begin no sample later than this")
     args = parser.parse_args()
     results = Results(HERE / "results.csv", KEY, args.minutes)

@@ -1,14 +1,17 @@
-"""The layer for ties: its likelihood by the urn, and records with and without ties."""
+"""The layer for ties: its likelihood, risks given it, and samples with and without ties."""
 
 import dataclasses
 
 import jax
 import numpy as np
 import pytest
+from goodness import P_LIMIT
+from scipy import stats
 
 import bnp_models as bnp
 from bnp_models.inference.settings import Settings
-from bnp_models.risk import ties
+from bnp_models.risk.population import record_risks
+from bnp_models.risk.ties import EXPONENTS, SHAPES, Tied, Ties
 
 NUM_LEVELS, POPULATION = (6, 5, 5, 4), 4000
 SCHEMA = bnp.Schema(tuple("abcd"), tuple(tuple(range(size)) for size in NUM_LEVELS))
@@ -25,7 +28,7 @@ def draw_records(rng, pi, levels, number):
     return np.stack(columns, axis=1)
 
 
-def population_with_ties(rng, pi, levels, concentration):
+def population_of_the_urn(rng, pi, levels, concentration):
     """Records of the urn: with probability i / (c_0 + i) one that was there."""
     records = draw_records(rng, pi, levels, POPULATION)
     for i in range(1, POPULATION):
@@ -45,11 +48,101 @@ def run_on(latent, codes, pi, levels):
     )  # fmt: skip
 
 
-def test_the_likelihood_is_that_of_the_urn():
-    """Three records of two cells, in turn."""
-    base, counts, c = np.array([0.2, 0.05]), np.array([2, 1]), 3.0
-    urn = base[0] * (c * base[0] + 1) / (c + 1) * c * base[1] / (c + 2)
-    assert ties.log_likelihood(np.array(c), base, counts) == pytest.approx(np.log(urn))
+def test_the_likelihood_is_that_of_counts_whose_sum_is_known():
+    """Two cells seen and forty alike that are not, against negative binomials of all of them."""
+    b, counts = np.array([0.4, 0.2]), np.array([2, 1])
+    unseen = np.full(40, 0.4 / 40)
+    layer = Ties(counts, unseen[:1])
+    everywhere = np.append(b, unseen)
+    of_cells = Tied(*layer.grid, 3).shape_of(np.tile(everywhere, (len(layer.grid[0]), 1)))
+    size, success = of_cells, of_cells / (of_cells + 3 * everywhere)
+    log_p = stats.nbinom.logpmf(np.append(counts, np.zeros(40)), size, success).sum(axis=1)
+    variance = stats.nbinom.var(size, success).sum(axis=1)
+    expected = log_p + 0.5 * np.log(variance)
+    found = layer.log_likelihood(b)
+    np.testing.assert_allclose(found - found[-1], expected - expected[-1], atol=1e-6)
+
+
+def test_with_the_exponent_one_it_is_the_urn():
+    """Records of two cells, in turn, by the Dirichlet process of concentration shape n."""
+    b, counts = np.array([0.02, 0.05]), np.array([200, 100])
+    layer = Ties(counts, np.array([1e-6, 1e-3]))
+    shape, exponent = layer.grid
+    c = shape[exponent == 1] * 300
+    log_urn = sum(
+        np.log(np.multiply.outer(c, [x] * f) + np.arange(f)).sum(axis=1)
+        for x, f in zip(b, counts, strict=True)
+    )
+    log_urn -= np.log(c[:, None] + np.arange(300)).sum(axis=1)
+    found = layer.log_likelihood(b)[exponent == 1]
+    np.testing.assert_allclose(found - found[-1], log_urn - log_urn[-1], atol=0.02)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_risks_are_those_of_the_negative_binomial(exponent):
+    b, num_records, num_new = np.array([1e-9, 1e-5, 1e-4, 1e-3, 0.01]), 500, 20_000
+    tied = Tied(np.array([0.3, 40.0]), np.full(2, exponent), num_records)
+    r1, r2 = tied.record_risks(np.log(np.tile(b, (2, 1))), num_new)
+    shape = tied.shape_of(np.tile(b, (2, 1)))
+    joined = np.arange(100_000)[:, None, None]
+    success = (shape + num_records * b) / (shape + (num_records + num_new) * b)
+    p = stats.nbinom.pmf(joined, shape + 1, success)
+    np.testing.assert_allclose(r1, p[0], rtol=1e-9)
+    np.testing.assert_allclose(r2, (p / (1 + joined)).sum(axis=0), rtol=1e-4)
+    np.testing.assert_allclose(tied.record_risks(np.log(np.tile(b, (2, 1))), 0), 1)
+
+
+def test_a_large_shape_leaves_the_risks_of_the_model():
+    log_b = np.log([[1e-9, 1e-6, 1e-4]])
+    found = Tied(np.array([1e12]), np.array([0.5]), 500).record_risks(log_b, 20_000)
+    np.testing.assert_allclose(found, record_risks(log_b, 20_000), rtol=1e-3)
+
+
+def ranks_of_truths(rng, number, size_of_uniques=1):
+    """Ranks of the true tau_1 and shape among 99 draws, of populations drawn from the layer.
+
+    `size_of_uniques` 0 is an error: the unique's own record does not count.
+    """
+    num_cells, num_records, population_size = 4000, 400, 12_000
+    ranks = []
+    for _ in range(number):
+        b = rng.standard_gamma(0.3, num_cells)
+        b /= b.sum()
+        truth = rng.choice(SHAPES[SHAPES > 0.5]), rng.choice(EXPONENTS)
+        one = Tied(np.array([truth[0]]), np.array([truth[1]]), num_records)
+        shape = one.shape_of(b[None])[0]
+        p = b / shape * rng.standard_gamma(shape)
+        counts = rng.multinomial(num_records, p / p.sum())
+        new = rng.multinomial(population_size - num_records, p / p.sum())
+        seen, unique = counts > 0, counts == 1
+        simulated = rng.choice(num_cells, 4000, p=b)
+        layer = Ties(counts[seen], b[simulated[~seen[simulated]]])
+        log_weight = layer.log_likelihood(b[seen]) + np.log(layer.grid[0] > 0.5, where=True, out=
+            np.full(len(layer.grid[0]), -np.inf))
+        weight = np.exp(log_weight - log_weight.max())
+        chosen = rng.choice(len(weight), 99, p=weight / weight.sum())
+        draws = Tied(*(x[chosen] for x in layer.grid), num_records)
+        b_unique = np.tile(b[unique], (99, 1))
+        of_unique = draws.shape_of(b_unique)
+        q = draws.draw_probabilities(rng, b_unique)
+        if not size_of_uniques:
+            q = b_unique * rng.standard_gamma(of_unique) / (of_unique + num_records * b_unique)
+        tau1 = (rng.poisson((population_size - num_records) * q) == 0).sum(axis=1)
+        ranks.append([
+            np.sum(x < y) + rng.integers(np.sum(x == y) + 1)
+            for x, y in ((tau1, np.sum(new[unique] == 0)), (draws.shape, truth[0]))
+        ])  # fmt: skip
+    return np.array(ranks)
+
+
+def p_values(ranks):
+    return [stats.chisquare(np.bincount(x // 10, minlength=10)).pvalue for x in ranks.T]
+
+
+def test_the_layer_is_calibrated():
+    rng = np.random.default_rng(0)
+    assert min(p_values(ranks_of_truths(rng, 300))) > P_LIMIT
+    assert p_values(ranks_of_truths(rng, 300, size_of_uniques=0))[0] < P_LIMIT
 
 
 def test_with_ties_the_truth_is_held(latent):
@@ -58,13 +151,13 @@ def test_with_ties_the_truth_is_held(latent):
     for seed in range(3):
         rng = np.random.default_rng(seed)
         pi, levels = parameters(rng)
-        people = population_with_ties(rng, pi, levels, 100.0)
+        people = population_of_the_urn(rng, pi, levels, 100.0)
         sample = rng.choice(POPULATION, 800, replace=False)
         run = run_on(latent, people[sample], pi, levels)
-        found = bnp.ties_risk(run, POPULATION)
-        assert 30 < np.median(found.concentration) < 300
-        with_ties = with_ties + found.tau1
-        without = without + bnp.population_risk(run, POPULATION).tau1.ravel()
+        found = bnp.population_risk(run, POPULATION)
+        assert 30 < 800 * np.median(found.tie_shape) < 300 and found.tie_exponent.mean() > 0.9
+        with_ties = with_ties + found.tau1.ravel()
+        without = without + bnp.population_risk(run, POPULATION, ties=False).tau1.ravel()
         _, cell, counts = np.unique(people, axis=0, return_inverse=True, return_counts=True)
         truth += int((counts[cell.ravel()[sample]] == 1).sum())
     low, high = np.quantile(with_ties, [0.005, 0.995])
@@ -72,12 +165,12 @@ def test_with_ties_the_truth_is_held(latent):
     assert truth > np.quantile(without, 0.995)
 
 
-def test_where_the_model_is_right_nothing_changes(latent):
+def test_where_the_model_is_right_little_changes(latent):
     rng = np.random.default_rng(6)
     pi, levels = parameters(rng)
     run = run_on(latent, draw_records(rng, pi, levels, 400), pi, levels)
-    with_ties = bnp.ties_risk(run, POPULATION)
-    without = bnp.population_risk(run, POPULATION)
-    assert np.median(with_ties.concentration) > 1e5
+    with_ties = bnp.population_risk(run, POPULATION)
+    without = bnp.population_risk(run, POPULATION, ties=False)
+    assert np.median(with_ties.tie_shape) > 30 and without.tie_shape is None
     assert abs(np.median(with_ties.tau1) - np.median(without.tau1)) <= 2
     assert abs(np.median(with_ties.tau2) / np.median(without.tau2) - 1) < 0.05
