@@ -40,9 +40,6 @@ from bnp_models.risk.population import (
 from bnp_models.risk.validation import Validation, validate_within
 from bnp_models.synthesis.predictive_checks import predictive_checks
 
-# Draws at which the risk without ties is evaluated, beside that with them.
-NUM_BESIDE = 200
-
 # Folded into the key that a run set aside.
 _VALIDATION = 0x56414C
 
@@ -71,7 +68,7 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     evaluate = functools.partial(
         population_risk,
         population_size=options.population_size,
-        ties=options.ties == "on",
+        ties=options.ties,
         progress=shows_progress(options),
     )
     assert isinstance(inputs.model, PredictsCells)
@@ -111,12 +108,9 @@ def _write_risk(
     out, seed = Path(options.out), options.seed
     checks = predictive_checks(run)
     validation = None if options.validate is None else _validate(options, run)
-    with_ties = options.ties == "on"
-    other = None if options.ties == "off" else _with_or_without_ties(result, not with_ties)
-    coarser = coarsen(run, options.population_size, coarsenings, ties=with_ties)
+    coarser = coarsen(run, options.population_size, coarsenings, ties=options.ties == "on")
     found: dict[str, Any] = {
-        "diagnosis": diagnosis, "checks": checks, "validation": validation, "other": other,
-        "coarser": coarser,
+        "diagnosis": diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
     data = to_inference_data(
@@ -132,15 +126,6 @@ def _write_risk(
     write_json(settings | {"level_prior": summary["level_prior"]}, out / "run.json")
     write_json(summary, out / "risk.json")
     return risk_message(options, summary, "records.csv")
-
-
-def _with_or_without_ties(result: PopulationRisk, ties: bool) -> PopulationRisk:
-    """The risk with the layer for ties, or without it, at some of the draws."""
-    thin = result.thin * max(1, -(-result.tau1.size // NUM_BESIDE))
-    return population_risk(
-        result.run, result.population_size, ties=ties, method=result.method,
-        thin=min(thin, result.run.settings.num_samples),
-    )  # fmt: skip
 
 
 def _validate(options: argparse.Namespace, run: Run) -> Validation:

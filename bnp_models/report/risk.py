@@ -34,7 +34,6 @@ def render_report(
     diagnosis: Diagnosis | None = None,
     checks: PredictiveChecks | None = None,
     validation: Validation | None = None,
-    other: PopulationRisk | None = None,
     coarser: dict[str, CoarserRisk] | None = None,
 ) -> str:
     """Report of a disclosure risk estimate.
@@ -55,9 +54,6 @@ def render_report(
         Result of `predictive_checks`, which the page then shows.
     validation
         Result of `validate_within`, which the page then shows.
-    other
-        Risk without the layer for ties, if `risk` is with it, or the other way round; the page then
-        shows both.
     coarser
         Result of `coarsen`, which the page then shows.
 
@@ -69,7 +65,7 @@ def render_report(
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     riskiest = risk.records().head(NUM_RISKIEST)
     summary = risk_summary(
-        risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation, other=other,
+        risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation,
         coarser=coarser,
     )  # fmt: skip
     return render_page(

@@ -32,7 +32,6 @@ def risk_summary(
     diagnosis: Diagnosis | None = None,
     checks: PredictiveChecks | None = None,
     validation: Validation | None = None,
-    other: PopulationRisk | None = None,
     coarser: dict[str, CoarserRisk] | None = None,
 ) -> dict:
     """Content of ``risk.json``; only its last two entries depend on the clock.
@@ -49,8 +48,6 @@ def risk_summary(
         Result of `predictive_checks`, whose warnings are added.
     validation
         Result of `validate_within`, whose warnings are added.
-    other
-        Risk without the layer for ties, if `risk` is with it, or the other way round.
     coarser
         Result of `coarsen`.
     """
@@ -82,7 +79,7 @@ def risk_summary(
         **of_region,
         **_checked(checks),
         **({} if validation is None else {"validation": validation.document()}),
-        **of_ties(risk, other),
+        **of_ties(risk),
         "contributions": contributions(risk, coarser or {}),
         **({} if coarser is None else {"what_if": what_if(coarser)}),
         "warnings": warnings_with(diagnosis, checks, validation),
@@ -98,26 +95,19 @@ def level_prior(run: Run) -> dict:
     return {"kind": "learned", "concentration": learned}
 
 
-def of_ties(risk: PopulationRisk, other: PopulationRisk | None = None) -> dict[str, dict]:
+def of_ties(risk: PopulationRisk) -> dict[str, dict]:
     """Entries "ties", of the layer's kind and parameters, and "without_ties".
 
     Where the layer is a sensitivity analysis, tau_1 and tau_2 with it are in "ties"; where it is
     on, those without it are in "without_ties".
     """
-    layered = risk if risk.tie_shape is not None else other
-    if layered is None:
-        return {"ties": {"kind": "off"}}
-    parameters = {"shape": layered.tie_shape, "exponent": layered.tie_exponent}
-    entry: dict = {name: figures_of(draws) for name, draws in parameters.items()}
-    if layered is other:
-        return {"ties": {"kind": "sensitivity", **_both_taus(other), **entry}}
-    found = {"ties": {"kind": "on", **entry}}
-    return found if other is None else found | {"without_ties": _both_taus(other)}
-
-
-def _both_taus(risk: PopulationRisk) -> dict[str, dict]:
-    """Figures of tau_1 and tau_2."""
-    return {"tau1": figures_of(risk.tau1), "tau2": figures_of(risk.tau2)}
+    if risk.layer is None:
+        return {"ties": {"kind": risk.ties}}
+    figures = {name: figures_of(draws) for name, draws in vars(risk.layer).items()}
+    beside = {name: figures.pop(name) for name in ("tau1", "tau2")}
+    if risk.ties == "sensitivity":
+        return {"ties": {"kind": risk.ties, **beside, **figures}}
+    return {"ties": {"kind": risk.ties, **figures}, "without_ties": beside}
 
 
 def contributions(risk: PopulationRisk, coarser: dict[str, CoarserRisk]) -> dict[str, dict]:

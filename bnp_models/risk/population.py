@@ -24,10 +24,13 @@ from bnp_models.data.weights import check_population_size
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
+from bnp_models.models.options import check_choice
 from bnp_models.risk.ties import Tied, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 METHODS = ("auto", "exact", "draws", "sequential")
+
+TIES = ("on", "sensitivity", "off")
 
 # Shared draws, and particles of sequential imputation. On a CPU draws have the smaller error at
 # equal cost; with fewer than 1,024 particles the plug-in tau_1 is biased by more than 1%.
@@ -38,6 +41,21 @@ SEQUENTIAL_DRAWS = 100
 
 # Relative Monte Carlo error of cell probabilities above which a warning says so.
 MAX_RELATIVE_ERROR = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class LayerDraws:
+    """Layer for ties: its parameters, and the risk without it where it is on, or the reverse."""
+
+    shape: np.ndarray
+    """(chains, draws) draws of the layer's shape."""
+    exponent: np.ndarray
+    """(chains, draws) draws of its exponent."""
+    tau1: np.ndarray
+    """(chains, draws) draws of tau_1 without the layer where it is on, and with it where it is a
+    sensitivity analysis."""
+    tau2: np.ndarray
+    """(chains, draws) draws of tau_2, likewise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +90,10 @@ class PopulationRisk:
     """Every how many of the run's draws were evaluated."""
     relative_error: float
     """Median relative standard error of the cell probabilities; 0 where they are exact."""
-    tie_shape: np.ndarray | None = None
-    """(chains, draws) draws of the shape of the layer for ties; None without it."""
-    tie_exponent: np.ndarray | None = None
-    """(chains, draws) draws of its exponent."""
+    ties: str
+    """Whether the layer for ties is "on", a "sensitivity" analysis or "off"."""
+    layer: LayerDraws | None = None
+    """Draws of the layer, and what is beside the risk; None where it is off."""
 
     def records(self) -> pd.DataFrame:
         """One row per sample unique, riskiest first: row, the key variables, r1, r2."""
@@ -131,7 +149,7 @@ def population_risk(
     run: Run,
     population_size: int,
     *,
-    ties: bool = True,
+    ties: str = "on",
     method: str = "auto",
     thin: int | None = None,
     key: jax.Array | None = None,
@@ -146,9 +164,10 @@ def population_risk(
     population_size
         N, at least the sample's size.
     ties
-        Evaluate with the layer for ties (`bnp_models.risk.ties`) over each draw: cells of the
-        population that are fuller or emptier than the model says, as far as the sample's are.
-        Without it, the risk is the model's own.
+        "on": with the layer for ties (`bnp_models.risk.ties`) over each draw, cells of the
+        population that are fuller or emptier than the model says, as far as the sample's are;
+        "off": the model's own risk. "sensitivity": the model's own, and tau_1 and tau_2 with the
+        layer beside it; where it is on, those without it are beside it.
     method
         "exact" evaluates cell probabilities without Monte Carlo error: latent class models in
         closed form, the HDP by the recursion over subsets of variables. For the HDP, "draws"
@@ -167,33 +186,40 @@ def population_risk(
     ------
     ValueError
         If the model gives no probabilities of cells (`PredictsCells`), the population is smaller
-        than the sample, a record is incomplete, a variable is named row, r1 or r2, `method` or
-        `thin` is unknown or out of range, or `run` kept no parameters.
+        than the sample, a record is incomplete, a variable is named row, r1 or r2, `ties`, `method`
+        or `thin` is unknown or out of range, or `run` kept no parameters.
     """
     table, model = run.table, checked_model(run.model)
     check_table(table, population_size)
+    check_choice(TIES, ties=ties)
     method = checked_method(method, model, table)
     thin = _checked_thin(thin, run.settings.num_samples, method)
     key_particles, key_counts = Keys(run.key if key is None else key)
     generator = numpy_generator(key_counts)
     draws = run.parameters(thin)
-    layer = Ties.of(run, key_particles, method, NUM_DRAWS[method]) if ties else None
+    layer = None if ties == "off" else Ties.of(run, key_particles, method, NUM_DRAWS[method])
 
     cells = table.cells()
     unique_cells = cells.unique_cells
     num_new = population_size - table.n
     by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
+    of_layer: dict[str, list[np.ndarray]] = defaultdict(list)
     sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
     for log_p, relative_se, halves in cell_probabilities(
         run, draws, cells.codes, method, key_particles, progress
     ):
+        evaluate: Callable = record_risks
         q = np.exp(log_p[:, unique_cells])
-        evaluate = record_risks
         if layer is not None:
             tied = Tied(*layer.draw(generator, np.exp(log_p)), table.n)
-            by_draw["tie_shape"].append(tied.shape)
-            by_draw["tie_exponent"].append(tied.exponent)
-            evaluate, q = tied.record_risks, tied.draw_probabilities(generator, q)
+            of_layer["shape"].append(tied.shape)
+            of_layer["exponent"].append(tied.exponent)
+            beside = tied.draw_probabilities(generator, q)
+            if ties == "on":
+                evaluate, q, beside = tied.record_risks, beside, q
+            joined = draw_joining(generator, beside, num_new)
+            of_layer["tau1"].append(np.sum(joined == 0, axis=1, dtype=float))
+            of_layer["tau2"].append(np.sum(1 / (1 + joined), axis=1))
         r1, r2 = _unbiased_risks(evaluate, log_p, halves, unique_cells, num_new)
         sum_r1 += r1.sum(axis=0)
         sum_r2 += r2.sum(axis=0)
@@ -206,7 +232,10 @@ def population_risk(
         by_draw["error"].append(np.median(relative_se, axis=1))
 
     shape = draws["alpha"].shape
-    figures = {name: np.concatenate(parts).reshape(shape) for name, parts in by_draw.items()}
+    figures, beside = (
+        {name: np.concatenate(parts).reshape(shape) for name, parts in draws_of.items()}
+        for draws_of in (by_draw, of_layer)
+    )
     relative_error = float(np.median(figures.pop("error")))
     rows = cells.sample_uniques
     of_row = np.searchsorted(unique_cells, cells.record_cell[rows])
@@ -219,6 +248,8 @@ def population_risk(
         r2=(sum_r2 / math.prod(shape))[of_row],
         thin=thin,
         relative_error=relative_error,
+        ties=ties,
+        layer=LayerDraws(**beside) if beside else None,
         **figures,
     )
 
@@ -294,7 +325,8 @@ def draw_ties(run: Run, draws: dict[str, np.ndarray], key: jax.Array) -> Tied:
     layer = Ties.of(run, key_particles, method, NUM_DRAWS[method])
     evaluated = cell_probabilities(run, draws, cells.codes, method, key_particles)
     blocks = [layer.draw(generator, np.exp(log_p)) for log_p, _, _ in evaluated]
-    return Tied(*map(np.concatenate, zip(*blocks, strict=True)), run.table.n)
+    shapes, exponents = zip(*blocks, strict=True)
+    return Tied(np.concatenate(shapes), np.concatenate(exponents), run.table.n)
 
 
 def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -410,8 +442,7 @@ def check_table(table: Microdata, population_size: int) -> None:
 
 def checked_method(method, model, table) -> str:
     """The method of this name; for "auto" that of the model."""
-    if method not in METHODS:
-        raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
+    check_choice(METHODS, method=method)
     return _default_method(model, table) if method == "auto" else method
 
 

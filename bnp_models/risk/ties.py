@@ -62,8 +62,8 @@ class Ties:
         draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in run.parameters(thin).items()}
         keys = key_array(jax.random.fold_in(key, _TIES), len(draws["alpha"]))
         codes, log_b = _simulate(
-            run.model, keys, draws, run.feasible_sets, num_records=NUM_SIMULATED, num_levels=run.num_levels, method=method,
-            num_draws=num_draws,
+            run.model, keys, draws, run.feasible_sets, num_records=NUM_SIMULATED,
+            num_levels=run.num_levels, method=method, num_draws=num_draws,
         )  # fmt: skip
         codes = np.asarray(codes).reshape(-1, codes.shape[-1]).astype(np.int32)
         seen = cells.codes if run.coding is None else run.coding.reduce(cells.codes)
@@ -122,9 +122,7 @@ class Ties:
         empty = self.num_records * np.mean(np.log1p(excess) / excess, axis=1)
         return empty, np.mean(excess, axis=1)
 
-    def draw(
-        self, generator: np.random.Generator, b: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, generator: np.random.Generator, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Draw shapes and exponents (D,) given the model's probabilities (D, C) of each draw."""
         log_weights = (self.log_likelihood(of_draw) for of_draw in b)
         weights = (np.exp(x - x.max()) for x in log_weights)

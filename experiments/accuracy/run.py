@@ -29,6 +29,7 @@ HERE = Path(__file__).parent
 KEY = ("population", "conditions", "concentration", "level_prior", "n", "seed")
 CONDITIONS = HERE.parent / "synthesis" / "conditions.csv"
 HELD_OUT = 2000
+SHOWN = ("n", "seed", "truth", "mean", "mean_ties", "q025_ties", "q975_ties")
 
 
 def measure(args, case) -> dict:
@@ -45,18 +46,16 @@ def measure(args, case) -> dict:
         start_components=tuple(args.starts), checkpoint=kept, resume=True,
     )  # fmt: skip
     began = time.perf_counter()
-    ties = bnp.population_risk(run, len(people))
+    risk = bnp.population_risk(run, len(people))
     risk_seconds = time.perf_counter() - began
-    risk = bnp.population_risk(run, len(people), ties=False)
-    low, high = np.quantile(risk.tau1, [0.025, 0.975])
-    low_tau2, high_tau2 = np.quantile(risk.tau2, [0.025, 0.975])
     checks = bnp.predictive_checks(run)
-    low_ties, high_ties = np.quantile(ties.tau1, [0.025, 0.975])
-    low_tau2_ties, high_tau2_ties = np.quantile(ties.tau2, [0.025, 0.975])
     row = case | {
-        "sample_uniques": truth.sample_uniques, "truth": truth.tau1, "mean": risk.tau1.mean(),
-        "q025": low, "q975": high, "covered": int(low <= truth.tau1 <= high),
-        "truth_tau2": truth.tau2, "mean_tau2": risk.tau2.mean(),
+        "sample_uniques": truth.sample_uniques, "truth": truth.tau1, "truth_tau2": truth.tau2,
+        **_figures("", risk.layer.tau1, truth.tau1),
+        **_figures("_tau2", risk.layer.tau2, truth.tau2),
+        **_figures("_ties", risk.tau1, truth.tau1),
+        **_figures("_tau2_ties", risk.tau2, truth.tau2),
+        "tie_shape": np.median(risk.layer.shape), "tie_exponent": risk.layer.exponent.mean(),
         "held_out": bnp.held_out_log_probability(run, others).mean(),
         "alpha": run.draws["alpha"].mean(),
         "components": " ".join(f"{k:.1f}" for k in run.draws["components"].mean(axis=1)),
@@ -68,20 +67,18 @@ def measure(args, case) -> dict:
     }  # fmt: skip
     for name, figures in convergence(run, risk).items():
         row |= {f"rhat_{name}": figures["rhat"], f"ess_{name}": figures["ess_bulk"]}
-    row |= {
+    return row | {
         "z_uniques": checks.cells[1].z, "z_doubles": checks.cells[2].z,
         "z_worst_pair": max(check.z for check in checks.pairs.values()),
-        "q025_tau2": low_tau2, "q975_tau2": high_tau2,
-        "covered_tau2": int(low_tau2 <= truth.tau2 <= high_tau2),
     }  # fmt: skip
-    return row | {
-        "tie_shape": np.median(ties.tie_shape), "tie_exponent": ties.tie_exponent.mean(),
-        "rhat_tau1_ties": convergence(run, ties)["tau1"]["rhat"], "mean_ties": ties.tau1.mean(),
-        "q025_ties": low_ties, "q975_ties": high_ties,
-        "covered_ties": int(low_ties <= truth.tau1 <= high_ties),
-        "mean_tau2_ties": ties.tau2.mean(), "q025_tau2_ties": low_tau2_ties,
-        "q975_tau2_ties": high_tau2_ties,
-        "covered_tau2_ties": int(low_tau2_ties <= truth.tau2 <= high_tau2_ties),
+
+
+def _figures(name, draws, truth) -> dict:
+    """Mean and 95% interval of a figure, and whether the interval holds the truth."""
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return {
+        f"mean{name}": draws.mean(), f"q025{name}": low, f"q975{name}": high,
+        f"covered{name}": int(low <= truth <= high),
     }  # fmt: skip
 
 
@@ -111,7 +108,7 @@ def main():
     for case in results.missing(cases):
         row = measure(args, case)
         results.append(row)
-        print(*(row[name] for name in ("n", "seed", "truth", "mean", "q025", "q975")), flush=True)
+        print(*(row[name] for name in SHOWN), flush=True)
 
 
 if __name__ == "__main__":

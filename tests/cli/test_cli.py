@@ -60,8 +60,8 @@ def test_risk_json(done, files, small):
     assert list(risk) == [
         "model", "n", "population_size", "variables", "levels", "cells", "sample_uniques", "seed",
         "version", "device", "tau1", "tau1_conditional", "tau2", "tau2_conditional",
-        "diagnostics", "modes", "components", "level_prior", "checks", "ties", "contributions",
-        "what_if", "warnings", "seconds", "sweeps_per_second",
+        "diagnostics", "modes", "components", "level_prior", "checks", "ties", "without_ties",
+        "contributions", "what_if", "warnings", "seconds", "sweeps_per_second",
     ]  # fmt: skip
     assert (risk["model"], risk["n"], risk["seed"]) == ("hdp", 150, 0)
     assert risk["population_size"] == 20_000
@@ -74,10 +74,11 @@ def test_risk_json(done, files, small):
         assert list(risk[name]) == FIGURES
     assert list(risk["diagnostics"]) == ["tau1", "tau1_conditional", "components", "alpha",
                                          "log_likelihood"]  # fmt: skip
-    assert list(risk["ties"]) == ["tau1", "tau2", "concentration"]
-    for figures in risk["ties"].values():
+    assert risk["ties"].pop("kind") == "on"
+    assert list(risk["ties"]) == ["shape", "exponent"]
+    assert list(risk["without_ties"]) == ["tau1", "tau2"]
+    for figures in (*risk["ties"].values(), *risk["without_ties"].values()):
         assert list(figures) == FIGURES
-    assert risk["ties"]["tau1"]["mean"] < risk["sample_uniques"]
     for figures in risk["diagnostics"].values():
         assert list(figures) == ["rhat", "ess_bulk", "ess_tail"]
     assert list(risk["seconds"]) == ["compile", "warmup", "draws"]
@@ -468,9 +469,9 @@ def test_risk_by_latent_classes(latent_files, tmp_path):
     assert code == 0
     risk = json.loads((out / "risk.json").read_text())
     assert risk["model"] == "tnplcm"
-    assert list(risk)[-9:] == [
-        "p_zero", "equivalences", "checks", "ties", "contributions", "what_if", "warnings",
-        "seconds", "sweeps_per_second",
+    assert list(risk)[-10:] == [
+        "p_zero", "equivalences", "checks", "ties", "without_ties", "contributions", "what_if",
+        "warnings", "seconds", "sweeps_per_second",
     ]  # fmt: skip
     assert list(risk["p_zero"]) == FIGURES
     assert list(risk["diagnostics"]) == ["tau1", "tau1_conditional", "components", "alpha",

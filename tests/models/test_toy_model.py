@@ -64,7 +64,7 @@ def test_risk_by_a_model_of_one_file():
     run = bnp.sample(
         model, table, key=jax.random.key(0), num_chains=2, num_warmup=0, num_samples=2000
     )
-    risk = bnp.population_risk(run, POPULATION)
+    risk = bnp.population_risk(run, POPULATION, ties="off")
 
     total = 40 + model.alpha * math.prod(NUM_LEVELS)
     shape, num_new = (1 + model.alpha, total - 1 - model.alpha), POPULATION - 40

@@ -117,8 +117,7 @@ def ranks_of_truths(rng, number, size_of_uniques=1):
         seen, unique = counts > 0, counts == 1
         simulated = rng.choice(num_cells, 4000, p=b)
         layer = Ties(counts[seen], b[simulated[~seen[simulated]]])
-        log_weight = layer.log_likelihood(b[seen]) + np.log(layer.grid[0] > 0.5, where=True, out=
-            np.full(len(layer.grid[0]), -np.inf))
+        log_weight = np.where(layer.grid[0] > 0.5, layer.log_likelihood(b[seen]), -np.inf)
         weight = np.exp(log_weight - log_weight.max())
         chosen = rng.choice(len(weight), 99, p=weight / weight.sum())
         draws = Tied(*(x[chosen] for x in layer.grid), num_records)
@@ -155,9 +154,9 @@ def test_with_ties_the_truth_is_held(latent):
         sample = rng.choice(POPULATION, 800, replace=False)
         run = run_on(latent, people[sample], pi, levels)
         found = bnp.population_risk(run, POPULATION)
-        assert 30 < 800 * np.median(found.tie_shape) < 300 and found.tie_exponent.mean() > 0.9
+        assert 30 < 800 * np.median(found.layer.shape) < 300 and found.layer.exponent.mean() > 0.9
         with_ties = with_ties + found.tau1.ravel()
-        without = without + bnp.population_risk(run, POPULATION, ties=False).tau1.ravel()
+        without = without + bnp.population_risk(run, POPULATION, ties="off").tau1.ravel()
         _, cell, counts = np.unique(people, axis=0, return_inverse=True, return_counts=True)
         truth += int((counts[cell.ravel()[sample]] == 1).sum())
     low, high = np.quantile(with_ties, [0.005, 0.995])
@@ -170,7 +169,7 @@ def test_where_the_model_is_right_little_changes(latent):
     pi, levels = parameters(rng)
     run = run_on(latent, draw_records(rng, pi, levels, 400), pi, levels)
     with_ties = bnp.population_risk(run, POPULATION)
-    without = bnp.population_risk(run, POPULATION, ties=False)
-    assert np.median(with_ties.tie_shape) > 30 and without.tie_shape is None
+    without = bnp.population_risk(run, POPULATION, ties="off")
+    assert np.median(with_ties.layer.shape) > 30 and without.layer is None
     assert abs(np.median(with_ties.tau1) - np.median(without.tau1)) <= 2
     assert abs(np.median(with_ties.tau2) / np.median(without.tau2) - 1) < 0.05

@@ -97,7 +97,9 @@ def tau1(concentration, method, fault=None):
             for name, wrong in FAULTS[fault](MODELS[concentration]).items():
                 patch.setattr(new_records, name, wrong)
         jax.clear_caches()
-        found = bnp.population_risk(run, POPULATION, method=method, thin=1).tau1_conditional
+        found = bnp.population_risk(
+            run, POPULATION, ties="off", method=method, thin=1
+        ).tau1_conditional
     jax.clear_caches()
     return np.asarray(found, np.float64).ravel()
 
