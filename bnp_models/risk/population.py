@@ -232,7 +232,7 @@ def population_risk(
         by_draw["error"].append(np.median(relative_se, axis=1))
 
     shape = draws["alpha"].shape
-    figures, beside = (
+    figures, layer_draws = (
         {name: np.concatenate(parts).reshape(shape) for name, parts in draws_of.items()}
         for draws_of in (by_draw, of_layer)
     )
@@ -249,7 +249,7 @@ def population_risk(
         thin=thin,
         relative_error=relative_error,
         ties=ties,
-        layer=LayerDraws(**beside) if beside else None,
+        layer=LayerDraws(**layer_draws) if layer_draws else None,
         **figures,
     )
 

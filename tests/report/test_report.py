@@ -35,6 +35,23 @@ def test_it_says_what_the_summary_says(small, text):
     assert shown == [f"{r1:.3f}" for r1 in riskiest["r1"]]
 
 
+@pytest.mark.parametrize("ties", ["on", "sensitivity", "off"])
+def test_the_layer_for_ties_is_beside_the_model_alone(small, ties):
+    risk = bnp.population_risk(small.run, 600, ties=ties)
+    summary, words = bnp.risk_summary(risk), words_of(render_report(risk))
+    assert summary["ties"]["kind"] == ties
+    beside = {"on": "without_ties", "sensitivity": "ties"}
+    for kind, label in (("on", "by the model alone"), ("sensitivity", "with ties")):
+        assert (f"τ₁, {label}" in words) == (ties == kind)
+        if ties == kind:
+            mean = summary[beside[kind]]["tau1"]["mean"]
+            assert mean == risk.layer.tau1.mean() != risk.tau1.mean()
+            assert f"τ₁, {label} {mean:.1f}" in words
+    assert ("with a layer for ties" in words) == (ties != "off")
+    alone = bnp.population_risk(small.run, 600, ties="off")
+    assert (ties == "on") == (risk.tau1_conditional != alone.tau1_conditional).all()
+
+
 @pytest.fixture(scope="module")
 def made(latent):
     """Frames and page of synthetic and of completed data."""
