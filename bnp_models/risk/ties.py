@@ -21,7 +21,7 @@ from scipy.special import gammaln
 from bnp_models.inference.run import Run
 from bnp_models.kernels.variates.rng import Keys, key_array
 
-EXPONENTS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+EXPONENTS = np.linspace(0, 1, 9)
 """Values of the exponent, alike a priori."""
 
 SHAPES = np.logspace(-1.5, 5, 27)
@@ -29,6 +29,9 @@ SHAPES = np.logspace(-1.5, 5, 27)
 
 NUM_DRAWS, NUM_SIMULATED = 32, 1024
 """Draws of a run from which records are simulated, and how many from each."""
+
+EVERY = 8
+"""Draws that share an evaluation of the likelihood."""
 
 _TIES = 0x54494553
 
@@ -123,10 +126,17 @@ class Ties:
         return empty, np.mean(excess, axis=1)
 
     def draw(self, generator: np.random.Generator, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Draw shapes and exponents (D,) given the model's probabilities (D, C) of each draw."""
-        log_weights = (self.log_likelihood(of_draw) for of_draw in b)
-        weights = (np.exp(x - x.max()) for x in log_weights)
-        chosen = [generator.choice(len(w), p=w / w.sum()) for w in weights]
+        """Draw shapes and exponents (D,) given the model's probabilities (D, C) of each draw.
+
+        The likelihood hardly differs between a draw and the next: one of every `EVERY` has it
+        evaluated, for them all.
+        """
+        chosen = []
+        for start in range(0, len(b), EVERY):
+            log_weight = self.log_likelihood(b[start])
+            weight = np.exp(log_weight - log_weight.max())
+            number = len(b[start : start + EVERY])
+            chosen += list(generator.choice(len(weight), number, p=weight / weight.sum()))
         shape, exponent = self.grid
         return shape[chosen], exponent[chosen]
 

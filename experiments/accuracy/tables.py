@@ -12,38 +12,53 @@ GROUP = ["population", "conditions", "concentration", "level_prior", "n"]
 SAMPLE = ["population", "level_prior", "n", "seed"]
 
 
+def load() -> pd.DataFrame:
+    """Rows of results.csv, and of earlier.csv for the samples that it has not."""
+    rows = pd.concat([pd.read_csv(HERE / name) for name in ("results.csv", "earlier.csv")])
+    return rows.drop_duplicates([*GROUP, "seed"]).reset_index(drop=True)
+
+
 def summary(results: pd.DataFrame) -> pd.DataFrame:
     """One row per population, model and sample size."""
     r = results.assign(
         error=results["mean"] / results["truth"] - 1,
-        tau2_error=results["mean_tau2"] / results["truth_tau2"] - 1,
         width=results["q975"] - results["q025"],
+        tau2_error=results["mean_tau2"] / results["truth_tau2"] - 1,
         error_ties=results["mean_ties"] / results["truth"] - 1,
         width_ties=results["q975_ties"] - results["q025_ties"],
-        worst=results[[f"rhat_{k}" for k in ("tau1", "tau1_conditional", "alpha")]].max(axis=1),
+        off_ties=(results["mean_ties"] - results["truth"]).abs(),
+        tau2_error_ties=results["mean_tau2_ties"] / results["truth_tau2"] - 1,
     )
     return r.groupby(GROUP).agg(
         samples=("seed", "size"),
         truth=("truth", "mean"),
         estimate=("mean", "mean"),
-        mean_relative_error=("error", "mean"),
-        tau2_relative_error=("tau2_error", "mean"),
+        relative_error=("error", "mean"),
         covered=("covered", "sum"),
-        covered_tau2=("covered_tau2", lambda x: x.sum(min_count=1)),
-        z_uniques=("z_uniques", "mean"),
-        interval_width=("width", "mean"),
+        width=("width", "mean"),
+        tau2_relative_error=("tau2_error", "mean"),
+        samples_with_ties=("mean_ties", "count"),
         estimate_with_ties=("mean_ties", "mean"),
-        error_with_ties=("error_ties", "mean"),
-        covered_with_ties=("covered_ties", lambda x: x.sum(min_count=1)),
+        relative_error_with_ties=("error_ties", "mean"),
+        absolute_error_with_ties=("off_ties", "mean"),
+        covered_with_ties=("covered_ties", _count),
         width_with_ties=("width_ties", "mean"),
+        tau2_relative_error_with_ties=("tau2_error_ties", "mean"),
+        covered_tau2_with_ties=("covered_tau2_ties", _count),
+        shape=("tie_shape", "median"),
+        exponent=("tie_exponent", "mean"),
+        z_uniques=("z_uniques", "mean"),
         rhat_tau1=("rhat_tau1", "median"),
         rhat_tau1_max=("rhat_tau1", "max"),
-        rhat_tau1_conditional=("rhat_tau1_conditional", "median"),
         rhat_log_likelihood=("rhat_log_likelihood", "median"),
-        rhat_components=("rhat_components", "median"),
         held_out=("held_out", "mean"),
         seconds=("seconds", "median"),
     )
+
+
+def _count(x: pd.Series) -> float:
+    """Sum; nan where there is nothing to add."""
+    return x.sum(min_count=1)
 
 
 def intervals(results: pd.DataFrame, path: Path) -> None:
@@ -115,7 +130,7 @@ def scatter(rows: pd.DataFrame, path: Path) -> None:
 
 def main() -> None:
     """Write table.md, intervals.png, validation.md and checks.png."""
-    results = pd.read_csv(HERE / "results.csv")
+    results = load()
     (HERE / "table.md").write_text(markdown(summary(results)) + "\n")
     intervals(results, HERE / "intervals.png")
     rows = beside_validation(results)

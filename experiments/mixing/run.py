@@ -69,7 +69,8 @@ def cases():
 
 def quantities(run, thin):
     """The reported quantities, each (chains, draws), and how much each was thinned."""
-    risk = bnp.population_risk(run, POPULATION_PER_RECORD * run.table.n, thin=thin)
+    size = POPULATION_PER_RECORD * run.table.n
+    risk = bnp.population_risk(run, size, ties="off", thin=thin)
     schema, feasible = run.table.schema, jnp.asarray(run.conditions.feasible.sets)
 
     @jax.jit

@@ -134,7 +134,7 @@ def digests(only: str = "") -> dict[str, str]:
         found[name] = digest(run.draws)
         if name in ("hdp shared", "hdp record", "hdp shared zeros", "mixed membership zeros",
                     "hdp not applicable", "nplcm", "tnplcm"):  # fmt: skip
-            risk = bnp.population_risk(run, population_size=20_000)
+            risk = bnp.population_risk(run, population_size=20_000, ties="off")
             arrays = {"tau1": risk.tau1, "tau2": risk.tau2, "given": risk.tau1_conditional}
             found[f"{name}: risk"] = digest(arrays | {"records": risk.records()})
         if name in ("nplcm", "tnplcm", "tnplcm classes", "ndpmpm", "ndpmpm rules"):
