@@ -99,8 +99,9 @@ class PredictiveChecks:
         return [
             f"the model does not fit: it expects {more} sample uniques ({uniques.predicted:.0f}, "
             f"sd {uniques.sd:.0f}) than there are ({uniques.observed:.0f}; z = {uniques.z:.1f}), "
-            f"so that tau_1, tau_2 and the records' risks are probably too {high}; give the "
-            "structural zeros of the variables, choose fewer or coarser variables, or another model"
+            f"so that its own tau_1, tau_2 and records' risks are probably too {high}, and a layer "
+            "for ties mends that in part only; give the structural zeros of the variables, choose "
+            "fewer or coarser variables, or another model"
         ]
 
     def document(self) -> dict:
