@@ -47,6 +47,8 @@ def risk_message(options: argparse.Namespace, summary: dict[str, Any], records: 
         f"these, {tau1['mean']:.1f} are expected to be unique among {summary['population_size']:,} "
         f"(95% interval {tau1['q025']:.0f} to {tau1['q975']:.0f})"
     ]
+    if "usable" in summary:
+        lines.append(summary["usable"]["why"])
     lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
     names = ("risk.json", *([] if options.no_records else [records]), "posterior.nc")
     lines.append(f"written: {out / 'report.html'}, {', '.join(names)}")

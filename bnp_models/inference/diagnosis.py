@@ -1,11 +1,14 @@
 """Diagnosis of a run: convergence, modes and warnings, found once and read by all pages."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from bnp_models.data.messages import listed
 from bnp_models.inference.convergence import (
+    MAX_RHAT,
     Converged,
     Evaluated,
     Figures,
@@ -74,6 +77,27 @@ class Diagnosis:
         if isinstance(self.run.until.target, Converged):
             return not self.missed
         return bool(self.run.until.target(self.run))
+
+    def verdict(self, name: str, misfits: Sequence[str] = ()) -> tuple[bool, str]:
+        """Whether a quantity can be used, and a sentence that says why.
+
+        Parameters
+        ----------
+        name
+            Of the quantity, one of `draws`.
+        misfits
+            What speaks against the model itself, in words.
+        """
+        values, figures = self.draws[name], self.figures[name]
+        against = Converged(MAX_RHAT).missed({name: values}, {name: figures}) + list(misfits)
+        if against:
+            return False, f"{name} should not be used: {listed(against)}"
+        if figures["rhat"] is None:
+            return True, f"{name} can be used: it is {values.flat[0]:g} in every draw"
+        return True, (
+            f"{name} can be used: the chains agree on it (R-hat {figures['rhat']:.3f}, "
+            f"{figures['ess_bulk']:,.0f} effective draws), and the checks see no misfit"
+        )
 
     @cached_property
     def warnings(self) -> list[str]:

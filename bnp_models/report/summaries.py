@@ -73,6 +73,7 @@ def risk_summary(
         "tau1_conditional": figures_of(risk.tau1_conditional),
         "tau2": figures_of(risk.tau2),
         "tau2_conditional": figures_of(risk.tau2_conditional),
+        "usable": usable(diagnosis, risk, checks, validation),
         **_of_chains(run, diagnosis),
         "components": float(np.mean(run.draws["components"])),
         "level_prior": level_prior(run),
@@ -85,6 +86,19 @@ def risk_summary(
         "warnings": warnings_with(diagnosis, checks, validation),
         **_timing(run),
     }
+
+
+def usable(
+    diagnosis: Diagnosis,
+    risk: PopulationRisk,
+    checks: PredictiveChecks | None,
+    validation: Validation | None,
+) -> dict:
+    """Entry "usable": whether tau_1 can be used, and a sentence that says why."""
+    found = [x.warnings() for x in (checks, validation, risk) if x is not None]
+    misfits = [sentence.split(":")[0] for sentences in found for sentence in sentences]
+    verdict, why = diagnosis.verdict("tau1", misfits)
+    return {"tau1": verdict, "why": why}
 
 
 def level_prior(run: Run) -> dict:

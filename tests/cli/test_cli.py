@@ -60,8 +60,8 @@ def test_risk_json(done, files, small):
     assert list(risk) == [
         "model", "n", "population_size", "variables", "levels", "cells", "sample_uniques", "seed",
         "version", "device", "tau1", "tau1_conditional", "tau2", "tau2_conditional",
-        "diagnostics", "modes", "components", "level_prior", "checks", "ties", "without_ties",
-        "contributions", "what_if", "warnings", "seconds", "sweeps_per_second",
+        "usable", "diagnostics", "modes", "components", "level_prior", "checks", "ties",
+        "without_ties", "contributions", "what_if", "warnings", "seconds", "sweeps_per_second",
     ]  # fmt: skip
     assert (risk["model"], risk["n"], risk["seed"]) == ("hdp", 150, 0)
     assert risk["population_size"] == 20_000

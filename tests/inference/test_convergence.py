@@ -131,6 +131,25 @@ def test_what_is_not_reported_has_words_of_its_own(chains, rng):
     assert words == ["not converged", "too few effective draws"]
 
 
+def test_the_verdict_on_a_quantity(chains):
+    def verdict(*misfits, num_chains=4, num_draws=500, tau1=None):
+        run, risk = chains(num_chains, num_draws)
+        if tau1 is not None:
+            risk = dataclasses.replace(risk, tau1=tau1)
+        return bnp.Diagnosis.of(run, risk).verdict("tau1", misfits)
+
+    good, why = verdict()
+    assert good and why.startswith("tau1 can be used: the chains agree on it (R-hat 1.00")
+    assert verdict("the model does not fit") == (
+        False, "tau1 should not be used: the model does not fit"
+    )  # fmt: skip
+    assert verdict(num_draws=40)[1].startswith("tau1 should not be used: the bulk ESS of tau1 is ")
+    assert "R-hat of tau1 is undefined" in verdict(num_chains=1)[1]
+    constant = np.full((4, 500), 3.0)
+    assert verdict(tau1=constant) == (True, "tau1 can be used: it is 3 in every draw")
+    assert not verdict(tau1=constant + np.random.default_rng(0).random((4, 1)))[0]
+
+
 def test_a_small_difference_is_no_mode(chains):
     sentences = bnp.warnings_of(*chains(shift=0.5))
     assert not any(sentence.startswith("multimodal") for sentence in sentences)
