@@ -138,12 +138,17 @@ print(f"{run.settings.num_chains} chains of {run.settings.num_sweeps:,} sweeps")
 # who were not sampled can be dealt over the cells, and the sample uniques that none of them joins
 # can be counted. Doing that for every draw gives the whole posterior distribution of $\tau_1$, not
 # just a number.
+#
+# No real population is as smooth as a model. So a cell may hold more persons than the model says,
+# or fewer: by how much is learned from the cells of the sample, in a *layer for ties* over the
+# model. `ties="off"` leaves it out; the intervals are then narrower than they should be.
 
 # %%
 risk = bnp.population_risk(run, population_size)
 low, high = np.quantile(risk.tau1, [0.025, 0.975])
 print(f"tau_1: mean {risk.tau1.mean():.1f}, 95% interval {low:.0f} to {high:.0f}")
 print(f"tau_2: mean {risk.tau2.mean():.1f}")
+print(f"tau_1 by the model alone: mean {risk.layer.tau1.mean():.1f}")
 
 # %% [markdown]
 # $\tau_2$ is the number of correct matches to expect from somebody who links every sample unique

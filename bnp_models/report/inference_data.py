@@ -35,8 +35,8 @@ def to_inference_data(
     run
         Chains.
     risk
-        Adds tau1, tau2, their conditional expectations and log_likelihood; everything is then
-        thinned to the draws at which the risk was evaluated.
+        Adds tau1, tau2, their conditional expectations, log_likelihood and the parameters of the
+        layer for ties; everything is then thinned to the draws at which the risk was evaluated.
     parameters
         Include arrays such as g0 and theta: 20 kB a draw and more.
     seed
@@ -61,6 +61,8 @@ def to_inference_data(
     quantities, attributes = {}, {}
     if risk is not None:
         quantities = {name: vars(risk)[name] for name in _OF_RISK}
+        if risk.layer is not None:
+            quantities |= {"tie_shape": risk.layer.shape, "tie_exponent": risk.layer.exponent}
         attributes["population_size"] = risk.population_size
     if seed is not None:
         attributes["seed"] = seed
