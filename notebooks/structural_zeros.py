@@ -149,8 +149,8 @@ print("\nchain by chain:", risks["zeros known"].tau1_conditional.mean(axis=1).ro
 # Quote the figure of the run that knows the zeros, now with the layer for ties, whose interval is
 # honest about how much smoother than real persons a model is. If its upper end is too high,
 # coarsen the variables that make records rare and run again, as the notebook `disclosure_risk`
-# does. What the zeros change is shown above. Here it is little: the model has learned from the sample
-# that children do not marry, work or study. Synthetic records need the zeros in any case.
+# does. What the zeros change is shown above. Here it is little: the model has learned from the
+# sample that children do not marry, work or study. Synthetic records need the zeros in any case.
 
 # %%
 quoted = bnp.population_risk(runs["zeros known"], len(population))
