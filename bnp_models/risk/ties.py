@@ -4,9 +4,9 @@
 
 with p_c the probability of cell c for a new record, b_c the model's, given a kept draw, and n the
 sample's size. Records repeat each other's cells for reasons that the model does not know: a law of
-cells with a few dozen components is smoother than any real population. The variance of p_c about b_c
-is proportional to b_c^(2 - exponent), Taylor's power law (1961, doi:10.1038/189732a0): exponent 0 is a
-gamma factor that is alike in all cells (Bethlehem, Keller & Pannekoek 1990,
+cells with a few dozen components is smoother than any real population. The variance of p_c about
+b_c is proportional to b_c^(2 - exponent), Taylor's power law (1961, doi:10.1038/189732a0): exponent
+0 is a gamma factor that is alike in all cells (Bethlehem, Keller & Pannekoek 1990,
 doi:10.1080/01621459.1990.10475304), exponent 1 the Dirichlet process DP(shape n, F) whose mean F is
 the model. Where the model is right the shape goes to infinity, and nothing changes. The layer is
 evaluated on draws of the model without it, so that this is no joint posterior of both.
