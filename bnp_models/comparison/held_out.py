@@ -45,9 +45,7 @@ def held_out_log_probability(
         If the model gives no probabilities of cells, or `run` kept no parameters.
     """
     method = checked_method(method, checked_model(run.model), run.table)
-    settings = run.settings
-    kept = settings.num_chains * (settings.num_samples // settings.parameters_every)
-    draws = run.parameters(max(1, -(-kept // num_draws)))
+    draws = run.spaced_parameters(num_draws)
     key, _ = Keys(run.key if key is None else key)
     cells, of_record = np.unique(codes, axis=0, return_inverse=True)
     log_p = np.concatenate(

@@ -168,7 +168,7 @@ class Converged:
 
 
 def reported(figures: dict[str, Figures]) -> dict[str, Figures]:
-    """Those of quantities that people report, the risk and the margins; of all, if none is there.
+    """Figures of what people report, the risk and the margins; of all, if none is there.
 
     The others, such as the number of components, only describe the state of the chains.
     """

@@ -86,6 +86,13 @@ class Run:
             for name, x in kept.items()
         }
 
+    def spaced_parameters(self, most: int) -> dict[str, np.ndarray]:
+        """Arrays as of `parameters`, of `most` draws at the most of all chains, evenly spaced."""
+        kept = self.settings.num_chains * (
+            self.settings.num_samples // self.settings.parameters_every
+        )
+        return self.parameters(max(1, -(-kept // most)))
+
     def at_kept_arrays(self, values: np.ndarray, thin: int = 1) -> np.ndarray:
         """Take (chains, draws) values at every `thin`-th of the draws of which arrays were kept."""
         every = self.settings.parameters_every

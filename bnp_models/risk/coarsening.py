@@ -25,7 +25,7 @@ from bnp_models.risk.population import (
     check_table,
     checked_method,
     checked_model,
-    draw_joining,
+    draw_taus,
     draw_ties,
 )
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -232,9 +232,7 @@ def coarsen(
         else {text: parse_coarsening(text, run.table.schema) for text in coarsenings}
     )  # fmt: skip
     require_listable(found, run.table, run.conditions)
-    settings = run.settings
-    kept = settings.num_chains * (settings.num_samples // settings.parameters_every)
-    draws = run.parameters(max(1, -(-kept // num_draws)))
+    draws = run.spaced_parameters(num_draws)
     key_ties, *keys = key_array(run.key if key is None else key, 1 + len(found))
     tied = draw_ties(run, draws, key_ties) if ties else None
     return {
@@ -252,9 +250,7 @@ def _evaluate(run, draws, coarsening, population_size, tied, key) -> CoarserRisk
     q = np.exp(np.minimum(log_p, 0))
     if tied is not None:
         q = tied.draw_probabilities(generator, q)
-    joined = draw_joining(generator, q, population_size - table.n)
-    tau1, tau2 = np.sum(joined == 0, axis=1, dtype=float), np.sum(1 / (1 + joined), axis=1)
-    return CoarserRisk(table, tau1, tau2)
+    return CoarserRisk(table, *draw_taus(generator, q, population_size - table.n))
 
 
 def unique_probabilities(

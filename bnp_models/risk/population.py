@@ -32,6 +32,8 @@ METHODS = ("auto", "exact", "draws", "sequential")
 
 TIES = ("on", "sensitivity", "off")
 
+TAUS = ("tau1", "tau2")
+
 # Shared draws, and particles of sequential imputation. On a CPU draws have the smaller error at
 # equal cost; with fewer than 1,024 particles the plug-in tau_1 is biased by more than 1%.
 NUM_DRAWS = {"exact": 0, "draws": 4096, "sequential": 1024}
@@ -217,16 +219,14 @@ def population_risk(
             beside = tied.draw_probabilities(generator, q)
             if ties == "on":
                 evaluate, q, beside = tied.record_risks, beside, q
-            joined = draw_joining(generator, beside, num_new)
-            of_layer["tau1"].append(np.sum(joined == 0, axis=1, dtype=float))
-            of_layer["tau2"].append(np.sum(1 / (1 + joined), axis=1))
+            for name, tau in zip(TAUS, draw_taus(generator, beside, num_new), strict=True):
+                of_layer[name].append(tau)
         r1, r2 = _unbiased_risks(evaluate, log_p, halves, unique_cells, num_new)
         sum_r1 += r1.sum(axis=0)
         sum_r2 += r2.sum(axis=0)
-        joined = draw_joining(generator, q, num_new)
-        by_draw["tau1"].append(np.sum(joined == 0, axis=1, dtype=float))
+        for name, tau in zip(TAUS, draw_taus(generator, q, num_new), strict=True):
+            by_draw[name].append(tau)
         by_draw["tau1_conditional"].append(r1.sum(axis=1))
-        by_draw["tau2"].append(np.sum(1 / (1 + joined), axis=1))
         by_draw["tau2_conditional"].append(r2.sum(axis=1))
         by_draw["log_likelihood"].append(log_p @ cells.counts)
         by_draw["error"].append(np.median(relative_se, axis=1))
@@ -365,11 +365,19 @@ def draw_joining(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndar
     Notes
     -----
     The unsampled records' counts are multinomial given q: exact, by sequential binomials, and so
-    cheap at any N. tau_1 is the number of zeros, tau_2 the sum of 1 / (1 + count).
+    cheap at any N. tau_1 is the number of zeros, tau_2 the sum of 1 / (1 + count): `draw_taus`.
     """
     elsewhere = np.maximum(1 - q.sum(axis=1, keepdims=True), 0)
     p = np.concatenate([q, elsewhere], axis=1)
     return rng.multinomial(num_new, p / p.sum(axis=1, keepdims=True))[:, :-1]
+
+
+def draw_taus(
+    rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw tau_1 and tau_2, each (draws,); arguments as for `draw_joining`."""
+    joined = draw_joining(rng, q, num_new)
+    return np.sum(joined == 0, axis=1, dtype=float), np.sum(1 / (1 + joined), axis=1)
 
 
 def tau1_monitor(

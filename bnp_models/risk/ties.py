@@ -62,9 +62,8 @@ class Ties:
             particles.
         """
         cells = run.table.cells()
-        kept = run.settings.num_samples // run.settings.parameters_every
-        thin = max(1, -(-run.settings.num_chains * kept // NUM_DRAWS))
-        draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in run.parameters(thin).items()}
+        draws = run.spaced_parameters(NUM_DRAWS)
+        draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in draws.items()}
         keys = key_array(jax.random.fold_in(key, _TIES), len(draws["alpha"]))
         codes, log_b = _simulate(
             run.model, keys, draws, run.feasible_sets, num_records=NUM_SIMULATED,
