@@ -72,7 +72,10 @@ def fit_few_records(monkeypatch):
     monkeypatch.setattr(augmentation, "SIMULATION_BATCH", 64)
     monkeypatch.setattr(truncated_sweep, "SIMULATED_SPACING", 1)
     monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", 64)
-    monkeypatch.setattr(urn_boxes, "_ROW", 8)
+    # So that some blocks are drawn one by one, and some are counted.
+    monkeypatch.setattr(urn_boxes, "_COUNTED_TYPES", 4)
+    monkeypatch.setattr(urn_boxes, "_COUNTED_BLOCKS", 2)
+    monkeypatch.setattr(urn_boxes, "_COUNTED_TOGETHER", 8)
 
 
 def structural_zeros(conditions, num_levels=BINARY) -> StructuralZeros:

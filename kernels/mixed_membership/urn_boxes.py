@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
-from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson
+from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson, split_counts
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
@@ -35,11 +35,12 @@ MAX_PARTITIONS = 200_000
 # Blocks that receive labels at once.
 _BLOCKS_AT_ONCE = 4096
 
+# Types, those of the most blocks, whose blocks are counted by component instead, if there are more
+# of them than the second, and more than the last of these types together.
+_COUNTED_TYPES, _COUNTED_BLOCKS, _COUNTED_TOGETHER = 256, 256, 2**16
+
 # Partitions that are summed at once for a type of block.
 _PARTITIONS_AT_ONCE = 16
-
-# Partitions in a row of the array in which augmented records are drawn one by one.
-_ROW = 128
 
 
 class TooManyPartitions(ValueError):
@@ -413,7 +414,6 @@ def draw_blocks(
     feasible: Float[Array, ""],
     num_records: Float[Array, ""],
     boxes: UrnBoxes,
-    one_by_one: bool,
 ) -> tuple[Int[Array, " T"], Int[Array, ""]]:
     """Draw, by type, the blocks of the boxes' records that come before the n-th feasible one.
 
@@ -429,9 +429,6 @@ def draw_blocks(
         P(F), the probability of no box.
     num_records
         n.
-    one_by_one
-        Whether to draw the partitions of the records one by one, which is faster below about 10,000
-        records, or Poisson counts of all partitions; static.
 
     Returns
     -------
@@ -443,16 +440,13 @@ def draw_blocks(
     -----
     Gamma-mixed Poissons: g ~ Ga(n, P(F)), then Poisson(g p) for every partition of probability p.
     """
-    key_gamma, key_count, key_row = Keys(key, 3)
+    key_gamma, key_count = Keys(key)
     g = gamma_variate(key_gamma, num_records, feasible)
     rates = partition_values(sums, boxes) * of_partitions(weights, boxes) * g
-    by_row = jnp.pad(rates, (0, -rates.size % _ROW)).reshape(-1, _ROW)
-    count = poisson(key_count, jnp.sum(by_row, axis=1) if one_by_one else rates)
+    count = poisson(key_count, rates)
     most = boxes.most_variables
     too_many = jnp.any(count < 0) | (jnp.sum(count.astype(sums.dtype)) > MAX_COUNT // most)
     count = jnp.where(too_many, 0, count)
-    if one_by_one:
-        count = draw_block_labels(key_row, count, by_row).reshape(-1)[: rates.size]
     return count_blocks(count, boxes), jnp.where(too_many, -1, jnp.sum(count))
 
 
@@ -462,10 +456,20 @@ def draw_block_labels(
 ) -> Int[Array, "T K"]:
     """Draw the components of blocks: those of a type are multinomial given `block_products`.
 
-    Every block is drawn by inverse CDF, a fixed number at a time: most types have few blocks, and
-    a block costs less than the binomial variates of a split among the components would.
+    Most types have few blocks, each of which is drawn by inverse CDF, a fixed number at a time.
+    Where a few types have very many, theirs are counted by binomial variates.
     """
     num_types, num_slots = products.shape
+    key_counted, key = Keys(key)
+    many, kinds = lax.top_k(blocks, min(_COUNTED_TYPES, num_types))
+    many = jnp.where(many > _COUNTED_BLOCKS, many, 0)
+    many = jnp.where(jnp.sum(many) > _COUNTED_TOGETHER, many, 0)
+    blocks = blocks.at[kinds].add(-many)
+    # The likeliest components first: soon no block is left.
+    places = kinds[:, None], jnp.argsort(-jnp.sum(products, axis=0))
+    counted = jnp.zeros((num_types, num_slots), jnp.int32)
+    counted = counted.at[places].set(split_counts(key_counted, many, products[places]))
+
     cumulative = cumulative_sum(products)
     ends = jnp.cumsum(blocks)
     total = ends[-1]
@@ -485,7 +489,6 @@ def draw_block_labels(
         )
         return step + 1, counts
 
-    empty = jnp.zeros(num_types * num_slots, jnp.int32)
-    carry = (jnp.int32(0), empty)
+    carry = (jnp.int32(0), counted.reshape(-1))
     counts = lax.while_loop(lambda carry: carry[0] * _BLOCKS_AT_ONCE < total, draw, carry)[1]
     return counts.reshape(num_types, num_slots)

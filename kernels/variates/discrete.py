@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Int32, Key
 
-from bnp_models.kernels.variates.rng import key_array, uniform, word_pair, words
+from bnp_models.kernels.numerics.lanes import most_of_lanes
+from bnp_models.kernels.variates.rng import uniform, word_pair, words
 
 MAX_COUNT = 2**30
 """Largest Poisson rate, and largest number of trials of a binomial."""
@@ -129,7 +130,8 @@ def split_counts(
 
     Notes
     -----
-    A binomial variate for each level but the last, among what earlier levels have left.
+    A binomial variate for each level but the last, among what earlier levels have left, until
+    nothing is left of any count: levels of large weights should come first.
     """
     weights = jnp.moveaxis(weights, axis, 0)
     num_levels, *others = weights.shape
@@ -142,20 +144,25 @@ def split_counts(
     valid = (counts >= 0) & (counts <= MAX_COUNT) & (usable | (counts == 0))
     weights = jnp.where(usable, weights, 1)
     # Summed from the end, so that no conditional probability is a difference.
-    later = lax.cumsum(weights, reverse=True)[1:]
+    from_here = lax.cumsum(weights, reverse=True)
 
-    def take(left, level):
-        key, weight, rest = level
+    def unfinished(carry):
+        level, left, _ = carry
+        return (level < num_levels - 1) & most_of_lanes(jnp.any(left > 0))
+
+    def take(carry):
+        level, left, split = carry
+        weight, rest = weights[level], from_here[level + 1]
         total = weight + rest
         total = jnp.where(total > 0, total, 1)
-        taken = binomial(key, left, weight / total, rest / total)
-        return left - taken, taken
+        of_level = jax.random.fold_in(key, level)
+        taken = binomial(of_level, left, weight / total, rest / total)
+        return level + 1, left - taken, split.at[level].set(taken)
 
-    keys = key_array(key, num_levels - 1)
     start = jnp.where(valid, counts, 0).astype(jnp.int32)
-    last, split = lax.scan(take, start, (keys, weights[:-1], later))
-    split = jnp.where(valid, jnp.concatenate([split, last[None]]), -1)
-    return jnp.moveaxis(split, 0, axis)
+    carry = jnp.int32(0), start, jnp.zeros((num_levels, *shape), jnp.int32)
+    _, last, split = lax.while_loop(unfinished, take, carry)
+    return jnp.moveaxis(jnp.where(valid, split.at[-1].set(last), -1), 0, axis)
 
 
 def _draw(key, law, parameters):

@@ -37,9 +37,6 @@ from bnp_models.models.mixed_membership.new_records import (
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
 
-# Samples of fewer records have their augmented records drawn one by one.
-ONE_BY_ONE_BELOW = 4096
-
 
 class Augmented(NamedTuple):
     """Statistics of augmented records, to be added to the sample's."""
@@ -78,7 +75,6 @@ def augment_by_boxes(
     of_type, records = draw_blocks(
         key_block, jnp.sum(products, axis=1), urn_weights(model, concentration, boxes),
         feasible, data.num_records.astype(feasible.dtype), boxes,
-        data.weight.size < ONE_BY_ONE_BELOW,
     )  # fmt: skip
     labelled = draw_block_labels(key_label, of_type, products)
     levels = split_over_parts(

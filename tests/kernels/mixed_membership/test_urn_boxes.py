@@ -215,12 +215,8 @@ def negative_binomial_p_value(draws, share, feasible):
     return chi_square_p_value(hits, np.append(law.pmf(np.arange(top + 1)), law.sf(top)))
 
 
-@pytest.mark.parametrize("one_by_one", [True, False])
-def test_records_and_blocks_are_negative_binomial(key, seed, monkeypatch, one_by_one):
+def test_records_and_blocks_are_negative_binomial(key, seed):
     """Their number, and the blocks of every type, which no record has twice."""
-    # Loops that fit the few records of each draw.
-    monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", 16)
-    monkeypatch.setattr(urn_boxes, "_ROW", 8)
     boxes = make_boxes()["impossible"]
     theta, g0 = make_state(seed, dtype=np.float32, spread=2.0)
     sums = jnp.sum(block_products(theta, g0, boxes), axis=1)
@@ -232,7 +228,7 @@ def test_records_and_blocks_are_negative_binomial(key, seed, monkeypatch, one_by
     @jax.vmap
     def draw(key):
         return urn_boxes.draw_blocks(
-            key, sums, weights, jnp.float32(feasible), jnp.float32(N_RECORDS), boxes, one_by_one
+            key, sums, weights, jnp.float32(feasible), jnp.float32(N_RECORDS), boxes
         )
 
     blocks, records = (np.asarray(x) for x in draw(jax.random.split(key, N_DRAWS)))
@@ -261,20 +257,21 @@ def test_more_records_than_can_be_counted(key):
     boxes = make_boxes()["impossible"]
     theta, g0 = make_state(0, dtype=np.float32)
     sums = jnp.sum(block_products(theta, g0, boxes), axis=1)
-    draw = jax.jit(urn_boxes.draw_blocks, static_argnums=6)
-    for one_by_one in (True, False):
-        for feasible in (1e-8, 1e-30):
-            blocks, records = draw(
-                key, sums, weights_of(1.0, boxes), jnp.float32(feasible), jnp.float32(1000), boxes,
-                one_by_one,
-            )  # fmt: skip
-            assert records == -1 and not np.any(blocks)
+    draw = jax.jit(urn_boxes.draw_blocks)
+    for feasible in (1e-8, 1e-30):
+        blocks, records = draw(
+            key, sums, weights_of(1.0, boxes), jnp.float32(feasible), jnp.float32(1000), boxes
+        )
+        assert records == -1 and not np.any(blocks)
 
 
-@pytest.mark.parametrize("at_once", [4096, 50])
-def test_labels_of_blocks(key, seed, monkeypatch, at_once):
-    """Multinomial for each type, in one round or in many; no blocks of types that have none."""
+@pytest.mark.parametrize("at_once, counted", [(4096, 2**16), (50, 2**16), (50, 0)])
+def test_labels_of_blocks(key, seed, monkeypatch, at_once, counted):
+    """Multinomial for each type, in one round or in many, or counted where a type has many."""
     monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", at_once)
+    monkeypatch.setattr(urn_boxes, "_COUNTED_TYPES", 2)
+    monkeypatch.setattr(urn_boxes, "_COUNTED_BLOCKS", 100)
+    monkeypatch.setattr(urn_boxes, "_COUNTED_TOGETHER", counted)
     rng = np.random.default_rng(seed)
     products = rng.dirichlet(np.full(5, 0.7), 6) * rng.uniform(0, 1e-3, (6, 1))
     products[:, 3] = 0
@@ -324,7 +321,7 @@ def test_new_parameters_compile_nothing(key):
         products = block_products(theta, g0, boxes)
         blocks, _ = urn_boxes.draw_blocks(
             key, jnp.sum(products, axis=1), weights_of(alpha, boxes), jnp.float32(0.5),
-            jnp.float32(9), boxes, True,
+            jnp.float32(9), boxes,
         )  # fmt: skip
         return urn_boxes.draw_block_labels(key, blocks, products)
 
