@@ -8,12 +8,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "accuracy"))
+ACCURACY = HERE.parent / "accuracy"
+sys.path.append(str(ACCURACY))
 from results import longest, markdown  # noqa: E402
 
 from bnp_models.inference.convergence import MAX_RHAT  # noqa: E402
 
 ORDER = ("removed", "ignored", "modelled", "not_applicable")
+PRIORS = ("uniform", "learned", "learned, ties")
 DEFAULT = "hdp-shared"
 TARGET_ESS = 400
 
@@ -103,6 +105,41 @@ def over_samples(rows: pd.DataFrame) -> pd.DataFrame:
         held_out=("held_out", "mean"),
         alpha=("alpha", "median"),
         log_feasible=("log_feasible", "mean"),
+    )
+
+
+def by_prior() -> pd.DataFrame:
+    """Both priors of levels, and the layer for ties, on the first five samples of each size.
+
+    The chains are those of `experiments/accuracy`, whose samples are the same: four of 600 + 400
+    sweeps.
+    """
+    files = [pd.read_csv(ACCURACY / name) for name in ("results.csv", "earlier.csv")]
+    case = ["population", "conditions", "level_prior", "n", "seed"]
+    rows = pd.concat(files).query("concentration == 'shared' and seed < 5").drop_duplicates(case)
+    ignored = np.where(rows["conditions"] == 0, "ignored", "modelled")
+    rows["treatment"] = np.where(rows["population"] == "adults", "removed", ignored)
+    rows = rows[rows["population"].isin(["all", "adults"])]
+    ties = {"mean_ties": "mean", "q025_ties": "q025", "q975_ties": "q975"}
+    tied = rows.dropna(subset=["mean_ties"]).drop(columns=list(ties.values())).rename(columns=ties)
+    tied = tied.assign(level_prior=tied["level_prior"] + ", ties", covered=tied["covered_ties"])
+    rows = pd.concat([rows, tied])
+    rows = rows.assign(
+        error=rows["mean"] / rows["truth"] - 1, width=rows["q975"] - rows["q025"],
+        order=rows["treatment"].map(ORDER.index), prior=rows["level_prior"].map(PRIORS.index),
+    )  # fmt: skip
+    return (
+        rows.sort_values(["order", "n", "prior"])
+        .groupby(["treatment", "n", "level_prior"], sort=False)
+        .agg(
+            samples=("seed", "size"),
+            truth=("truth", "mean"),
+            estimate=("mean", "mean"),
+            mean_relative_error=("error", "mean"),
+            covered=("covered", "sum"),
+            interval_width=("width", "mean"),
+            held_out=("held_out", "mean"),
+        )
     )
 
 
@@ -285,6 +322,7 @@ def write(folder: Path = HERE) -> None:
         text += [f"## Time to an effective sample size of {TARGET_ESS}"]
         text += [markdown(times(first), index=False)]
         text += ["## Over samples", markdown(over_samples(rows))]
+    text += ["## Priors of levels, and the layer for ties", markdown(by_prior())]
     if (compared := concentrations(rows)) is not None:
         text += ["## Concentration of records", markdown(compared)]
     if len(table := profiles(rows)):
