@@ -8,7 +8,8 @@ cells with a few dozen components is smoother than any real population. The vari
 b_c is proportional to b_c^(2 - exponent), Taylor's power law (1961, doi:10.1038/189732a0): exponent
 0 is a gamma factor that is alike in all cells (Bethlehem, Keller & Pannekoek 1990,
 doi:10.1080/01621459.1990.10475304), exponent 1 the Dirichlet process DP(shape n, F) whose mean F is
-the model. Where the model is right the shape goes to infinity, and nothing changes. The layer is
+the model. Where the model is right the shape goes to infinity with the sample, and then nothing
+changes; a sample that says little of the shape has tau_1 lowered by its prior. The layer is
 evaluated on draws of the model without it, so that this is no joint posterior of both.
 """
 
