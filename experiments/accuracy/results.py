@@ -65,6 +65,14 @@ class Results:
         return tuple(str(row[name]) for name in self.key)
 
 
+def accuracy_rows() -> pd.DataFrame:
+    """Rows of this folder's results.csv, and of earlier.csv for the samples that it has not."""
+    here = Path(__file__).parent
+    rows = pd.concat([pd.read_csv(here / name) for name in ("results.csv", "earlier.csv")])
+    case = ["population", "conditions", "concentration", "level_prior", "n", "seed"]
+    return rows.drop_duplicates(case).reset_index(drop=True)
+
+
 def longest(rows: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     """Of the rows that differ in nothing but their numbers of sweeps, those with the most."""
     sweeps = rows["warmup"] + rows["draws"] * rows["thin"]

@@ -5,17 +5,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from results import draw_intervals, markdown
+from results import accuracy_rows, draw_intervals, markdown
 
 HERE = Path(__file__).parent
 GROUP = ["population", "conditions", "concentration", "level_prior", "n"]
 SAMPLE = ["population", "level_prior", "n", "seed"]
-
-
-def load() -> pd.DataFrame:
-    """Rows of results.csv, and of earlier.csv for the samples that it has not."""
-    rows = pd.concat([pd.read_csv(HERE / name) for name in ("results.csv", "earlier.csv")])
-    return rows.drop_duplicates([*GROUP, "seed"]).reset_index(drop=True)
 
 
 def summary(results: pd.DataFrame) -> pd.DataFrame:
@@ -130,7 +124,7 @@ def scatter(rows: pd.DataFrame, path: Path) -> None:
 
 def main() -> None:
     """Write table.md, intervals.png, validation.md and checks.png."""
-    results = load()
+    results = accuracy_rows()
     (HERE / "table.md").write_text(markdown(summary(results)) + "\n")
     intervals(results, HERE / "intervals.png")
     rows = beside_validation(results)

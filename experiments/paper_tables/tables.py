@@ -8,9 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
-ACCURACY = HERE.parent / "accuracy"
-sys.path.append(str(ACCURACY))
-from results import longest, markdown  # noqa: E402
+sys.path.append(str(HERE.parent / "accuracy"))
+from results import accuracy_rows, longest, markdown  # noqa: E402
 
 from bnp_models.inference.convergence import MAX_RHAT  # noqa: E402
 
@@ -114,12 +113,11 @@ def by_prior() -> pd.DataFrame:
     The chains are those of `experiments/accuracy`, whose samples are the same: four of 600 + 400
     sweeps.
     """
-    files = [pd.read_csv(ACCURACY / name) for name in ("results.csv", "earlier.csv")]
-    case = ["population", "conditions", "level_prior", "n", "seed"]
-    rows = pd.concat(files).query("concentration == 'shared' and seed < 5").drop_duplicates(case)
-    ignored = np.where(rows["conditions"] == 0, "ignored", "modelled")
-    rows["treatment"] = np.where(rows["population"] == "adults", "removed", ignored)
-    rows = rows[rows["population"].isin(["all", "adults"])]
+    rows = accuracy_rows().query(
+        "concentration == 'shared' and seed < 5 and population in ['all', 'adults']"
+    )
+    of_all = np.where(rows["conditions"] == 0, "ignored", "modelled")
+    rows = rows.assign(treatment=np.where(rows["population"] == "adults", "removed", of_all))
     ties = {"mean_ties": "mean", "q025_ties": "q025", "q975_ties": "q975"}
     tied = rows.dropna(subset=["mean_ties"]).drop(columns=list(ties.values())).rename(columns=ties)
     tied = tied.assign(level_prior=tied["level_prior"] + ", ties", covered=tied["covered_ties"])

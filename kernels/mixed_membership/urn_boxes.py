@@ -35,9 +35,12 @@ MAX_PARTITIONS = 200_000
 # Blocks that receive labels at once.
 _BLOCKS_AT_ONCE = 4096
 
-# Types, those of the most blocks, whose blocks are counted by component instead, if there are more
-# of them than the second, and more than the last of these types together.
-_COUNTED_TYPES, _COUNTED_BLOCKS, _COUNTED_TOGETHER = 256, 256, 2**16
+# Blocks are counted by component instead: of so many types, those that have the most,
+_COUNTED_TYPES = 256
+# where the type has more blocks than this,
+_COUNTED_BLOCKS = 256
+# and if these types have more than this together.
+_COUNTED_TOGETHER = 2**16
 
 # Partitions that are summed at once for a type of block.
 _PARTITIONS_AT_ONCE = 16
