@@ -8,7 +8,8 @@ from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.risk.coarsening import CoarserRisk
-from bnp_models.risk.population import PopulationRisk
+from bnp_models.risk.population import TAUS, PopulationRisk
+from bnp_models.risk.ties import MODEL_HOLDS
 from bnp_models.risk.validation import Validation
 from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
@@ -112,13 +113,18 @@ def level_prior(run: Run) -> dict:
 def of_ties(risk: PopulationRisk) -> dict[str, dict]:
     """Entries "ties", of the layer's kind and parameters, and "without_ties".
 
+    Of the parameters, the figures are over draws that have ties, "probability" is their share.
     Where the layer is a sensitivity analysis, tau_1 and tau_2 with it are in "ties"; where it is
     on, those without it are in "without_ties".
     """
     if risk.layer is None:
         return {"ties": {"kind": risk.ties}}
-    figures = {name: figures_of(draws) for name, draws in vars(risk.layer).items()}
-    beside = {name: figures.pop(name) for name in ("tau1", "tau2")}
+    layer = risk.layer
+    tied = layer.shape < MODEL_HOLDS
+    figures: dict = {"probability": float(tied.mean())}
+    if tied.any():
+        figures |= {name: figures_of(vars(layer)[name][tied]) for name in ("shape", "exponent")}
+    beside = {name: figures_of(vars(layer)[name]) for name in TAUS}
     if risk.ties == "sensitivity":
         return {"ties": {"kind": risk.ties, **beside, **figures}}
     return {"ties": {"kind": risk.ties, **figures}, "without_ties": beside}

@@ -50,7 +50,7 @@ class LayerDraws:
     """Layer for ties: its parameters, and the risk without it where it is on, or the reverse."""
 
     shape: np.ndarray
-    """(chains, draws) draws of the layer's shape."""
+    """(chains, draws) draws of the layer's shape; `ties.MODEL_HOLDS` where there are no ties."""
     exponent: np.ndarray
     """(chains, draws) draws of its exponent."""
     tau1: np.ndarray

@@ -8,9 +8,10 @@ cells with a few dozen components is smoother than any real population. The vari
 b_c is proportional to b_c^(2 - exponent), Taylor's power law (1961, doi:10.1038/189732a0): exponent
 0 is a gamma factor that is alike in all cells (Bethlehem, Keller & Pannekoek 1990,
 doi:10.1080/01621459.1990.10475304), exponent 1 the Dirichlet process DP(shape n, F) whose mean F is
-the model. Where the model is right the shape goes to infinity with the sample, and then nothing
-changes; a sample that says little of the shape has tau_1 lowered by its prior. The layer is
-evaluated on draws of the model without it, so that this is no joint posterior of both.
+the model. As likely a priori as all of these together is that the model holds as it is, the limit
+of large shapes, in which nothing changes: a sample of a population without ties, which says little
+of shape and exponent, would else have tau_1 lowered by their prior alone. The layer is evaluated on
+draws of the model without it, so that this is no joint posterior of both.
 """
 
 from dataclasses import dataclass
@@ -29,6 +30,12 @@ EXPONENTS = np.linspace(0, 1, 9)
 
 SHAPES = np.logspace(-1.5, 5, 27)
 """Values of the shape of a cell that has one record of the sample on average, log-uniform."""
+
+MODEL_HOLDS = 1e8
+"""Shape that stands for infinity: the model holds as it is."""
+
+PRIOR_OF_TIES = 0.5
+"""Prior probability that it does not, which the pairs of a shape and an exponent share."""
 
 NUM_DRAWS, NUM_SIMULATED = 32, 1024
 """Draws of a run from which records are simulated, and how many from each."""
@@ -83,9 +90,17 @@ class Ties:
 
     @cached_property
     def grid(self) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs of a shape and an exponent, two arrays (G,)."""
+        """All pairs of a shape and an exponent, two arrays (G,), the last without ties."""
         shape, exponent = np.meshgrid(SHAPES, EXPONENTS)
-        return shape.ravel(), exponent.ravel()
+        return np.append(shape, MODEL_HOLDS), np.append(exponent, 0)
+
+    def probabilities(self, b: np.ndarray) -> np.ndarray:
+        """Posterior probability (G,) of every pair of the grid, given the model's b (C,)."""
+        log_weight = self.log_likelihood(b)
+        weight = np.exp(log_weight - log_weight.max())
+        weight[:-1] *= PRIOR_OF_TIES / (len(weight) - 1)
+        weight[-1] *= 1 - PRIOR_OF_TIES
+        return weight / weight.sum()
 
     def log_likelihood(self, b: np.ndarray) -> np.ndarray:
         """Log likelihood of every pair of the grid, but for a constant.
@@ -135,10 +150,8 @@ class Ties:
         """
         chosen = []
         for start in range(0, len(b), EVERY):
-            log_weight = self.log_likelihood(b[start])
-            weight = np.exp(log_weight - log_weight.max())
-            number = len(b[start : start + EVERY])
-            chosen += list(generator.choice(len(weight), number, p=weight / weight.sum()))
+            p = self.probabilities(b[start])
+            chosen += list(generator.choice(len(p), len(b[start : start + EVERY]), p=p))
         shape, exponent = self.grid
         return shape[chosen], exponent[chosen]
 
@@ -147,7 +160,8 @@ class Tied(NamedTuple):
     """Parameters of the layer for each of some draws."""
 
     shape: np.ndarray
-    """(D,) shape of a cell that has one record of the sample on average."""
+    """(D,) shape of a cell that has one record of the sample on average; `MODEL_HOLDS` where there
+    are no ties."""
     exponent: np.ndarray
     """(D,) exponent of its growth with the model's probability of a cell."""
     num_records: int

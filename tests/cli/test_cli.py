@@ -75,6 +75,7 @@ def test_risk_json(done, files, small):
     assert list(risk["diagnostics"]) == ["tau1", "tau1_conditional", "components", "alpha",
                                          "log_likelihood"]  # fmt: skip
     assert risk["ties"].pop("kind") == "on"
+    assert 0 < risk["ties"].pop("probability") <= 1
     assert list(risk["ties"]) == ["shape", "exponent"]
     assert list(risk["without_ties"]) == ["tau1", "tau2"]
     for figures in (*risk["ties"].values(), *risk["without_ties"].values()):

@@ -11,7 +11,7 @@ from scipy import stats
 import bnp_models as bnp
 from bnp_models.inference.settings import Settings
 from bnp_models.risk.population import record_risks
-from bnp_models.risk.ties import EXPONENTS, SHAPES, Tied, Ties
+from bnp_models.risk.ties import EXPONENTS, MODEL_HOLDS, PRIOR_OF_TIES, SHAPES, Tied, Ties
 
 NUM_LEVELS, POPULATION = (6, 5, 5, 4), 4000
 SCHEMA = bnp.Schema(tuple("abcd"), tuple(tuple(range(size)) for size in NUM_LEVELS))
@@ -98,10 +98,11 @@ def test_a_large_shape_leaves_the_risks_of_the_model():
     np.testing.assert_allclose(found, record_risks(log_b, 20_000), rtol=1e-3)
 
 
-def ranks_of_truths(rng, number, size_of_uniques=1):
+def ranks_of_truths(rng, number, size_of_uniques=1, prior_of_ties=PRIOR_OF_TIES):
     """Ranks of the true tau_1 and shape among 99 draws, of populations drawn from the layer.
 
-    `size_of_uniques` 0 is an error: the unique's own record does not count.
+    `size_of_uniques` 0 is an error: the unique's own record does not count. `prior_of_ties` is
+    another one where it is not the layer's.
     """
     num_cells, num_records, population_size = 4000, 400, 12_000
     ranks = []
@@ -109,6 +110,8 @@ def ranks_of_truths(rng, number, size_of_uniques=1):
         b = rng.standard_gamma(0.3, num_cells)
         b /= b.sum()
         truth = rng.choice(SHAPES[SHAPES > 0.5]), rng.choice(EXPONENTS)
+        if rng.random() > prior_of_ties:
+            truth = MODEL_HOLDS, 0.0
         one = Tied(np.array([truth[0]]), np.array([truth[1]]), num_records)
         shape = one.shape_of(b[None])[0]
         p = b / shape * rng.standard_gamma(shape)
@@ -117,8 +120,9 @@ def ranks_of_truths(rng, number, size_of_uniques=1):
         seen, unique = counts > 0, counts == 1
         simulated = rng.choice(num_cells, 4000, p=b)
         layer = Ties(counts[seen], b[simulated[~seen[simulated]]])
-        log_weight = np.where(layer.grid[0] > 0.5, layer.log_likelihood(b[seen]), -np.inf)
-        weight = np.exp(log_weight - log_weight.max())
+        # The prior of those shapes that truths have.
+        weight = layer.probabilities(b[seen])
+        weight[:-1] *= np.where(layer.grid[0] > 0.5, 1 / np.mean(SHAPES > 0.5), 0)[:-1]
         chosen = rng.choice(len(weight), 99, p=weight / weight.sum())
         draws = Tied(*(x[chosen] for x in layer.grid), num_records)
         b_unique = np.tile(b[unique], (99, 1))
@@ -141,7 +145,8 @@ def p_values(ranks):
 def test_the_layer_is_calibrated():
     rng = np.random.default_rng(0)
     assert min(p_values(ranks_of_truths(rng, 300))) > P_LIMIT
-    assert p_values(ranks_of_truths(rng, 300, size_of_uniques=0))[0] < P_LIMIT
+    assert p_values(ranks_of_truths(rng, 600, size_of_uniques=0))[0] < P_LIMIT
+    assert p_values(ranks_of_truths(rng, 300, prior_of_ties=1))[1] < P_LIMIT
 
 
 def test_with_ties_the_truth_is_held(latent):
@@ -170,6 +175,6 @@ def test_where_the_model_is_right_little_changes(latent):
     run = run_on(latent, draw_records(rng, pi, levels, 400), pi, levels)
     with_ties = bnp.population_risk(run, POPULATION)
     without = bnp.population_risk(run, POPULATION, ties="off")
-    assert np.median(with_ties.layer.shape) > 30 and without.layer is None
+    assert np.mean(with_ties.layer.shape == MODEL_HOLDS) > 0.3 and without.layer is None
     assert abs(np.median(with_ties.tau1) - np.median(without.tau1)) <= 2
     assert abs(np.median(with_ties.tau2) / np.median(without.tau2) - 1) < 0.05
