@@ -24,6 +24,7 @@ from results import Results
 import bnp_models as bnp
 from bnp_models.cli.folder import use_compilation_cache
 from bnp_models.inference.convergence import convergence
+from bnp_models.risk.ties import MODEL_HOLDS
 
 HERE = Path(__file__).parent
 KEY = ("population", "conditions", "concentration", "level_prior", "n", "seed")
@@ -48,6 +49,7 @@ def measure(args, case) -> dict:
     began = time.perf_counter()
     risk = bnp.population_risk(run, len(people))
     risk_seconds = time.perf_counter() - began
+    tied = risk.layer.shape < MODEL_HOLDS
     checks = bnp.predictive_checks(run)
     row = case | {
         "sample_uniques": truth.sample_uniques, "truth": truth.tau1, "truth_tau2": truth.tau2,
@@ -55,7 +57,8 @@ def measure(args, case) -> dict:
         **_figures("_tau2", risk.layer.tau2, truth.tau2),
         **_figures("_ties", risk.tau1, truth.tau1),
         **_figures("_tau2_ties", risk.tau2, truth.tau2),
-        "tie_shape": np.median(risk.layer.shape), "tie_exponent": risk.layer.exponent.mean(),
+        "tie_probability": tied.mean(), "tie_shape": np.median(risk.layer.shape[tied]),
+        "tie_exponent": risk.layer.exponent[tied].mean(),
         "held_out": bnp.held_out_log_probability(run, others).mean(),
         "alpha": run.draws["alpha"].mean(),
         "components": " ".join(f"{k:.1f}" for k in run.draws["components"].mean(axis=1)),

@@ -39,6 +39,7 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
         width_with_ties=("width_ties", "mean"),
         tau2_relative_error_with_ties=("tau2_error_ties", "mean"),
         covered_tau2_with_ties=("covered_tau2_ties", _count),
+        ties=("tie_probability", "mean"),
         shape=("tie_shape", "median"),
         exponent=("tie_exponent", "mean"),
         z_uniques=("z_uniques", "mean"),
