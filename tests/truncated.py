@@ -66,10 +66,6 @@ MOST_FEASIBLE = [[0, 0, -1], [1, 2, 2]]
 
 _STICKS = 64
 
-# log P(F) counts as at least this: a learned prior has near 1% of a posterior where next to nothing
-# is feasible, which chains seldom find and slowly leave.
-LEAST_LOG_FEASIBLE = -3.0
-
 
 def fit_few_records(monkeypatch):
     """Loops that fit the few records of a table."""
@@ -80,6 +76,15 @@ def fit_few_records(monkeypatch):
     monkeypatch.setattr(urn_boxes, "_COUNTED_TYPES", 4)
     monkeypatch.setattr(urn_boxes, "_COUNTED_BLOCKS", 2)
     monkeypatch.setattr(urn_boxes, "_COUNTED_TOGETHER", 8)
+
+
+def at_least(log_feasible):
+    """log P(F), as -3 where it is less.
+
+    A learned prior has near 1% of a posterior where next to nothing is feasible, which chains
+    seldom find and slowly leave.
+    """
+    return jnp.maximum(log_feasible, -3.0)
 
 
 def structural_zeros(conditions, num_levels=BINARY) -> StructuralZeros:
@@ -177,7 +182,7 @@ def exact_means(model, name: str):
     index = [int(np.flatnonzero(np.all(all_cells(BINARY) == x, axis=1))[0]) for x in SAMPLES[name]]
     likelihood = np.prod(p[:, index], axis=1) / mass ** len(index)
     ends = np.flatnonzero(feasible)[[0, -1]]
-    log_feasible = np.maximum(np.log(mass), LEAST_LOG_FEASIBLE)
+    log_feasible = at_least(np.log(mass))
     values = np.column_stack([first, alpha0, log_feasible, p[:, ends] / mass[:, None], log_c])
     return weighted_means(likelihood, values)
 
@@ -369,7 +374,7 @@ def posterior_chains(model, key, data, ends, switches, num_sweeps, burn, *, num_
             share = jnp.exp(log_cell_probability(model, None, draw, ends, BINARY))
             parameters = _first(model, state), _second(model, state)
             log_c = jnp.log(jnp.sum(state.level_shape[: BINARY[0]]))
-            log_feasible = jnp.maximum(info.log_feasible, LEAST_LOG_FEASIBLE)
+            log_feasible = at_least(info.log_feasible)
             now = jnp.stack([*parameters, log_feasible, *share, log_c])
             return state, sums + jnp.where(t >= burn, now, 0)
 

@@ -9,7 +9,6 @@ from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import TAUS, PopulationRisk
-from bnp_models.risk.ties import MODEL_HOLDS
 from bnp_models.risk.validation import Validation
 from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
@@ -120,10 +119,9 @@ def of_ties(risk: PopulationRisk) -> dict[str, dict]:
     if risk.layer is None:
         return {"ties": {"kind": risk.ties}}
     layer = risk.layer
-    tied = layer.shape < MODEL_HOLDS
-    figures: dict = {"probability": float(tied.mean())}
-    if tied.any():
-        figures |= {name: figures_of(vars(layer)[name][tied]) for name in ("shape", "exponent")}
+    figures: dict = {"probability": float(layer.tied.mean())}
+    if layer.tied.any():
+        figures |= {x: figures_of(vars(layer)[x][layer.tied]) for x in ("shape", "exponent")}
     beside = {name: figures_of(vars(layer)[name]) for name in TAUS}
     if risk.ties == "sensitivity":
         return {"ties": {"kind": risk.ties, **beside, **figures}}

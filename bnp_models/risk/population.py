@@ -25,7 +25,7 @@ from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.models.options import check_choice
-from bnp_models.risk.ties import Tied, Ties
+from bnp_models.risk.ties import MODEL_HOLDS, Tied, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 METHODS = ("auto", "exact", "draws", "sequential")
@@ -58,6 +58,11 @@ class LayerDraws:
     sensitivity analysis."""
     tau2: np.ndarray
     """(chains, draws) draws of tau_2, likewise."""
+
+    @property
+    def tied(self) -> np.ndarray:
+        """(chains, draws) whether a draw has ties."""
+        return self.shape < MODEL_HOLDS
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,6 @@ from results import Results
 import bnp_models as bnp
 from bnp_models.cli.folder import use_compilation_cache
 from bnp_models.inference.convergence import convergence
-from bnp_models.risk.ties import MODEL_HOLDS
 
 HERE = Path(__file__).parent
 KEY = ("population", "conditions", "concentration", "level_prior", "n", "seed")
@@ -49,7 +48,7 @@ def measure(args, case) -> dict:
     began = time.perf_counter()
     risk = bnp.population_risk(run, len(people))
     risk_seconds = time.perf_counter() - began
-    tied = risk.layer.shape < MODEL_HOLDS
+    tied = risk.layer.tied
     checks = bnp.predictive_checks(run)
     row = case | {
         "sample_uniques": truth.sample_uniques, "truth": truth.tau1, "truth_tau2": truth.tau2,

@@ -16,10 +16,10 @@ from harness import Z_LIMIT, draw_levels, level_shapes
 from truncated import (
     BINARY,
     CONDITIONS,
-    LEAST_LOG_FEASIBLE,
     WIDER,
     WIDER_CONDITIONS,
     all_cells,
+    at_least,
     exact_means,
     fit_few_records,
     is_feasible,
@@ -109,7 +109,7 @@ def fixed_means(model, feasible, num_draws=300_000):
     likelihood = np.prod(p[:, cell_numbers(FIXED_SAMPLE)], axis=1) / mass ** len(FIXED_SAMPLE)
     shares = p[:, np.flatnonzero(feasible)[[0, -1]]] / mass[:, None]
     log_c = np.log(shapes[0].sum(axis=1))
-    log_feasible = np.maximum(np.log(mass), LEAST_LOG_FEASIBLE)
+    log_feasible = at_least(np.log(mass))
     values = np.column_stack([alpha, np.sum(h**2, axis=1), log_feasible, shares, log_c])
     return weighted_means(likelihood, values)
 
@@ -219,7 +219,7 @@ def applicable_means(model, left):
 
     likelihood = np.prod([share(record) for record in HOMES_SAMPLE], axis=0)
     ends = share([0, 0, 0]), share([1, 2, 1])
-    log_feasible = np.maximum(np.log(mass), LEAST_LOG_FEASIBLE)
+    log_feasible = at_least(np.log(mass))
     return weighted_means(likelihood, np.column_stack([alpha, alpha0, log_feasible, *ends, log_c]))
 
 
