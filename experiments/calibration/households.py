@@ -168,7 +168,7 @@ def replicate(keys, model, label):
         _, drawn = jax.lax.scan(draw, start, jnp.arange(NUM_DRAWS))
         return measure(truth, sample, possible), drawn
 
-    return jax.vmap(one)(keys)
+    return jax.lax.map(one, keys)
 
 
 def main():

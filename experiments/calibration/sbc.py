@@ -27,7 +27,6 @@ from scipy.stats import chisquare
 
 from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, StructuralZeros
 from bnp_models.data.schema import Schema
-from bnp_models.kernels.mixed_membership import urn_boxes
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.latent_classes import nplcm, parameters, predictions
 from bnp_models.models.latent_classes import state as latent_classes_state
@@ -109,7 +108,7 @@ class MixedMembership:
 
     @classmethod
     def as_data(cls, model, codes):
-        """A sample as the model's data, every record a cell of its own, for vmap."""
+        """A sample as the model's data, every record a cell of its own."""
         template = cls.template(model)
         padded = template.weight.size
         first_row = jnp.asarray(first_rows(NUM_LEVELS))[:, None]
@@ -249,7 +248,8 @@ def replicate(keys, truth, model, run, kind):
         _, drawn = jax.lax.scan(draw, start, jnp.arange(NUM_DRAWS))
         return kind.measure(truth, state)[0], population, *drawn
 
-    return jax.vmap(one)(keys)
+    # In turn: under vmap every loop of a kernel waits for the slowest chain of the batch.
+    return jax.lax.map(one, keys)
 
 
 def ranks(model, key, num_replications, *, truth=None, run=None, batch=104, kind=None):
@@ -377,8 +377,6 @@ def main():
     parser.add_argument("--replications", type=int, default=208)
     parser.add_argument("--seed", type=int, default=SEED, help="another has files of its own")
     args = parser.parse_args()
-    # The kernel's loops are made for samples of thousands; here it is chains that are many.
-    urn_boxes._BLOCKS_AT_ONCE = 256
     chosen, run, kind = models(args.models)
     key, quantities = jax.random.key(args.seed), (*kind.quantities, "tau1")
 
