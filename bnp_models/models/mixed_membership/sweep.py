@@ -41,8 +41,9 @@ from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
 from bnp_models.models.mixed_membership.truncated_sweep import update_parameters_truncated
 
-# Slots that dish moves and seating choose among: more than the components of most samples.
-DISH_SLOTS = 32
+# Slots that dish moves and seating choose among: more than the components of most samples, since
+# those that are left out hardly change.
+DISH_SLOTS = 64
 
 # Distinct cells that a whole-record move takes at the least: fewer would not be cheaper.
 CELLS_AT_LEAST = 1024
