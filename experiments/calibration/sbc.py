@@ -295,9 +295,8 @@ def rank_of(rng, truth, draws):
 
 def uniformity(rank, num_bins=10) -> float:
     """p-value of the chi-square test that ranks are uniform."""
-    return float(
-        chisquare(np.bincount(rank * num_bins // (NUM_DRAWS + 1), minlength=num_bins)).pvalue
-    )
+    bins = np.asarray(rank, int) * num_bins // (NUM_DRAWS + 1)
+    return float(chisquare(np.bincount(bins, minlength=num_bins)).pvalue)
 
 
 def kept_ranks(path, labels, compute):
