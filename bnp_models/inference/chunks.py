@@ -12,7 +12,7 @@ from bnp_models.models.model import Growing
 
 # The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
 # warm-up, which starts from many components on purpose, when it leaves more than the second.
-LEFT_OVER_TOLERANCE = 1e-6
+LEFT_OVER_TOLERANCE = 1e-5
 
 EARLY_LEFT_OVER_TOLERANCE = 1e-3
 
