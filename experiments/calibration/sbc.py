@@ -295,7 +295,7 @@ def rank_of(rng, truth, draws):
 
 def uniformity(rank, num_bins=10) -> float:
     """p-value of the chi-square test that ranks are uniform."""
-    bins = np.asarray(rank, int) * num_bins // (NUM_DRAWS + 1)
+    bins = rank * num_bins // (NUM_DRAWS + 1)
     return float(chisquare(np.bincount(bins, minlength=num_bins)).pvalue)
 
 
@@ -304,7 +304,7 @@ def kept_ranks(path, labels, compute):
     found = dict(np.load(path)) if path.exists() else {}
     for label in labels:
         if label not in found:
-            found[label] = np.array(compute(label), np.uint8)
+            found[label] = np.array(compute(label))
             np.savez_compressed(path, **found)
     return {label: found[label] for label in labels}
 
