@@ -73,6 +73,8 @@ class UrnBoxes(eqx.Module):
     """Types of the blocks of the partitions, of few blocks and of many; T where there are fewer."""
     orders: Float[Array, " P"]
     """prod (|b| - 1)! of the partitions."""
+    alone: Int[Array, " D"]
+    """Partitions of one block."""
     having: Int[Array, "m M"]
     """Partitions that have a block of a type, in several columns; P where there are fewer."""
     type_of_column: Int[Array, " M"]
@@ -117,6 +119,8 @@ class UrnBoxes(eqx.Module):
             for many in (False, True)
         ]
         type_of_column, having = _invert(by_number, len(types))
+        first, *others = by_number[0]
+        alone = (first < len(types)) & (np.array(others) == len(types)).all(axis=0)
         set_of_type = [(t, s) for block, t in types.items() for _, s in block]
         dtype = jnp.result_type(float)
         low, high = (_padded(list(half), len(set_has_row)) for half in halves)
@@ -132,6 +136,7 @@ class UrnBoxes(eqx.Module):
             having=jnp.asarray(having.T, jnp.int32),
             type_of_column=jnp.asarray(type_of_column, jnp.int32),
             orders=jnp.asarray(np.concatenate([np.zeros(0), *orders.values()]), dtype),
+            alone=jnp.asarray(np.flatnonzero(alone), jnp.int32),
             partitions=tuple(len(order) for order in orders.values()),
             shape=shape,
         )
@@ -412,20 +417,20 @@ def count_sets(
 @jax.named_scope("draw_blocks")
 def draw_blocks(
     key: Key[Array, ""],
-    sums: Float[Array, " T"],
+    products: Float[Array, "T K"],
     weights: Float[Array, " Q"],
     feasible: Float[Array, ""],
     num_records: Float[Array, ""],
     boxes: UrnBoxes,
-) -> tuple[Int[Array, " T"], Int[Array, ""]]:
-    """Draw, by type, the blocks of the boxes' records that come before the n-th feasible one.
+) -> tuple[Int[Array, "T K"], Int[Array, ""]]:
+    """Draw the blocks of the boxes' records that come before the n-th feasible one.
 
     Parameters
     ----------
     key
         Used once.
-    sums
-        S_b of every type of block.
+    products
+        From `block_products`.
     weights
         From `weights_by_size`.
     feasible
@@ -436,25 +441,33 @@ def draw_blocks(
     Returns
     -------
     blocks, records
-        Blocks by type, and records n_0; n_0 is -1, and there are no blocks, where they could be
-        beyond `kernels.variates.discrete.MAX_COUNT`.
+        Blocks by type and component, and records n_0; n_0 is -1, and there are no blocks, where
+        they could be beyond `kernels.variates.discrete.MAX_COUNT`.
 
     Notes
     -----
-    Gamma-mixed Poissons: g ~ Ga(n, P(F)), then Poisson(g p) for every partition of probability p.
+    Gamma-mixed Poissons: g ~ Ga(n, P(F)), then Poisson(g p) for every partition of probability p,
+    and for every component of a record that is one block: under small concentrations nearly all.
     """
-    key_gamma, key_count = Keys(key)
+    key_gamma, key_count, key_label = Keys(key, 3)
     g = gamma_variate(key_gamma, num_records, feasible)
-    rates = partition_values(sums, boxes) * of_partitions(weights, boxes) * g
+    prior = of_partitions(weights, boxes) * g
+    kinds = boxes.blocks[0][0, boxes.alone]
+    of_one_block = products[kinds] * (boxes.orders * prior)[boxes.alone][:, None]
+    rates = partition_values(jnp.sum(products, axis=1), boxes) * prior
+    rates = jnp.append(rates.at[boxes.alone].set(0), of_one_block)
     count = poisson(key_count, rates)
     most = boxes.most_variables
-    too_many = jnp.any(count < 0) | (jnp.sum(count.astype(sums.dtype)) > MAX_COUNT // most)
+    too_many = jnp.any(count < 0) | (jnp.sum(count.astype(rates.dtype)) > MAX_COUNT // most)
     count = jnp.where(too_many, 0, count)
-    return count_blocks(count, boxes), jnp.where(too_many, -1, jnp.sum(count))
+    of_several, of_one = jnp.split(count, [boxes.orders.size])
+    labelled = _draw_labels(key_label, count_blocks(of_several, boxes), products)
+    labelled = labelled.at[kinds].add(of_one.reshape(of_one_block.shape))
+    return labelled, jnp.where(too_many, -1, jnp.sum(count))
 
 
-@jax.named_scope("draw_block_labels")
-def draw_block_labels(
+@jax.named_scope("draw_labels")
+def _draw_labels(
     key: Key[Array, ""], blocks: Int[Array, " T"], products: Float[Array, "T K"]
 ) -> Int[Array, "T K"]:
     """Draw the components of blocks: those of a type are multinomial given `block_products`.

@@ -24,7 +24,7 @@ MAX_COUNT = 2**30
 _REJECT_FROM = 10
 
 # Arrays of at least this many lanes work on the few that remain, gathered together.
-_COMPACT_FROM = 16384
+_COMPACT_FROM = 2048
 
 # Steps of the inversion between two looks at whether it is done.
 _UNROLL = 4

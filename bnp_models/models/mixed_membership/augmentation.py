@@ -17,7 +17,6 @@ from bnp_models.kernels.mixed_membership.tables import opens_table
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     block_products,
     count_sets,
-    draw_block_labels,
     draw_blocks,
 )
 from bnp_models.kernels.numerics.counting import (
@@ -66,22 +65,21 @@ def augment_by_boxes(
     model: MembershipOptions, key: Key[Array, ""], state: HDPState, data: HDPData
 ) -> Augmented:
     """Draw augmented records aggregated by box, their free variables integrated out."""
-    key_block, key_label, key_level = Keys(key, 3)
+    key_block, key_level = Keys(key)
     zeros, concentration = data.zeros, of_urn(model, state)
     assert zeros is not None and zeros.impossible is not None and zeros.feasible is not None
     boxes = zeros.impossible
     products = block_products(state.theta, state.g0, boxes)
     feasible = feasible_probability(model, concentration, state.totals, zeros.feasible)
-    of_type, records = draw_blocks(
-        key_block, jnp.sum(products, axis=1), urn_weights(model, concentration, boxes),
-        feasible, data.num_records.astype(feasible.dtype), boxes,
+    blocks, records = draw_blocks(
+        key_block, products, urn_weights(model, concentration, boxes), feasible,
+        data.num_records.astype(feasible.dtype), boxes,
     )  # fmt: skip
-    labelled = draw_block_labels(key_label, of_type, products)
     levels = split_over_parts(
-        key_level, count_sets(labelled, boxes), jnp.log(state.theta), zeros.parts
+        key_level, count_sets(blocks, boxes), jnp.log(state.theta), zeros.parts
     )
     nothing = jnp.zeros_like(feasible)
-    return Augmented(records, jnp.sum(labelled, axis=0), levels, nothing)
+    return Augmented(records, jnp.sum(blocks, axis=0), levels, nothing)
 
 
 def augment_by_simulation(

@@ -216,10 +216,11 @@ def negative_binomial_p_value(draws, share, feasible):
 
 
 def test_records_and_blocks_are_negative_binomial(key, seed):
-    """Their number, and the blocks of every type, which no record has twice."""
+    """Their number, and the blocks of every type and component, which no record has twice."""
     boxes = make_boxes()["impossible"]
     theta, g0 = make_state(seed, dtype=np.float32, spread=2.0)
-    sums = jnp.sum(block_products(theta, g0, boxes), axis=1)
+    products = block_products(theta, g0, boxes)
+    sums = jnp.sum(products, axis=1)
     weights = weights_of(0.8, boxes)
     outside = float(urn_boxes.probability(urn_boxes.partition_totals(sums, boxes), weights))
     feasible = 1 - outside
@@ -228,10 +229,11 @@ def test_records_and_blocks_are_negative_binomial(key, seed):
     @jax.vmap
     def draw(key):
         return urn_boxes.draw_blocks(
-            key, sums, weights, jnp.float32(feasible), jnp.float32(N_RECORDS), boxes
+            key, products, weights, jnp.float32(feasible), jnp.float32(N_RECORDS), boxes
         )
 
-    blocks, records = (np.asarray(x) for x in draw(jax.random.split(key, N_DRAWS)))
+    labelled, records = (np.asarray(x) for x in draw(jax.random.split(key, N_DRAWS)))
+    blocks = labelled.sum(axis=2)
     assert negative_binomial_p_value(records, outside, feasible) > P_LIMIT
     # Shown to fail: records before the next but one.
     assert negative_binomial_p_value(records, 1.1 * outside, feasible) < P_LIMIT
@@ -241,6 +243,16 @@ def test_records_and_blocks_are_negative_binomial(key, seed):
     for kind in range(boxes.num_types):
         p = negative_binomial_p_value(blocks[:, kind], float(share[kind]), feasible)
         assert p > P_LIMIT, kind
+    of_label = np.asarray(share[:, None] * products / sums[:, None])
+    for kind, label in zip(*np.nonzero(of_label > 1e-3), strict=True):
+        p = negative_binomial_p_value(labelled[:, kind, label], of_label[kind, label], feasible)
+        assert p > P_LIMIT, (kind, label)
+    # Shown to fail: the share of another component.
+    kind = boxes.whole[0]
+    most, least = np.argmax(of_label[kind]), np.argmin(of_label[kind])
+    assert negative_binomial_p_value(labelled[:, kind, most], of_label[kind, least], feasible) < (
+        P_LIMIT
+    )
     # Blocks of two types vary together as their records do: Cov(N_s + N_t) from the pair's own law.
     pair = jnp.zeros(boxes.num_types).at[jnp.array([0, 1])].set(1)
     pair = jnp.append(pair, 0)
@@ -256,11 +268,11 @@ def test_records_and_blocks_are_negative_binomial(key, seed):
 def test_more_records_than_can_be_counted(key):
     boxes = make_boxes()["impossible"]
     theta, g0 = make_state(0, dtype=np.float32)
-    sums = jnp.sum(block_products(theta, g0, boxes), axis=1)
+    products = block_products(theta, g0, boxes)
     draw = jax.jit(urn_boxes.draw_blocks)
     for feasible in (1e-8, 1e-30):
         blocks, records = draw(
-            key, sums, weights_of(1.0, boxes), jnp.float32(feasible), jnp.float32(1000), boxes
+            key, products, weights_of(1.0, boxes), jnp.float32(feasible), jnp.float32(1000), boxes
         )
         assert records == -1 and not np.any(blocks)
 
@@ -276,7 +288,7 @@ def test_labels_of_blocks(key, seed, monkeypatch, at_once, counted):
     products = rng.dirichlet(np.full(5, 0.7), 6) * rng.uniform(0, 1e-3, (6, 1))
     products[:, 3] = 0
     blocks = np.array([0, 7, 300, 0, 1, 92])
-    draw = jax.jit(jax.vmap(urn_boxes.draw_block_labels, (0, None, None)))
+    draw = jax.jit(jax.vmap(urn_boxes._draw_labels, (0, None, None)))
     labelled = np.asarray(
         draw(jax.random.split(key, 200), jnp.asarray(blocks), jnp.asarray(products, jnp.float32))
     )
@@ -319,11 +331,9 @@ def test_new_parameters_compile_nothing(key):
 
     def run(key, theta, g0, alpha):
         products = block_products(theta, g0, boxes)
-        blocks, _ = urn_boxes.draw_blocks(
-            key, jnp.sum(products, axis=1), weights_of(alpha, boxes), jnp.float32(0.5),
-            jnp.float32(9), boxes,
-        )  # fmt: skip
-        return urn_boxes.draw_block_labels(key, blocks, products)
+        return urn_boxes.draw_blocks(
+            key, products, weights_of(alpha, boxes), jnp.float32(0.5), jnp.float32(9), boxes
+        )
 
     first, second = (make_state(s, dtype=np.float32) for s in (0, 1))
     one, two = jax.random.split(key)
