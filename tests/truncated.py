@@ -20,7 +20,7 @@ from scipy.special import digamma
 
 from bnp_models import HDPMixedMembership, StructuralZeros
 from bnp_models.data.schema import Schema
-from bnp_models.kernels.mixed_membership import urn_boxes
+from bnp_models.kernels.mixed_membership import truncated_split_merge, urn_boxes
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.mixed_membership.urn_boxes import probability, weights_by_size
 from bnp_models.kernels.numerics.counting import first_rows
@@ -70,7 +70,6 @@ _STICKS = 64
 def fit_few_records(monkeypatch):
     """Loops that fit the few records of a table."""
     monkeypatch.setattr(augmentation, "SIMULATION_BATCH", 64)
-    monkeypatch.setattr(truncated_sweep, "SIMULATED_SPACING", 1)
     monkeypatch.setattr(urn_boxes, "_BLOCKS_AT_ONCE", 64)
     # So that some blocks are drawn one by one, and some are counted.
     monkeypatch.setattr(urn_boxes, "_COUNTED_TYPES", 4)
@@ -263,20 +262,17 @@ def _argument(module, name, place, change):
     return fault
 
 
-def _without_infeasible_records(wrong):
-    # As if the sample alone were complete data.
-    right = truncated_sweep.simulate_infeasible
+def _untruncated_splits(wrong):
+    right = truncated_split_merge.probability
 
-    def simulate_infeasible(model, key, state, data, start, add, most):
-        number, drawn = right(model, key, state, data, start, add, most)
-        keep = partial(jnp.where, wrong)
-        return keep(jnp.zeros_like(number), number), jax.tree.map(keep, start, drawn)
+    def probability(*args):
+        return jnp.where(wrong, 1, right(*args))
 
-    return truncated_sweep, "simulate_infeasible", simulate_infeasible
+    return truncated_split_merge, "probability", probability
 
 
 FAULTS = {
-    "split-merge without infeasible records": _without_infeasible_records,
+    "split-merge not truncated": _untruncated_splits,
     "augmented tables left out": _forget("tables"),
     "augmented levels left out": _forget("levels"),
     "augmented alphas left out": _forget("sum_alpha"),
@@ -307,7 +303,10 @@ FAULTS = {
         sweep, "seatless_shared_concentration", 3, lambda n: n + (n < 1)
     ),
     "split-merge at another alpha_0": _argument(
-        truncated_sweep, "split_or_merge", 8, lambda alpha0: 4 * alpha0
+        truncated_sweep, "split_or_merge_truncated", 8, lambda alpha0: 4 * alpha0
+    ),
+    "split-merge with a prior of ones": _argument(
+        truncated_sweep, "split_or_merge_truncated", 9, jnp.ones_like
     ),
     # Of a fixed number of components, whose weights have the prior of one table each.
     "tilt without the prior of weights": _argument(

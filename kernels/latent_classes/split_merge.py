@@ -17,19 +17,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import Region, region_mass
 from bnp_models.kernels.latent_classes.observed_weights import log_stick_prior
-from bnp_models.kernels.latent_classes.truncated_levels import through_variables
 from bnp_models.kernels.numerics.counting import count_rows_by_component
-from bnp_models.kernels.numerics.gamma_ratios import log_binomial, log_gamma_ratio
-from bnp_models.kernels.variates.discrete import stirling_error
+from bnp_models.kernels.numerics.gamma_ratios import log_binomial
 from bnp_models.kernels.variates.gamma import (
-    LOG_LEAST_LEVEL,
     draw_levels,
-    loggamma,
     loggamma_from_one,
     normalise_levels,
 )
@@ -413,23 +409,6 @@ def _log_affinity(counts, sizes, a, variable, prior):
     return jnp.where(other, log_affinity, -jnp.inf)
 
 
-def _levels_per_row(variable, dtype):
-    """Number of levels of the variable of each row."""
-    ones = jnp.ones(variable.size, dtype)
-    return jax.ops.segment_sum(ones, variable, num_segments=variable.size)[variable]
-
-
-def _log_rising(shape, counts, members):
-    """Terms log Gamma(b + n) / Gamma(b) - n log N + n, the large ones of Stirling's formula apart.
-
-    With n = N it is that of a total, from which the terms of the levels take as much apart.
-    """
-    n, total = jnp.maximum(counts, 1), jnp.maximum(members, 1)
-    log_gamma_n = n * jnp.log(n / total) - jnp.log(n / (2 * jnp.pi)) / 2 + stirling_error(n)
-    value = log_gamma_n + log_gamma_ratio(n, shape) - gammaln(shape)
-    return jnp.where(counts > 0, value, 0)
-
-
 class _Scans:
     """Restricted scans over the members of one class, or of two, each part with a fixed record."""
 
@@ -441,7 +420,6 @@ class _Scans:
         self.is_second = record == second
         self.weight = member.astype(one_hot.dtype)
         self.size = jnp.sum(self.weight)
-        self.per_row = _levels_per_row(variable, one_hot.dtype)
 
     def members(self, side):
         """Numbers of records of the two parts."""
@@ -505,47 +483,7 @@ class _Scans:
         return side, jnp.sum(jnp.where(self.moves, log_p, 0))
 
     def levels(self, key, counts, launch, point, given):
-        """Draw levels from a launch, variable by variable, or take those given, with their weight.
-
-        The scaled Dirichlet of variable j has shapes b_l + n_l and rates m_l + y / A, as in
-        `truncated_levels.update_levels_truncated`, with y at its expectation.
-
-        Returns
-        -------
-        levels, mass, log_weight
-            Log levels (R, columns), their feasible masses, and the log likelihood of the counts,
-            without the masses, and prior, less the log density of the proposal.
-        """
-        region = self.region
-        members = jnp.sum(jnp.where(self.variable[:, None] == 0, counts, 0), axis=0)
-        shape, prior_total = (x[:, None] for x in self.prior)
-        log_g = loggamma(key, shape + counts)
-        drawn = jnp.maximum(normalise_levels(log_g, self.variable), LOG_LEAST_LEVEL)
-        free = region.free[:, None]
-        levels = jnp.where(free > 0, jnp.where(given, point, drawn), launch)
-        per_row = self.per_row[:, None]
-        of_total = _log_rising(prior_total, members, members) / per_row
-        log_weight = jnp.sum(free * (_log_rising(shape, counts, members) - of_total), axis=0)
-
-        def update(inputs, old, mass_of_level):
-            log_g, counts, point, exists, shape = inputs
-            prior_total = jnp.sum(shape, axis=0)
-            total = members + prior_total
-            present = jnp.sum(jnp.exp(old) * mass_of_level, axis=0)
-            more = prior_total - jnp.minimum(1, prior_total / 2)
-            rate = mass_of_level / present + more / total
-            log_w = log_g - jnp.log(rate)
-            drawn = jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL)
-            new = jnp.where(given, point, jnp.where(exists, drawn, -jnp.inf))
-            log_scale = total * jnp.log(jnp.sum(rate * jnp.exp(new), axis=0))
-            log_scale = log_scale - _log_rising(prior_total, members, members)
-            safe = jnp.where(exists, shape, 1)
-            of_level = _log_rising(safe, counts, members) - (shape + counts) * jnp.log(rate)
-            return new, log_scale + jnp.sum(jnp.where(exists, of_level, 0), axis=0)
-
-        inputs = (
-            region.take(log_g, -jnp.inf), region.take(counts, 0), region.take(point, -jnp.inf),
-            (region.rows < self.variable.size)[:, :, None], region.take(shape, 0),
-        )  # fmt: skip
-        levels, mass, collected = through_variables(levels, region, update, inputs)
-        return levels, mass, log_weight + jnp.sum(collected, axis=0)
+        """Draw levels, or take those given: `propose_levels`."""
+        return propose_levels(
+            key, counts, launch, point, given, self.variable, self.region, self.prior.shape
+        )

@@ -1,21 +1,14 @@
 """Level probabilities of latent classes whose product distributions are truncated to a region."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.boxes.region import Region
+from bnp_models.kernels.boxes.region import Region, through_variables
 from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, loggamma, normalise_levels
 from bnp_models.kernels.variates.rng import Keys, uniform, words
-
-# On accelerators the default precision would round to bfloat16.
-_matmul = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
 class Tilt(NamedTuple):
@@ -28,67 +21,6 @@ class Tilt(NamedTuple):
     """Pull of each class towards large masses."""
     power: Float[Array, " K"]
     """Power of each class's mass."""
-
-
-def through_variables(
-    log_lambda: Float[Array, "R K"],
-    region: Region,
-    update: Callable[[Any, Array, Array], tuple[Array, Any]],
-    inputs: Any,
-) -> tuple[Float[Array, "R K"], Float[Array, " K"], Any]:
-    """Update the constrained variables in turn, given the feasible mass that each level leaves.
-
-    Parameters
-    ----------
-    log_lambda
-        Log level probabilities by row and class.
-    region
-        The feasible boxes.
-    update
-        (inputs of the variable, its log levels (L, K), mass of each level (L, K)) -> (new log
-        levels, anything to collect). The mass of a level is the feasible mass of the class given
-        that level, under the new levels of earlier variables and the old ones of later variables.
-    inputs
-        Arrays with a leading axis over constrained variables.
-
-    Returns
-    -------
-    log_lambda, mass, collected
-        The new levels; feasible masses F_k under them; what `update` collected, by variable.
-    """
-    blocks = region.take(log_lambda, -jnp.inf)
-    masses = _matmul(region.sets, jnp.exp(blocks))
-    group = np.array(region.group, int)
-    is_first = jnp.asarray(np.append(True, group[1:] != group[:-1])[: group.size])
-    is_last = jnp.asarray(np.append(group[1:] != group[:-1], True)[: group.size])
-    nothing = jnp.ones(masses.shape[1:], masses.dtype)
-    one = jnp.ones(masses.shape[2], masses.dtype)
-
-    # behind: the masses of later variables of the group; later: those of later groups.
-    def backward(carry, x):
-        behind, later = carry
-        mass, last = x
-        later = jnp.where(last, later * jnp.sum(behind, axis=0), later)
-        behind = jnp.where(last, nothing, behind)
-        return (behind * mass, later), (behind, later)
-
-    # The boxes behind the last group: one, of mass one.
-    start = jnp.zeros_like(nothing).at[:1].set(1)
-    _, (behind, later) = lax.scan(backward, (start, one), (masses, is_last), reverse=True)
-
-    def forward(carry, x):
-        before, earlier = carry
-        block, sets, behind, later, first, of_variable = x
-        earlier = jnp.where(first, earlier * jnp.sum(before, axis=0), earlier)
-        before = jnp.where(first, nothing, before)
-        mass_of_level = _matmul(sets.T, before * behind) * (earlier * later)
-        new, collected = update(of_variable, block, mass_of_level)
-        return (before * _matmul(sets, jnp.exp(new)), earlier), (new, collected)
-
-    (before, earlier), (blocks, collected) = lax.scan(
-        forward, (start, one), (blocks, region.sets, behind, later, is_first, inputs)
-    )
-    return region.put(log_lambda, blocks), earlier * jnp.sum(before, axis=0), collected
 
 
 @jax.named_scope("update_levels_truncated")

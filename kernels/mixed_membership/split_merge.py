@@ -53,6 +53,34 @@ class SplitMerge(NamedTuple):
     """Whether anything moved."""
 
 
+class Sides(NamedTuple):
+    """A split or a merge that is proposed: its two sides, and the labels after it."""
+
+    is_split: Bool[Array, ""]
+    """Whether a component is split; else two are merged."""
+    possible: Bool[Array, ""]
+    """Whether there is such a move."""
+    log_u: Float[Array, ""]
+    """Log of the uniform that decides."""
+    stays: Int[Array, ""]
+    """Component of side 0, and of both where they are merged."""
+    other: Int[Array, ""]
+    """Component of side 1."""
+    items: Int[Array, "R 2"]
+    """Items of the sides by row of theta."""
+    tables: Int[Array, " 2"]
+    """Tables of the sides."""
+    z: Int[Array, "J n"]
+    """Component of each item after the move."""
+    log_choice: Float[Array, ""]
+    """Log probability of proposing the merge of the sides over that of proposing the split."""
+
+    def accepted(self, log_target: Float[Array, ""]) -> Bool[Array, ""]:
+        """Whether the move is accepted, given log p(split) less log p(merged)."""
+        log_split = log_target + self.log_choice
+        return self.possible & (self.log_u < jnp.where(self.is_split, log_split, -log_split))
+
+
 @jax.named_scope("split_or_merge")
 def split_or_merge(
     key: Key[Array, ""],
@@ -65,7 +93,6 @@ def split_or_merge(
     num_records: Int[Array, ""],
     alpha0: Float[Array, ""],
     level_shape: Float[Array, " R"],
-    num_labelled: int | None = None,
 ) -> SplitMerge:
     """Split or merge components by one Metropolis-Hastings step, given the seating.
 
@@ -87,8 +114,6 @@ def split_or_merge(
         Concentration of G_0.
     level_shape
         Dirichlet shapes of the level probabilities' prior, by row.
-    num_labelled
-        Records, from the first, whose labels are returned; None: all.
 
     Notes
     -----
@@ -101,13 +126,37 @@ def split_or_merge(
     after chunk: independently within a chunk, given the allocations before it and the launch state
     after it. The proposal's probability is the product over tables.
     """
-    dtype = alpha0.dtype
+    sides = propose_sides(key, z, table, rows, counts, tables, variable, num_records, level_shape)
+    levels = _Levels.of_prior(level_shape, variable)
+    (items_0, items_1), (tables_0, tables_1) = sides.items.T, sides.tables
+    log_target = _log_split_ratio(items_0, items_1, levels, tables_0, tables_1, alpha0)
+    accepted = sides.accepted(log_target)
+    split, merged = _outcomes(sides, _Counts(counts, tables))
+    after = jax.tree.map(lambda x, y: jnp.where(sides.is_split, x, y), split, merged)
+    after = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), after, _Counts(counts, tables))
+    return SplitMerge(jnp.where(accepted, sides.z, z), after.items, after.tables, accepted)
+
+
+@jax.named_scope("propose_sides")
+def propose_sides(
+    key: Key[Array, ""],
+    z: Int[Array, "J n"],
+    table: Int[Array, "J n"],
+    rows: Int[Array, "J n"],
+    counts: Int[Array, "R K"],
+    tables: Int[Array, " K"],
+    variable: Int[Array, " R"],
+    num_records: Int[Array, ""],
+    level_shape: Float[Array, " R"],
+) -> Sides:
+    """Propose to split a component in two sides, or to merge two; see `split_or_merge`."""
+    dtype = level_shape.dtype
     key_scalars, key_b, key_sides = Keys(key, 3)
     u = uniform(words(key_scalars, (5,)), dtype.type)
     real = jnp.arange(z.shape[1]) < num_records
     present = _Counts(counts, tables)
 
-    levels = _Levels(variable, level_shape, concentration_of_rows(level_shape, variable))
+    levels = _Levels.of_prior(level_shape, variable)
     anchors = _choose_anchors(key_b, u, z, table, present, levels, num_records)
     order, place, in_use = _deal_records(anchors, z, real)
     chunks = _gather_items(anchors, order, in_use, z, table, rows, levels)
@@ -118,15 +167,16 @@ def split_or_merge(
     shaping, launched = _launch(chunks, contrast)
     shaped = _shape(chunks, shaping, launched, whole)
     side_1, on_side_1, minus_log_q = _allocate(key_sides, anchors, chunks, shaped, whole)
-
-    split, merged = _outcomes(anchors, present, side_1, both)
-    log_ratio = _log_ratio(anchors, side_1, both, split, minus_log_q, levels, alpha0)
-    accepted = _accept(u[4], anchors, log_ratio)
-    proposed = _relabel(anchors, z, real, place, on_side_1, num_labelled)
-    after = jax.tree.map(lambda x, y: jnp.where(anchors.is_split, x, y), split, merged)
-    after = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), after, present)
-    z = jnp.where(accepted, proposed, z[:, :num_labelled])
-    return SplitMerge(z, after.items, after.tables, accepted)
+    items, of_tables = jax.tree.map(lambda x, y: jnp.stack([x - y, y], axis=-1), both, side_1)
+    sides = Sides(
+        anchors.is_split, anchors.possible, jnp.log(u[4]), anchors.k_a, anchors.k_new, items,
+        of_tables, _relabel(anchors, z, real, place, on_side_1), minus_log_q,
+    )  # fmt: skip
+    split, _ = _outcomes(sides, present)
+    partner = _partner_probability(anchors.k_a, *split, levels)[anchors.k_new]
+    in_1, in_both = jnp.sum(side_1.items).astype(dtype), jnp.sum(both.items).astype(dtype)
+    log_choice = minus_log_q + jnp.log(in_both) + jnp.log(partner / in_1)
+    return sides._replace(log_choice=log_choice)
 
 
 class _Counts(NamedTuple):
@@ -145,6 +195,11 @@ class _Levels(NamedTuple):
     """Dirichlet shape of each row."""
     total: Float[Array, " R"]
     """Sum of the shapes of each row's variable."""
+
+    @classmethod
+    def of_prior(cls, shape: Float[Array, " R"], variable: Int[Array, " R"]) -> "_Levels":
+        """From the Dirichlet shapes of the rows."""
+        return cls(variable, shape, concentration_of_rows(shape, variable))
 
 
 class _Anchors(NamedTuple):
@@ -455,54 +510,24 @@ def _allocate(key, anchors: _Anchors, chunks: _Chunks, shaped: _Sides, whole: _C
     return side_1, on_side_1, order_free_sum(cost.reshape(-1))
 
 
-def _outcomes(
-    anchors: _Anchors, present: _Counts, side_1: _Counts, both: _Counts
-) -> tuple[_Counts, _Counts]:
+def _outcomes(sides: Sides, present: _Counts) -> tuple[_Counts, _Counts]:
     """Counts of all components with the sides apart, and with the sides merged."""
     counts, tables = present
-    k_a, k_b, k_new = anchors.k_a, anchors.k_b, anchors.k_new
-    split = _Counts(
-        counts.at[:, k_a].set(both.items - side_1.items).at[:, k_new].set(side_1.items),
-        tables.at[k_a].set(both.tables - side_1.tables).at[k_new].set(side_1.tables),
+    places = jnp.stack([sides.stays, sides.other])
+    apart = _Counts(counts.at[:, places].set(sides.items), tables.at[places].set(sides.tables))
+    return apart, _Counts(
+        counts.at[:, sides.other].set(0).at[:, sides.stays].set(jnp.sum(sides.items, axis=1)),
+        tables.at[sides.other].set(0).at[sides.stays].set(jnp.sum(sides.tables)),
     )
-    merged = _Counts(
-        counts.at[:, k_b].set(0).at[:, k_a].set(both.items),
-        tables.at[k_b].set(0).at[k_a].set(both.tables),
-    )
-    return split, merged
 
 
-def _log_ratio(
-    anchors: _Anchors, side_1: _Counts, both: _Counts, split: _Counts, minus_log_q,
-    levels: _Levels, alpha0,
-):  # fmt: skip
-    """Log of the Metropolis-Hastings ratio of the split; that of the merge is its negative."""
-    dtype = alpha0.dtype
-    side_0 = jax.tree.map(jnp.subtract, both, side_1)
-    log_target = _log_split_ratio(
-        side_0.items, side_1.items, levels, side_0.tables, side_1.tables, alpha0
-    )
-    in_1, in_both = jnp.sum(side_1.items).astype(dtype), jnp.sum(both.items).astype(dtype)
-    reverse = _partner_probability(anchors.k_a, *split, levels)[anchors.k_new]
-    return log_target + minus_log_q + jnp.log(in_both) + jnp.log(reverse / in_1)
-
-
-@jax.named_scope("accept")
-def _accept(u, anchors: _Anchors, log_ratio):
-    """Whether the move is accepted."""
-    log_accept = jnp.where(anchors.is_split, log_ratio, -log_ratio)
-    return anchors.possible & (jnp.log(u) < log_accept)
-
-
-def _relabel(anchors: _Anchors, z, real, place, on_side_1, num_labelled):
-    """Labels of the first records after the move."""
+def _relabel(anchors: _Anchors, z, real, place, on_side_1):
+    """Labels after the move."""
     num_chunks, _, size = on_side_1.shape
-    label = z[:, :num_labelled]
-    place = jnp.minimum(place[:num_labelled], num_chunks * size - 1)
+    place = jnp.minimum(place, num_chunks * size - 1)
     moves = anchors.is_split & on_side_1[place // size, :, place % size].T
-    inside = real[:num_labelled] & _is_inside(anchors, label)
-    proposal = jnp.where(inside, jnp.where(moves, anchors.k_new, anchors.k_a), label)
-    return proposal.astype(z.dtype)
+    proposal = jnp.where(moves, anchors.k_new, anchors.k_a)
+    return jnp.where(real & _is_inside(anchors, z), proposal, z).astype(z.dtype)
 
 
 def _uniform_item(key, mask):

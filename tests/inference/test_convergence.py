@@ -206,20 +206,6 @@ def test_a_run_without_a_risk_is_judged_by_its_margins(chains, rng):
     assert list(bnp.convergence(run, margins_of(values[:, :3], thin=200))) == names
 
 
-def test_components_that_do_not_split_are_told_of(chains):
-    limit = bnp.HDPMixedMembership().most_simulated(256)
-    for times, told in ((1, False), (1.01, True)):
-        run, risk = chains()
-        # They may not have been kept.
-        assert not any("split" in s for s in bnp.warnings_of(run, risk))
-        draws = run.draws | {"augmented": np.full((4, 500), int(times * limit))}
-        run = dataclasses.replace(run, draws=draws)
-        sentences = bnp.warnings_of(run, risk)
-        assert any(s.startswith("components neither split nor merge") for s in sentences) == told
-    without = dataclasses.replace(run, model=bnp.HDPMixedMembership(split_merge_every=0))
-    assert not any("split" in s for s in bnp.warnings_of(without, risk))
-
-
 def test_an_estimated_probability_of_the_feasible_is_told_of(chains, monkeypatch):
     run, risk = chains()
     codes = np.full((1, len(run.table.schema.variables)), -1)

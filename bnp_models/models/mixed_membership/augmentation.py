@@ -4,13 +4,12 @@ Records are drawn until as many as the sample's are feasible. Given those of the
 weights and level probabilities have the conditionals that they have without structural zeros.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import split_over_parts
 from bnp_models.kernels.mixed_membership.tables import opens_table
@@ -89,63 +88,6 @@ def augment_by_simulation(
 
     No probability of a box is needed, so that this also checks `augment_by_boxes`.
     """
-
-    def add(sums, z, table, rows, alpha, kept, _):
-        levels, tables, sum_alpha = sums
-        return *count_more(levels, tables, z, table, rows, kept), sum_alpha + jnp.sum(alpha * kept)
-
-    nothing = (
-        jnp.zeros(state.theta.shape, jnp.int32), jnp.zeros(state.g0.size, jnp.int32),
-        jnp.zeros_like(state.alpha0),
-    )  # fmt: skip
-    records, (levels, tables, sum_alpha) = simulate_infeasible(
-        model, key, state, data, nothing, add, 2**31 - 1
-    )
-    return Augmented(records, tables, levels, sum_alpha)
-
-
-def count_more(
-    levels: Int[Array, "R K"],
-    tables: Int[Array, " K"],
-    z: Int[Array, "J n"],
-    table: Int[Array, "J n"],
-    rows: Int[Array, "J n"],
-    kept: Bool[Array, " n"] | Int[Array, " n"],
-) -> tuple[Int[Array, "R K"], Int[Array, " K"]]:
-    """Items by row of theta and component, and tables of components, with more records counted."""
-    kept = kept.astype(jnp.int32)
-    return (
-        levels + count_rows_by_component(rows, z, kept, (levels.shape[0], levels.shape[1])),
-        tables + count_components(z, opens_table(table) * kept, tables.size),
-    )
-
-
-def simulate_infeasible(
-    model: MembershipOptions,
-    key: Key[Array, ""],
-    state: HDPState,
-    data: HDPData,
-    start: Any,
-    add: Callable[..., Any],
-    at_most: int,
-) -> tuple[Int[Array, ""], Any]:
-    """Simulate records, and add up the infeasible ones before the n-th feasible one.
-
-    Parameters
-    ----------
-    start
-        Sum over no record, a pytree.
-    add
-        (sum, z, table, rows, alpha, kept, place) -> sum, for a batch of records: which of them are
-        kept, and the place of each kept one among all. It must change nothing where none is kept.
-    at_most
-        Stop once there are more infeasible records than this.
-
-    Returns
-    -------
-    records, result
-        Number of records kept, and the sum over them.
-    """
     zeros = data.zeros
     assert zeros is not None
     theta = pad_levels(state.theta, zeros.num_levels)
@@ -153,10 +95,10 @@ def simulate_infeasible(
     wanted = data.num_records
 
     def unfinished(carry):
-        return most_of_lanes((carry[1] < wanted) & (carry[2] <= at_most))
+        return most_of_lanes(carry[1] < wanted)
 
     def simulate(carry):
-        step, num_feasible, records, result = carry
+        step, num_feasible, added = carry
         alpha, z, table, codes = simulate_batch(
             model, jax.random.fold_in(key, step), state.alpha, state.rate, state.g0, theta,
             SIMULATION_BATCH,
@@ -164,10 +106,19 @@ def simulate_infeasible(
         rows = first + codes
         inside = in_boxes(rows, zeros.boxes)
         before = num_feasible + jnp.cumsum(inside) - inside
-        kept = ~inside & (before < wanted)
-        place = records + jnp.cumsum(kept) - 1
-        result = add(result, z, table, rows, alpha, kept, place)
-        return step + 1, num_feasible + jnp.sum(inside), records + jnp.sum(kept), result
+        # None where there are enough.
+        kept = (~inside & (before < wanted)).astype(jnp.int32)
+        added = Augmented(
+            added.records + jnp.sum(kept),
+            added.tables + count_components(z, opens_table(table) * kept, added.tables.size),
+            added.levels + count_rows_by_component(rows, z, kept, state.theta.shape),
+            added.sum_alpha + jnp.sum(alpha * kept),
+        )
+        return step + 1, num_feasible + jnp.sum(inside), added
 
     none = jnp.int32(0)
-    return lax.while_loop(unfinished, simulate, (none, none, none, start))[2:]
+    nothing = Augmented(
+        none, jnp.zeros(state.g0.size, jnp.int32), jnp.zeros(state.theta.shape, jnp.int32),
+        jnp.zeros_like(state.alpha0),
+    )  # fmt: skip
+    return lax.while_loop(unfinished, simulate, (none, none, nothing))[2]

@@ -27,15 +27,6 @@ RECORD_MULTIPLE = 128
 # Draws of record weights for log P(feasible) where the feasible boxes are too many to be exact.
 FEASIBLE_DRAWS = 1024
 
-# Simulated records that split-merge moves take under structural zeros, at the most: all, and for
-# each record of the sample.
-SIMULATED_AT_MOST = 2**19
-
-SIMULATED_PER_RECORD = 32
-
-# Share of the draws in which components may go without split-merge moves before a warning.
-MAX_UNSPLIT_SHARE = 0.5
-
 
 class MembershipOptions(PredictsCells):
     """Members that both mixed membership models have, which the functions of a sweep read."""
@@ -130,25 +121,9 @@ class MembershipOptions(PredictsCells):
         return {"theta": merge_rows(draws["theta"], groups)}
 
     def warnings(self, run: Any) -> list[str]:
-        """Sentences on impossible records, split-merge moves and P(feasible) of a `Run`."""
-        checks = too_many_augmented(run.draws), self._few_splits(run), self._estimated_feasible(run)
+        """Sentences on impossible records and P(feasible) of a `Run`."""
+        checks = too_many_augmented(run.draws), self._estimated_feasible(run)
         return list(filter(None, checks))
-
-    def _few_splits(self, run: Any) -> str | None:
-        """Warning that components hardly ever split or merge, for too many impossible records."""
-        n = run.table.n
-        most = self.most_simulated(n + -n % RECORD_MULTIPLE)
-        if most is None or "augmented" not in run.draws:
-            return None
-        augmented = run.draws["augmented"]
-        share = np.mean((augmented > most) | (augmented < 0))
-        if share <= MAX_UNSPLIT_SHARE:
-            return None
-        return (
-            f"components neither split nor merge: in {share:.0%} of the kept draws the impossible "
-            f"region holds more than the {most:,} records with which they do, so that chains may "
-            "stay in the mode in which they began; compare more chains and starts, or run tnplcm"
-        )
 
     def _estimated_feasible(self, run: Any) -> str | None:
         """Warning that P(feasible) is not exact."""
@@ -160,8 +135,8 @@ class MembershipOptions(PredictsCells):
             return (
                 f"P(feasible) is estimated from {FEASIBLE_DRAWS:,} draws of record weights, not "
                 "exact: the conditions fix too many variables together; the log-likelihood has its "
-                "error, n times as large, and chains mix without tilts and trajectories; fewer "
-                "variables to a condition, or tnplcm, make it exact"
+                "error, n times as large, and chains mix without splits and merges, tilts and "
+                "trajectories; fewer variables to a condition, or tnplcm, make it exact"
             )
         return None
 
@@ -181,12 +156,3 @@ class MembershipOptions(PredictsCells):
     @abstractmethod
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Tables that the prior of the weights adds to each component, and to no component."""
-
-    def most_simulated(self, num_records: int) -> int | None:
-        """Largest number of impossible records with which components still split and merge.
-
-        None where they never do.
-        """
-        if not self.split_merge_every:
-            return None
-        return min(SIMULATED_AT_MOST, SIMULATED_PER_RECORD * num_records)

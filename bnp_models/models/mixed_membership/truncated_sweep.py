@@ -1,7 +1,8 @@
 """Parameter updates of mixed membership models under structural zeros.
 
-Where P(feasible) is exact, concentrations, tilts and trajectories integrate the truncation; weights
-and level probabilities are drawn given augmented records of the impossible region.
+Where P(feasible) is exact, concentrations, splits and merges, tilts and trajectories integrate the
+truncation; weights and level probabilities are drawn given augmented records of the impossible
+region.
 
 Where sums of floats decide, chains are taken one after the other (`in_turn` of
 `kernels.numerics.lanes`): several together are rounded otherwise than one alone, and their
@@ -21,9 +22,9 @@ from bnp_models.kernels.mixed_membership.hamiltonian import (
     Parameters,
     move_parameters,
 )
-from bnp_models.kernels.mixed_membership.split_merge import split_or_merge
 from bnp_models.kernels.mixed_membership.tables import seat_items
 from bnp_models.kernels.mixed_membership.tilts import tilt_component
+from bnp_models.kernels.mixed_membership.truncated_split_merge import split_or_merge_truncated
 from bnp_models.kernels.numerics.counting import (
     count_components,
     count_rows_by_component,
@@ -33,15 +34,11 @@ from bnp_models.kernels.numerics.lanes import in_turn
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.models.mixed_membership.augmentation import (
     Augmented,
-    count_more,
     draw_augmented,
-    simulate_infeasible,
 )
 from bnp_models.models.mixed_membership.conditionals import (
     draw_alpha,
-    draw_g0,
     draw_level_shape,
-    draw_theta,
 )
 from bnp_models.models.mixed_membership.feasible import (
     feasible_totals,
@@ -52,9 +49,6 @@ from bnp_models.models.mixed_membership.feasible import (
 )
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
-
-# Split-merge moves, which take simulated records here, are so many times rarer.
-SIMULATED_SPACING = 16
 
 
 def update_parameters_truncated(
@@ -248,55 +242,37 @@ def update_components_truncated(
     opens: Bool[Array, "J n"],
     iteration: Int[Array, ""],
 ) -> HDPState:
-    """Split or merge components under structural zeros, every so many sweeps.
-
-    The records of the impossible region are simulated one by one, so that the sample and they are
-    complete data, for which the move is the same as without zeros; g_0 and theta, integrated out,
-    are redrawn given all of them. Where there are too many, nothing is done.
-    """
-    most = model.most_simulated(state.z.shape[1])
-    if most is None:
+    """Split or merge components, every so many sweeps; only where P(feasible) is exact."""
+    assert data.zeros is not None
+    if not model.split_merge_every or data.zeros.feasible is None:
         return state
 
     def move(state, opens):
-        return _split_merge_completed(key, model, state, data, opens, most)
+        return _split_or_merge(model, key, state, data, opens)
 
-    due = iteration % (SIMULATED_SPACING * model.split_merge_every) == 0
+    due = iteration % model.split_merge_every == 0
     return lax.cond(due, move, lambda state, _: state, state, opens)
 
 
-def _split_merge_completed(key, model, state, data, opens, most: int) -> HDPState:
-    """Split or merge components of the sample and of at most so many simulated records."""
-    key_seat, key_simulate, key_split, key_g0, key_theta = Keys(key, 5)
-    num_padded = state.z.shape[1]
-    of_sample = state.z, seat_items(key_seat, state.z, opens), data.rows
-    nothing = jnp.zeros_like(state.theta, jnp.int32), jnp.zeros_like(state.g0, jnp.int32)
-    start = (
-        tuple(jnp.pad(array, ((0, 0), (0, most))) for array in of_sample),
-        *count_more(*nothing, *of_sample, data.weight),
-    )
+def _split_or_merge(model, key, state, data, opens) -> HDPState:
+    """Split or merge components, the truncation integrated exactly."""
+    key_seat, key_move = Keys(key)
+    num_rows, capacity = state.theta.shape
+    boxes, region = data.zeros.feasible, data.zeros.region
+    tables = count_components(state.z, opens * data.weight, capacity)
+    counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
+    table = seat_items(key_seat, state.z, opens)
 
-    def add(carry, z, table, rows, _, kept, place):
-        arrays, counts, tables = carry
-        place = jnp.where(kept, data.num_records + place, num_padded + most)
-        arrays = tuple(
-            array.at[:, place].set(new, mode="drop")
-            for array, new in zip(arrays, (z, table, rows), strict=True)
-        )
-        return arrays, *count_more(counts, tables, z, table, rows, kept)
+    @in_turn
+    def move():
+        weights = urn_weights(model, of_urn(model, state), boxes)
+        return split_or_merge_truncated(
+            key_move, state.z, table, data.rows, counts, tables, data.variable, data.num_records,
+            state.alpha0, state.level_shape, state.theta, state.g0, state.totals, weights, boxes,
+            region,
+        )  # fmt: skip
 
-    records, ((z, table, rows), counts, tables) = simulate_infeasible(
-        model, key_simulate, state, data, start, add, most
+    moved = move()
+    return dataclasses.replace(
+        state, z=moved.z, theta=moved.theta, g0=moved.g0, totals=moved.totals
     )
-    moved = split_or_merge(
-        key_split, z, table, rows, counts, tables, data.variable,
-        data.num_records + jnp.minimum(records, most), state.alpha0,
-        state.level_shape, num_padded,
-    )  # fmt: skip
-    g0, _ = draw_g0(key_g0, moved.tables, state.alpha0)
-    theta = draw_theta(key_theta, moved.counts, state.level_shape, data.variable)
-    state_moved = dataclasses.replace(
-        state, z=moved.z, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
-    )
-    fits = records <= most
-    return jax.tree.map(lambda new, old: jnp.where(fits, new, old), state_moved, state)

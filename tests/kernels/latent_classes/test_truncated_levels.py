@@ -17,7 +17,7 @@ from truncated_classes import (
     make_regions,
 )
 
-from bnp_models.kernels.boxes.region import Region
+from bnp_models.kernels.boxes.region import Region, through_variables
 from bnp_models.kernels.latent_classes import truncated_levels
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt
 
@@ -32,7 +32,7 @@ def test_mass_given_each_level(seed):
     def update(new_levels, block, mass):
         return new_levels, (block, mass)
 
-    result, mass, (blocks, of_level) = truncated_levels.through_variables(
+    result, mass, (blocks, of_level) = through_variables(
         jnp.asarray(old), region, update, region.take(jnp.asarray(new), -jnp.inf)
     )
     np.testing.assert_array_equal(blocks, region.take(jnp.asarray(old), -jnp.inf))

@@ -78,16 +78,10 @@ def test_posterior_means(name, concentration, augmentation, how):
 SPLITS = PLAIN | {"split_merge_every": 1}
 
 
-INFEASIBLE_FAULT = "split-merge without infeasible records"
-
-
 @LONG
-@pytest.mark.parametrize("fault", [None, INFEASIBLE_FAULT])
-def test_posterior_means_with_split_merge(fault):
-    """Splits and merges of the sample and simulated infeasible records together."""
-    switches = switched([INFEASIBLE_FAULT], fault)
-    z = posterior_scores(HDPMixedMembership(**SPLITS), "equivalence", 21, switches)
-    assert (np.abs(z).max() > Z_LIMIT) == (fault is not None), z
+def test_posterior_means_with_split_merge():
+    z = posterior_scores(HDPMixedMembership(**SPLITS), "equivalence", 21)
+    assert np.abs(z).max() < Z_LIMIT, z
 
 
 class Joint:
@@ -188,16 +182,18 @@ def test_joint_distribution_by_simulation_rejects(simulation, fault):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
-SPLIT_FAULT = "split-merge at another alpha_0"
+SPLIT_FAULTS = (
+    "split-merge at another alpha_0", "split-merge with a prior of ones",
+    "split-merge not truncated",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def splits():
-    return Joint("shared", "boxes", SPLITS, [SPLIT_FAULT])
+    return Joint("shared", "boxes", SPLITS, SPLIT_FAULTS, "learned")
 
 
-@LONG
-@pytest.mark.parametrize("fault", [None, SPLIT_FAULT])
+@pytest.mark.parametrize("fault", [None, *SPLIT_FAULTS])
 def test_joint_distribution_with_split_merge(splits, fault):
     z = splits.scores(15, fault)
     assert (np.abs(z).max() > Z_LIMIT) == (fault is not None), z

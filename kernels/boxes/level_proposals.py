@@ -1,0 +1,104 @@
+"""Level probabilities proposed from others, for components whose distributions are truncated.
+
+Under truncation level probabilities have directions that the data say nothing about. A proposal
+that splits or merges components takes these from the levels that there are, and the others from
+the counts.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.boxes.region import Region, through_variables
+from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
+from bnp_models.kernels.variates.discrete import stirling_error
+from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, loggamma, normalise_levels
+from bnp_models.kernels.variates.level_prior import concentration_of_rows
+
+
+@jax.named_scope("propose_levels")
+def propose_levels(
+    key: Key[Array, ""],
+    counts: Float[Array, "R K"],
+    launch: Float[Array, "R K"],
+    point: Float[Array, "R K"],
+    given: Bool[Array, ""] | bool,
+    variable: Int[Array, " R"],
+    region: Region,
+    level_shape: Float[Array, " R"],
+) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, " K"]]:
+    """Draw log levels from a launch, variable by variable, or take those given, with their weight.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    counts
+        Items by row and component.
+    launch
+        Log levels from which the masses of the region are taken.
+    point, given
+        Log levels whose weight is asked for, and whether they are, rather than drawn ones.
+    variable
+        Variable of each row.
+    region
+        The feasible boxes.
+    level_shape
+        Dirichlet shapes b of the level probabilities' prior, by row.
+
+    Returns
+    -------
+    levels, mass, log_weight
+        Log levels, their feasible masses, and the log likelihood of the counts, without the masses,
+        and prior, less the log density of the proposal.
+
+    Notes
+    -----
+    The scaled Dirichlet of variable j has shapes b_l + n_l and rates m_l + y / A, as in
+    `kernels.latent_classes.truncated_levels.update_levels_truncated`, with y at its expectation.
+    """
+    shape = level_shape[:, None]
+    prior_total = concentration_of_rows(level_shape, variable)[:, None]
+    per_row = concentration_of_rows(jnp.ones_like(level_shape), variable)[:, None]
+    members = jax.ops.segment_sum(counts, variable, num_segments=variable.size)[variable]
+    log_g = loggamma(key, shape + counts)
+    drawn = jnp.maximum(normalise_levels(log_g, variable), LOG_LEAST_LEVEL)
+    free = region.free[:, None]
+    levels = jnp.where(free > 0, jnp.where(given, point, drawn), launch)
+    of_total = _log_rising(prior_total, members, members) / per_row
+    log_weight = jnp.sum(free * (_log_rising(shape, counts, members) - of_total), axis=0)
+
+    def update(inputs, old, mass_of_level):
+        log_g, counts, point, exists, shape = inputs
+        prior_total, members = jnp.sum(shape, axis=0), jnp.sum(counts, axis=0)
+        total = members + prior_total
+        present = jnp.sum(jnp.exp(old) * mass_of_level, axis=0)
+        more = prior_total - jnp.minimum(1, prior_total / 2)
+        rate = mass_of_level / present + more / total
+        log_w = log_g - jnp.log(rate)
+        drawn = jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL)
+        new = jnp.where(given, point, jnp.where(exists, drawn, -jnp.inf))
+        log_scale = total * jnp.log(jnp.sum(rate * jnp.exp(new), axis=0))
+        log_scale = log_scale - _log_rising(prior_total, members, members)
+        safe = jnp.where(exists, shape, 1)
+        of_level = _log_rising(safe, counts, members) - (shape + counts) * jnp.log(rate)
+        return new, log_scale + jnp.sum(jnp.where(exists, of_level, 0), axis=0)
+
+    inputs = (
+        region.take(log_g, -jnp.inf), region.take(counts, 0), region.take(point, -jnp.inf),
+        (region.rows < variable.size)[:, :, None], region.take(shape, 0),
+    )  # fmt: skip
+    levels, mass, collected = through_variables(levels, region, update, inputs)
+    return levels, mass, log_weight + jnp.sum(collected, axis=0)
+
+
+def _log_rising(shape, counts, members):
+    """Terms log Gamma(b + n) / Gamma(b) - n log N + n, the large ones of Stirling's formula apart.
+
+    With n = N it is that of a total, from which the terms of the levels take as much apart.
+    """
+    n, total = jnp.maximum(counts, 1), jnp.maximum(members, 1)
+    log_gamma_n = n * jnp.log(n / total) - jnp.log(n / (2 * jnp.pi)) / 2 + stirling_error(n)
+    value = log_gamma_n + log_gamma_ratio(n, shape) - gammaln(shape)
+    return jnp.where(counts > 0, value, 0)

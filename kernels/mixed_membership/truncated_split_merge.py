@@ -1,0 +1,158 @@
+"""Split and merge of components under structural zeros, the truncation integrated exactly.
+
+The sides of a split are proposed as without structural zeros, from the sample alone. Weights and
+level probabilities, which the factor P(F)^-n ties together, are proposed with them, so that every
+component gives to the feasible region what the sample asks of it.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.boxes.level_proposals import propose_levels
+from bnp_models.kernels.boxes.region import Region
+from bnp_models.kernels.mixed_membership.split_merge import Sides, propose_sides
+from bnp_models.kernels.mixed_membership.urn_boxes import (
+    UrnBoxes,
+    block_sums,
+    partition_totals,
+    probability,
+)
+from bnp_models.kernels.numerics.gamma_ratios import log_beta
+from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, gamma_variate, logbeta
+from bnp_models.kernels.variates.rng import Keys
+
+
+class TruncatedSplitMerge(NamedTuple):
+    """State after a move."""
+
+    z: Int[Array, "J n"]
+    """Component of each item."""
+    theta: Float[Array, "R K"]
+    """Level probabilities."""
+    g0: Float[Array, " K"]
+    """Weights of the components."""
+    totals: Float[Array, " Q"]
+    """`partition_totals` of the feasible boxes under them."""
+    accepted: Bool[Array, ""]
+    """Whether anything moved."""
+
+
+@jax.named_scope("split_or_merge_truncated")
+def split_or_merge_truncated(
+    key: Key[Array, ""],
+    z: Int[Array, "J n"],
+    table: Int[Array, "J n"],
+    rows: Int[Array, "J n"],
+    counts: Int[Array, "R K"],
+    tables: Int[Array, " K"],
+    variable: Int[Array, " R"],
+    num_records: Int[Array, ""],
+    alpha0: Float[Array, ""],
+    level_shape: Float[Array, " R"],
+    theta: Float[Array, "R K"],
+    g0: Float[Array, " K"],
+    totals: Float[Array, " Q"],
+    weights: Float[Array, " Q"],
+    feasible: UrnBoxes,
+    region: Region,
+) -> TruncatedSplitMerge:
+    """Split or merge components by one Metropolis-Hastings step, given the seating.
+
+    Parameters
+    ----------
+    key, z, table, rows, counts, tables, variable, num_records, alpha0, level_shape
+        As in `kernels.mixed_membership.split_merge.split_or_merge`.
+    theta, g0, totals
+        Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
+    weights
+        From `kernels.mixed_membership.urn_boxes.weights_by_size`.
+    feasible, region
+        The feasible boxes, for records of several components and for those of one.
+
+    Notes
+    -----
+    Atoms of G_0 with tables are (x, theta), x a weight of density x^(m - 1) e^-x: g_0 times their
+    total, a gamma variate. Where M is a component's mass in the region, x M of a component that is
+    split goes to the sides in proportions v ~ Beta(m_0, m_1), and levels are proposed by
+    `propose_levels`, as in Jain & Neal (2007), doi:10.1214/07-BA219. A new component takes the slot
+    of the smallest atom without tables, which is lost; one that is emptied is left without weight.
+    """
+    key_sides, key_levels, key_share, key_total = Keys(key, 4)
+    sides = propose_sides(
+        key_sides, z, table, rows, counts, tables, variable, num_records, level_shape
+    )
+    slot = jnp.where(sides.is_split, jnp.argmin(jnp.where(tables > 0, 2, g0)), sides.other)
+    places = jnp.stack([sides.stays, slot])
+    log_theta = jnp.maximum(jnp.log(theta[:, places]), LOG_LEAST_LEVEL)
+    levels = _propose_levels(key_levels, sides, log_theta, variable, region, level_shape)
+
+    # Weights of the sides, and of both together.
+    m, x = sides.tables.astype(g0.dtype), g0[places]
+    log_v = jnp.stack(logbeta(key_share, m[0], m[1]))
+    scale = levels.log_mass[2] - levels.log_mass[:2]
+    apart = jnp.where(sides.is_split, x[0] * jnp.exp(log_v + scale), x)
+    together = jnp.where(sides.is_split, x[0], jnp.sum(x * jnp.exp(-scale)))
+    new = jnp.where(sides.is_split, apart, jnp.stack([together, jnp.zeros_like(together)]))
+    moved = g0.at[places].set(new) / (1 + jnp.sum(new) - jnp.sum(x))
+    moved_levels = jnp.where(
+        sides.is_split, levels.log_level[:, :2], log_theta.at[:, 0].set(levels.log_level[:, 2])
+    )
+    moved_theta = theta.at[:, places].set(jnp.exp(moved_levels))
+    moved_totals = partition_totals(block_sums(moved_theta, moved, feasible), feasible)
+
+    total = gamma_variate(key_total, jnp.sum(tables).astype(g0.dtype) + alpha0, 1.0)
+    evidence = levels.log_weight[0] + levels.log_weight[1] - levels.log_weight[2]
+    of_weights = jnp.log(alpha0) + log_beta(m[0], m[1]) + jnp.sum(m * scale)
+    of_weights = of_weights - total * (jnp.sum(apart) - together)
+    growth = jnp.log(probability(moved_totals, weights) / probability(totals, weights))
+    truncation = num_records * jnp.where(sides.is_split, -growth, growth)
+    accepted = sides.accepted(evidence + of_weights + truncation)
+    moved_z = jnp.where(sides.is_split & (sides.z == sides.other), slot, sides.z)
+    return TruncatedSplitMerge(
+        z=jnp.where(accepted, moved_z, z).astype(z.dtype),
+        theta=jnp.where(accepted, moved_theta, theta),
+        g0=jnp.where(accepted, moved, g0),
+        totals=jnp.where(accepted, moved_totals, totals),
+        accepted=accepted,
+    )
+
+
+class _Levels(NamedTuple):
+    """Log levels of side 0, of side 1 and of both together: the state's own, or proposed."""
+
+    log_level: Float[Array, "R 3"]
+    log_mass: Float[Array, " 3"]
+    """Log feasible masses."""
+    log_weight: Float[Array, " 3"]
+    """Of `propose_levels`."""
+
+
+def _propose_levels(
+    key: Key[Array, ""],
+    sides: Sides,
+    log_theta: Float[Array, "R 2"],
+    variable: Int[Array, " R"],
+    region: Region,
+    level_shape: Float[Array, " R"],
+) -> _Levels:
+    """Draw the levels that are missing: those of the sides from both's, or both's from side 0's."""
+    key_both, key_sides, key_back = Keys(key, 3)
+    items = sides.items.astype(log_theta.dtype)
+    all_items = jnp.sum(items, axis=1, keepdims=True)
+    stays = log_theta[:, :1]
+
+    def propose(key, items, launch, point, given):
+        return propose_levels(key, items, launch, point, given, variable, region, level_shape)
+
+    merged, _, _ = propose(key_both, all_items, stays, stays, False)
+    merged = jnp.where(sides.is_split, stays, merged)
+    launch = jnp.broadcast_to(merged, log_theta.shape)
+    apart, masses, weights = propose(key_sides, items, launch, log_theta, ~sides.is_split)
+    merged, mass, weight = propose(key_back, all_items, apart[:, :1], merged, True)
+    return _Levels(
+        jnp.concatenate([apart, merged], axis=1), jnp.log(jnp.append(masses, mass)),
+        jnp.append(weights, weight),
+    )  # fmt: skip
