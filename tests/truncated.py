@@ -303,10 +303,16 @@ FAULTS = {
         sweep, "seatless_shared_concentration", 3, lambda n: n + (n < 1)
     ),
     "split-merge at another alpha_0": _argument(
-        truncated_sweep, "split_or_merge_truncated", 8, lambda alpha0: 4 * alpha0
+        truncated_sweep, "split_or_merge_truncated", 6, lambda alpha0: 4 * alpha0
     ),
     "split-merge with a prior of ones": _argument(
-        truncated_sweep, "split_or_merge_truncated", 9, jnp.ones_like
+        truncated_sweep, "split_or_merge_truncated", 7, jnp.ones_like
+    ),
+    "split-merge with half the total of the weights": _argument(
+        truncated_split_merge, "gamma_variate", 1, lambda shape: shape / 2
+    ),
+    "split-merge with a table more": _argument(
+        truncated_split_merge, "log_beta", 0, lambda m: m + 1
     ),
     # Of a fixed number of components, whose weights have the prior of one table each.
     "tilt without the prior of weights": _argument(

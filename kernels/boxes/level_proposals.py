@@ -14,7 +14,7 @@ from bnp_models.kernels.boxes.region import Region, through_variables
 from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
 from bnp_models.kernels.variates.discrete import stirling_error
 from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, loggamma, normalise_levels
-from bnp_models.kernels.variates.level_prior import concentration_of_rows
+from bnp_models.kernels.variates.level_prior import concentration_of_rows, levels_of_rows
 
 
 @jax.named_scope("propose_levels")
@@ -60,7 +60,7 @@ def propose_levels(
     """
     shape = level_shape[:, None]
     prior_total = concentration_of_rows(level_shape, variable)[:, None]
-    per_row = concentration_of_rows(jnp.ones_like(level_shape), variable)[:, None]
+    per_row = levels_of_rows(variable, level_shape.dtype)[:, None]
     members = jax.ops.segment_sum(counts, variable, num_segments=variable.size)[variable]
     log_g = loggamma(key, shape + counts)
     drawn = jnp.maximum(normalise_levels(log_g, variable), LOG_LEAST_LEVEL)

@@ -163,6 +163,7 @@ def masses_of_sets(
     )
 
 
+@jax.named_scope("through_variables")
 def through_variables(
     log_lambda: Float[Array, "R K"],
     region: Region,

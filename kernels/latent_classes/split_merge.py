@@ -174,7 +174,7 @@ class _Parts(NamedTuple):
     log_mass: Float[Array, " 3"]
     """Log feasible masses of the parts, and of the merged class."""
     log_weight: Float[Array, " 3"]
-    """Log likelihoods less log densities of the proposed levels; see `_Scans.levels`."""
+    """Log likelihoods less log densities of the proposed levels; see `propose_levels`."""
     log_q_side: Float[Array, ""]
     """Log probability of the allocation."""
 

@@ -1,8 +1,9 @@
 """Split and merge of components, parallel over records: the move that opens components.
 
 One-item and one-table updates can hardly open a component: a free slot's theta comes from the
-prior, and fits no whole record. This move proposes the split of a component in two that data have
-shaped, or the merge of two, with the weights g_0 and the level probabilities integrated out.
+prior, and fits no whole record. A move proposes the split of a component in two that data have
+shaped, or the merge of two, and decides with the weights g_0 and the level probabilities integrated
+out.
 """
 
 from typing import NamedTuple
@@ -53,7 +54,7 @@ class SplitMerge(NamedTuple):
     """Whether anything moved."""
 
 
-class Sides(NamedTuple):
+class Proposal(NamedTuple):
     """A split or a merge that is proposed: its two sides, and the labels after it."""
 
     is_split: Bool[Array, ""]
@@ -126,15 +127,21 @@ def split_or_merge(
     after chunk: independently within a chunk, given the allocations before it and the launch state
     after it. The proposal's probability is the product over tables.
     """
-    sides = propose_sides(key, z, table, rows, counts, tables, variable, num_records, level_shape)
+    proposal = propose_sides(
+        key, z, table, rows, counts, tables, variable, num_records, level_shape,
+        jnp.argmin(tables > 0),
+    )  # fmt: skip
     levels = _Levels.of_prior(level_shape, variable)
-    (items_0, items_1), (tables_0, tables_1) = sides.items.T, sides.tables
+    (items_0, items_1), (tables_0, tables_1) = proposal.items.T, proposal.tables
     log_target = _log_split_ratio(items_0, items_1, levels, tables_0, tables_1, alpha0)
-    accepted = sides.accepted(log_target)
-    split, merged = _outcomes(sides, _Counts(counts, tables))
-    after = jax.tree.map(lambda x, y: jnp.where(sides.is_split, x, y), split, merged)
-    after = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), after, _Counts(counts, tables))
-    return SplitMerge(jnp.where(accepted, sides.z, z), after.items, after.tables, accepted)
+    accepted = proposal.accepted(log_target)
+    present, places = _Counts(counts, tables), jnp.stack([proposal.stays, proposal.other])
+    of_sides = _Counts(proposal.items, proposal.tables)
+    together = jax.tree.map(_put_together, of_sides)
+    of_sides = jax.tree.map(lambda x, y: jnp.where(proposal.is_split, x, y), of_sides, together)
+    after = _with_sides(present, places, of_sides)
+    after = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), after, present)
+    return SplitMerge(jnp.where(accepted, proposal.z, z), after.items, after.tables, accepted)
 
 
 @jax.named_scope("propose_sides")
@@ -148,8 +155,18 @@ def propose_sides(
     variable: Int[Array, " R"],
     num_records: Int[Array, ""],
     level_shape: Float[Array, " R"],
-) -> Sides:
-    """Propose to split a component in two sides, or to merge two; see `split_or_merge`."""
+    slot: Int[Array, ""],
+) -> Proposal:
+    """Propose to split a component in two sides, or to merge two.
+
+    Parameters
+    ----------
+    key, z, table, rows, counts, tables, variable, num_records, level_shape
+        As in `split_or_merge`, whose notes have the proposal.
+    slot
+        Slot without tables, which the second side of a split takes; no split is possible where it
+        has tables.
+    """
     dtype = level_shape.dtype
     key_scalars, key_b, key_sides = Keys(key, 3)
     u = uniform(words(key_scalars, (5,)), dtype.type)
@@ -157,7 +174,7 @@ def propose_sides(
     present = _Counts(counts, tables)
 
     levels = _Levels.of_prior(level_shape, variable)
-    anchors = _choose_anchors(key_b, u, z, table, present, levels, num_records)
+    anchors = _choose_anchors(key_b, u, z, table, present, levels, num_records, slot)
     order, place, in_use = _deal_records(anchors, z, real)
     chunks = _gather_items(anchors, order, in_use, z, table, rows, levels)
     both = _counts_of_both(anchors, present)
@@ -167,16 +184,17 @@ def propose_sides(
     shaping, launched = _launch(chunks, contrast)
     shaped = _shape(chunks, shaping, launched, whole)
     side_1, on_side_1, minus_log_q = _allocate(key_sides, anchors, chunks, shaped, whole)
-    items, of_tables = jax.tree.map(lambda x, y: jnp.stack([x - y, y], axis=-1), both, side_1)
-    sides = Sides(
-        anchors.is_split, anchors.possible, jnp.log(u[4]), anchors.k_a, anchors.k_new, items,
-        of_tables, _relabel(anchors, z, real, place, on_side_1), minus_log_q,
-    )  # fmt: skip
-    split, _ = _outcomes(sides, present)
-    partner = _partner_probability(anchors.k_a, *split, levels)[anchors.k_new]
+
+    of_sides = jax.tree.map(lambda x, y: jnp.stack([x - y, y], axis=-1), both, side_1)
+    apart = _with_sides(present, jnp.stack([anchors.k_a, anchors.k_new]), of_sides)
+    partner = _partner_probability(anchors.k_a, *apart, levels)[anchors.k_new]
     in_1, in_both = jnp.sum(side_1.items).astype(dtype), jnp.sum(both.items).astype(dtype)
-    log_choice = minus_log_q + jnp.log(in_both) + jnp.log(partner / in_1)
-    return sides._replace(log_choice=log_choice)
+    return Proposal(
+        is_split=anchors.is_split, possible=anchors.possible, log_u=jnp.log(u[4]),
+        stays=anchors.k_a, other=anchors.k_new, items=of_sides.items, tables=of_sides.tables,
+        z=_relabel(anchors, z, real, place, on_side_1),
+        log_choice=minus_log_q + jnp.log(in_both) + jnp.log(partner / in_1),
+    )  # fmt: skip
 
 
 class _Counts(NamedTuple):
@@ -246,7 +264,9 @@ _INSIDE, _OPENS, _ANCHOR_0, _ANCHOR_1, _SECOND = 1, 2, 4, 8, 16
 
 
 @jax.named_scope("choose_anchors")
-def _choose_anchors(key, u, z, table, present: _Counts, levels: _Levels, num_records) -> _Anchors:
+def _choose_anchors(
+    key, u, z, table, present: _Counts, levels: _Levels, num_records, slot
+) -> _Anchors:
     """Draw an item, and one of the same component (split) or of another one (merge)."""
     num_items, num_padded = z.shape
     real = jnp.arange(num_padded) < num_records
@@ -257,11 +277,11 @@ def _choose_anchors(key, u, z, table, present: _Counts, levels: _Levels, num_rec
     partner = _partner_probability(k_a, *present, levels)
     k_other = jnp.argmax(jnp.cumsum(partner) > u[3] * jnp.sum(partner))
     k_b = jnp.where(is_split, k_a, k_other)
-    k_new = jnp.where(is_split, jnp.argmin(active), k_other)
+    k_new = jnp.where(is_split, slot, k_other)
     record_b, item_b = _uniform_item(key, real & (z == k_b))
     table_a, table_b = table[item, record], table[item_b, record_b]
     # Rounding may pick a component that is no partner.
-    possible = jnp.where(is_split, ~jnp.all(active), partner[k_other] > 0)
+    possible = jnp.where(is_split, ~active[slot], partner[k_other] > 0)
     possible &= (record != record_b) | (table_a != table_b)
     return _Anchors(is_split, (record, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
 
@@ -510,15 +530,15 @@ def _allocate(key, anchors: _Anchors, chunks: _Chunks, shaped: _Sides, whole: _C
     return side_1, on_side_1, order_free_sum(cost.reshape(-1))
 
 
-def _outcomes(sides: Sides, present: _Counts) -> tuple[_Counts, _Counts]:
-    """Counts of all components with the sides apart, and with the sides merged."""
-    counts, tables = present
-    places = jnp.stack([sides.stays, sides.other])
-    apart = _Counts(counts.at[:, places].set(sides.items), tables.at[places].set(sides.tables))
-    return apart, _Counts(
-        counts.at[:, sides.other].set(0).at[:, sides.stays].set(jnp.sum(sides.items, axis=1)),
-        tables.at[sides.other].set(0).at[sides.stays].set(jnp.sum(sides.tables)),
-    )
+def _with_sides(present: _Counts, places, of_sides: _Counts) -> _Counts:
+    """Counts of all components, two of them replaced."""
+    return jax.tree.map(lambda x, new: x.at[..., places].set(new), present, of_sides)
+
+
+def _put_together(of_sides):
+    """Counts of the sides with all of them in the first."""
+    both = jnp.sum(of_sides, axis=-1)
+    return jnp.stack([both, jnp.zeros_like(both)], axis=-1)
 
 
 def _relabel(anchors: _Anchors, z, real, place, on_side_1):

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import Region
-from bnp_models.kernels.mixed_membership.split_merge import Sides, propose_sides
+from bnp_models.kernels.mixed_membership.split_merge import Proposal
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     UrnBoxes,
     block_sums,
@@ -23,6 +23,9 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
 from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, gamma_variate, logbeta
 from bnp_models.kernels.variates.rng import Keys
+
+# Slots that are without tables in either state of a move.
+SPARE_SLOTS = 3
 
 
 class TruncatedSplitMerge(NamedTuple):
@@ -40,13 +43,17 @@ class TruncatedSplitMerge(NamedTuple):
     """Whether anything moved."""
 
 
+@jax.named_scope("slot_of_split")
+def slot_of_split(g0: Float[Array, " K"], tables: Int[Array, " K"]) -> Int[Array, ""]:
+    """Slot of the smallest weight among those without tables, for `propose_sides`."""
+    return jnp.argmin(jnp.where(tables > 0, 2, g0))
+
+
 @jax.named_scope("split_or_merge_truncated")
 def split_or_merge_truncated(
     key: Key[Array, ""],
+    proposal: Proposal,
     z: Int[Array, "J n"],
-    table: Int[Array, "J n"],
-    rows: Int[Array, "J n"],
-    counts: Int[Array, "R K"],
     tables: Int[Array, " K"],
     variable: Int[Array, " R"],
     num_records: Int[Array, ""],
@@ -63,7 +70,11 @@ def split_or_merge_truncated(
 
     Parameters
     ----------
-    key, z, table, rows, counts, tables, variable, num_records, alpha0, level_shape
+    key
+        Used once.
+    proposal
+        From `kernels.mixed_membership.split_merge.propose_sides`, with `slot_of_split`.
+    z, tables, variable, num_records, alpha0, level_shape
         As in `kernels.mixed_membership.split_merge.split_or_merge`.
     theta, g0, totals
         Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
@@ -78,41 +89,40 @@ def split_or_merge_truncated(
     total, a gamma variate. Where M is a component's mass in the region, x M of a component that is
     split goes to the sides in proportions v ~ Beta(m_0, m_1), and levels are proposed by
     `propose_levels`, as in Jain & Neal (2007), doi:10.1214/07-BA219. A new component takes the slot
-    of the smallest atom without tables, which is lost; one that is emptied is left without weight.
+    of the smallest atom without tables, which is lost, and one that is emptied is left without
+    weight: negligible where `SPARE_SLOTS` others are without tables, and refused elsewhere.
     """
-    key_sides, key_levels, key_share, key_total = Keys(key, 4)
-    sides = propose_sides(
-        key_sides, z, table, rows, counts, tables, variable, num_records, level_shape
-    )
-    slot = jnp.where(sides.is_split, jnp.argmin(jnp.where(tables > 0, 2, g0)), sides.other)
-    places = jnp.stack([sides.stays, slot])
+    key_levels, key_share, key_total = Keys(key, 3)
+    is_split = proposal.is_split
+    places = jnp.stack([proposal.stays, proposal.other])
     log_theta = jnp.maximum(jnp.log(theta[:, places]), LOG_LEAST_LEVEL)
-    levels = _propose_levels(key_levels, sides, log_theta, variable, region, level_shape)
+    levels = _propose_levels(key_levels, proposal, log_theta, variable, region, level_shape)
 
     # Weights of the sides, and of both together.
-    m, x = sides.tables.astype(g0.dtype), g0[places]
+    m, x = proposal.tables.astype(g0.dtype), g0[places]
     log_v = jnp.stack(logbeta(key_share, m[0], m[1]))
     scale = levels.log_mass[2] - levels.log_mass[:2]
-    apart = jnp.where(sides.is_split, x[0] * jnp.exp(log_v + scale), x)
-    together = jnp.where(sides.is_split, x[0], jnp.sum(x * jnp.exp(-scale)))
-    new = jnp.where(sides.is_split, apart, jnp.stack([together, jnp.zeros_like(together)]))
+    apart = jnp.where(is_split, x[0] * jnp.exp(log_v + scale), x)
+    together = jnp.sum(x * jnp.exp(-scale))
+    new = jnp.where(is_split, apart, jnp.stack([together, jnp.zeros_like(together)]))
     moved = g0.at[places].set(new) / (1 + jnp.sum(new) - jnp.sum(x))
     moved_levels = jnp.where(
-        sides.is_split, levels.log_level[:, :2], log_theta.at[:, 0].set(levels.log_level[:, 2])
+        is_split, levels.log_level[:, :2], log_theta.at[:, 0].set(levels.log_level[:, 2])
     )
     moved_theta = theta.at[:, places].set(jnp.exp(moved_levels))
     moved_totals = partition_totals(block_sums(moved_theta, moved, feasible), feasible)
 
     total = gamma_variate(key_total, jnp.sum(tables).astype(g0.dtype) + alpha0, 1.0)
     evidence = levels.log_weight[0] + levels.log_weight[1] - levels.log_weight[2]
-    of_weights = jnp.log(alpha0) + log_beta(m[0], m[1]) + jnp.sum(m * scale)
-    of_weights = of_weights - total * (jnp.sum(apart) - together)
+    # Together they weigh sum(apart exp(-scale)).
+    of_weights = total * jnp.sum(apart * jnp.expm1(-scale)) + jnp.sum(m * scale)
+    of_weights = of_weights + jnp.log(alpha0) + log_beta(m[0], m[1])
     growth = jnp.log(probability(moved_totals, weights) / probability(totals, weights))
-    truncation = num_records * jnp.where(sides.is_split, -growth, growth)
-    accepted = sides.accepted(evidence + of_weights + truncation)
-    moved_z = jnp.where(sides.is_split & (sides.z == sides.other), slot, sides.z)
+    truncation = num_records * jnp.where(is_split, -growth, growth)
+    spare = jnp.sum(tables == 0) - is_split >= SPARE_SLOTS
+    accepted = spare & proposal.accepted(evidence + of_weights + truncation)
     return TruncatedSplitMerge(
-        z=jnp.where(accepted, moved_z, z).astype(z.dtype),
+        z=jnp.where(accepted, proposal.z, z),
         theta=jnp.where(accepted, moved_theta, theta),
         g0=jnp.where(accepted, moved, g0),
         totals=jnp.where(accepted, moved_totals, totals),
@@ -132,7 +142,7 @@ class _Levels(NamedTuple):
 
 def _propose_levels(
     key: Key[Array, ""],
-    sides: Sides,
+    proposal: Proposal,
     log_theta: Float[Array, "R 2"],
     variable: Int[Array, " R"],
     region: Region,
@@ -140,7 +150,7 @@ def _propose_levels(
 ) -> _Levels:
     """Draw the levels that are missing: those of the sides from both's, or both's from side 0's."""
     key_both, key_sides, key_back = Keys(key, 3)
-    items = sides.items.astype(log_theta.dtype)
+    items = proposal.items.astype(log_theta.dtype)
     all_items = jnp.sum(items, axis=1, keepdims=True)
     stays = log_theta[:, :1]
 
@@ -148,9 +158,9 @@ def _propose_levels(
         return propose_levels(key, items, launch, point, given, variable, region, level_shape)
 
     merged, _, _ = propose(key_both, all_items, stays, stays, False)
-    merged = jnp.where(sides.is_split, stays, merged)
+    merged = jnp.where(proposal.is_split, stays, merged)
     launch = jnp.broadcast_to(merged, log_theta.shape)
-    apart, masses, weights = propose(key_sides, items, launch, log_theta, ~sides.is_split)
+    apart, masses, weights = propose(key_sides, items, launch, log_theta, ~proposal.is_split)
     merged, mass, weight = propose(key_back, all_items, apart[:, :1], merged, True)
     return _Levels(
         jnp.concatenate([apart, merged], axis=1), jnp.log(jnp.append(masses, mass)),

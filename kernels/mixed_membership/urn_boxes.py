@@ -8,8 +8,9 @@ A_rj of levels of each of its d constrained variables, and the free ones integra
 
 The partitions are listed, those of all boxes together, and blocks with the same sets in several
 boxes are one *type*. Given the parameters, the records of the impossible region before the n-th
-feasible one are independent Poisson counts of the partitions (negative multinomial, gamma-mixed);
-only the types of their blocks matter from there on, then the labels of the blocks, then levels.
+feasible one are independent Poisson counts of the partitions (negative multinomial, gamma-mixed),
+those of one block by component as well; only the types of their blocks matter from there on, then
+the labels of the blocks, then levels.
 Blocks are tables: no seating is drawn. Probabilities are linear, not logarithms: what underflows
 here is a box that never receives a record.
 """
@@ -73,8 +74,6 @@ class UrnBoxes(eqx.Module):
     """Types of the blocks of the partitions, of few blocks and of many; T where there are fewer."""
     orders: Float[Array, " P"]
     """prod (|b| - 1)! of the partitions."""
-    alone: Int[Array, " D"]
-    """Partitions of one block."""
     having: Int[Array, "m M"]
     """Partitions that have a block of a type, in several columns; P where there are fewer."""
     type_of_column: Int[Array, " M"]
@@ -88,6 +87,12 @@ class UrnBoxes(eqx.Module):
     def num_types(self) -> int:
         """Types of block T."""
         return self.half_of_type.shape[1]
+
+    @property
+    def alone(self) -> np.ndarray:
+        """Partitions of one block."""
+        num_blocks = np.repeat([blocks for _, blocks in self.shape], self.partitions)
+        return np.flatnonzero(num_blocks == 1)
 
     @property
     def most_variables(self) -> int:
@@ -119,8 +124,6 @@ class UrnBoxes(eqx.Module):
             for many in (False, True)
         ]
         type_of_column, having = _invert(by_number, len(types))
-        first, *others = by_number[0]
-        alone = (first < len(types)) & (np.array(others) == len(types)).all(axis=0)
         set_of_type = [(t, s) for block, t in types.items() for _, s in block]
         dtype = jnp.result_type(float)
         low, high = (_padded(list(half), len(set_has_row)) for half in halves)
@@ -136,7 +139,6 @@ class UrnBoxes(eqx.Module):
             having=jnp.asarray(having.T, jnp.int32),
             type_of_column=jnp.asarray(type_of_column, jnp.int32),
             orders=jnp.asarray(np.concatenate([np.zeros(0), *orders.values()]), dtype),
-            alone=jnp.asarray(np.flatnonzero(alone), jnp.int32),
             partitions=tuple(len(order) for order in orders.values()),
             shape=shape,
         )
@@ -451,10 +453,10 @@ def draw_blocks(
     """
     key_gamma, key_count, key_label = Keys(key, 3)
     g = gamma_variate(key_gamma, num_records, feasible)
-    prior = of_partitions(weights, boxes) * g
+    rate = of_partitions(weights, boxes) * g
     kinds = boxes.blocks[0][0, boxes.alone]
-    of_one_block = products[kinds] * (boxes.orders * prior)[boxes.alone][:, None]
-    rates = partition_values(jnp.sum(products, axis=1), boxes) * prior
+    of_one_block = products[kinds] * (boxes.orders * rate)[boxes.alone][:, None]
+    rates = partition_values(jnp.sum(products, axis=1), boxes) * rate
     rates = jnp.append(rates.at[boxes.alone].set(0), of_one_block)
     count = poisson(key_count, rates)
     most = boxes.most_variables

@@ -51,8 +51,8 @@ def concentration_of_rows(
     return jax.ops.segment_sum(shape, variable, num_segments=variable.size)[variable]
 
 
-def _levels_of_rows(variable, dtype):
-    """Number of levels of each row's variable."""
+def levels_of_rows(variable: Int[Array, " R"], dtype: jnp.dtype) -> Float[Array, " R"]:
+    """Count the levels of each row's variable."""
     return concentration_of_rows(jnp.ones(variable.size, dtype), variable)
 
 
@@ -73,7 +73,7 @@ def draw_level_prior(key: Key[Array, ""], variable: Int[Array, " R"]) -> Float[A
     log_g = loggamma(key_beta, jnp.ones(variable.size, dtype))
     share = jnp.exp(log_g) / concentration_of_rows(jnp.exp(log_g), variable)
     c = gamma_variate(key_c, jnp.full(variable.size, CONCENTRATION_SHAPE, dtype), 1.0)[variable]
-    shape = share * c * _levels_of_rows(variable, dtype) / CONCENTRATION_SHAPE
+    shape = share * c * levels_of_rows(variable, dtype) / CONCENTRATION_SHAPE
     return jnp.clip(shape, LEAST_SHAPE, LARGEST_SHAPE)
 
 
@@ -200,7 +200,7 @@ def _move_rows(
 ) -> Float[Array, " R"]:
     """Move each row's shape given its evidence, a function of it, and a rate that is added."""
     key_tie, key_move = Keys(key)
-    levels = _levels_of_rows(variable, shape.dtype)
+    levels = levels_of_rows(variable, shape.dtype)
     # c^(1 - L) of the prior, as an integral over v: one variate for all rows of a variable.
     more = levels - CONCENTRATION_SHAPE
     log_v = loggamma(key_tie, jnp.where(more > 0, more, 1))

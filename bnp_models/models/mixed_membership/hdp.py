@@ -68,7 +68,8 @@ class HDPMixedMembership(MembershipOptions, Growing):
         The dish move of records that sit at one table takes records / `cell_stride` distinct
         cells of a sweep (at least 1,024), in rotation, with all their records; 0 turns it off.
     split_merge_every
-        Sweeps between split-merge moves; 0 turns them off.
+        Sweeps between split-merge moves; 0 turns them off. There are none under structural zeros
+        for which P(feasible) is not exact.
     seating_every
         Sweeps between moves that draw the shared alpha with the labels of all records at one table
         or two summed out, and these labels given it, for up to 12 variables; 0 turns them off.
@@ -167,7 +168,8 @@ class HDPMixedMembership(MembershipOptions, Growing):
         added = capacity - state.g0.size
         active = jnp.pad(_active_slots(state, data), (0, added))
         g0 = jnp.pad(state.g0, (0, added))
-        log_remainder = jnp.log1p(-order_free_sum(jnp.where(active, g0, 0)))
+        remainder = 1 - order_free_sum(jnp.where(active, g0, 0))
+        log_remainder = jnp.log(jnp.maximum(remainder, jnp.finfo(g0.dtype).tiny))
         key_sticks, key_theta = Keys(key)
         log_free, _ = retrospective_sticks(key_sticks, active, log_remainder, state.alpha0)
         no_item = jnp.zeros((data.variable.size, capacity), jnp.int32)

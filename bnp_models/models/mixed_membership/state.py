@@ -23,7 +23,7 @@ class Zeros(eqx.Module):
     boxes: Bool[Array, "B R"]
     """The feasible boxes as sets of levels, for simulated records."""
     region: Region
-    """The feasible boxes by group of variables, for log P(feasible) where it is not exact."""
+    """The same by group of variables: for splits and merges, and to estimate P(feasible)."""
     tilts: Float[Array, "E R"]
     """Directions along which a component may tilt, one for each equivalence."""
     num_levels: tuple[int, ...] = eqx.field(static=True)
@@ -84,7 +84,7 @@ class HDPInfo(eqx.Module):
     log_likelihood_items: Float[Array, ""]
     """sum_ij log theta_{z_ij, j}(x_ij), given the labels."""
     left_over: Float[Array, ""]
-    """Mass of G_0 beyond the last stick, the only approximation: the driver bounds it."""
+    """Mass of G_0 beyond the last stick, which is left out: the driver bounds it."""
     log_feasible: Float[Array, ""]
     """log P(feasible) of a record before truncation; 0 without structural zeros."""
     augmented: Int[Array, ""]

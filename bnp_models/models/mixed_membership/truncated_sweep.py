@@ -22,9 +22,13 @@ from bnp_models.kernels.mixed_membership.hamiltonian import (
     Parameters,
     move_parameters,
 )
+from bnp_models.kernels.mixed_membership.split_merge import propose_sides
 from bnp_models.kernels.mixed_membership.tables import seat_items
 from bnp_models.kernels.mixed_membership.tilts import tilt_component
-from bnp_models.kernels.mixed_membership.truncated_split_merge import split_or_merge_truncated
+from bnp_models.kernels.mixed_membership.truncated_split_merge import (
+    slot_of_split,
+    split_or_merge_truncated,
+)
 from bnp_models.kernels.numerics.counting import (
     count_components,
     count_rows_by_component,
@@ -61,7 +65,8 @@ def update_parameters_truncated(
 ) -> tuple[HDPState, HDPInfo]:
     """Steps 3 to 6 under structural zeros.
 
-    Concentrations of records and tilts come first, with the truncation integrated exactly. Then the
+    Splits and merges, concentrations of records, trajectories and tilts come first, with the
+    truncation integrated exactly. Then the
     records of the impossible region are drawn, count like the sample's in alpha_0, g_0 and theta,
     and are forgotten.
     """
@@ -256,20 +261,22 @@ def update_components_truncated(
 
 def _split_or_merge(model, key, state, data, opens) -> HDPState:
     """Split or merge components, the truncation integrated exactly."""
-    key_seat, key_move = Keys(key)
+    key_seat, key_sides, key_move = Keys(key, 3)
     num_rows, capacity = state.theta.shape
     boxes, region = data.zeros.feasible, data.zeros.region
     tables = count_components(state.z, opens * data.weight, capacity)
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
-    table = seat_items(key_seat, state.z, opens)
+    proposal = propose_sides(
+        key_sides, state.z, seat_items(key_seat, state.z, opens), data.rows, counts, tables,
+        data.variable, data.num_records, state.level_shape, slot_of_split(state.g0, tables),
+    )  # fmt: skip
 
     @in_turn
     def move():
         weights = urn_weights(model, of_urn(model, state), boxes)
         return split_or_merge_truncated(
-            key_move, state.z, table, data.rows, counts, tables, data.variable, data.num_records,
-            state.alpha0, state.level_shape, state.theta, state.g0, state.totals, weights, boxes,
-            region,
+            key_move, proposal, state.z, tables, data.variable, data.num_records, state.alpha0,
+            state.level_shape, state.theta, state.g0, state.totals, weights, boxes, region,
         )  # fmt: skip
 
     moved = move()

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from truncated_classes import (
     CONSTRAINED,
+    FIRST,
     NUM_LEVELS,
     VARIABLE,
     cell_probabilities,
@@ -47,3 +48,28 @@ def test_the_padding_of_levels_is_empty(seed):
         region.put(jnp.zeros_like(log_lambda), blocks),
         jnp.where(VARIABLE[:, None] == 3, 0, log_lambda),
     )
+
+
+def test_mass_given_each_level(seed):
+    """New levels of earlier variables, old ones of later variables."""
+    old, new = make_levels(seed), make_levels(seed + 1)
+    region = make_regions()[0]
+
+    def update(new_levels, block, mass):
+        return new_levels, (block, mass)
+
+    result, mass, (blocks, of_level) = boxes_region.through_variables(
+        jnp.asarray(old), region, update, region.take(jnp.asarray(new), -jnp.inf)
+    )
+    np.testing.assert_array_equal(blocks, region.take(jnp.asarray(old), -jnp.inf))
+    mixed = old.copy()
+    for v, j in enumerate(CONSTRAINED):
+        cells, probability = cell_probabilities(mixed)
+        free = np.exp(mixed[VARIABLE == 3]).sum(axis=0)
+        for level in range(NUM_LEVELS[j]):
+            given = probability[cells[:, j] == level] / np.exp(mixed[FIRST[j] + level]) / free
+            np.testing.assert_allclose(of_level[v, level], given.sum(axis=0), rtol=3e-6)
+        mixed[VARIABLE == j] = new[VARIABLE == j]
+    np.testing.assert_allclose(result, mixed, rtol=1e-6)
+    cells, probability = cell_probabilities(mixed)
+    np.testing.assert_allclose(mass, probability.sum(axis=0), rtol=3e-6)

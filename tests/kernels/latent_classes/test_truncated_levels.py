@@ -7,46 +7,17 @@ import pytest
 from goodness import P_LIMIT, compiles_once
 from scipy import stats
 from truncated_classes import (
-    CONSTRAINED,
-    FIRST,
-    NUM_LEVELS,
     VARIABLE,
-    cell_probabilities,
     from_grid,
     make_levels,
     make_regions,
 )
 
-from bnp_models.kernels.boxes.region import Region, through_variables
+from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.latent_classes import truncated_levels
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt
 
 N = 20_000
-
-
-def test_mass_given_each_level(seed):
-    """New levels of earlier variables, old ones of later variables."""
-    old, new = make_levels(seed), make_levels(seed + 1)
-    region = make_regions()[0]
-
-    def update(new_levels, block, mass):
-        return new_levels, (block, mass)
-
-    result, mass, (blocks, of_level) = through_variables(
-        jnp.asarray(old), region, update, region.take(jnp.asarray(new), -jnp.inf)
-    )
-    np.testing.assert_array_equal(blocks, region.take(jnp.asarray(old), -jnp.inf))
-    mixed = old.copy()
-    for v, j in enumerate(CONSTRAINED):
-        cells, probability = cell_probabilities(mixed)
-        free = np.exp(mixed[VARIABLE == 3]).sum(axis=0)
-        for level in range(NUM_LEVELS[j]):
-            given = probability[cells[:, j] == level] / np.exp(mixed[FIRST[j] + level]) / free
-            np.testing.assert_allclose(of_level[v, level], given.sum(axis=0), rtol=3e-6)
-        mixed[VARIABLE == j] = new[VARIABLE == j]
-    np.testing.assert_allclose(result, mixed, rtol=1e-6)
-    cells, probability = cell_probabilities(mixed)
-    np.testing.assert_allclose(mass, probability.sum(axis=0), rtol=3e-6)
 
 
 # Two binary variables that are not both 1: records at (0, 0), (0, 1) and (1, 0).

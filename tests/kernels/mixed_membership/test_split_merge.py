@@ -153,7 +153,7 @@ def test_a_partner_that_rounding_picks_is_none():
         variable, num_records = jnp.array([0, 0, 1, 1]), jnp.int32(2)
         levels = split_merge._Levels(variable, jnp.ones(4), jnp.full(4, 2.0))
         return split_merge._choose_anchors(
-            jax.random.key(0), u, z, jnp.zeros_like(z), present, levels, num_records
+            jax.random.key(0), u, z, jnp.zeros_like(z), present, levels, num_records, jnp.int32(2)
         )
 
     assert anchors(0.5).possible and anchors(0.5).k_b == 1

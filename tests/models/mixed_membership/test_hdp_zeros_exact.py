@@ -184,7 +184,8 @@ def test_joint_distribution_by_simulation_rejects(simulation, fault):
 
 SPLIT_FAULTS = (
     "split-merge at another alpha_0", "split-merge with a prior of ones",
-    "split-merge not truncated",
+    "split-merge not truncated", "split-merge with half the total of the weights",
+    "split-merge with a table more",
 )  # fmt: skip
 
 
