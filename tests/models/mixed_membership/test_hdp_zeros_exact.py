@@ -150,12 +150,22 @@ def test_joint_distribution_by_boxes_rejects(boxes, fault):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
-LEARNED_FAULTS = ("trajectory with a prior of ones", "levels' prior without impossible records")
+# Faults, and sweeps after which they are seen.
+LEARNED_FAULTS = {
+    "trajectory with a prior of ones": 300,
+    "levels' prior without impossible records": 100,
+    "split-merge at another alpha_0": 50,
+    "split-merge with a prior of ones": 50,
+    "split-merge not truncated": 300,
+    "split-merge with half the total of the weights": 200,
+    "split-merge with a table more": 200,
+}
 
 
 @pytest.fixture(scope="module")
 def learned():
-    return Joint("shared", "boxes", ALL_MOVES, LEARNED_FAULTS, "learned")
+    how = ALL_MOVES | {"split_merge_every": 1}
+    return Joint("shared", "boxes", how, tuple(LEARNED_FAULTS), "learned")
 
 
 def test_joint_distribution_with_a_learned_prior(learned):
@@ -165,7 +175,7 @@ def test_joint_distribution_with_a_learned_prior(learned):
 
 @pytest.mark.parametrize("fault", LEARNED_FAULTS)
 def test_joint_distribution_with_a_learned_prior_rejects(learned, fault):
-    z = learned.scores(17, fault, num_sweeps=300)
+    z = learned.scores(17, fault, num_sweeps=LEARNED_FAULTS[fault])
     assert np.abs(z).max() > Z_LIMIT, z
 
 
@@ -180,24 +190,6 @@ def test_joint_distribution_by_simulation(simulation):
 def test_joint_distribution_by_simulation_rejects(simulation, fault):
     z = simulation.scores(14, fault, num_sweeps=50)
     assert np.abs(z).max() > Z_LIMIT, z
-
-
-SPLIT_FAULTS = (
-    "split-merge at another alpha_0", "split-merge with a prior of ones",
-    "split-merge not truncated", "split-merge with half the total of the weights",
-    "split-merge with a table more",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def splits():
-    return Joint("shared", "boxes", SPLITS, SPLIT_FAULTS, "learned")
-
-
-@pytest.mark.parametrize("fault", [None, *SPLIT_FAULTS])
-def test_joint_distribution_with_split_merge(splits, fault):
-    z = splits.scores(15, fault)
-    assert (np.abs(z).max() > Z_LIMIT) == (fault is not None), z
 
 
 def test_conditions_that_exclude_nothing():
