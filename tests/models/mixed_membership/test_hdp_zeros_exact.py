@@ -120,7 +120,7 @@ BOXES_FAULTS = (
 )  # fmt: skip
 # The other moves, which are right, undo most of what these do.
 LONGER = {
-    "alpha not truncated": 500, "tilt with the prior of levels twice": 300,
+    "alpha not truncated": 1500, "tilt with the prior of levels twice": 300,
     "trajectory with the prior of levels twice": 250,
     "records of other components seated anew": 250,
 }  # fmt: skip
