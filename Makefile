@@ -12,12 +12,12 @@ demo:
 test:
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -e '.[test]'
-	.venv/bin/python -m pytest -m "not long" -n 3 --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest -m "not long" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 test-long:
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -e '.[test]'
-	.venv/bin/python -m pytest -m long -n 3 --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest -m long -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 lint:
 	$(PYTHON) -m venv .venv

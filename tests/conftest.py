@@ -39,6 +39,12 @@ def with_flags() -> str:
 # Tracing makes many objects that live on: the collector would go through them again and again.
 gc.set_threshold(100_000, 20, 50)
 
+# Each of the processes that share the tests has a core: threads of several on one wait for others.
+if "PYTEST_XDIST_WORKER" in os.environ and hasattr(os, "sched_setaffinity"):
+    _cores = sorted(os.sched_getaffinity(0))
+    _number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    os.sched_setaffinity(0, {_cores[_number % len(_cores)]})
+
 # Processes that share the tests, and those that tests start, find what others compiled.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XLA_FLAGS"] = with_flags()

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import Region
-from bnp_models.kernels.mixed_membership.split_merge import Proposal
+from bnp_models.kernels.mixed_membership.split_proposal import Proposal
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     UrnBoxes,
     block_sums,
@@ -73,7 +73,7 @@ def split_or_merge_truncated(
     key
         Used once.
     proposal
-        From `kernels.mixed_membership.split_merge.propose_sides`, with `slot_of_split`.
+        From `kernels.mixed_membership.split_proposal.propose_sides`, with `slot_of_split`.
     z, tables, variable, num_records, alpha0, level_shape
         As in `kernels.mixed_membership.split_merge.split_or_merge`.
     theta, g0, totals

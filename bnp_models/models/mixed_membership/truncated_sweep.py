@@ -22,7 +22,7 @@ from bnp_models.kernels.mixed_membership.hamiltonian import (
     Parameters,
     move_parameters,
 )
-from bnp_models.kernels.mixed_membership.split_merge import propose_sides
+from bnp_models.kernels.mixed_membership.split_proposal import propose_sides
 from bnp_models.kernels.mixed_membership.tables import seat_items
 from bnp_models.kernels.mixed_membership.tilts import tilt_component
 from bnp_models.kernels.mixed_membership.truncated_split_merge import (

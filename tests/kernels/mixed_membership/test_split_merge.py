@@ -9,7 +9,7 @@ import pytest
 from harness import Z_LIMIT, set_partitions, z_scores
 from scipy.special import gammaln
 
-from bnp_models.kernels.mixed_membership import split_merge
+from bnp_models.kernels.mixed_membership import split_merge, split_proposal
 
 NUM_LEVELS = (2, 3)
 CODES = np.array([[0, 0], [0, 0], [1, 2], [0, 2]])
@@ -136,8 +136,8 @@ def test_rejects_a_wrong_ratio(whole, wrong):
 def test_leaves_the_posterior_of_the_partition_invariant(monkeypatch, opened_by, in_chunks):
     if in_chunks:
         # Chunks of two records, of which one shapes the proposal.
-        monkeypatch.setattr(split_merge, "MIN_CHUNK", 2)
-        monkeypatch.setattr(split_merge, "SHAPING_RECORDS", 2)
+        monkeypatch.setattr(split_proposal, "MIN_CHUNK", 2)
+        monkeypatch.setattr(split_proposal, "SHAPING_RECORDS", 2)
     z = z_scores(chains(opened_by)(), exact_pairs(opened_by))
     assert np.abs(z).max() < Z_LIMIT, z
 
@@ -146,13 +146,13 @@ def test_a_partner_that_rounding_picks_is_none():
     """A uniform that rounds up to the sum of the probabilities is beyond their last sum."""
     z = jnp.array([[0, 1], [0, 1]])
     counts = jnp.array([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]])
-    present = split_merge._Counts(counts, jnp.array([1, 1, 0]))
+    present = split_proposal.Counts(counts, jnp.array([1, 1, 0]))
 
     def anchors(share):
         u = jnp.array([0.0, 0.0, 0.9, share, 0.5])
         variable, num_records = jnp.array([0, 0, 1, 1]), jnp.int32(2)
-        levels = split_merge._Levels(variable, jnp.ones(4), jnp.full(4, 2.0))
-        return split_merge._choose_anchors(
+        levels = split_proposal.Levels(variable, jnp.ones(4), jnp.full(4, 2.0))
+        return split_proposal._choose_anchors(
             jax.random.key(0), u, z, jnp.zeros_like(z), present, levels, num_records, jnp.int32(2)
         )
 

@@ -137,14 +137,14 @@ def simulation():
     return Joint("hierarchical", "simulation", PLAIN, SIMULATION_FAULTS)
 
 
+@LONG
 def test_joint_distribution_by_boxes(boxes):
     z = boxes.scores(11)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param(fault, marks=[LONG] * (fault in LONGER)) for fault in BOXES_FAULTS]
-)
+@LONG
+@pytest.mark.parametrize("fault", BOXES_FAULTS)
 def test_joint_distribution_by_boxes_rejects(boxes, fault):
     z = boxes.scores(12, fault, num_sweeps=LONGER.get(fault, 50))
     assert np.abs(z).max() > Z_LIMIT, z

@@ -1,0 +1,532 @@
+"""Proposals to split a component in two that data have shaped, or to merge two.
+
+Parallel over records; whether they are accepted is for the moves that use them.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.mixed_membership.tables import opens_table
+from bnp_models.kernels.numerics.counting import order_free_sum
+from bnp_models.kernels.numerics.gamma_ratios import log_beta
+from bnp_models.kernels.numerics.lanes import most_of_lanes
+from bnp_models.kernels.variates.level_prior import concentration_of_rows
+from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
+
+# Rounds that shape a proposal: two-means, then expectation-maximisation, both among so many records
+# or not many more; and then rounds of expectation-maximisation among all.
+HARD_ROUNDS = 3
+SOFT_ROUNDS = 6
+SHAPING_RECORDS = 4096
+LAST_ROUNDS = 2
+
+# Records are taken in this many chunks at the most, their tables allocated in turn; never in chunks
+# of fewer than the second, of which two hold the anchors.
+MAX_CHUNKS = 32
+MIN_CHUNK = 32
+
+# Partners of a merge are proposed by its approximate log posterior ratio over this.
+PARTNER_TEMPERATURE = 10.0
+
+# Weights of tables between two sides are counted in units of its inverse, or of more where the
+# counts would overflow.
+MAX_UNIT = 256
+
+
+class Proposal(NamedTuple):
+    """A split or a merge that is proposed: its two sides, and the labels after it."""
+
+    is_split: Bool[Array, ""]
+    """Whether a component is split; else two are merged."""
+    possible: Bool[Array, ""]
+    """Whether there is such a move."""
+    log_u: Float[Array, ""]
+    """Log of the uniform that decides."""
+    stays: Int[Array, ""]
+    """Component of side 0, and of both where they are merged."""
+    other: Int[Array, ""]
+    """Component of side 1."""
+    items: Int[Array, "R 2"]
+    """Items of the sides by row of theta."""
+    tables: Int[Array, " 2"]
+    """Tables of the sides."""
+    z: Int[Array, "J n"]
+    """Component of each item after the move."""
+    log_choice: Float[Array, ""]
+    """Log probability of proposing the merge of the sides over that of proposing the split."""
+
+    def accepted(self, log_target: Float[Array, ""]) -> Bool[Array, ""]:
+        """Whether the move is accepted, given log p(split) less log p(merged)."""
+        log_split = log_target + self.log_choice
+        return self.possible & (self.log_u < jnp.where(self.is_split, log_split, -log_split))
+
+
+@jax.named_scope("propose_sides")
+def propose_sides(
+    key: Key[Array, ""],
+    z: Int[Array, "J n"],
+    table: Int[Array, "J n"],
+    rows: Int[Array, "J n"],
+    counts: Int[Array, "R K"],
+    tables: Int[Array, " K"],
+    variable: Int[Array, " R"],
+    num_records: Int[Array, ""],
+    level_shape: Float[Array, " R"],
+    slot: Int[Array, ""],
+) -> Proposal:
+    """Propose to split a component in two sides, or to merge two.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    z, table
+        Component of each item, and the item that opened its table (`seat_items`).
+    rows
+        Row of theta of each item.
+    counts, tables
+        Items by row of theta and component, and tables of each component.
+    variable
+        The variable of each row of theta.
+    num_records
+        Number of records; padding comes after them.
+    level_shape
+        Dirichlet shapes of the level probabilities' prior, by row.
+    slot
+        Slot without tables, which the second side of a split takes; no split is possible where it
+        has tables.
+
+    Notes
+    -----
+    After Jain & Neal (2004), doi:10.1198/1061860043001. Anchors: an item a, uniform; then, with
+    probability one half each, an item b of its component (split) or of another one, chosen by how
+    well the two would merge (merge). From the anchors, rounds of two-means and then of
+    expectation-maximisation over the tables of the component or pair, at first of some of its
+    records and then of all, shape a launch state: a function of those tables and the anchors alone,
+    so that it is the same for the reverse move. A last round allocates the tables for good, chunk
+    after chunk: independently within a chunk, given the allocations before it and the launch state
+    after it. The proposal's probability is the product over tables.
+    """
+    dtype = level_shape.dtype
+    key_scalars, key_b, key_sides = Keys(key, 3)
+    u = uniform(words(key_scalars, (5,)), dtype.type)
+    real = jnp.arange(z.shape[1]) < num_records
+    present = Counts(counts, tables)
+
+    levels = Levels.of_prior(level_shape, variable)
+    anchors = _choose_anchors(key_b, u, z, table, present, levels, num_records, slot)
+    order, place, in_use = _deal_records(anchors, z, real)
+    chunks = _gather_items(anchors, order, in_use, z, table, rows, levels)
+    both = _counts_of_both(anchors, present)
+
+    contrast = _contrast(anchors, chunks, both.items, table, rows)
+    whole = jax.tree.map(lambda x: chunks.unit * x, both)
+    shaping, launched = _launch(chunks, contrast)
+    shaped = _shape(chunks, shaping, launched, whole)
+    side_1, on_side_1, minus_log_q = _allocate(key_sides, anchors, chunks, shaped, whole)
+
+    of_sides = jax.tree.map(lambda x, y: jnp.stack([x - y, y], axis=-1), both, side_1)
+    apart = with_sides(present, jnp.stack([anchors.k_a, anchors.k_new]), of_sides)
+    partner = _partner_probability(anchors.k_a, *apart, levels)[anchors.k_new]
+    in_1, in_both = jnp.sum(side_1.items).astype(dtype), jnp.sum(both.items).astype(dtype)
+    return Proposal(
+        is_split=anchors.is_split, possible=anchors.possible, log_u=jnp.log(u[4]),
+        stays=anchors.k_a, other=anchors.k_new, items=of_sides.items, tables=of_sides.tables,
+        z=_relabel(anchors, z, real, place, on_side_1),
+        log_choice=minus_log_q + jnp.log(in_both) + jnp.log(partner / in_1),
+    )  # fmt: skip
+
+
+class Counts(NamedTuple):
+    """Items by row of theta, and tables: of a side, of both, or of each component."""
+
+    items: Int[Array, "..."]
+    tables: Int[Array, "..."]
+
+
+class Levels(NamedTuple):
+    """Rows of theta, and the Dirichlet prior of the level probabilities."""
+
+    variable: Int[Array, " R"]
+    """Variable of each row."""
+    shape: Float[Array, " R"]
+    """Dirichlet shape of each row."""
+    total: Float[Array, " R"]
+    """Sum of the shapes of each row's variable."""
+
+    @classmethod
+    def of_prior(cls, shape: Float[Array, " R"], variable: Int[Array, " R"]) -> "Levels":
+        """From the Dirichlet shapes of the rows."""
+        return cls(variable, shape, concentration_of_rows(shape, variable))
+
+
+class _Anchors(NamedTuple):
+    """Two items that found the two sides, and the components of the sides."""
+
+    is_split: Bool[Array, ""]
+    """Whether a component is split; else two are merged."""
+    records: tuple[Int[Array, ""], Int[Array, ""]]
+    """Record of either item."""
+    tables: tuple[Int[Array, ""], Int[Array, ""]]
+    """Table of either item in its record."""
+    k_a: Int[Array, ""]
+    """Component of the first item."""
+    k_b: Int[Array, ""]
+    """Component of the second: the same in a split."""
+    k_new: Int[Array, ""]
+    """Component of side 1 where the two are apart."""
+    possible: Bool[Array, ""]
+    """Whether there is such a move."""
+
+
+class _Chunks(NamedTuple):
+    """Items of the records concerned, chunk after chunk, and what their rows stand for."""
+
+    rows: Int[Array, "chunks J size"]
+    """Row of theta of each item."""
+    table: Int[Array, "chunks J size"]
+    """Table of each item in its record."""
+    bits: Int[Array, "chunks J size"]
+    """Bits of `_INSIDE` and the names after it."""
+    in_use: Int[Array, ""]
+    """Chunks that hold a record; one beyond these changes nothing."""
+    same_variable: Float[Array, "R R"]
+    """1 where two rows are levels of one variable."""
+    levels: Levels
+    """The rows, and the prior of the level probabilities."""
+    unit: int
+    """Weight of a whole item or table in integer counts."""
+
+
+# An item is of the component or pair; then also: it opens its table; its table is that of the first
+# anchor, or of the second; it is of the second component of a merge.
+_INSIDE, _OPENS, _ANCHOR_0, _ANCHOR_1, _SECOND = 1, 2, 4, 8, 16
+
+
+@jax.named_scope("choose_anchors")
+def _choose_anchors(
+    key, u, z, table, present: Counts, levels: Levels, num_records, slot
+) -> _Anchors:
+    """Draw an item, and one of the same component (split) or of another one (merge)."""
+    num_items, num_padded = z.shape
+    real = jnp.arange(num_padded) < num_records
+    active = present.tables > 0
+    record, item = uniform_index(u[0], num_records), uniform_index(u[1], num_items)
+    k_a = z[item, record]
+    is_split = u[2] < 0.5
+    partner = _partner_probability(k_a, *present, levels)
+    k_other = jnp.argmax(jnp.cumsum(partner) > u[3] * jnp.sum(partner))
+    k_b = jnp.where(is_split, k_a, k_other)
+    k_new = jnp.where(is_split, slot, k_other)
+    record_b, item_b = _uniform_item(key, real & (z == k_b))
+    table_a, table_b = table[item, record], table[item_b, record_b]
+    # Rounding may pick a component that is no partner.
+    possible = jnp.where(is_split, ~active[slot], partner[k_other] > 0)
+    possible &= (record != record_b) | (table_a != table_b)
+    return _Anchors(is_split, (record, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
+
+
+def _is_inside(anchors: _Anchors, z):
+    """Whether items are of the component that is split, or of the pair that is merged."""
+    return (z == anchors.k_a) | (z == anchors.k_b)
+
+
+@jax.named_scope("deal_records")
+def _deal_records(anchors: _Anchors, z, real):
+    """Deal the records concerned into chunks, either anchor to the front.
+
+    Returns the record at each place (chunks, size), the place of each record, and the chunks in
+    use. A place that is free has the number of all records, padding included.
+    """
+    num_padded = z.shape[1]
+    everyone = jnp.arange(num_padded)
+    size = max(-(-num_padded // MAX_CHUNKS), min(MIN_CHUNK, num_padded))
+    num_chunks = -(-num_padded // size)
+    concerned = real & jnp.any(_is_inside(anchors, z), axis=0)
+    in_use = -(-jnp.sum(concerned) // size)
+    rank = jnp.cumsum(concerned) - 1
+    # Dealt out, so that every chunk is like the whole even where records are sorted.
+    place = (rank % jnp.maximum(in_use, 1)) * size + rank // jnp.maximum(in_use, 1)
+    place = jnp.where(concerned, place, num_chunks * size)
+    order = jnp.full(num_chunks * size, num_padded).at[place].set(everyone, mode="drop")
+    # Either anchor is among the first, which shape the proposal.
+    for front, anchor in enumerate(anchors.records):
+        back, other = place[anchor], order[front]
+        order = order.at[jnp.stack([front, back])].set(jnp.stack([anchor, other]))
+        place = place.at[jnp.stack([anchor, other])].set(jnp.stack([front, back]), mode="drop")
+    return order.reshape(num_chunks, size), place, most_of_lanes(in_use)
+
+
+@jax.named_scope("gather_items")
+def _gather_items(anchors: _Anchors, order, in_use, z, table, rows, levels: Levels) -> _Chunks:
+    """Gather rows, tables and bits of the items of the records in `order`."""
+    num_items, num_padded = z.shape
+
+    def gather(c, carry):
+        rows_of, table_of, packed = carry
+        who = jnp.minimum(order[c], num_padded - 1)
+        label, seat = z[:, who], table[:, who]
+        inside = _is_inside(anchors, label)
+        bits = (
+            inside + _OPENS * (inside & opens_table(seat)) + _SECOND * (label == anchors.k_b)
+            + _ANCHOR_0 * ((who == anchors.records[0]) & (seat == anchors.tables[0]))
+            + _ANCHOR_1 * ((who == anchors.records[1]) & (seat == anchors.tables[1]))
+        )  # fmt: skip
+        bits = jnp.where(order[c] < num_padded, bits, 0)
+        return (
+            rows_of.at[c].set(rows[:, who]), table_of.at[c].set(seat), packed.at[c].set(bits),
+        )  # fmt: skip
+
+    nothing = jnp.zeros((len(order), num_items, order.shape[1]), jnp.int32)
+    rows_of, table_of, bits = lax.fori_loop(0, in_use, gather, (nothing, nothing, nothing))
+    same_variable = _same_variable(levels)
+    unit = max(1, min(MAX_UNIT, 2**30 // z.size))
+    return _Chunks(rows_of, table_of, bits, in_use, same_variable, levels, unit)
+
+
+def _counts_of_both(anchors: _Anchors, present: Counts) -> Counts:
+    """Items and tables of the component or pair."""
+    counts, tables = present
+    k_a, k_b, is_split = anchors.k_a, anchors.k_b, anchors.is_split
+    items = counts[:, k_a] + jnp.where(is_split, 0, counts[:, k_b])
+    items = jnp.where(tables[k_b] > 0, items, 0)
+    return Counts(items, tables[k_a] + jnp.where(is_split, 0, tables[k_b]))
+
+
+def _same_variable(levels: Levels):
+    """1 where two rows are levels of one variable."""
+    return (levels.variable[:, None] == levels.variable).astype(levels.shape.dtype)
+
+
+def _by_variable(chunks: _Chunks, x):
+    """Sums over the levels of each row's variable."""
+    return jnp.matmul(chunks.same_variable, x, precision=lax.Precision.HIGHEST)
+
+
+def _contrast(anchors: _Anchors, chunks: _Chunks, items, table, rows):
+    """Log ratio of level probabilities near the second anchor and near the first."""
+    dtype = chunks.same_variable.dtype
+    share = items.astype(dtype) / jnp.maximum(_by_variable(chunks, items.astype(dtype)), 1)
+
+    def anchored(record, table_of_anchor):
+        """Log level probabilities half way between an anchor and the whole."""
+        with_anchor = table[:, record] == table_of_anchor
+        seen = jnp.zeros(items.size, dtype).at[rows[:, record]].add(with_anchor)
+        mixed = jnp.where(_by_variable(chunks, seen) > 0, (share + seen) / 2, share)
+        return jnp.log(mixed + 1e-3)
+
+    first, second = zip(anchors.records, anchors.tables, strict=True)
+    return anchored(*second) - anchored(*first)
+
+
+def _table_sums(chunks: _Chunks, c, score):
+    """Score of each item's table: the sum over its items of the scores of their rows."""
+    table = chunks.table[c]
+    of_item = jnp.where(chunks.bits[c] & _INSIDE, score[chunks.rows[c]], 0)
+    return sum(jnp.where(table == table[j], of_item[j], 0) for j in range(len(table)))
+
+
+def _log_odds(chunks: _Chunks, c, side_1: Counts, whole: Counts):
+    """Log odds of side 1 of each item's table of a chunk, given the other tables.
+
+    Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
+    """
+    dtype = chunks.same_variable.dtype
+    (items_1, tables_1), (items_0, tables_0) = (
+        jax.tree.map(lambda x: x.astype(dtype) / chunks.unit, counts)
+        for counts in (side_1, jax.tree.map(jnp.subtract, whole, side_1))
+    )
+
+    def log_theta(items):
+        total = chunks.levels.total + _by_variable(chunks, items)
+        return jnp.log((chunks.levels.shape + items) / total)
+
+    score = log_theta(items_1) - log_theta(items_0)
+    return _table_sums(chunks, c, score) + jnp.log(tables_1) - jnp.log(tables_0)
+
+
+def _count(chunks: _Chunks, c, share) -> Counts:
+    """Weighted items of each row, and weighted tables, of a chunk."""
+    flat = jnp.zeros(chunks.levels.variable.size, jnp.int32)
+    return Counts(
+        flat.at[chunks.rows[c].reshape(-1)].add(share.reshape(-1)),
+        jnp.sum(jnp.where(chunks.bits[c] & _OPENS, share, 0)),
+    )
+
+
+def _settled(chunks: _Chunks, c, share):
+    """Shares of side 1 in units of 1 / unit, the anchors' tables on their own sides."""
+    bits = chunks.bits[c]
+    share = jnp.where(bits & _ANCHOR_0, 0, jnp.where(bits & _ANCHOR_1, chunks.unit, share))
+    return jnp.where(bits & _INSIDE, share, 0)
+
+
+class _Sides(NamedTuple):
+    """Weighted counts of side 1, in units of 1 / unit."""
+
+    of_chunk: Counts
+    """Chunk after chunk."""
+    total: Counts
+    """Sums over the chunks."""
+
+
+def _no_sides(chunks: _Chunks) -> _Sides:
+    """Nobody on side 1."""
+    nobody = Counts(jnp.zeros(chunks.levels.variable.size, jnp.int32), jnp.zeros((), jnp.int32))
+    of_chunk = jax.tree.map(lambda x: jnp.zeros((len(chunks.rows), *x.shape), jnp.int32), nobody)
+    return _Sides(of_chunk, nobody)
+
+
+def _place(chunks: _Chunks, c, sides: _Sides, share) -> _Sides:
+    """Sides with the shares of one chunk replaced."""
+    new = _count(chunks, c, _settled(chunks, c, share))
+    total = jax.tree.map(lambda x, new, old: x + new - old[c], sides.total, new, sides.of_chunk)
+    return _Sides(jax.tree.map(lambda x, new: x.at[c].set(new), sides.of_chunk, new), total)
+
+
+def _rounds(chunks: _Chunks, times, number, share, whole: Counts, sides: _Sides) -> _Sides:
+    """Rounds over chunks; each takes its share anew, given those of all the others."""
+
+    def one(c, sides):
+        odds = _log_odds(chunks, c, sides.total, whole)
+        return _place(chunks, c, sides, share(chunks, odds))
+
+    return lax.fori_loop(0, times, lambda _, sides: lax.fori_loop(0, number, one, sides), sides)
+
+
+def _hard(chunks: _Chunks, odds):
+    """Shares of side 1: all or none."""
+    return jnp.where(odds > 0, chunks.unit, 0)
+
+
+def _soft(chunks: _Chunks, odds):
+    """Shares of side 1 by expectation."""
+    return jnp.round(chunks.unit * jax.nn.sigmoid(odds)).astype(jnp.int32)
+
+
+@jax.named_scope("launch")
+def _launch(chunks: _Chunks, contrast) -> tuple[Counts, Counts]:
+    """Launch the sides from some of the records: two-means, then expectation-maximisation.
+
+    The records are chosen by the component or pair alone. Returns the counts of these records and
+    those of them on side 1.
+    """
+    size = chunks.rows.shape[2]
+    number = jnp.minimum(chunks.in_use, -(-SHAPING_RECORDS // size))
+
+    def add(c, counts):
+        return jax.tree.map(jnp.add, counts, _count(chunks, c, chunks.bits[c] & _INSIDE))
+
+    def first(c, sides):
+        nearer = _table_sums(chunks, c, contrast) > 0
+        return _place(chunks, c, sides, jnp.where(nearer, chunks.unit, 0))
+
+    nobody = _no_sides(chunks)
+    shaping = lax.fori_loop(0, number, add, nobody.total)
+    shaping = jax.tree.map(lambda x: chunks.unit * x, shaping)
+    sides = lax.fori_loop(0, number, first, nobody)
+    sides = _rounds(chunks, HARD_ROUNDS, number, _hard, shaping, sides)
+    return shaping, _rounds(chunks, SOFT_ROUNDS, number, _soft, shaping, sides).total
+
+
+@jax.named_scope("shape")
+def _shape(chunks: _Chunks, shaping: Counts, launched: Counts, whole: Counts) -> _Sides:
+    """Shape the sides of all records concerned, from those of the shaping ones."""
+
+    def spread(c, sides):
+        return _place(chunks, c, sides, _soft(chunks, _log_odds(chunks, c, launched, shaping)))
+
+    sides = lax.fori_loop(0, chunks.in_use, spread, _no_sides(chunks))
+    return _rounds(chunks, LAST_ROUNDS - 1, chunks.in_use, _soft, whole, sides)
+
+
+@jax.named_scope("allocate")
+def _allocate(key, anchors: _Anchors, chunks: _Chunks, shaped: _Sides, whole: Counts):
+    """Allocate every table for good: as drawn in a split, as it is in a merge.
+
+    Returns the counts of side 1, which items are on it, and minus the log probability of that.
+    """
+    num_chunks, num_items, size = chunks.rows.shape
+    dtype = chunks.same_variable.dtype
+
+    def final(c, carry):
+        sides, side_of, cost = carry
+        odds = _log_odds(chunks, c, sides.total, whole)
+        v = uniform(words(jax.random.fold_in(key, c), (num_items, size)), dtype.type)
+        logit = jnp.log(v) - jnp.log1p(-v)
+        drawn = jnp.take_along_axis(logit, chunks.table[c], axis=0) < odds
+        bits = chunks.bits[c]
+        side = jnp.where(anchors.is_split, drawn, (bits & _SECOND) > 0)
+        chosen = (bits & (_OPENS | _ANCHOR_0 | _ANCHOR_1)) == _OPENS
+        spent = jnp.where(chosen, jax.nn.softplus(jnp.where(side, -odds, odds)), 0)
+        share = jnp.where(side, chunks.unit, 0)
+        side_of = side_of.at[c].set(_settled(chunks, c, share) > 0)
+        cost = cost.at[c].set(jnp.sum(spent, axis=0))
+        return _place(chunks, c, sides, share), side_of, cost
+
+    nothing = jnp.zeros((num_chunks, num_items, size), bool), jnp.zeros((num_chunks, size), dtype)
+    sides, on_side_1, cost = lax.fori_loop(0, chunks.in_use, final, (shaped, *nothing))
+    side_1 = jax.tree.map(lambda x: x // chunks.unit, sides.total)
+    return side_1, on_side_1, order_free_sum(cost.reshape(-1))
+
+
+def with_sides(present: Counts, places, of_sides: Counts) -> Counts:
+    """Counts of all components, two of them replaced."""
+    return jax.tree.map(lambda x, new: x.at[..., places].set(new), present, of_sides)
+
+
+def _relabel(anchors: _Anchors, z, real, place, on_side_1):
+    """Labels after the move."""
+    num_chunks, _, size = on_side_1.shape
+    place = jnp.minimum(place, num_chunks * size - 1)
+    moves = anchors.is_split & on_side_1[place // size, :, place % size].T
+    proposal = jnp.where(moves, anchors.k_new, anchors.k_a)
+    return jnp.where(real & _is_inside(anchors, z), proposal, z).astype(z.dtype)
+
+
+def _uniform_item(key, mask):
+    """Draw one of the items of `mask` uniformly: its record and its place in the record."""
+    up_to = jnp.cumsum(jnp.sum(mask, axis=0))
+    index = jax.random.randint(key, (), 0, jnp.maximum(up_to[-1], 1))
+    record = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)
+    left = index - (up_to[record] - jnp.sum(mask[:, record]))
+    return record, jnp.argmax(jnp.cumsum(mask[:, record]) > left)
+
+
+def _partner_probability(k_a, counts, tables, levels: Levels):
+    """Probability of each other component as the partner of a merge: half of it by resemblance.
+
+    The other half is uniform, so that no merge is ever nearly impossible to propose. Resemblance is
+    the log ratio of the Dirichlet-multinomial likelihoods, merged against apart, by the rough
+    formula log Gamma(x) ~ (x + 1/2) log(x + 1) - log x - x, its constant left out.
+    """
+    dtype = jnp.result_type(float)
+    other = (tables > 0) & (jnp.arange(tables.size) != k_a)
+    a, b = counts[:, k_a, None].astype(dtype), counts.astype(dtype)
+    same_variable = _same_variable(levels)
+    per_variable = jnp.sum(same_variable, axis=1, keepdims=True)
+
+    def together(a, b, shape):
+        """log Gamma(s) Gamma(s + a + b) / (Gamma(s + a) Gamma(s + b)), nearly; s the shape."""
+
+        def rough(x):
+            return (x + 0.5) * jnp.log1p(x) - jnp.log(x)
+
+        return rough(shape) + rough(shape + a + b) - rough(shape + a) - rough(shape + b)
+
+    total_a, total_b = (
+        jnp.matmul(same_variable, x, precision=lax.Precision.HIGHEST) for x in (a, b)
+    )
+    gain = together(a, b, levels.shape[:, None])
+    gain = gain - together(total_a, total_b, levels.total[:, None]) / per_variable
+    tables = jnp.maximum(tables, 1).astype(dtype)
+    # Gamma(m_a + m_b) / (Gamma(m_a) Gamma(m_b)), up to a constant.
+    of_tables = -log_beta(tables[k_a], tables)
+    score = (jnp.sum(gain, axis=0) + of_tables) / PARTNER_TEMPERATURE
+    alike = jax.nn.softmax(jnp.where(other, score, -jnp.inf))
+    even = other / jnp.maximum(jnp.sum(other), 1)
+    return jnp.where(other, (alike + even) / 2, 0)
