@@ -133,19 +133,42 @@ def sweeps_table(chains):
     return rows
 
 
+def interleaved(cases, sweeps, rounds=15):
+    """Medians of milliseconds a sweep of chains in turn, and of the last's over the first's."""
+    times = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, case in cases.items():
+            times[name].append(median_seconds(partial(case.advance, sweeps), 1) / sweeps)
+    first, *_, last = times
+    ratio = float(np.median(np.divide(times[last], times[first])))
+    of_each = {f"ms_at_{name}": 1e3 * float(np.median(v)) for name, v in times.items()}
+    return of_each | {f"ratio_{last}_over_{first}": ratio}
+
+
 def capacity_table():
     """K_max 64 against 256, interleaved in one process."""
     rows = []
     for n in (1000, 10_000):
         cases = {k: hdp_chains(n, 1, capacity=k) for k in (64, 256)}
-        sweeps = 200 if n <= 1000 else 40
-        ratios, times = [], {k: [] for k in cases}
-        for _ in range(15):
-            for k, case in cases.items():
-                times[k].append(median_seconds(partial(case.advance, sweeps), 1) / sweeps)
-            ratios.append(times[256][-1] / times[64][-1])
-        row = {"n": n, "ratio_256_over_64": float(np.median(ratios))}
-        rows.append(row | {f"ms_at_{k}": 1e3 * float(np.median(v)) for k, v in times.items()})
+        rows.append({"n": n} | interleaved(cases, 200 if n <= 1000 else 40))
+        report(rows[-1])
+    return rows
+
+
+def level_prior_table():
+    """The papers' prior of levels against the learned one, interleaved in one process."""
+    census = bnp.datasets.census_income()
+    tables = {"simulated": latent_class_sample(10_000),
+              "census": bnp.Microdata.from_frame(census.sample(10_000, seed=0))}  # fmt: skip
+    rows = []
+    for name, table in tables.items():
+        cases = {
+            prior: Chains(bnp.HDPMixedMembership(level_prior=prior), table, burn=500, start=40)
+            for prior in ("uniform", "learned")
+        }
+        components = {f"components_{prior}": int(case.latest["components"].mean())
+                      for prior, case in cases.items()}  # fmt: skip
+        rows.append({"records": name, "n": table.n} | components | interleaved(cases, 40))
         report(rows[-1])
     return rows
 
@@ -450,6 +473,7 @@ def main():
         "memory": memory_table,
         "sweeps": lambda: sweeps_table(args.chains),
         "capacity": capacity_table,
+        "level_prior": level_prior_table,
         "risk": risk_table,
         "latent_class": lambda: latent_class_table(args.chains),
         "nested": lambda: nested_table(args.burn),
