@@ -48,7 +48,9 @@ CASES = {
     "one head, by tables": Case(
         bnp.Rules([exactly(1, HEAD), each(CHILD).is_younger_than(HEAD, 1)])
     ),
-    "nobody apart": Case(bnp.Rules([at_most(1, CHILD), at_most(1, aged(2))])),
+    "nobody apart": Case(
+        bnp.Rules([at_most(1, CHILD & aged(age)) for age in range(3)])
+    ),
     "relative to the head": Case(
         bnp.Rules([each(CHILD).is_younger_than(HEAD, 1), each(CHILD).agrees_with(HEAD, "race")]),
         head=("role", "head"),
