@@ -40,7 +40,7 @@ def test_the_documented_options_exist(capsys):
     for command in ("risk", "synthesize", "impute", "evaluate", "compare"):
         assert main([command, "--help"]) == 0
     known = capsys.readouterr().out
-    others = {"--adults", "--compare", "--dist", "--help", "--quiet", "--rows"}
+    others = {"--adults", "--compare", "--dist", "--help", "--maxprocesses", "--quiet", "--rows"}
     own = set(re.findall(r"--[a-z]+", TEXT)) - others
     assert {"--warmup", "--levels", "--resume"} <= own
     assert {option for option in own if option not in known} == set()
