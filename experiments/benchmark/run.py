@@ -133,15 +133,27 @@ def sweeps_table(chains):
     return rows
 
 
-def interleaved(cases, sweeps, rounds=15):
-    """Medians of milliseconds a sweep of chains in turn, and of the last's over the first's."""
-    times = {name: [] for name in cases}
-    for _ in range(rounds):
-        for name, case in cases.items():
-            times[name].append(median_seconds(partial(case.advance, sweeps), 1) / sweeps)
+def times_in_turn(cases, sweeps, repeats):
+    """Seconds of one sweep of each chain, the chains timed in turn."""
+    times = {label: [] for label in cases}
+    for _ in range(repeats):
+        for label, case in cases.items():
+            times[label].append(median_seconds(partial(case.advance, sweeps), 1) / sweeps)
+    return times
+
+
+def seconds_in_turn(cases, sweeps, repeats=7):
+    """Medians of `times_in_turn`."""
+    times = times_in_turn(cases, sweeps, repeats)
+    return {label: float(np.median(seconds)) for label, seconds in times.items()}
+
+
+def interleaved(cases, sweeps):
+    """Median milliseconds of a sweep of each chain, and the ratio of the last to the first."""
+    times = times_in_turn(cases, sweeps, 15)
     first, *_, last = times
     ratio = float(np.median(np.divide(times[last], times[first])))
-    of_each = {f"ms_at_{name}": 1e3 * float(np.median(v)) for name, v in times.items()}
+    of_each = {f"ms_at_{label}": 1e3 * float(np.median(t)) for label, t in times.items()}
     return of_each | {f"ratio_{last}_over_{first}": ratio}
 
 
@@ -297,15 +309,6 @@ def zeros_sample(n):
     """The conditions, and n records of HDP mixed membership, about 95% of them having gone."""
     zeros = conditions.conditions_60()
     return zeros, conditions.simulate_mixed_membership(zeros, n, SHARE)[0]
-
-
-def seconds_in_turn(cases, sweeps, repeats=7):
-    """Median seconds of one sweep of each chain, the chains timed in turn."""
-    times = {label: [] for label in cases}
-    for _ in range(repeats):
-        for label, case in cases.items():
-            times[label].append(median_seconds(partial(case.advance, sweeps), 1) / sweeps)
-    return {label: float(np.median(seconds)) for label, seconds in times.items()}
 
 
 def augmented(case):

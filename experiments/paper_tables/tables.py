@@ -14,7 +14,7 @@ from results import accuracy_rows, longest, markdown  # noqa: E402
 from bnp_models.inference.convergence import MAX_RHAT  # noqa: E402
 
 ORDER = ("removed", "ignored", "modelled", "not_applicable")
-PRIORS = ("uniform", "learned", "learned, ties")
+PRIORS = ("uniform", "uniform, ties", "learned", "learned, ties")
 DEFAULT = "hdp-shared"
 TARGET_ESS = 400
 

@@ -183,8 +183,8 @@ class Applicable:
 
     def __init__(self, left):
         moves = MOVES if left == "none left" else FEWER_MOVES
-        moves = SMALL | moves | {"split_merge_every": 1}
-        self.model = HDPMixedMembership(not_applicable=True, **moves)
+        options = SMALL | moves | {"split_merge_every": 1}
+        self.model = HDPMixedMembership(not_applicable=True, **options)
         zeros = structural_zeros(SETTLED + LEFT[left], HOMES)
         assert zeros.not_applicable.coding.schema.num_levels == BINARY
         self.data = prepare_records(self.model, np.array(HOMES_SAMPLE), HOMES, zeros, multiple=2)
