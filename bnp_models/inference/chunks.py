@@ -2,17 +2,19 @@
 
 import math
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Int
 
 from bnp_models.inference.settings import Settings, number_kept
 from bnp_models.models.model import Growing
 
 # The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
 # warm-up, which starts from many components on purpose, when it leaves more than the second.
-LEFT_OVER_TOLERANCE = 1e-5
+LEFT_OVER_TOLERANCE = 1e-4
 
 EARLY_LEFT_OVER_TOLERANCE = 1e-3
 
@@ -29,16 +31,27 @@ def chain_keys_of(key: jax.Array, num_chains: int) -> jax.Array:
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(num_chains))
 
 
+def each_chain(function, *trees):
+    """Apply a function to every chain, the leading axis of arrays: by vmap, but not to one alone.
+
+    Conditions of one chain then stay branches, where vmap would compute both.
+    """
+    if jax.tree.leaves(trees)[0].shape[0] > 1:
+        return jax.vmap(function)(*trees)
+    alone = jax.tree.map(lambda leaf: leaf[0], trees)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], function(*alone))
+
+
 @partial(jax.jit, static_argnames="capacity")
 def init_chains(model, data, keys, capacity, starts):
     """Initial states of all chains."""
-    return jax.vmap(lambda key, start: model.init(key, data, capacity, start))(keys, starts)
+    return each_chain(lambda key, start: model.init(key, data, capacity, start), keys, starts)
 
 
 @partial(jax.jit, static_argnames="capacity")
 def grow_chains(model, keys, states, data, capacity):
     """States of all chains with more slots."""
-    return jax.vmap(lambda key, state: model.grow(key, state, data, capacity))(keys, states)
+    return each_chain(lambda key, state: model.grow(key, state, data, capacity), keys, states)
 
 
 def capacity_of_starts(model, settings: Settings, num_records: int) -> int:
@@ -50,59 +63,71 @@ def capacity_of_starts(model, settings: Settings, num_records: int) -> int:
     return capacity
 
 
-def fewer_slots(model, data, states, capacity: int) -> int:
-    """Half the slots, or a quarter, .., where that is enough for every chain."""
-    if capacity // 2 < model.capacity:
-        return capacity
-    needed = float(jnp.max(_slots_needed(model, states, data)))
-    while capacity // 2 >= max(model.capacity, needed):
-        capacity //= 2
-    return capacity
-
-
 @jax.jit
-def _slots_needed(model, states, data):
-    """Slots that each chain needs."""
-    return jax.vmap(lambda state: model.slots_needed(state, data))(states)
+def slots_needed(model, states, data):
+    """Slots that the chains need."""
+    return jnp.max(each_chain(lambda state: model.slots_needed(state, data), states))
 
 
 @partial(jax.jit, static_argnames="capacity")
 def shrink_chains(model, states, data, capacity):
     """States of all chains with fewer slots."""
-    return jax.vmap(lambda state: model.shrink(state, data, capacity))(states)
+    return each_chain(lambda state: model.shrink(state, data, capacity), states)
 
 
 @jax.jit  # so that it is traced once, for its shapes and as the body of chunks
-def _sweep_chains(model, data, chain_keys, states, iteration):
+def _sweep_chains(model, data, chain_keys, states, iteration, patience):
     """One sweep of every chain: the states, the largest mass left over, and what can be kept."""
 
     def one(key, state):
-        state, info = model.sweep(jax.random.fold_in(key, iteration), state, data, iteration)
+        of_sweep = jax.random.fold_in(key, iteration)
+        state, info = model.sweep(of_sweep, state, data, iteration - patience)
         return state, info.left_over, model.keep(state, info)
 
-    states, left_over, kept = jax.vmap(one)(chain_keys, states)
+    states, left_over, kept = each_chain(one, chain_keys, states)
     return states, jnp.max(left_over), kept
 
 
 def one_draw(model, data, chain_keys, states):
     """All quantities that a model offers to keep of one sweep, by name."""
-    return _sweep_chains(model, data, chain_keys, states, jnp.int32(0))[2]
+    return _sweep_chains(model, data, chain_keys, states, jnp.int32(0), jnp.int32(0))[2]
+
+
+class Advanced(NamedTuple):
+    """Chains after some sweeps."""
+
+    reached: Int[Array, ""]
+    """The next sweep."""
+    states: Any
+    """The states before it."""
+    overflow: Bool[Array, ""]
+    """Whether a chain outgrew its capacity."""
+    buffers: dict[str, Array]
+    """Kept quantities (entries + 1, chains, ...)."""
+    last: dict[str, Int[Array, ""]]
+    """The entry of each that was written last."""
 
 
 @partial(jax.jit, static_argnames=("keep", "slots", "every"))
 def advance_chains(
-    model, data, chain_keys, states, start, stop, warmup, patience, thin, keep, slots, every=1
+    model,
+    data,
+    chain_keys,
+    states,
+    start,
+    stop,
+    warmup,
+    patience,
+    thin,
+    keep,
+    slots,
+    every=1,
+    early_tolerance=EARLY_LEFT_OVER_TOLERANCE,
 ):
     """Run sweeps start..stop-1, or fewer where a chain outgrows its capacity.
 
     Start and stop are traced: chunks of any length share one compiled program. A sweep that is not
-    kept writes to a spare slot behind the buffer.
-
-    Returns
-    -------
-    reached, states, overflow, buffers, last
-        The next sweep, the states before it, whether a chain outgrew its capacity, the kept
-        quantities (entries + 1, chains, ...) by name, and the entry of each that was written last.
+    kept writes to a spare slot behind the buffer. The model counts sweeps from `patience` on.
     """
     shapes = jax.eval_shape(one_draw, model, data, chain_keys, states)
     shapes = {name: shapes[name] for name in keep}
@@ -119,15 +144,17 @@ def advance_chains(
     def body(carry):
         iteration, states, _, buffers, _ = carry
         buffers, last = dict(buffers), {}
-        states, left_over, kept = _sweep_chains(model, data, chain_keys, states, iteration)
+        states, left_over, kept = _sweep_chains(
+            model, data, chain_keys, states, iteration, patience
+        )
         states = jax.lax.cond(
             iteration < warmup,
-            jax.vmap(lambda state: model.settle(state, data)),
+            partial(each_chain, lambda state: model.settle(state, data)),
             lambda states: states,
             states,
         )
         early = iteration < warmup // 2
-        tolerance = jnp.where(early, EARLY_LEFT_OVER_TOLERANCE, LEFT_OVER_TOLERANCE)
+        tolerance = jnp.where(early, early_tolerance, LEFT_OVER_TOLERANCE)
         # Chains that still shed the components of their starts are not given more slots.
         tolerance = jnp.where(iteration < patience, jnp.inf, tolerance)
         overflow = left_over > tolerance
@@ -143,14 +170,14 @@ def advance_chains(
 
     spare = {name: jnp.int32(size) for name, size in sizes.items()}
     carry = (jnp.int32(start), states, jnp.bool_(False), buffers, spare)
-    return jax.lax.while_loop(unfinished, body, carry)
+    return Advanced(*jax.lax.while_loop(unfinished, body, carry))
 
 
 def slots_of_buffer(available, num_chains: int, every: int) -> int:
-    """Draws that one chunk can keep."""
+    """Draws of all chains that one chunk can keep; what is available has any number of them."""
     leaves = jax.tree.leaves(available)
-    size = sum(
-        math.prod(leaf.shape) * leaf.dtype.itemsize // (1 if leaf.ndim == 1 else every)
+    size = num_chains * sum(
+        math.prod(leaf.shape[1:]) * leaf.dtype.itemsize // (1 if leaf.ndim == 1 else every)
         for leaf in leaves
     )
     return int(np.clip(_BUFFER_BYTES // max(size, 1), 1, _MAX_SLOTS))

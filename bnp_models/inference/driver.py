@@ -16,18 +16,19 @@ from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.chunks import (
+    Advanced,
     advance_chains,
     capacity_of_starts,
     chain_keys_of,
     chunk_end,
-    fewer_slots,
     grow_chains,
     init_chains,
     one_draw,
     shrink_chains,
+    slots_needed,
     slots_of_buffer,
 )
-from bnp_models.inference.placement import Placement, describe_devices
+from bnp_models.inference.placement import Placement, describe_devices, join_groups
 from bnp_models.inference.run import Run, concatenate_draws
 from bnp_models.inference.settings import Settings, number_kept
 from bnp_models.kernels.variates.rng import Keys
@@ -94,7 +95,7 @@ class Driver:
         self.devices = jax.devices() if devices is None else list(devices)
         self.place = Placement(settings.num_chains, self.data, self.devices)
         self.key_init, key_sweeps, self.key_grow, self.key_risk = Keys(task.key, 4)
-        self.chain_keys = chain_keys_of(key_sweeps, settings.num_chains)
+        self.chain_keys = self.place.groups(chain_keys_of(key_sweeps, settings.num_chains))
 
         self.clock = {"compile": 0.0, "warmup": 0.0, "draws": 0.0}
         self.iteration = 0
@@ -104,8 +105,8 @@ class Driver:
         self.pending: list[dict[str, np.ndarray]] = []
         self.rate: float | None = None
         # The last sweep of the part of the warm-up in which chains shed components of their starts.
-        grown = self.capacity > self.model.capacity
-        self.early_end = int(settings.num_warmup * EARLY_SHARE) if grown else 0
+        growing = isinstance(self.model, Growing)
+        self.early_end = int(settings.num_warmup * EARLY_SHARE) if growing else 0
 
     def run(
         self,
@@ -152,16 +153,20 @@ class Driver:
         model, settings = self.model, self.settings
         starts = jnp.asarray(np.resize(settings.start_components, settings.num_chains), jnp.int32)
         keys = chain_keys_of(self.key_init, settings.num_chains)
-        init = partial(init_chains, capacity=self.capacity, starts=starts)
+        self.data = self.place.data(self.data)
         if begin is None:
-            states = init(model, self.data, keys)
+            self.states = [
+                init_chains(model, self.data, keys, self.capacity, starts)
+                for keys, starts in self.place.groups((keys, starts))
+            ]
         else:
-            states = jax.eval_shape(init, model, self.data, keys)
-        if begin is not None:
-            states = self._restore(begin, jax.tree.structure(states))
-        self.data, self.states = self.place.data(self.data), self.place.state(states)
+            init = partial(init_chains, model, capacity=self.capacity, starts=starts)
+            like = jax.tree.structure(jax.eval_shape(init, self.data, keys))
+            self.states = self.place.groups(self._restore(begin, like))
         # As they are placed: the sweep that is traced here is the one that will be compiled.
-        self.available = jax.eval_shape(one_draw, model, self.data, self.chain_keys, self.states)
+        self.available = jax.eval_shape(
+            one_draw, model, self.data, self.chain_keys[0], self.states[0]
+        )
         unknown = [name for name in settings.keep if name not in self.available]
         if unknown:
             known = ", ".join(sorted(self.available))
@@ -187,17 +192,13 @@ class Driver:
         every = settings.parameters_every
         kept = {name: self.available[name] for name in settings.keep}
         self.slots = slots_of_buffer(kept, settings.num_chains, every)
-        # Until the starts have shed their components: a plainer sweep, which is compiled sooner.
-        sweeper = self.model
-        if isinstance(sweeper, Growing) and self.iteration < self.early_end:
-            sweeper = sweeper.early()
         self.advance = partial(
-            advance_chains, sweeper, self.data, self.chain_keys, warmup=settings.num_warmup,
+            advance_chains, self.model, self.data, warmup=settings.num_warmup,
             patience=self.early_end, thin=settings.thin, keep=settings.keep, slots=self.slots,
             every=every,
         )  # fmt: skip
-        self.states = self.advance(self.states, self.iteration, self.iteration)[1]
-        jax.block_until_ready(self.states)
+        first = self.advance(self.chain_keys[0], self.states[0], self.iteration, self.iteration)
+        jax.block_until_ready(first)
 
     def _advance(self, goal: int, bar: tqdm) -> bool:
         """Run and keep a chunk of sweeps; whether it ended because a chain needs more slots."""
@@ -205,10 +206,15 @@ class Driver:
         length = self.execution.chunk_sweeps
         stop = min(goal, chunk_end(begin, settings, self.slots, length, self.rate))
         stop = min(stop, self.early_end) if begin < self.early_end else stop
-        reached, self.states, overflow, buffers, last = self.advance(self.states, begin, stop)
-        self.iteration, overflow = int(reached), bool(overflow)
+        groups = self._advance_groups(begin, stop)
+        self.iteration = int(groups[0].reached)
+        self.states = [group.states for group in groups]
+        overflow = any(bool(group.overflow) for group in groups)
         kept = number_kept(self.iteration, settings) - number_kept(begin, settings)
-        host = jax.device_get(buffers) if kept or self.execution.progress else {}
+        host: dict[str, np.ndarray] = {}
+        if kept or self.execution.progress:
+            buffers = [jax.device_get(group.buffers) for group in groups]
+            host = {name: np.concatenate([b[name] for b in buffers], axis=1) for name in buffers[0]}
         elapsed = time.perf_counter() - began
         self.clock["warmup" if begin < settings.num_warmup else "draws"] += elapsed
         self.rate = (self.iteration - begin) / elapsed
@@ -218,9 +224,24 @@ class Driver:
         bar.set_description("warm-up" if warming else "draws", refresh=False)
         bar.update(self.iteration - begin)
         if self.execution.progress:
+            last = groups[0].last
             latest = {name: value[int(last[name])] for name, value in host.items()}
             bar.set_postfix(_postfix(latest, self.execution.monitor))
         return overflow
+
+    def _advance_groups(self, begin: int, stop: int) -> list[Advanced]:
+        """Advance all groups of chains to one sweep: `stop`, or the first that needs more slots."""
+
+        def advance(keys, states, stop):
+            return self.advance(keys, states, begin, stop)
+
+        stops = [stop] * len(self.states)
+        groups = self.place.run(advance, self.chain_keys, self.states, stops)
+        reached = min(int(group.reached) for group in groups)
+        for number, group in enumerate(groups):
+            if int(group.reached) > reached:
+                groups[number] = advance(self.chain_keys[number], self.states[number], reached)
+        return groups
 
     def _keep(self, host: dict[str, np.ndarray], begin: int, kept: int) -> None:
         """Keep the draws made since sweep `begin`: scalars of all, arrays of some."""
@@ -236,8 +257,10 @@ class Driver:
             self.growth.append((self.iteration, self.capacity))
             key = jax.random.fold_in(self.key_grow, self.iteration)
             keys = chain_keys_of(key, self.settings.num_chains)
-            states = grow_chains(self.model, keys, self.states, self.data, self.capacity)
-            self.states = self.place.state(states)
+            self.states = [
+                grow_chains(self.model, keys, states, self.data, self.capacity)
+                for keys, states in zip(self.place.groups(keys), self.states, strict=True)
+            ]
             self._compile()
 
     def _shrink(self) -> None:
@@ -245,12 +268,16 @@ class Driver:
         if not isinstance(self.model, Growing):
             return
         with self._timed("compile"):
-            fewer = fewer_slots(self.model, self.data, self.states, self.capacity)
-            if fewer < self.capacity:
-                self.capacity = fewer
-                states = shrink_chains(self.model, self.states, self.data, self.capacity)
-                self.states = self.place.state(states)
-            self._compile()
+            needed = [slots_needed(self.model, states, self.data) for states in self.states]
+            least, capacity = max(self.model.capacity, *map(float, needed)), self.capacity
+            while capacity // 2 >= least:
+                capacity //= 2
+            if capacity < self.capacity:
+                self.capacity = capacity
+                self.states = [
+                    shrink_chains(self.model, states, self.data, capacity) for states in self.states
+                ]
+                self._compile()
 
     def _save(self, store: Checkpoint, rewrite: bool) -> None:
         """Save the states and the draws since the last checkpoint, or all of them."""
@@ -262,7 +289,7 @@ class Driver:
             "growth": self.growth,
             "seconds": self.clock,
         }
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.states)]
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(join_groups(self.states))]
         store.save(progress, leaves, everything, replace=rewrite)
         if merged is not None:
             self.segments.append(merged)
@@ -281,7 +308,7 @@ class Driver:
             settings=settings,
             draws={name: np.moveaxis(value, 0, 1) for name, value in draws.items()},
             key=self.key_risk,
-            state=self.states,
+            state=join_groups(self.states),
             capacity=self.capacity,
             growth=tuple(self.growth),
             conditions=self.task.conditions,

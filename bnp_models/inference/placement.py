@@ -2,10 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+import operator
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 
@@ -33,25 +37,48 @@ def record_axes(tree: Any, num_leading: int = 0) -> list[int | None]:
 
 
 class Placement:
-    """Places of arrays: chains over one axis of a mesh of devices, records over the other."""
+    """Places of arrays: chains over one axis of a mesh of devices, records over the other.
+
+    On CPUs each chain is a group of its own, with a program for one chain: threads run several at a
+    time, on all cores, in half the time that one program of all chains takes. Elsewhere, and where
+    records are in parts, all chains are one group.
+    """
 
     def __init__(self, num_chains: int, data: Any, devices: Sequence[jax.Device]):
         pairs = zip(jax.tree.leaves(data), record_axes(data), strict=True)
         num_padded = max([leaf.shape[axis] for leaf, axis in pairs if axis is not None], default=1)
         chains = math.gcd(num_chains, len(devices))
         records = math.gcd(num_padded, len(devices) // chains)
+        self._apart = records == 1 and all(device.platform == "cpu" for device in devices)
+        # CPU devices share their cores: one will do.
+        shape = (1, 1) if self._apart else (chains, records)
         self._mesh = jax.make_mesh(
-            (chains, records), ("chains", "records"), axis_types=(AxisType.Auto,) * 2,
-            devices=devices[: chains * records],
+            shape, ("chains", "records"), axis_types=(AxisType.Auto,) * 2,
+            devices=devices[: math.prod(shape)],
         )  # fmt: skip
 
     def data(self, data: Any) -> Any:
         """Place the arrays of a table."""
         return self._put(data, leading=())
 
-    def state(self, states: Any) -> Any:
-        """Place the states of the chains, whose leading axis is the chain."""
-        return self._put(states, leading=("chains",))
+    def groups(self, tree: Any) -> list[Any]:
+        """Place the states, or other arrays, of chains that run together: a tree for each group.
+
+        Their leading axis is the chain.
+        """
+        number = jax.tree.leaves(tree)[0].shape[0]
+        size = 1 if self._apart else number
+        parts = [slice(begin, begin + size) for begin in range(0, number, size)]
+        return [
+            self._put(jax.tree.map(operator.itemgetter(part), tree), leading=("chains",))
+            for part in parts
+        ]
+
+    def run(self, function: Callable[..., Any], *groups: Sequence[Any]) -> list[Any]:
+        """Apply a function to the arguments of each group, several at a time; wait for the end."""
+        with ThreadPoolExecutor(os.cpu_count() if self._apart else 1) as threads:
+            done = threads.map(lambda *group: jax.block_until_ready(function(*group)), *groups)
+            return list(done)
 
     def _put(self, tree: Any, leading: tuple[str, ...]) -> Any:
         leaves, structure = jax.tree.flatten(tree)
@@ -62,3 +89,10 @@ class Placement:
                 spec[axis] = "records"
             placed.append(jax.device_put(leaf, NamedSharding(self._mesh, PartitionSpec(*spec))))
         return jax.tree.unflatten(structure, placed)
+
+
+def join_groups(groups: Sequence[Any]) -> Any:
+    """One tree of the trees of groups, in the order of the chains."""
+    if len(groups) == 1:
+        return groups[0]
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *groups)

@@ -130,8 +130,9 @@ def sample(
     there on.
     """
     first = make_settings(
-        model, num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
-    )
+        model, table.n, num_chains, num_warmup, num_samples, thin, keep, start_components,
+        parameters_every,
+    )  # fmt: skip
     check_input(model, table, conditions)
     asked = None if until is None else Until(until, _minutes(max_minutes), first)
     if asked is None and max_minutes is not None:

@@ -4,12 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bnp_models.models.model import Model
+from bnp_models.models.model import Growing, Model
 
 # A run that goes on until it has converged keeps at most so many times its first draws.
 KEPT_AT_MOST = 4
 
 MAX_SWEEPS = 2**31
+
+# Records that a component of a default start has at the least.
+RECORDS_OF_COMPONENT = 10
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def thinned_settings(settings: Settings, by: int, num_samples: int) -> Settings:
 
 def make_settings(
     model: Model,
+    num_records: int,
     num_chains: int,
     num_warmup: int,
     num_samples: int,
@@ -86,7 +90,11 @@ def make_settings(
     )
     if parameters_every is None:
         parameters_every = min(model.parameters_every, max(num_samples, 1))
-    start_components = model.start_components if start_components is None else start_components
+    if start_components is None:
+        # More slots than a small sample can fill would be paid for in every sweep.
+        most = max(1, num_records // RECORDS_OF_COMPONENT)
+        growing = isinstance(model, Growing)
+        start_components = [min(c, most) if growing else c for c in model.start_components]
     start_components = tuple(int(c) for c in start_components)
     return Settings(
         num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every

@@ -98,7 +98,11 @@ class Model(eqx.Module):
     def sweep(
         self, key: Key[Array, ""], state: State, data: Data, iteration: Int[Array, ""]
     ) -> tuple[State, Info]:
-        """One sweep of one chain, which leaves the posterior invariant; `iteration` counts them."""
+        """One sweep of one chain, which leaves the posterior invariant; `iteration` counts them.
+
+        It is negative in the first part of the warm-up, in which chains shed the components of
+        their starts: moves that do not help there may wait until zero.
+        """
 
     def keep(self, state: State, info: Info) -> dict[str, Array]:
         """Quantities of one sweep that a user may choose to keep, by name: all fields of both."""
@@ -125,10 +129,6 @@ class Growing(Model):
 
     start_share: AbstractClassVar[float]
     """Share of the slots that a start may fill."""
-
-    @abstractmethod
-    def early(self) -> "Growing":
-        """The model of the first part of the warm-up, with sweeps that are compiled sooner."""
 
     @abstractmethod
     def grow(self, key: Key[Array, ""], state: State, data: Data, capacity: int) -> State:

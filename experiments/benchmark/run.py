@@ -83,7 +83,8 @@ class Chains:
         self.advance_by = partial(
             chunks.advance_chains,
             warmup=2**30,
-            patience=2**30 if fixed else 0,
+            patience=0,
+            early_tolerance=np.inf if fixed else chunks.EARLY_LEFT_OVER_TOLERANCE,
             thin=1,
             keep=self.model.scalars,
             slots=1,
@@ -95,13 +96,11 @@ class Chains:
 
     def advance(self, sweeps):
         start = getattr(self, "iteration", 0)
-        reached, states, _, kept, _ = self.advance_by(
-            self.model, self.data, self.keys, self.states, start, start + sweeps
-        )
-        self.states = jax.block_until_ready(states)
+        done = self.advance_by(self.model, self.data, self.keys, self.states, start, start + sweeps)
+        self.states = jax.block_until_ready(done.states)
         # No sweep is a draw: the spare slot has the last one.
-        self.latest = {name: np.asarray(value[-1]) for name, value in kept.items()}
-        assert int(reached) == start + sweeps, "the capacity was outgrown"
+        self.latest = {name: np.asarray(value[-1]) for name, value in done.buffers.items()}
+        assert int(done.reached) == start + sweeps, "the capacity was outgrown"
         self.iteration = start + sweeps
 
     def row(self, sweeps, repeats=7):

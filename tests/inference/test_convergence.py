@@ -174,8 +174,8 @@ def test_warnings_of_settings_and_evaluation(chains):
     run, risk = chains()
     cold = dataclasses.replace(run, settings=dataclasses.replace(run.settings, num_warmup=0))
     assert bnp.warnings_of(cold, risk)[0].startswith("no warm-up")
-    leaky = dataclasses.replace(run, draws=run.draws | {"left_over": np.full((4, 500), 2e-5)})
-    assert bnp.warnings_of(leaky, risk)[0].startswith("truncated: up to 2.0e-05")
+    leaky = dataclasses.replace(run, draws=run.draws | {"left_over": np.full((4, 500), 2e-4)})
+    assert bnp.warnings_of(leaky, risk)[0].startswith("truncated: up to 2.0e-04")
     noisy = dataclasses.replace(risk, relative_error=0.25)
     assert "Monte Carlo error is 25%" in bnp.warnings_of(run, noisy)[0]
 

@@ -148,8 +148,6 @@ def test_growing_models_grow_and_shrink(name):
     shrunk = jax.eval_shape(lambda s: one.model.shrink(s, one.data, one.model.capacity), grown)
     assert forms(shrunk) == forms(one.state)
     assert jax.eval_shape(one.model.slots_needed, one.state, one.data).shape == ()
-    early = one.model.early()
-    assert type(early) is type(one.model) and early.capacity == one.model.capacity
     assert 0 < one.model.start_share <= 1
 
 

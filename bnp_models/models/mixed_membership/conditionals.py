@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.concentration import (
@@ -16,9 +17,9 @@ from bnp_models.kernels.mixed_membership.concentration import (
 )
 from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.variates.gamma import draw_levels, log_dirichlet
+from bnp_models.kernels.variates.level_prior import update_level_prior
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
-from bnp_models.models.level_prior import update_shape
 from bnp_models.models.mixed_membership.augmentation import Augmented
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
@@ -97,14 +98,20 @@ def draw_level_shape(
     state: HDPState,
     data: HDPData,
     counts: Int[Array, "R K"],
+    iteration: Int[Array, ""],
 ) -> Float[Array, " R"]:
-    """Draw the shapes of the level probabilities' prior, theta integrated out.
+    """Draw the shapes of the level probabilities' prior, theta integrated out, from sweep 0 on.
 
     Theta must be redrawn before anything uses it.
     """
-    # One variable more than items: that of absent ones.
-    number = state.z.shape[0] + 1
-    return update_shape(model.level_prior, key, state.level_shape, counts, data.variable, number)
+    if model.level_prior == "uniform":
+        return state.level_shape
+
+    def move(shape):
+        # One variable more than items: that of absent ones.
+        return update_level_prior(key, shape, counts, data.variable, state.z.shape[0] + 1)
+
+    return lax.cond(iteration >= 0, move, lambda shape: shape, state.level_shape)
 
 
 @jax.named_scope("draw_theta")

@@ -122,7 +122,6 @@ def update_parameters(
     iteration: Int[Array, ""],
 ) -> tuple[HDPState, HDPInfo]:
     """Draw alpha given the tables, then h and theta given the tables and the items."""
-    del iteration
     key_alpha, key_h, key_theta, key_levels = Keys(key, 4)
     num_rows, capacity = state.theta.shape
     tables = count_components(state.z, opens * data.weight, capacity)
@@ -131,7 +130,7 @@ def update_parameters(
     with jax.named_scope("draw_weights"):
         _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
-    shape = draw_level_shape(model, key_levels, state, data, counts)
+    shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
     theta = draw_theta(key_theta, counts, shape, data.variable)
     state = dataclasses.replace(state, g0=h, theta=theta, level_shape=shape, alpha=alpha)
     return state, sweep_info(state, data, tables, counts, left_over)

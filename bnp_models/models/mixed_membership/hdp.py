@@ -41,7 +41,7 @@ from bnp_models.models.options import check_integer, check_positive
 START_COMPONENTS = (10, 50, 200)
 
 # Mass of G_0 that `slots_needed` lets go.
-NEGLIGIBLE = 1e-7
+NEGLIGIBLE = 1e-6
 
 
 class HDPMixedMembership(MembershipOptions, Growing):
@@ -179,17 +179,6 @@ class HDPMixedMembership(MembershipOptions, Growing):
         return dataclasses.replace(
             state, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
         )
-
-    def early(self) -> "HDPMixedMembership":
-        """Model of the first part of the warm-up: labels, tables and parameters alone.
-
-        Components die by themselves; a split or merge this early may settle in a worse mode. Under
-        a learned prior of the levels, chains that start from many components would need more slots.
-        """
-        return dataclasses.replace(
-            self, split_merge_every=0, seating_every=0, trajectory_steps=0, tilt=False,
-            level_prior="uniform",
-        )  # fmt: skip
 
     def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
         """Slots that hold all but a negligible mass, and some to spare."""

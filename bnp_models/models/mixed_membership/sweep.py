@@ -62,6 +62,10 @@ def sweep_with(
 ) -> tuple[HDPState, HDPInfo]:
     """Draw labels, tables and dishes, and then the parameters.
 
+    While `iteration` is negative components die by themselves: a split or merge this early may
+    settle in a worse mode, and under a learned prior of the levels, which is uniform until then,
+    chains that start from many components would need more slots.
+
     `update` draws the parameters where there are no structural zeros. The order of the steps is one
     that leaves the posterior invariant.
     """
@@ -70,7 +74,7 @@ def sweep_with(
     every = model.seating_every
     if every and model.shared and state.z.shape[0] <= MAX_SEATED_ITEMS:
         state = lax.cond(
-            iteration % every == every - 1, partial(update_seating, model),
+            (iteration >= 0) & (iteration % every == every - 1), partial(update_seating, model),
             lambda _key, state, _data: state, key_seating, state, data,
         )  # fmt: skip
     opens = draw_tables(key_tables, state)
@@ -189,14 +193,14 @@ def update_parameters(
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     labelled = state.z, counts, tables_of_component
     if model.split_merge_every:
-        due = iteration % model.split_merge_every == 0
+        due = (iteration >= 0) & (iteration % model.split_merge_every == 0)
         labelled = lax.cond(
             due, draw_split_merge, lambda _key, labelled, *_: labelled,
             key_split, labelled, opens, data, alpha0, state.level_shape,
         )  # fmt: skip
     z, counts, tables_of_component = labelled
     g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
-    shape = draw_level_shape(model, key_levels, state, data, counts)
+    shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
     theta = draw_theta(key_theta, counts, shape, data.variable)
     state = HDPState(z, g0, theta, shape, alpha, rate, alpha0)
     return state, sweep_info(state, data, tables_of_component, counts, left_over)

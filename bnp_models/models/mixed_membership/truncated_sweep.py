@@ -97,8 +97,9 @@ def update_parameters_truncated(
         alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables, augmented)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
     state, left_over = draw_components(
-        model, (key_weights, key_theta, key_levels), state, data, counts, tables, augmented
-    )
+        model, (key_weights, key_theta, key_levels), state, data, counts, tables, augmented,
+        iteration,
+    )  # fmt: skip
     info = sweep_info(
         state, data, tables, counts, left_over,
         log_feasible=log_feasible(model, key_feasible, state, data), augmented=augmented.records,
@@ -115,6 +116,7 @@ def draw_components(
     counts: Int[Array, "R K"],
     tables: Int[Array, " K"],
     augmented: Augmented,
+    iteration: Int[Array, ""],
 ) -> tuple[HDPState, Float[Array, ""]]:
     """Draw alpha_0, g_0, the levels' prior and theta given the sample and augmented records.
 
@@ -126,7 +128,7 @@ def draw_components(
     key_weights, key_theta, key_levels = keys
     with jax.named_scope("draw_weights"):
         alpha0, g0, left_over = model.draw_weights(key_weights, state, tables, augmented.tables)
-    level_shape = _draw_level_shape(model, key_levels, state, data, counts, augmented)
+    level_shape = _draw_level_shape(model, key_levels, state, data, counts, augmented, iteration)
     shape = level_shape[:, None] + counts
     theta = jnp.exp(draw_levels_by_part(key_theta, shape, augmented.levels, data.zeros.parts))
     drawn = {"alpha0": alpha0, "g0": g0, "theta": theta, "level_shape": level_shape}
@@ -136,13 +138,13 @@ def draw_components(
     return dataclasses.replace(state, **drawn, totals=totals), left_over
 
 
-def _draw_level_shape(model, key, state, data, counts, augmented):
+def _draw_level_shape(model, key, state, data, counts, augmented, iteration):
     """Draw the shapes of the levels' prior, given augmented records by level and not by part."""
     if model.level_prior == "uniform":
         return state.level_shape
     key_split, key_shape = Keys(key)
     added = split_over_levels(key_split, augmented.levels, jnp.log(state.theta), data.zeros.parts)
-    return draw_level_shape(model, key_shape, state, data, counts + added)
+    return draw_level_shape(model, key_shape, state, data, counts + added, iteration)
 
 
 @jax.named_scope("update_trajectory")
@@ -255,7 +257,7 @@ def update_components_truncated(
     def move(state, opens):
         return _split_or_merge(model, key, state, data, opens)
 
-    due = iteration % model.split_merge_every == 0
+    due = (iteration >= 0) & (iteration % model.split_merge_every == 0)
     return lax.cond(due, move, lambda state, _: state, state, opens)
 
 
