@@ -19,8 +19,12 @@ from bnp_models.kernels.numerics.set_partitions import (
     sizes_and_orders,
     subset_sums,
 )
-from bnp_models.kernels.variates.categorical import draw_rows_by_weight
-from bnp_models.kernels.variates.rng import Keys
+from bnp_models.kernels.variates.categorical import (
+    cumulative_sum,
+    draw_rows_by_weight,
+    search_cumulative,
+)
+from bnp_models.kernels.variates.rng import Keys, uniform_pair
 
 MAX_TABLES = 2
 """Tables of a record that is seated anew. A third would multiply the cost by about ten."""
@@ -38,6 +42,17 @@ class Seats(NamedTuple):
     """Their level probabilities, each row times a factor of its own."""
     g0: Float[Array, " S"]
     """Their weights."""
+
+
+class Cells(NamedTuple):
+    """Distinct cells of records."""
+
+    of_record: Int[Array, " n"]
+    """Cell of each record."""
+    rows: Int[Array, "J C"]
+    """Row of `theta` that holds each item's level; the last columns may be padding."""
+    number: Int[Array, ""]
+    """Cells, padding excluded."""
 
 
 @jax.named_scope("take_seats")
@@ -62,17 +77,13 @@ def can_be_seated(
 
 
 @jax.named_scope("log_totals_by_tables")
-def log_totals_by_tables(
-    rows: Int[Array, "J C"], num_cells: Int[Array, ""], seats: Seats
-) -> Float[Array, "B C"]:
+def log_totals_by_tables(cells: Cells, seats: Seats) -> Float[Array, "B C"]:
     """Log of the sum over seatings of a record at B = 1 or 2 tables, for every distinct cell.
 
     Parameters
     ----------
-    rows
-        Row of `theta` that holds each item's level.
-    num_cells
-        Cells, padding excluded; the result is of no use for padding.
+    cells
+        Distinct cells; the result is of no use for padding.
     seats
         From `take_seats`.
 
@@ -81,22 +92,27 @@ def log_totals_by_tables(
     exp(result[B - 1]) alpha^B / (alpha)_J, summed over B, is the probability of a record that is so
     seated, up to a factor that depends on neither alpha nor B. A single item sits at one table.
     """
-    chunks = _chunks(rows)
-    size = chunks.shape[2]
+    chunks = _chunks(cells.rows)
 
     def some(i, totals):
         alone, pairs = _seatings(_columns(seats.theta, chunks[i]), seats.g0)
         log_sums = jnp.log(jnp.stack([alone, jnp.sum(pairs, axis=0)]))
         return lax.dynamic_update_index_in_dim(totals, log_sums, i, 0)
 
-    totals = jnp.zeros((len(chunks), MAX_TABLES, size), seats.theta.dtype)
-    totals = lax.fori_loop(0, (num_cells + size - 1) // size, some, totals)
-    return jnp.moveaxis(totals, 1, 0).reshape(MAX_TABLES, -1)[:, : rows.shape[1]]
+    empty = jnp.zeros((len(chunks), MAX_TABLES, chunks.shape[2]), seats.theta.dtype)
+    totals = _over_cells(cells, chunks, some, empty)
+    return jnp.moveaxis(totals, 1, 0).reshape(MAX_TABLES, -1)[:, : cells.rows.shape[1]]
 
 
 @jax.named_scope("draw_seating")
 def draw_seating(
-    key: Key[Array, ""], rows: Int[Array, "J n"], alpha: Float[Array, ""], seats: Seats
+    key: Key[Array, ""],
+    rows: Int[Array, "J n"],
+    alpha: Float[Array, ""],
+    seats: Seats,
+    moving: Bool[Array, " n"],
+    cells: Cells,
+    log_totals: Float[Array, "B C"],
 ) -> Int[Array, "J n"]:
     """Draw labels of records that sit at one table or two, each record's in one piece.
 
@@ -110,24 +126,60 @@ def draw_seating(
         Concentration of all records.
     seats
         From `take_seats`.
+    moving
+        Records whose labels are needed; those of the others are of no use.
+    cells
+        The records' distinct cells.
+    log_totals
+        Of these cells (`log_totals_by_tables`).
 
     Notes
     -----
     The tables of the last item b and of the other items are drawn with probability proportional to
     alpha (|b| - 1)! S_b, times the same of the complement of b unless it is empty, where
     S_b = sum_k g_0k prod_{j in b} theta_kj(x_ij); a table's component k has weight
-    g_0k prod_{j in b} theta_kj(x_ij). O(2^J S) time a record.
+    g_0k prod_{j in b} theta_kj(x_ij). O(2^J S) time for each record that is given two tables, which
+    most are not where alpha is small; of the others, O(J S) for each distinct cell.
     """
+    key_records, key_pairs = Keys(key)
     num_items, num_records = rows.shape
-    chunks = _chunks(rows)
-    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(chunks.shape[0]))
+    u_tables, u_dish = uniform_pair(key_records, (num_records,), seats.theta.dtype.type)
+    log_odds = jnp.log(alpha) + log_totals[1] - log_totals[0]
+    pairs = moving & (u_tables < jax.nn.sigmoid(log_odds)[cells.of_record])
+    dish, _ = search_cumulative(_cumulative_dishes(cells, seats), cells.of_record, u_dish)
+    z = jnp.broadcast_to(dish, rows.shape)
+    if num_items == 1:
+        return seats.slots[z]
+    _, size = equal_chunks(num_records, _RECORDS_AT_ONCE)
 
-    def some(args):
-        key, part = args
-        return _seat(key, _columns(seats.theta, part), seats.g0, alpha)
+    def some(carry):
+        turn, left, z = carry
+        at = jnp.nonzero(left, size=size, fill_value=num_records)[0]
+        columns = _columns(seats.theta, rows.at[:, at].get(mode="clip"))
+        drawn = _seat_pair(jax.random.fold_in(key_pairs, turn), columns, seats.g0)
+        z = z.at[:, at].set(drawn, mode="drop")
+        return turn + 1, left.at[at].set(False, mode="drop"), z
 
-    z = seats.slots[lax.map(some, (keys, chunks))]
-    return jnp.moveaxis(z, 1, 0).reshape(num_items, -1)[:, :num_records]
+    z = lax.while_loop(lambda carry: jnp.any(carry[1]), some, (0, pairs, z))[2]
+    return seats.slots[z]
+
+
+def _cumulative_dishes(cells, seats):
+    """Cumulative weights (C, S) of the dishes of a record at one table, by distinct cell."""
+    chunks = _chunks(cells.rows)
+
+    def some(i, cumulative):
+        weight = seats.g0 * jnp.prod(_columns(seats.theta, chunks[i]), axis=1)
+        return lax.dynamic_update_index_in_dim(cumulative, cumulative_sum(weight), i, 0)
+
+    empty = jnp.zeros((len(chunks), chunks.shape[2], seats.g0.size), seats.g0.dtype)
+    return _over_cells(cells, chunks, some, empty).reshape(-1, seats.g0.size)
+
+
+def _over_cells(cells, chunks, some, start):
+    """Loop over the chunks that hold cells; the others are padding."""
+    size = chunks.shape[2]
+    return lax.fori_loop(0, (cells.number + size - 1) // size, some, start)
 
 
 def _seatings(columns, g0):
@@ -142,13 +194,11 @@ def _seatings(columns, g0):
     return sums[-1], (sums[half:] * sums[:half][::-1])[:-1]
 
 
-def _seat(key, columns, g0, alpha):
-    """Draw which of the slots the items of a chunk's records are given: items by records."""
+def _seat_pair(key, columns, g0):
+    """Draw which slots the items of records at two tables are given: items by records."""
     num_items = columns.shape[1]
     key_tables, key_labels = Keys(key)
-    alone, pairs = _seatings(columns, g0)
-    weight = jnp.concatenate([alpha * pairs, alone[None]])
-    companions, _ = draw_rows_by_weight(key_tables, weight)
+    companions, _ = draw_rows_by_weight(key_tables, _seatings(columns, g0)[1])
     bits = 1 << np.arange(num_items)
     first = ((companions[:, None] & bits) > 0) | (np.arange(num_items) == num_items - 1)
 

@@ -1,6 +1,7 @@
 """One sweep of mixed membership models: labels, tables, dishes, then the parameters."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
@@ -21,6 +22,7 @@ from bnp_models.kernels.mixed_membership.dishes import (
     redraw_whole_records,
 )
 from bnp_models.kernels.mixed_membership.seating import (
+    Cells,
     can_be_seated,
     draw_seating,
     log_totals_by_tables,
@@ -48,6 +50,11 @@ DISH_SLOTS = 64
 # Distinct cells that a whole-record move takes at the least: fewer would not be cheaper.
 CELLS_AT_LEAST = 1024
 
+# Where alpha is larger, labels of all records are drawn in every sweep: there some 15% and more of
+# the records of 10 items have several tables. Else those of one record of every so many.
+SMALL_ALPHA = 0.05
+LABEL_STRIDE = 8
+
 # Items that `update_seating` takes at the most: its cost grows as 2^J.
 MAX_SEATED_ITEMS = 12
 
@@ -70,7 +77,7 @@ def sweep_with(
     that leaves the posterior invariant.
     """
     key_z, key_seating, key_tables, key_dish, key_parameters = Keys(key, 5)
-    state = update_labels(key_z, state, data)
+    state = update_labels(key_z, state, data, iteration)
     every = model.seating_every
     if every and model.shared and state.z.shape[0] <= MAX_SEATED_ITEMS:
         state = lax.cond(
@@ -84,10 +91,44 @@ def sweep_with(
 
 
 @jax.named_scope("update_labels")
-def update_labels(key: Key[Array, ""], state: HDPState, data: HDPData) -> HDPState:
-    """Step 1: draw every item's label, the record weights integrated out."""
-    z = assign_items(key, state.z, data.rows, state.alpha, state.g0, state.theta)
+def update_labels(
+    key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
+) -> HDPState:
+    """Step 1: draw items' labels, the record weights integrated out.
+
+    Those of all records; where the shared alpha is so small that hardly any record has two tables,
+    those of one record of every `LABEL_STRIDE`, in rotation. This leaves alpha as it is, and so may
+    depend on it.
+    """
+    if state.alpha.ndim:
+        z = assign_items(key, state.z, data.rows, state.alpha, state.g0, state.theta)
+        return dataclasses.replace(state, z=z)
+    every, stride = state.alpha > SMALL_ALPHA, math.gcd(state.z.shape[1], LABEL_STRIDE)
+    first = jnp.where(every, 0, iteration % stride)
+
+    def some(turn, z):
+        drawn = assign_items(
+            jax.random.fold_in(key, turn), take_turn(z, turn, stride),
+            take_turn(data.rows, turn, stride), state.alpha, state.g0, state.theta,
+        )  # fmt: skip
+        return put_turn(z, drawn, turn, stride)
+
+    z = lax.fori_loop(first, jnp.where(every, stride, first + 1), some, state.z)
     return dataclasses.replace(state, z=z)
+
+
+def take_turn(x: Int[Array, "J n"], turn: Int[Array, ""], stride: int) -> Int[Array, "J m"]:
+    """Take one of every `stride` records, the same of each, so that shards of records stay so."""
+    folded = x.reshape(len(x), -1, stride)
+    return lax.dynamic_index_in_dim(folded, turn, axis=-1, keepdims=False)
+
+
+def put_turn(
+    x: Int[Array, "J n"], moved: Int[Array, "J m"], turn: Int[Array, ""], stride: int
+) -> Int[Array, "J n"]:
+    """Put the records of a turn back."""
+    folded = x.reshape(len(x), -1, stride)
+    return lax.dynamic_update_index_in_dim(folded, moved, turn, axis=-1).reshape(x.shape)
 
 
 @jax.named_scope("update_seating")
@@ -105,16 +146,19 @@ def update_seating(
     slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
     seats = take_seats(slots, state.g0, state.theta, num_items)
     seated = can_be_seated(state.z, opens, slots, state.g0.size)
+    cells = Cells(data.cell, data.cell_rows, data.num_cells)
+    log_totals = log_totals_by_tables(cells, seats)
     boxes = None if data.zeros is None else data.zeros.feasible
     if data.zeros is None or boxes is not None:
         log_p = None if boxes is None else log_feasible_given(model, state, boxes)
         records = jnp.zeros(num_padded, alpha.dtype).at[data.cell].add(seated & real)
         others = real & ~seated
         alpha = seatless_shared_concentration(
-            key_alpha, alpha, log_totals_by_tables(data.cell_rows, data.num_cells, seats), records,
-            jnp.sum(opens * others), jnp.sum(others), num_items, model.a, model.b, log_p,
+            key_alpha, alpha, log_totals, records, jnp.sum(opens * others), jnp.sum(others),
+            num_items, model.a, model.b, log_p,
         )  # fmt: skip
-    z = draw_seating(key_z, data.rows, alpha, seats).astype(state.z.dtype)
+    z = draw_seating(key_z, data.rows, alpha, seats, seated & real, cells, log_totals)
+    z = z.astype(state.z.dtype)
     return dataclasses.replace(state, alpha=alpha, z=jnp.where(seated, z, state.z))
 
 
@@ -140,7 +184,7 @@ def update_dishes(
     """
     key_slots, key_whole, key_part = Keys(key, 3)
     slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
-    num_items, num_padded = state.z.shape
+    num_padded = state.z.shape[1]
     z = state.z
     if model.cell_stride:
         size = min(num_padded, max(num_padded // model.cell_stride, CELLS_AT_LEAST))
@@ -153,16 +197,11 @@ def update_dishes(
         )
     if model.dish_stride:
         turn = iteration % model.dish_stride
-        fold = (num_items, num_padded // model.dish_stride, model.dish_stride)
-
-        def take(x):
-            return lax.dynamic_index_in_dim(x.reshape(fold), turn, axis=-1, keepdims=False)
-
+        take = partial(take_turn, turn=turn, stride=model.dish_stride)
         moved = redraw_dishes(
             key_part, take(z), take(opens), take(data.rows), slots, state.g0, state.theta
         )
-        folded = lax.dynamic_update_index_in_dim(z.reshape(fold), moved, turn, axis=-1)
-        z = folded.reshape(z.shape)
+        z = put_turn(z, moved, turn, model.dish_stride)
     return dataclasses.replace(state, z=z)
 
 

@@ -162,8 +162,8 @@ def seating_scores():
         )  # fmt: skip
         right = mixed_membership_sweep.draw_seating
 
-        def draw_seating(key, rows, alpha, seats):
-            return right(key, rows, jnp.where(wrong, state.alpha, alpha), seats)
+        def draw_seating(key, rows, alpha, *others):
+            return right(key, rows, jnp.where(wrong, state.alpha, alpha), *others)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mixed_membership_sweep, "draw_seating", draw_seating)
