@@ -338,7 +338,7 @@ def test_new_parameters_compile_nothing(key):
 
 
 def test_records_of_one_cell_are_drawn_apart(key, seed):
-    """Many records of a few distinct cells, with padding; those that do not move may be anything."""
+    """Many records of a few distinct cells, with padding."""
     theta, g0 = make_state(seed)
     rows = jnp.asarray(some_rows())
     cells = seating.Cells(jnp.arange(N) % 3, jnp.pad(rows[:, :3], ((0, 0), (0, 7))), jnp.int32(3))
