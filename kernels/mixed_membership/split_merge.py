@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.split_proposal import (
@@ -19,7 +18,11 @@ from bnp_models.kernels.mixed_membership.split_proposal import (
     propose_sides,
     with_sides,
 )
-from bnp_models.kernels.numerics.gamma_ratios import log_beta, log_binomial, log_gamma_ratio
+from bnp_models.kernels.numerics.gamma_ratios import (
+    elementary_log_gamma,
+    log_beta,
+    log_gamma_ratio,
+)
 
 
 class SplitMerge(NamedTuple):
@@ -83,20 +86,24 @@ def _put_together(of_sides):
 def _log_split_ratio(c_0, c_1, levels: Levels, m_0, m_1, alpha0):
     """Log p(split) less log p(merged): tables' partition and Dirichlet-multinomial likelihoods."""
     dtype = alpha0.dtype
-    c_0, c_1, m_0, m_1 = (x.astype(dtype) for x in (c_0, c_1, m_0, m_1))
-
-    def apart(x_0, x_1, shape):
-        """Log of Gamma(s + x_0) Gamma(s + x_1) / (Gamma(s) Gamma(s + x_0 + x_1)), s the shape."""
-        both = shape + x_0 + x_1
-        return log_beta(shape + x_0, shape + x_1) + log_gamma_ratio(both, shape) - gammaln(shape)
-
     num_rows = levels.variable.size
     first = jax.ops.segment_max(jnp.arange(num_rows), levels.variable, num_segments=num_rows)
     exists = first >= 0
-    t_0, t_1 = (jax.ops.segment_sum(x, levels.variable, num_segments=num_rows) for x in (c_0, c_1))
-    total = jnp.where(exists, levels.total[first], 1)
-    norms = jnp.where(exists, apart(t_0, t_1, total), 0)
-    likelihood = jnp.sum(apart(c_0, c_1, levels.shape)) - jnp.sum(norms)
-    # Gamma(m_0) Gamma(m_1) / Gamma(m_0 + m_1)
-    partition = jnp.log(m_0 + m_1) - jnp.log(m_0) - jnp.log(m_1) - log_binomial(m_0, m_1)
-    return jnp.log(alpha0) + partition + likelihood
+
+    def of_side(items, tables):
+        """Shape and count of every row, then of every variable, then of the tables."""
+        totals = jax.ops.segment_sum(items, levels.variable, num_segments=num_rows)
+        return jnp.concatenate([items, totals, tables[None]]).astype(dtype)
+
+    shape = jnp.concatenate([
+        levels.shape, jnp.where(exists, levels.total[first], 1), jnp.zeros(1, dtype)
+    ])  # fmt: skip
+    sign = jnp.concatenate([jnp.ones(num_rows), jnp.where(exists, -1, 0), jnp.ones(1)])
+    x_0, x_1 = of_side(c_0, m_0), of_side(c_1, m_1)
+    # Gamma(s + x_0) Gamma(s + x_1) / Gamma(2 s + x_0 + x_1), all in one: fewer are compiled sooner.
+    apart = log_beta(shape + x_0, shape + x_1)
+    # .. and Gamma(2 s + x_0 + x_1) / Gamma(s + x_0 + x_1) / Gamma(s).
+    some = jnp.where(shape > 0, shape, 1)
+    over = log_gamma_ratio(some + x_0 + x_1, some) - elementary_log_gamma(some)
+    terms = apart + jnp.where(shape > 0, over, 0)
+    return jnp.log(alpha0) + jnp.sum(sign.astype(dtype) * terms)

@@ -30,7 +30,7 @@ MAX_CHUNKS = 32
 MIN_CHUNK = 32
 
 # Partners of a merge are proposed by its approximate log posterior ratio over this.
-PARTNER_TEMPERATURE = 10.0
+PARTNER_TEMPERATURE = 4.0
 
 # Weights of tables between two sides are counted in units of its inverse, or of more where the
 # counts would overflow.
@@ -102,7 +102,8 @@ def propose_sides(
 
     Notes
     -----
-    After Jain & Neal (2004), doi:10.1198/1061860043001. Anchors: an item a, uniform; then, with
+    After Jain & Neal (2004), doi:10.1198/1061860043001. Anchors: an item a of a component, all
+    components being as likely, since splits and merges of small ones are accepted most; then, with
     probability one half each, an item b of its component (split) or of another one, chosen by how
     well the two would merge (merge). From the anchors, rounds of two-means and then of
     expectation-maximisation over the tables of the component or pair, at first of some of its
@@ -112,13 +113,13 @@ def propose_sides(
     after it. The proposal's probability is the product over tables.
     """
     dtype = level_shape.dtype
-    key_scalars, key_b, key_sides = Keys(key, 3)
-    u = uniform(words(key_scalars, (5,)), dtype.type)
+    key_scalars, key_anchors, key_sides = Keys(key, 3)
+    u = uniform(words(key_scalars, (4,)), dtype.type)
     real = jnp.arange(z.shape[1]) < num_records
     present = Counts(counts, tables)
 
     levels = Levels.of_prior(level_shape, variable)
-    anchors = _choose_anchors(key_b, u, z, table, present, levels, num_records, slot)
+    anchors = _choose_anchors(key_anchors, u, z, table, present, levels, num_records, slot)
     order, place, in_use = _deal_records(anchors, z, real)
     chunks = _gather_items(anchors, order, in_use, z, table, rows, levels)
     both = _counts_of_both(anchors, present)
@@ -132,12 +133,15 @@ def propose_sides(
     of_sides = jax.tree.map(lambda x, y: jnp.stack([x - y, y], axis=-1), both, side_1)
     apart = with_sides(present, jnp.stack([anchors.k_a, anchors.k_new]), of_sides)
     partner = _partner_probability(anchors.k_a, *apart, levels)[anchors.k_new]
-    in_1, in_both = jnp.sum(side_1.items).astype(dtype), jnp.sum(both.items).astype(dtype)
+    in_0, in_1 = (jnp.sum(side).astype(dtype) for side in of_sides.items.T)
+    # A component in so many is chosen to be split, one more to be merged; then items of them.
+    merged = (jnp.sum(tables > 0) - jnp.where(anchors.is_split, 0, 1)).astype(dtype)
+    of_items = 2 * jnp.log(in_0 + in_1) - jnp.log(in_0) - jnp.log(in_1)
     return Proposal(
-        is_split=anchors.is_split, possible=anchors.possible, log_u=jnp.log(u[4]),
+        is_split=anchors.is_split, possible=anchors.possible, log_u=jnp.log(u[3]),
         stays=anchors.k_a, other=anchors.k_new, items=of_sides.items, tables=of_sides.tables,
         z=_relabel(anchors, z, real, place, on_side_1),
-        log_choice=minus_log_q + jnp.log(in_both) + jnp.log(partner / in_1),
+        log_choice=minus_log_q + of_items + jnp.log(partner) + jnp.log(merged / (merged + 1)),
     )  # fmt: skip
 
 
@@ -212,17 +216,17 @@ def _choose_anchors(
     key, u, z, table, present: Counts, levels: Levels, num_records, slot
 ) -> _Anchors:
     """Draw an item, and one of the same component (split) or of another one (merge)."""
-    num_items, num_padded = z.shape
-    real = jnp.arange(num_padded) < num_records
+    key_a, key_b = Keys(key)
+    real = jnp.arange(z.shape[1]) < num_records
     active = present.tables > 0
-    record, item = uniform_index(u[0], num_records), uniform_index(u[1], num_items)
-    k_a = z[item, record]
-    is_split = u[2] < 0.5
+    k_a = jnp.argmax(jnp.cumsum(active) > uniform_index(u[0], jnp.sum(active)))
+    is_split = u[1] < 0.5
     partner = _partner_probability(k_a, *present, levels)
-    k_other = jnp.argmax(jnp.cumsum(partner) > u[3] * jnp.sum(partner))
+    k_other = jnp.argmax(jnp.cumsum(partner) > u[2] * jnp.sum(partner))
     k_b = jnp.where(is_split, k_a, k_other)
     k_new = jnp.where(is_split, slot, k_other)
-    record_b, item_b = _uniform_item(key, real & (z == k_b))
+    record, item = _uniform_item(key_a, real & (z == k_a))
+    record_b, item_b = _uniform_item(key_b, real & (z == k_b))
     table_a, table_b = table[item, record], table[item_b, record_b]
     # Rounding may pick a component that is no partner.
     possible = jnp.where(is_split, ~active[slot], partner[k_other] > 0)
@@ -247,10 +251,12 @@ def _deal_records(anchors: _Anchors, z, real):
     size = max(-(-num_padded // MAX_CHUNKS), min(MIN_CHUNK, num_padded))
     num_chunks = -(-num_padded // size)
     concerned = real & jnp.any(_is_inside(anchors, z), axis=0)
-    in_use = -(-jnp.sum(concerned) // size)
+    in_use = lax.div(jnp.sum(concerned) + (size - 1), size)
     rank = jnp.cumsum(concerned) - 1
     # Dealt out, so that every chunk is like the whole even where records are sorted.
-    place = (rank % jnp.maximum(in_use, 1)) * size + rank // jnp.maximum(in_use, 1)
+    # None is negative: without the signs that % and // see to.
+    turns = jnp.maximum(in_use, 1)
+    place = lax.rem(rank, turns) * size + lax.div(rank, turns)
     place = jnp.where(concerned, place, num_chunks * size)
     order = jnp.full(num_chunks * size, num_padded).at[place].set(everyone, mode="drop")
     # Either anchor is among the first, which shape the proposal.
@@ -470,7 +476,7 @@ def _allocate(key, anchors: _Anchors, chunks: _Chunks, shaped: _Sides, whole: Co
 
     nothing = jnp.zeros((num_chunks, num_items, size), bool), jnp.zeros((num_chunks, size), dtype)
     sides, on_side_1, cost = lax.fori_loop(0, chunks.in_use, final, (shaped, *nothing))
-    side_1 = jax.tree.map(lambda x: x // chunks.unit, sides.total)
+    side_1 = jax.tree.map(lambda x: lax.div(x, chunks.unit), sides.total)
     return side_1, on_side_1, order_free_sum(cost.reshape(-1))
 
 
@@ -483,7 +489,7 @@ def _relabel(anchors: _Anchors, z, real, place, on_side_1):
     """Labels after the move."""
     num_chunks, _, size = on_side_1.shape
     place = jnp.minimum(place, num_chunks * size - 1)
-    moves = anchors.is_split & on_side_1[place // size, :, place % size].T
+    moves = anchors.is_split & on_side_1[lax.div(place, size), :, lax.rem(place, size)].T
     proposal = jnp.where(moves, anchors.k_new, anchors.k_a)
     return jnp.where(real & _is_inside(anchors, z), proposal, z).astype(z.dtype)
 
@@ -491,7 +497,7 @@ def _relabel(anchors: _Anchors, z, real, place, on_side_1):
 def _uniform_item(key, mask):
     """Draw one of the items of `mask` uniformly: its record and its place in the record."""
     up_to = jnp.cumsum(jnp.sum(mask, axis=0))
-    index = jax.random.randint(key, (), 0, jnp.maximum(up_to[-1], 1))
+    index = uniform_index(uniform(words(key, ())), up_to[-1])
     record = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)
     left = index - (up_to[record] - jnp.sum(mask[:, record]))
     return record, jnp.argmax(jnp.cumsum(mask[:, record]) > left)

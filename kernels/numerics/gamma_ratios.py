@@ -27,7 +27,7 @@ def log_gamma_ratio(
     by = jnp.where(large, d, 0)
     series = large_log_gamma_ratio(some, by)
     x, d = jnp.where(large, 1, x), jnp.where(large, 0, d)
-    return jnp.where(large, series, gammaln(x + d) - gammaln(x))
+    return jnp.where(large, series, _log_gamma(x + d) - _log_gamma(x))
 
 
 def large_log_gamma_ratio(
@@ -50,7 +50,7 @@ def log_beta(a: Float[Array, "*#shape"], b: Float[Array, "*#shape"]) -> Float[Ar
     rest = _stirling_rest(m) + _stirling_rest(n) - _stirling_rest(m + n)
     series = log_shares - jnp.log(n) / 2 + 0.5 * math.log(2 * math.pi) + rest
     small, large = jnp.where(both, 1, small), jnp.where(both, 1, large)
-    return jnp.where(both, series, gammaln(small) - log_gamma_ratio(large, small))
+    return jnp.where(both, series, _log_gamma(small) - log_gamma_ratio(large, small))
 
 
 def log_binomial(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -79,6 +79,11 @@ def _stirling_rest(x):
     """Log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2, for x of at least 16."""
     y = 1 / (x * x)
     return (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x
+
+
+def _log_gamma(x):
+    """Log-gamma; in single precision by the series, which a tenth of the operations suffice for."""
+    return gammaln(x) if x.dtype == jnp.float64 else elementary_log_gamma(x)
 
 
 def elementary_log_gamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:

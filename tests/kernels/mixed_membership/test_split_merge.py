@@ -124,6 +124,14 @@ def test_rejects_a_wrong_ratio(whole, wrong):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
+def test_rejects_anchors_that_are_not_uniform(monkeypatch):
+    """The first components, and the first items of each, are chosen more often."""
+    right = split_proposal.uniform_index
+    monkeypatch.setattr(split_proposal, "uniform_index", lambda u, n: right(u * u, n))
+    z = z_scores(chains(ONE_TABLE)(), exact_pairs(ONE_TABLE))
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
 @pytest.mark.parametrize(
     ("opened_by", "in_chunks"),
     [
@@ -149,7 +157,7 @@ def test_a_partner_that_rounding_picks_is_none():
     present = split_proposal.Counts(counts, jnp.array([1, 1, 0]))
 
     def anchors(share):
-        u = jnp.array([0.0, 0.0, 0.9, share, 0.5])
+        u = jnp.array([0.0, 0.9, share, 0.5])
         variable, num_records = jnp.array([0, 0, 1, 1]), jnp.int32(2)
         levels = split_proposal.Levels(variable, jnp.ones(4), jnp.full(4, 2.0))
         return split_proposal._choose_anchors(

@@ -24,6 +24,12 @@ ALL_MOVES = {"dish_stride": 2, "cell_stride": 1, "split_merge_every": 2, "seatin
 PLAIN = {"dish_stride": 0, "cell_stride": 0, "split_merge_every": 0, "seating_every": 0}
 
 
+@pytest.fixture(autouse=True)
+def both_ways_of_labels(monkeypatch):
+    """Labels of all records where alpha is large, and of some in rotation where it is small."""
+    monkeypatch.setattr(mixed_membership_sweep, "SMALL_ALPHA", 1.0)
+
+
 @pytest.fixture(scope="module")
 def exact():
     """Posterior means by enumeration, for each concentration and prior of the levels."""
@@ -109,7 +115,7 @@ def printed_step_2(model):
 
     def sweep(key, state, data, t):
         key_z, key_m, key_rest = jax.random.split(key, 3)
-        state = mixed_membership_sweep.update_labels(key_z, state, data)
+        state = mixed_membership_sweep.update_labels(key_z, state, data, t)
         opens = table_indicators(key_m, state.z, state.alpha0 * state.g0[state.z])
         return mixed_membership_sweep.update_parameters(model, key_rest, state, data, opens, t)
 
@@ -129,11 +135,27 @@ def test_enumeration_rejects_a_dish_move_without_weights(exact):
 
     def sweep(key, state, data, t):
         key_z, key_m, key_d, key_rest = jax.random.split(key, 4)
-        state = mixed_membership_sweep.update_labels(key_z, state, data)
+        state = mixed_membership_sweep.update_labels(key_z, state, data, t)
         opens = mixed_membership_sweep.draw_tables(key_m, state)
         flat = eqx.tree_at(lambda s: s.g0, state, jnp.full_like(state.g0, 1 / 32))
         moved = mixed_membership_sweep.update_dishes(model, key_d, flat, data, opens, t)
         state = dataclasses.replace(state, z=moved.z)
+        return mixed_membership_sweep.update_parameters(model, key_rest, state, data, opens, t)
+
+    z = scores(exact, model, sweep)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+def test_enumeration_rejects_labels_drawn_where_they_agree(exact):
+    """Which records are drawn may depend on alpha, and not on the labels."""
+    model = HDPMixedMembership(concentration="shared", **PLAIN)
+
+    def sweep(key, state, data, t):
+        key_z, key_m, key_rest = jax.random.split(key, 3)
+        drawn = mixed_membership_sweep.update_labels(key_z, state, data, t).z
+        agree = state.z[0, 0] == state.z[1, 0]
+        state = dataclasses.replace(state, z=jnp.where(agree, drawn, state.z))
+        opens = mixed_membership_sweep.draw_tables(key_m, state)
         return mixed_membership_sweep.update_parameters(model, key_rest, state, data, opens, t)
 
     z = scores(exact, model, sweep)
