@@ -7,7 +7,7 @@ from bnp_models.cli.folder import UsageError, command_line, into_folder, located
 from bnp_models.cli.inputs import CELL_OPTIONS, check_options, given_options
 from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
 from bnp_models.cli.outputs import output_names, remove_outputs, risk_message
-from bnp_models.cli.parser import STOPPING, flag
+from bnp_models.cli.parser import DRAWS, STOPPING, flag
 from bnp_models.cli.runs import recorded_settings
 from bnp_models.data.messages import listed
 from bnp_models.data.reading import read_frame, read_microdata
@@ -93,6 +93,7 @@ def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, Weigh
                     f"{flag(name)}: is sampled under full Bayes; leave the option out, or choose "
                     "other --hyperparameters"
                 )
+    options.draws = options.draws or DRAWS
     given = given_options(options, *MODELS[options.model].options)
     try:
         model = PolettiniStander(CELL_MODELS[options.model], **given)

@@ -6,7 +6,14 @@ from typing import Any, NamedTuple
 
 from bnp_models.cli.folder import UsageError, located
 from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS, MODELS, MODELS_OF
-from bnp_models.cli.parser import MAX_MINUTES, STOPPING, flag
+from bnp_models.cli.parser import (
+    DEFAULT_MINUTES,
+    DRAWS,
+    MAX_MINUTES,
+    MAX_RHAT,
+    STOPPING,
+    flag,
+)
 from bnp_models.data import stata_spss
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.messages import listed
@@ -141,7 +148,12 @@ def _taking_zeros(command: str) -> list[str]:
 
 
 def _check_stopping(options: argparse.Namespace) -> None:
-    """Check the options that say when to stop; fill in how many minutes at most."""
+    """Check the options that say when to stop; fill in what they leave open."""
+    if options.draws is None:
+        options.draws = DRAWS
+        if options.until_rhat is None and options.chains > 1:
+            options.until_rhat = MAX_RHAT
+            options.max_minutes = options.max_minutes or DEFAULT_MINUTES
     if options.until_rhat is None:
         for name in STOPPING[1:]:
             if vars(options)[name] is not None:

@@ -18,6 +18,9 @@ STOPPING = ("until_rhat", "until_ess", "max_minutes")
 
 MAX_MINUTES = 60.0
 
+# Of a run for which neither draws nor a target are given.
+DRAWS, MAX_RHAT, DEFAULT_MINUTES = 1000, 1.01, 10.0
+
 _TABLE = "CSV, Parquet, Stata (.dta) or SPSS (.sav) file, one record a row"
 
 
@@ -317,18 +320,19 @@ def _add_common(parser, name, keep_parameters):
                        "papers (default: learned)")  # fmt: skip
     if "ndpmpm" in models:
         _add_households(parser)
-    chains = _add_chains(parser)
+    chains = _add_chains(parser, draws=None)
     chains.add_argument("--until-rhat", metavar="R", type=number_above(1),
                         help="after those draws go on, until R-hat is at most R and the "
-                        "effective sample sizes are large enough, for every quantity judged, or "
-                        "the minutes are used up; 1.01 is usual")  # fmt: skip
+                        "effective sample sizes are large enough for what is reported, the risk "
+                        "or the margins, and R-hat of all else is at most 1.05, or the minutes "
+                        f"are used up (default: {MAX_RHAT}, if no --draws is given)")  # fmt: skip
     chains.add_argument("--until-ess", metavar="E", type=number_above(0),
                         help="effective sample size to reach, bulk and tail, chains together "
                         "(default: 100 for each chain)")  # fmt: skip
     chains.add_argument("--max-minutes", metavar="M", type=number_above(0),
                         help="minutes of sampling, compilation and those before a --resume "
                         "included, after which to stop all the same (default: "
-                        f"{MAX_MINUTES:g})")  # fmt: skip
+                        f"{DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat)")  # fmt: skip
     output = parser.add_argument_group("output")
     if keep_parameters:
         parser.set_defaults(keep_parameters=True)
@@ -355,18 +359,22 @@ def _add_data(parser, name) -> None:
                       "leaves its variable free")  # fmt: skip
 
 
-def _add_chains(parser):
-    """Add the options of chains that every command that samples has; return their group."""
+def _add_chains(parser, draws: int | None = DRAWS):
+    """Add the options of chains that every command that samples has; return their group.
+
+    `draws` is the default, or None where the run then has a target.
+    """
     chains = parser.add_argument_group("chains")
     for option, default, least, most, what in (
         ("chains", 4, 1, 2**16, "chains"),
         ("warmup", 1000, 0, 2**31, "sweeps before the first draw"),
-        ("draws", 1000, 1, 2**31, "draws kept of each chain"),
+        ("draws", draws, 1, 2**31, "draws kept of each chain"),
         ("thin", 1, 1, 2**31, "sweeps per kept draw"),
         ("seed", 0, 0, 2**32, "the same seed gives the same results"),
     ):
+        said = f"{DRAWS}, and then more until --until-rhat" if default is None else default
         chains.add_argument(f"--{option}", metavar="K", type=integer_type(least, most),
-                            default=default, help=f"{what} (default: {default})")  # fmt: skip
+                            default=default, help=f"{what} (default: {said})")  # fmt: skip
     chains.add_argument("--resume", action="store_true",
                         help="go on from the checkpoint in DIR, if there is one")  # fmt: skip
     chains.add_argument("--checkpoint-seconds", metavar="S", type=seconds_type, default=10.0,

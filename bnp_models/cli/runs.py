@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from bnp_models.cli.folder import command_line, into_folder, shows_progress
+from bnp_models.cli.folder import command_line, into_folder, say, shows_progress
 from bnp_models.cli.inputs import HOUSEHOLD_OPTIONS, MODEL_OPTIONS, Inputs
 from bnp_models.cli.models import MODELS
 from bnp_models.cli.outputs import output_names, remove_outputs
@@ -17,7 +17,7 @@ from bnp_models.cli.parser import STOPPING
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.checkpoint import Checkpoint
-from bnp_models.inference.convergence import Converged, Evaluated
+from bnp_models.inference.convergence import MAX_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
@@ -36,15 +36,29 @@ run.json; returns what is said at the end.
 
 @dataclass(frozen=True)
 class _JudgedTarget(Converged):
-    """Target that also judges what was evaluated of the draws."""
+    """Target that also judges what was evaluated of the draws, and says how long it will take."""
 
     diagnose: Callable[[Run], Diagnosis] | None = None
+    say: Callable[[str], None] | None = None
 
     def __call__(self, run: Run) -> bool:
-        """Whether the run meets the target: what is cheap to judge first."""
-        if not super().__call__(run):
-            return False
-        return self.diagnose is None or bool(self.diagnose(run).reached)
+        """Whether the run meets the target."""
+        if self.diagnose is None:
+            return super().__call__(run)
+        diagnosis = self.diagnose(run)
+        if not diagnosis.reached and self.say is not None:
+            self.say(_forecast(run, diagnosis))
+        return bool(diagnosis.reached)
+
+
+def _forecast(run: Run, diagnosis: Diagnosis) -> str:
+    """Sentence on how far a run has come, and how long it may take."""
+    assert run.until is not None
+    spent, most = sum(run.seconds.values()) / 60, run.until.max_minutes
+    sentence = f"after {spent:.1f} minutes {diagnosis.missed[0]}"
+    if diagnosis.minutes_needed is not None:
+        sentence += f"; about {max(1, round(diagnosis.minutes_needed)):,} minutes in all would do"
+    return f"{sentence}, and the run ends after {most:g}"
 
 
 def sample_into_folder(
@@ -95,7 +109,11 @@ def _sample(
     """Run the chains, or go on with them, with the options of the command."""
     until: dict[str, Any] = {}
     if options.until_rhat is not None:
-        target = _JudgedTarget(options.until_rhat, options.until_ess, diagnose=diagnose)
+        target = _JudgedTarget(
+            options.until_rhat, options.until_ess, diagnose=diagnose,
+            others_rhat=max(options.until_rhat, MAX_RHAT),
+            say=functools.partial(say, options),
+        )  # fmt: skip
         until = {"until": target, "max_minutes": options.max_minutes}
     return sample(
         inputs.model,

@@ -114,6 +114,9 @@ class Converged:
         A function of a run that returns names and arrays (chains, draws) to be judged besides the
         log-likelihood, components and alpha of the draws, called only once those have passed.
         Default: nothing more.
+    others_rhat
+        R-hat of what is not reported (components, alpha, log-likelihood) is at most this, whatever
+        its effective sample sizes. Default: as for what is.
 
     Notes
     -----
@@ -123,6 +126,7 @@ class Converged:
     max_rhat: float = 1.01
     min_ess: float | None = None
     quantities: Callable[[Run], dict[str, np.ndarray]] | None = None
+    others_rhat: float | None = None
 
     def __post_init__(self):
         if not self.max_rhat > 1:
@@ -153,27 +157,56 @@ class Converged:
             Their figures, where these are known already.
         """
         sentences = []
+        for name, figure, limit, least in self._asked(draws, figures):
+            rhat = figure["rhat"]
+            if rhat is None or not rhat <= limit:
+                sentences.append(f"R-hat of {name} is {shown(rhat, '.3f')}")
+            for kind in ("bulk", "tail"):
+                ess = figure[f"ess_{kind}"]
+                if least and (ess is None or not ess >= least):
+                    sentences.append(f"the {kind} ESS of {name} is {shown(ess, '.0f')}")
+        return sentences
+
+    def draws_needed(
+        self, draws: dict[str, np.ndarray], figures: dict[str, Figures] | None = None
+    ) -> float | None:
+        """About how many times as many draws would meet the target; None where it cannot be told.
+
+        Effective sample sizes grow with the draws, and R-hat squared, less one, falls as they grow.
+        Arguments are those of `missed`.
+        """
+        times = 1.0
+        for _, figure, limit, least in self._asked(draws, figures):
+            rhat, ess = figure["rhat"], [figure["ess_bulk"], figure["ess_tail"]]
+            if rhat is None or None in ess:
+                return None
+            of_ess = least / min(ess) if least else 0
+            times = max(times, of_ess, (rhat**2 - 1) / (limit**2 - 1))
+        return times
+
+    def _asked(self, draws, figures):
+        """Name, figures, largest R-hat and least effective sample size of what is judged."""
         for name, values in draws.items():
             if values.size and np.ptp(values) == 0:
                 continue
             figure = diagnose(values) if figures is None else figures[name]
-            rhat = figure["rhat"]
-            if rhat is None or not rhat <= self.max_rhat:
-                sentences.append(f"R-hat of {name} is {shown(rhat, '.3f')}")
-            for kind in ("bulk", "tail"):
-                ess = figure[f"ess_{kind}"]
-                if ess is None or not ess >= self.least_ess(len(values)):
-                    sentences.append(f"the {kind} ESS of {name} is {shown(ess, '.0f')}")
-        return sentences
+            if self.others_rhat is None or is_reported(name):
+                yield name, figure, self.max_rhat, self.least_ess(len(values))
+            else:
+                yield name, figure, self.others_rhat, 0.0
 
 
-def reported(figures: dict[str, Figures]) -> dict[str, Figures]:
-    """Figures of what people report, the risk and the margins; of all, if none is there.
+def is_reported(name: str) -> bool:
+    """Whether a quantity is one that people report: a risk or a margin.
 
     The others, such as the number of components, only describe the state of the chains.
     """
-    chosen = {name: f for name, f in figures.items() if name.startswith(("tau", "margin "))}
-    return chosen or figures
+    return name.startswith(("tau", "margin "))
+
+
+def reported(figures: dict[str, Figures]) -> dict[str, Figures]:
+    """Figures of what people report; of all, if none is there."""
+    return {name: f for name, f in figures.items() if is_reported(name)} or figures
 
 
 def large_rhats(figures: dict[str, Figures]) -> list[str]:

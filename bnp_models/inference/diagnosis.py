@@ -70,6 +70,21 @@ class Diagnosis:
         return sentences
 
     @cached_property
+    def minutes_needed(self) -> float | None:
+        """About how many minutes a run from the start would take to its target; None: unknown."""
+        if self.run is None or self.run.until is None:
+            return None
+        target, spent = self.run.until.target, sum(self.run.seconds.values()) / 60
+        if not isinstance(target, Converged):
+            return None
+        times = target.draws_needed(self.draws, self.figures)
+        if times is None:
+            return None
+        # All draws count in the first round, and the second half of them later.
+        first = self.run.settings == self.run.until.first
+        return spent * times * (2 if first and times > 1 else 1)
+
+    @cached_property
     def reached(self) -> bool | None:
         """Whether the run ended because its target was reached; None where it had none."""
         if self.run is None or self.run.until is None:
@@ -108,7 +123,8 @@ class Diagnosis:
             return sentences
         if run.until is not None and not self.reached:
             num_chains = run.settings.num_chains
-            sentences = stopping_warnings(run.until, self.missed, num_chains) + sentences
+            stopped = stopping_warnings(run.until, self.missed, num_chains, self.minutes_needed)
+            sentences = stopped + sentences
         sentences += run_warnings(run) + run.model.warnings(run)
         if self.evaluated is not None:
             sentences += self.evaluated.warnings()

@@ -21,6 +21,7 @@ import numpy as np
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.checkpoint import Checkpoint, Saved
+from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.driver import Driver, Execution, Monitor, Task
 from bnp_models.inference.run import Run, Until
 from bnp_models.inference.settings import Settings, make_settings, settings_of_round
@@ -125,10 +126,15 @@ def sample(
 
     Notes
     -----
+    Compiled programs are kept in the user's cache folder (``~/.cache/bnp-models``), unless JAX has
+    been given another (``jax_compilation_cache_dir``): a second run on data of the same variables,
+    levels and size, nearly, compiles nothing.
+
     The memory of a run with a target is bounded: a chain holds at most four times its first draws.
     Before it would hold more, every second draw is let go (`Run.thinned`) and `thin` doubles from
     there on.
     """
+    use_compilation_cache()
     first = make_settings(
         model, table.n, num_chains, num_warmup, num_samples, thin, keep, start_components,
         parameters_every,

@@ -3,6 +3,8 @@
 What only one model can say, it adds itself: see `Model.warnings`.
 """
 
+import math
+
 import numpy as np
 
 from bnp_models.data.messages import listed
@@ -20,8 +22,13 @@ from bnp_models.inference.modes import Modes
 from bnp_models.inference.run import Run, Until
 
 
-def stopping_warnings(until: Until, missed: list[str], num_chains: int) -> list[str]:
-    """Sentence on a run that used up its minutes; `missed` says what falls short."""
+def stopping_warnings(
+    until: Until, missed: list[str], num_chains: int, needed: float | None = None
+) -> list[str]:
+    """Sentence on a run that used up its minutes.
+
+    `missed` says what falls short, and `needed` is about how many minutes would do.
+    """
     target, minutes = until.target, f"{until.max_minutes:g}"
     start = f"stopped after {minutes} minute{'s'[: minutes != '1']}"
     if not isinstance(target, Converged):
@@ -29,8 +36,13 @@ def stopping_warnings(until: Until, missed: list[str], num_chains: int) -> list[
     return [
         f"{start}: {listed(missed)}, where R-hat of at most {target.max_rhat:g} and effective "
         f"sample sizes of at least {target.least_ess(num_chains):g} were asked for; "
-        "allow more minutes (--max-minutes)"
+        f"allow more minutes (--max-minutes{_about(needed)})"
     ]
+
+
+def _about(minutes: float | None) -> str:
+    """Words on how many minutes would do."""
+    return "" if minutes is None else f": about {max(1, math.ceil(minutes)):,}"
 
 
 def draws_warnings(

@@ -22,6 +22,8 @@ from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.run import Run, blocks_of_draws
+from bnp_models.inference.settings import Settings
+from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.models.options import check_choice
@@ -40,6 +42,9 @@ NUM_DRAWS = {"exact": 0, "draws": 4096, "sequential": 1024}
 
 # Sequential imputation is slow; without a `thin` of the caller's it evaluates this many draws.
 SEQUENTIAL_DRAWS = 100
+
+# Of other methods: more than their effective sample size calls for.
+EVALUATED_DRAWS = 2000
 
 # Relative Monte Carlo error of cell probabilities above which a warning says so.
 MAX_RELATIVE_ERROR = 0.1
@@ -182,8 +187,8 @@ def population_risk(
         by sequential imputation, and both correct tau's bias by a two-half jackknife; "auto" is
         exact wherever the model's ``max_exact_variables`` allows, and "draws" beyond.
     thin
-        Evaluate every `thin`-th draw of `run`. Default: every draw, and about 100 of each chain
-        under "sequential".
+        Evaluate every `thin`-th draw of `run`. Default: about 2,000 draws of all chains, and about
+        100 of each chain under "sequential".
     key
         For the counts and particles; by default one that `run` set aside.
     progress
@@ -200,7 +205,7 @@ def population_risk(
     check_table(table, population_size)
     check_choice(TIES, ties=ties)
     method = checked_method(method, model, table)
-    thin = _checked_thin(thin, run.settings.num_samples, method)
+    thin = _checked_thin(thin, run.settings, method)
     key_particles, key_counts = Keys(run.key if key is None else key)
     generator = numpy_generator(key_counts)
     draws = run.parameters(thin)
@@ -296,6 +301,8 @@ def cell_probabilities(
     total = draws["alpha"].size
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
     codes = codes if run.coding is None else run.coding.reduce(codes)
+    number = len(codes)
+    codes = codes[np.minimum(np.arange(coarse_size(number)), number - 1)]
     evaluate = partial(
         _evaluate,
         run.model,
@@ -307,7 +314,7 @@ def cell_probabilities(
         keys = jax.vmap(partial(jax.random.fold_in, key))(padded)
         estimate = evaluate(keys, {name: value[padded] for name, value in flat.items()})
         log_p, relative_se, halves = (
-            np.asarray(part, np.float64)[: block.size] for part in estimate
+            np.asarray(part, np.float64)[: block.size, ..., :number] for part in estimate
         )
         yield log_p, relative_se, None if method == "exact" else halves
 
@@ -464,10 +471,12 @@ def _default_method(model, table) -> str:
     return "exact" if table.num_variables <= model.max_exact_variables else "draws"
 
 
-def _checked_thin(thin: int | None, num_samples: int, method: str) -> int:
+def _checked_thin(thin: int | None, settings: Settings, method: str) -> int:
     """Every how many of the draws to evaluate."""
+    num_samples = settings.num_samples
     if thin is None:
-        thin = -(-num_samples // SEQUENTIAL_DRAWS) if method == "sequential" else 1
+        many = max(SEQUENTIAL_DRAWS, EVALUATED_DRAWS // settings.num_chains)
+        thin = -(-num_samples // (SEQUENTIAL_DRAWS if method == "sequential" else many))
     if not 1 <= thin <= num_samples:
         raise ValueError(f"thin must be from 1 to {num_samples}, not {thin}")
     return thin
@@ -492,7 +501,7 @@ def _evaluate(model, cells, keys, draws, num_levels, method):
             key, draw, cells, num_levels, method=method, num_draws=NUM_DRAWS[method]
         )
         if method == "exact":
-            return result, jnp.zeros(()), jnp.zeros(())
+            return result, jnp.zeros(1), jnp.zeros((2, 1))
         return result.log_p, result.relative_se, result.log_p_halves
 
     with jax.named_scope("cell_probabilities"):

@@ -22,7 +22,7 @@ from populations import NAMES, draw_sample, population
 from results import Results
 
 import bnp_models as bnp
-from bnp_models.cli.folder import use_compilation_cache
+from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.convergence import convergence
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.cli.folder import use_compilation_cache
+from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.risk.coarsening import parse_coarsening
 
 HERE = Path(__file__).parent

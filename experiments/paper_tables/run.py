@@ -23,7 +23,7 @@ import numpy as np
 import tables
 
 import bnp_models as bnp
-from bnp_models.cli.folder import use_compilation_cache
+from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.convergence import convergence, monitored
 from bnp_models.inference.modes import find_modes
 from bnp_models.risk.population import cell_probabilities, record_risks

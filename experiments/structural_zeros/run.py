@@ -20,7 +20,7 @@ import numpy as np
 import tables
 
 import bnp_models as bnp
-from bnp_models.cli.folder import use_compilation_cache
+from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.convergence import convergence, diagnose
 
 HERE = Path(__file__).parent

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.cli.folder import use_compilation_cache
+from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.risk import ties
 from bnp_models.risk.population import draw_joining
 

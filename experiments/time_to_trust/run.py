@@ -96,7 +96,7 @@ def measure(name, n, seed, began):
     import jax
 
     import bnp_models as bnp
-    from bnp_models.cli.folder import use_compilation_cache
+    from bnp_models.inference.compilation import use_compilation_cache
 
     use_compilation_cache()
     model, table, conditions, population_size = make_case(name, n, seed)

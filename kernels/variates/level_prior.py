@@ -41,8 +41,8 @@ _SERIES_FROM = 16
 # to a far tail, and so leave it too seldom.
 WALKS = 0.25
 
-# Slopes and curvatures of evidence, which shape proposals, are differences over such a step on a log
-# scale: derivatives of derivatives take seconds to compile.
+# Slopes and curvatures of evidence, which shape proposals, are differences over this step of a log
+# scale: derivatives of derivatives would take seconds to compile.
 _DIFFERENCE = 0.1
 _STENCIL = np.array([-1, 0, 1], np.float32)
 

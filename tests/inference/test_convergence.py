@@ -353,6 +353,25 @@ def test_a_target_is_reached_where_every_figure_is_good(chains, rng):
             bnp.Converged(**bad)
 
 
+def test_what_is_not_reported_is_judged_by_its_own_limit(chains, rng):
+    """Chains a little apart in their components, which have few effective draws."""
+    run, risk = chains()
+    apart = rng.normal(size=(4, 500)) + 0.35 * np.arange(4)[:, None]
+    draws = bnp.monitored(run, risk) | {"components": apart}
+    rhat = diagnose(apart)["rhat"]
+    assert 1.02 < rhat < 1.2
+    assert len(bnp.Converged(1.02).missed(draws)) == 2
+    assert bnp.Converged(1.02, others_rhat=1.2).missed(draws) == []
+    assert bnp.Converged(1.02, others_rhat=1.2).draws_needed(draws) == 1
+    (missed,) = bnp.Converged(1.02, others_rhat=1.02).missed(draws)
+    assert missed.startswith("R-hat of components")
+    needed = bnp.Converged(1.02, others_rhat=1.02).draws_needed(draws)
+    assert needed == pytest.approx((rhat**2 - 1) / (1.02**2 - 1))
+    ess = min(diagnose(risk.tau1)[f"ess_{kind}"] for kind in ("bulk", "tail"))
+    assert bnp.Converged(1.5, 10 * ess).draws_needed({"tau1": risk.tau1}) == pytest.approx(10)
+    assert bnp.Converged().draws_needed({"tau1": risk.tau1[:, :2]}) is None
+
+
 def test_a_run_that_used_up_its_minutes_says_so(chains):
     run, risk = chains(shift=2.0)
     run = until(run, bnp.Converged())

@@ -14,6 +14,7 @@ from bnp_models.kernels.numerics.counting import (
     first_rows,
     variable_of_rows,
 )
+from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import retrospective_sticks
@@ -33,7 +34,8 @@ def prepare(
     model: MembershipOptions, table: Microdata, conditions: StructuralZeros | None = None
 ) -> HDPData:
     """Make the arrays of a complete sample, by `prepare_records`."""
-    return prepare_records(model, table.codes, table.schema.num_levels, conditions)
+    size = coarse_size(table.n, RECORD_MULTIPLE)
+    return prepare_records(model, table.codes, table.schema.num_levels, conditions, size)
 
 
 def prepare_records(
