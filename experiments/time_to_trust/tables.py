@@ -17,7 +17,9 @@ def main() -> None:
     results = pd.read_csv(HERE / "results.csv")
     shares = results[PARTS].div(results[PARTS].sum(axis=1), axis=0)
     rows = results.assign(**shares, seconds=results[PARTS].sum(axis=1), samples=1)
-    judged = [name for name in results if name.startswith(("until_", "rhat_", "ess_second_"))]
+    judged = [
+        name for name in results if name.startswith(("until_", "loosely_", "rhat_", "ess_second_"))
+    ]
     table = rows.groupby(["model", "n", "version"]).agg(
         {"samples": "size"} | dict.fromkeys(["seconds", *PARTS, "sweeps", *judged], "median")
     )
