@@ -17,6 +17,7 @@ from bnp_models.inference.convergence import (
     Figures,
     large_rhats,
     reported,
+    rhat_of_others,
 )
 from bnp_models.inference.modes import Modes
 from bnp_models.inference.run import Run, Until
@@ -80,7 +81,8 @@ def _not_converged(figures: dict[str, Figures]) -> str | None:
     if not large_rhats(reported(figures)):
         return (
             "chains agree on what is reported, but not on all else: R-hat should be below "
-            f"{MAX_RHAT} and is {listed(apart)}; a longer run makes sure of the figures"
+            f"{rhat_of_others(figures)} and is {listed(apart)}; a longer run makes sure of the "
+            "figures"
         )
     return (
         f"not converged: R-hat should be below {MAX_RHAT} and is {listed(apart)}; run a longer "

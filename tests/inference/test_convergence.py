@@ -126,6 +126,17 @@ def test_what_is_not_reported_has_words_of_its_own(chains, rng):
     run = dataclasses.replace(run, draws=run.draws | {"components": components})
     (sentence,) = bnp.warnings_of(run, dataclasses.replace(risk, run=run))
     assert sentence.startswith("chains agree on what is reported") and "components" in sentence
+    # Only a little apart, they are passed over where tau_1 is very close, and named where it is not.
+    apart = np.arange(4)[:, None] * np.ones(500)
+    slightly = run.draws | {"components": 20 + 0.33 * apart + rng.normal(size=(4, 500))}
+    run = dataclasses.replace(run, draws=slightly)
+    risk = dataclasses.replace(risk, run=run)
+    assert 1.05 < diagnose(slightly["components"])["rhat"] < 1.1
+    assert bnp.warnings_of(run, risk) == []
+    further = dataclasses.replace(risk, tau1=risk.tau1 + 0.5 * apart)
+    assert 1.01 < diagnose(further.tau1)["rhat"] < 1.05
+    (sentence,) = bnp.warnings_of(run, further)
+    assert "should be below 1.05 and is components 1.0" in sentence
     # Without a risk or margins all that there is is judged.
     words = [sentence.split(":")[0] for sentence in bnp.warnings_of(run)]
     assert words == ["not converged", "too few effective draws"]
