@@ -126,7 +126,7 @@ def test_what_is_not_reported_has_words_of_its_own(chains, rng):
     run = dataclasses.replace(run, draws=run.draws | {"components": components})
     (sentence,) = bnp.warnings_of(run, dataclasses.replace(risk, run=run))
     assert sentence.startswith("chains agree on what is reported") and "components" in sentence
-    # Only a little apart, they are passed over where tau_1 is very close, and named where it is not.
+    # A little apart, they are passed over where tau_1 is very close, and named where it is not.
     apart = np.arange(4)[:, None] * np.ones(500)
     slightly = run.draws | {"components": 20 + 0.33 * apart + rng.normal(size=(4, 500))}
     run = dataclasses.replace(run, draws=slightly)
