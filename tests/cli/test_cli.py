@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -619,18 +620,31 @@ def test_a_run_goes_on_until_it_has_converged(until_done, small, files, capsys):
 
 
 def test_without_draws_a_run_has_a_target(files, tmp_path, capsys):
-    """What is known after the first draws is said: what is missing, and how long it may take."""
+    """It says how long the target would have taken."""
     out = tmp_path / "out"
     data = [str(files / "sample.csv"), "--levels", str(files / "levels.csv")]
     few = ["--population-size", "20000", "--model", "nplcm", "--chains", "2", "--warmup", "10"]
     many = ["--components", "6", "--until-ess", "1000000000", "--max-minutes", "0.0001"]
     assert main(["risk", *data, *few, *many, "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("after ") and "minutes in all would do" in printed
-    assert "and the run ends after 0.0001" in printed
     assert "allow more minutes (--max-minutes: about " in printed
     stopping = json.loads((out / "risk.json").read_text())["stopping"]
     assert (stopping["max_rhat"], stopping["draws"]) == (1.01, 1000)
+
+
+@pytest.mark.parametrize(
+    ("needed", "words"), [(3.2, "; about 3 minutes in all would do"), (None, "")]
+)
+def test_what_is_missing_is_said_while_a_run_goes_on(needed, words):
+    said = []
+    diagnosis = SimpleNamespace(reached=False, missed=["R-hat of tau1 is 1.2"])
+    diagnosis.minutes_needed = needed
+    run = SimpleNamespace(seconds={"draws": 90.0}, until=SimpleNamespace(max_minutes=10.0))
+    target = runs._JudgedTarget(1.01, diagnose=lambda run: diagnosis, say=said.append)
+    assert not target(run)
+    assert said == [f"after 1.5 minutes R-hat of tau1 is 1.2{words}, and the run ends after 10"]
+    diagnosis.reached = True
+    assert target(run) and len(said) == 1
 
 
 def test_minutes_that_are_used_up_and_more_of_them(until_done, files, tmp_path, capsys):

@@ -57,7 +57,7 @@ def test_an_outlier_ranks_first_and_common_records_do_not(planted, refits, estim
         refits=refits if estimator == "refit" else None, **SMALL,
     )  # fmt: skip
     # One of six candidates, and the only one with two values that the others lack.
-    assert risk.rank[0] == 1 and risk.rho[0, 0] > 0.6 and risk.at_risk[0, 0]
+    assert risk.rank[0] == 1 and risk.rho[0, 0] > 0.5 and risk.at_risk[0, 0]
     assert (risk.rank[1:] > 1).any() and risk.rho[1:, 0].max() < 0.4
     assert risk.records()["row"][0] == 60
     guesses = risk.candidates(60)
