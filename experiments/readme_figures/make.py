@@ -26,7 +26,8 @@ from bnp_models.inference.arviz import load_arviz
 HERE = Path(__file__).resolve().parent
 README = HERE.parents[1] / "README.md"
 ROWS, SEED = 1000, 0
-DEMO = ["--population-size", "228421", "--warmup", "500", "--draws", "500", "--quiet"]
+DEMO = ["--population-size", "228421", "--warmup", "500", "--draws", "2000",
+        "--thin", "3", "--quiet"]  # fmt: skip
 CHROMIUM = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
