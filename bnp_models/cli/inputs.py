@@ -10,8 +10,8 @@ from bnp_models.cli.parser import (
     DEFAULT_MINUTES,
     DRAWS,
     MAX_MINUTES,
-    MAX_RHAT,
     STOPPING,
+    UNTIL_RHAT,
     flag,
 )
 from bnp_models.data import stata_spss
@@ -152,7 +152,7 @@ def _check_stopping(options: argparse.Namespace) -> None:
     if options.draws is None:
         options.draws = DRAWS
         if options.until_rhat is None and options.chains > 1:
-            options.until_rhat = MAX_RHAT
+            options.until_rhat = UNTIL_RHAT
             options.max_minutes = options.max_minutes or DEFAULT_MINUTES
     if options.until_rhat is None:
         for name in STOPPING[1:]:

@@ -19,7 +19,7 @@ STOPPING = ("until_rhat", "until_ess", "max_minutes")
 MAX_MINUTES = 60.0
 
 # Of a run for which neither draws nor a target are given.
-DRAWS, MAX_RHAT, DEFAULT_MINUTES = 1000, 1.01, 10.0
+DRAWS, UNTIL_RHAT, DEFAULT_MINUTES = 1000, 1.01, 10.0
 
 _TABLE = "CSV, Parquet, Stata (.dta) or SPSS (.sav) file, one record a row"
 
@@ -325,7 +325,7 @@ def _add_common(parser, name, keep_parameters):
                         help="after those draws go on, until R-hat is at most R and the "
                         "effective sample sizes are large enough for what is reported, the risk "
                         "or the margins, and R-hat of all else is at most 1.05, or the minutes "
-                        f"are used up (default: {MAX_RHAT}, if no --draws is given)")  # fmt: skip
+                        f"are used up (default: {UNTIL_RHAT}, if no --draws is given)")  # fmt: skip
     chains.add_argument("--until-ess", metavar="E", type=number_above(0),
                         help="effective sample size to reach, bulk and tail, chains together "
                         "(default: 100 for each chain)")  # fmt: skip

@@ -301,6 +301,7 @@ def cell_probabilities(
     total = draws["alpha"].size
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
     codes = codes if run.coding is None else run.coding.reduce(codes)
+    # Padded, so that samples of nearly as many cells share compiled programs.
     number = len(codes)
     codes = codes[np.minimum(np.arange(coarse_size(number)), number - 1)]
     evaluate = partial(

@@ -22,7 +22,6 @@ from populations import NAMES, draw_sample, population
 from results import Results
 
 import bnp_models as bnp
-from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.convergence import convergence
 
 HERE = Path(__file__).parent
@@ -101,7 +100,6 @@ def main():
     parser.add_argument("--minutes", type=float, help="begin no sample later than this")
     args = parser.parse_args()
     results = Results(HERE / "results.csv", KEY, args.minutes)
-    use_compilation_cache()
     same = {
         "population": args.population, "conditions": 55 if args.conditions else 0,
         "concentration": args.concentration, "level_prior": args.level_prior,

@@ -15,7 +15,6 @@ from populations import NAMES, population
 from results import Results
 
 import bnp_models as bnp
-from bnp_models.cli.folder import use_compilation_cache
 
 HERE = Path(__file__).parent
 KEY = ("population", "level_prior", "n", "seed")
@@ -55,7 +54,6 @@ def main():
     parser.add_argument("--minutes", type=float, help="begin no sample later than this")
     args = parser.parse_args()
     results = Results(HERE / "validation.csv", KEY, args.minutes)
-    use_compilation_cache()
     same = {"population": args.population, "level_prior": args.level_prior}
     cases = (same | {"n": n, "seed": seed} for n in args.sizes for seed in range(args.seeds))
     for case in results.missing(cases):

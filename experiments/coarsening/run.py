@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.risk.coarsening import parse_coarsening
 
 HERE = Path(__file__).parent
@@ -45,7 +44,6 @@ def interval(name, tau1):
 
 def main():
     argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
-    use_compilation_cache()
     people = bnp.datasets.census_income()
     sample = people.sample(N, SEED)
     table = bnp.Microdata.from_frame(sample)

@@ -23,7 +23,6 @@ import numpy as np
 import tables
 
 import bnp_models as bnp
-from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.convergence import convergence, monitored
 from bnp_models.inference.modes import find_modes
 from bnp_models.risk.population import cell_probabilities, record_risks
@@ -183,8 +182,6 @@ def main():
             args.part, args.treatments or DEFAULT_TREATMENTS[args.part]
         )
     )
-    # Samples of one size share their compiled programs.
-    use_compilation_cache()
     for case in results.missing(cases):
         row = measure(case, args.folder)
         results.append(row)

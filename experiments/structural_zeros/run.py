@@ -20,7 +20,6 @@ import numpy as np
 import tables
 
 import bnp_models as bnp
-from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.convergence import convergence, diagnose
 
 HERE = Path(__file__).parent
@@ -123,8 +122,6 @@ def main():
         for n in args.n
         for option in dict.fromkeys(options)
     )
-    # Populations of one size share their compiled programs.
-    use_compilation_cache()
     for case in results.missing(cases):
         row = measure(case)
         results.append(row)

@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
-from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.risk import ties
 from bnp_models.risk.population import draw_joining
 
@@ -162,7 +161,6 @@ def main():
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=10)
     args = parser.parse_args()
-    use_compilation_cache()
     results = Results(HERE / "results.csv", KEY)
     cases = [{"population": args.population, "n": args.n, "seed": s} for s in range(args.seeds)]
     for case in results.missing(cases):

@@ -113,9 +113,7 @@ def measure(name, n, seed, began):
     import jax
 
     import bnp_models as bnp
-    from bnp_models.inference.compilation import use_compilation_cache
 
-    use_compilation_cache()
     model, table, conditions, population_size = make_case(name, n, seed)
     ready = time.time()
 

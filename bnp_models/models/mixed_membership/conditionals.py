@@ -17,9 +17,9 @@ from bnp_models.kernels.mixed_membership.concentration import (
 )
 from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.variates.gamma import draw_levels, log_dirichlet
-from bnp_models.kernels.variates.level_prior import update_level_prior
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
+from bnp_models.models.level_prior import update_shape
 from bnp_models.models.mixed_membership.augmentation import Augmented
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
@@ -104,12 +104,11 @@ def draw_level_shape(
 
     Theta must be redrawn before anything uses it.
     """
-    if model.level_prior == "uniform":
-        return state.level_shape
+    # One variable more than items: that of absent ones.
+    number = state.z.shape[0] + 1
 
     def move(shape):
-        # One variable more than items: that of absent ones.
-        return update_level_prior(key, shape, counts, data.variable, state.z.shape[0] + 1)
+        return update_shape(model.level_prior, key, shape, counts, data.variable, number)
 
     return lax.cond(iteration >= 0, move, lambda shape: shape, state.level_shape)
 
