@@ -169,10 +169,10 @@ def _thin_splits(wrong, model):
     # As if a factor 1/2 were missing from the ratio.
     right = classes.split_or_merge_classes
 
-    def split_or_merge_classes(key, z, log_x, log_lambda, *args):
+    def split_or_merge_classes(key, z, weight, log_x, log_lambda, *args):
         old = z, log_x, log_lambda
-        new = right(key, *old, *args)
-        more = _occupied(new[0], log_x) > _occupied(z, log_x)
+        new = right(key, z, weight, log_x, log_lambda, *args)
+        more = _occupied(new[0], log_x, weight) > _occupied(z, log_x, weight)
         coin = uniform(words(jax.random.fold_in(key, 1), ()), log_x.dtype.type)
         keep = wrong & more & (coin < 0.5)
         moved = jax.tree.map(lambda a, b: jnp.where(keep, a, b), old, new[:3])
@@ -181,8 +181,8 @@ def _thin_splits(wrong, model):
     return [(classes, "split_or_merge_classes", split_or_merge_classes)]
 
 
-def _occupied(z, log_x):
-    return jnp.sum(jnp.zeros(log_x.size, jnp.int32).at[z].set(1))
+def _occupied(z, log_x, weight):
+    return jnp.sum(jnp.zeros(log_x.size, jnp.int32).at[z].add(weight) > 0)
 
 
 def _forget_stick_prior(wrong, model):
@@ -220,7 +220,7 @@ def _argument(module, name, place, change):
 
 FAULTS = {
     "split-merge with a prior of ones": _argument(
-        classes, "split_or_merge_classes", 10, jnp.ones_like
+        classes, "split_or_merge_classes", 11, jnp.ones_like
     ),
     "truncated levels with a prior of ones": _argument(
         parameters, "update_levels_truncated", 7, jnp.ones_like
@@ -392,7 +392,7 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_chains=256):
             state, sums = carry
             key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
             codes = predictions.simulate_records(
-                key_x, _kept(state), data.num_records, data.num_levels, data.boxes
+                key_x, _kept(state), data.weight.size, data.num_levels, data.boxes
             )
             new = with_codes(data, codes)
             state, info = sweep(model, switches, key_sweep, state, new, t)
@@ -413,8 +413,8 @@ def prior_statistics(model, key, data, num_draws):
         key_prior, key_z = jax.random.split(key)
         state = draw_prior(model, key_prior, data)
         log_seen = state.log_pi + jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
-        z = jax.random.categorical(key_z, log_seen, shape=(data.num_records,))
-        occupied = _occupied(z, log_seen).astype(float)
+        z = jax.random.categorical(key_z, log_seen, shape=data.weight.shape)
+        occupied = _occupied(z, log_seen, data.weight).astype(float)
         return jnp.append(_statistics(state, data), occupied)
 
     return jax.vmap(one)(jax.random.split(key, num_draws))

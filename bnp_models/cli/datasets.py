@@ -56,10 +56,9 @@ def _make_datasets(
     settings = recorded_settings(
         options, *inputs, datasets=options.datasets, **more, format=options.format
     )
-    # Convergence is judged by the margins of the levels too; of households, by none.
-    evaluate = (lambda run: None) if isinstance(inputs.table, Households) else level_margins
+    # Convergence is judged by the margins of the levels too.
     write = functools.partial(_write_datasets, options)
-    return sample_into_folder(options, argv, inputs, settings, evaluate, write)
+    return sample_into_folder(options, argv, inputs, settings, level_margins, write)
 
 
 def _write_datasets(

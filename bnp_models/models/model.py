@@ -206,7 +206,10 @@ class Completes(Model):
 
     @abstractmethod
     def complete_records(self, key: Key[Array, ""], draw: Draw, data: Data) -> Int[Array, "J n"]:
-        """Level codes of the sample, its missing values drawn given one kept draw."""
+        """Level codes of the sample, its missing values drawn given one kept draw.
+
+        Padding, where `prepare` adds any, comes after the records.
+        """
 
     @abstractmethod
     def level_probabilities(
@@ -219,7 +222,7 @@ class Completes(Model):
 
 
 class MakesHouseholds(Model):
-    """A model that simulates possible households."""
+    """A model that simulates possible households, and may know the margins of their variables."""
 
     @abstractmethod
     def simulate_households(
@@ -233,4 +236,11 @@ class MakesHouseholds(Model):
             Relative frequency with which each size is simulated.
         lanes
             Number of households simulated at once.
+        """
+
+    @abstractmethod
+    def level_probabilities(self, draw: Draw, data: Data) -> Float[Array, " R"] | None:
+        """P(level) for every level of households' variables, their size last, then of members'.
+
+        None where the rules in the data do not let it be told.
         """

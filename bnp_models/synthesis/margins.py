@@ -8,7 +8,8 @@ import numpy as np
 
 from bnp_models.inference.convergence import monitored
 from bnp_models.inference.run import Run, blocks_of_draws
-from bnp_models.models.model import Completes
+from bnp_models.kernels.numerics.counting import variable_of_rows
+from bnp_models.models.model import Completes, MakesHouseholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,48 +32,89 @@ class Margins:
         return []
 
 
-def level_margins(run: Run, max_draws: int = 200) -> Margins:
+def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     """Evaluate the margins of feasible records, by which convergence is judged.
 
     Parameters
     ----------
     run
-        Chains of a latent class model, which kept its ``parameters``.
+        Chains of a latent class or household model, which kept its ``parameters``.
     max_draws
         At most so many draws of each chain are evaluated.
+
+    Returns
+    -------
+    margins
+        Of households, those of possible ones with the sizes of the sample's. None where their
+        rules do not let the margins be told.
 
     Raises
     ------
     ValueError
-        If the model does not know the margins (`Completes`), or `run` kept no parameters.
+        If the model does not know the margins (`Completes`, `MakesHouseholds`), or `run` kept no
+        parameters.
     """
-    if not isinstance(run.model, Completes):
-        raise ValueError(f"the {run.model.name} model does not know the margins of variables")
-    schema = run.table.schema
+    model, schema = run.model, run.table.schema
+    data, feasible, num_levels = None, None, ()
+    if isinstance(model, MakesHouseholds):
+        data = model.prepare(run.table, run.conditions)
+        names = _names_of_households(schema, data)
+    elif isinstance(model, Completes):
+        feasible, num_levels = run.feasible_sets, schema.num_levels
+        names = _names(schema.variables, schema.levels)
+    else:
+        raise ValueError(f"the {model.name} model does not know the margins of variables")
     thin = -(-run.settings.num_samples // max_draws)
     draws = run.parameters(thin)
     num_chains, num_draws = draws["alpha"].shape
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
-    total, blocks, feasible = num_chains * num_draws, [], run.feasible_sets
+    total, blocks = num_chains * num_draws, []
     for _, padded in blocks_of_draws(total):
         block = {name: value[padded] for name, value in draws.items()}
-        blocks.append(np.asarray(_levels(run.model, block, feasible, num_levels=schema.num_levels)))
+        levels = _levels(model, block, data, feasible, num_levels=num_levels)
+        if levels is None:
+            return None
+        blocks.append(np.asarray(levels))
     values = np.concatenate(blocks)[:total].astype(np.float64)
-    names = [
+    values = values.reshape(num_chains, num_draws, len(names))
+    known = np.array([name is not None for name in names])
+    return Margins(tuple(filter(None, names)), values[..., known], thin)
+
+
+def _names(variables, levels):
+    """Name of each margin, the levels of one variable after the other."""
+    return [
         f"margin {variable}={label}"
-        for variable, labels in zip(schema.variables, schema.levels, strict=True)
+        for variable, labels in zip(variables, levels, strict=True)
         for label in labels
     ]
-    return Margins(tuple(names), values.reshape(num_chains, num_draws, len(names)), thin)
+
+
+def _names_of_households(schema, data):
+    """The same for households and their members; None where there is none.
+
+    Synthetic households have the sizes of the sample's, and levels relative to a head's are not
+    those of a variable.
+    """
+    household = _names(schema.household_variables, schema.household_levels)
+    member = _names(schema.member_variables, schema.member_levels)
+    relative = {pair.member for pair in data.relative.pairs} if data.relative else set()
+    variable = variable_of_rows(schema.num_member_levels)
+    member = [None if j in relative else name for j, name in zip(variable, member, strict=True)]
+    return [*household, *[None] * len(data.blocks), *member]
 
 
 @partial(jax.jit, static_argnames="num_levels")
-def _levels(model, draws, feasible, num_levels):
+def _levels(model, draws, data, feasible, num_levels):
     """(draws, R) probability of every level given each draw."""
+
+    def of_draw(draw):
+        if data is not None:
+            return model.level_probabilities(draw, data)
+        return model.level_probabilities(draw, num_levels, feasible)
+
     with jax.named_scope("level_probabilities"):
-        return jax.lax.map(
-            lambda draw: model.level_probabilities(draw, num_levels, feasible), draws
-        )
+        return jax.lax.map(of_draw, draws)
 
 
 NUM_MARGINS = 3

@@ -156,7 +156,7 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
 
 def complete_sample(model: Completes, key: jax.Array, draw: Draw, data: Data) -> np.ndarray:
     """Level codes (n, J) of the sample, its missing values drawn given one kept draw."""
-    return np.asarray(_complete(model, key, draw, data)).T
+    return np.asarray(_complete(model, key, draw, data)).T[: int(data.num_records)]
 
 
 def _checked_frame(run, codes):

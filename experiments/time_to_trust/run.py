@@ -4,9 +4,10 @@
     python experiments/time_to_trust/run.py --version NAME --models hdp --n 1000 5000 --minutes 60
     python experiments/time_to_trust/tables.py
 
-Each row is one run in a process of its own: four chains from the default starts, until tau_1 and
-alpha have R-hat below 1.01 and 400 effective draws, and the log-likelihood and the components R-hat
-below 1.05, or the limit of its size is used up.
+Each row is one run in a process of its own: four chains from the default starts, until tau_1 (of
+households, the margin on which the chains agree least) and alpha have R-hat below 1.01 and 400
+effective draws, and the log-likelihood and the components R-hat below 1.05, or the limit of its
+size is used up.
 Appends to results.csv what is not there yet; rows of two versions of the code are set side by side.
 """
 
@@ -32,7 +33,7 @@ SIZES = {
     "tnplcm, 55 conditions": (1000, 5000, 10_000),
     "ndpmpm": (1000, 5000),
 }
-JUDGED = ("tau1", "alpha", "log_likelihood", "components")
+JUDGED = ("tau1", "margin", "alpha", "log_likelihood", "components")
 # R-hat below the first, and effective draws; where only that is asked, R-hat below the second.
 STRICT, LOOSE, MIN_ESS = 1.01, 1.05, 400
 # Minutes of sampling, by the number of records.
@@ -40,7 +41,7 @@ LIMITS = {1000: 4, 5000: 10, 10_000: 15}
 # Draws of a chain are thinned when they are so many.
 MOST = 4000
 # Draws of each chain at which tau_1 is evaluated, about; the fewest that are judged.
-EVALUATED, FEWEST = 1000, 40
+EVALUATED, FEWEST = 500, 40
 # Prefixes of the draws that are looked at: each longer than the last by a tenth.
 STEP = 1.1
 
@@ -66,9 +67,11 @@ def judged(run, population_size):
     """What is judged, each (chains, draws), at as many draws of each."""
     import bnp_models as bnp
     from bnp_models.inference.convergence import monitored
+    from bnp_models.synthesis.margins import worst_margins
 
     if population_size is None:
-        values = monitored(run)
+        margins = bnp.level_margins(run, EVALUATED)
+        values = monitored(run) | {"margin": next(iter(worst_margins(margins, 1).values()))}
     else:
         kept = run.settings.num_samples // run.settings.parameters_every
         values = bnp.population_risk(run, population_size, thin=max(1, kept // EVALUATED))
@@ -144,7 +147,7 @@ def measure(name, n, seed, began):
             continue
         x = values[quantity]
         rhat, ess = figures_of(x, x.shape[1])
-        per_draw = row["drawing"] + evaluation * (quantity == "tau1")
+        per_draw = row["drawing"] + evaluation * (quantity in ("tau1", "margin"))
         row[f"until_{quantity}"] = before + share_needed(x, strict) * per_draw
         row[f"loosely_{quantity}"] = before + share_needed(x, loose) * per_draw
         row[f"rhat_{quantity}"] = rhat

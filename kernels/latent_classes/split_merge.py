@@ -44,6 +44,7 @@ the Bhattacharyya coefficients of their level frequencies."""
 def split_or_merge_classes(
     key: Key[Array, ""],
     z: Int[Array, " n"],
+    weight: Int[Array, " n"],
     log_x: Float[Array, " K"],
     log_lambda: Float[Array, "R K"],
     rows: Int[Array, "J n"],
@@ -63,6 +64,8 @@ def split_or_merge_classes(
         Used once.
     z
         Class of each record.
+    weight
+        1 for a record, 0 for padding.
     log_x
         Log weights that the sticks break, on the scale on which their observed part sums to a
         Ga(n, 1) variate: those of classes before truncation, or, `by_class`, of truncated ones.
@@ -101,10 +104,10 @@ def split_or_merge_classes(
     dtype = log_x.dtype
     keys = Keys(key, 12)
     u = uniform(words(keys.pop(), (5,)), dtype.type)
-    counts, sizes = _tally(z, rows, log_lambda)
+    counts, sizes = _tally(z, weight, rows, log_lambda)
     prior = _Prior(level_shape, concentration_of_rows(level_shape, variable))
-    choice = _choose(u[:3], keys.pop(), z, counts, sizes, variable, prior)
-    member = (z == choice.a) | (~choice.split & (z == choice.b))
+    choice = _choose(u[:3], keys.pop(), z, weight, counts, sizes, variable, prior)
+    member = (weight > 0) & ((z == choice.a) | (~choice.split & (z == choice.b)))
     scans = _Scans(one_hot, variable, region, prior, member, choice.first, choice.second)
     parts = _propose_parts(keys, scans, choice, z, log_lambda, num_scans)
     weights = _propose_weights(keys.pop(), choice, parts, log_x, by_class)
@@ -216,15 +219,14 @@ class _Filled(NamedTuple):
     """Log density of the sticks with class b at each place."""
 
 
-def _tally(z, rows, log_lambda):
+def _tally(z, weight, rows, log_lambda):
     """Records of each class with each level, (R, K), and in all, (K,)."""
-    labels, once = jnp.broadcast_to(z, rows.shape), jnp.ones(z.size, jnp.int32)
-    num_rows, num_classes = log_lambda.shape
-    counts = count_rows_by_component(rows, labels, once, (num_rows, num_classes))
-    return counts.astype(log_lambda.dtype), jnp.zeros(num_classes, jnp.int32).at[z].add(1)
+    labels, num_classes = jnp.broadcast_to(z, rows.shape), log_lambda.shape[1]
+    counts = count_rows_by_component(rows, labels, weight, log_lambda.shape)
+    return counts.astype(log_lambda.dtype), jnp.zeros(num_classes, jnp.int32).at[z].add(weight)
 
 
-def _choose(u, key, z, counts, sizes, variable, prior) -> _Choice:
+def _choose(u, key, z, weight, counts, sizes, variable, prior) -> _Choice:
     """Toss for split or merge, and draw the classes, and a record of each part."""
     num_classes, dtype = sizes.size, counts.dtype
     occupied = sizes > 0
@@ -238,7 +240,7 @@ def _choose(u, key, z, counts, sizes, variable, prior) -> _Choice:
     partner = _pick_log(u[2], _log_affinity(counts, sizes, a, variable, prior))
     b = jnp.where(split, _pick(u[2], empty.astype(dtype)), partner)
     possible = jnp.where(split, (num_empty > 0) & (sizes[a] > 1), (num_occupied > 1) & usable[b])
-    score = uniform(words(key, (2, z.size)), dtype.type)
+    score = jnp.where(weight > 0, uniform(words(key, (2, z.size)), dtype.type), 0)
     first = jnp.argmax(jnp.where(z == a, score[0], 0))
     score_second = jnp.where(jnp.arange(z.size) == first, 0, score[1])
     second = jnp.argmax(jnp.where(z == jnp.where(split, a, b), score_second, 0))

@@ -16,6 +16,7 @@ from bnp_models.kernels.mixed_membership.split_proposal import (
     Counts,
     Levels,
     propose_sides,
+    put_together,
     with_sides,
 )
 from bnp_models.kernels.numerics.gamma_ratios import (
@@ -70,17 +71,11 @@ def split_or_merge(
     accepted = proposal.accepted(log_target)
     present, places = Counts(counts, tables), jnp.stack([proposal.stays, proposal.other])
     of_sides = Counts(proposal.items, proposal.tables)
-    together = jax.tree.map(_put_together, of_sides)
+    together = jax.tree.map(put_together, of_sides)
     of_sides = jax.tree.map(lambda x, y: jnp.where(proposal.is_split, x, y), of_sides, together)
     after = with_sides(present, places, of_sides)
     after = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), after, present)
     return SplitMerge(jnp.where(accepted, proposal.z, z), after.items, after.tables, accepted)
-
-
-def _put_together(of_sides):
-    """Counts of the sides with all of them in the first."""
-    both = jnp.sum(of_sides, axis=-1)
-    return jnp.stack([both, jnp.zeros_like(both)], axis=-1)
 
 
 def _log_split_ratio(c_0, c_1, levels: Levels, m_0, m_1, alpha0):

@@ -17,20 +17,30 @@ from bnp_models.kernels.numerics.lanes import most_of_lanes
 from bnp_models.kernels.variates.level_prior import concentration_of_rows
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
-# Rounds that shape a proposal: two-means, then expectation-maximisation, both among so many records
-# or not many more; and then rounds of expectation-maximisation among all.
+# Rounds that shape a proposal, among so many records or not many more: two-means, and then
+# expectation-maximisation, with so much of each step's change added to the next.
 HARD_ROUNDS = 3
-SOFT_ROUNDS = 6
-SHAPING_RECORDS = 4096
-LAST_ROUNDS = 2
+SOFT_ROUNDS = 60
+MOMENTUM = 0.9
+SHAPING_RECORDS = 1024
+
+# Shares of these records and log odds are multiples of its inverse, a power of two: float32 then
+# adds them up without rounding, in any order.
+SHAPING_UNIT = 2**10
+
+# Components are chosen uniformly, but for this share by their number of tables: the sides of large
+# ones are what chains miss for long.
+SHARE_BY_SIZE = 0.5
 
 # Records are taken in this many chunks at the most, their tables allocated in turn; never in chunks
 # of fewer than the second, of which two hold the anchors.
 MAX_CHUNKS = 32
 MIN_CHUNK = 32
 
-# Partners of a merge are proposed by its approximate log posterior ratio over this.
+# Partners of a merge are proposed by its approximate log posterior ratio over this, but for a share
+# that is chosen uniformly, so that no merge is ever nearly impossible to propose.
 PARTNER_TEMPERATURE = 4.0
+EVEN_SHARE = 0.1
 
 # Weights of tables between two sides are counted in units of its inverse, or of more where the
 # counts would overflow.
@@ -102,15 +112,14 @@ def propose_sides(
 
     Notes
     -----
-    After Jain & Neal (2004), doi:10.1198/1061860043001. Anchors: an item a of a component, all
-    components being as likely, since splits and merges of small ones are accepted most; then, with
-    probability one half each, an item b of its component (split) or of another one, chosen by how
-    well the two would merge (merge). From the anchors, rounds of two-means and then of
-    expectation-maximisation over the tables of the component or pair, at first of some of its
-    records and then of all, shape a launch state: a function of those tables and the anchors alone,
-    so that it is the same for the reverse move. A last round allocates the tables for good, chunk
-    after chunk: independently within a chunk, given the allocations before it and the launch state
-    after it. The proposal's probability is the product over tables.
+    After Jain & Neal (2004), doi:10.1198/1061860043001. Anchors: an item a of a component, chosen
+    uniformly or by size; then, with probability one half each, an item b of its component (split)
+    or of another one, chosen by how well the two would merge (merge). From the anchors, rounds of
+    two-means and then of expectation-maximisation with momentum among some of the records of the
+    component or pair, and a round among all, shape a launch state: a function of their tables and
+    the anchors alone, so that it is the same for the reverse move. A last round allocates the
+    tables for good, chunk after chunk: independently within a chunk, given the allocations before
+    it and the launch state after it. The proposal's probability is the product over tables.
     """
     dtype = level_shape.dtype
     key_scalars, key_anchors, key_sides = Keys(key, 3)
@@ -126,22 +135,22 @@ def propose_sides(
 
     contrast = _contrast(anchors, chunks, both.items, table, rows)
     whole = jax.tree.map(lambda x: chunks.unit * x, both)
-    shaping, launched = _launch(chunks, contrast)
-    shaped = _shape(chunks, shaping, launched, whole)
+    shaped = _shape(chunks, _launch(chunks, contrast), whole)
     side_1, on_side_1, minus_log_q = _allocate(key_sides, anchors, chunks, shaped, whole)
 
     of_sides = jax.tree.map(lambda x, y: jnp.stack([x - y, y], axis=-1), both, side_1)
-    apart = with_sides(present, jnp.stack([anchors.k_a, anchors.k_new]), of_sides)
+    places = jnp.stack([anchors.k_a, anchors.k_new])
+    apart = with_sides(present, places, of_sides)
     partner = _partner_probability(anchors.k_a, *apart, levels)[anchors.k_new]
     in_0, in_1 = (jnp.sum(side).astype(dtype) for side in of_sides.items.T)
-    # A component in so many is chosen to be split, one more to be merged; then items of them.
-    merged = (jnp.sum(tables > 0) - jnp.where(anchors.is_split, 0, 1)).astype(dtype)
+    together = with_sides(present, places, jax.tree.map(put_together, of_sides))
+    of_first = [jnp.log(_first_probability(x)[anchors.k_a]) for x in (apart, together)]
     of_items = 2 * jnp.log(in_0 + in_1) - jnp.log(in_0) - jnp.log(in_1)
     return Proposal(
         is_split=anchors.is_split, possible=anchors.possible, log_u=jnp.log(u[3]),
         stays=anchors.k_a, other=anchors.k_new, items=of_sides.items, tables=of_sides.tables,
         z=_relabel(anchors, z, real, place, on_side_1),
-        log_choice=minus_log_q + of_items + jnp.log(partner) + jnp.log(merged / (merged + 1)),
+        log_choice=minus_log_q + of_items + jnp.log(partner) + of_first[0] - of_first[1],
     )  # fmt: skip
 
 
@@ -219,7 +228,8 @@ def _choose_anchors(
     key_a, key_b = Keys(key)
     real = jnp.arange(z.shape[1]) < num_records
     active = present.tables > 0
-    k_a = jnp.argmax(jnp.cumsum(active) > uniform_index(u[0], jnp.sum(active)))
+    first = _first_probability(present)
+    k_a = jnp.argmax(jnp.cumsum(first) > u[0] * jnp.sum(first))
     is_split = u[1] < 0.5
     partner = _partner_probability(k_a, *present, levels)
     k_other = jnp.argmax(jnp.cumsum(partner) > u[2] * jnp.sum(partner))
@@ -228,8 +238,8 @@ def _choose_anchors(
     record, item = _uniform_item(key_a, real & (z == k_a))
     record_b, item_b = _uniform_item(key_b, real & (z == k_b))
     table_a, table_b = table[item, record], table[item_b, record_b]
-    # Rounding may pick a component that is no partner.
-    possible = jnp.where(is_split, ~active[slot], partner[k_other] > 0)
+    # Rounding may pick a component without tables, or one that is no partner.
+    possible = active[k_a] & jnp.where(is_split, ~active[slot], partner[k_other] > 0)
     possible &= (record != record_b) | (table_a != table_b)
     return _Anchors(is_split, (record, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
 
@@ -308,21 +318,21 @@ def _same_variable(levels: Levels):
     return (levels.variable[:, None] == levels.variable).astype(levels.shape.dtype)
 
 
-def _by_variable(chunks: _Chunks, x):
-    """Sums over the levels of each row's variable."""
-    return jnp.matmul(chunks.same_variable, x, precision=lax.Precision.HIGHEST)
+def _times(x, y):
+    """Matrix product in full precision."""
+    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
 
 
 def _contrast(anchors: _Anchors, chunks: _Chunks, items, table, rows):
     """Log ratio of level probabilities near the second anchor and near the first."""
     dtype = chunks.same_variable.dtype
-    share = items.astype(dtype) / jnp.maximum(_by_variable(chunks, items.astype(dtype)), 1)
+    share = items.astype(dtype) / jnp.maximum(_times(chunks.same_variable, items.astype(dtype)), 1)
 
     def anchored(record, table_of_anchor):
         """Log level probabilities half way between an anchor and the whole."""
         with_anchor = table[:, record] == table_of_anchor
         seen = jnp.zeros(items.size, dtype).at[rows[:, record]].add(with_anchor)
-        mixed = jnp.where(_by_variable(chunks, seen) > 0, (share + seen) / 2, share)
+        mixed = jnp.where(_times(chunks.same_variable, seen) > 0, (share + seen) / 2, share)
         return jnp.log(mixed + 1e-3)
 
     first, second = zip(anchors.records, anchors.tables, strict=True)
@@ -342,17 +352,12 @@ def _log_odds(chunks: _Chunks, c, side_1: Counts, whole: Counts):
     Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
     """
     dtype = chunks.same_variable.dtype
-    (items_1, tables_1), (items_0, tables_0) = (
-        jax.tree.map(lambda x: x.astype(dtype) / chunks.unit, counts)
-        for counts in (side_1, jax.tree.map(jnp.subtract, whole, side_1))
+    counts = (
+        jax.tree.map(lambda x: x.astype(dtype) / chunks.unit, side)
+        for side in (side_1, jax.tree.map(jnp.subtract, whole, side_1))
     )
-
-    def log_theta(items):
-        total = chunks.levels.total + _by_variable(chunks, items)
-        return jnp.log((chunks.levels.shape + items) / total)
-
-    score = log_theta(items_1) - log_theta(items_0)
-    return _table_sums(chunks, c, score) + jnp.log(tables_1) - jnp.log(tables_0)
+    odds = _odds_given(*counts, chunks.levels, chunks.same_variable)
+    return _table_sums(chunks, c, odds.item) + odds.table
 
 
 def _count(chunks: _Chunks, c, share) -> Counts:
@@ -394,60 +399,88 @@ def _place(chunks: _Chunks, c, sides: _Sides, share) -> _Sides:
     return _Sides(jax.tree.map(lambda x, new: x.at[c].set(new), sides.of_chunk, new), total)
 
 
-def _rounds(chunks: _Chunks, times, number, share, whole: Counts, sides: _Sides) -> _Sides:
-    """Rounds over chunks; each takes its share anew, given those of all the others."""
-
-    def one(c, sides):
-        odds = _log_odds(chunks, c, sides.total, whole)
-        return _place(chunks, c, sides, share(chunks, odds))
-
-    return lax.fori_loop(0, times, lambda _, sides: lax.fori_loop(0, number, one, sides), sides)
-
-
-def _hard(chunks: _Chunks, odds):
-    """Shares of side 1: all or none."""
-    return jnp.where(odds > 0, chunks.unit, 0)
-
-
 def _soft(chunks: _Chunks, odds):
     """Shares of side 1 by expectation."""
     return jnp.round(chunks.unit * jax.nn.sigmoid(odds)).astype(jnp.int32)
 
 
+class _Odds(NamedTuple):
+    """Log odds of side 1: those of a table are the sum of its items' and its own."""
+
+    item: Float[Array, " R"]
+    """Of an item of each row."""
+    table: Float[Array, ""]
+    """Of a table."""
+
+
+def _odds_given(side_1: Counts, side_0: Counts, levels: Levels, same_variable) -> _Odds:
+    """Log odds given the counts of both sides."""
+    items = jnp.stack([side_1.items, side_0.items], axis=-1)
+    total = levels.total[:, None] + _times(same_variable, items)
+    log_theta = jnp.log((levels.shape[:, None] + items) / total)
+    log_tables = jnp.log(side_1.tables) - jnp.log(side_0.tables)
+    return _Odds(log_theta[:, 0] - log_theta[:, 1], log_tables)
+
+
 @jax.named_scope("launch")
-def _launch(chunks: _Chunks, contrast) -> tuple[Counts, Counts]:
+def _launch(chunks: _Chunks, contrast) -> _Odds:
     """Launch the sides from some of the records: two-means, then expectation-maximisation.
 
-    The records are chosen by the component or pair alone. Returns the counts of these records and
-    those of them on side 1.
+    The records are chosen by the component or pair alone, and taken whole, whatever their tables:
+    as vectors of counts by row, so that a round is a product with them.
     """
-    size = chunks.rows.shape[2]
-    number = jnp.minimum(chunks.in_use, -(-SHAPING_RECORDS // size))
+    num_chunks, num_items, size = chunks.rows.shape
+    number = min(num_chunks, -(-SHAPING_RECORDS // size))
+    rows, bits = (
+        jnp.moveaxis(x[:number], 1, 0).reshape(num_items, -1) for x in (chunks.rows, chunks.bits)
+    )
+    first, second = (jnp.any((bits & anchor) > 0, axis=0) for anchor in (_ANCHOR_0, _ANCHOR_1))
+    dtype = contrast.dtype
+    inside, opens = ((bits & bit > 0).astype(dtype) for bit in (_INSIDE, _OPENS))
+    has_row = jnp.zeros((contrast.size, rows.shape[1]), dtype)
+    has_row = has_row.at[rows, jnp.arange(rows.shape[1])].add(inside)
+    has_tables = jnp.sum(opens, axis=0)
+    everyone = Counts(jnp.sum(has_row, axis=1), jnp.sum(has_tables))
 
-    def add(c, counts):
-        return jax.tree.map(jnp.add, counts, _count(chunks, c, chunks.bits[c] & _INSIDE))
+    def rounded(x):
+        return jnp.round(SHAPING_UNIT * x) / SHAPING_UNIT
 
-    def first(c, sides):
-        nearer = _table_sums(chunks, c, contrast) > 0
-        return _place(chunks, c, sides, jnp.where(nearer, chunks.unit, 0))
+    def odds_given(share):
+        """Log odds, given the shares of side 1 of all records."""
+        share = rounded(jnp.where(first, 0, jnp.where(second, 1, share)))
+        side_1 = Counts(_times(has_row, share), jnp.sum(has_tables * share))
+        side_0 = jax.tree.map(jnp.subtract, everyone, side_1)
+        return _odds_given(side_1, side_0, chunks.levels, chunks.same_variable)
 
-    nobody = _no_sides(chunks)
-    shaping = lax.fori_loop(0, number, add, nobody.total)
-    shaping = jax.tree.map(lambda x: chunks.unit * x, shaping)
-    sides = lax.fori_loop(0, number, first, nobody)
-    sides = _rounds(chunks, HARD_ROUNDS, number, _hard, shaping, sides)
-    return shaping, _rounds(chunks, SOFT_ROUNDS, number, _soft, shaping, sides).total
+    def of_records(odds):
+        return _times(rounded(odds.item), has_row) + odds.table
+
+    def hard(_, now):
+        return of_records(odds_given((now > 0).astype(dtype)))
+
+    def soft(_, carry):
+        before, now = carry
+        return now, of_records(odds_given(jax.nn.sigmoid(now + MOMENTUM * (now - before))))
+
+    start = of_records(_Odds(contrast, jnp.zeros((), dtype)))
+    now = lax.fori_loop(0, HARD_ROUNDS + 1, hard, start)
+    _, now = lax.fori_loop(0, SOFT_ROUNDS, soft, (now, now))
+    return odds_given(jax.nn.sigmoid(now))
 
 
 @jax.named_scope("shape")
-def _shape(chunks: _Chunks, shaping: Counts, launched: Counts, whole: Counts) -> _Sides:
-    """Shape the sides of all records concerned, from those of the shaping ones."""
+def _shape(chunks: _Chunks, launched: _Odds, whole: Counts) -> _Sides:
+    """Shape the sides of all records concerned, from what some of them launched."""
 
     def spread(c, sides):
-        return _place(chunks, c, sides, _soft(chunks, _log_odds(chunks, c, launched, shaping)))
+        odds = _table_sums(chunks, c, launched.item) + launched.table
+        return _place(chunks, c, sides, _soft(chunks, odds))
+
+    def again(c, sides):
+        return _place(chunks, c, sides, _soft(chunks, _log_odds(chunks, c, sides.total, whole)))
 
     sides = lax.fori_loop(0, chunks.in_use, spread, _no_sides(chunks))
-    return _rounds(chunks, LAST_ROUNDS - 1, chunks.in_use, _soft, whole, sides)
+    return lax.fori_loop(0, chunks.in_use, again, sides)
 
 
 @jax.named_scope("allocate")
@@ -485,6 +518,12 @@ def with_sides(present: Counts, places, of_sides: Counts) -> Counts:
     return jax.tree.map(lambda x, new: x.at[..., places].set(new), present, of_sides)
 
 
+def put_together(of_sides):
+    """Counts of the sides with all of them in the first."""
+    both = jnp.sum(of_sides, axis=-1)
+    return jnp.stack([both, jnp.zeros_like(both)], axis=-1)
+
+
 def _relabel(anchors: _Anchors, z, real, place, on_side_1):
     """Labels after the move."""
     num_chunks, _, size = on_side_1.shape
@@ -503,12 +542,19 @@ def _uniform_item(key, mask):
     return record, jnp.argmax(jnp.cumsum(mask[:, record]) > left)
 
 
-def _partner_probability(k_a, counts, tables, levels: Levels):
-    """Probability of each other component as the partner of a merge: half of it by resemblance.
+def _first_probability(present: Counts):
+    """Probability of each component to be split, or to be the first of a merge."""
+    dtype = jnp.result_type(float)
+    active, size = (present.tables > 0).astype(dtype), present.tables.astype(dtype)
+    by_size = SHARE_BY_SIZE * size / jnp.sum(size)
+    return by_size + (1 - SHARE_BY_SIZE) * active / jnp.sum(active)
 
-    The other half is uniform, so that no merge is ever nearly impossible to propose. Resemblance is
-    the log ratio of the Dirichlet-multinomial likelihoods, merged against apart, by the rough
-    formula log Gamma(x) ~ (x + 1/2) log(x + 1) - log x - x, its constant left out.
+
+def _partner_probability(k_a, counts, tables, levels: Levels):
+    """Probability of each other component as the partner of a merge, most of it by resemblance.
+
+    Resemblance is the log ratio of the Dirichlet-multinomial likelihoods, merged against apart, by
+    the rough formula log Gamma(x) ~ (x + 1/2) log(x + 1) - log x - x, its constant left out.
     """
     dtype = jnp.result_type(float)
     other = (tables > 0) & (jnp.arange(tables.size) != k_a)
@@ -524,9 +570,7 @@ def _partner_probability(k_a, counts, tables, levels: Levels):
 
         return rough(shape) + rough(shape + a + b) - rough(shape + a) - rough(shape + b)
 
-    total_a, total_b = (
-        jnp.matmul(same_variable, x, precision=lax.Precision.HIGHEST) for x in (a, b)
-    )
+    total_a, total_b = _times(same_variable, a), _times(same_variable, b)
     gain = together(a, b, levels.shape[:, None])
     gain = gain - together(total_a, total_b, levels.total[:, None]) / per_variable
     tables = jnp.maximum(tables, 1).astype(dtype)
@@ -535,4 +579,4 @@ def _partner_probability(k_a, counts, tables, levels: Levels):
     score = (jnp.sum(gain, axis=0) + of_tables) / PARTNER_TEMPERATURE
     alike = jax.nn.softmax(jnp.where(other, score, -jnp.inf))
     even = other / jnp.maximum(jnp.sum(other), 1)
-    return jnp.where(other, (alike + even) / 2, 0)
+    return jnp.where(other, (1 - EVEN_SHARE) * alike + EVEN_SHARE * even, 0)

@@ -172,7 +172,7 @@ def test_probabilities_of_all_cells_add_up_to_one(name):
 def test_completed_records_keep_what_was_observed(name):
     one = swept(name)
     codes = jax.jit(one.model.complete_records)(jax.random.key(5), one.draw, one.data)
-    codes = np.asarray(codes).T
+    codes = np.asarray(codes).T[: one.table.n]
     observed = one.table.codes >= 0
     assert not observed.all()
     np.testing.assert_array_equal(codes[observed], one.table.codes[observed])

@@ -15,10 +15,10 @@ from bnp_models.kernels.nested.members import (
     sum_by_household,
 )
 from bnp_models.kernels.nested.parameters import log_class_weights, tables_of
-from bnp_models.kernels.nested.possible import log_possible
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.nested.predictions import simulate_possible
 from bnp_models.models.nested.state import NESTED
+from bnp_models.models.nested.sweep import log_feasible_of
 
 # Households simulated per draw and size for P(possible), where it has no closed form.
 SIMULATED = 2**13
@@ -240,9 +240,7 @@ def log_possible_by_size(draws, data, key):
 
     def one(draw):
         log_size = draw["log_lambda"][size_rows]
-        if data.possible is None:
-            return jax.nn.logsumexp(draw["log_pi"] + log_size, axis=1)
-        if data.tables is not None and data.tables.compositions is not None:
+        if data.closed_form:
             of_size = partial(_log_possible_of_size, draw, data, log_size)
             return jax.vmap(of_size)(each)
         return _log_possible_by_simulation(draw, data, log_size, key)
@@ -256,16 +254,7 @@ def _log_possible_of_size(draw, data, log_size, of_size):
     log_pi, log_omega, log_lambda, log_phi = (draw[name] for name in NESTED)
     alone = jnp.where(of_size[:, None], log_size, -jnp.inf)
     log_lambda = log_lambda.at[data.household.size_rows].set(alone)
-    return log_possible(
-        log_pi,
-        log_omega,
-        log_lambda,
-        log_phi,
-        data.tables,
-        data.household,
-        data.member,
-        data.is_head,
-    )
+    return log_feasible_of(log_pi, log_omega, log_lambda, log_phi, data)
 
 
 def _log_possible_by_simulation(draw, data, log_size, key):

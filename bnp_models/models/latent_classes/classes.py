@@ -47,7 +47,8 @@ def update_classes(
     log_feasible = jax.nn.logsumexp(
         state.log_pi + jnp.log(region_mass(state.log_lambda, data.feasible))
     )
-    log_likelihood = -order_free_sum(-jnp.minimum(log_total - log_feasible, 0))
+    log_p = jnp.where(data.weight > 0, jnp.minimum(log_total - log_feasible, 0), 0)
+    log_likelihood = -order_free_sum(-log_p)
     return z, rows, log_likelihood
 
 
@@ -177,8 +178,8 @@ def _split_or_merge(
     log_stick = log_seen if model.by_class else state.log_pi
     log_x = log_scale - jax.nn.logsumexp(log_seen) + log_stick
     z, log_x, log_lambda, accepted = split_or_merge_classes(
-        key_move, z, log_x, state.log_lambda, rows, one_hot, data.variable, data.feasible,
-        state.alpha, model.by_class, state.level_shape,
+        key_move, z, data.weight, log_x, state.log_lambda, rows, one_hot, data.variable,
+        data.feasible, state.alpha, model.by_class, state.level_shape,
     )  # fmt: skip
     if model.by_class:
         log_x = log_x - jnp.log(region_mass(log_lambda, data.feasible))

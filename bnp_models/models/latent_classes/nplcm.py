@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.boxes.region import region_mass
+from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.gamma import draw_levels, gamma_variate
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
@@ -70,7 +71,8 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         self, table: Microdata, conditions: StructuralZeros | None = None
     ) -> LatentClassData:
         """Arrays of a sample, and of its structural zeros."""
-        return prepare_records(self, table.codes, table.schema.num_levels, conditions)
+        size = coarse_size(table.n)
+        return prepare_records(self, table.codes, table.schema.num_levels, conditions, size)
 
     def init(
         self,
@@ -86,10 +88,12 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         del capacity
         key_z, key_lambda, key_pi, key_alpha = Keys(key, 4)
         dtype = jnp.result_type(float)
-        u = uniform(words(key_z, (data.num_records,)), dtype.type)
+        u = uniform(words(key_z, data.weight.shape), dtype.type)
         limit = jnp.minimum(num_components, self.components)
         z = uniform_index(u, limit)
-        counts, class_counts = count_levels(data.rows, z, data.num_levels, self.components)
+        counts, class_counts = count_levels(
+            data.rows, z, data.weight, data.num_levels, self.components
+        )
         alpha = gamma_variate(key_alpha, jnp.ones((), dtype), 1.0)
         log_pi, _ = truncated_sticks(key_pi, class_counts, alpha)
         log_lambda = draw_levels(key_lambda, 1 + counts.astype(dtype), data.variable)
@@ -118,7 +122,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         state, z, accepted_split = update_partition(
             self, key_split, state, z, rows, data, iteration
         )
-        counts, class_counts = count_levels(rows, z, data.num_levels, self.components)
+        counts, class_counts = count_levels(rows, z, data.weight, data.num_levels, self.components)
         by_box = self.by_box and data.constrained
         update = update_parameters_boxes if by_box else update_parameters_marginal
         state, log_mass, augmented, accepted = update(

@@ -66,7 +66,7 @@ def simulate_records(
 def complete_records(
     key: Key[Array, ""], draw: dict[str, Array], data: LatentClassData
 ) -> Int[Array, "J n"]:
-    """Level codes of the sample, its missing values drawn given one kept draw."""
+    """Level codes of the padded sample, its missing values drawn given one kept draw."""
     # The prior of the levels decides nothing here.
     prior = uniform_shape(data.variable)
     state = LatentClassState(draw["log_pi"], draw["log_lambda"], prior, draw["alpha"])

@@ -6,9 +6,13 @@ import numpy as np
 from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
+from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, one_hot_levels
 from bnp_models.zeros.structural_zeros import StructuralZeros
+
+# Incomplete records are padded to a multiple of this at the least.
+INCOMPLETE_MULTIPLE = 8
 
 
 def prepare_records(
@@ -16,6 +20,7 @@ def prepare_records(
     codes: np.ndarray,
     num_levels: tuple[int, ...],
     conditions: StructuralZeros | None = None,
+    multiple: int = 1,
 ) -> LatentClassData:
     """Arrays of a coded sample.
 
@@ -29,7 +34,12 @@ def prepare_records(
         Levels of each variable.
     conditions
         Structural zeros, if there are any.
+    multiple
+        Records are padded to a multiple of this, and, where it is not 1, the incomplete ones to one
+        of a few sizes.
     """
+    num_records = len(codes)
+    codes = np.pad(codes, ((0, -num_records % multiple), (0, 0)))
     groups = () if conditions is None else conditions.groups
     feasible = np.ones((1, sum(num_levels)), bool)
     impossible = None
@@ -39,15 +49,21 @@ def prepare_records(
         impossible = conditions.impossible.sets if model.by_box else None
     variable = variable_of_rows(num_levels)
     first_row = first_rows(num_levels)
-    missing = codes < 0
-    incomplete = np.flatnonzero(missing.any(axis=1))
+    incomplete = np.flatnonzero((codes < 0).any(axis=1))
+    if multiple > 1 and incomplete.size:
+        padding = coarse_size(incomplete.size, INCOMPLETE_MULTIPLE) - incomplete.size
+        incomplete = np.pad(incomplete, (0, padding), constant_values=len(codes))
+    missing = np.take(codes, incomplete, axis=0, mode="clip") < 0
     present = np.maximum(codes, 0) + first_row
-    admitted = np.all(feasible[:, present[incomplete]] | missing[incomplete], axis=2)
+    of_incomplete = np.take(present, incomplete, axis=0, mode="clip")
+    admitted = np.all(feasible[:, of_incomplete] | missing, axis=2)
     return LatentClassData(
         rows=jnp.asarray(present.T, jnp.int32),
         one_hot=one_hot_levels(jnp.asarray(codes.T, jnp.int32), num_levels),
+        weight=jnp.asarray(np.arange(len(codes)) < num_records, jnp.int32),
+        num_records=jnp.asarray(num_records, jnp.int32),
         incomplete=jnp.asarray(incomplete, jnp.int32),
-        missing=jnp.asarray(missing[incomplete]),
+        missing=jnp.asarray(missing),
         admitted=jnp.asarray(admitted, jnp.result_type(float)),
         variable=jnp.asarray(variable, jnp.int32),
         feasible=Region.of_boxes([g.feasible.sets for g in groups], num_levels),

@@ -11,14 +11,18 @@ from bnp_models.kernels.numerics.counting import count_rows_by_component
 
 
 class LatentClassData(eqx.Module):
-    """The coded sample and the region it lies in."""
+    """The coded sample, records padded, and the region it lies in."""
 
     rows: Int[Array, "J n"]
     """Row of lambda that holds each record's level; that of the first level where missing."""
     one_hot: Float[Array, "R n"]
     """1 where the record has the level; a missing value has none."""
+    weight: Int[Array, " n"]
+    """1 for a record, 0 for padding."""
+    num_records: Int[Array, ""]
+    """Records, padding excluded."""
     incomplete: Int[Array, " m"]
-    """Records with a missing value."""
+    """Records with a missing value; padding is beyond the last record."""
     missing: Bool[Array, "m J"]
     """Where the incomplete records have no value."""
     admitted: Float[Array, "B m"]
@@ -39,11 +43,6 @@ class LatentClassData(eqx.Module):
     """Levels of each variable."""
     constrained: tuple[int, ...] = eqx.field(static=True)
     """Variables that structural zeros name."""
-
-    @property
-    def num_records(self) -> int:
-        """Records n."""
-        return self.rows.shape[1]
 
 
 class LatentClassState(eqx.Module):
@@ -89,7 +88,11 @@ def one_hot_levels(codes: Int[Array, "J n"], num_levels: tuple[int, ...]) -> Flo
 
 
 def count_levels(
-    rows: Int[Array, "J n"], z: Int[Array, " n"], num_levels: tuple[int, ...], num_classes: int
+    rows: Int[Array, "J n"],
+    z: Int[Array, " n"],
+    weight: Int[Array, " n"],
+    num_levels: tuple[int, ...],
+    num_classes: int,
 ) -> tuple[Int[Array, "R K"], Int[Array, " K"]]:
     """Count the records of each class with each level, and in all.
 
@@ -99,8 +102,9 @@ def count_levels(
         Row of lambda that holds each record's level of each variable.
     z
         Class of each record.
+    weight
+        Number of times each record counts; 0 for padding.
     """
-    weight = jnp.ones(z.size, jnp.int32)
     counts = count_rows_by_component(
         rows, jnp.broadcast_to(z, rows.shape), weight, (sum(num_levels), num_classes)
     )

@@ -105,7 +105,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     capacity: int = eqx.field(static=True, default=128)
     dish_stride: int = eqx.field(static=True, default=64)
     cell_stride: int = eqx.field(static=True, default=8)
-    split_merge_every: int = eqx.field(static=True, default=4)
+    split_merge_every: int = eqx.field(static=True, default=2)
     seating_every: int = eqx.field(static=True, default=8)
     augmentation: str = eqx.field(static=True, default="auto")
     tilt: bool = eqx.field(static=True, default=True)

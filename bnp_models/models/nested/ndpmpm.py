@@ -21,7 +21,7 @@ from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.level_prior import mean_concentrations, uniform_shape
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
-from bnp_models.models.nested.predictions import simulate_possible
+from bnp_models.models.nested.predictions import level_probabilities, simulate_possible
 from bnp_models.models.nested.prepare import prepare_households
 from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED, NestedData, NestedInfo, NestedState
@@ -152,6 +152,7 @@ class NDPMPM(NestedOptions):
         return update_order(self, key_order, state), info
 
     simulate_households = staticmethod(simulate_possible)
+    level_probabilities = staticmethod(level_probabilities)
 
     def level_concentrations(self, run: Any) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""

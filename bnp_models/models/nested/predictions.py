@@ -1,14 +1,16 @@
-"""Possible households simulated given one kept draw."""
+"""Possible households given one kept draw: simulated, and the margins of their variables."""
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from bnp_models.kernels.nested.parameters import Levels, log_class_weights, tables_of
 from bnp_models.kernels.nested.simulation import Simulated, simulate_households
+from bnp_models.kernels.numerics.counting import variable_of_rows
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.nested.state import NESTED, NestedData
-from bnp_models.models.nested.sweep import judge_of
+from bnp_models.models.nested.sweep import judge_of, log_feasible_of
 
 MEMBERS_AT_ONCE = 4
 """Room for members, for each of the households that are simulated at once."""
@@ -53,3 +55,59 @@ def simulate_possible(
     if data.possible is not None:
         possible = possible & judge_of(data)(new, key_judge)
     return new, possible
+
+
+@jax.named_scope("level_probabilities")
+def level_probabilities(draw: dict[str, Array], data: NestedData) -> Float[Array, " Q+R"] | None:
+    """Probability of every level of a household's variables and of its members', given one draw.
+
+    Of possible households that have the sizes of the sample's; the levels of members are those of
+    one member in so many, relative to the head's where there is a coding.
+
+    Parameters
+    ----------
+    draw
+        Arrays of `NESTED`.
+    data
+        The sample, of which only sizes and rules are used.
+
+    Returns
+    -------
+    probability
+        Rows of households, their size last, then of members. None where P(possible) has no closed
+        form under these rules.
+
+    Notes
+    -----
+    P(possible) is a sum of products of weights and level probabilities, one for each value of a
+    household and of its members. Its logarithm's derivative by that of a probability is therefore
+    the expected number of times that it occurs in a possible household.
+    """
+    if not data.closed_form:
+        return None
+    _, households = zip(*data.blocks, strict=True)
+    share = jnp.asarray(households) / data.num_households
+    size_rows = data.household.size_rows
+    log_pi, log_omega, log_lambda, log_phi = (draw[name] for name in NESTED)
+    occurring = jax.grad(log_feasible_of, argnums=(0, 1, 2, 3))
+    of_size = jnp.sum(occurring(log_pi, log_omega, log_lambda, log_phi, data)[2][size_rows], axis=1)
+    log_tilt = jnp.log(share / of_size)[:, None]
+    tilted = log_lambda.at[size_rows].add(log_tilt)
+    of_class, of_nested, of_household, of_member = occurring(
+        log_pi, log_omega, tilted, log_phi, data
+    )
+    # What no rule reads has the probabilities of its class.
+    household = jnp.where(
+        _is_read(data.household, size=True)[:, None], of_household, of_class * jnp.exp(log_lambda)
+    )
+    member = jnp.where(
+        _is_read(data.member)[:, None, None], of_member, of_nested * jnp.exp(log_phi)
+    )
+    of_members = jnp.sum(member, axis=(1, 2)) / jnp.maximum(jnp.sum(of_nested), 1e-30)
+    return jnp.concatenate([jnp.sum(household, axis=1), of_members])
+
+
+def _is_read(levels: Levels, size: bool = False) -> np.ndarray:
+    """Whether rules read the variable of each row; the last one counts where it is the size."""
+    last = (len(levels.num_levels) - 1,) if size else ()
+    return np.isin(variable_of_rows(levels.num_levels), (*levels.read, *last))

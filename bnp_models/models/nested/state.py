@@ -70,6 +70,12 @@ class NestedData(eqx.Module):
         """Households n."""
         return self.household_rows.shape[1]
 
+    @property
+    def closed_form(self) -> bool:
+        """Whether P(possible) is known: no rules, or tables whose compositions are listed."""
+        listed = self.tables is not None and self.tables.compositions is not None
+        return listed or self.possible is None
+
 
 class NestedState(eqx.Module):
     """Parameters with which a chain goes on, and the missing values: classes are redrawn first."""

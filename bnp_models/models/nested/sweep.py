@@ -158,17 +158,38 @@ def augment(
         return augmented, jnp.int32(0), jnp.zeros_like(state.alpha)
     until = -(-data.num_households // model.impossible_weight)
     augmented, num_possible, number, failed = _draw_impossible(key, state, data, augmented, until)
-    if data.tables is not None and data.tables.compositions is not None:
-        log_feasible = log_possible(
-            state.log_pi, state.log_omega, state.log_lambda, state.log_phi, data.tables,
-            data.household, data.member, data.is_head,
-        )  # fmt: skip
+    if data.closed_form:
+        log_feasible = log_feasible_of(
+            state.log_pi, state.log_omega, state.log_lambda, state.log_phi, data
+        )
     else:
         drawn = (num_possible + number).astype(state.alpha.dtype)
         log_feasible = jnp.log(num_possible / drawn)
     if model.impossible_weight > 1:
         augmented, number, failed = _weigh(model.impossible_weight, augmented, number, failed)
     return augmented, jnp.where(failed, -1, number), log_feasible
+
+
+def log_feasible_of(
+    log_pi: Float[Array, " F"],
+    log_omega: Float[Array, "F S"],
+    log_lambda: Float[Array, "Q F"],
+    log_phi: Float[Array, "R F S"],
+    data: NestedData,
+) -> Float[Array, ""]:
+    """Log P(possible) of a household before truncation, sizes and classes summed out.
+
+    It must have a closed form. As a function of arrays that are not normalised, it is the sum of
+    their products over all possible households.
+    """
+    if data.tables is not None:
+        return log_possible(
+            log_pi, log_omega, log_lambda, log_phi, data.tables, data.household, data.member,
+            data.is_head,
+        )  # fmt: skip
+    members = np.array([size for size, _ in data.blocks])[:, None]
+    log_members = members * jax.nn.logsumexp(log_omega, axis=1)
+    return jax.nn.logsumexp(log_pi + log_lambda[data.household.size_rows] + log_members)
 
 
 def _draw_impossible(

@@ -67,8 +67,8 @@ def move(key, state, region, by_class, half, power):
     log_scale = loggamma(key_scale, jnp.asarray(NUM_RECORDS, log_w.dtype))
     log_x = log_w + log_scale - jax.nn.logsumexp(log_w + log_mass)
     *new, _ = split_merge.split_or_merge_classes(
-        key_move, z, log_x, log_lambda, rows, one_hot, VARIABLE, region, jnp.asarray(ALPHA),
-        by_class, LEVEL_SHAPE**power,
+        key_move, z, jnp.ones_like(z), log_x, log_lambda, rows, one_hot, VARIABLE, region,
+        jnp.asarray(ALPHA), by_class, LEVEL_SHAPE**power,
     )  # fmt: skip
     new[1] = new[1] - jax.nn.logsumexp(new[1])
     # The fault: splits accepted half as often as they should be.

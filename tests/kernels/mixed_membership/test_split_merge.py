@@ -125,9 +125,22 @@ def test_rejects_a_wrong_ratio(whole, wrong):
 
 
 def test_rejects_anchors_that_are_not_uniform(monkeypatch):
-    """The first components, and the first items of each, are chosen more often."""
+    """The first items of a component are chosen more often."""
     right = split_proposal.uniform_index
     monkeypatch.setattr(split_proposal, "uniform_index", lambda u, n: right(u * u, n))
+    z = z_scores(chains(ONE_TABLE)(), exact_pairs(ONE_TABLE))
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+def test_rejects_a_ratio_that_takes_all_components_for_as_likely(monkeypatch):
+    """The first call chooses a component; the others are of the ratio."""
+    right, calls = split_proposal._first_probability, itertools.count()
+
+    def first_probability(present):
+        even = present.tables > 0
+        return right(present) if next(calls) == 0 else even / jnp.sum(even)
+
+    monkeypatch.setattr(split_proposal, "_first_probability", first_probability)
     z = z_scores(chains(ONE_TABLE)(), exact_pairs(ONE_TABLE))
     assert np.abs(z).max() > Z_LIMIT, z
 

@@ -41,7 +41,8 @@ class Exact:
 
     def __init__(self, model, conditions, codes, faults=()):
         self.model, self.faults, self.conditioned = model, faults, conditions is not None
-        self.data = prepare_records(model, codes, BINARY, structural_zeros(conditions, BINARY))
+        zeros = structural_zeros(conditions, BINARY)
+        self.data = prepare_records(model, codes, BINARY, zeros, multiple=4)
         self.cells = jnp.asarray(feasible_cells(conditions, BINARY))
         if model.level_prior == "uniform":
             self.truth = two_class_posterior(codes, conditions, model, (8, 8, 8))
@@ -109,7 +110,7 @@ def test_boxes_against_records_simulated_one_by_one():
     data = prepare_records(model, CODES, BINARY, structural_zeros([[1, 1, 1], [1, 0, 0]], BINARY))
     state = nplcm.draw_prior(model, jax.random.key(3), data.variable)
     z = jnp.asarray([0, 1, 0, 2, 1])
-    counts = count_levels(data.rows, z, data.num_levels, model.components)
+    counts = count_levels(data.rows, z, data.weight, data.num_levels, model.components)
 
     def statistics(update):
         def one(key):
@@ -151,7 +152,8 @@ def test_classes_and_completions_of_a_record():
     conditions = [[1, 2, -1], [-1, 0, 1], [0, 1, -1]]
     codes = np.array([[-1, 2, 0], [-1, -1, -1], [1, -1, 1], [-1, 1, -1], [0, 0, 0], [-1, -1, 1]])
     model = TNPLCM(components=3)
-    data = prepare_records(model, codes, num_levels, structural_zeros(conditions, num_levels))
+    zeros = structural_zeros(conditions, num_levels)
+    data = prepare_records(model, codes, num_levels, zeros, multiple=4)
     state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
     keys = jax.random.split(jax.random.key(2), 20_000)
     z, rows, log_likelihood = jax.jit(jax.vmap(classes.update_classes, (0, None, None)))(
@@ -192,9 +194,8 @@ class Joint:
         codes[MISSING] = -1
         conditions = None if kind is NPLCM else CONDITIONS
         model = self.make()
-        self.data = prepare_records(
-            model, codes, NUM_LEVELS, structural_zeros(conditions, NUM_LEVELS)
-        )
+        zeros = structural_zeros(conditions, NUM_LEVELS)
+        self.data = prepare_records(model, codes, NUM_LEVELS, zeros, multiple=3)
 
     def scores(self, key, on=None, num_sweeps=100, **prior):
         model = self.make(**prior)

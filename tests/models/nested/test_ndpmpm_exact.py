@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 from harness import Z_LIMIT
 from nested import (
+    all_households,
     exact_means,
     joint_chains,
+    log_probabilities,
+    possible_households,
     posterior_chains,
     prior_means,
     switched,
@@ -14,6 +17,9 @@ from nested import (
 )
 
 from bnp_models import NDPMPM, Rules
+from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.models.nested import predictions, sweep
+from bnp_models.models.nested.state import NESTED
 from bnp_models.rules import aged, at_most, each, exactly, household, person, predicate
 
 HEAD, OTHER = person(role="head"), person(role="other")
@@ -214,3 +220,41 @@ def test_joint_distribution(joint, request):
 def test_joint_distribution_rejects(joint, fault, request):
     z = request.getfixturevalue(joint).scores(jax.random.key(4), fault, num_sweeps=100)
     assert np.abs(z).max() > Z_LIMIT, z
+
+
+def margins_by_enumeration(parameters, data):
+    """Probability of every level of households, then of members: sums over all possible ones."""
+    parameters = tuple(np.asarray(value, np.float64) for value in parameters)
+    of_household, of_member = (
+        np.zeros(sum(levels.num_levels)) for levels in (data.household, data.member)
+    )
+    for i, (size, number) in enumerate(data.blocks):
+        possible = possible_households(data, i)
+        household, members = (codes[possible] for codes in all_households(data, size))
+        log_p = log_probabilities(np, parameters, data, i)[possible]
+        p = np.exp(log_p - log_p.max())
+        p *= number / p.sum()
+        first = first_rows(data.household.num_levels)
+        for k in range(household.shape[1]):
+            np.add.at(of_household, first[k] + household[:, k], p)
+        of_household[first[-1] + i] += number
+        rows = members + first_rows(data.member.num_levels)
+        np.add.at(of_member, rows, p[:, None, None])
+    num_members = sum(size * number for size, number in data.blocks)
+    return np.concatenate([of_household / data.num_households, of_member / num_members])
+
+
+@pytest.mark.parametrize("case", ["no rules", "tables", "head of the household"])
+def test_margins_of_possible_households(case):
+    rules, head, _ = CASES[case]
+    model, _, data = prepared(rules, head)
+    draw = vars(sweep.draw_prior(model, jax.random.key(3), data))
+    exact = margins_by_enumeration([draw[name] for name in NESTED], data)
+    margins = predictions.level_probabilities(draw, data)
+    np.testing.assert_allclose(margins, exact, atol=2e-6)
+
+
+def test_margins_that_cannot_be_told():
+    model, _, data = prepared("one head and more")
+    draw = vars(sweep.draw_prior(model, jax.random.key(3), data))
+    assert predictions.level_probabilities(draw, data) is None
