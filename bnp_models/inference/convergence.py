@@ -60,9 +60,16 @@ def monitored(run: Run, evaluated: Evaluated | None = None) -> dict[str, np.ndar
     if evaluated is not None:
         return evaluated.monitored(run)
     names = ("log_likelihood", "components", "alpha", "beta")
-    return {
+    draws = {
         name: run.draws[name] for name in names if name in run.draws and run.draws[name].ndim == 2
     }
+    return draws | sampled_rate(run)
+
+
+def sampled_rate(run: Run) -> dict[str, np.ndarray]:
+    """The rate b of the prior of alpha, (chains, draws) by its name, where it is drawn at all."""
+    rate = run.draws.get("alpha_rate")
+    return {} if rate is None or np.ptp(rate) == 0 else {"alpha_rate": rate}
 
 
 def convergence(run: Run, evaluated: Evaluated | None = None) -> dict[str, Figures]:

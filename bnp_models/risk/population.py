@@ -21,6 +21,7 @@ from tqdm import tqdm
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import check_population_size
+from bnp_models.inference.convergence import sampled_rate
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.inference.settings import Settings
 from bnp_models.kernels.numerics.shapes import coarse_size
@@ -138,11 +139,11 @@ class PopulationRisk:
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities that convergence of the run is judged by, thinned as the risk is."""
+        of_chains = {name: run.draws[name] for name in ("components", "alpha")} | sampled_rate(run)
         return {
             "tau1": self.tau1,
             "tau1_conditional": self.tau1_conditional,
-            "components": run.at_kept_arrays(run.draws["components"], self.thin),
-            "alpha": run.at_kept_arrays(run.draws["alpha"], self.thin),
+            **{name: run.at_kept_arrays(values, self.thin) for name, values in of_chains.items()},
             "log_likelihood": self.log_likelihood,
         }
 

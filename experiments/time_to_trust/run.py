@@ -36,8 +36,9 @@ SIZES = {
 JUDGED = ("tau1", "margin", "alpha", "log_likelihood", "components")
 # R-hat below the first, and effective draws; where only that is asked, R-hat below the second.
 STRICT, LOOSE, MIN_ESS = 1.01, 1.05, 400
-# Minutes of sampling, by the number of records.
-LIMITS = {1000: 4, 5000: 10, 10_000: 15}
+# Minutes of sampling, by the number of records; twice as many under conditions, and so many for
+# households.
+LIMITS, LIMIT_OF_HOUSEHOLDS = {1000: 4, 5000: 10, 10_000: 15}, 10
 # Draws of a chain are thinned when they are so many.
 MOST = 4000
 # Draws of each chain at which tau_1 is evaluated, about; the fewest that are judged.
@@ -111,12 +112,20 @@ def share_needed(values, suffice):
     return share
 
 
+def limit_of(name, n):
+    """Minutes of sampling."""
+    if name == "ndpmpm":
+        return LIMIT_OF_HOUSEHOLDS
+    return LIMITS[n] * (2 if "conditions" in name else 1)
+
+
 def measure(name, n, seed, began):
     """A row, of this process; `began` is when it was asked for."""
     import jax
 
     import bnp_models as bnp
 
+    limit = limit_of(name, n)
     model, table, conditions, population_size = make_case(name, n, seed)
     ready = time.time()
 
@@ -126,11 +135,11 @@ def measure(name, n, seed, began):
         values = judged(run, population_size)
         evaluation = time.time() - sampled
         done = all(trusted(name, *figures_of(x, x.shape[1])) for name, x in values.items())
-        if done or sum(run.seconds.values()) >= 60 * LIMITS[n]:
+        if done or sum(run.seconds.values()) >= 60 * limit:
             break
         if run.settings.num_samples >= MOST:
             run = run.thinned(2)
-        run = bnp.extend(run, run.settings.num_samples, max_seconds=60 * LIMITS[n])
+        run = bnp.extend(run, run.settings.num_samples, max_seconds=60 * limit)
         # Cut short by its limit, it may have an odd number of draws; it ends there.
     seconds, settings = run.seconds, run.settings
     row = {

@@ -352,11 +352,11 @@ def _log_odds(chunks: _Chunks, c, side_1: Counts, whole: Counts):
     Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
     """
     dtype = chunks.same_variable.dtype
-    counts = (
+    side_1, side_0 = (
         jax.tree.map(lambda x: x.astype(dtype) / chunks.unit, side)
         for side in (side_1, jax.tree.map(jnp.subtract, whole, side_1))
     )
-    odds = _odds_given(*counts, chunks.levels, chunks.same_variable)
+    odds = _odds_given(side_1, side_0, chunks.levels, chunks.same_variable)
     return _table_sums(chunks, c, odds.item) + odds.table
 
 

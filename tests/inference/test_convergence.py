@@ -109,6 +109,15 @@ def test_convergence_covers_the_monitored_quantities(chains):
         assert 1000 < figure["ess_bulk"] < 4000
 
 
+def test_the_rate_of_alphas_prior_is_judged_where_it_is_drawn(chains, rng):
+    run, risk = chains()
+    rate = rng.gamma(5, 1, (4, 500))
+    drawn = dataclasses.replace(run, draws=run.draws | {"alpha_rate": rate})
+    assert "alpha_rate" in bnp.convergence(drawn, risk) and "alpha_rate" in bnp.convergence(drawn)
+    given = dataclasses.replace(run, draws=run.draws | {"alpha_rate": np.ones((4, 500))})
+    assert "alpha_rate" not in bnp.convergence(given, risk)
+
+
 def test_a_chain_in_another_mode(chains):
     sentences = bnp.warnings_of(*chains(shift=8.0))
     assert [sentence.split(":")[0] for sentence in sentences] == [

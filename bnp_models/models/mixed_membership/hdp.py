@@ -38,7 +38,7 @@ from bnp_models.models.options import check_integer, check_positive
 
 # Components of the initial states, cycled over chains: scattered on both sides of what posteriors
 # have, so that R-hat sees a second mode.
-START_COMPONENTS = (10, 50, 200)
+START_COMPONENTS = (10, 50, 100)
 
 # Mass of G_0 that `slots_needed` lets go.
 NEGLIGIBLE = 1e-6
