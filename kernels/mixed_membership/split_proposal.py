@@ -20,9 +20,9 @@ from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 # Rounds that shape a proposal, among so many records or not many more: two-means, and then
 # expectation-maximisation, with so much of each step's change added to the next.
 HARD_ROUNDS = 3
-SOFT_ROUNDS = 60
+SOFT_ROUNDS = 30
 MOMENTUM = 0.9
-SHAPING_RECORDS = 1024
+SHAPING_RECORDS = 512
 
 # Shares of these records and log odds are multiples of its inverse, a power of two: float32 then
 # adds them up without rounding, in any order.
