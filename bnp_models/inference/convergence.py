@@ -11,7 +11,6 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from bnp_models.inference.arviz import load_arviz
 from bnp_models.inference.run import Run
 
 MAX_RHAT = 1.05
@@ -80,33 +79,49 @@ def convergence(run: Run, evaluated: Evaluated | None = None) -> dict[str, Figur
     figures
         For each of tau1, tau1_conditional, components, alpha and log_likelihood, or, without a
         risk, of log_likelihood, components, alpha and the worst margins: "rhat" (rank-normalised,
-        split), "ess_bulk" and "ess_tail". None where a figure is undefined: fewer than 4 draws,
-        constant draws, or, for R-hat, one chain.
+        split; nested, where there are superchains), "ess_bulk" and "ess_tail". None where a figure
+        is undefined: fewer than 4 draws, constant draws, or, for R-hat, one chain.
     """
-    return figures_by_name(monitored(run, evaluated))
+    return figures_by_name(monitored(run, evaluated), run.settings.superchain)
 
 
-def figures_by_name(draws: dict[str, np.ndarray]) -> dict[str, Figures]:
-    """Figures of each of these arrays (chains, draws)."""
-    return {name: diagnose(values) for name, values in draws.items()}
+def figures_by_name(draws: dict[str, np.ndarray], superchain: int = 1) -> dict[str, Figures]:
+    """Figures of each of these arrays (chains, draws), by `diagnose`."""
+    return {name: diagnose(values, superchain) for name, values in draws.items()}
 
 
-def diagnose(values: np.ndarray) -> Figures:
-    """R-hat, bulk and tail ESS of one scalar; `values` is (chains, draws)."""
+def diagnose(values: np.ndarray, superchain: int = 1) -> Figures:
+    """R-hat, bulk and tail ESS of one scalar.
+
+    Parameters
+    ----------
+    values
+        (chains, draws).
+    superchain
+        So many chains, one after the other, started at one point. Where it is more than one, R-hat
+        is nested: it compares these groups, and many short chains need not each be long enough
+        (Margossian et al. 2024, doi:10.1214/24-BA1453).
+    """
     num_chains, num_draws = values.shape
     if num_draws < MIN_DRAWS or np.ptp(values) == 0 or not np.isfinite(values).all():
         return dict.fromkeys(("rhat", "ess_bulk", "ess_tail"))
-    import xarray as xr
+    from arviz_stats.base import array_stats
 
-    az = load_arviz()
-    data = xr.Dataset({"x": (("chain", "draw"), np.asarray(values, np.float64))})
+    values = np.asarray(values, np.float64)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return {
-            "rhat": None if num_chains == 1 else _finite(az.rhat(data, method="rank")["x"]),
-            "ess_bulk": _finite(az.ess(data, method="bulk")["x"]),
-            "ess_tail": _finite(az.ess(data, method="tail")["x"]),
-        }
+        if num_chains == 1:
+            rhat = None
+        elif superchain == 1:
+            rhat = _finite(array_stats.rhat(values, chain_axis=0, draw_axis=1))
+        else:
+            groups = np.arange(num_chains) // superchain
+            rhat = _finite(
+                array_stats.rhat_nested(values, superchain_ids=groups, chain_axis=0, draw_axis=1)
+            )
+        bulk = array_stats.ess(values, chain_axis=0, draw_axis=1, method="bulk")
+        tail = array_stats.ess(values, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))
+    return {"rhat": rhat, "ess_bulk": _finite(bulk), "ess_tail": _finite(tail)}
 
 
 @dataclass(frozen=True)
@@ -146,9 +161,13 @@ class Converged:
 
     def __call__(self, run: Run) -> bool:
         """Whether the draws of this run meet the target."""
-        if self.missed(monitored(run)):
+        if self._missed_by(run, monitored(run)):
             return False
-        return self.quantities is None or not self.missed(self.quantities(run))
+        return self.quantities is None or not self._missed_by(run, self.quantities(run))
+
+    def _missed_by(self, run, draws):
+        """What falls short of these draws of a run."""
+        return self.missed(draws, figures_by_name(draws, run.settings.superchain))
 
     def least_ess(self, num_chains: int) -> float:
         """Effective sample size that is asked for, chains together."""

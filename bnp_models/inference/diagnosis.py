@@ -51,7 +51,7 @@ class Diagnosis:
     @cached_property
     def figures(self) -> dict[str, Figures]:
         """R-hat and effective sample sizes of every quantity; see `convergence`."""
-        return figures_by_name(self.draws)
+        return figures_by_name(self.draws, 1 if self.run is None else self.run.settings.superchain)
 
     @cached_property
     def modes(self) -> Modes:
@@ -66,7 +66,9 @@ class Diagnosis:
             return []
         sentences = target.missed(self.draws, self.figures)
         if not sentences and target.quantities is not None and self.run is not None:
-            sentences = target.missed(target.quantities(self.run))
+            draws = target.quantities(self.run)
+            figures = figures_by_name(draws, self.run.settings.superchain)
+            sentences = target.missed(draws, figures)
         return sentences
 
     @cached_property

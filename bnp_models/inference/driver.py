@@ -151,8 +151,11 @@ class Driver:
     def _start(self, begin: Run | Saved | None) -> None:
         """Initial states, or those of a checkpoint or a run; arrays go to their devices."""
         model, settings = self.model, self.settings
-        starts = jnp.asarray(np.resize(settings.start_components, settings.num_chains), jnp.int32)
-        keys = chain_keys_of(self.key_init, settings.num_chains)
+        # Chains of a superchain have one start.
+        start = np.arange(settings.num_chains) // settings.superchain
+        components = np.resize(settings.start_components, settings.num_chains)[start]
+        starts = jnp.asarray(components, jnp.int32)
+        keys = chain_keys_of(self.key_init, settings.num_chains)[start]
         self.data = self.place.data(self.data)
         if begin is None:
             self.states = [

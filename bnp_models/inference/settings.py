@@ -11,6 +11,9 @@ KEPT_AT_MOST = 4
 
 MAX_SWEEPS = 2**31
 
+# Where there are many chains, so many of them start at one point.
+MANY_CHAINS, SUPERCHAIN = 16, 4
+
 # Records that a component of a default start has at the least.
 RECORDS_OF_COMPONENT = 10
 
@@ -42,6 +45,12 @@ class Settings:
             raise ValueError("more than 2**31 sweeps: lower num_samples or thin")
         if not self.start_components or min(self.start_components) < 1:
             raise ValueError("start_components needs positive numbers of components")
+
+    @property
+    def superchain(self) -> int:
+        """Chains, one after the other, that start at one point: one, or more of many."""
+        many = self.num_chains >= MANY_CHAINS and self.num_chains % SUPERCHAIN == 0
+        return SUPERCHAIN if many else 1
 
     @property
     def num_sweeps(self) -> int:

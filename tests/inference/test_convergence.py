@@ -85,6 +85,15 @@ def test_undefined_figures_are_none(values):
     assert diagnose(values) == {"rhat": None, "ess_bulk": None, "ess_tail": None}
 
 
+def test_nested_rhat_compares_superchains(rng):
+    """Of many chains of few draws, which agree, or of which groups of four lie apart."""
+    values = rng.normal(size=(32, 20))
+    shift = np.repeat(rng.normal(size=8), 4)[:, None]
+    assert diagnose(values, 4)["rhat"] < 1.02
+    assert diagnose(values + shift, 4)["rhat"] > 1.2
+    assert diagnose(values + shift, 4)["ess_bulk"] == diagnose(values + shift)["ess_bulk"]
+
+
 def test_one_chain_has_no_rhat(rng):
     figures = diagnose(rng.normal(size=(1, 200)))
     assert figures["rhat"] is None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bnp_models as bnp
-from bnp_models.inference import chunks
+from bnp_models.inference import chunks, driver
 from bnp_models.inference.checkpoint import Checkpoint, CheckpointError
 
 SETTINGS = {"num_chains": 2, "num_warmup": 15, "num_samples": 10, "thin": 2}
@@ -41,6 +41,25 @@ def test_chunk_size_has_no_effect(small, reference, chunk_sweeps):
 def test_draws_depend_on_the_key_and_on_nothing_else(small, reference):
     assert equal(run(small.table), reference)
     assert not equal(run(small.table, seed=1), reference)
+
+
+@pytest.mark.parametrize(("num_chains", "together"), [(3, 1), (16, 4), (18, 1)])
+def test_of_many_chains_some_start_at_one_point(small, monkeypatch, num_chains, together):
+    seen = []
+
+    def init_chains(model, data, keys, capacity, starts):
+        seen.append((np.asarray(jax.random.key_data(keys)), np.asarray(starts)))
+        return right(model, data, keys, capacity, starts)
+
+    right = driver.init_chains
+    monkeypatch.setattr(driver, "init_chains", init_chains)
+    made = run(small.table, num_chains=num_chains, num_warmup=0, num_samples=1, thin=1)
+    keys, starts = (np.concatenate(arrays) for arrays in zip(*seen, strict=True))
+    assert made.settings.superchain == together
+    groups = keys.reshape(-1, together, keys.shape[-1]), starts.reshape(-1, together)
+    assert all((group == group[:, :1]).all() for group in groups)
+    assert len(np.unique(keys, axis=0)) == num_chains // together
+    assert len(np.unique(made.draws["alpha"])) == num_chains
 
 
 def test_kept_draws_are_those_after_each_thinning(small, reference):
