@@ -1,7 +1,9 @@
 """Margins of a latent class model: their names, and every how many draws."""
 
+import jax
 import numpy as np
 import pytest
+from nested import tiny_households
 
 import bnp_models as bnp
 
@@ -14,3 +16,29 @@ def test_margins_are_named_and_thinned(latent):
     few = bnp.level_margins(latent.run, max_draws=10)
     assert few.thin == 3
     np.testing.assert_array_equal(few.draws, margins.draws[:, ::3])
+
+
+HOUSEHOLDS = [
+    ("own", [("head", "0"), ("other", "1")]), ("rent", [("head", "1")]),
+    ("rent", [("head", "0"), ("other", "0")]), ("own", [("head", "2"), ("other", "2")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("relative", [(), ("age",)])
+def test_margins_of_households_and_their_members(relative):
+    """Neither of sizes, which are the sample's, nor of levels relative to the head's."""
+    table = tiny_households(HOUSEHOLDS, ("role", "head"), ages=3)
+    model = bnp.NDPMPM(components=2, member_components=2, relative=relative)
+    run = bnp.sample(
+        model, table, key=jax.random.key(0), num_chains=2, num_warmup=2, num_samples=8,
+        parameters_every=1,
+    )  # fmt: skip
+    margins = bnp.level_margins(run)
+    names = ["margin home=own", "margin home=rent"]
+    names += [f"margin head_age={age}" for age in range(3)] + ["margin role=other"]
+    names += [] if relative else [f"margin age={age}" for age in range(3)]
+    assert list(margins.names) == names
+    assert margins.draws.shape == (2, 8, len(names))
+    np.testing.assert_allclose(margins.draws[:, :, :2].sum(axis=2), 1, rtol=1e-5)
+    worst = [name for name in bnp.convergence(run, margins) if name.startswith("margin ")]
+    assert len(worst) == 3 and "margin role=other" not in worst
