@@ -161,12 +161,12 @@ class Converged:
 
     def __call__(self, run: Run) -> bool:
         """Whether the draws of this run meet the target."""
-        if self._missed_by(run, monitored(run)):
+        if self.missed_by(run, monitored(run)):
             return False
-        return self.quantities is None or not self._missed_by(run, self.quantities(run))
+        return self.quantities is None or not self.missed_by(run, self.quantities(run))
 
-    def _missed_by(self, run, draws):
-        """What falls short of these draws of a run."""
+    def missed_by(self, run: Run, draws: dict[str, np.ndarray]) -> list[str]:
+        """Sentences as of `missed`, of draws of this run."""
         return self.missed(draws, figures_by_name(draws, run.settings.superchain))
 
     def least_ess(self, num_chains: int) -> float:

@@ -66,9 +66,7 @@ class Diagnosis:
             return []
         sentences = target.missed(self.draws, self.figures)
         if not sentences and target.quantities is not None and self.run is not None:
-            draws = target.quantities(self.run)
-            figures = figures_by_name(draws, self.run.settings.superchain)
-            sentences = target.missed(draws, figures)
+            sentences = target.missed_by(self.run, target.quantities(self.run))
         return sentences
 
     @cached_property

@@ -21,7 +21,7 @@ class Margins:
     draws: np.ndarray
     """(chains, draws, R) float64 probabilities."""
     thin: int
-    """Every how many of the run's draws were evaluated."""
+    """Every how many of the run's draws were evaluated, of those whose arrays were kept."""
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities of the run that convergence is judged by, and the worst margins."""
@@ -64,7 +64,8 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
         names = _names(schema.variables, schema.levels)
     else:
         raise ValueError(f"the {model.name} model does not know the margins of variables")
-    thin = -(-run.settings.num_samples // max_draws)
+    kept = run.settings.num_samples // run.settings.parameters_every
+    thin = max(1, -(-kept // max_draws))
     draws = run.parameters(thin)
     num_chains, num_draws = draws["alpha"].shape
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}

@@ -1,4 +1,4 @@
-"""Margins of a latent class model: their names, and every how many draws."""
+"""Margins of latent class and household models: their names, and every how many draws."""
 
 import jax
 import numpy as np
@@ -42,3 +42,13 @@ def test_margins_of_households_and_their_members(relative):
     np.testing.assert_allclose(margins.draws[:, :, :2].sum(axis=2), 1, rtol=1e-5)
     worst = [name for name in bnp.convergence(run, margins) if name.startswith("margin ")]
     assert len(worst) == 3 and "margin role=other" not in worst
+
+
+def test_as_many_draws_are_evaluated_as_arrays_were_kept():
+    table = tiny_households(HOUSEHOLDS, ("role", "head"), ages=3)
+    run = bnp.sample(
+        bnp.NDPMPM(components=2, member_components=2), table, key=jax.random.key(0),
+        num_chains=2, num_warmup=2, num_samples=40, parameters_every=5,
+    )  # fmt: skip
+    assert bnp.level_margins(run, max_draws=8).draws.shape[:2] == (2, 8)
+    assert bnp.level_margins(run, max_draws=4).draws.shape[:2] == (2, 4)
