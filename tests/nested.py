@@ -17,14 +17,10 @@ from bnp_models import Households
 from bnp_models.kernels.nested import impossible
 from bnp_models.models.nested import ndpmpm, sweep
 
-LEVELS = pd.DataFrame(
-    [("home", "own"), ("home", "rent"), ("role", "head"), ("role", "other"), ("age", "0"),
-     ("age", "1"), ("age", "2")],
-    columns=["variable", "level"],
-)  # fmt: skip
+ROLES = ("head", "other", "guest")
 
 
-def tiny_households(households, head=None, ages=2) -> Households:
+def tiny_households(households, head=None, ages=2, roles=2) -> Households:
     """Households given as (home, [(role, age), ..]), labels in full; ages are 0, 1, .."""
     rows = [
         (i, home, role, age)
@@ -32,7 +28,9 @@ def tiny_households(households, head=None, ages=2) -> Households:
         for role, age in members
     ]
     frame = pd.DataFrame(rows, columns=["hid", "home", "role", "age"])
-    levels = LEVELS[: 4 + ages]
+    labels = {"home": ("own", "rent"), "role": ROLES[:roles], "age": map(str, range(ages))}
+    pairs = [(variable, label) for variable, own in labels.items() for label in own]
+    levels = pd.DataFrame(pairs, columns=["variable", "level"])
     return Households.from_frame(frame, "hid", ["home"], levels=levels, head=head)
 
 
@@ -127,21 +125,28 @@ def prior_parameters(model, data, size, seed):
         rest = np.cumprod(1 - v[..., :-1], axis=-1)
         return v * np.concatenate([np.ones((*v.shape[:-1], 1)), rest], axis=-1)
 
-    def levels(num_levels, number, uniform=None):
-        shapes = [
-            level_shapes(rng, "uniform" if j == uniform else model.level_prior, size, levels)
-            for j, levels in enumerate(num_levels)
-        ]
-        log_c = [np.log(shape.sum(axis=1)) for shape in shapes]
-        return log_c, np.concatenate([draw_levels(rng, x, number) for x in shapes], axis=1)
+    def levels(num_levels, number, head=None, uniform=None):
+        log_c, found = [], []
+        for j, levels in enumerate(num_levels):
+            told = head is not None and j == head.variable and model.level_prior == "learned"
+            prior = "uniform" if j == uniform else model.level_prior
+            # The head, the first level, is one of two kinds, whose shares are uniform.
+            shape = level_shapes(rng, prior, size, levels - told)
+            log_c.append(np.log(shape.sum(axis=1)))
+            drawn = draw_levels(rng, shape, number)
+            if told:
+                share = draw_levels(rng, np.ones((size, 2)), number)
+                drawn = np.concatenate([share[:, :1], share[:, 1:] * drawn], axis=1)
+            found.append(drawn)
+        return log_c, np.concatenate(found, axis=1)
 
     alpha = rng.gamma(model.a, 1 / model.b, size)
     num_betas = 1 if model.beta == "common" else F
     beta = rng.gamma(model.a_beta, 1 / model.b_beta, (size, num_betas))
-    household, of_household = levels(data.household.num_levels, (F,))
-    # The variable that tells heads keeps the uniform prior.
-    told = None if data.head is None else data.head.variable
-    member, of_member = levels(data.member.num_levels, (F, S), told)
+    # Under rules the sizes, the last variable, keep the uniform prior.
+    size_at = None if data.possible is None else len(data.household.num_levels) - 1
+    household, of_household = levels(data.household.num_levels, (F,), uniform=size_at)
+    member, of_member = levels(data.member.num_levels, (F, S), data.head)
     parameters = (
         sticks(alpha, F), sticks(np.broadcast_to(beta, (size, F)), S), of_household, of_member
     )  # fmt: skip
@@ -268,6 +273,17 @@ def _prior_of_ones(wrong):
     return sweep, "draw_level_probabilities", draw_level_probabilities
 
 
+def _count_levels_of_kinds(wrong):
+    # Dir(1) of all levels of the variable that tells heads: its kinds have as many as they have.
+    right = sweep._kind_shapes
+
+    def _kind_shapes(levels, unread, data):
+        kinds = jnp.array([data.head.levels.count(False), data.head.levels.count(True)])
+        return right(levels, unread, data) + jnp.where(wrong, kinds - 1, 0)[:, None]
+
+    return sweep, "_kind_shapes", _kind_shapes
+
+
 def _threefold(wrong):
     right = sweep.update_shape
 
@@ -298,6 +314,7 @@ FAULTS = {
     "no levels of impossible members": _forget_augmented("member_levels"),
     "nobody known by kind": _forget_augmented("unread"),
     "no other heads": _forget_other_heads,
+    "kinds of as many as their levels": _count_levels_of_kinds,
     "size by size": _size_by_size,
     "reorder inverted": _invert_reorder,
 }

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.counting import variable_of_rows
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
 
 LEVEL_PRIORS = ("learned", "uniform")
@@ -43,11 +43,6 @@ def update_shape(
     return update_level_prior(key, shape, counts, variable, number)
 
 
-def concentrations(shape: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray:
-    """Concentrations c_j (..., J) of Dirichlet shapes (..., R), the rows of variables in turn."""
-    return np.add.reduceat(shape[..., : sum(num_levels)], first_rows(num_levels), axis=-1)
-
-
 def merge_rows(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Level probabilities (chains, draws, R, ...) of merged levels, in the place of each of them.
 
@@ -61,11 +56,14 @@ def merge_rows(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def mean_concentrations(
-    shape: np.ndarray, names: Sequence[str], num_levels: tuple[int, ...]
+    shape: np.ndarray, variable: np.ndarray | Array, names: Sequence[str]
 ) -> dict[str, float]:
-    """Posterior means of c_j by variable, of kept shapes (chains, draws, R)."""
-    means = concentrations(shape.astype(float), num_levels).mean(axis=(0, 1))
-    return {name: float(mean) for name, mean in zip(names, means, strict=True)}
+    """Posterior means of c_j by variable, of kept shapes (chains, draws, R).
+
+    `variable` is that of each row; rows of variables beyond those with names are left out.
+    """
+    means = np.bincount(np.asarray(variable), shape.astype(float).mean(axis=(0, 1)))
+    return {name: float(mean) for name, mean in zip(names, means, strict=False)}
 
 
 def record_concentrations(level_prior: str, run: Any) -> dict[str, float] | None:
@@ -73,4 +71,5 @@ def record_concentrations(level_prior: str, run: Any) -> dict[str, float] | None
     if level_prior == "uniform" or "level_shape" not in run.draws:
         return None
     schema = run.table.schema if run.coding is None else run.coding.schema
-    return mean_concentrations(run.draws["level_shape"], schema.variables, schema.num_levels)
+    shape = run.draws["level_shape"][..., : sum(schema.num_levels)]
+    return mean_concentrations(shape, variable_of_rows(schema.num_levels), schema.variables)

@@ -68,8 +68,10 @@ class NDPMPM(NestedOptions):
     level_prior
         "learned": level probabilities of the classes are Dir(c_j beta_j), with a concentration and
         a mean of each variable, of households and of members, that the sample teaches; "uniform":
-        Dir(1), as in the paper. Learned, classes with few members borrow from all others. The
-        variable of members that tells who is the one head of a household keeps Dir(1).
+        Dir(1), as in the paper. Learned, classes with few members borrow from all others. What the
+        data cannot say is not learned: under rules the sizes keep Dir(1); and where every household
+        has one head, whom a variable of members tells, the share of heads in a class is uniform, and
+        only the levels of the others are learned.
     impossible_weight
         Cap-and-weight, an approximation: impossible households are drawn until a part of the
         sample's number of possible ones, and each stands for so many. 1 is exact. The chains then
@@ -159,13 +161,12 @@ class NDPMPM(NestedOptions):
         if self.level_prior == "uniform" or "member_shape" not in run.draws:
             return None
         schema = run.table.schema
-        of_household = (*schema.household_variables, SIZE), (
-            *schema.num_household_levels, len(run.table.size_blocks),
-        )  # fmt: skip
-        return mean_concentrations(run.draws["household_shape"], *of_household) | (
-            mean_concentrations(
-                run.draws["member_shape"], schema.member_variables, schema.num_member_levels
-            )
+        data = self.prepare(run.table, run.conditions)
+        names = schema.household_variables if data.possible else (*schema.household_variables, SIZE)
+        return mean_concentrations(
+            run.draws["household_shape"], data.household_variable, names
+        ) | mean_concentrations(
+            run.draws["member_shape"], data.member_variable, schema.member_variables
         )
 
     def warnings(self, run: Any) -> list[str]:

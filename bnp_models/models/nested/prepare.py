@@ -61,13 +61,14 @@ def prepare_households(
         household_rows=jnp.asarray((household_codes + first_rows(num_household)).T, jnp.int32),
         member_codes=jnp.asarray(member_codes, jnp.int32),
         household_variable=jnp.asarray(variable_of_rows(num_household), jnp.int32),
-        member_variable=jnp.asarray(variable_of_rows(num_member), jnp.int32),
+        member_variable=jnp.asarray(_variables_of_members(num_member, region.head), jnp.int32),
         blocks=tuple((block.member_codes.shape[1], len(block.households)) for block in blocks),
         plan=merge_plan(num_member),
         household=Levels(num_household, tuple(region.household)),
         member=Levels(num_member, tuple(region.member)),
         possible=region.possible,
         head=region.head,
+        kind_shape=_kind_shape(model, region.head),
         tables=region.tables,
         is_head=region.is_head,
         missing=missing,
@@ -76,6 +77,29 @@ def prepare_households(
         distinct=None if missing else _distinct_members(member_codes),
         relative=relative,
     )
+
+
+def _variables_of_members(num_levels: tuple[int, ...], head: Head | None) -> np.ndarray:
+    """Variable of each row of phi; the levels of heads are a variable of their own, the last."""
+    variable = variable_of_rows(num_levels)
+    if head is not None:
+        variable[first_rows(num_levels)[head.variable] + np.flatnonzero(head.levels)] = len(
+            num_levels
+        )
+    return variable
+
+
+def _kind_shape(model: NestedOptions, head: Head | None) -> tuple[float, ...]:
+    """Dirichlet shapes of the shares of kinds, no head and head.
+
+    How many heads a household would have before truncation the data cannot say: a learned prior
+    might leave next to no household possible, and Dir(1) of all levels leaves few.
+    """
+    if head is None:
+        return ()
+    if model.level_prior == "learned":
+        return 1.0, 1.0
+    return float(head.levels.count(False)), float(head.levels.count(True))
 
 
 def _missing_values(table: Households) -> tuple[tuple[Missing, ...], np.ndarray, np.ndarray]:

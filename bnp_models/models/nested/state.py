@@ -36,7 +36,7 @@ class NestedData(eqx.Module):
     household_variable: Int[Array, " Q"]
     """Variable of each row of lambda."""
     member_variable: Int[Array, " R"]
-    """Variable of each row of phi."""
+    """Variable of each row of phi; the levels of heads are a variable of their own."""
     blocks: Blocks = eqx.field(static=True)
     """(members, households) of each block; the sizes in ascending order."""
     plan: Plan = eqx.field(static=True)
@@ -49,6 +49,8 @@ class NestedData(eqx.Module):
     """Predicate of household and member codes, true of possible households; None without rules."""
     head: Head | None = eqx.field(static=True)
     """Members of whom every household has exactly one, if there are such."""
+    kind_shape: tuple[float, ...] = eqx.field(static=True)
+    """Dirichlet shapes of the shares of those who are no head and of heads, in each class."""
     tables: HeadTables | None
     """Rules as tables, where they have that form."""
     is_head: Bool[Array, " levels"] | None

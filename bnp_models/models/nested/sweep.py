@@ -57,7 +57,7 @@ def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> N
     beta = gamma_variate(key_beta, jnp.full(shape, model.a_beta, dtype), model.b_beta)
     none = Augmented.none((model.components, model.member_components), data.household, data.member)
     shapes = (
-        draw_shape(model.level_prior, key_household, data.household_variable),
+        _keep_sizes(draw_shape(model.level_prior, key_household, data.household_variable), data),
         _keep_heads(draw_shape(model.level_prior, key_member, data.member_variable), data),
     )
     return update_parameters(model, key_parameters, alpha, beta, shapes, none, data)
@@ -273,20 +273,28 @@ def update_level_shapes(
     member_shape = update_shape(
         model.level_prior, key_member, state.member_shape,
         counts.member_levels.reshape(-1, counts.members.size), data.member_variable,
-        len(data.member.num_levels),
+        len(data.member.num_levels) + (data.head is not None),
     )  # fmt: skip
-    return household_shape, _keep_heads(member_shape, data)
+    return _keep_sizes(household_shape, data), _keep_heads(member_shape, data)
+
+
+def _keep_sizes(household_shape: Float[Array, " Q"], data: NestedData) -> Float[Array, " Q"]:
+    """Shapes with ones for the sizes, where rules leave few of the large households possible.
+
+    How many large households there would be before truncation the data cannot say, and a learned
+    prior lets next to all be large and impossible.
+    """
+    if data.possible is None:
+        return household_shape
+    return household_shape.at[data.household.size_rows].set(1)
 
 
 def _keep_heads(member_shape: Float[Array, " R"], data: NestedData) -> Float[Array, " R"]:
-    """Shapes with ones for the variable that tells heads, where every household has one head.
-
-    How many heads a household would have before truncation the data cannot say, and under a sparse
-    prior next to no household might be possible.
-    """
+    """Shapes with ones for the levels of heads, where every household has exactly one."""
     if data.head is None:
         return member_shape
-    return member_shape.at[_rows_of_head(data)[0]].set(1)
+    rows, kind = _rows_of_head(data)
+    return member_shape.at[rows].set(jnp.where(kind == 1, 1, member_shape[rows]))
 
 
 @jax.named_scope("update_parameters")
@@ -357,12 +365,17 @@ def draw_level_probabilities(
         member_shape[:, None] + counts.member_levels.reshape(-1, num_classes),
     ]
     if data.head is not None:
-        posterior.append(_kind_shapes(posterior[1], counts.unread.reshape(2, num_classes), data))
+        posterior.append(_kind_shapes(
+            counts.member_levels.reshape(-1, num_classes), counts.unread.reshape(2, num_classes),
+            data,
+        ))  # fmt: skip
     log_household, log_member, *log_kind = _log_gammas(key, posterior)
     log_lambda = normalise_levels(log_household, data.household_variable)
     log_phi = normalise_levels(log_member, data.member_variable)
     if data.head is not None:
-        log_phi = _set_levels_of_kinds(log_phi, log_member, log_kind[0], data)
+        # P(kind) P(level | kind): the shares of kinds have all counts, levels those read only.
+        rows, kind = _rows_of_head(data)
+        log_phi = log_phi.at[rows].add(jax.nn.log_softmax(log_kind[0], axis=0)[kind])
     log_lambda, log_phi = (jnp.maximum(x, LOG_LEAST_LEVEL) for x in (log_lambda, log_phi))
     return log_lambda, log_phi.reshape(counts.member_levels.shape)
 
@@ -375,28 +388,12 @@ def _rows_of_head(data: NestedData) -> tuple[slice, np.ndarray]:
 
 
 def _kind_shapes(
-    shapes: Float[Array, "G C"], unread: Int[Array, "2 C"], data: NestedData
+    levels: Int[Array, "R C"], unread: Int[Array, "2 C"], data: NestedData
 ) -> Float[Array, "2 C"]:
-    """Dirichlet parameters of the two kinds, no head and head: sums over the levels of a kind."""
+    """Dirichlet parameters of the two kinds, no head and head: members of all levels of a kind."""
     rows, kind = _rows_of_head(data)
-    of_kind = [jnp.sum(shapes[rows][kind == k], axis=0) for k in (0, 1)]
-    return jnp.stack(of_kind) + unread
-
-
-def _set_levels_of_kinds(
-    log_p: Float[Array, "G C"],
-    log_g: Float[Array, "G C"],
-    log_g_of_kind: Float[Array, "2 C"],
-    data: NestedData,
-) -> Float[Array, "G C"]:
-    """Set the levels of the variable that tells heads: P(kind) times P(level | kind).
-
-    Kinds have Dirichlet shares given all counts, the levels of one given those read only.
-    """
-    rows, kind = _rows_of_head(data)
-    log_share = jax.nn.log_softmax(log_g_of_kind, axis=0)
-    log_within = normalise_levels(log_g[rows], jnp.asarray(kind))
-    return log_p.at[rows].set(log_within + log_share[kind])
+    read = [jnp.sum(levels[rows][kind == k], axis=0) for k in (0, 1)]
+    return jnp.asarray(data.kind_shape)[:, None] + jnp.stack(read) + unread
 
 
 def _log_gammas(

@@ -40,6 +40,7 @@ RULES = {
     "none": None,
     "without a head": Rules([household(home="rent").implies(at_most(1, aged(1)))]),
     "one head and more": Rules([ONE_HEAD, household(home="own") | ONE_AGE]),
+    "guests": Rules([ONE_HEAD, each(person(role="guest")).is_older_than(HEAD, 0)]),
     "tables": Rules([
         ONE_HEAD, each(OTHER).is_older_than(HEAD, 0),
         household(home="rent").implies(each(OTHER).has(aged(0, 0))),
@@ -48,9 +49,9 @@ RULES = {
 SMALL = {"components": 2, "member_components": 2, "a": 1.0, "b": 1.0, "a_beta": 1.0, "b_beta": 1.0}
 
 
-def prepared(rules, head=None, households=HOUSEHOLDS, ages=2, **options):
+def prepared(rules, head=None, households=HOUSEHOLDS, ages=2, roles=2, **options):
     model = NDPMPM(**(SMALL | options))
-    table = tiny_households(households, head, ages)
+    table = tiny_households(households, head, ages, roles)
     if RULES[rules] is not None:
         RULES[rules].require_feasible(table)
     return model, table, model.prepare(table, RULES[rules])
@@ -59,9 +60,9 @@ def prepared(rules, head=None, households=HOUSEHOLDS, ages=2, **options):
 class Exact:
     """A model on tiny households: compiled once, exact answers by weighting draws of the prior."""
 
-    def __init__(self, rules, head=None, faults=(), **options):
+    def __init__(self, rules, head=None, faults=(), num_draws=100_000, **options):
         self.model, self.table, self.data = prepared(rules, head, **options)
-        self.truth, self.error = exact_means(self.model, self.table, self.data)
+        self.truth, self.error = exact_means(self.model, self.table, self.data, num_draws)
         self.faults = faults
 
     def scores(self, key, on=None, num_sweeps=250, num_chains=64):
@@ -77,17 +78,26 @@ class Exact:
         return (means.mean(axis=0) - self.truth)[known] / spread[known]
 
 
+WITH_GUESTS = [*HOUSEHOLDS[:3], ("own", [("head", "0"), ("guest", "1")])]
 CASES = {
     "no rules": ("none", None, {}),
     "rules without a head": ("without a head", None, {}),
     "one head and more": ("one head and more", None, {}),
     "tables": ("tables", None, {}),
     "head of the household": ("tables", ("role", "head"), {}),
+    "three roles": ("guests", None, {"roles": 3, "households": WITH_GUESTS}),
     "uniform": ("none", None, {"level_prior": "uniform"}),
 }
 
 
-LONG = ("uniform", "rules without a head", "one head and more", "tables", "head of the household")
+LONG = (
+    "uniform",
+    "three roles",
+    "rules without a head",
+    "one head and more",
+    "tables",
+    "head of the household",
+)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +107,7 @@ def test_posterior(case):
     """log alpha, log beta, log c, log P(possible) and two households' shares, of every size."""
     rules, head, options = CASES[case]
     exact = Exact(rules, head, **options)
-    assert (exact.data.tables is not None) == (rules == "tables")
+    assert (exact.data.tables is not None) == (rules in ("tables", "guests"))
     z = exact.scores(jax.random.key(1))
     assert np.abs(z).max() < Z_LIMIT, z
 
@@ -131,6 +141,17 @@ def test_posterior_rejects(tables, fault):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
+KIND_FAULTS = ("kinds of as many as their levels", "levels' prior from threefold members")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", KIND_FAULTS)
+def test_posterior_of_three_roles_rejects(fault):
+    rules, head, options = CASES["three roles"]
+    z = Exact(rules, head, KIND_FAULTS, **options).scores(jax.random.key(2), fault)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
 @pytest.mark.long
 def test_posterior_rejects_sizes_drawn_apart():
     """Under the uniform prior, where households of other sizes tell more."""
@@ -156,7 +177,8 @@ RELATIVE_FAULTS = ("prior of ones", "codes not decoded")
 @pytest.fixture(scope="module")
 def relative():
     return Exact(
-        "tables", ("role", "head"), RELATIVE_FAULTS, ages=3, households=THREE_AGES, relative=["age"]
+        "tables", ("role", "head"), RELATIVE_FAULTS, num_draws=400_000, ages=3,
+        households=THREE_AGES, relative=["age"],
     )  # fmt: skip
 
 
@@ -171,7 +193,7 @@ def test_posterior_of_relative_ages(relative):
 @pytest.mark.long
 @pytest.mark.parametrize("fault", RELATIVE_FAULTS)
 def test_posterior_of_relative_ages_rejects(relative, fault):
-    z = relative.scores(jax.random.key(6), fault)
+    z = relative.scores(jax.random.key(6), fault, num_sweeps=750)
     assert np.abs(z).max() > Z_LIMIT, z
 
 
