@@ -70,8 +70,8 @@ class NDPMPM(NestedOptions):
         a mean of each variable, of households and of members, that the sample teaches; "uniform":
         Dir(1), as in the paper. Learned, classes with few members borrow from all others. What the
         data cannot say is not learned: under rules the sizes keep Dir(1); and where every household
-        has one head, whom a variable of members tells, the share of heads in a class is uniform, and
-        only the levels of the others are learned.
+        has one head, whom a variable of members tells, the share of heads in a class is uniform,
+        and only the levels of the others are learned.
     impossible_weight
         Cap-and-weight, an approximation: impossible households are drawn until a part of the
         sample's number of possible ones, and each stands for so many. 1 is exact. The chains then
