@@ -21,7 +21,7 @@ EARLY_LEFT_OVER_TOLERANCE = 1e-3
 # Aimed at: the bytes of one chunk's kept draws on the device, and its seconds.
 _BUFFER_BYTES = 32 * 2**20
 
-_MAX_SLOTS = 64
+MAX_SLOTS = 64
 
 _CHUNK_SECONDS = 0.5
 
@@ -108,7 +108,7 @@ class Advanced(NamedTuple):
     """The entry of each that was written last."""
 
 
-@partial(jax.jit, static_argnames=("keep", "slots", "every"))
+@partial(jax.jit, static_argnames=("keep", "slots"))
 def advance_chains(
     model,
     data,
@@ -126,14 +126,15 @@ def advance_chains(
 ):
     """Run sweeps start..stop-1, or fewer where a chain outgrows its capacity.
 
-    Start and stop are traced: chunks of any length share one compiled program. A sweep that is not
-    kept writes to a spare slot behind the buffer. The model counts sweeps from `patience` on.
+    Start and stop are traced: chunks of any length share one compiled program, whatever is kept of
+    how many. Buffers have `MAX_SLOTS` scalars, and `slots` arrays, which are kept of every so many
+    draws. A sweep that is not kept writes to a spare slot behind the buffer. The model counts
+    sweeps from `patience` on.
     """
     shapes = jax.eval_shape(one_draw, model, data, chain_keys, states)
     shapes = {name: shapes[name] for name in keep}
-    # Sweeps per entry of a buffer, and entries: arrays may be kept of fewer draws.
     strides = {name: 1 if s.ndim == 1 else every for name, s in shapes.items()}
-    sizes = {name: -(-slots // stride) for name, stride in strides.items()}
+    sizes = {name: MAX_SLOTS if s.ndim == 1 else slots for name, s in shapes.items()}
     buffers = {name: jnp.zeros((sizes[name] + 1, *s.shape), s.dtype) for name, s in shapes.items()}
     past = jnp.maximum(start - warmup, 0)
 
@@ -173,20 +174,21 @@ def advance_chains(
     return Advanced(*jax.lax.while_loop(unfinished, body, carry))
 
 
-def slots_of_buffer(available, num_chains: int, every: int) -> int:
-    """Draws of all chains that one chunk can keep; what is available has any number of them."""
-    leaves = jax.tree.leaves(available)
+def slots_of_buffer(available, num_chains: int) -> int:
+    """Arrays that one chunk can keep of all chains; what is available has any number of them."""
     size = num_chains * sum(
-        math.prod(leaf.shape[1:]) * leaf.dtype.itemsize // (1 if leaf.ndim == 1 else every)
-        for leaf in leaves
+        math.prod(leaf.shape[1:]) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(available)
+        if leaf.ndim > 1
     )
-    return int(np.clip(_BUFFER_BYTES // max(size, 1), 1, _MAX_SLOTS))
+    return int(np.clip(_BUFFER_BYTES // max(size, 1), 1, MAX_SLOTS))
 
 
 def chunk_end(iteration, settings, slots, chunk_sweeps, rate) -> int:
-    """Sweep at which the next chunk ends: at the latest with warm-up, or with the buffer full."""
+    """Sweep at which the next chunk ends: at the latest with warm-up, or with a buffer full."""
     length = chunk_sweeps or (8 if rate is None else max(1, int(rate * _CHUNK_SECONDS)))
     if iteration < settings.num_warmup:
         return min(iteration + length, settings.num_warmup)
-    full = settings.num_warmup + (number_kept(iteration, settings) + slots) * settings.thin
+    draws = min(MAX_SLOTS, slots * settings.parameters_every)
+    full = settings.num_warmup + (number_kept(iteration, settings) + draws) * settings.thin
     return min(iteration + length, full, settings.num_sweeps)

@@ -192,13 +192,12 @@ class Driver:
     def _compile(self) -> None:
         """Trace and compile by a call of no sweeps, so that the clock of the others is clean."""
         settings = self.settings
-        every = settings.parameters_every
         kept = {name: self.available[name] for name in settings.keep}
-        self.slots = slots_of_buffer(kept, settings.num_chains, every)
+        self.slots = slots_of_buffer(kept, settings.num_chains)
         self.advance = partial(
             advance_chains, self.model, self.data, warmup=settings.num_warmup,
             patience=self.early_end, thin=settings.thin, keep=settings.keep, slots=self.slots,
-            every=every,
+            every=settings.parameters_every,
         )  # fmt: skip
         first = self.advance(self.chain_keys[0], self.states[0], self.iteration, self.iteration)
         jax.block_until_ready(first)

@@ -3,8 +3,9 @@
 A model gives what `bnp_models.models.model.Model` lists; the driver gives several chains by vmap,
 sharding over the devices there are, capacity that grows, kept draws on the host, checkpoints and
 exact resume. The key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend
-neither on the devices nor on where the run was cut into chunks: a run that is extended has the
-draws of a longer one, and a run until a target is a loop of extensions.
+neither on where the run was cut into chunks nor on the devices, where chains lie whole on them: a
+run that is extended has the draws of a longer one, and a run until a target is a loop of
+extensions. Where the records of a chain are in parts, floats are rounded otherwise.
 """
 
 import hashlib
