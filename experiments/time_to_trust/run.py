@@ -41,8 +41,9 @@ STRICT, LOOSE, MIN_ESS = 1.01, 1.05, 400
 LIMITS, LIMIT_OF_HOUSEHOLDS = {1000: 4, 5000: 10, 10_000: 15}, 10
 # Draws of a chain are thinned when they are so many.
 MOST = 4000
-# Draws of each chain at which tau_1 is evaluated, at the most; the fewest that are judged.
-EVALUATED, FEWEST = 1000, 40
+# Draws of each chain at which tau_1 is evaluated, at the most, by the number of records; at which
+# margins are; and the fewest that are judged.
+EVALUATED, MARGINS, FEWEST = {1000: 1000, 5000: 500, 10_000: 300}, 500, 40
 # Prefixes of the draws that are looked at: each longer than the last by a tenth.
 STEP = 1.1
 
@@ -71,11 +72,12 @@ def judged(run, population_size):
     from bnp_models.synthesis.margins import worst_margins
 
     if population_size is None:
-        margins = bnp.level_margins(run, EVALUATED)
+        margins = bnp.level_margins(run, MARGINS)
         values = monitored(run) | {"margin": next(iter(worst_margins(margins, 1).values()))}
     else:
         kept = run.settings.num_samples // run.settings.parameters_every
-        values = bnp.population_risk(run, population_size, thin=max(1, -(-kept // EVALUATED)))
+        thin = max(1, -(-kept // EVALUATED[run.table.n]))
+        values = bnp.population_risk(run, population_size, thin=thin)
         values = values.monitored(run)
     return {name: values[name] for name in JUDGED if name in values}
 
