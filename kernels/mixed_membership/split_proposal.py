@@ -33,8 +33,9 @@ SHAPING_UNIT = 2**10
 SHARE_BY_SIZE = 0.5
 
 # Records are taken in this many chunks at the most, their tables allocated in turn; never in chunks
-# of fewer than the second, of which two hold the anchors.
-MAX_CHUNKS = 32
+# of fewer than the second, of which two hold the anchors. Small chunks make good proposals: tables
+# of one are allocated independently.
+MAX_CHUNKS = 512
 MIN_CHUNK = 32
 
 # Partners of a merge are proposed by its approximate log posterior ratio over this, but for a share
