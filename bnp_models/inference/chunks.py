@@ -21,7 +21,7 @@ EARLY_LEFT_OVER_TOLERANCE = 1e-3
 # Aimed at: the bytes of one chunk's kept draws on the device, and its seconds.
 _BUFFER_BYTES = 32 * 2**20
 
-MAX_SLOTS = 64
+_MAX_SLOTS = 64
 
 _CHUNK_SECONDS = 0.5
 
@@ -126,15 +126,15 @@ def advance_chains(
 ):
     """Run sweeps start..stop-1, or fewer where a chain outgrows its capacity.
 
-    Start and stop are traced: chunks of any length share one compiled program, whatever is kept of
-    how many. Buffers have `MAX_SLOTS` scalars, and `slots` arrays, which are kept of every so many
-    draws. A sweep that is not kept writes to a spare slot behind the buffer. The model counts
-    sweeps from `patience` on.
+    Start, stop and `every` are traced: chunks of any length share one compiled program. Buffers
+    hold `_MAX_SLOTS` scalars, and `slots` arrays, kept of one draw of every so many. A sweep that
+    is not kept writes to a spare slot behind the buffer. The model counts sweeps from `patience`
+    on.
     """
     shapes = jax.eval_shape(one_draw, model, data, chain_keys, states)
     shapes = {name: shapes[name] for name in keep}
     strides = {name: 1 if s.ndim == 1 else every for name, s in shapes.items()}
-    sizes = {name: MAX_SLOTS if s.ndim == 1 else slots for name, s in shapes.items()}
+    sizes = {name: _MAX_SLOTS if s.ndim == 1 else slots for name, s in shapes.items()}
     buffers = {name: jnp.zeros((sizes[name] + 1, *s.shape), s.dtype) for name, s in shapes.items()}
     past = jnp.maximum(start - warmup, 0)
 
@@ -181,7 +181,7 @@ def slots_of_buffer(available, num_chains: int) -> int:
         for leaf in jax.tree.leaves(available)
         if leaf.ndim > 1
     )
-    return int(np.clip(_BUFFER_BYTES // max(size, 1), 1, MAX_SLOTS))
+    return int(np.clip(_BUFFER_BYTES // max(size, 1), 1, _MAX_SLOTS))
 
 
 def chunk_end(iteration, settings, slots, chunk_sweeps, rate) -> int:
@@ -189,6 +189,6 @@ def chunk_end(iteration, settings, slots, chunk_sweeps, rate) -> int:
     length = chunk_sweeps or (8 if rate is None else max(1, int(rate * _CHUNK_SECONDS)))
     if iteration < settings.num_warmup:
         return min(iteration + length, settings.num_warmup)
-    draws = min(MAX_SLOTS, slots * settings.parameters_every)
+    draws = min(_MAX_SLOTS, slots * settings.parameters_every)
     full = settings.num_warmup + (number_kept(iteration, settings) + draws) * settings.thin
     return min(iteration + length, full, settings.num_sweeps)

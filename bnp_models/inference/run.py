@@ -88,9 +88,7 @@ class Run:
 
     def spaced_parameters(self, most: int) -> dict[str, np.ndarray]:
         """Arrays as of `parameters`, of `most` draws at the most of all chains, evenly spaced."""
-        kept = self.settings.num_chains * (
-            self.settings.num_samples // self.settings.parameters_every
-        )
+        kept = self.settings.num_chains * self.settings.num_arrays
         return self.parameters(max(1, -(-kept // most)))
 
     def at_kept_arrays(self, values: np.ndarray, thin: int = 1) -> np.ndarray:

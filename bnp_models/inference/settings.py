@@ -57,6 +57,11 @@ class Settings:
         """Sweeps of one chain, warm-up included."""
         return self.num_warmup + self.num_discarded + self.num_samples * self.thin
 
+    @property
+    def num_arrays(self) -> int:
+        """Draws of each chain of which arrays are kept."""
+        return self.num_samples // self.parameters_every
+
 
 def settings_of_round(first: Settings, iteration: int) -> Settings | None:
     """Settings of the round in which a sweep lies; None where there would be too many sweeps.

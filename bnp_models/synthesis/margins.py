@@ -64,8 +64,7 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
         names = _names(schema.variables, schema.levels)
     else:
         raise ValueError(f"the {model.name} model does not know the margins of variables")
-    kept = run.settings.num_samples // run.settings.parameters_every
-    thin = max(1, -(-kept // max_draws))
+    thin = max(1, -(-run.settings.num_arrays // max_draws))
     draws = run.parameters(thin)
     num_chains, num_draws = draws["alpha"].shape
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}

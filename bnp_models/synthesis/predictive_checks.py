@@ -202,7 +202,7 @@ def _levels_of_boxes(boxes: Boxes, schema: Schema) -> dict[int, dict[str, tuple[
 def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:
     """Replicates of each chain."""
     settings = run.settings
-    kept = settings.num_samples // settings.parameters_every
+    kept = settings.num_arrays
     if settings.num_chains * kept < 2:
         raise ValueError("predictive checks need two draws at the least whose arrays were kept")
     if wanted is None:

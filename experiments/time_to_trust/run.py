@@ -75,8 +75,7 @@ def judged(run, population_size):
         margins = bnp.level_margins(run, MARGINS)
         values = monitored(run) | {"margin": next(iter(worst_margins(margins, 1).values()))}
     else:
-        kept = run.settings.num_samples // run.settings.parameters_every
-        thin = max(1, -(-kept // EVALUATED[run.table.n]))
+        thin = max(1, -(-run.settings.num_arrays // EVALUATED[run.table.n]))
         values = bnp.population_risk(run, population_size, thin=thin)
         values = values.monitored(run)
     return {name: values[name] for name in JUDGED if name in values}

@@ -32,10 +32,14 @@ class Levels(eqx.Module):
         """Rows of the last variable, which of household variables is the size."""
         return first_rows(self.num_levels)[-1] + np.arange(self.num_levels[-1])
 
-    def block(self, levels: Float[Array, "R ..."], variable: int) -> Float[Array, "L ..."]:
-        """The rows of one variable."""
+    def rows(self, variable: int) -> slice:
+        """Rows of the levels of one variable."""
         first = first_rows(self.num_levels)[variable]
-        return levels[first : first + self.num_levels[variable]]
+        return slice(first, first + self.num_levels[variable])
+
+    def block(self, levels: Float[Array, "R ..."], variable: int) -> Float[Array, "L ..."]:
+        """The rows of one variable, of an array of all levels."""
+        return levels[self.rows(variable)]
 
 
 def joint_codes(

@@ -162,7 +162,8 @@ class NDPMPM(NestedOptions):
             return None
         schema = run.table.schema
         data = self.prepare(run.table, run.conditions)
-        names = schema.household_variables if data.possible else (*schema.household_variables, SIZE)
+        names = schema.household_variables
+        names += (SIZE,) if data.possible is None else ()
         return mean_concentrations(
             run.draws["household_shape"], data.household_variable, names
         ) | mean_concentrations(

@@ -57,15 +57,16 @@ def prepare_households(
     num_household = (*schema.num_household_levels, len(blocks))
     num_member = schema.num_member_levels
     region = _possible_region(rules, schema, relative, blocks)
+    member = Levels(num_member, tuple(region.member))
     return NestedData(
         household_rows=jnp.asarray((household_codes + first_rows(num_household)).T, jnp.int32),
         member_codes=jnp.asarray(member_codes, jnp.int32),
         household_variable=jnp.asarray(variable_of_rows(num_household), jnp.int32),
-        member_variable=jnp.asarray(_variables_of_members(num_member, region.head), jnp.int32),
+        member_variable=jnp.asarray(_variables_of_members(member, region.head), jnp.int32),
         blocks=tuple((block.member_codes.shape[1], len(block.households)) for block in blocks),
         plan=merge_plan(num_member),
         household=Levels(num_household, tuple(region.household)),
-        member=Levels(num_member, tuple(region.member)),
+        member=member,
         possible=region.possible,
         head=region.head,
         kind_shape=_kind_shape(model, region.head),
@@ -79,13 +80,11 @@ def prepare_households(
     )
 
 
-def _variables_of_members(num_levels: tuple[int, ...], head: Head | None) -> np.ndarray:
+def _variables_of_members(member: Levels, head: Head | None) -> np.ndarray:
     """Variable of each row of phi; the levels of heads are a variable of their own, the last."""
-    variable = variable_of_rows(num_levels)
+    variable = variable_of_rows(member.num_levels)
     if head is not None:
-        variable[first_rows(num_levels)[head.variable] + np.flatnonzero(head.levels)] = len(
-            num_levels
-        )
+        variable[member.rows(head.variable)][np.array(head.levels)] = len(member.num_levels)
     return variable
 
 

@@ -291,10 +291,7 @@ def _keep_sizes(household_shape: Float[Array, " Q"], data: NestedData) -> Float[
 
 def _keep_heads(member_shape: Float[Array, " R"], data: NestedData) -> Float[Array, " R"]:
     """Shapes with ones for the levels of heads, where every household has exactly one."""
-    if data.head is None:
-        return member_shape
-    rows, kind = _rows_of_head(data)
-    return member_shape.at[rows].set(jnp.where(kind == 1, 1, member_shape[rows]))
+    return jnp.where(data.member_variable == len(data.member.num_levels), 1, member_shape)
 
 
 @jax.named_scope("update_parameters")
@@ -360,15 +357,12 @@ def draw_level_probabilities(
     """
     num_classes = counts.members.size
     household_shape, member_shape = shapes
+    member_levels = counts.member_levels.reshape(-1, num_classes)
     posterior = [
-        household_shape[:, None] + counts.household_levels,
-        member_shape[:, None] + counts.member_levels.reshape(-1, num_classes),
-    ]
+        household_shape[:, None] + counts.household_levels, member_shape[:, None] + member_levels
+    ]  # fmt: skip
     if data.head is not None:
-        posterior.append(_kind_shapes(
-            counts.member_levels.reshape(-1, num_classes), counts.unread.reshape(2, num_classes),
-            data,
-        ))  # fmt: skip
+        posterior.append(_kind_shapes(member_levels, counts.unread.reshape(2, num_classes), data))
     log_household, log_member, *log_kind = _log_gammas(key, posterior)
     log_lambda = normalise_levels(log_household, data.household_variable)
     log_phi = normalise_levels(log_member, data.member_variable)
@@ -383,8 +377,7 @@ def draw_level_probabilities(
 def _rows_of_head(data: NestedData) -> tuple[slice, np.ndarray]:
     """Rows of the variable that tells heads, and whether each of its levels is a head's: 0 or 1."""
     assert data.head is not None
-    first = first_rows(data.member.num_levels)[data.head.variable]
-    return slice(first, first + len(data.head.levels)), np.array(data.head.levels, np.int32)
+    return data.member.rows(data.head.variable), np.array(data.head.levels, np.int32)
 
 
 def _kind_shapes(

@@ -90,14 +90,7 @@ CASES = {
 }
 
 
-LONG = (
-    "uniform",
-    "three roles",
-    "rules without a head",
-    "one head and more",
-    "tables",
-    "head of the household",
-)
+LONG = tuple(case for case in CASES if case != "no rules")
 
 
 @pytest.mark.parametrize(
@@ -144,11 +137,16 @@ def test_posterior_rejects(tables, fault):
 KIND_FAULTS = ("kinds of as many as their levels", "levels' prior from threefold members")
 
 
+@pytest.fixture(scope="module")
+def three_roles():
+    rules, head, options = CASES["three roles"]
+    return Exact(rules, head, KIND_FAULTS, **options)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("fault", KIND_FAULTS)
-def test_posterior_of_three_roles_rejects(fault):
-    rules, head, options = CASES["three roles"]
-    z = Exact(rules, head, KIND_FAULTS, **options).scores(jax.random.key(2), fault)
+def test_posterior_of_three_roles_rejects(three_roles, fault):
+    z = three_roles.scores(jax.random.key(2), fault)
     assert np.abs(z).max() > Z_LIMIT, z
 
 
