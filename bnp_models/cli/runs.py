@@ -45,7 +45,10 @@ class _JudgedTarget(Converged):
         """Whether the run meets the target."""
         if self.diagnose is None:
             return super().__call__(run)
-        diagnosis = self.diagnose(run)
+        # What is evaluated costs more: only where nothing else speaks against the run.
+        diagnosis = Diagnosis.of(run)
+        if diagnosis.reached:
+            diagnosis = self.diagnose(run)
         if not diagnosis.reached and self.say is not None:
             self.say(_forecast(run, diagnosis))
         return bool(diagnosis.reached)

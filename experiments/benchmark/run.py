@@ -62,7 +62,7 @@ def median_seconds(function, repeats):
 
 
 class Chains:
-    """Chains in equilibrium enough to be timed, advanced a stretch at a time.
+    """Chains in equilibrium enough to be timed, advanced a stretch at a time, placed as in a run.
 
     `fixed` keeps the capacity where the mass beyond the last slot would have it grow.
     """
@@ -71,17 +71,23 @@ class Chains:
         self, model, table, num_chains=1, conditions=None, start=15, burn=300, fixed=False
     ):
         from bnp_models.inference import chunks
+        from bnp_models.inference.placement import Placement
 
         self.model = model
-        self.data = model.prepare(table, conditions)
         self.num_chains = num_chains
-        self.keys = jax.vmap(jax.random.key)(jnp.arange(num_chains))
+        data = model.prepare(table, conditions)
+        self.place = Placement(num_chains, data, jax.devices())
+        data = self.place.data(data)
+        self.keys = self.place.groups(jax.vmap(jax.random.key)(jnp.arange(num_chains)))
         began = time.perf_counter()
-        self.states = chunks.init_chains(
-            self.model, self.data, self.keys, self.model.capacity, jnp.full(num_chains, start)
-        )
+        self.states = [
+            chunks.init_chains(model, data, keys, model.capacity, jnp.full(keys.size, start))
+            for keys in self.keys
+        ]
         self.advance_by = partial(
             chunks.advance_chains,
+            self.model,
+            data,
             warmup=2**30,
             patience=0,
             early_tolerance=np.inf if fixed else chunks.EARLY_LEFT_OVER_TOLERANCE,
@@ -89,19 +95,24 @@ class Chains:
             keep=self.model.scalars,
             slots=1,
         )
-        self.advance(0)
+        first = self.advance_by(self.keys[0], self.states[0], start=0, stop=0)
+        jax.block_until_ready(first)
         self.compile_seconds = time.perf_counter() - began
         self.iteration = 0
         self.advance(burn)
 
     def advance(self, sweeps):
-        start = getattr(self, "iteration", 0)
-        done = self.advance_by(self.model, self.data, self.keys, self.states, start, start + sweeps)
-        self.states = jax.block_until_ready(done.states)
+        stop = self.iteration + sweeps
+        advance = partial(self.advance_by, start=self.iteration, stop=stop)
+        groups = self.place.run(advance, self.keys, self.states)
+        self.states = [group.states for group in groups]
         # No sweep is a draw: the spare slot has the last one.
-        self.latest = {name: np.asarray(value[-1]) for name, value in done.buffers.items()}
-        assert int(done.reached) == start + sweeps, "the capacity was outgrown"
-        self.iteration = start + sweeps
+        self.latest = {
+            name: np.concatenate([group.buffers[name][-1] for group in groups])
+            for name in self.model.scalars
+        }
+        assert all(int(group.reached) == stop for group in groups), "the capacity was outgrown"
+        self.iteration = stop
 
     def row(self, sweeps, repeats=7):
         seconds = median_seconds(lambda: self.advance(sweeps), repeats) / sweeps
@@ -187,7 +198,7 @@ def level_prior_table():
 def risk_table():
     """One evaluation of tau_1's conditional expectation for 2,000 unique cells."""
     case = hdp_chains(10_000, 1, capacity=64)
-    state = jax.tree.map(lambda x: x[0], case.states)
+    state = jax.tree.map(lambda x: x[0], case.states[0])
     theta = pad_levels(state.theta, NUM_LEVELS)
     cells = jnp.asarray(latent_class_sample(10_000).cells().codes[:2000])
     num_new = 290_000

@@ -12,19 +12,18 @@ the truth. Appends to results.csv what is not there yet, then makes tables.md an
 import argparse
 import sys
 import time
-from functools import lru_cache
 from pathlib import Path
 
 import jax
 import numpy as np
 import tables
+from populations import PEOPLE, draw_sample, population
 
 import bnp_models as bnp
 from bnp_models.inference.convergence import convergence, diagnose
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE.parent / "accuracy"), str(HERE.parent / "benchmark")]
-import conditions  # noqa: E402
+sys.path.append(str(HERE.parent / "accuracy"))
 from results import Results  # noqa: E402
 
 KEY = ("option", "n", "seed", "warmup", "draws", "thin", "starts")
@@ -36,29 +35,7 @@ OPTIONS = {
     "concentration=hierarchical": {"concentration": "hierarchical"},
     "concentration=shared": {},
 }
-PEOPLE = 100_000
-ALPHA, ALPHA0 = 0.1, 3.0
 NUM_CHAINS = 3
-
-
-@lru_cache(maxsize=1)
-def population(seed):
-    """Conditions, people, P(feasible), the cell of each of the people and the cells' counts."""
-    zeros = conditions.conditions_60()
-    people, share = conditions.simulate_mixed_membership(
-        zeros, PEOPLE, alpha=ALPHA, alpha0=ALPHA0, seed=seed
-    )
-    cells = people.cells()
-    return zeros, people, share, cells.record_cell, cells.counts
-
-
-def draw_sample(seed, n):
-    """A sample's table, and its true tau_1."""
-    _, people, _, cell, counts = population(seed)
-    rows = np.random.default_rng((seed, n)).choice(PEOPLE, n, replace=False)
-    in_sample = np.bincount(cell[rows], minlength=len(counts))
-    truth = int(np.sum((in_sample == 1) & (counts == 1)))
-    return bnp.Microdata(people.schema, people.codes[rows]), truth
 
 
 def measure(case) -> dict:

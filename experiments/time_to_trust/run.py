@@ -36,14 +36,14 @@ SIZES = {
 JUDGED = ("tau1", "margin", "alpha", "log_likelihood", "components")
 # R-hat below the first, and effective draws; where only that is asked, R-hat below the second.
 STRICT, LOOSE, MIN_ESS = 1.01, 1.05, 400
-# Minutes of sampling, by the number of records; twice as many under conditions, and so many for
-# households.
+# Minutes of sampling, by the number of records; under conditions; and of households.
 LIMITS, LIMIT_OF_HOUSEHOLDS = {1000: 4, 5000: 10, 10_000: 15}, 10
+LIMITS_UNDER_CONDITIONS = {1000: 4, 5000: 10, 10_000: 20}
 # Draws of a chain are thinned when they are so many.
 MOST = 4000
-# Draws of each chain at which tau_1 is evaluated, at the most, by the number of records; at which
+# Draws of each chain at which tau_1 is evaluated, at the most, half of which are judged; at which
 # margins are; and the fewest that are judged.
-EVALUATED, MARGINS, FEWEST = {1000: 1000, 5000: 500, 10_000: 300}, 500, 40
+EVALUATED, MARGINS, FEWEST = 1000, 500, 40
 # Prefixes of the draws that are looked at: each longer than the last by a tenth.
 STEP = 1.1
 
@@ -75,10 +75,15 @@ def judged(run, population_size):
         margins = bnp.level_margins(run, MARGINS)
         values = monitored(run) | {"margin": next(iter(worst_margins(margins, 1).values()))}
     else:
-        thin = max(1, -(-run.settings.num_arrays // EVALUATED[run.table.n]))
+        thin = max(1, -(-run.settings.num_arrays // EVALUATED))
         values = bnp.population_risk(run, population_size, thin=thin)
         values = values.monitored(run)
     return {name: values[name] for name in JUDGED if name in values}
+
+
+def all_trusted(values):
+    """Whether the run may stop, by the second half of these draws."""
+    return all(trusted(name, *figures_of(x, x.shape[1])) for name, x in values.items())
 
 
 def figures_of(values, length):
@@ -117,7 +122,16 @@ def limit_of(name, n):
     """Minutes of sampling."""
     if name == "ndpmpm":
         return LIMIT_OF_HOUSEHOLDS
-    return LIMITS[n] * (2 if "conditions" in name else 1)
+    return (LIMITS_UNDER_CONDITIONS if "conditions" in name else LIMITS)[n]
+
+
+def extended(run, minutes):
+    """The run with twice its draws, thinned before they are too many, or cut short by the limit."""
+    import bnp_models as bnp
+
+    if run.settings.num_samples >= MOST:
+        run = run.thinned(2)
+    return bnp.extend(run, run.settings.num_samples, max_seconds=60 * minutes)
 
 
 def measure(name, n, seed, began):
@@ -125,6 +139,7 @@ def measure(name, n, seed, began):
     import jax
 
     import bnp_models as bnp
+    from bnp_models.inference.convergence import monitored
 
     limit = limit_of(name, n)
     model, table, conditions, population_size = make_case(name, n, seed)
@@ -132,16 +147,15 @@ def measure(name, n, seed, began):
 
     run = bnp.sample(model, table, key=jax.random.key(seed), conditions=conditions)
     while True:
-        sampled = time.time()
-        values = judged(run, population_size)
-        evaluation = time.time() - sampled
-        done = all(trusted(name, *figures_of(x, x.shape[1])) for name, x in values.items())
-        if done or sum(run.seconds.values()) >= 60 * limit:
-            break
-        if run.settings.num_samples >= MOST:
-            run = run.thinned(2)
-        run = bnp.extend(run, run.settings.num_samples, max_seconds=60 * limit)
-        # Cut short by its limit, it may have an odd number of draws; it ends there.
+        used_up = sum(run.seconds.values()) >= 60 * limit
+        # What is evaluated costs more: only where nothing else speaks against the draws.
+        if used_up or all_trusted(monitored(run)):
+            sampled = time.time()
+            values = judged(run, population_size)
+            evaluation = time.time() - sampled
+            if used_up or all_trusted(values):
+                break
+        run = extended(run, limit)
     seconds, settings = run.seconds, run.settings
     row = {
         "sweeps": settings.num_samples * settings.thin, "capacity": run.capacity,

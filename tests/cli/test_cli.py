@@ -635,16 +635,30 @@ def test_without_draws_a_run_has_a_target(files, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("needed", "words"), [(3.2, "; about 3 minutes in all would do"), (None, "")]
 )
-def test_what_is_missing_is_said_while_a_run_goes_on(needed, words):
-    said = []
-    diagnosis = SimpleNamespace(reached=False, missed=["R-hat of tau1 is 1.2"])
-    diagnosis.minutes_needed = needed
+def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch):
+    """Of the draws alone, and only then of what is evaluated of them."""
+    said, evaluated = [], []
+    alone, diagnosis = (
+        SimpleNamespace(reached=False, missed=[f"R-hat of {name} is 1.2"], minutes_needed=needed)
+        for name in ("alpha", "tau1")
+    )
+
+    def diagnose(run):
+        evaluated.append(run)
+        return diagnosis
+
+    monkeypatch.setattr(runs, "Diagnosis", SimpleNamespace(of=lambda run: alone))
     run = SimpleNamespace(seconds={"draws": 90.0}, until=SimpleNamespace(max_minutes=10.0))
-    target = runs._JudgedTarget(1.01, diagnose=lambda run: diagnosis, say=said.append)
-    assert not target(run)
-    assert said == [f"after 1.5 minutes R-hat of tau1 is 1.2{words}, and the run ends after 10"]
+    target = runs._JudgedTarget(1.01, diagnose=diagnose, say=said.append)
+    assert not target(run) and not evaluated
+    alone.reached = True
+    assert not target(run) and evaluated == [run]
+    assert said == [
+        f"after 1.5 minutes R-hat of {name} is 1.2{words}, and the run ends after 10"
+        for name in ("alpha", "tau1")
+    ]
     diagnosis.reached = True
-    assert target(run) and len(said) == 1
+    assert target(run) and len(said) == 2
 
 
 def test_minutes_that_are_used_up_and_more_of_them(until_done, files, tmp_path, capsys):
