@@ -65,8 +65,8 @@ def make_case(name, n, seed):
     return models[kind](), table, conditions, len(people)
 
 
-def judged(run, population_size):
-    """What is judged, each (chains, draws), at as many draws of each."""
+def judged(run, population_size, evaluated=EVALUATED):
+    """What is judged, each (chains, draws), tau_1 at so many draws of a chain at the most."""
     import bnp_models as bnp
     from bnp_models.inference.convergence import monitored
     from bnp_models.synthesis.margins import worst_margins
@@ -75,7 +75,7 @@ def judged(run, population_size):
         margins = bnp.level_margins(run, MARGINS)
         values = monitored(run) | {"margin": next(iter(worst_margins(margins, 1).values()))}
     else:
-        thin = max(1, -(-run.settings.num_arrays // EVALUATED))
+        thin = max(1, -(-run.settings.num_arrays // evaluated))
         values = bnp.population_risk(run, population_size, thin=thin)
         values = values.monitored(run)
     return {name: values[name] for name in JUDGED if name in values}

@@ -25,6 +25,8 @@ from populations import PEOPLE, draw_sample, population  # noqa: E402
 from results import Results, markdown  # noqa: E402
 
 NUM_CHAINS, SEED = 8, 101
+# Draws of each chain at which tau_1 is evaluated.
+EVALUATED = 300
 
 
 def simulated(seed, n):
@@ -54,7 +56,7 @@ def measure(case, minutes):
     )
     while sum(run.seconds.values()) < 60 * minutes:
         run = extended(run, minutes)
-    values = judged(run, population_size)
+    values = judged(run, population_size, EVALUATED)
     before, drawing = run.seconds["compile"] + run.seconds["warmup"], run.seconds["draws"]
     draw(case, values, before / 60, (before + drawing) / 60)
     sweeps = run.settings.num_samples * run.settings.thin
@@ -82,14 +84,15 @@ def draw(name, values, start, end):
         axis.set_ylabel(LABELS[quantity], fontsize=7)
     axes[0].set_title(name, fontsize=9)
     axes[-1].set_xlabel("minutes")
-    file = re.sub(r"\W+", "_", name)
-    figure.savefig(HERE / "traces" / f"{file}.png", dpi=80)
+    folder, file = HERE / "traces", re.sub(r"\W+", "_", name)
+    folder.mkdir(exist_ok=True)
+    figure.savefig(folder / f"{file}.png", dpi=80)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--minutes", type=float, default=15, help="of each case")
+    parser.add_argument("--minutes", type=float, default=15, help="of each case (15)")
     args = parser.parse_args()
     results = Results(HERE / "agreement.csv", ("case",))
     for case in results.missing({"case": name, "minutes": args.minutes} for name in args.cases):
