@@ -12,9 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.kernels.mixed_membership.split_anchors import Counts, Levels
 from bnp_models.kernels.mixed_membership.split_proposal import (
-    Counts,
-    Levels,
     propose_sides,
     put_together,
     with_sides,

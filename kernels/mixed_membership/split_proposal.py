@@ -10,12 +10,19 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.kernels.mixed_membership.split_anchors import (
+    Anchors,
+    Counts,
+    Levels,
+    choose_anchors,
+    first_probability,
+    partner_probability,
+    times,
+)
 from bnp_models.kernels.mixed_membership.tables import opens_table
 from bnp_models.kernels.numerics.counting import order_free_sum
-from bnp_models.kernels.numerics.gamma_ratios import log_beta
 from bnp_models.kernels.numerics.lanes import most_of_lanes
-from bnp_models.kernels.variates.level_prior import concentration_of_rows
-from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
+from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 # Rounds that shape a proposal, among so many records or not many more: two-means, and then
 # expectation-maximisation, with so much of each step's change added to the next.
@@ -28,20 +35,11 @@ SHAPING_RECORDS = 512
 # adds them up without rounding, in any order.
 SHAPING_UNIT = 2**10
 
-# Components are chosen uniformly, but for this share by their number of tables: the sides of large
-# ones are what chains miss for long.
-SHARE_BY_SIZE = 0.5
-
 # Records are taken in this many chunks at the most, their tables allocated in turn; never in chunks
 # of fewer than the second, of which two hold the anchors. Small chunks make good proposals: tables
 # of one are allocated independently.
 MAX_CHUNKS = 512
 MIN_CHUNK = 32
-
-# Partners of a merge are proposed by its approximate log posterior ratio over this, but for a share
-# that is chosen uniformly, so that no merge is ever nearly impossible to propose.
-PARTNER_TEMPERATURE = 4.0
-EVEN_SHARE = 0.1
 
 # Weights of tables between two sides are counted in units of its inverse, or of more where the
 # counts would overflow.
@@ -129,7 +127,7 @@ def propose_sides(
     present = Counts(counts, tables)
 
     levels = Levels.of_prior(level_shape, variable)
-    anchors = _choose_anchors(key_anchors, u, z, table, present, levels, num_records, slot)
+    anchors = choose_anchors(key_anchors, u, z, table, present, levels, num_records, slot)
     order, place, in_use = _deal_records(anchors, z, real)
     chunks = _gather_items(anchors, order, in_use, z, table, rows, levels)
     both = _counts_of_both(anchors, present)
@@ -142,10 +140,10 @@ def propose_sides(
     of_sides = jax.tree.map(lambda x, y: jnp.stack([x - y, y], axis=-1), both, side_1)
     places = jnp.stack([anchors.k_a, anchors.k_new])
     apart = with_sides(present, places, of_sides)
-    partner = _partner_probability(anchors.k_a, *apart, levels)[anchors.k_new]
+    partner = partner_probability(anchors.k_a, *apart, levels)[anchors.k_new]
     in_0, in_1 = (jnp.sum(side).astype(dtype) for side in of_sides.items.T)
     together = with_sides(present, places, jax.tree.map(put_together, of_sides))
-    of_first = [jnp.log(_first_probability(x)[anchors.k_a]) for x in (apart, together)]
+    of_first = [jnp.log(first_probability(x)[anchors.k_a]) for x in (apart, together)]
     of_items = 2 * jnp.log(in_0 + in_1) - jnp.log(in_0) - jnp.log(in_1)
     return Proposal(
         is_split=anchors.is_split, possible=anchors.possible, log_u=jnp.log(u[3]),
@@ -153,48 +151,6 @@ def propose_sides(
         z=_relabel(anchors, z, real, place, on_side_1),
         log_choice=minus_log_q + of_items + jnp.log(partner) + of_first[0] - of_first[1],
     )  # fmt: skip
-
-
-class Counts(NamedTuple):
-    """Items by row of theta, and tables: of a side, of both, or of each component."""
-
-    items: Int[Array, "..."]
-    tables: Int[Array, "..."]
-
-
-class Levels(NamedTuple):
-    """Rows of theta, and the Dirichlet prior of the level probabilities."""
-
-    variable: Int[Array, " R"]
-    """Variable of each row."""
-    shape: Float[Array, " R"]
-    """Dirichlet shape of each row."""
-    total: Float[Array, " R"]
-    """Sum of the shapes of each row's variable."""
-
-    @classmethod
-    def of_prior(cls, shape: Float[Array, " R"], variable: Int[Array, " R"]) -> "Levels":
-        """From the Dirichlet shapes of the rows."""
-        return cls(variable, shape, concentration_of_rows(shape, variable))
-
-
-class _Anchors(NamedTuple):
-    """Two items that found the two sides, and the components of the sides."""
-
-    is_split: Bool[Array, ""]
-    """Whether a component is split; else two are merged."""
-    records: tuple[Int[Array, ""], Int[Array, ""]]
-    """Record of either item."""
-    tables: tuple[Int[Array, ""], Int[Array, ""]]
-    """Table of either item in its record."""
-    k_a: Int[Array, ""]
-    """Component of the first item."""
-    k_b: Int[Array, ""]
-    """Component of the second: the same in a split."""
-    k_new: Int[Array, ""]
-    """Component of side 1 where the two are apart."""
-    possible: Bool[Array, ""]
-    """Whether there is such a move."""
 
 
 class _Chunks(NamedTuple):
@@ -221,37 +177,13 @@ class _Chunks(NamedTuple):
 _INSIDE, _OPENS, _ANCHOR_0, _ANCHOR_1, _SECOND = 1, 2, 4, 8, 16
 
 
-@jax.named_scope("choose_anchors")
-def _choose_anchors(
-    key, u, z, table, present: Counts, levels: Levels, num_records, slot
-) -> _Anchors:
-    """Draw an item, and one of the same component (split) or of another one (merge)."""
-    key_a, key_b = Keys(key)
-    real = jnp.arange(z.shape[1]) < num_records
-    active = present.tables > 0
-    first = _first_probability(present)
-    k_a = jnp.argmax(jnp.cumsum(first) > u[0] * jnp.sum(first))
-    is_split = u[1] < 0.5
-    partner = _partner_probability(k_a, *present, levels)
-    k_other = jnp.argmax(jnp.cumsum(partner) > u[2] * jnp.sum(partner))
-    k_b = jnp.where(is_split, k_a, k_other)
-    k_new = jnp.where(is_split, slot, k_other)
-    record, item = _uniform_item(key_a, real & (z == k_a))
-    record_b, item_b = _uniform_item(key_b, real & (z == k_b))
-    table_a, table_b = table[item, record], table[item_b, record_b]
-    # Rounding may pick a component without tables, or one that is no partner.
-    possible = active[k_a] & jnp.where(is_split, ~active[slot], partner[k_other] > 0)
-    possible &= (record != record_b) | (table_a != table_b)
-    return _Anchors(is_split, (record, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
-
-
-def _is_inside(anchors: _Anchors, z):
+def _is_inside(anchors: Anchors, z):
     """Whether items are of the component that is split, or of the pair that is merged."""
     return (z == anchors.k_a) | (z == anchors.k_b)
 
 
 @jax.named_scope("deal_records")
-def _deal_records(anchors: _Anchors, z, real):
+def _deal_records(anchors: Anchors, z, real):
     """Deal the records concerned into chunks, either anchor to the front.
 
     Returns the record at each place (chunks, size), the place of each record, and the chunks in
@@ -279,7 +211,7 @@ def _deal_records(anchors: _Anchors, z, real):
 
 
 @jax.named_scope("gather_items")
-def _gather_items(anchors: _Anchors, order, in_use, z, table, rows, levels: Levels) -> _Chunks:
+def _gather_items(anchors: Anchors, order, in_use, z, table, rows, levels: Levels) -> _Chunks:
     """Gather rows, tables and bits of the items of the records in `order`."""
     num_items, num_padded = z.shape
 
@@ -300,12 +232,11 @@ def _gather_items(anchors: _Anchors, order, in_use, z, table, rows, levels: Leve
 
     nothing = jnp.zeros((len(order), num_items, order.shape[1]), jnp.int32)
     rows_of, table_of, bits = lax.fori_loop(0, in_use, gather, (nothing, nothing, nothing))
-    same_variable = _same_variable(levels)
     unit = max(1, min(MAX_UNIT, 2**30 // z.size))
-    return _Chunks(rows_of, table_of, bits, in_use, same_variable, levels, unit)
+    return _Chunks(rows_of, table_of, bits, in_use, levels.same_variable, levels, unit)
 
 
-def _counts_of_both(anchors: _Anchors, present: Counts) -> Counts:
+def _counts_of_both(anchors: Anchors, present: Counts) -> Counts:
     """Items and tables of the component or pair."""
     counts, tables = present
     k_a, k_b, is_split = anchors.k_a, anchors.k_b, anchors.is_split
@@ -314,26 +245,16 @@ def _counts_of_both(anchors: _Anchors, present: Counts) -> Counts:
     return Counts(items, tables[k_a] + jnp.where(is_split, 0, tables[k_b]))
 
 
-def _same_variable(levels: Levels):
-    """1 where two rows are levels of one variable."""
-    return (levels.variable[:, None] == levels.variable).astype(levels.shape.dtype)
-
-
-def _times(x, y):
-    """Matrix product in full precision."""
-    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
-
-
-def _contrast(anchors: _Anchors, chunks: _Chunks, items, table, rows):
+def _contrast(anchors: Anchors, chunks: _Chunks, items, table, rows):
     """Log ratio of level probabilities near the second anchor and near the first."""
     dtype = chunks.same_variable.dtype
-    share = items.astype(dtype) / jnp.maximum(_times(chunks.same_variable, items.astype(dtype)), 1)
+    share = items.astype(dtype) / jnp.maximum(times(chunks.same_variable, items.astype(dtype)), 1)
 
     def anchored(record, table_of_anchor):
         """Log level probabilities half way between an anchor and the whole."""
         with_anchor = table[:, record] == table_of_anchor
         seen = jnp.zeros(items.size, dtype).at[rows[:, record]].add(with_anchor)
-        mixed = jnp.where(_times(chunks.same_variable, seen) > 0, (share + seen) / 2, share)
+        mixed = jnp.where(times(chunks.same_variable, seen) > 0, (share + seen) / 2, share)
         return jnp.log(mixed + 1e-3)
 
     first, second = zip(anchors.records, anchors.tables, strict=True)
@@ -417,7 +338,7 @@ class _Odds(NamedTuple):
 def _odds_given(side_1: Counts, side_0: Counts, levels: Levels, same_variable) -> _Odds:
     """Log odds given the counts of both sides."""
     items = jnp.stack([side_1.items, side_0.items], axis=-1)
-    total = levels.total[:, None] + _times(same_variable, items)
+    total = levels.total[:, None] + times(same_variable, items)
     log_theta = jnp.log((levels.shape[:, None] + items) / total)
     log_tables = jnp.log(side_1.tables) - jnp.log(side_0.tables)
     return _Odds(log_theta[:, 0] - log_theta[:, 1], log_tables)
@@ -449,12 +370,12 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
     def odds_given(share):
         """Log odds, given the shares of side 1 of all records."""
         share = rounded(jnp.where(first, 0, jnp.where(second, 1, share)))
-        side_1 = Counts(_times(has_row, share), jnp.sum(has_tables * share))
+        side_1 = Counts(times(has_row, share), jnp.sum(has_tables * share))
         side_0 = jax.tree.map(jnp.subtract, everyone, side_1)
         return _odds_given(side_1, side_0, chunks.levels, chunks.same_variable)
 
     def of_records(odds):
-        return _times(rounded(odds.item), has_row) + odds.table
+        return times(rounded(odds.item), has_row) + odds.table
 
     def hard(_, now):
         return of_records(odds_given((now > 0).astype(dtype)))
@@ -485,7 +406,7 @@ def _shape(chunks: _Chunks, launched: _Odds, whole: Counts) -> _Sides:
 
 
 @jax.named_scope("allocate")
-def _allocate(key, anchors: _Anchors, chunks: _Chunks, shaped: _Sides, whole: Counts):
+def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Counts):
     """Allocate every table for good: as drawn in a split, as it is in a merge.
 
     Returns the counts of side 1, which items are on it, and minus the log probability of that.
@@ -525,59 +446,10 @@ def put_together(of_sides):
     return jnp.stack([both, jnp.zeros_like(both)], axis=-1)
 
 
-def _relabel(anchors: _Anchors, z, real, place, on_side_1):
+def _relabel(anchors: Anchors, z, real, place, on_side_1):
     """Labels after the move."""
     num_chunks, _, size = on_side_1.shape
     place = jnp.minimum(place, num_chunks * size - 1)
     moves = anchors.is_split & on_side_1[lax.div(place, size), :, lax.rem(place, size)].T
     proposal = jnp.where(moves, anchors.k_new, anchors.k_a)
     return jnp.where(real & _is_inside(anchors, z), proposal, z).astype(z.dtype)
-
-
-def _uniform_item(key, mask):
-    """Draw one of the items of `mask` uniformly: its record and its place in the record."""
-    up_to = jnp.cumsum(jnp.sum(mask, axis=0))
-    index = uniform_index(uniform(words(key, ())), up_to[-1])
-    record = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)
-    left = index - (up_to[record] - jnp.sum(mask[:, record]))
-    return record, jnp.argmax(jnp.cumsum(mask[:, record]) > left)
-
-
-def _first_probability(present: Counts):
-    """Probability of each component to be split, or to be the first of a merge."""
-    dtype = jnp.result_type(float)
-    active, size = (present.tables > 0).astype(dtype), present.tables.astype(dtype)
-    by_size = SHARE_BY_SIZE * size / jnp.sum(size)
-    return by_size + (1 - SHARE_BY_SIZE) * active / jnp.sum(active)
-
-
-def _partner_probability(k_a, counts, tables, levels: Levels):
-    """Probability of each other component as the partner of a merge, most of it by resemblance.
-
-    Resemblance is the log ratio of the Dirichlet-multinomial likelihoods, merged against apart, by
-    the rough formula log Gamma(x) ~ (x + 1/2) log(x + 1) - log x - x, its constant left out.
-    """
-    dtype = jnp.result_type(float)
-    other = (tables > 0) & (jnp.arange(tables.size) != k_a)
-    a, b = counts[:, k_a, None].astype(dtype), counts.astype(dtype)
-    same_variable = _same_variable(levels)
-    per_variable = jnp.sum(same_variable, axis=1, keepdims=True)
-
-    def together(a, b, shape):
-        """log Gamma(s) Gamma(s + a + b) / (Gamma(s + a) Gamma(s + b)), nearly; s the shape."""
-
-        def rough(x):
-            return (x + 0.5) * jnp.log1p(x) - jnp.log(x)
-
-        return rough(shape) + rough(shape + a + b) - rough(shape + a) - rough(shape + b)
-
-    total_a, total_b = _times(same_variable, a), _times(same_variable, b)
-    gain = together(a, b, levels.shape[:, None])
-    gain = gain - together(total_a, total_b, levels.total[:, None]) / per_variable
-    tables = jnp.maximum(tables, 1).astype(dtype)
-    # Gamma(m_a + m_b) / (Gamma(m_a) Gamma(m_b)), up to a constant.
-    of_tables = -log_beta(tables[k_a], tables)
-    score = (jnp.sum(gain, axis=0) + of_tables) / PARTNER_TEMPERATURE
-    alike = jax.nn.softmax(jnp.where(other, score, -jnp.inf))
-    even = other / jnp.maximum(jnp.sum(other), 1)
-    return jnp.where(other, (1 - EVEN_SHARE) * alike + EVEN_SHARE * even, 0)

@@ -9,7 +9,7 @@ import pytest
 from harness import Z_LIMIT, set_partitions, z_scores
 from scipy.special import gammaln
 
-from bnp_models.kernels.mixed_membership import split_merge, split_proposal
+from bnp_models.kernels.mixed_membership import split_anchors, split_merge, split_proposal
 
 NUM_LEVELS = (2, 3)
 CODES = np.array([[0, 0], [0, 0], [1, 2], [0, 2]])
@@ -126,21 +126,17 @@ def test_rejects_a_wrong_ratio(whole, wrong):
 
 def test_rejects_anchors_that_are_not_uniform(monkeypatch):
     """The first items of a component are chosen more often."""
-    right = split_proposal.uniform_index
-    monkeypatch.setattr(split_proposal, "uniform_index", lambda u, n: right(u * u, n))
+    right = split_anchors.uniform_index
+    monkeypatch.setattr(split_anchors, "uniform_index", lambda u, n: right(u * u, n))
     z = z_scores(chains(ONE_TABLE)(), exact_pairs(ONE_TABLE))
     assert np.abs(z).max() > Z_LIMIT, z
 
 
 def test_rejects_a_ratio_that_takes_all_components_for_as_likely(monkeypatch):
-    """The first call chooses a component; the others are of the ratio."""
-    right, calls = split_proposal._first_probability, itertools.count()
+    def even(present):
+        return (present.tables > 0) / jnp.sum(present.tables > 0)
 
-    def first_probability(present):
-        even = present.tables > 0
-        return right(present) if next(calls) == 0 else even / jnp.sum(even)
-
-    monkeypatch.setattr(split_proposal, "_first_probability", first_probability)
+    monkeypatch.setattr(split_proposal, "first_probability", even)
     z = z_scores(chains(ONE_TABLE)(), exact_pairs(ONE_TABLE))
     assert np.abs(z).max() > Z_LIMIT, z
 
@@ -167,13 +163,13 @@ def test_a_partner_that_rounding_picks_is_none():
     """A uniform that rounds up to the sum of the probabilities is beyond their last sum."""
     z = jnp.array([[0, 1], [0, 1]])
     counts = jnp.array([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]])
-    present = split_proposal.Counts(counts, jnp.array([1, 1, 0]))
+    present = split_anchors.Counts(counts, jnp.array([1, 1, 0]))
 
     def anchors(share):
         u = jnp.array([0.0, 0.9, share, 0.5])
         variable, num_records = jnp.array([0, 0, 1, 1]), jnp.int32(2)
-        levels = split_proposal.Levels(variable, jnp.ones(4), jnp.full(4, 2.0))
-        return split_proposal._choose_anchors(
+        levels = split_anchors.Levels(variable, jnp.ones(4), jnp.full(4, 2.0))
+        return split_anchors.choose_anchors(
             jax.random.key(0), u, z, jnp.zeros_like(z), present, levels, num_records, jnp.int32(2)
         )
 

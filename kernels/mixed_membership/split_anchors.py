@@ -1,0 +1,168 @@
+"""Anchors of a split or a merge: the components concerned, and an item of either side."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.numerics.gamma_ratios import log_beta
+from bnp_models.kernels.variates.level_prior import concentration_of_rows
+from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
+
+# Components are chosen uniformly, but for this share by their number of tables: the sides of large
+# ones are what chains miss for long.
+SHARE_BY_SIZE = 0.5
+
+# Partners of a merge are proposed by its approximate log posterior ratio over this, but for a share
+# that is chosen uniformly, so that no merge is ever nearly impossible to propose.
+PARTNER_TEMPERATURE = 4.0
+EVEN_SHARE = 0.1
+
+
+class Counts(NamedTuple):
+    """Items by row of theta, and tables: of a side, of both, or of each component."""
+
+    items: Int[Array, "..."]
+    tables: Int[Array, "..."]
+
+
+class Levels(NamedTuple):
+    """Rows of theta, and the Dirichlet prior of the level probabilities."""
+
+    variable: Int[Array, " R"]
+    """Variable of each row."""
+    shape: Float[Array, " R"]
+    """Dirichlet shape of each row."""
+    total: Float[Array, " R"]
+    """Sum of the shapes of each row's variable."""
+
+    @classmethod
+    def of_prior(cls, shape: Float[Array, " R"], variable: Int[Array, " R"]) -> "Levels":
+        """From the Dirichlet shapes of the rows."""
+        return cls(variable, shape, concentration_of_rows(shape, variable))
+
+    @property
+    def same_variable(self) -> Float[Array, "R R"]:
+        """1 where two rows are levels of one variable."""
+        return (self.variable[:, None] == self.variable).astype(self.shape.dtype)
+
+
+class Anchors(NamedTuple):
+    """Two items that found the two sides, and the components of the sides."""
+
+    is_split: Bool[Array, ""]
+    """Whether a component is split; else two are merged."""
+    records: tuple[Int[Array, ""], Int[Array, ""]]
+    """Record of either item."""
+    tables: tuple[Int[Array, ""], Int[Array, ""]]
+    """Table of either item in its record."""
+    k_a: Int[Array, ""]
+    """Component of the first item."""
+    k_b: Int[Array, ""]
+    """Component of the second: the same in a split."""
+    k_new: Int[Array, ""]
+    """Component of side 1 where the two are apart."""
+    possible: Bool[Array, ""]
+    """Whether there is such a move."""
+
+
+@jax.named_scope("choose_anchors")
+def choose_anchors(
+    key: Key[Array, ""],
+    u: Float[Array, " 4"],
+    z: Int[Array, "J n"],
+    table: Int[Array, "J n"],
+    present: Counts,
+    levels: Levels,
+    num_records: Int[Array, ""],
+    slot: Int[Array, ""],
+) -> Anchors:
+    """Draw an item, and one of the same component (split) or of another one (merge).
+
+    Parameters
+    ----------
+    key
+        Of the items; used once.
+    u
+        Uniforms: the first is of the component, the second of split or merge, the third of the
+        partner.
+    z, table, num_records, slot
+        As in `kernels.mixed_membership.split_proposal.propose_sides`.
+    present, levels
+        Counts of all components, and the rows of theta.
+    """
+    key_a, key_b = Keys(key)
+    real = jnp.arange(z.shape[1]) < num_records
+    active = present.tables > 0
+    first = first_probability(present)
+    k_a = jnp.argmax(jnp.cumsum(first) > u[0] * jnp.sum(first))
+    is_split = u[1] < 0.5
+    partner = partner_probability(k_a, *present, levels)
+    k_other = jnp.argmax(jnp.cumsum(partner) > u[2] * jnp.sum(partner))
+    k_b = jnp.where(is_split, k_a, k_other)
+    k_new = jnp.where(is_split, slot, k_other)
+    record, item = _uniform_item(key_a, real & (z == k_a))
+    record_b, item_b = _uniform_item(key_b, real & (z == k_b))
+    table_a, table_b = table[item, record], table[item_b, record_b]
+    # Rounding may pick a component without tables, or one that is no partner.
+    possible = active[k_a] & jnp.where(is_split, ~active[slot], partner[k_other] > 0)
+    possible &= (record != record_b) | (table_a != table_b)
+    return Anchors(is_split, (record, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
+
+
+def times(x: Float[Array, "..."], y: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Matrix product in full precision."""
+    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
+
+
+def first_probability(present: Counts) -> Float[Array, " K"]:
+    """Probability of each component to be split, or to be the first of a merge."""
+    dtype = jnp.result_type(float)
+    active, size = (present.tables > 0).astype(dtype), present.tables.astype(dtype)
+    by_size = SHARE_BY_SIZE * size / jnp.sum(size)
+    return by_size + (1 - SHARE_BY_SIZE) * active / jnp.sum(active)
+
+
+def partner_probability(
+    k_a: Int[Array, ""], counts: Int[Array, "R K"], tables: Int[Array, " K"], levels: Levels
+) -> Float[Array, " K"]:
+    """Probability of each other component as the partner of a merge, most of it by resemblance.
+
+    Resemblance is the log ratio of the Dirichlet-multinomial likelihoods, merged against apart, by
+    the rough formula log Gamma(x) ~ (x + 1/2) log(x + 1) - log x - x, its constant left out.
+    """
+    dtype = jnp.result_type(float)
+    other = (tables > 0) & (jnp.arange(tables.size) != k_a)
+    a, b = counts[:, k_a, None].astype(dtype), counts.astype(dtype)
+    same_variable = levels.same_variable
+    per_variable = jnp.sum(same_variable, axis=1, keepdims=True)
+
+    def together(a, b, shape):
+        """log Gamma(s) Gamma(s + a + b) / (Gamma(s + a) Gamma(s + b)), nearly; s the shape."""
+
+        def rough(x):
+            return (x + 0.5) * jnp.log1p(x) - jnp.log(x)
+
+        return rough(shape) + rough(shape + a + b) - rough(shape + a) - rough(shape + b)
+
+    total_a, total_b = times(same_variable, a), times(same_variable, b)
+    gain = together(a, b, levels.shape[:, None])
+    gain = gain - together(total_a, total_b, levels.total[:, None]) / per_variable
+    tables = jnp.maximum(tables, 1).astype(dtype)
+    # Gamma(m_a + m_b) / (Gamma(m_a) Gamma(m_b)), up to a constant.
+    of_tables = -log_beta(tables[k_a], tables)
+    score = (jnp.sum(gain, axis=0) + of_tables) / PARTNER_TEMPERATURE
+    alike = jax.nn.softmax(jnp.where(other, score, -jnp.inf))
+    even = other / jnp.maximum(jnp.sum(other), 1)
+    return jnp.where(other, (1 - EVEN_SHARE) * alike + EVEN_SHARE * even, 0)
+
+
+def _uniform_item(key, mask):
+    """Draw one of the items of `mask` uniformly: its record and its place in the record."""
+    up_to = jnp.cumsum(jnp.sum(mask, axis=0))
+    index = uniform_index(uniform(words(key, ())), up_to[-1])
+    record = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)
+    left = index - (up_to[record] - jnp.sum(mask[:, record]))
+    return record, jnp.argmax(jnp.cumsum(mask[:, record]) > left)
