@@ -17,7 +17,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import tables
-from populations import PEOPLE, draw_sample, population
+from simulated import PEOPLE, draw_sample, population
 
 import bnp_models as bnp
 from bnp_models.inference.convergence import convergence, diagnose

@@ -21,8 +21,8 @@ import bnp_models as bnp
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent / name) for name in ("accuracy", "structural_zeros")]
-from populations import PEOPLE, draw_sample, population  # noqa: E402
 from results import Results, markdown  # noqa: E402
+from simulated import PEOPLE, draw_sample, population  # noqa: E402
 
 NUM_CHAINS, SEED = 8, 101
 # Draws of each chain at which tau_1 is evaluated.
