@@ -22,6 +22,7 @@ from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
+from bnp_models.inference.placement import in_threads
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.inference.settings import Settings
 from bnp_models.kernels.numerics.shapes import coarse_size
@@ -312,13 +313,19 @@ def cell_probabilities(
         num_levels=run.num_levels,
         method=method,
     )
-    for block, padded in tqdm(blocks_of_draws(total), desc="risk", disable=not progress):
+
+    def of_block(indices):
+        block, padded = indices
         keys = jax.vmap(partial(jax.random.fold_in, key))(padded)
         estimate = evaluate(keys, {name: value[padded] for name, value in flat.items()})
         log_p, relative_se, halves = (
             np.asarray(part, np.float64)[: block.size, ..., :number] for part in estimate
         )
-        yield log_p, relative_se, None if method == "exact" else halves
+        return log_p, relative_se, None if method == "exact" else halves
+
+    blocks = blocks_of_draws(total)
+    evaluated = in_threads(of_block, blocks)
+    yield from tqdm(evaluated, desc="risk", total=len(blocks), disable=not progress)
 
 
 def draw_ties(run: Run, draws: dict[str, np.ndarray], key: jax.Array) -> Tied:

@@ -40,9 +40,6 @@ PRIOR_OF_TIES = 0.5
 NUM_DRAWS, NUM_SIMULATED = 32, 1024
 """Draws of a run from which records are simulated, and how many from each."""
 
-EVERY = 8
-"""Draws that share an evaluation of the likelihood."""
-
 _TIES = 0x54494553
 
 
@@ -117,19 +114,28 @@ class Ties:
         sum is an expectation over records of the model, without Monte Carlo error where the
         exponent is 1.
         """
-        shape, exponent = (x[:, None] for x in self.grid)
         expected = self.num_records * np.maximum(b, 1e-300)
-        log_shape = np.log(shape) + exponent * np.log(expected)
-        of_cell = np.exp(log_shape)
-        filled = np.log1p(expected / of_cell)
         several = self.counts > 1
-        counts, of_several = self.counts[several], of_cell[:, several]
-        seen = np.sum((1 - self.counts) * log_shape - (self.counts + of_cell) * filled, axis=1)
-        seen += np.sum(gammaln(of_several + counts) - gammaln(of_several + 1), axis=1)
-        empty, excess = self._of_unseen
+        blocks = [(exponent, SHAPES) for exponent in EXPONENTS] + [(0.0, np.array([MODEL_HOLDS]))]
+        seen, variance = [], []
+        # An exponent at a time: arrays of all pairs leave the processor's cache.
+        for exponent, shapes in blocks:
+            power = expected**exponent
+            of_cell = shapes[:, None] * power
+            excess = expected / of_cell
+            of_several = of_cell[:, several]
+            rising = gammaln(of_several + self.counts[several]) - gammaln(of_several + 1)
+            filled = np.einsum("gc,gc->g", self.counts + of_cell, np.log1p(excess))
+            log_shapes = np.log(shapes) * np.sum(1 - self.counts)
+            seen.append(
+                log_shapes + (1 - self.counts) @ np.log(power) - filled + rising.sum(axis=1)
+            )
+            variance.append(excess @ expected)
+        empty, excess_unseen = self._of_unseen
         unseen = max(1 - b.sum(), 0.0)
-        variance = 1 + np.sum(expected**2 / of_cell, axis=1) / self.num_records + unseen * excess
-        return seen - unseen * empty + 0.5 * np.log(variance)
+        of_seen = np.concatenate(variance) / self.num_records
+        log_variance = np.log(1 + of_seen + unseen * excess_unseen)
+        return np.concatenate(seen) - unseen * empty + 0.5 * log_variance
 
     @cached_property
     def _of_unseen(self) -> tuple[np.ndarray, np.ndarray]:
@@ -145,14 +151,11 @@ class Ties:
     def draw(self, generator: np.random.Generator, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Draw shapes and exponents (D,) given the model's probabilities (D, C) of each draw.
 
-        The likelihood hardly differs between a draw and the next: one of every `EVERY` has it
-        evaluated, for them all.
+        Each has its own posterior: where several draws share one, effective draws of tau_1 are
+        fewer by half.
         """
-        chosen = []
-        for start in range(0, len(b), EVERY):
-            p = self.probabilities(b[start])
-            chosen += list(generator.choice(len(p), len(b[start : start + EVERY]), p=p))
         shape, exponent = self.grid
+        chosen = [generator.choice(len(shape), p=self.probabilities(row)) for row in b]
         return shape[chosen], exponent[chosen]
 
 
