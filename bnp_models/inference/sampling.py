@@ -60,10 +60,9 @@ def sample(
     """Run a model's Gibbs chains.
 
     With `until`, the target is asked after the first `num_samples` draws, which are always made; if
-    it is not reached, the chains double their draws, and so on. From then on it is asked of the
-    second half of the draws, and that half is returned: the way of the chains to each other, where
-    the warm-up was too short for it, is not in it. Asking it again and again costs at most as much
-    as asking it once more of all draws.
+    it is not reached, the chains go on, and it is asked again after 2, 3, 4, 6, 8, 12, .. times as
+    many. From then on it is asked of the second half of the draws, and that half is returned: the
+    way of the chains to each other, where the warm-up was too short for it, is not in it.
 
     Parameters
     ----------
@@ -168,7 +167,7 @@ def _minutes(max_minutes: float | None) -> float:
 
 
 def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved | None) -> Run:
-    """Run rounds of draws, each as many as all before, until the target is reached."""
+    """Run rounds of draws until the target is reached."""
     first, max_seconds = asked.first, 60 * asked.max_minutes
     iteration = 0 if saved is None else saved.progress["iteration"]
     settings = settings_of_round(first, iteration) or first

@@ -66,14 +66,17 @@ class Settings:
 def settings_of_round(first: Settings, iteration: int) -> Settings | None:
     """Settings of the round in which a sweep lies; None where there would be too many sweeps.
 
-    Rounds end after 1, 2, 4, .. times the first draws, thinned so as not to be too many.
+    Rounds end after 1, 2, 3, 4, 6, 8, 12, .. times the first draws, thinned so as not to be too
+    many.
     """
-    times = 1
+    times, later = 1, 2
     while first.num_warmup + times * first.num_samples * first.thin < iteration:
-        times *= 2
+        times, later = later, max(times * 2, 3)
     if first.num_warmup + times * first.num_samples * first.thin >= MAX_SWEEPS:
         return None
-    by = max(1, times // KEPT_AT_MOST)
+    by = 1
+    while times > by * KEPT_AT_MOST:
+        by *= 2
     return thinned_settings(first, by, first.num_samples * times // by)
 
 
