@@ -169,10 +169,11 @@ def _thin_splits(wrong, model):
     # As if a factor 1/2 were missing from the ratio.
     right = classes.split_or_merge_classes
 
-    def split_or_merge_classes(key, z, weight, log_x, log_lambda, *args):
+    def split_or_merge_classes(key, z, log_x, log_lambda, *args):
         old = z, log_x, log_lambda
-        new = right(key, z, weight, log_x, log_lambda, *args)
-        more = _occupied(new[0], log_x, weight) > _occupied(z, log_x, weight)
+        new = right(key, z, log_x, log_lambda, *args)
+        real = jnp.arange(z.size) < args[2]
+        more = _occupied(new[0], log_x, real) > _occupied(z, log_x, real)
         coin = uniform(words(jax.random.fold_in(key, 1), ()), log_x.dtype.type)
         keep = wrong & more & (coin < 0.5)
         moved = jax.tree.map(lambda a, b: jnp.where(keep, a, b), old, new[:3])
@@ -220,7 +221,7 @@ def _argument(module, name, place, change):
 
 FAULTS = {
     "split-merge with a prior of ones": _argument(
-        classes, "split_or_merge_classes", 11, jnp.ones_like
+        classes, "split_or_merge_classes", 10, jnp.ones_like
     ),
     "truncated levels with a prior of ones": _argument(
         parameters, "update_levels_truncated", 7, jnp.ones_like

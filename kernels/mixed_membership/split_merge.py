@@ -12,16 +12,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.mixed_membership.split_anchors import Counts, Levels
-from bnp_models.kernels.mixed_membership.split_proposal import (
-    propose_sides,
-    put_together,
-    with_sides,
-)
 from bnp_models.kernels.numerics.gamma_ratios import (
     elementary_log_gamma,
     log_beta,
     log_gamma_ratio,
+)
+from bnp_models.kernels.splits.anchors import Counts, Levels
+from bnp_models.kernels.splits.proposal import (
+    propose_sides,
+    put_together,
+    with_sides,
 )
 
 

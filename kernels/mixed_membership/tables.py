@@ -79,8 +79,3 @@ def seat_items(
         return table.at[j].set(jnp.where(opens[j], j, copied))
 
     return lax.fori_loop(0, z.shape[0], seat, jnp.zeros_like(z))
-
-
-def opens_table(table: Int[Array, "J n"]) -> Bool[Array, "J n"]:
-    """Whether each item opened its table; `table` is from `seat_items`."""
-    return table == jnp.arange(table.shape[0])[:, None]

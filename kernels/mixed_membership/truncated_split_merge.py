@@ -11,9 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import Region
-from bnp_models.kernels.mixed_membership.split_proposal import Proposal
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     UrnBoxes,
     block_sums,
@@ -21,6 +19,8 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     probability,
 )
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
+from bnp_models.kernels.splits.levels import propose_side_levels
+from bnp_models.kernels.splits.proposal import Proposal
 from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, gamma_variate, logbeta
 from bnp_models.kernels.variates.rng import Keys
 
@@ -73,7 +73,7 @@ def split_or_merge_truncated(
     key
         Used once.
     proposal
-        From `kernels.mixed_membership.split_proposal.propose_sides`, with `slot_of_split`.
+        From `kernels.splits.proposal.propose_sides`, with `slot_of_split`.
     z, tables, variable, num_records, alpha0, level_shape
         As in `kernels.mixed_membership.split_merge.split_or_merge`.
     theta, g0, totals
@@ -96,7 +96,7 @@ def split_or_merge_truncated(
     is_split = proposal.is_split
     places = jnp.stack([proposal.stays, proposal.other])
     log_theta = jnp.maximum(jnp.log(theta[:, places]), LOG_LEAST_LEVEL)
-    levels = _propose_levels(key_levels, proposal, log_theta, variable, region, level_shape)
+    levels = propose_side_levels(key_levels, proposal, log_theta, variable, region, level_shape)
 
     # Weights of the sides, and of both together.
     m, x = proposal.tables.astype(g0.dtype), g0[places]
@@ -128,41 +128,3 @@ def split_or_merge_truncated(
         totals=jnp.where(accepted, moved_totals, totals),
         accepted=accepted,
     )
-
-
-class _Levels(NamedTuple):
-    """Log levels of side 0, of side 1 and of both together: the state's own, or proposed."""
-
-    log_level: Float[Array, "R 3"]
-    log_mass: Float[Array, " 3"]
-    """Log feasible masses."""
-    log_weight: Float[Array, " 3"]
-    """Of `propose_levels`."""
-
-
-def _propose_levels(
-    key: Key[Array, ""],
-    proposal: Proposal,
-    log_theta: Float[Array, "R 2"],
-    variable: Int[Array, " R"],
-    region: Region,
-    level_shape: Float[Array, " R"],
-) -> _Levels:
-    """Draw the levels that are missing: those of the sides from both's, or both's from side 0's."""
-    key_both, key_sides, key_back = Keys(key, 3)
-    items = proposal.items.astype(log_theta.dtype)
-    all_items = jnp.sum(items, axis=1, keepdims=True)
-    stays = log_theta[:, :1]
-
-    def propose(key, items, launch, point, given):
-        return propose_levels(key, items, launch, point, given, variable, region, level_shape)
-
-    merged, _, _ = propose(key_both, all_items, stays, stays, False)
-    merged = jnp.where(proposal.is_split, stays, merged)
-    launch = jnp.broadcast_to(merged, log_theta.shape)
-    apart, masses, weights = propose(key_sides, items, launch, log_theta, ~proposal.is_split)
-    merged, mass, weight = propose(key_back, all_items, apart[:, :1], merged, True)
-    return _Levels(
-        jnp.concatenate([apart, merged], axis=1), jnp.log(jnp.append(masses, mass)),
-        jnp.append(weights, weight),
-    )  # fmt: skip

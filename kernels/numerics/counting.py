@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 
 def first_rows(num_levels: tuple[int, ...]) -> np.ndarray:
@@ -86,3 +86,8 @@ def order_free_sum(x: Float[Array, "..."], axis: int | None = None) -> Float[Arr
         digit = jnp.sum((fixed >> shift) & (2**width - 1), axis=axis)
         total += digit.astype(x.dtype) * 2.0**shift
     return total * (scale.reshape(total.shape) * 2.0**-bits)
+
+
+def opens_table(table: Int[Array, "J n"]) -> Bool[Array, "J n"]:
+    """Whether each item opened its table, which has the item that did so of its record."""
+    return table == jnp.arange(table.shape[0])[:, None]

@@ -16,7 +16,7 @@ from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.latent_classes.options import LatentClassOptions
-from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState, one_hot_levels
+from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
 
 
 @jax.named_scope("update_classes")
@@ -168,17 +168,13 @@ def _split_or_merge(
 ) -> tuple[LatentClassState, Int[Array, " n"], Bool[Array, ""]]:
     """Propose and accept or reject one split or merge, on weights with a drawn total."""
     key_scale, key_move = Keys(key, 2)
-    one_hot = data.one_hot
-    if data.incomplete.size:
-        codes = rows[:, data.incomplete] - first_rows(data.num_levels)[:, None]
-        one_hot = one_hot.at[:, data.incomplete].set(one_hot_levels(codes, data.num_levels))
     log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
     log_seen = state.log_pi + log_mass
     log_scale = loggamma_from_one(key_scale, jnp.asarray(data.num_records, log_mass.dtype))
     log_stick = log_seen if model.by_class else state.log_pi
     log_x = log_scale - jax.nn.logsumexp(log_seen) + log_stick
     z, log_x, log_lambda, accepted = split_or_merge_classes(
-        key_move, z, data.weight, log_x, state.log_lambda, rows, one_hot, data.variable,
+        key_move, z, log_x, state.log_lambda, rows, data.variable, data.num_records,
         data.feasible, state.alpha, model.by_class, state.level_shape,
     )  # fmt: skip
     if model.by_class:

@@ -12,7 +12,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import split_over_parts
-from bnp_models.kernels.mixed_membership.tables import opens_table
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     block_products,
     count_sets,
@@ -22,6 +21,7 @@ from bnp_models.kernels.numerics.counting import (
     count_components,
     count_rows_by_component,
     first_rows,
+    opens_table,
 )
 from bnp_models.kernels.numerics.lanes import in_turn, most_of_lanes
 from bnp_models.kernels.variates.rng import Keys

@@ -22,7 +22,6 @@ from bnp_models.kernels.mixed_membership.hamiltonian import (
     Parameters,
     move_parameters,
 )
-from bnp_models.kernels.mixed_membership.split_proposal import propose_sides
 from bnp_models.kernels.mixed_membership.tables import seat_items
 from bnp_models.kernels.mixed_membership.tilts import tilt_component
 from bnp_models.kernels.mixed_membership.truncated_split_merge import (
@@ -35,6 +34,7 @@ from bnp_models.kernels.numerics.counting import (
     order_free_sum,
 )
 from bnp_models.kernels.numerics.lanes import in_turn
+from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.models.mixed_membership.augmentation import (
     Augmented,

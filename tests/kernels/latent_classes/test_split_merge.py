@@ -29,11 +29,9 @@ def make_region():
 
 
 def draw_records(key, z, log_lambda):
-    """Rows and indicators of feasible records of given classes, by going through all cells."""
+    """Rows of feasible records of given classes, by going through all cells."""
     log_p = jnp.sum(log_lambda[CELLS + FIRST], axis=1)[:, z]
-    rows = jnp.asarray(CELLS + FIRST, jnp.int32)[jax.random.categorical(key, log_p, axis=0)].T
-    one_hot = jnp.any(rows[:, None] == jnp.arange(VARIABLE.size)[:, None], axis=0)
-    return rows, one_hot.astype(log_lambda.dtype)
+    return jnp.asarray(CELLS + FIRST, jnp.int32)[jax.random.categorical(key, log_p, axis=0)].T
 
 
 def draw_state(key, region, by_class):
@@ -62,12 +60,12 @@ def move(key, state, region, by_class, half, power):
     """Records given classes, then one move on the scale that it is documented for."""
     key_x, key_scale, key_move, key_coin = jax.random.split(key, 4)
     z, log_w, log_lambda = state
-    rows, one_hot = draw_records(key_x, z, log_lambda)
+    rows = draw_records(key_x, z, log_lambda)
     log_mass = jnp.zeros_like(log_w) if by_class else jnp.log(region_mass(log_lambda, region))
     log_scale = loggamma(key_scale, jnp.asarray(NUM_RECORDS, log_w.dtype))
     log_x = log_w + log_scale - jax.nn.logsumexp(log_w + log_mass)
     *new, _ = split_merge.split_or_merge_classes(
-        key_move, z, jnp.ones_like(z), log_x, log_lambda, rows, one_hot, VARIABLE, region,
+        key_move, z, log_x, log_lambda, rows, VARIABLE, jnp.asarray(NUM_RECORDS), region,
         jnp.asarray(ALPHA), by_class, LEVEL_SHAPE**power,
     )  # fmt: skip
     new[1] = new[1] - jax.nn.logsumexp(new[1])

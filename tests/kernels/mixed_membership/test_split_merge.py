@@ -9,7 +9,9 @@ import pytest
 from harness import Z_LIMIT, set_partitions, z_scores
 from scipy.special import gammaln
 
-from bnp_models.kernels.mixed_membership import split_anchors, split_merge, split_proposal
+from bnp_models.kernels.mixed_membership import split_merge
+from bnp_models.kernels.splits import anchors as split_anchors
+from bnp_models.kernels.splits import proposal as split_proposal
 
 NUM_LEVELS = (2, 3)
 CODES = np.array([[0, 0], [0, 0], [1, 2], [0, 2]])

@@ -10,7 +10,7 @@ from goodness import P_LIMIT, chi_square_p_value, compiles_once, frequency_z_sco
 from harness import Z_LIMIT
 
 from bnp_models.kernels.mixed_membership import urn
-from bnp_models.kernels.mixed_membership.tables import opens_table
+from bnp_models.kernels.numerics.counting import opens_table
 from bnp_models.kernels.variates import rng
 
 N = 50_000

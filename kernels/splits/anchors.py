@@ -89,7 +89,7 @@ def choose_anchors(
         Uniforms: the first is of the component, the second of split or merge, the third of the
         partner.
     z, table, num_records, slot
-        As in `kernels.mixed_membership.split_proposal.propose_sides`.
+        As in `kernels.splits.proposal.propose_sides`.
     present, levels
         Counts of all components, and the rows of theta.
     """

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.mixed_membership.split_anchors import (
+from bnp_models.kernels.numerics.counting import opens_table, order_free_sum
+from bnp_models.kernels.numerics.lanes import most_of_lanes
+from bnp_models.kernels.splits.anchors import (
     Anchors,
     Counts,
     Levels,
@@ -19,9 +21,6 @@ from bnp_models.kernels.mixed_membership.split_anchors import (
     partner_probability,
     times,
 )
-from bnp_models.kernels.mixed_membership.tables import opens_table
-from bnp_models.kernels.numerics.counting import order_free_sum
-from bnp_models.kernels.numerics.lanes import most_of_lanes
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 # Rounds that shape a proposal, among so many records or not many more: two-means, and then
@@ -94,7 +93,7 @@ def propose_sides(
     key
         Used once.
     z, table
-        Component of each item, and the item that opened its table (`seat_items`).
+        Component of each item, and the item of its record that opened its table.
     rows
         Row of theta of each item.
     counts, tables

@@ -1,0 +1,1 @@
+"""Proposals to split a component or class in two, or to merge two."""
