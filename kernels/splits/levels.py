@@ -29,7 +29,23 @@ def propose_side_levels(
     region: Region,
     level_shape: Float[Array, " R"],
 ) -> SideLevels:
-    """Draw the levels that are missing: those of the sides from both's, or both's from side 0's."""
+    """Draw the levels that are missing: those of the sides from both's, or both's from side 0's.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    proposal
+        From `kernels.splits.proposal.propose_sides`.
+    log_theta
+        Log level probabilities of the component that stays and of the other, as they are.
+    variable
+        Variable of each row of theta.
+    region
+        The feasible boxes.
+    level_shape
+        Dirichlet shapes of the level probabilities' prior, by row.
+    """
     key_both, key_sides, key_back = Keys(key, 3)
     items = proposal.items.astype(log_theta.dtype)
     all_items = jnp.sum(items, axis=1, keepdims=True)
