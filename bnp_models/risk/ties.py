@@ -34,6 +34,9 @@ SHAPES = np.logspace(-1.5, 5, 27)
 MODEL_HOLDS = 1e8
 """Shape that stands for infinity: the model holds as it is."""
 
+# Exponents and the shapes that each has in the grid, the last without ties.
+_BLOCKS = (*((exponent, SHAPES) for exponent in EXPONENTS), (0.0, np.array([MODEL_HOLDS])))
+
 PRIOR_OF_TIES = 0.5
 """Prior probability that it does not, which the pairs of a shape and an exponent share."""
 
@@ -88,8 +91,8 @@ class Ties:
     @cached_property
     def grid(self) -> tuple[np.ndarray, np.ndarray]:
         """All pairs of a shape and an exponent, two arrays (G,), the last without ties."""
-        shape, exponent = np.meshgrid(SHAPES, EXPONENTS)
-        return np.append(shape, MODEL_HOLDS), np.append(exponent, 0)
+        exponents, shapes = zip(*_BLOCKS, strict=True)
+        return np.concatenate(shapes), np.repeat(exponents, [len(x) for x in shapes])
 
     def probabilities(self, b: np.ndarray) -> np.ndarray:
         """Posterior probability (G,) of every pair of the grid, given the model's b (C,)."""
@@ -116,10 +119,9 @@ class Ties:
         """
         expected = self.num_records * np.maximum(b, 1e-300)
         several = self.counts > 1
-        blocks = [(exponent, SHAPES) for exponent in EXPONENTS] + [(0.0, np.array([MODEL_HOLDS]))]
         seen, variance = [], []
         # An exponent at a time: arrays of all pairs leave the processor's cache.
-        for exponent, shapes in blocks:
+        for exponent, shapes in _BLOCKS:
             power = expected**exponent
             of_cell = shapes[:, None] * power
             excess = expected / of_cell

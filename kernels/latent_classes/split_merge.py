@@ -20,10 +20,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import Region, region_mass
 from bnp_models.kernels.latent_classes.observed_weights import log_stick_prior
-from bnp_models.kernels.numerics.counting import count_rows_by_component
+from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
 from bnp_models.kernels.splits.levels import SideLevels, propose_side_levels
-from bnp_models.kernels.splits.proposal import Proposal, propose_sides
+from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.gamma import draw_levels, loggamma_from_one
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
@@ -88,12 +88,16 @@ def split_or_merge_classes(
     keys = Keys(key, 6)
     num_classes = log_x.size
     u = uniform(words(keys.pop(), (3,)), log_x.dtype.type)
-    sizes = jnp.zeros(num_classes, jnp.int32).at[z].add(jnp.arange(z.size) < num_records)
+    labels, real = jnp.broadcast_to(z, rows.shape), jnp.arange(z.size) < num_records
+    shape = variable.size, num_classes
+    counts = count_rows_by_component(rows, labels, real.astype(jnp.int32), shape)
+    sizes = count_components(z[None], real[None], num_classes)
     # The last class takes what the sticks leave: it is neither filled nor emptied by this move.
     empty = (sizes == 0) & (jnp.arange(num_classes) < num_classes - 1)
-    move = _propose_parts(
-        keys.pop(), _pick(u[0], empty.astype(log_x.dtype)), z, sizes, rows, log_lambda, variable,
-        num_records, level_shape,
+    # As of components: each record has one table, which its first item opens.
+    move = propose_sides(
+        keys.pop(), labels, jnp.zeros_like(rows), rows, counts, sizes, variable, num_records,
+        level_shape, _pick(u[0], empty.astype(log_x.dtype)),
     )  # fmt: skip
     places = jnp.stack([move.stays, move.other])
     levels = propose_side_levels(
@@ -155,19 +159,6 @@ class _Filled(NamedTuple):
     """Log weights of all classes, before `order`."""
     log_places: Float[Array, " K-1"]
     """Log density of the sticks with class b at each place."""
-
-
-def _propose_parts(
-    key, slot, z, sizes, rows, log_lambda, variable, num_records, level_shape
-) -> Proposal:
-    """Propose parts as of components: each record has one table, which its first item opens."""
-    labels = jnp.broadcast_to(z, rows.shape)
-    real = (jnp.arange(z.size) < num_records).astype(jnp.int32)
-    counts = count_rows_by_component(rows, labels, real, log_lambda.shape)
-    return propose_sides(
-        key, labels, jnp.zeros_like(rows), rows, counts, sizes, variable, num_records, level_shape,
-        slot,
-    )  # fmt: skip
 
 
 def _propose_weights(key, move, levels: SideLevels, log_x, by_class) -> _Weights:

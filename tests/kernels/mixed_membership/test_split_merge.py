@@ -159,21 +159,3 @@ def test_leaves_the_posterior_of_the_partition_invariant(monkeypatch, opened_by,
         monkeypatch.setattr(split_proposal, "SHAPING_RECORDS", 2)
     z = z_scores(chains(opened_by)(), exact_pairs(opened_by))
     assert np.abs(z).max() < Z_LIMIT, z
-
-
-def test_a_partner_that_rounding_picks_is_none():
-    """A uniform that rounds up to the sum of the probabilities is beyond their last sum."""
-    z = jnp.array([[0, 1], [0, 1]])
-    counts = jnp.array([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]])
-    present = split_anchors.Counts(counts, jnp.array([1, 1, 0]))
-
-    def anchors(share):
-        u = jnp.array([0.0, 0.9, share, 0.5])
-        variable, num_records = jnp.array([0, 0, 1, 1]), jnp.int32(2)
-        levels = split_anchors.Levels(variable, jnp.ones(4), jnp.full(4, 2.0))
-        return split_anchors.choose_anchors(
-            jax.random.key(0), u, z, jnp.zeros_like(z), present, levels, num_records, jnp.int32(2)
-        )
-
-    assert anchors(0.5).possible and anchors(0.5).k_b == 1
-    assert not anchors(1.0).possible
