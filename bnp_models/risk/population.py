@@ -25,6 +25,7 @@ from bnp_models.inference.convergence import sampled_rate
 from bnp_models.inference.placement import in_threads
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.inference.settings import Settings
+from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
@@ -514,5 +515,5 @@ def _evaluate(model, cells, keys, draws, num_levels, method):
         return result.log_p, result.relative_se, result.log_p_halves
 
     with jax.named_scope("cell_probabilities"):
-        log_p, relative_se, halves = jax.lax.map(one, (keys, draws))
+        log_p, relative_se, halves = map_draws(one, (keys, draws))
     return log_p, relative_se.reshape(keys.size, -1), halves

@@ -23,6 +23,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from bnp_models.inference.run import Run
+from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.variates.rng import Keys, key_array
 
 EXPONENTS = np.linspace(0, 1, 9)
@@ -220,4 +221,4 @@ def _simulate(model, keys, draws, feasible, num_records, num_levels, method, num
         return codes, found if method == "exact" else found.log_p
 
     with jax.named_scope("simulated_cells"):
-        return jax.lax.map(one, (keys, draws))
+        return map_draws(one, (keys, draws))

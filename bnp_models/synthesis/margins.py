@@ -9,6 +9,7 @@ import numpy as np
 from bnp_models.inference.convergence import monitored
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.kernels.numerics.counting import variable_of_rows
+from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.models.model import Completes, MakesHouseholds
 
 
@@ -114,7 +115,7 @@ def _levels(model, draws, data, feasible, num_levels):
         return model.level_probabilities(draw, num_levels, feasible)
 
     with jax.named_scope("level_probabilities"):
-        return jax.lax.map(of_draw, draws)
+        return map_draws(of_draw, draws)
 
 
 NUM_MARGINS = 3

@@ -16,6 +16,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.platforms import by_platform
 
 # On accelerators the default precision would round to bfloat16.
 _matmul = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
@@ -206,9 +207,12 @@ def through_variables(
         behind = jnp.where(last, nothing, behind)
         return (behind * mass, later), (behind, later)
 
+    unroll = by_platform(1, max(len(group), 1))
     # The boxes behind the last group: one, of mass one.
     start = jnp.zeros_like(nothing).at[:1].set(1)
-    _, (behind, later) = lax.scan(backward, (start, one), (masses, is_last), reverse=True)
+    _, (behind, later) = lax.scan(
+        backward, (start, one), (masses, is_last), reverse=True, unroll=unroll
+    )
 
     def forward(carry, x):
         before, earlier = carry
@@ -220,6 +224,6 @@ def through_variables(
         return (before * _matmul(sets, jnp.exp(new)), earlier), (new, collected)
 
     (before, earlier), (blocks, collected) = lax.scan(
-        forward, (start, one), (blocks, region.sets, behind, later, is_first, inputs)
+        forward, (start, one), (blocks, region.sets, behind, later, is_first, inputs), unroll=unroll
     )
     return region.put(log_lambda, blocks), earlier * jnp.sum(before, axis=0), collected

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.numerics.platforms import by_platform, short_loop
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.rng import uniform_pair
 
@@ -49,11 +50,12 @@ def assign_items(
     base_mass = alpha * total
     flat = theta.reshape(-1)
     at = jnp.arange(num_items)[:, None]
+    stored = by_platform(lax.optimization_barrier, lambda x: x)
 
     def assign(j, z):
         copy = flat.at[rows[j] * num_slots + z].get(mode="promise_in_bounds")
         # Stored: the sums would otherwise gather it once more each.
-        copy = lax.optimization_barrier(jnp.where(at == j, 0, copy))
+        copy = stored(jnp.where(at == j, 0, copy))
         # One chain of additions: the same however many records there are.
         cumulative = list(accumulate(copy))
         # The base part, usually the rarer one, lies next to zero, where u is finest.
@@ -63,4 +65,4 @@ def assign_items(
         copied = jnp.take_along_axis(z, source[None], axis=0, mode="promise_in_bounds")[0]
         return z.at[j].set(jnp.where(target < 0, base[j], copied))
 
-    return lax.fori_loop(0, num_items, assign, z)
+    return short_loop(num_items, assign, z)

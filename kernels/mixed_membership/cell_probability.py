@@ -23,6 +23,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.kernels.numerics.set_partitions import (
     equal_chunks,
     log_partition_sums,
@@ -37,6 +38,7 @@ MAX_VARIABLES = 14
 """Variables up to which the sum is taken: it costs 3^(J-1) / 2 multiply-adds a cell."""
 
 _HIGHEST = lax.Precision.HIGHEST
+_CELLS_AT_ONCE, _SUMS_AT_ONCE = 1024, 2**22
 _DRAW_LANES = 2**18
 _PARTICLE_LANES = 2**14
 
@@ -60,7 +62,7 @@ def log_cell_probability_exact(
     *,
     alpha: Float[Array, ""] | float | None = None,
     log_weights: Float[Array, " J"] | None = None,
-    chunk_size: int = 1024,
+    chunk_size: int | None = None,
 ) -> Float[Array, " C"]:
     """Log probabilities of cells by the sum over set partitions of the variables.
 
@@ -79,7 +81,8 @@ def log_cell_probability_exact(
         alpha ~ Ga(a, b): partitions are then summed for each number of blocks apart, at about
         one and a half times the cost.
     chunk_size
-        Cells that are worked on together; the working set is about 1.5 * 2^J numbers a cell.
+        Cells that are worked on together; the working set is about 1.5 * 2^J numbers a cell. None:
+        1,024, and on accelerators as many as have 2^22 numbers.
 
     Returns
     -------
@@ -112,6 +115,8 @@ def log_cell_probability_exact(
             log_p = jax.nn.logsumexp(log_totals + log_weights[:, None], axis=0)
         return log_p + jnp.sum(log_scale[variables, part], axis=1)
 
+    if chunk_size is None:
+        chunk_size = by_platform(_CELLS_AT_ONCE, max(_CELLS_AT_ONCE, _SUMS_AT_ONCE >> len(theta)))
     return _map_chunks(chunk, cells, equal_chunks(len(cells), chunk_size)[1])
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.kernels.numerics.platforms import by_platform, put
 from bnp_models.kernels.numerics.set_partitions import (
     equal_chunks,
     scale_columns,
@@ -29,8 +30,9 @@ from bnp_models.kernels.variates.rng import Keys, uniform_pair
 MAX_TABLES = 2
 """Tables of a record that is seated anew. A third would multiply the cost by about ten."""
 
-# Records whose sums over subsets are in memory at once: 2^J numbers each.
-_RECORDS_AT_ONCE = 256
+# Records whose sums over subsets are in memory at once, 2^J numbers each: on a CPU, and on an
+# accelerator such numbers.
+_RECORDS_AT_ONCE, _SUMS_AT_ONCE = 256, 2**22
 
 
 class Seats(NamedTuple):
@@ -92,15 +94,12 @@ def log_totals_by_tables(cells: Cells, seats: Seats) -> Float[Array, "B C"]:
     exp(result[B - 1]) alpha^B / (alpha)_J, summed over B, is the probability of a record that is so
     seated, up to a factor that depends on neither alpha nor B. A single item sits at one table.
     """
-    chunks = _chunks(cells.rows)
 
-    def some(i, totals):
-        alone, pairs = _seatings(_columns(seats.theta, chunks[i]), seats.g0)
-        log_sums = jnp.log(jnp.stack([alone, jnp.sum(pairs, axis=0)]))
-        return lax.dynamic_update_index_in_dim(totals, log_sums, i, 0)
+    def some(rows):
+        alone, pairs = _seatings(_columns(seats.theta, rows), seats.g0)
+        return jnp.log(jnp.stack([alone, jnp.sum(pairs, axis=0)]))
 
-    empty = jnp.zeros((len(chunks), MAX_TABLES, chunks.shape[2]), seats.theta.dtype)
-    totals = _over_cells(cells, chunks, some, empty)
+    totals = _of_cells(cells, some)
     return jnp.moveaxis(totals, 1, 0).reshape(MAX_TABLES, -1)[:, : cells.rows.shape[1]]
 
 
@@ -150,7 +149,8 @@ def draw_seating(
     z = jnp.broadcast_to(dish, rows.shape)
     if num_items == 1:
         return seats.slots[z]
-    _, size = equal_chunks(num_records, _RECORDS_AT_ONCE)
+    # Few records have two tables where alpha is small: an accelerator takes a quarter at once.
+    _, size = equal_chunks(num_records, _at_once(num_items + 2))
 
     def some(carry):
         turn, left, z = carry
@@ -166,20 +166,24 @@ def draw_seating(
 
 def _cumulative_dishes(cells, seats):
     """Cumulative weights (C, S) of the dishes of a record at one table, by distinct cell."""
+
+    def some(rows):
+        return cumulative_sum(seats.g0 * jnp.prod(_columns(seats.theta, rows), axis=1))
+
+    return _of_cells(cells, some).reshape(-1, seats.g0.size)
+
+
+def _of_cells(cells, some):
+    """What a function has of each chunk's rows; chunks that hold no cell are padding."""
     chunks = _chunks(cells.rows)
+    number, _, size = chunks.shape
+    if number == 1:
+        return some(chunks[0])[None]
+    shape = jax.eval_shape(some, chunks[0])
+    empty = jnp.zeros((number, *shape.shape), shape.dtype)
 
-    def some(i, cumulative):
-        weight = seats.g0 * jnp.prod(_columns(seats.theta, chunks[i]), axis=1)
-        return lax.dynamic_update_index_in_dim(cumulative, cumulative_sum(weight), i, 0)
-
-    empty = jnp.zeros((len(chunks), chunks.shape[2], seats.g0.size), seats.g0.dtype)
-    return _over_cells(cells, chunks, some, empty).reshape(-1, seats.g0.size)
-
-
-def _over_cells(cells, chunks, some, start):
-    """Loop over the chunks that hold cells; the others are padding."""
-    size = chunks.shape[2]
-    return lax.fori_loop(0, (cells.number + size - 1) // size, some, start)
+    in_use = (cells.number + size - 1) // size
+    return lax.fori_loop(0, in_use, lambda i, x: put(x, i, some(chunks[i])), empty)
 
 
 def _seatings(columns, g0):
@@ -211,6 +215,11 @@ def _seat_pair(key, columns, g0):
     return jnp.where(first, one[:, None], other[:, None]).T
 
 
+def _at_once(num_items):
+    """Records of a chunk at the most."""
+    return by_platform(_RECORDS_AT_ONCE, max(_RECORDS_AT_ONCE, _SUMS_AT_ONCE >> num_items))
+
+
 def _columns(theta, rows):
     """Level probabilities (records, J, S) of the items of records."""
     return jnp.moveaxis(theta[rows], 0, 1)
@@ -219,6 +228,6 @@ def _columns(theta, rows):
 def _chunks(rows):
     """Rows of equally many records, of a multiple of `MATMUL_CELLS`: (chunks, J, size)."""
     num_items, num_records = rows.shape
-    num_chunks, size = equal_chunks(num_records, _RECORDS_AT_ONCE)
+    num_chunks, size = equal_chunks(num_records, _at_once(num_items))
     padded = jnp.pad(rows, ((0, 0), (0, num_chunks * size - num_records)))
     return jnp.moveaxis(padded.reshape(num_items, num_chunks, size), 1, 0)

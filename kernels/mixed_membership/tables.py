@@ -2,9 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.kernels.numerics.platforms import short_loop
 from bnp_models.kernels.variates.rng import uniform, uniform_index, words
 
 
@@ -78,4 +78,4 @@ def seat_items(
         copied = jnp.sum(jnp.where(target, table, 0), axis=0)
         return table.at[j].set(jnp.where(opens[j], j, copied))
 
-    return lax.fori_loop(0, z.shape[0], seat, jnp.zeros_like(z))
+    return short_loop(z.shape[0], seat, jnp.zeros_like(z))

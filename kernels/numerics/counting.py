@@ -5,6 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from bnp_models.kernels.numerics.platforms import by_platform
+
+# Copies of counters on accelerators at the most, and counters in all of them.
+_COPIES, _COUNTERS = 32, 2**20
+
 
 def first_rows(num_levels: tuple[int, ...]) -> np.ndarray:
     """Row of the first level of each variable in an array of all levels, variable by variable."""
@@ -39,10 +44,7 @@ def count_rows_by_component(
     num_rows, num_slots = shape
     if z.size >= 2**31 or num_rows * num_slots >= 2**31:
         raise ValueError(f"{z.size} items in {shape} counters overflow int32")
-    flat = jnp.zeros(num_rows * num_slots, jnp.int32)
-    flat = flat.at[(rows * num_slots + z).reshape(-1)].add(
-        jnp.broadcast_to(weight, z.shape).reshape(-1), mode="promise_in_bounds"
-    )
+    flat = _add_up(rows * num_slots + z, jnp.broadcast_to(weight, z.shape), num_rows * num_slots)
     return flat.reshape(shape)
 
 
@@ -51,10 +53,21 @@ def count_components(
     z: Int[Array, "J n"], weight: Int[Array, "J n"], num_slots: int
 ) -> Int[Array, " K"]:
     """Count items of each component, weighted by counts or 0/1 indicators."""
-    flat = jnp.zeros(num_slots, jnp.int32)
-    return flat.at[z.reshape(-1)].add(
-        weight.reshape(-1).astype(jnp.int32), mode="promise_in_bounds"
-    )
+    return _add_up(z, weight.astype(jnp.int32), num_slots)
+
+
+def _add_up(index, weight, number):
+    """Add up weights by index, below `number`.
+
+    On accelerators into several copies: additions to one counter wait for each other.
+    """
+    index = index.reshape(-1)
+    copies = by_platform(1, max(1, min(_COPIES, _COUNTERS // number)))
+    if copies > 1:
+        index = index + number * (jnp.arange(index.size) % copies)
+    flat = jnp.zeros(copies * number, jnp.int32)
+    flat = flat.at[index].add(weight.reshape(-1), mode="promise_in_bounds")
+    return jnp.sum(flat.reshape(copies, number), axis=0) if copies > 1 else flat
 
 
 @jax.named_scope("order_free_sum")

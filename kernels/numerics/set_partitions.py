@@ -17,9 +17,13 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from bnp_models.kernels.numerics.bisection import bisect
+from bnp_models.kernels.numerics.platforms import on_accelerator
 
 MATMUL_CELLS = 8
 """The number of cells passed to the partition sums must be a multiple of this."""
+
+# Cells whose products are in memory at once on an accelerator.
+_PRODUCTS_AT_ONCE = 2048
 
 
 def scale_columns(
@@ -142,6 +146,21 @@ def _recursion(num_variables):
     return steps, _popcount(steps[:, 2])
 
 
+def _layers(steps):
+    """Steps in layers that have equally many for each row, after those that they build on.
+
+    Yields rows (n,), and the blocks and the rests of their terms, (n, terms) each.
+    """
+    steps = steps[np.argsort(steps[:, 0], kind="stable")]
+    rows, first, number = np.unique(steps[:, 0], return_index=True, return_counts=True)
+    # The last row is that of all variables.
+    size = np.where(rows == rows[-1], 32, _popcount(rows))
+    for layer in sorted(set(zip(size.tolist(), number.tolist(), strict=True))):
+        chosen = (size == layer[0]) & (number == layer[1])
+        terms = steps[first[chosen][:, None] + np.arange(layer[1])]
+        yield rows[chosen], terms[..., 1], terms[..., 2]
+
+
 def _popcount(masks):
     """Number of bits that are set."""
     return np.sum(masks[:, None] >> np.arange(31) & 1, axis=1)
@@ -152,24 +171,38 @@ def subset_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float
     """Sums S_b = sum_k g_k prod_{j in b} columns_jk for all subsets b of variables, by bit mask.
 
     C is a multiple of `MATMUL_CELLS`, A = 2^J. Both halves' products, then one small matmul a cell:
-    a few cells at a time, because the transposition wants its source in the first-level cache.
+    on a CPU a few cells at a time, because the transposition wants its source in the first-level
+    cache.
     """
     num_cells, num_variables, _ = columns.shape
     half = num_variables // 2
 
     def products(part, start):
+        if on_accelerator():
+            # Computed at once, not each from the last and stored.
+            masks = np.arange(2 ** part.shape[1])[:, None]
+            for j in range(part.shape[1]):
+                start = start * jnp.where(masks >> j & 1, part[:, j : j + 1], 1)
+            return start
         for j in range(part.shape[1]):
             start = jnp.concatenate([start, start * part[:, j : j + 1]], axis=1)
         return start
 
-    def some_cells(step, sums):
-        # A gather, not a slice, which the CPU would fuse into the products and repeat there.
-        x = columns[step * MATMUL_CELLS + jnp.arange(MATMUL_CELLS)]
+    def of_cells(x):
         low = products(x[:, :half], jnp.ones_like(x[:, :1]))
         high = products(x[:, half:], jnp.broadcast_to(g0, x[:, :1].shape))
         table = jnp.einsum("chk,clk->chl", high, low, precision=lax.Precision.HIGHEST)
-        table = table.reshape(MATMUL_CELLS, -1).T
-        return lax.dynamic_update_slice_in_dim(sums, table, step * MATMUL_CELLS, axis=1)
+        return table.reshape(len(x), -1).T
+
+    if on_accelerator():
+        starts = range(0, num_cells, _PRODUCTS_AT_ONCE)
+        parts = [of_cells(columns[start : start + _PRODUCTS_AT_ONCE]) for start in starts]
+        return jnp.concatenate(parts, axis=1)
+
+    def some_cells(step, sums):
+        # A gather, not a slice, which the CPU would fuse into the products and repeat there.
+        x = columns[step * MATMUL_CELLS + jnp.arange(MATMUL_CELLS)]
+        return lax.dynamic_update_slice_in_dim(sums, of_cells(x), step * MATMUL_CELLS, axis=1)
 
     empty = jnp.zeros((2**num_variables, num_cells), columns.dtype)
     return lax.fori_loop(0, num_cells // MATMUL_CELLS, some_cells, empty)
@@ -178,9 +211,16 @@ def subset_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float
 def _partition_pass(blocks, steps, f, source=None):
     """Run the steps f[out] += blocks[block] source[rest] on rows of cells; source is f by default.
 
-    One row at a time, in a loop whose body is a single in-place update: of all forms tried (tables
-    of gathers, ternary digits, several rows unrolled) the one that XLA makes fast on the CPU.
+    On a CPU one row at a time, in a loop whose body is a single in-place update: of all forms tried
+    (tables of gathers, ternary digits, several rows unrolled) the one that XLA makes fast there.
+    On an accelerator all rows of as many steps at once: those of subsets of one size, whose rests
+    are smaller.
     """
+    if on_accelerator():
+        for out, block, rest in _layers(steps):
+            terms = blocks[block] * (f if source is None else source)[rest]
+            f = f.at[out].add(jnp.sum(terms, axis=1), unique_indices=True)
+        return f
     steps = jnp.asarray(steps)
 
     def row(array, index):

@@ -3,7 +3,8 @@
 Parallel over records; whether they are accepted is for the moves that use them.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import opens_table, order_free_sum
 from bnp_models.kernels.numerics.lanes import most_of_lanes
+from bnp_models.kernels.numerics.platforms import by_platform, on_accelerator, put
 from bnp_models.kernels.splits.anchors import (
     Anchors,
     Counts,
@@ -36,9 +38,11 @@ SHAPING_UNIT = 2**10
 
 # Records are taken in this many chunks at the most, their tables allocated in turn; never in chunks
 # of fewer than the second, of which two hold the anchors. Small chunks make good proposals: tables
-# of one are allocated independently.
+# of one are allocated independently. On accelerators, where each takes some launches, there are
+# always so many as the third says.
 MAX_CHUNKS = 512
 MIN_CHUNK = 32
+CHUNKS_ON_ACCELERATORS = 8
 
 # Weights of tables between two sides are counted in units of its inverse, or of more where the
 # counts would overflow.
@@ -127,8 +131,8 @@ def propose_sides(
 
     levels = Levels.of_prior(level_shape, variable)
     anchors = choose_anchors(key_anchors, u, z, table, present, levels, num_records, slot)
-    order, place, in_use = _deal_records(anchors, z, real)
-    chunks = _gather_items(anchors, order, in_use, z, table, rows, levels)
+    dealt = _deal_records(anchors, z, real)
+    chunks = _gather_items(anchors, dealt, z, table, rows, levels)
     both = _counts_of_both(anchors, present)
 
     contrast = _contrast(anchors, chunks, both.items, table, rows)
@@ -147,9 +151,22 @@ def propose_sides(
     return Proposal(
         is_split=anchors.is_split, possible=anchors.possible, log_u=jnp.log(u[3]),
         stays=anchors.k_a, other=anchors.k_new, items=of_sides.items, tables=of_sides.tables,
-        z=_relabel(anchors, z, real, place, on_side_1),
+        z=_relabel(anchors, z, real, dealt.place, on_side_1),
         log_choice=minus_log_q + of_items + jnp.log(partner) + of_first[0] - of_first[1],
     )  # fmt: skip
+
+
+class _Dealt(NamedTuple):
+    """Records concerned, dealt into chunks."""
+
+    record: Int[Array, "chunks size"]
+    """Record at each place; the number of all, padding included, where there is none."""
+    place: Int[Array, " n"]
+    """Place of each record; beyond all places where it is not concerned."""
+    in_use: Int[Array, ""] | int
+    """Chunks that hold a record; one beyond these changes nothing."""
+    fullest: Int[Array, ""]
+    """Records of the fullest chunk; they come first."""
 
 
 class _Chunks(NamedTuple):
@@ -161,8 +178,10 @@ class _Chunks(NamedTuple):
     """Table of each item in its record."""
     bits: Int[Array, "chunks J size"]
     """Bits of `_INSIDE` and the names after it."""
-    in_use: Int[Array, ""]
-    """Chunks that hold a record; one beyond these changes nothing."""
+    in_use: Int[Array, ""] | int
+    """Chunks that hold a record."""
+    fullest: Int[Array, ""]
+    """Records of the fullest chunk."""
     same_variable: Float[Array, "R R"]
     """1 where two rows are levels of one variable."""
     levels: Levels
@@ -182,18 +201,16 @@ def _is_inside(anchors: Anchors, z):
 
 
 @jax.named_scope("deal_records")
-def _deal_records(anchors: Anchors, z, real):
-    """Deal the records concerned into chunks, either anchor to the front.
-
-    Returns the record at each place (chunks, size), the place of each record, and the chunks in
-    use. A place that is free has the number of all records, padding included.
-    """
+def _deal_records(anchors: Anchors, z, real) -> _Dealt:
+    """Deal the records concerned into chunks, either anchor to the front of one."""
     num_padded = z.shape[1]
     everyone = jnp.arange(num_padded)
-    size = max(-(-num_padded // MAX_CHUNKS), min(MIN_CHUNK, num_padded))
+    on_cpu = max(-(-num_padded // MAX_CHUNKS), min(MIN_CHUNK, num_padded))
+    size = by_platform(on_cpu, -(-num_padded // CHUNKS_ON_ACCELERATORS))
     num_chunks = -(-num_padded // size)
     concerned = real & jnp.any(_is_inside(anchors, z), axis=0)
-    in_use = lax.div(jnp.sum(concerned) + (size - 1), size)
+    number = jnp.sum(concerned)
+    in_use = num_chunks if on_accelerator() else lax.div(number + (size - 1), size)
     rank = jnp.cumsum(concerned) - 1
     # Dealt out, so that every chunk is like the whole even where records are sorted.
     # None is negative: without the signs that % and // see to.
@@ -201,22 +218,39 @@ def _deal_records(anchors: Anchors, z, real):
     place = lax.rem(rank, turns) * size + lax.div(rank, turns)
     place = jnp.where(concerned, place, num_chunks * size)
     order = jnp.full(num_chunks * size, num_padded).at[place].set(everyone, mode="drop")
-    # Either anchor is among the first, which shape the proposal.
-    for front, anchor in enumerate(anchors.records):
+    # Either anchor is among those that shape the proposal.
+    fronts = by_platform((0, 1), (0, size % order.size))
+    for front, anchor in zip(fronts, anchors.records, strict=True):
         back, other = place[anchor], order[front]
         order = order.at[jnp.stack([front, back])].set(jnp.stack([anchor, other]))
         place = place.at[jnp.stack([anchor, other])].set(jnp.stack([front, back]), mode="drop")
-    return order.reshape(num_chunks, size), place, most_of_lanes(in_use)
+    return _Dealt(
+        order.reshape(num_chunks, size), place,
+        in_use if on_accelerator() else most_of_lanes(in_use),
+        lax.div(number + (turns - 1), turns),
+    )  # fmt: skip
+
+
+def _of_chunks(function: Callable[[Array], Any], number: int, in_use: Array | int) -> Any:
+    """What a function has of each chunk: of those in use, on accelerators of all at once."""
+    if on_accelerator():
+        return jax.vmap(function)(jnp.arange(number))
+    shapes = jax.eval_shape(function, jnp.int32(0))
+    nothing = jax.tree.map(lambda shape: jnp.zeros((number, *shape.shape), shape.dtype), shapes)
+
+    def some(c, results):
+        return jax.tree.map(lambda x, new: put(x, c, new), results, function(c))
+
+    return lax.fori_loop(0, in_use, some, nothing)
 
 
 @jax.named_scope("gather_items")
-def _gather_items(anchors: Anchors, order, in_use, z, table, rows, levels: Levels) -> _Chunks:
-    """Gather rows, tables and bits of the items of the records in `order`."""
-    num_items, num_padded = z.shape
+def _gather_items(anchors: Anchors, dealt: _Dealt, z, table, rows, levels: Levels) -> _Chunks:
+    """Gather rows, tables and bits of the items of the records that were dealt."""
+    num_padded = z.shape[1]
 
-    def gather(c, carry):
-        rows_of, table_of, packed = carry
-        who = jnp.minimum(order[c], num_padded - 1)
+    def gather(c):
+        who = jnp.minimum(dealt.record[c], num_padded - 1)
         label, seat = z[:, who], table[:, who]
         inside = _is_inside(anchors, label)
         bits = (
@@ -224,15 +258,13 @@ def _gather_items(anchors: Anchors, order, in_use, z, table, rows, levels: Level
             + _ANCHOR_0 * ((who == anchors.records[0]) & (seat == anchors.tables[0]))
             + _ANCHOR_1 * ((who == anchors.records[1]) & (seat == anchors.tables[1]))
         )  # fmt: skip
-        bits = jnp.where(order[c] < num_padded, bits, 0)
-        return (
-            rows_of.at[c].set(rows[:, who]), table_of.at[c].set(seat), packed.at[c].set(bits),
-        )  # fmt: skip
+        return rows[:, who], seat, jnp.where(dealt.record[c] < num_padded, bits, 0)
 
-    nothing = jnp.zeros((len(order), num_items, order.shape[1]), jnp.int32)
-    rows_of, table_of, bits = lax.fori_loop(0, in_use, gather, (nothing, nothing, nothing))
+    rows_of, table_of, bits = _of_chunks(gather, len(dealt.record), dealt.in_use)
     unit = max(1, min(MAX_UNIT, 2**30 // z.size))
-    return _Chunks(rows_of, table_of, bits, in_use, levels.same_variable, levels, unit)
+    return _Chunks(
+        rows_of, table_of, bits, dealt.in_use, dealt.fullest, levels.same_variable, levels, unit
+    )
 
 
 def _counts_of_both(anchors: Anchors, present: Counts) -> Counts:
@@ -273,21 +305,24 @@ def _log_odds(chunks: _Chunks, c, side_1: Counts, whole: Counts):
     Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
     """
     dtype = chunks.same_variable.dtype
-    side_1, side_0 = (
-        jax.tree.map(lambda x: x.astype(dtype) / chunks.unit, side)
-        for side in (side_1, jax.tree.map(jnp.subtract, whole, side_1))
-    )
-    odds = _odds_given(side_1, side_0, chunks.levels, chunks.same_variable)
+    sides = jax.tree.map(
+        lambda one, both: jnp.stack([one, both - one], axis=-1).astype(dtype) / chunks.unit,
+        side_1, whole,
+    )  # fmt: skip
+    odds = _odds_given(sides, times(chunks.same_variable, sides.items), chunks.levels)
     return _table_sums(chunks, c, odds.item) + odds.table
 
 
 def _count(chunks: _Chunks, c, share) -> Counts:
     """Weighted items of each row, and weighted tables, of a chunk."""
-    flat = jnp.zeros(chunks.levels.variable.size, jnp.int32)
-    return Counts(
-        flat.at[chunks.rows[c].reshape(-1)].add(share.reshape(-1)),
-        jnp.sum(jnp.where(chunks.bits[c] & _OPENS, share, 0)),
-    )
+    rows, variable = chunks.rows[c], chunks.levels.variable
+    if on_accelerator():
+        # Many items of few rows, added one by one, would wait for each other.
+        has_row = rows[variable] == jnp.arange(variable.size)[:, None]
+        items = jnp.sum(jnp.where(has_row, share[variable], 0), axis=1)
+    else:
+        items = jnp.zeros(variable.size, jnp.int32).at[rows.reshape(-1)].add(share.reshape(-1))
+    return Counts(items, jnp.sum(jnp.where(chunks.bits[c] & _OPENS, share, 0)))
 
 
 def _settled(chunks: _Chunks, c, share):
@@ -306,18 +341,11 @@ class _Sides(NamedTuple):
     """Sums over the chunks."""
 
 
-def _no_sides(chunks: _Chunks) -> _Sides:
-    """Nobody on side 1."""
-    nobody = Counts(jnp.zeros(chunks.levels.variable.size, jnp.int32), jnp.zeros((), jnp.int32))
-    of_chunk = jax.tree.map(lambda x: jnp.zeros((len(chunks.rows), *x.shape), jnp.int32), nobody)
-    return _Sides(of_chunk, nobody)
-
-
 def _place(chunks: _Chunks, c, sides: _Sides, share) -> _Sides:
     """Sides with the shares of one chunk replaced."""
     new = _count(chunks, c, _settled(chunks, c, share))
     total = jax.tree.map(lambda x, new, old: x + new - old[c], sides.total, new, sides.of_chunk)
-    return _Sides(jax.tree.map(lambda x, new: x.at[c].set(new), sides.of_chunk, new), total)
+    return _Sides(jax.tree.map(lambda x, new: put(x, c, new), sides.of_chunk, new), total)
 
 
 def _soft(chunks: _Chunks, odds):
@@ -334,13 +362,23 @@ class _Odds(NamedTuple):
     """Of a table."""
 
 
-def _odds_given(side_1: Counts, side_0: Counts, levels: Levels, same_variable) -> _Odds:
-    """Log odds given the counts of both sides."""
-    items = jnp.stack([side_1.items, side_0.items], axis=-1)
-    total = levels.total[:, None] + times(same_variable, items)
-    log_theta = jnp.log((levels.shape[:, None] + items) / total)
-    log_tables = jnp.log(side_1.tables) - jnp.log(side_0.tables)
-    return _Odds(log_theta[:, 0] - log_theta[:, 1], log_tables)
+def _odds_given(sides: Counts, totals: Float[Array, "R 2"], levels: Levels) -> _Odds:
+    """Log odds given counts of sides 1 and 0, and those of all levels of each row's variable."""
+    log_theta = jnp.log((levels.shape[:, None] + sides.items) / (levels.total[:, None] + totals))
+    log_tables = jnp.log(sides.tables)
+    return _Odds(log_theta[:, 0] - log_theta[:, 1], log_tables[0] - log_tables[1])
+
+
+def _of_some_records(chunks: _Chunks, x):
+    """Choose the records that launch the sides: whole chunks, on accelerators some of each."""
+    num_chunks, num_items, size = x.shape
+    if on_accelerator():
+        width = min(size, -(-SHAPING_RECORDS // num_chunks))
+        spread = lax.div(jnp.arange(width) * chunks.fullest, width)
+        x = x[:, :, jnp.where(chunks.fullest > width, spread, jnp.arange(width))]
+    else:
+        x = x[: -(-SHAPING_RECORDS // size)]
+    return jnp.moveaxis(x, 1, 0).reshape(num_items, -1)
 
 
 @jax.named_scope("launch")
@@ -350,18 +388,20 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
     The records are chosen by the component or pair alone, and taken whole, whatever their tables:
     as vectors of counts by row, so that a round is a product with them.
     """
-    num_chunks, num_items, size = chunks.rows.shape
-    number = min(num_chunks, -(-SHAPING_RECORDS // size))
-    rows, bits = (
-        jnp.moveaxis(x[:number], 1, 0).reshape(num_items, -1) for x in (chunks.rows, chunks.bits)
-    )
+    rows, bits = (_of_some_records(chunks, x) for x in (chunks.rows, chunks.bits))
     first, second = (jnp.any((bits & anchor) > 0, axis=0) for anchor in (_ANCHOR_0, _ANCHOR_1))
     dtype = contrast.dtype
     inside, opens = ((bits & bit > 0).astype(dtype) for bit in (_INSIDE, _OPENS))
     has_row = jnp.zeros((contrast.size, rows.shape[1]), dtype)
     has_row = has_row.at[rows, jnp.arange(rows.shape[1])].add(inside)
     has_tables = jnp.sum(opens, axis=0)
-    everyone = Counts(jnp.sum(has_row, axis=1), jnp.sum(has_tables))
+    has_totals = times(chunks.same_variable, has_row)
+    # Multiplied and added up: on accelerators a round is two launches then.
+    product = by_platform(times, lambda x, y: jnp.sum(x * y, axis=-1))
+    counted = jnp.concatenate(by_platform(
+        [has_row, has_tables[None]], [has_row, has_tables[None], has_totals]
+    ))  # fmt: skip
+    everyone, num_rows = jnp.sum(counted, axis=1), contrast.size
 
     def rounded(x):
         return jnp.round(SHAPING_UNIT * x) / SHAPING_UNIT
@@ -369,12 +409,15 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
     def odds_given(share):
         """Log odds, given the shares of side 1 of all records."""
         share = rounded(jnp.where(first, 0, jnp.where(second, 1, share)))
-        side_1 = Counts(times(has_row, share), jnp.sum(has_tables * share))
-        side_0 = jax.tree.map(jnp.subtract, everyone, side_1)
-        return _odds_given(side_1, side_0, chunks.levels, chunks.same_variable)
+        side_1 = product(counted, share)
+        sides = jnp.stack([side_1, everyone - side_1], axis=-1)
+        sides, totals = Counts(sides[:num_rows], sides[num_rows]), sides[num_rows + 1 :]
+        if not on_accelerator():
+            totals = times(chunks.same_variable, sides.items)
+        return _odds_given(sides, totals, chunks.levels)
 
     def of_records(odds):
-        return times(rounded(odds.item), has_row) + odds.table
+        return product(has_row.T, rounded(odds.item)) + odds.table
 
     def hard(_, now):
         return of_records(odds_given((now > 0).astype(dtype)))
@@ -384,8 +427,9 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
         return now, of_records(odds_given(jax.nn.sigmoid(now + MOMENTUM * (now - before))))
 
     start = of_records(_Odds(contrast, jnp.zeros((), dtype)))
-    now = lax.fori_loop(0, HARD_ROUNDS + 1, hard, start)
-    _, now = lax.fori_loop(0, SOFT_ROUNDS, soft, (now, now))
+    unroll = by_platform(1, 5)
+    now = lax.fori_loop(0, HARD_ROUNDS + 1, hard, start, unroll=unroll)
+    _, now = lax.fori_loop(0, SOFT_ROUNDS, soft, (now, now), unroll=unroll)
     return odds_given(jax.nn.sigmoid(now))
 
 
@@ -393,14 +437,15 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
 def _shape(chunks: _Chunks, launched: _Odds, whole: Counts) -> _Sides:
     """Shape the sides of all records concerned, from what some of them launched."""
 
-    def spread(c, sides):
+    def spread(c):
         odds = _table_sums(chunks, c, launched.item) + launched.table
-        return _place(chunks, c, sides, _soft(chunks, odds))
+        return _count(chunks, c, _settled(chunks, c, _soft(chunks, odds)))
 
     def again(c, sides):
         return _place(chunks, c, sides, _soft(chunks, _log_odds(chunks, c, sides.total, whole)))
 
-    sides = lax.fori_loop(0, chunks.in_use, spread, _no_sides(chunks))
+    of_chunk = _of_chunks(spread, len(chunks.rows), chunks.in_use)
+    sides = _Sides(of_chunk, jax.tree.map(lambda x: jnp.sum(x, axis=0), of_chunk))
     return lax.fori_loop(0, chunks.in_use, again, sides)
 
 
@@ -424,8 +469,8 @@ def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Cou
         chosen = (bits & (_OPENS | _ANCHOR_0 | _ANCHOR_1)) == _OPENS
         spent = jnp.where(chosen, jax.nn.softplus(jnp.where(side, -odds, odds)), 0)
         share = jnp.where(side, chunks.unit, 0)
-        side_of = side_of.at[c].set(_settled(chunks, c, share) > 0)
-        cost = cost.at[c].set(jnp.sum(spent, axis=0))
+        side_of = put(side_of, c, _settled(chunks, c, share) > 0)
+        cost = put(cost, c, jnp.sum(spent, axis=0))
         return _place(chunks, c, sides, share), side_of, cost
 
     nothing = jnp.zeros((num_chunks, num_items, size), bool), jnp.zeros((num_chunks, size), dtype)

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.numerics.platforms import by_platform, short_loop
 from bnp_models.kernels.variates.rng import uniform, words
 
-# Rows that `draw_rows_by_weight` adds up in one pass over its columns.
-_ROWS_AT_ONCE = 16
+# Rows that `draw_rows_by_weight` adds up in one pass over its columns: on a CPU, on accelerators.
+_ROWS_AT_ONCE = (16, 64)
 
 
 @jax.named_scope("cumulative_sum")
@@ -64,14 +65,13 @@ def search_cumulative(
     target = u * total
     num_steps = (num_columns - 1).bit_length()
 
-    # A loop, not unrolled: fused search chains are recomputed by their consumers on the CPU.
     def halve(step, low):
         width = 1 << (num_steps - 1 - step)
         probe = jnp.minimum(low + width - 1, num_columns - 1)
         value = flat.at[offset + probe].get(mode="promise_in_bounds")
         return jnp.where(value <= target, low + width, low)
 
-    low = lax.fori_loop(0, num_steps, halve, jnp.zeros(rows.shape, jnp.int32))
+    low = short_loop(num_steps, halve, jnp.zeros(rows.shape, jnp.int32))
     return jnp.minimum(low, num_columns - 1), total
 
 
@@ -124,9 +124,10 @@ def draw_rows_by_weight(
     the result, which XLA would otherwise compute again for every use on a CPU.
     """
     num_rows, num_columns = weight.shape
-    num_blocks = -(-num_rows // _ROWS_AT_ONCE)
-    weight = jnp.pad(weight, ((0, num_blocks * _ROWS_AT_ONCE - num_rows), (0, 0)))
-    weight = weight.reshape(num_blocks, _ROWS_AT_ONCE, num_columns)
+    size = by_platform(*_ROWS_AT_ONCE)
+    num_blocks = -(-num_rows // size)
+    weight = jnp.pad(weight, ((0, num_blocks * size - num_rows), (0, 0)))
+    weight = weight.reshape(num_blocks, size, num_columns)
     nothing = jnp.zeros(num_columns, weight.dtype)
 
     def add(block, cumulative):

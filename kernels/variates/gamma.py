@@ -9,6 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import order_free_sum
+from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.kernels.variates.rng import normal, uniform, word_pair
 
 # The random stream of the boost of small shapes; trials number theirs from zero.
@@ -17,6 +18,9 @@ _BOOST = 2**32 - 1
 # Arrays of at least this many lanes repeat only the few that were rejected, gathered together:
 # twice as fast there, slower on small ones, and half a second more of compilation.
 _COMPACT_FROM = 16384
+
+# Trials before it is asked whether every lane has accepted: on a CPU, on accelerators.
+_TRIALS_AT_ONCE = (1, 4)
 
 # Smallest level probability that `draw_levels` returns, on a log scale: 1e-12.
 LOG_LEAST_LEVEL = -27.631021
@@ -79,13 +83,15 @@ def loggamma_from_one(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[
 def _until_accepted(key, trial, shape, done):
     """Repeat trials on all lanes until every one that is not done has accepted."""
 
-    def one_trial(carry):
+    def some_trials(carry):
         trial, value, done = carry
-        proposal, accept = _attempt(key, trial, shape)
-        return trial + 1, jnp.where(done, value, proposal), done | accept
+        for _ in range(by_platform(*_TRIALS_AT_ONCE)):
+            proposal, accept = _attempt(key, trial, shape)
+            trial, value, done = trial + 1, jnp.where(done, value, proposal), done | accept
+        return trial, value, done
 
     start = (trial, jnp.zeros_like(shape), jnp.broadcast_to(done, shape.shape))
-    return lax.while_loop(lambda carry: ~jnp.all(carry[2]), one_trial, start)[:2]
+    return lax.while_loop(lambda carry: ~jnp.all(carry[2]), some_trials, start)[:2]
 
 
 def _attempt(key, trial, shape):

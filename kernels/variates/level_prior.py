@@ -15,11 +15,11 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.numerics.gamma_ratios import elementary_log_gamma, large_log_gamma_ratio
 from bnp_models.kernels.numerics.lanes import in_turn
+from bnp_models.kernels.numerics.platforms import short_loop
 from bnp_models.kernels.variates.gamma import (
     LOG_LEAST_LEVEL,
     gamma_variate,
@@ -263,8 +263,8 @@ def _move(
 
     x = jnp.log(value)
     nothing = jnp.zeros((3, x.size), dtype)
-    proposed, (before, centre, precision), (after, centre_back, precision_back) = lax.fori_loop(
-        0, 2, go, (x, nothing, nothing)
+    proposed, (before, centre, precision), (after, centre_back, precision_back) = short_loop(
+        2, go, (x, nothing, nothing)
     )
     log_back = log_proposal(x, centre_back, precision_back)
     log_forth = log_proposal(proposed, centre, precision)

@@ -10,12 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 from nested import tiny_households
 
 from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, MixedMembership, StructuralZeros
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.inference.placement import record_axes
+from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.models.mixed_membership.options import CONCENTRATIONS
 from bnp_models.models.model import (
     Completes,
@@ -41,6 +43,14 @@ MODELS = {
     "mixed-membership": MixedMembership(components=3, **PLAIN),
     "nplcm": NPLCM(components=3, split_merge_every=0),
     "tnplcm": TNPLCM(components=3, split_merge_every=0),
+    "ndpmpm": NDPMPM(components=2, member_components=2),
+}
+
+# Models with all their moves.
+WHOLE = {
+    "hdp": HDPMixedMembership(capacity=8),
+    "nplcm": NPLCM(components=3),
+    "tnplcm": TNPLCM(components=3),
     "ndpmpm": NDPMPM(components=2, member_components=2),
 }
 
@@ -98,6 +108,44 @@ def test_a_sweep_keeps_the_form_of_the_state(name):
     settled = jax.eval_shape(one.model.settle, one.state, one.data)
     assert forms(settled) == forms(one.start)
     assert one.info.left_over.shape == ()
+
+
+def lowered(function, *platforms):
+    """A function of a seed, as it is given to other platforms."""
+    with forms_of(accelerator=True):
+        return export.export(jax.jit(function), platforms=platforms)(jnp.uint32(0)).mlir_module()
+
+
+@pytest.mark.parametrize(
+    ("name", "truncated"), [*((name, False) for name in WHOLE), ("hdp", True)]
+)  # fmt: skip
+def test_sweeps_are_lowered_for_accelerators(name, truncated):
+    """Those of several chains, without a call of the host."""
+    model = WHOLE[name]
+    table, conditions = sample(model)
+    data = model.prepare(table, ZEROS if truncated else conditions)
+
+    def of_chain(key):
+        key_init, key_sweep = jax.random.split(key)
+        state = model.init(key_init, data, model.capacity, jnp.int32(2))
+        return model.sweep(key_sweep, state, data, jnp.int32(0))[0].alpha
+
+    def sweeps(seed):
+        return jax.vmap(of_chain)(jax.random.split(jax.random.key(seed), 2))
+
+    assert "callback" not in lowered(sweeps, "cuda", "tpu")
+
+
+def test_a_call_of_the_host_is_seen():
+    def watched(seed):
+        jax.debug.callback(lambda seed: None, seed)
+        return seed
+
+    try:
+        text = lowered(watched, "cuda")
+    except ValueError:  # where there is no such device
+        return
+    assert "callback" in text
 
 
 @of_kind(Model)

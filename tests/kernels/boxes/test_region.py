@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from truncated_classes import (
     CONSTRAINED,
     FIRST,
@@ -50,6 +51,7 @@ def test_the_padding_of_levels_is_empty(seed):
     )
 
 
+@pytest.mark.usefixtures("either_form")
 def test_mass_given_each_level(seed):
     """New levels of earlier variables, old ones of later variables."""
     old, new = make_levels(seed), make_levels(seed + 1)

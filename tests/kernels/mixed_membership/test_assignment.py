@@ -40,6 +40,7 @@ def scan_probabilities(**planted):
     return table
 
 
+@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("alpha_shape", [(), (N,)])
 def test_one_scan(key, alpha_shape):
     z = np.broadcast_to(START[:, None], (3, N)).astype(np.int32)

@@ -52,6 +52,7 @@ def some_rows(num_items=4):
 def few_at_once(monkeypatch):
     """More chunks than one, none of them full."""
     monkeypatch.setattr(seating, "_RECORDS_AT_ONCE", 100)
+    monkeypatch.setattr(seating, "_SUMS_AT_ONCE", 1)
 
 
 def seats_of(g0, theta, num_items, slots=(0, 1, 2)):
@@ -94,6 +95,7 @@ def p_values(z, rows, alpha, g0, theta):
     return found
 
 
+@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("alpha", [0.02, 0.8, 8.0])
 def test_labels_are_those_of_the_conditional(key, seed, few_at_once, alpha):
     theta, g0 = make_state(seed)
@@ -219,10 +221,12 @@ def test_totals_of_many_items_in_single_precision():
     np.testing.assert_allclose(got[1] - got[0], exact[1] - exact[0], atol=1e-3)
 
 
+@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("num_items", [1, 4])
 def test_totals_by_tables(seed, monkeypatch, num_items):
     """Some cells of a padded table, in several chunks, up to a factor of each cell."""
     monkeypatch.setattr(seating, "_RECORDS_AT_ONCE", 16)
+    monkeypatch.setattr(seating, "_SUMS_AT_ONCE", 1)
     theta, g0 = make_state(seed, num_items, num_slots=5)
     rng = np.random.default_rng(seed)
     num_cells = 37

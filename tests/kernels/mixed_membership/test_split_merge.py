@@ -112,11 +112,13 @@ def whole():
     return chains(ONE_TABLE)
 
 
+@pytest.mark.usefixtures("either_form")
 def test_leaves_the_posterior_invariant(whole):
     z = z_scores(whole(), exact_pairs(ONE_TABLE))
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize(
     "wrong", [{"factor": 0.9}, {"factor": 1.1}, {"power": 0.0}], ids=["less", "more", "ones"]
 )

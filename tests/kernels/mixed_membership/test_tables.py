@@ -58,6 +58,7 @@ def crp(num_items, c):
     return {seating: p / total for seating, p in probability.items()}
 
 
+@pytest.mark.usefixtures("either_form")
 def test_seating_is_the_restaurant_process(key):
     """Four items of one label round one of another: 15 partitions."""
     c = 0.8

@@ -22,6 +22,7 @@ def test_rows_of_variables():
     np.testing.assert_array_equal(counting.variable_of_rows((2, 3, 1)), [0, 0, 1, 1, 1, 2])
 
 
+@pytest.mark.usefixtures("either_form")
 def test_count_rows_by_component(seed):
     rows, z, weight = items(seed)
     counts = counting.count_rows_by_component(rows, z, weight, (ROWS, SLOTS))
@@ -35,6 +36,7 @@ def test_count_rows_by_component(seed):
     ).sum()  # fmt: skip
 
 
+@pytest.mark.usefixtures("either_form")
 def test_count_components(seed):
     rows, z, weight = items(seed)
     weights = np.broadcast_to(weight, (J, N))

@@ -34,6 +34,7 @@ def sums_by_blocks(columns, g0):
     return totals
 
 
+@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("num_variables", [1, 2, 5])
 def test_partition_sums_are_those_of_the_enumerated_partitions(x64, seed, num_variables):
     columns, g0 = make_columns(seed, num_variables)
@@ -50,6 +51,7 @@ def test_partition_sums_are_those_of_the_enumerated_partitions(x64, seed, num_va
         np.testing.assert_allclose(np.exp(log_sums), weights @ exact, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("either_form")
 def test_wrong_orders_of_a_block_are_seen(x64, seed, monkeypatch):
     """Blocks of s items with s! seatings in the place of (s - 1)!."""
 
@@ -67,6 +69,7 @@ def test_wrong_orders_of_a_block_are_seen(x64, seed, monkeypatch):
     assert (by_blocks[:3] > 1.5 * exact[:3]).all()
 
 
+@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("num_variables", [1, 3, 4])
 def test_subset_sums(x64, seed, num_variables):
     columns, g0 = make_columns(seed, num_variables)

@@ -35,6 +35,7 @@ def test_cumulative_sum(size):
     np.testing.assert_allclose(lanes, exact[:4], atol=1e-6 * exact.max())
 
 
+@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("size", [1, 5, 16, 64, 100, 257])
 def test_search_equals_numpys(size):
     """Draws at, next to and between all edges of a monotone table, empty columns included."""
@@ -54,6 +55,7 @@ def test_search_equals_numpys(size):
     assert np.take_along_axis(x, np.asarray(index), axis=1).min() > 0
 
 
+@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("size", [5, 16, 64, 257])
 def test_draws_through_both(key, size):
     x = weights_with_zeros(size, rows=1)

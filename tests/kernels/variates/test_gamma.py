@@ -36,6 +36,7 @@ def log_beta_cdf(a, b):
     return cdf
 
 
+@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_loggamma(x64, key, dtype):
     draws = loggamma(key, jnp.asarray(np.broadcast_to(SHAPES[:, None], (9, N)), dtype))
@@ -72,6 +73,7 @@ def test_loggamma_lanes_of_vmap_are_the_lanes_alone(key):
     assert compiles_once(gamma.loggamma, (keys[0], shapes[0]), (keys[1], shapes[8]))
 
 
+@pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize("size", [2**10, 2**15])
 def test_loggamma_of_counts_has_the_bits_of_that_of_shapes(key, size):
     """XLA adds up constants that it sees together: those of 1 + counts and of the proposal."""

@@ -1,0 +1,74 @@
+"""Forms of a kernel for CPUs and for accelerators: of one law, not of the same bits.
+
+A CPU wants what it works on in its caches, and loops whose results are stored; an accelerator wants
+few launches, each of everything at once. Which form is taken is decided when a program is traced.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Int
+
+T = TypeVar("T")
+
+_forced: bool | None = None
+
+
+def on_accelerator() -> bool:
+    """Whether programs are traced for an accelerator: JAX's default backend is no CPU."""
+    return jax.default_backend() != "cpu" if _forced is None else _forced
+
+
+@contextmanager
+def forms_of(accelerator: bool) -> Iterator[None]:
+    """Trace for an accelerator, or for a CPU, wherever this is: to test or to compile forms.
+
+    Programs that were traced before are forgotten, and so are those traced within.
+    """
+    global _forced
+    before, _forced = _forced, accelerator
+    jax.clear_caches()
+    try:
+        yield
+    finally:
+        _forced = before
+        jax.clear_caches()
+
+
+def by_platform(cpu: T, accelerator: T) -> T:
+    """Return the one of two sizes or functions that suits the platform."""
+    return accelerator if on_accelerator() else cpu
+
+
+def short_loop(number: int, body: Callable[[int, T], T], start: T) -> T:
+    """Repeat `body(i, carry)` a few times: in a loop on CPUs, unrolled on accelerators.
+
+    A CPU would compute unrolled steps again for every use of their result; on an accelerator each
+    step of a loop is a launch or several.
+    """
+    if not on_accelerator():
+        return lax.fori_loop(0, number, body, start)
+    for i in range(number):
+        start = body(i, start)
+    return start
+
+
+def put(x: Array, i: Int[Array, ""] | int, new: Array) -> Array:
+    """Replace an entry along the first axis, within a loop.
+
+    An accelerator would copy an entry that the loop's counter chooses by order of the host: all of
+    the array is written there instead.
+    """
+    if not on_accelerator():
+        return lax.dynamic_update_index_in_dim(x, new, i, 0)
+    here = jnp.arange(len(x)) == i
+    return jnp.where(here.reshape(-1, *[1] * (x.ndim - 1)), new, x)
+
+
+def map_draws(function: Callable[[Any], Any], draws: Any) -> Any:
+    """Apply a function to each draw, the leading axis: together on accelerators, else in turn."""
+    return jax.vmap(function)(draws) if on_accelerator() else lax.map(function, draws)

@@ -1,0 +1,65 @@
+"""Forms of a kernel for CPUs and for accelerators."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bnp_models.kernels.numerics import platforms
+from bnp_models.kernels.numerics.lanes import in_turn
+
+usable = pytest.mark.usefixtures("either_form")
+
+
+def test_the_form_is_that_of_the_backend_unless_it_is_forced():
+    here = jax.default_backend() != "cpu"
+    assert platforms.on_accelerator() == here
+    for forced in (True, False):
+        with platforms.forms_of(accelerator=forced):
+            assert platforms.on_accelerator() == forced
+            assert platforms.by_platform("cpu", "accelerator") == ["cpu", "accelerator"][forced]
+    assert platforms.on_accelerator() == here
+
+
+def test_what_was_traced_for_one_platform_is_not_used_for_the_other():
+    traced = jax.jit(lambda: jnp.int32(platforms.by_platform(1, 2)))
+    assert traced() == platforms.by_platform(1, 2)
+    with platforms.forms_of(accelerator=True):
+        assert traced() == 2
+    with platforms.forms_of(accelerator=False):
+        assert traced() == 1
+
+
+@usable
+def test_entries_that_are_put():
+    x = np.arange(12).reshape(3, 4)
+    new = jnp.arange(4) + 20
+
+    @jax.jit
+    def replaced(x):
+        return jax.lax.fori_loop(1, 3, lambda i, x: platforms.put(x, i, new + i), x)
+
+    expected = x.copy()
+    expected[1:] = [np.asarray(new) + 1, np.asarray(new) + 2]
+    np.testing.assert_array_equal(replaced(x), expected)
+    np.testing.assert_array_equal(platforms.put(jnp.zeros(3), 1, jnp.float32(5)), [0, 5, 0])
+
+
+@usable
+def test_short_loops_and_draws():
+    assert platforms.short_loop(4, lambda i, x: 2 * x + i, jnp.int32(1)) == 27
+    doubled = platforms.map_draws(lambda draw: 2 * draw["x"], {"x": jnp.arange(3)})
+    np.testing.assert_array_equal(doubled, [0, 2, 4])
+
+
+def test_lanes_go_together_on_accelerators():
+    """Shown by the loop that the lanes of a CPU take turns in."""
+
+    def loops():
+        lanes = jax.vmap(lambda x: in_turn(lambda x: jnp.sum(x * x))(x))
+        return str(jax.make_jaxpr(lanes)(jnp.ones((4, 3)))).count("scan")
+
+    with platforms.forms_of(accelerator=False):
+        assert loops() == 1
+    with platforms.forms_of(accelerator=True):
+        assert loops() == 0
