@@ -1,7 +1,7 @@
 """Compiled chunks of sweeps: many sweeps between two returns to Python."""
 
 import math
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -108,7 +108,14 @@ class Advanced(NamedTuple):
     """The entry of each that was written last."""
 
 
-@partial(jax.jit, static_argnames=("keep", "slots"))
+@cache
+def advancing(options: tuple[tuple[str, str], ...] = ()):
+    """`advance_chains`, compiled with these options of XLA."""
+    return jax.jit(
+        advance_chains, static_argnames=("keep", "slots"), compiler_options=dict(options) or None
+    )
+
+
 def advance_chains(
     model,
     data,

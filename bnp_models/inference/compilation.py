@@ -3,9 +3,28 @@
 import hashlib
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
+
+_GRAPHS = "xla_gpu_enable_command_buffer"
+
+# What Nvidia GPUs run as graphs: what XLA puts into them by default, and then loops and branches.
+_IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
+
+
+def options_of_loops(devices: Sequence[jax.Device]) -> tuple[tuple[str, str], ...]:
+    """XLA's options for programs that loop over sweeps.
+
+    On Nvidia GPUs whole loops become graphs: the host waits for nothing and launches nothing within
+    them. Where the environment's XLA_FLAGS say what graphs have, as
+    ``--xla_gpu_enable_command_buffer=`` says that there are none, that holds.
+    """
+    nvidia = "cuda" in devices[0].client.platform_version.lower()
+    if not nvidia or _GRAPHS in os.environ.get("XLA_FLAGS", ""):
+        return ()
+    return ((_GRAPHS, _IN_GRAPHS),)
 
 
 def use_compilation_cache():

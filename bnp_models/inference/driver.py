@@ -17,7 +17,7 @@ from bnp_models.data.microdata import Microdata
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.chunks import (
     Advanced,
-    advance_chains,
+    advancing,
     capacity_of_starts,
     chain_keys_of,
     chunk_end,
@@ -28,6 +28,7 @@ from bnp_models.inference.chunks import (
     slots_needed,
     slots_of_buffer,
 )
+from bnp_models.inference.compilation import options_of_loops
 from bnp_models.inference.placement import Placement, describe_devices, join_groups
 from bnp_models.inference.run import Run, concatenate_draws
 from bnp_models.inference.settings import Settings, number_kept
@@ -195,9 +196,9 @@ class Driver:
         kept = {name: self.available[name] for name in settings.keep}
         self.slots = slots_of_buffer(kept, settings.num_chains)
         self.advance = partial(
-            advance_chains, self.model, self.data, warmup=settings.num_warmup,
-            patience=self.early_end, thin=settings.thin, keep=settings.keep, slots=self.slots,
-            every=settings.parameters_every,
+            advancing(options_of_loops(self.devices)), self.model, self.data,
+            warmup=settings.num_warmup, patience=self.early_end, thin=settings.thin,
+            keep=settings.keep, slots=self.slots, every=settings.parameters_every,
         )  # fmt: skip
         first = self.advance(self.chain_keys[0], self.states[0], self.iteration, self.iteration)
         jax.block_until_ready(first)

@@ -71,6 +71,7 @@ class Chains:
         self, model, table, num_chains=1, conditions=None, start=15, burn=300, fixed=False
     ):
         from bnp_models.inference import chunks
+        from bnp_models.inference.compilation import options_of_loops
         from bnp_models.inference.placement import Placement
 
         self.model = model
@@ -85,7 +86,7 @@ class Chains:
             for keys in self.keys
         ]
         self.advance_by = partial(
-            chunks.advance_chains,
+            chunks.advancing(options_of_loops(jax.devices())),
             self.model,
             data,
             warmup=2**30,

@@ -315,10 +315,10 @@ def test_a_second_run_on_data_of_the_same_shape_compiles_nothing(small):
     model = dataclasses.replace(MODEL, capacity=256)
     run(small.table, model=model)
     shuffled = bnp.Microdata(small.table.schema, small.table.codes[::-1])
-    before = [f._cache_size() for f in (chunks.advance_chains, chunks.init_chains)]
+    before = [f._cache_size() for f in (chunks.advancing(), chunks.init_chains)]
     options = {"num_warmup": 9, "num_samples": 14, "thin": 1, "parameters_every": 2}
     run(shuffled, seed=5, model=model, **options)
-    assert [f._cache_size() for f in (chunks.advance_chains, chunks.init_chains)] == before
+    assert [f._cache_size() for f in (chunks.advancing(), chunks.init_chains)] == before
 
 
 def test_kept_names_are_chosen_and_checked(small):
