@@ -17,7 +17,7 @@ from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, MixedMembership, Struc
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.inference.placement import record_axes
-from bnp_models.kernels.numerics.platforms import forms_of
+from bnp_models.kernels.numerics.platforms import forms_of, map_draws
 from bnp_models.models.mixed_membership.options import CONCENTRATIONS
 from bnp_models.models.model import (
     Completes,
@@ -134,6 +134,48 @@ def test_sweeps_are_lowered_for_accelerators(name, truncated):
         return jax.vmap(of_chain)(jax.random.split(jax.random.key(seed), 2))
 
     assert "callback" not in lowered(sweeps, "cuda", "tpu")
+
+
+@of_kind(PredictsCells)
+def test_risk_and_synthesis_are_lowered_for_accelerators(name):
+    one = swept(name)
+    sets = None if one.conditions is None else jnp.asarray(one.conditions.feasible.sets)
+
+    def both(seed):
+        keys = jax.random.split(jax.random.key(seed), 2)
+        draws = jax.tree.map(lambda x: jnp.stack([x, x]), one.draw)
+
+        def of_draw(arguments):
+            key, draw = arguments
+            return one.model.log_cell_probability(key, draw, CELLS, NUM_LEVELS)
+
+        new = one.model.simulate_records(keys[0], one.draw, 5, NUM_LEVELS, sets)
+        return map_draws(of_draw, (keys, draws)), new
+
+    assert "callback" not in lowered(both, "cuda", "tpu")
+
+
+@of_kind(Completes)
+def test_completion_is_lowered_for_accelerators(name):
+    one = swept(name)
+
+    def completed(seed):
+        codes = one.model.complete_records(jax.random.key(seed), one.draw, one.data)
+        return codes, one.model.level_probabilities(one.draw, NUM_LEVELS)
+
+    assert "callback" not in lowered(completed, "cuda", "tpu")
+
+
+@of_kind(MakesHouseholds)
+def test_households_are_lowered_for_accelerators(name):
+    one = swept(name)
+    left = jnp.ones(len(one.data.blocks))
+
+    def made(seed):
+        key = jax.random.key(seed)
+        return one.model.simulate_households(key, one.draw, one.data, left, 16)
+
+    assert "callback" not in lowered(made, "cuda", "tpu")
 
 
 def test_a_call_of_the_host_is_seen():
