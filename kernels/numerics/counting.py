@@ -81,11 +81,11 @@ def order_free_sum(x: Float[Array, "..."], axis: int | None = None) -> Float[Arr
     Raises
     ------
     ValueError
-        Above 2**23 terms, of which the sum would take many rounds.
+        Above 2**27 terms, of which the sum would take many rounds.
     """
     num_terms = x.size if axis is None else x.shape[axis]
-    if num_terms > 2**23:
-        raise ValueError(f"order_free_sum: {num_terms} terms; at most {2**23}")
+    if num_terms > 2**27:
+        raise ValueError(f"order_free_sum: {num_terms} terms; at most {2**27}")
     # A power of two, so that scaling is exact and only the rounding to integers loses anything.
     exponent = jnp.frexp(jnp.max(x, axis=axis, keepdims=True))[1]
     scale = jnp.ldexp(jnp.ones(exponent.shape, x.dtype), exponent)
