@@ -1,6 +1,6 @@
 """Eight scattered chains on the six hardest cases on record: which agree, after how long.
 
-    python experiments/time_to_trust/traces.py                # a hundred minutes on two cores
+    python experiments/time_to_trust/traces.py                # a hundred minutes
     python experiments/time_to_trust/traces.py --cases "census, n = 10,000" --minutes 5
 
 Appends to agreement.csv what is not there yet, and makes a figure of each case and agreement.md.
@@ -57,15 +57,15 @@ def measure(case, minutes):
     while sum(run.seconds.values()) < 60 * minutes:
         run = extended(run, minutes)
     values = judged(run, population_size, EVALUATED)
-    before, drawing = run.seconds["compile"] + run.seconds["warmup"], run.seconds["draws"]
-    draw(case, values, before / 60, (before + drawing) / 60)
     sweeps = run.settings.num_samples * run.settings.thin
-    row = {"case": case, "minutes": minutes, "sweeps": sweeps, "before": before}
+    draw(case, values, sweeps)
+    row = {"case": case, "device": run.device, "sweeps": sweeps,
+           "sweeps_second": sweeps / run.seconds["draws"]}  # fmt: skip
     for quantity in LABELS:
         x = values.get(quantity)
         for kind, suffice in (("loosely", loose), ("closely", close)):
             share = np.nan if x is None else share_needed(x, suffice)
-            row[f"{kind}_{quantity}"] = before + share * drawing
+            row[f"{kind}_{quantity}"] = share * sweeps
         row[f"rhat_{quantity}"] = np.nan if x is None else figures_of(x, x.shape[1])[0]
     return row
 
@@ -75,15 +75,15 @@ def close(rhat, ess):
     return rhat < STRICT
 
 
-def draw(name, values, start, end):
-    """The chains of each quantity, one above the other, by the minutes since the call."""
+def draw(name, values, sweeps):
+    """The chains of each quantity, one above the other, by sweeps after the warm-up."""
     figure = Figure(figsize=(9, 7), layout="constrained")
     axes = figure.subplots(len(values), sharex=True)
     for axis, (quantity, x) in zip(axes, values.items(), strict=True):
-        axis.plot(np.linspace(start, end, x.shape[1]), x.T, lw=0.6)
+        axis.plot(np.linspace(0, sweeps, x.shape[1]), x.T, lw=0.6)
         axis.set_ylabel(LABELS[quantity], fontsize=7)
     axes[0].set_title(name, fontsize=9)
-    axes[-1].set_xlabel("minutes")
+    axes[-1].set_xlabel("sweeps")
     folder, file = HERE / "traces", re.sub(r"\W+", "_", name)
     folder.mkdir(exist_ok=True)
     figure.savefig(folder / f"{file}.png", dpi=80)
