@@ -49,7 +49,6 @@ MODELS = {
 # Models with all their moves.
 WHOLE = {
     "hdp": HDPMixedMembership(capacity=8),
-    "nplcm": NPLCM(components=3),
     "tnplcm": TNPLCM(components=3),
     "ndpmpm": NDPMPM(components=2, member_components=2),
 }
