@@ -4,8 +4,9 @@
     python experiments/modes/run.py --quick    # a tenth of the sweeps, nothing written
 
 Four blocks of equal records on six binary variables have two modes, {AB, CD} and {AC, BD}, whose
-masses are in the ratio of two products of Dirichlet-multinomial marginals (see tests/test_modes.py,
-which has the data, the starts and the exact masses). Writes tables.md and traces.png.
+masses are in the ratio of two products of Dirichlet-multinomial marginals (see
+tests/inference/test_modes.py, which has the data, the starts and the exact masses). Writes
+tables.md and traces.png.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
 from bnp_models.models.mixed_membership.start import prepare_records
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent.parent / "tests"))
+sys.path += [str(HERE.parents[1] / "tests" / name) for name in (".", "inference")]
 import test_modes as modes  # noqa: E402
 
 SAMPLERS = {
@@ -36,7 +37,7 @@ NUM_CHAINS = 8
 
 def trace(sizes, moves, num_sweeps):
     """Mode of every sweep, (chains, sweeps): 0 or 1, or 2 in neither; and seconds, compiled."""
-    model = HDPMixedMembership(**modes.PRIOR, **moves)
+    model = HDPMixedMembership(**modes.PRIOR, **moves, level_prior="uniform")
     block = np.repeat(np.arange(4), sizes)
     data = prepare_records(model, np.repeat(modes.TRIPLES[block], 3, axis=1), modes.NUM_LEVELS)
     labels = modes.MODES[:, block]
