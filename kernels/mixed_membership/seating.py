@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.numerics.platforms import by_platform, put
+from bnp_models.kernels.numerics.platforms import by_platform, map_in_use
 from bnp_models.kernels.numerics.set_partitions import (
     equal_chunks,
     scale_columns,
@@ -150,7 +150,7 @@ def draw_seating(
     if num_items == 1:
         return seats.slots[z]
     # Few records have two tables where alpha is small: an accelerator takes a quarter at once.
-    _, size = equal_chunks(num_records, _at_once(num_items + 2))
+    _, size = equal_chunks(num_records, _at_once(num_items, share=4))
 
     def some(carry):
         turn, left, z = carry
@@ -174,16 +174,10 @@ def _cumulative_dishes(cells, seats):
 
 
 def _of_cells(cells, some):
-    """What a function has of each chunk's rows; chunks that hold no cell are padding."""
+    """Apply a function to the rows of each chunk that holds cells; the others are padding."""
     chunks = _chunks(cells.rows)
     number, _, size = chunks.shape
-    if number == 1:
-        return some(chunks[0])[None]
-    shape = jax.eval_shape(some, chunks[0])
-    empty = jnp.zeros((number, *shape.shape), shape.dtype)
-
-    in_use = (cells.number + size - 1) // size
-    return lax.fori_loop(0, in_use, lambda i, x: put(x, i, some(chunks[i])), empty)
+    return map_in_use(lambda i: some(chunks[i]), number, (cells.number + size - 1) // size)
 
 
 def _seatings(columns, g0):
@@ -215,9 +209,10 @@ def _seat_pair(key, columns, g0):
     return jnp.where(first, one[:, None], other[:, None]).T
 
 
-def _at_once(num_items):
-    """Records of a chunk at the most."""
-    return by_platform(_RECORDS_AT_ONCE, max(_RECORDS_AT_ONCE, _SUMS_AT_ONCE >> num_items))
+def _at_once(num_items, share=1):
+    """Records of a chunk at the most, on accelerators one in `share` of those that fit."""
+    many = (_SUMS_AT_ONCE // share) >> num_items
+    return by_platform(_RECORDS_AT_ONCE, max(_RECORDS_AT_ONCE, many))
 
 
 def _columns(theta, rows):

@@ -69,6 +69,17 @@ def put(x: Array, i: Int[Array, ""] | int, new: Array) -> Array:
     return jnp.where(here.reshape(-1, *[1] * (x.ndim - 1)), new, x)
 
 
+def map_in_use(function: Callable[[Any], Any], number: int, in_use: Array | int) -> Any:
+    """Apply a function to 0, 1, .. in a loop over those in use; of the others results are zeros."""
+    shapes = jax.eval_shape(function, jnp.int32(0))
+    nothing = jax.tree.map(lambda shape: jnp.zeros((number, *shape.shape), shape.dtype), shapes)
+
+    def some(i, results):
+        return jax.tree.map(lambda x, new: put(x, i, new), results, function(i))
+
+    return lax.fori_loop(0, in_use, some, nothing)
+
+
 def map_draws(function: Callable[[Any], Any], draws: Any) -> Any:
     """Apply a function to each draw, the leading axis: together on accelerators, else in turn."""
     return jax.vmap(function)(draws) if on_accelerator() else lax.map(function, draws)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import opens_table, order_free_sum
 from bnp_models.kernels.numerics.lanes import most_of_lanes
-from bnp_models.kernels.numerics.platforms import by_platform, on_accelerator, put
+from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, on_accelerator, put
 from bnp_models.kernels.splits.anchors import (
     Anchors,
     Counts,
@@ -232,16 +232,10 @@ def _deal_records(anchors: Anchors, z, real) -> _Dealt:
 
 
 def _of_chunks(function: Callable[[Array], Any], number: int, in_use: Array | int) -> Any:
-    """What a function has of each chunk: of those in use, on accelerators of all at once."""
+    """Apply a function to the chunks in use, on accelerators to all of them at once."""
     if on_accelerator():
         return jax.vmap(function)(jnp.arange(number))
-    shapes = jax.eval_shape(function, jnp.int32(0))
-    nothing = jax.tree.map(lambda shape: jnp.zeros((number, *shape.shape), shape.dtype), shapes)
-
-    def some(c, results):
-        return jax.tree.map(lambda x, new: put(x, c, new), results, function(c))
-
-    return lax.fori_loop(0, in_use, some, nothing)
+    return map_in_use(function, number, in_use)
 
 
 @jax.named_scope("gather_items")

@@ -49,6 +49,7 @@ MODELS = {
 # Models with all their moves.
 WHOLE = {
     "hdp": HDPMixedMembership(capacity=8),
+    "nplcm": NPLCM(components=3),
     "tnplcm": TNPLCM(components=3),
     "ndpmpm": NDPMPM(components=2, member_components=2),
 }
@@ -127,7 +128,7 @@ def test_sweeps_are_lowered_for_accelerators(name, truncated):
     def of_chain(key):
         key_init, key_sweep = jax.random.split(key)
         state = model.init(key_init, data, model.capacity, jnp.int32(2))
-        return model.sweep(key_sweep, state, data, jnp.int32(0))[0].alpha
+        return jax.tree.leaves(model.sweep(key_sweep, state, data, jnp.int32(0)))
 
     def sweeps(seed):
         return jax.vmap(of_chain)(jax.random.split(jax.random.key(seed), 2))
