@@ -8,10 +8,11 @@ from pathlib import Path
 
 import jax
 
-_GRAPHS = "xla_gpu_enable_command_buffer"
+GRAPHS = "xla_gpu_enable_command_buffer"
+"""XLA's option of what Nvidia GPUs run as graphs."""
 
-# What Nvidia GPUs run as graphs: what XLA puts into them by default, and then loops and branches.
-_IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
+IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
+"""What XLA puts into graphs by default, and then loops and branches."""
 
 
 def options_of_loops(devices: Sequence[jax.Device]) -> tuple[tuple[str, str], ...]:
@@ -22,9 +23,9 @@ def options_of_loops(devices: Sequence[jax.Device]) -> tuple[tuple[str, str], ..
     ``--xla_gpu_enable_command_buffer=`` says that there are none, that holds.
     """
     nvidia = "cuda" in devices[0].client.platform_version.lower()
-    if not nvidia or _GRAPHS in os.environ.get("XLA_FLAGS", ""):
+    if not nvidia or GRAPHS in os.environ.get("XLA_FLAGS", ""):
         return ()
-    return ((_GRAPHS, _IN_GRAPHS),)
+    return ((GRAPHS, IN_GRAPHS),)
 
 
 def use_compilation_cache():

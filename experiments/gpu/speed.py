@@ -20,48 +20,21 @@ import jax
 import numpy as np
 import pandas as pd
 
-import bnp_models as bnp
-from bnp_models.rules.census import census_relationships
-
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent / name) for name in ("benchmark", "accuracy")]
+from cases import MODELS, make_case  # noqa: E402
 from results import Results, markdown  # noqa: E402
-from run import PLAIN_HDP, Chains  # noqa: E402
+from run import Chains  # noqa: E402
 
-CONDITIONS = HERE.parent / "synthesis" / "conditions.csv"
-MODELS = {
-    "hdp plain": bnp.HDPMixedMembership(**PLAIN_HDP),
-    "hdp": bnp.HDPMixedMembership(),
-    "hdp, 55 conditions, plain": bnp.HDPMixedMembership(**PLAIN_HDP),
-    "hdp, 55 conditions": bnp.HDPMixedMembership(),
-    "nplcm": bnp.NPLCM(),
-    "tnplcm, 55 conditions": bnp.TNPLCM(),
-    "ndpmpm, rules": bnp.NDPMPM(),
-    "ndpmpm": bnp.NDPMPM(),
-}
-# Records; of households, households.
-RECORDS, HOUSEHOLDS = 10_000, 1000
 # Seconds of a stretch, and sweeps of it at the most.
 STRETCH, MOST = 1.5, 3000
 
 
-def chains_of(case, num_chains):
-    """Chains of a case, from many components."""
-    if case.startswith("ndpmpm"):
-        table = bnp.datasets.southeast_michigan_households().sample(HOUSEHOLDS, 0).households()
-        rules = census_relationships(table)
-        table = table.select(rules.check(table))
-        return Chains(MODELS[case], table, num_chains, rules if "rules" in case else None, burn=0)
-    table = bnp.Microdata.from_frame(bnp.datasets.census_income().sample(RECORDS, 0))
-    conditions = bnp.read_conditions(CONDITIONS, table.schema) if "conditions" in case else None
-    return Chains(
-        MODELS[case], table, num_chains, conditions, start=40, burn=0, fixed=True
-    )  # fmt: skip
-
-
 def measure(case, num_chains):
     """A row."""
-    chains = chains_of(case, num_chains)
+    model, table, conditions = make_case(case)
+    start = {} if case.startswith("ndpmpm") else {"start": 40, "fixed": True}
+    chains = Chains(model, table, num_chains, conditions, burn=0, **start)
     with open(Path(tempfile.gettempdir()) / "bnp-models-speed.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         sweeps, seconds = 5, 0.0

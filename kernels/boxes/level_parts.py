@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
+from bnp_models.kernels.numerics.counting import first_rows, sum_by_group, variable_of_rows
 from bnp_models.kernels.variates.discrete import split_counts
 from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, draw_levels
 from bnp_models.kernels.variates.rng import Keys
@@ -108,7 +108,7 @@ def split_over_parts(
         Counts by level part and class, summed over the sets.
     """
     num_parts = parts.variable.size
-    share = jax.ops.segment_sum(jnp.exp(log_level), parts.part_of_row, num_segments=num_parts)
+    share = sum_by_group(jnp.exp(log_level), parts.part_of_row, num_parts)
     return _share_out(key, of_set, share, parts.sets)
 
 
@@ -167,7 +167,7 @@ def draw_levels_by_part(
         The level parts.
     """
     key_share, key_level = Keys(key)
-    of_part = jax.ops.segment_sum(shape, parts.part_of_row, num_segments=parts.variable.size)
+    of_part = sum_by_group(shape, parts.part_of_row, parts.variable.size)
     log_share = draw_levels(key_share, of_part + added.astype(shape.dtype), parts.variable)
     log_level = draw_levels(key_level, shape, parts.part_of_row) + log_share[parts.part_of_row]
     return jnp.maximum(log_level, LOG_LEAST_LEVEL)

@@ -11,6 +11,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import Region, through_variables
+from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
 from bnp_models.kernels.variates.discrete import stirling_error
 from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, loggamma, normalise_levels
@@ -61,7 +62,7 @@ def propose_levels(
     shape = level_shape[:, None]
     prior_total = concentration_of_rows(level_shape, variable)[:, None]
     per_row = levels_of_rows(variable, level_shape.dtype)[:, None]
-    members = jax.ops.segment_sum(counts, variable, num_segments=variable.size)[variable]
+    members = sum_by_group(counts, variable, variable.size)[variable]
     log_g = loggamma(key, shape + counts)
     drawn = jnp.maximum(normalise_levels(log_g, variable), LOG_LEAST_LEVEL)
     free = region.free[:, None]

@@ -19,6 +19,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     block_sums,
     differentiable_probability,
 )
+from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, words
 
 # Range of the length of leapfrog steps, in units of standard deviations.
@@ -235,7 +236,7 @@ class _Point(NamedTuple):
 
 def _by_variable(x, variable):
     """Sums over the rows of each variable."""
-    return jax.ops.segment_sum(x, variable, num_segments=int(variable.size))
+    return sum_by_group(x, variable, int(variable.size))
 
 
 def _frame(parameters, counts, tables, others, variable):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.gamma_ratios import (
     elementary_log_gamma,
     log_beta,
@@ -86,7 +87,7 @@ def _log_split_ratio(c_0, c_1, levels: Levels, m_0, m_1, alpha0):
 
     def of_side(items, tables):
         """Shape and count of every row, then of every variable, then of the tables."""
-        totals = jax.ops.segment_sum(items, levels.variable, num_segments=num_rows)
+        totals = sum_by_group(items, levels.variable, num_rows)
         return jnp.concatenate([items, totals, tables[None]]).astype(dtype)
 
     shape = jnp.concatenate([

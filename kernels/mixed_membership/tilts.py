@@ -19,6 +19,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     partition_totals,
     probability,
 )
+from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.variates.rng import normal, uniform, uniform_index, word_pair
 
 # Standard deviations of the proposed tilts of the log odds; one of them is drawn.
@@ -133,6 +134,6 @@ def _tilt_levels(old, shift, variable):
     """Level probabilities whose logarithms are shifted, and by how much once normalised."""
     top = jax.ops.segment_max(shift, variable, num_segments=variable.size)
     grown = old * jnp.exp(shift - top[variable])
-    norm = jnp.log(jax.ops.segment_sum(grown, variable, num_segments=variable.size)) + top
+    norm = jnp.log(sum_by_group(grown, variable, variable.size)) + top
     log_change = shift - norm[variable]
     return old * jnp.exp(log_change), log_change

@@ -25,6 +25,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.boxes.level_parts import LevelParts
+from bnp_models.kernels.numerics.counting import sum_by_group
+from bnp_models.kernels.numerics.platforms import on_accelerator
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson, split_counts
 from bnp_models.kernels.variates.gamma import gamma_variate
@@ -317,6 +319,9 @@ def partition_totals(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, 
 
 def _totals(values, boxes):
     """Sums of the values of partitions by pair (d, B)."""
+    if on_accelerator():
+        number = len(boxes.partitions)
+        return sum_by_group(values, np.repeat(np.arange(number), boxes.partitions), number)
     ends = np.cumsum(boxes.partitions)
     return jnp.stack(
         [jnp.sum(values[b - n : b]) for b, n in zip(ends, boxes.partitions, strict=True)]
@@ -402,8 +407,7 @@ def count_blocks(
     # By gathering: to scatter from each partition to its blocks is several times slower on a CPU.
     padded = jnp.append(of_partition, 0)
     by_row = sum(padded.at[index].get(mode="promise_in_bounds") for index in boxes.having)
-    empty = jnp.zeros(boxes.num_types, of_partition.dtype)
-    return empty.at[boxes.type_of_column].add(by_row, indices_are_sorted=True)
+    return sum_by_group(by_row, boxes.type_of_column, boxes.num_types)
 
 
 @jax.named_scope("count_sets")
@@ -412,8 +416,7 @@ def count_sets(
 ) -> Int[Array, "S K"] | Float[Array, "S K"]:
     """Items by set and component, given the blocks by type and component."""
     types, sets = boxes.set_of_type
-    empty = jnp.zeros((boxes.sets.shape[0], of_type.shape[1]), of_type.dtype)
-    return empty.at[sets].add(of_type[types], mode="promise_in_bounds")
+    return sum_by_group(of_type[types], sets, len(boxes.sets))
 
 
 @jax.named_scope("draw_blocks")

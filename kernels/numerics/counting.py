@@ -3,12 +3,15 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from bnp_models.kernels.numerics.platforms import by_platform
+from bnp_models.kernels.numerics.platforms import by_platform, on_accelerator
 
 # Copies of counters on accelerators at the most, and counters in all of them.
 _COPIES, _COUNTERS = 32, 2**20
+
+# Terms that an accelerator sums by group without scattering, at the most.
+_TERMS = 2**23
 
 
 def first_rows(num_levels: tuple[int, ...]) -> np.ndarray:
@@ -68,6 +71,18 @@ def _add_up(index, weight, number):
     flat = jnp.zeros(copies * number, jnp.int32)
     flat = flat.at[index].add(weight.reshape(-1), mode="promise_in_bounds")
     return jnp.sum(flat.reshape(copies, number), axis=0) if copies > 1 else flat
+
+
+def sum_by_group(x: Shaped[Array, "R ..."], group: Int[Array, " R"], number: int) -> Array:
+    """Add up rows by their group, 0 to `number` - 1.
+
+    An accelerator adds them up in one launch, and in one order, where that is not too much.
+    """
+    if not on_accelerator() or number * x.size > _TERMS:
+        return jax.ops.segment_sum(x, group, num_segments=number)
+    member = jnp.arange(number)[:, None] == group
+    member = member.reshape(*member.shape, *[1] * (x.ndim - 1))
+    return jnp.sum(jnp.where(member, x, 0), axis=1, dtype=x.dtype)
 
 
 @jax.named_scope("order_free_sum")

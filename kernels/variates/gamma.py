@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.numerics.counting import order_free_sum
+from bnp_models.kernels.numerics.counting import order_free_sum, sum_by_group
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.kernels.variates.rng import normal, uniform, word_pair
 
@@ -177,7 +177,7 @@ def totals_by_group(
     """
     largest = jax.ops.segment_max(log_weight, group, num_segments=group.size)[group]
     log_weight = log_weight - largest
-    total = jax.ops.segment_sum(jnp.exp(log_weight), group, num_segments=group.size)[group]
+    total = sum_by_group(jnp.exp(log_weight), group, group.size)[group]
     return log_weight, total
 
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.gamma_ratios import elementary_log_gamma, large_log_gamma_ratio
 from bnp_models.kernels.numerics.lanes import in_turn
 from bnp_models.kernels.numerics.platforms import short_loop
@@ -54,7 +55,7 @@ def concentration_of_rows(
     shape: Float[Array, " R"], variable: Int[Array, " R"]
 ) -> Float[Array, " R"]:
     """Sum the shapes of each row's variable: c_j, at each of its rows."""
-    return jax.ops.segment_sum(shape, variable, num_segments=variable.size)[variable]
+    return sum_by_group(shape, variable, variable.size)[variable]
 
 
 def levels_of_rows(variable: Int[Array, " R"], dtype: jnp.dtype) -> Float[Array, " R"]:
@@ -115,8 +116,8 @@ def update_level_prior(
     """
     dtype = shape.dtype
     key_q, key_rows = Keys(key)
-    c = jax.ops.segment_sum(shape, variable, num_segments=num_variables)
-    totals = jax.ops.segment_sum(counts, variable, num_segments=num_variables)
+    c = sum_by_group(shape, variable, num_variables)
+    totals = sum_by_group(counts, variable, num_variables)
     present = (totals > 0) & (c > 0)[:, None]
     log_q, _ = logbeta(
         key_q, jnp.where(present, c[:, None], 1), jnp.where(present, totals, 1).astype(dtype)
@@ -166,7 +167,7 @@ def update_level_prior_given_levels(
     num_components = log_level.shape[1]
 
     def by_variable(x):
-        return jax.ops.segment_sum(x, variable, num_segments=num_variables)
+        return sum_by_group(x, variable, num_variables)
 
     c = by_variable(shape)
     exists = c > 0

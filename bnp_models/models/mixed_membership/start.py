@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
@@ -12,6 +11,7 @@ from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_le
 from bnp_models.kernels.numerics.counting import (
     count_rows_by_component,
     first_rows,
+    sum_by_group,
     variable_of_rows,
 )
 from bnp_models.kernels.numerics.shapes import coarse_size
@@ -114,7 +114,7 @@ def init_state(
         data.rows, z, data.weight, (data.variable.size, capacity)
     ).astype(u.dtype)
     level_shape = uniform_shape(data.variable)
-    total = jax.ops.segment_sum(1 + counts, data.variable, num_segments=data.variable.size)
+    total = sum_by_group(1 + counts, data.variable, data.variable.size)
     weight = jnp.sum(counts, axis=0)
     shape = () if model.shared else (num_padded,)
     g0, theta = weight / jnp.sum(weight), (1 + counts) / total[data.variable]

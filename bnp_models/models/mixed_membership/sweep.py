@@ -31,6 +31,7 @@ from bnp_models.kernels.mixed_membership.seating import (
 from bnp_models.kernels.mixed_membership.split_merge import split_or_merge
 from bnp_models.kernels.mixed_membership.tables import seat_items, table_indicators
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
+from bnp_models.kernels.numerics.platforms import on_accelerator
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.conditionals import (
     draw_alpha,
@@ -96,11 +97,11 @@ def update_labels(
 ) -> HDPState:
     """Step 1: draw items' labels, the record weights integrated out.
 
-    Those of all records; where the shared alpha is so small that hardly any record has two tables,
-    those of one record of every `LABEL_STRIDE`, in rotation. This leaves alpha as it is, and so may
-    depend on it.
+    Those of all records; on a CPU, where the shared alpha is so small that hardly any record has
+    two tables, those of one record of every `LABEL_STRIDE`, in rotation. This leaves alpha as it
+    is, and so may depend on it.
     """
-    if state.alpha.ndim:
+    if state.alpha.ndim or on_accelerator():
         z = assign_items(key, state.z, data.rows, state.alpha, state.g0, state.theta)
         return dataclasses.replace(state, z=z)
     every, stride = state.alpha > SMALL_ALPHA, math.gcd(state.z.shape[1], LABEL_STRIDE)
