@@ -60,16 +60,16 @@ def count_components(
 
 
 def _add_up(index, weight, number):
-    """Add up weights by index, below `number`.
+    """Add up weights by index, below `number`, both with the records along the last axis.
 
-    On accelerators into several copies: additions to one counter wait for each other.
+    On accelerators into several copies: additions to one counter wait for each other. Arrays keep
+    their shape, so that each of several devices counts the records that it has.
     """
-    index = index.reshape(-1)
     copies = by_platform(1, max(1, min(_COPIES, _COUNTERS // number)))
     if copies > 1:
-        index = index + number * (jnp.arange(index.size) % copies)
+        index = index + number * (jnp.arange(index.shape[-1]) % copies)
     flat = jnp.zeros(copies * number, jnp.int32)
-    flat = flat.at[index].add(weight.reshape(-1), mode="promise_in_bounds")
+    flat = flat.at[index].add(weight, mode="promise_in_bounds")
     return jnp.sum(flat.reshape(copies, number), axis=0) if copies > 1 else flat
 
 
