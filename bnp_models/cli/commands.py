@@ -1,5 +1,7 @@
 """Commands of ``bnp-models`` by name, and the errors that stand for bad input."""
 
+import argparse
+
 from bnp_models.cli.compare import compare_models
 from bnp_models.cli.datasets import impute, synthesize
 from bnp_models.cli.evaluate import evaluate
@@ -7,6 +9,7 @@ from bnp_models.cli.folder import UsageError
 from bnp_models.cli.risk import risk
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import FormatError
+from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import CheckpointError
 from bnp_models.models.cells.polettini_stander import NoMaximumError
 
@@ -19,3 +22,24 @@ COMMANDS = {
 }
 
 BAD_INPUT = (MicrodataError, CheckpointError, NoMaximumError, FormatError, UsageError)
+
+
+def connect(options: argparse.Namespace) -> None:
+    """Connect with the other processes of the command, where there are any.
+
+    Raises
+    ------
+    UsageError
+        If it is not known where they are, they do not meet, or cannot have as many chains each.
+    """
+    given = vars(options)
+    said = [given.get(name) for name in ("coordinator", "processes", "process")]
+    if not given.get("distributed"):
+        if any(value is not None for value in said):
+            raise UsageError("--coordinator, --processes and --process go with --distributed")
+        return
+    try:
+        processes.connect(*said)
+        processes.share(options.chains)
+    except (ValueError, RuntimeError) as error:
+        raise UsageError(f"--distributed: {error}") from None

@@ -7,12 +7,14 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bnp_models.cli.parser import STOPPING
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
+from bnp_models.inference import processes
 from bnp_models.inference.compilation import use_compilation_cache
 
 
@@ -51,6 +53,8 @@ def into_folder(
     if options.resume and _is_complete(out, outputs, settings):
         say(options, f"{out} is complete: nothing to resume")
         return 0
+    if not processes.is_first():
+        return _work_aside(options, work)
     made = _make_folder(out)
     try:
         use_compilation_cache()
@@ -63,6 +67,15 @@ def into_folder(
         _remove_empty(made)
         raise
     say(options, answer)
+    return 0
+
+
+def _work_aside(options, work):
+    """Do the work of a process whose results the first one has too, and writes."""
+    use_compilation_cache()
+    with tempfile.TemporaryDirectory(prefix="bnp-models-") as aside:
+        options.out, options.quiet, options.progress = aside, True, False
+        work(Path(aside))
     return 0
 
 
@@ -80,7 +93,8 @@ def located(path, variables):
 
 def shows_progress(options: argparse.Namespace) -> bool:
     """Whether progress bars are shown."""
-    return options.progress or (sys.stderr.isatty() and not options.quiet)
+    shown = options.progress or (sys.stderr.isatty() and not options.quiet)
+    return shown and processes.is_first()
 
 
 def _make_folder(out):

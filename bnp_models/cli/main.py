@@ -30,6 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     # Imported late: --help and --version need no JAX.
     commands = importlib.import_module("bnp_models.cli.commands")
     try:
+        commands.connect(options)
         return commands.COMMANDS[options.name](options, argv)
     except commands.BAD_INPUT as error:
         return _fail(str(error))

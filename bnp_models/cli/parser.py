@@ -333,6 +333,7 @@ def _add_common(parser, name, keep_parameters):
                         help="minutes of sampling, compilation and those before a --resume "
                         "included, after which to stop all the same (default: "
                         f"{DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} with --until-rhat)")  # fmt: skip
+    _add_processes(parser)
     output = parser.add_argument_group("output")
     if keep_parameters:
         parser.set_defaults(keep_parameters=True)
@@ -341,6 +342,23 @@ def _add_common(parser, name, keep_parameters):
                             help="put the model's arrays into posterior.nc too: 20 kB a draw and "
                             "more")  # fmt: skip
     _add_output(output)
+
+
+def _add_processes(parser) -> None:
+    """Add the options of runs of several processes."""
+    group = parser.add_argument_group(
+        "several processes", "the same command in each, on one machine or many that share the "
+        "files: each runs its share of the chains, and the first writes DIR"
+    )  # fmt: skip
+    group.add_argument("--distributed", action="store_true",
+                       help="connect with the other processes; what is not said below is what "
+                       "Slurm, Open MPI or Kubernetes say")  # fmt: skip
+    group.add_argument("--coordinator", metavar="HOST:PORT",
+                       help="address of the first process, with a free port")  # fmt: skip
+    group.add_argument("--processes", metavar="K", type=integer_type(1, 2**16),
+                       help="how many there are")  # fmt: skip
+    group.add_argument("--process", metavar="I", type=integer_type(0, 2**16),
+                       help="which this is, from 0")  # fmt: skip
 
 
 def _add_data(parser, name) -> None:

@@ -16,6 +16,7 @@ from bnp_models.cli.outputs import output_names, remove_outputs
 from bnp_models.cli.parser import STOPPING
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
+from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint
 from bnp_models.inference.convergence import MAX_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
@@ -81,21 +82,24 @@ def sample_into_folder(
         The exit code.
     """
 
+    checkpoint = Path(options.out) / "checkpoint"
+
     @functools.lru_cache(maxsize=1)
     def diagnose(run: Run) -> Diagnosis:
         """Diagnosis of the last draws, once: what judged them is what is written."""
         return Diagnosis.of(run, evaluate(run))
 
-    def work(out: Path) -> str:
+    def work(_: Path) -> str:
         if not options.resume:
             remove_outputs(options)
-        run = _sample(options, inputs, out / "checkpoint", diagnose, monitor)
+        run = _sample(options, inputs, checkpoint, diagnose, monitor)
         diagnosis = diagnose(run)
         settings_and_command = settings | {"command": command_line(argv)}
         answer = write(run, diagnosis.evaluated, diagnosis, settings_and_command)
         if diagnosis.reached is False:
             return f"{answer}\nto go on: repeat the command with --resume and more --max-minutes"
-        Checkpoint(out / "checkpoint", fingerprint="").clear()
+        if processes.is_first():
+            Checkpoint(checkpoint, fingerprint="").clear()
         return answer
 
     how = f"repeat the command with --resume to go on in {options.out}"

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
+from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.chunks import (
     Advanced,
@@ -93,11 +94,12 @@ class Driver:
         self.model = task.model
         self.data = self.model.prepare(task.table, task.conditions)
         devices = execution.devices
-        self.devices = jax.devices() if devices is None else list(devices)
+        self.devices = jax.local_devices() if devices is None else list(devices)
         self.place = Placement(settings.num_chains, self.data, self.devices)
         self.key_init, key_sweeps, self.key_grow, self.key_risk = Keys(task.key, 4)
         self.chain_keys = self.place.groups(chain_keys_of(key_sweeps, settings.num_chains))
 
+        self.shown = execution.progress and processes.is_first()
         self.clock = {"compile": 0.0, "warmup": 0.0, "draws": 0.0}
         self.iteration = 0
         self.capacity = capacity_of_starts(self.model, settings, task.table.n)
@@ -132,7 +134,7 @@ class Driver:
         goal = self._goal(max_seconds)
         last_save = time.perf_counter()
         bar = tqdm(
-            total=goal, initial=self.iteration, unit="sweep", disable=not self.execution.progress,
+            total=goal, initial=self.iteration, unit="sweep", disable=not self.shown,
             smoothing=0.1, dynamic_ncols=True, desc="warm-up",
         )  # fmt: skip
         with bar:
@@ -143,8 +145,9 @@ class Driver:
                 elif self.iteration in (self.early_end, self.settings.num_warmup):
                     self._shrink()
                 goal = self._goal(max_seconds)
-                due = time.perf_counter() - last_save > self.execution.checkpoint_seconds
-                if self.execution.store is not None and (due or self.iteration >= goal):
+                (since,) = processes.largest(time.perf_counter() - last_save)
+                due = since > self.execution.checkpoint_seconds or self.iteration >= goal
+                if self.execution.store is not None and due:
                     self._save(self.execution.store, rewrite)
                     last_save, rewrite = time.perf_counter(), False
         return self._finish(goal)
@@ -212,13 +215,14 @@ class Driver:
         groups = self._advance_groups(begin, stop)
         self.iteration = int(groups[0].reached)
         self.states = [group.states for group in groups]
-        overflow = any(bool(group.overflow) for group in groups)
         kept = number_kept(self.iteration, settings) - number_kept(begin, settings)
         host: dict[str, np.ndarray] = {}
-        if kept or self.execution.progress:
+        if kept or self.shown:
             buffers = [jax.device_get(group.buffers) for group in groups]
             host = {name: np.concatenate([b[name] for b in buffers], axis=1) for name in buffers[0]}
-        elapsed = time.perf_counter() - began
+        overflow, elapsed = processes.largest(
+            any(bool(group.overflow) for group in groups), time.perf_counter() - began
+        )
         self.clock["warmup" if begin < settings.num_warmup else "draws"] += elapsed
         self.rate = (self.iteration - begin) / elapsed
         if kept:
@@ -226,11 +230,11 @@ class Driver:
         warming = self.iteration <= settings.num_warmup
         bar.set_description("warm-up" if warming else "draws", refresh=False)
         bar.update(self.iteration - begin)
-        if self.execution.progress:
+        if self.shown:
             last = groups[0].last
             latest = {name: value[int(last[name])] for name, value in host.items()}
             bar.set_postfix(_postfix(latest, self.execution.monitor))
-        return overflow
+        return bool(overflow)
 
     def _advance_groups(self, begin: int, stop: int) -> list[Advanced]:
         """Advance all groups of chains to one sweep: `stop`, or the first that needs more slots."""
@@ -240,7 +244,8 @@ class Driver:
 
         stops = [stop] * len(self.states)
         groups = self.place.run(advance, self.chain_keys, self.states, stops)
-        reached = min(int(group.reached) for group in groups)
+        (before_stop,) = processes.largest(stop - min(int(group.reached) for group in groups))
+        reached = stop - int(before_stop)
         for number, group in enumerate(groups):
             if int(group.reached) > reached:
                 groups[number] = advance(self.chain_keys[number], self.states[number], reached)
@@ -272,7 +277,8 @@ class Driver:
             return
         with self._timed("compile"):
             needed = [slots_needed(self.model, states, self.data) for states in self.states]
-            least, capacity = max(self.model.capacity, *map(float, needed)), self.capacity
+            (most,) = processes.largest(max(map(float, needed)))
+            least, capacity = max(self.model.capacity, most), self.capacity
             while capacity // 2 >= least:
                 capacity //= 2
             if capacity < self.capacity:
@@ -284,7 +290,8 @@ class Driver:
 
     def _save(self, store: Checkpoint, rewrite: bool) -> None:
         """Save the states and the draws since the last checkpoint, or all of them."""
-        merged = concatenate_draws(self.pending) if self.pending else None
+        self._gather_pending()
+        merged = self.pending[0] if self.pending else None
         everything = concatenate_draws(self.segments + self.pending) if rewrite else merged
         progress = {
             "iteration": self.iteration,
@@ -293,13 +300,20 @@ class Driver:
             "seconds": self.clock,
         }
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(join_groups(self.states))]
-        store.save(progress, leaves, everything, replace=rewrite)
+        if processes.is_first():
+            store.save(progress, leaves, everything, replace=rewrite)
         if merged is not None:
             self.segments.append(merged)
         self.pending = []
 
+    def _gather_pending(self) -> None:
+        """Make one stretch, of the chains of all processes, of the draws since the last one."""
+        if self.pending:
+            self.pending = [processes.gather(concatenate_draws(self.pending), axis=1)]
+
     def _finish(self, goal: int) -> Run:
         """Make the run; its settings say how many draws there are."""
+        self._gather_pending()
         settings = self.settings
         if goal < settings.num_sweeps:
             discarded = settings.num_discarded // settings.thin
@@ -316,7 +330,7 @@ class Driver:
             growth=tuple(self.growth),
             conditions=self.task.conditions,
             seconds=self.clock,
-            device=describe_devices(self.devices),
+            device=describe_devices(self.devices * jax.process_count()),
             origin=self.task.key,
         )
 
@@ -333,7 +347,8 @@ class Driver:
         """Add the seconds of what is done within to a part of the clock."""
         began = time.perf_counter()
         yield
-        self.clock[part] += time.perf_counter() - began
+        (elapsed,) = processes.largest(time.perf_counter() - began)
+        self.clock[part] += elapsed
 
 
 def _postfix(latest: dict[str, np.ndarray], monitor: Monitor | None) -> dict[str, str]:

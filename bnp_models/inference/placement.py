@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from bnp_models.inference import processes
+
 
 def describe_devices(devices: Sequence[jax.Device]) -> str:
     """Number and kind of the devices, as pages show them."""
@@ -41,15 +43,17 @@ def record_axes(tree: Any, num_leading: int = 0) -> list[int | None]:
 class Placement:
     """Places of arrays: chains over one axis of a mesh of devices, records over the other.
 
-    On CPUs each chain is a group of its own, with a program for one chain: threads run several at a
+    Where there are several processes, each has its share of the chains, and devices of its own. On
+    CPUs each chain is a group of its own, with a program for one chain: threads run several at a
     time, on all cores, in half the time that one program of all chains takes. Elsewhere, and where
     records are in parts, all chains are one group.
     """
 
     def __init__(self, num_chains: int, data: Any, devices: Sequence[jax.Device]):
+        self._mine = processes.share(num_chains)
         pairs = zip(jax.tree.leaves(data), record_axes(data), strict=True)
         num_padded = max([leaf.shape[axis] for leaf, axis in pairs if axis is not None], default=1)
-        chains = math.gcd(num_chains, len(devices))
+        chains = math.gcd(self._mine.stop - self._mine.start, len(devices))
         records = math.gcd(num_padded, len(devices) // chains)
         self._apart = records == 1 and all(device.platform == "cpu" for device in devices)
         # CPU devices share their cores: one will do.
@@ -66,9 +70,11 @@ class Placement:
     def groups(self, tree: Any) -> list[Any]:
         """Place the states, or other arrays, of chains that run together: a tree for each group.
 
-        Their leading axis is the chain.
+        Their leading axis is the chain. Those of other processes are left to these.
         """
-        number = jax.tree.leaves(tree)[0].shape[0]
+        if jax.process_count() > 1:
+            tree = jax.tree.map(operator.itemgetter(self._mine), tree)
+        number = self._mine.stop - self._mine.start
         size = 1 if self._apart else number
         parts = [slice(begin, begin + size) for begin in range(0, number, size)]
         return [
@@ -78,7 +84,7 @@ class Placement:
 
     def run(self, function: Callable[..., Any], *groups: Sequence[Any]) -> list[Any]:
         """Apply a function to the arguments of each group, several at a time; wait for the end."""
-        with ThreadPoolExecutor(os.cpu_count() if self._apart else 1) as threads:
+        with ThreadPoolExecutor(_num_cores() if self._apart else 1) as threads:
             done = threads.map(lambda *group: jax.block_until_ready(function(*group)), *groups)
             return list(done)
 
@@ -98,7 +104,7 @@ def in_threads(function: Callable[[Any], Any], arguments: Iterable[Any]) -> Iter
 
     The first goes alone, for it compiles, and only a few are computed ahead of what has been taken.
     """
-    number = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    number = _num_cores() if jax.default_backend() == "cpu" else 1
     remaining = iter(arguments)
     with ThreadPoolExecutor(number) as threads:
         ahead: deque[Future] = deque()
@@ -112,8 +118,15 @@ def in_threads(function: Callable[[Any], Any], arguments: Iterable[Any]) -> Iter
             yield ahead.popleft().result()
 
 
+def _num_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def join_groups(groups: Sequence[Any]) -> Any:
-    """One tree of the trees of groups, in the order of the chains."""
-    if len(groups) == 1:
-        return groups[0]
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *groups)
+    """One tree of the trees of groups, in the order of the chains, those of all processes."""
+    if len(groups) > 1:
+        groups = [jax.tree.map(lambda *parts: jnp.concatenate(parts), *groups)]
+    return processes.gather(groups[0])

@@ -21,6 +21,7 @@ import numpy as np
 
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
+from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.driver import Driver, Execution, Monitor, Task
@@ -152,7 +153,7 @@ def sample(
     if store is not None:
         if resume:
             saved = store.load()
-        else:
+        elif processes.is_first():
             store.clear()
     if asked is None:
         return Driver(task, first, execution).run(saved)
@@ -237,7 +238,7 @@ def extend(
     if checkpoint is not None:
         store = Checkpoint(checkpoint, _fingerprint(task, settings))
     execution = Execution(store, devices, checkpoint_seconds, chunk_sweeps, progress, monitor)
-    if store is not None:
+    if store is not None and processes.is_first():
         store.clear()
     return Driver(task, settings, execution).run(run, max_seconds, rewrite=True)
 

@@ -5,6 +5,8 @@ most can be summed out, over all ways of dealing its items to two tables, and dr
 one piece. The concentration can then be drawn with those labels summed out.
 """
 
+import math
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -33,6 +35,9 @@ MAX_TABLES = 2
 # Records whose sums over subsets are in memory at once, 2^J numbers each: on a CPU, and on an
 # accelerator such numbers.
 _RECORDS_AT_ONCE, _SUMS_AT_ONCE = 256, 2**22
+
+# Blocks of records on accelerators, in each of which those with two tables are found.
+_BLOCKS = 64
 
 
 class Seats(NamedTuple):
@@ -149,19 +154,25 @@ def draw_seating(
     z = jnp.broadcast_to(dish, rows.shape)
     if num_items == 1:
         return seats.slots[z]
-    # Few records have two tables where alpha is small: an accelerator takes a quarter at once.
-    _, size = equal_chunks(num_records, _at_once(num_items, share=4))
+    # Few records have two tables where alpha is small: an accelerator takes a quarter at once. It
+    # takes them by blocks, so that each of several devices finds its own.
+    num_blocks = by_platform(1, math.gcd(num_records, _BLOCKS))
+    _, size = equal_chunks(num_records // num_blocks, _at_once(num_items, share=4) // num_blocks)
+    rows, pairs, z = (x.reshape(*x.shape[:-1], num_blocks, -1) for x in (rows, pairs, z))
+    block = jnp.arange(num_blocks)[:, None]
 
     def some(carry):
         turn, left, z = carry
-        at = jnp.nonzero(left, size=size, fill_value=num_records)[0]
-        columns = _columns(seats.theta, rows.at[:, at].get(mode="clip"))
+        at = jax.vmap(partial(jnp.nonzero, size=size, fill_value=left.shape[1]))(left)[0]
+        columns = _columns(
+            seats.theta, rows.at[:, block, at].get(mode="clip").reshape(num_items, -1)
+        )
         drawn = _seat_pair(jax.random.fold_in(key_pairs, turn), columns, seats.g0)
-        z = z.at[:, at].set(drawn, mode="drop")
-        return turn + 1, left.at[at].set(False, mode="drop"), z
+        z = z.at[:, block, at].set(drawn.reshape(num_items, *at.shape), mode="drop")
+        return turn + 1, left.at[block, at].set(False, mode="drop"), z
 
     z = lax.while_loop(lambda carry: jnp.any(carry[1]), some, (0, pairs, z))[2]
-    return seats.slots[z]
+    return seats.slots[z.reshape(num_items, num_records)]
 
 
 def _cumulative_dishes(cells, seats):

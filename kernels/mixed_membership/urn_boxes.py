@@ -406,7 +406,8 @@ def count_blocks(
     """Blocks of each type, given the records of each partition."""
     # By gathering: to scatter from each partition to its blocks is several times slower on a CPU.
     padded = jnp.append(of_partition, 0)
-    by_row = sum(padded.at[index].get(mode="promise_in_bounds") for index in boxes.having)
+    first, *others = (padded.at[index].get(mode="promise_in_bounds") for index in boxes.having)
+    by_row = sum(others, start=first)
     return sum_by_group(by_row, boxes.type_of_column, boxes.num_types)
 
 

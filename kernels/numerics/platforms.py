@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, Shaped
 
 T = TypeVar("T")
 
@@ -67,6 +67,16 @@ def put(x: Array, i: Int[Array, ""] | int, new: Array) -> Array:
         return lax.dynamic_update_index_in_dim(x, new, i, 0)
     here = jnp.arange(len(x)) == i
     return jnp.where(here.reshape(-1, *[1] * (x.ndim - 1)), new, x)
+
+
+def record_at(x: Shaped[Array, "... n"], i: Int[Array, ""]) -> Shaped[Array, "..."]:
+    """Entries of a record that is chosen at run time, records along the last axis.
+
+    On accelerators added up among zeros: several devices would send each other all records for it.
+    """
+    if not on_accelerator():
+        return x[..., i]
+    return jnp.sum(jnp.where(jnp.arange(x.shape[-1]) == i, x, 0), axis=-1, dtype=x.dtype)
 
 
 def map_in_use(function: Callable[[Any], Any], number: int, in_use: Array | int) -> Any:

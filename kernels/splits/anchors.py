@@ -8,6 +8,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
+from bnp_models.kernels.numerics.platforms import on_accelerator, record_at
 from bnp_models.kernels.variates.level_prior import concentration_of_rows
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
@@ -105,7 +106,7 @@ def choose_anchors(
     k_new = jnp.where(is_split, slot, k_other)
     record, item = _uniform_item(key_a, real & (z == k_a))
     record_b, item_b = _uniform_item(key_b, real & (z == k_b))
-    table_a, table_b = table[item, record], table[item_b, record_b]
+    table_a, table_b = record_at(table, record)[item], record_at(table, record_b)[item_b]
     # Rounding may pick a component without tables, or one that is no partner.
     possible = active[k_a] & jnp.where(is_split, ~active[slot], partner[k_other] > 0)
     possible &= (record != record_b) | (table_a != table_b)
@@ -161,8 +162,32 @@ def partner_probability(
 
 def _uniform_item(key, mask):
     """Draw one of the items of `mask` uniformly: its record and its place in the record."""
-    up_to = jnp.cumsum(jnp.sum(mask, axis=0))
-    index = uniform_index(uniform(words(key, ())), up_to[-1])
-    record = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)
-    left = index - (up_to[record] - jnp.sum(mask[:, record]))
-    return record, jnp.argmax(jnp.cumsum(mask[:, record]) > left)
+    per_record = jnp.sum(mask, axis=0)
+    u = uniform(words(key, ()))
+    if on_accelerator():
+        # In lines of records, and then in a line: no sums over all records in turn.
+        lines = _in_lines(per_record)
+        line, left = _reached(jnp.sum(lines, axis=1), u)
+        place, left = _passed(record_at(lines.T, line), left)
+        record = line * lines.shape[1] + place
+    else:
+        record, left = _reached(per_record, u)
+    return record, _passed(record_at(mask, record), left)[0]
+
+
+def _in_lines(x):
+    """Fold an array in about as many lines as each is long, padded with zeros."""
+    length = 2 ** ((x.size - 1).bit_length() // 2)
+    return jnp.pad(x, (0, -x.size % length)).reshape(-1, length)
+
+
+def _reached(number, u):
+    """Draw one of things counted by entry: its entry, and how many of this one come before it."""
+    return _passed(number, uniform_index(u, jnp.sum(number)))
+
+
+def _passed(number, index):
+    """Entry of a thing, given how many come before it, and how many of this entry do."""
+    up_to = jnp.cumsum(number)
+    entry = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)
+    return entry, index - (up_to[entry] - number[entry])

@@ -3,17 +3,15 @@
 Parallel over records; whether they are accepted is for the moves that use them.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.numerics.counting import opens_table, order_free_sum
-from bnp_models.kernels.numerics.lanes import most_of_lanes
-from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, on_accelerator, put
+from bnp_models.kernels.numerics.counting import order_free_sum
+from bnp_models.kernels.numerics.platforms import by_platform, on_accelerator, put, record_at
 from bnp_models.kernels.splits.anchors import (
     Anchors,
     Counts,
@@ -23,26 +21,30 @@ from bnp_models.kernels.splits.anchors import (
     partner_probability,
     times,
 )
+from bnp_models.kernels.splits.dealing import (
+    ANCHOR_0,
+    ANCHOR_1,
+    INSIDE,
+    OPENS,
+    SECOND,
+    Dealt,
+    Items,
+    deal_records,
+    in_order,
+    is_inside,
+    of_chunks,
+)
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
-# Rounds that shape a proposal, among so many records or not many more: two-means, and then
-# expectation-maximisation, with so much of each step's change added to the next.
+# Rounds that shape a proposal among some of the records: two-means, and then expectation-
+# maximisation, with so much of each step's change added to the next.
 HARD_ROUNDS = 3
 SOFT_ROUNDS = 30
 MOMENTUM = 0.9
-SHAPING_RECORDS = 512
 
 # Shares of these records and log odds are multiples of its inverse, a power of two: float32 then
 # adds them up without rounding, in any order.
 SHAPING_UNIT = 2**10
-
-# Records are taken in this many chunks at the most, their tables allocated in turn; never in chunks
-# of fewer than the second, of which two hold the anchors. Small chunks make good proposals: tables
-# of one are allocated independently. On accelerators, where each takes some launches, there are
-# always so many as the third says.
-MAX_CHUNKS = 512
-MIN_CHUNK = 32
-CHUNKS_ON_ACCELERATORS = 8
 
 # Weights of tables between two sides are counted in units of its inverse, or of more where the
 # counts would overflow.
@@ -131,8 +133,9 @@ def propose_sides(
 
     levels = Levels.of_prior(level_shape, variable)
     anchors = choose_anchors(key_anchors, u, z, table, present, levels, num_records, slot)
-    dealt = _deal_records(anchors, z, real)
-    chunks = _gather_items(anchors, dealt, z, table, rows, levels)
+    dealt = deal_records(anchors, z, table, rows, real)
+    unit = max(1, min(MAX_UNIT, 2**30 // z.size))
+    chunks = _Chunks(dealt, levels.same_variable, levels, unit)
     both = _counts_of_both(anchors, present)
 
     contrast = _contrast(anchors, chunks, both.items, table, rows)
@@ -151,37 +154,16 @@ def propose_sides(
     return Proposal(
         is_split=anchors.is_split, possible=anchors.possible, log_u=jnp.log(u[3]),
         stays=anchors.k_a, other=anchors.k_new, items=of_sides.items, tables=of_sides.tables,
-        z=_relabel(anchors, z, real, dealt.place, on_side_1),
+        z=_relabel(anchors, z, real, in_order(dealt, on_side_1, z.shape[1])),
         log_choice=minus_log_q + of_items + jnp.log(partner) + of_first[0] - of_first[1],
     )  # fmt: skip
 
 
-class _Dealt(NamedTuple):
-    """Records concerned, dealt into chunks."""
-
-    record: Int[Array, "chunks size"]
-    """Record at each place; the number of all, padding included, where there is none."""
-    place: Int[Array, " n"]
-    """Place of each record; beyond all places where it is not concerned."""
-    in_use: Int[Array, ""] | int
-    """Chunks that hold a record; one beyond these changes nothing."""
-    fullest: Int[Array, ""]
-    """Records of the fullest chunk; they come first."""
-
-
 class _Chunks(NamedTuple):
-    """Items of the records concerned, chunk after chunk, and what their rows stand for."""
+    """Records in chunks, and what the rows of their items stand for."""
 
-    rows: Int[Array, "chunks J size"]
-    """Row of theta of each item."""
-    table: Int[Array, "chunks J size"]
-    """Table of each item in its record."""
-    bits: Int[Array, "chunks J size"]
-    """Bits of `_INSIDE` and the names after it."""
-    in_use: Int[Array, ""] | int
-    """Chunks that hold a record."""
-    fullest: Int[Array, ""]
-    """Records of the fullest chunk."""
+    dealt: Dealt
+    """The records."""
     same_variable: Float[Array, "R R"]
     """1 where two rows are levels of one variable."""
     levels: Levels
@@ -189,76 +171,14 @@ class _Chunks(NamedTuple):
     unit: int
     """Weight of a whole item or table in integer counts."""
 
+    @property
+    def number(self) -> int:
+        """Chunks, in use or not."""
+        return len(self.dealt.items.rows)
 
-# An item is of the component or pair; then also: it opens its table; its table is that of the first
-# anchor, or of the second; it is of the second component of a merge.
-_INSIDE, _OPENS, _ANCHOR_0, _ANCHOR_1, _SECOND = 1, 2, 4, 8, 16
-
-
-def _is_inside(anchors: Anchors, z):
-    """Whether items are of the component that is split, or of the pair that is merged."""
-    return (z == anchors.k_a) | (z == anchors.k_b)
-
-
-@jax.named_scope("deal_records")
-def _deal_records(anchors: Anchors, z, real) -> _Dealt:
-    """Deal the records concerned into chunks, either anchor to the front of one."""
-    num_padded = z.shape[1]
-    everyone = jnp.arange(num_padded)
-    on_cpu = max(-(-num_padded // MAX_CHUNKS), min(MIN_CHUNK, num_padded))
-    size = by_platform(on_cpu, -(-num_padded // CHUNKS_ON_ACCELERATORS))
-    num_chunks = -(-num_padded // size)
-    concerned = real & jnp.any(_is_inside(anchors, z), axis=0)
-    number = jnp.sum(concerned)
-    in_use = num_chunks if on_accelerator() else lax.div(number + (size - 1), size)
-    rank = jnp.cumsum(concerned) - 1
-    # Dealt out, so that every chunk is like the whole even where records are sorted.
-    # None is negative: without the signs that % and // see to.
-    turns = jnp.maximum(in_use, 1)
-    place = lax.rem(rank, turns) * size + lax.div(rank, turns)
-    place = jnp.where(concerned, place, num_chunks * size)
-    order = jnp.full(num_chunks * size, num_padded).at[place].set(everyone, mode="drop")
-    # Either anchor is among those that shape the proposal.
-    fronts = by_platform((0, 1), (0, size % order.size))
-    for front, anchor in zip(fronts, anchors.records, strict=True):
-        back, other = place[anchor], order[front]
-        order = order.at[jnp.stack([front, back])].set(jnp.stack([anchor, other]))
-        place = place.at[jnp.stack([anchor, other])].set(jnp.stack([front, back]), mode="drop")
-    return _Dealt(
-        order.reshape(num_chunks, size), place,
-        in_use if on_accelerator() else most_of_lanes(in_use),
-        lax.div(number + (turns - 1), turns),
-    )  # fmt: skip
-
-
-def _of_chunks(function: Callable[[Array], Any], number: int, in_use: Array | int) -> Any:
-    """Apply a function to the chunks in use, on accelerators to all of them at once."""
-    if on_accelerator():
-        return jax.vmap(function)(jnp.arange(number))
-    return map_in_use(function, number, in_use)
-
-
-@jax.named_scope("gather_items")
-def _gather_items(anchors: Anchors, dealt: _Dealt, z, table, rows, levels: Levels) -> _Chunks:
-    """Gather rows, tables and bits of the items of the records that were dealt."""
-    num_padded = z.shape[1]
-
-    def gather(c):
-        who = jnp.minimum(dealt.record[c], num_padded - 1)
-        label, seat = z[:, who], table[:, who]
-        inside = _is_inside(anchors, label)
-        bits = (
-            inside + _OPENS * (inside & opens_table(seat)) + _SECOND * (label == anchors.k_b)
-            + _ANCHOR_0 * ((who == anchors.records[0]) & (seat == anchors.tables[0]))
-            + _ANCHOR_1 * ((who == anchors.records[1]) & (seat == anchors.tables[1]))
-        )  # fmt: skip
-        return rows[:, who], seat, jnp.where(dealt.record[c] < num_padded, bits, 0)
-
-    rows_of, table_of, bits = _of_chunks(gather, len(dealt.record), dealt.in_use)
-    unit = max(1, min(MAX_UNIT, 2**30 // z.size))
-    return _Chunks(
-        rows_of, table_of, bits, dealt.in_use, dealt.fullest, levels.same_variable, levels, unit
-    )
+    def of(self, c) -> Items:
+        """Items of a chunk."""
+        return jax.tree.map(lambda x: x[c], self.dealt.items)
 
 
 def _counts_of_both(anchors: Anchors, present: Counts) -> Counts:
@@ -277,8 +197,8 @@ def _contrast(anchors: Anchors, chunks: _Chunks, items, table, rows):
 
     def anchored(record, table_of_anchor):
         """Log level probabilities half way between an anchor and the whole."""
-        with_anchor = table[:, record] == table_of_anchor
-        seen = jnp.zeros(items.size, dtype).at[rows[:, record]].add(with_anchor)
+        with_anchor = record_at(table, record) == table_of_anchor
+        seen = jnp.zeros(items.size, dtype).at[record_at(rows, record)].add(with_anchor)
         mixed = jnp.where(times(chunks.same_variable, seen) > 0, (share + seen) / 2, share)
         return jnp.log(mixed + 1e-3)
 
@@ -288,8 +208,8 @@ def _contrast(anchors: Anchors, chunks: _Chunks, items, table, rows):
 
 def _table_sums(chunks: _Chunks, c, score):
     """Score of each item's table: the sum over its items of the scores of their rows."""
-    table = chunks.table[c]
-    of_item = jnp.where(chunks.bits[c] & _INSIDE, score[chunks.rows[c]], 0)
+    rows, table, bits = chunks.of(c)
+    of_item = jnp.where(bits & INSIDE, score[rows], 0)
     return sum(jnp.where(table == table[j], of_item[j], 0) for j in range(len(table)))
 
 
@@ -309,21 +229,21 @@ def _log_odds(chunks: _Chunks, c, side_1: Counts, whole: Counts):
 
 def _count(chunks: _Chunks, c, share) -> Counts:
     """Weighted items of each row, and weighted tables, of a chunk."""
-    rows, variable = chunks.rows[c], chunks.levels.variable
+    (rows, _, bits), variable = chunks.of(c), chunks.levels.variable
     if on_accelerator():
         # Many items of few rows, added one by one, would wait for each other.
         has_row = rows[variable] == jnp.arange(variable.size)[:, None]
         items = jnp.sum(jnp.where(has_row, share[variable], 0), axis=1)
     else:
         items = jnp.zeros(variable.size, jnp.int32).at[rows.reshape(-1)].add(share.reshape(-1))
-    return Counts(items, jnp.sum(jnp.where(chunks.bits[c] & _OPENS, share, 0)))
+    return Counts(items, jnp.sum(jnp.where(bits & OPENS, share, 0)))
 
 
 def _settled(chunks: _Chunks, c, share):
     """Shares of side 1 in units of 1 / unit, the anchors' tables on their own sides."""
-    bits = chunks.bits[c]
-    share = jnp.where(bits & _ANCHOR_0, 0, jnp.where(bits & _ANCHOR_1, chunks.unit, share))
-    return jnp.where(bits & _INSIDE, share, 0)
+    bits = chunks.of(c).bits
+    share = jnp.where(bits & ANCHOR_0, 0, jnp.where(bits & ANCHOR_1, chunks.unit, share))
+    return jnp.where(bits & INSIDE, share, 0)
 
 
 class _Sides(NamedTuple):
@@ -363,18 +283,6 @@ def _odds_given(sides: Counts, totals: Float[Array, "R 2"], levels: Levels) -> _
     return _Odds(log_theta[:, 0] - log_theta[:, 1], log_tables[0] - log_tables[1])
 
 
-def _of_some_records(chunks: _Chunks, x):
-    """Choose the records that launch the sides: whole chunks, on accelerators some of each."""
-    num_chunks, num_items, size = x.shape
-    if on_accelerator():
-        width = min(size, -(-SHAPING_RECORDS // num_chunks))
-        spread = lax.div(jnp.arange(width) * chunks.fullest, width)
-        x = x[:, :, jnp.where(chunks.fullest > width, spread, jnp.arange(width))]
-    else:
-        x = x[: -(-SHAPING_RECORDS // size)]
-    return jnp.moveaxis(x, 1, 0).reshape(num_items, -1)
-
-
 @jax.named_scope("launch")
 def _launch(chunks: _Chunks, contrast) -> _Odds:
     """Launch the sides from some of the records: two-means, then expectation-maximisation.
@@ -382,10 +290,10 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
     The records are chosen by the component or pair alone, and taken whole, whatever their tables:
     as vectors of counts by row, so that a round is a product with them.
     """
-    rows, bits = (_of_some_records(chunks, x) for x in (chunks.rows, chunks.bits))
-    first, second = (jnp.any((bits & anchor) > 0, axis=0) for anchor in (_ANCHOR_0, _ANCHOR_1))
+    rows, _, bits = chunks.dealt.shaping
+    first, second = (jnp.any((bits & anchor) > 0, axis=0) for anchor in (ANCHOR_0, ANCHOR_1))
     dtype = contrast.dtype
-    inside, opens = ((bits & bit > 0).astype(dtype) for bit in (_INSIDE, _OPENS))
+    inside, opens = ((bits & bit > 0).astype(dtype) for bit in (INSIDE, OPENS))
     has_row = jnp.zeros((contrast.size, rows.shape[1]), dtype)
     has_row = has_row.at[rows, jnp.arange(rows.shape[1])].add(inside)
     has_tables = jnp.sum(opens, axis=0)
@@ -438,9 +346,9 @@ def _shape(chunks: _Chunks, launched: _Odds, whole: Counts) -> _Sides:
     def again(c, sides):
         return _place(chunks, c, sides, _soft(chunks, _log_odds(chunks, c, sides.total, whole)))
 
-    of_chunk = _of_chunks(spread, len(chunks.rows), chunks.in_use)
+    of_chunk = of_chunks(spread, chunks.number, chunks.dealt.in_use)
     sides = _Sides(of_chunk, jax.tree.map(lambda x: jnp.sum(x, axis=0), of_chunk))
-    return lax.fori_loop(0, chunks.in_use, again, sides)
+    return lax.fori_loop(0, chunks.dealt.in_use, again, sides)
 
 
 @jax.named_scope("allocate")
@@ -449,7 +357,7 @@ def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Cou
 
     Returns the counts of side 1, which items are on it, and minus the log probability of that.
     """
-    num_chunks, num_items, size = chunks.rows.shape
+    num_chunks, num_items, size = chunks.dealt.items.rows.shape
     dtype = chunks.same_variable.dtype
 
     def final(c, carry):
@@ -457,10 +365,10 @@ def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Cou
         odds = _log_odds(chunks, c, sides.total, whole)
         v = uniform(words(jax.random.fold_in(key, c), (num_items, size)), dtype.type)
         logit = jnp.log(v) - jnp.log1p(-v)
-        drawn = jnp.take_along_axis(logit, chunks.table[c], axis=0) < odds
-        bits = chunks.bits[c]
-        side = jnp.where(anchors.is_split, drawn, (bits & _SECOND) > 0)
-        chosen = (bits & (_OPENS | _ANCHOR_0 | _ANCHOR_1)) == _OPENS
+        _, table, bits = chunks.of(c)
+        drawn = jnp.take_along_axis(logit, table, axis=0) < odds
+        side = jnp.where(anchors.is_split, drawn, (bits & SECOND) > 0)
+        chosen = (bits & (OPENS | ANCHOR_0 | ANCHOR_1)) == OPENS
         spent = jnp.where(chosen, jax.nn.softplus(jnp.where(side, -odds, odds)), 0)
         share = jnp.where(side, chunks.unit, 0)
         side_of = put(side_of, c, _settled(chunks, c, share) > 0)
@@ -468,9 +376,9 @@ def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Cou
         return _place(chunks, c, sides, share), side_of, cost
 
     nothing = jnp.zeros((num_chunks, num_items, size), bool), jnp.zeros((num_chunks, size), dtype)
-    sides, on_side_1, cost = lax.fori_loop(0, chunks.in_use, final, (shaped, *nothing))
+    sides, on_side_1, cost = lax.fori_loop(0, chunks.dealt.in_use, final, (shaped, *nothing))
     side_1 = jax.tree.map(lambda x: lax.div(x, chunks.unit), sides.total)
-    return side_1, on_side_1, order_free_sum(cost.reshape(-1))
+    return side_1, on_side_1, order_free_sum(cost)
 
 
 def with_sides(present: Counts, places, of_sides: Counts) -> Counts:
@@ -484,10 +392,7 @@ def put_together(of_sides):
     return jnp.stack([both, jnp.zeros_like(both)], axis=-1)
 
 
-def _relabel(anchors: Anchors, z, real, place, on_side_1):
+def _relabel(anchors: Anchors, z, real, on_side_1):
     """Labels after the move."""
-    num_chunks, _, size = on_side_1.shape
-    place = jnp.minimum(place, num_chunks * size - 1)
-    moves = anchors.is_split & on_side_1[lax.div(place, size), :, lax.rem(place, size)].T
-    proposal = jnp.where(moves, anchors.k_new, anchors.k_a)
-    return jnp.where(real & _is_inside(anchors, z), proposal, z).astype(z.dtype)
+    proposal = jnp.where(anchors.is_split & on_side_1, anchors.k_new, anchors.k_a)
+    return jnp.where(real & is_inside(anchors, z), proposal, z).astype(z.dtype)

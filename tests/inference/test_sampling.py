@@ -354,6 +354,11 @@ run = bnp.sample(
 )
 draws = run.draws | {"z": np.asarray(run.state.z), "alphas": np.asarray(run.state.alpha)}
 shards = len(run.state.z.sharding.device_set)
+run = bnp.sample(
+    bnp.NPLCM(components=8), table, key=jax.random.key(1), num_chains=2, num_warmup=0,
+    num_samples=20,
+)
+draws |= {f"nplcm {name}": value for name, value in run.draws.items()}
 draws = {k: (str(v.dtype), v.tobytes().hex()) for k, v in draws.items()}
 print(json.dumps({"shards": shards, "draws": draws}))
 """

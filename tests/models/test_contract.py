@@ -218,10 +218,12 @@ def test_records_run_along_the_axes_that_fields_declare(name):
         for (path, leaf), axis in zip(leaves, record_axes(tree), strict=True):
             if axis is not None:
                 declared[path[0].name] = leaf.shape[axis]
-    if one.model.name not in ("hdp", "mixed-membership"):
+    if one.model.table_type is not Microdata:
         assert not declared
         return
-    per_record = {"rows", "weight", "cell", "z"} | (set() if name in shared else {"alpha"})
+    per_record = {"rows", "weight", "one_hot"}
+    if one.model.name in ("hdp", "mixed-membership"):
+        per_record = {"rows", "weight", "cell", "z"} | (set() if name in shared else {"alpha"})
     assert declared == dict.fromkeys(per_record, one.data.weight.size)
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), one.state)
     axes = [None if axis is None else axis + 1 for axis in record_axes(one.state)]

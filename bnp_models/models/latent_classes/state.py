@@ -13,11 +13,11 @@ from bnp_models.kernels.numerics.counting import count_rows_by_component
 class LatentClassData(eqx.Module):
     """The coded sample, records padded, and the region it lies in."""
 
-    rows: Int[Array, "J n"]
+    rows: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
     """Row of lambda that holds each record's level; that of the first level where missing."""
-    one_hot: Float[Array, "R n"]
+    one_hot: Float[Array, "R n"] = eqx.field(metadata={"record_axis": 1})
     """1 where the record has the level; a missing value has none."""
-    weight: Int[Array, " n"]
+    weight: Int[Array, " n"] = eqx.field(metadata={"record_axis": 0})
     """1 for a record, 0 for padding."""
     num_records: Int[Array, ""]
     """Records, padding excluded."""

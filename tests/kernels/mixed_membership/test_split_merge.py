@@ -11,6 +11,7 @@ from scipy.special import gammaln
 
 from bnp_models.kernels.mixed_membership import split_merge
 from bnp_models.kernels.splits import anchors as split_anchors
+from bnp_models.kernels.splits import dealing
 from bnp_models.kernels.splits import proposal as split_proposal
 
 NUM_LEVELS = (2, 3)
@@ -157,7 +158,7 @@ def test_rejects_a_ratio_that_takes_all_components_for_as_likely(monkeypatch):
 def test_leaves_the_posterior_of_the_partition_invariant(monkeypatch, opened_by, in_chunks):
     if in_chunks:
         # Chunks of two records, of which one shapes the proposal.
-        monkeypatch.setattr(split_proposal, "MIN_CHUNK", 2)
-        monkeypatch.setattr(split_proposal, "SHAPING_RECORDS", 2)
+        monkeypatch.setattr(dealing, "MIN_CHUNK", 2)
+        monkeypatch.setattr(dealing, "SHAPING_RECORDS", 2)
     z = z_scores(chains(opened_by)(), exact_pairs(opened_by))
     assert np.abs(z).max() < Z_LIMIT, z

@@ -1,0 +1,61 @@
+"""Records in parts on several devices: what these send each other."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SHARDED = """
+import json, math, re, sys
+import jax, jax.numpy as jnp, numpy as np
+import bnp_models as bnp
+from bnp_models.inference import chunks
+from bnp_models.inference.placement import Placement
+from bnp_models.kernels.numerics.platforms import forms_of
+
+model = {"hdp": bnp.HDPMixedMembership(capacity=8), "nplcm": bnp.NPLCM(components=8)}[sys.argv[1]]
+n = 10_000
+codes = np.random.default_rng(0).integers(0, 3, (n, 4))
+schema = bnp.Schema(tuple("abcd"), ((0, 1, 2),) * 4)
+data = model.prepare(bnp.Microdata(schema, codes))
+place = Placement(1, data, jax.devices())
+(keys,) = place.groups(jax.random.split(jax.random.key(0), 1))
+init = jax.eval_shape(
+    lambda data, keys: chunks.init_chains(model, data, keys, 8, jnp.ones(1, jnp.int32)), data, keys
+)
+(states,) = place.groups(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), init))
+
+def sweeps(data, keys, states):
+    return chunks.advance_chains(
+        model, data, keys, states, start=0, stop=8, warmup=0, patience=0, thin=1,
+        keep=model.scalars, slots=1,
+    )
+
+with forms_of(accelerator=True):
+    text = jax.jit(sweeps).lower(place.data(data), keys, states).compile().as_text()
+sizes = {}
+for shape, kind in re.findall(
+    r"= (.*?) (all-gather|all-reduce|all-to-all|collective-permute)(?:-start)?\\(", text
+):
+    for dims in re.findall(r"\\[([0-9,]*)\\]", shape):
+        size = math.prod(map(int, filter(None, dims.split(","))))
+        sizes[kind] = max(size, sizes.get(kind, 0))
+print(json.dumps({"devices": len(jax.devices()), "n": n, "sizes": sizes}))
+"""
+
+
+@pytest.mark.parametrize("model", ["nplcm", pytest.param("hdp", marks=pytest.mark.long)])
+def test_no_device_is_sent_all_records(model):
+    """A sweep gathers parts of the records, an eighth at the most; counts are added up."""
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", SHARDED, model]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["devices"] == 8
+    sizes, n = found["sizes"], found["n"]
+    assert sizes.pop("all-reduce") > 0
+    assert max(sizes.values(), default=0) <= n / 2, sizes
