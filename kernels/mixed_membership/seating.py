@@ -158,21 +158,23 @@ def draw_seating(
     # takes them by blocks, so that each of several devices finds its own.
     num_blocks = by_platform(1, math.gcd(num_records, _BLOCKS))
     _, size = equal_chunks(num_records // num_blocks, _at_once(num_items, share=4) // num_blocks)
-    rows, pairs, z = (x.reshape(*x.shape[:-1], num_blocks, -1) for x in (rows, pairs, z))
-    block = jnp.arange(num_blocks)[:, None]
+    # Blocks come first, records last.
+    rows, z = (jnp.moveaxis(x.reshape(num_items, num_blocks, -1), 1, 0) for x in (rows, z))
 
     def some(carry):
         turn, left, z = carry
         at = jax.vmap(partial(jnp.nonzero, size=size, fill_value=left.shape[1]))(left)[0]
-        columns = _columns(
-            seats.theta, rows.at[:, block, at].get(mode="clip").reshape(num_items, -1)
-        )
+        taken = jax.vmap(lambda rows, at: rows.at[:, at].get(mode="clip"))(rows, at)
+        columns = _columns(seats.theta, jnp.moveaxis(taken, 1, 0).reshape(num_items, -1))
         drawn = _seat_pair(jax.random.fold_in(key_pairs, turn), columns, seats.g0)
-        z = z.at[:, block, at].set(drawn.reshape(num_items, *at.shape), mode="drop")
-        return turn + 1, left.at[block, at].set(False, mode="drop"), z
+        drawn = jnp.moveaxis(drawn.reshape(num_items, num_blocks, -1), 1, 0)
+        z = jax.vmap(lambda z, at, drawn: z.at[:, at].set(drawn, mode="drop"))(z, at, drawn)
+        left = jax.vmap(lambda left, at: left.at[at].set(False, mode="drop"))(left, at)
+        return turn + 1, left, z
 
-    z = lax.while_loop(lambda carry: jnp.any(carry[1]), some, (0, pairs, z))[2]
-    return seats.slots[z.reshape(num_items, num_records)]
+    start = 0, pairs.reshape(num_blocks, -1), z
+    z = lax.while_loop(lambda carry: jnp.any(carry[1]), some, start)[2]
+    return seats.slots[jnp.moveaxis(z, 0, 1).reshape(num_items, num_records)]
 
 
 def _cumulative_dishes(cells, seats):
