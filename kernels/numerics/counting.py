@@ -24,6 +24,16 @@ def variable_of_rows(num_levels: tuple[int, ...]) -> np.ndarray:
     return np.repeat(np.arange(len(num_levels)), num_levels)
 
 
+def label_type(number: int) -> np.dtype:
+    """Smallest type of integers that holds the labels 0 to `number` - 1: for states, not for sums.
+
+    Arithmetic with labels is for int32, in which nothing overflows.
+    """
+    if number > 2**16:
+        return np.dtype(np.int32)
+    return np.dtype(np.uint8 if number <= 2**8 else np.uint16)
+
+
 @jax.named_scope("count_rows_by_component")
 def count_rows_by_component(
     rows: Int[Array, "J n"], z: Int[Array, "J n"], weight: Int[Array, " n"], shape: tuple[int, int]
@@ -66,6 +76,7 @@ def _add_up(index, weight, number):
     their shape, so that each of several devices counts the records that it has.
     """
     copies = by_platform(1, max(1, min(_COPIES, _COUNTERS // number)))
+    index = index.astype(jnp.int32)
     if copies > 1:
         index = index + number * (jnp.arange(index.shape[-1]) % copies)
     flat = jnp.zeros(copies * number, jnp.int32)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.concentration import dp_concentration
-from bnp_models.kernels.numerics.counting import count_components, order_free_sum
+from bnp_models.kernels.numerics.counting import count_components, label_type, order_free_sum
 from bnp_models.kernels.variates.categorical import cumulative_sum
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
@@ -177,8 +177,9 @@ class HDPMixedMembership(MembershipOptions, Growing):
         theta = jnp.where(active, jnp.pad(state.theta, ((0, 0), (0, added))), prior)
         g0 = jnp.where(active, g0, jnp.exp(log_free))
         return dataclasses.replace(
-            state, g0=g0, theta=theta, totals=feasible_totals(g0, theta, data)
-        )
+            state, z=state.z.astype(label_type(capacity)), g0=g0, theta=theta,
+            totals=feasible_totals(g0, theta, data),
+        )  # fmt: skip
 
     def slots_needed(self, state: HDPState, data: HDPData) -> Float[Array, ""]:
         """Slots that hold all but a negligible mass, and some to spare."""
@@ -199,7 +200,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
         g0 = g0.at[-1].add(order_free_sum(state.g0[order[capacity:]]))
         theta = state.theta[:, kept]
         return dataclasses.replace(
-            state, z=place[state.z].astype(state.z.dtype), g0=g0, theta=theta,
+            state, z=place[state.z].astype(label_type(capacity)), g0=g0, theta=theta,
             totals=feasible_totals(g0, theta, data),
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
@@ -101,7 +102,7 @@ class MembershipOptions(PredictsCells):
             "theta": state.theta,
             "level_shape": state.level_shape,
             "alpha_rate": state.rate,
-            "z": state.z,
+            "z": state.z.astype(jnp.int32),
         }
 
     def coding(self, conditions: StructuralZeros | None) -> Coding | None:

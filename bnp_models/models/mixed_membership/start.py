@@ -11,6 +11,7 @@ from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_le
 from bnp_models.kernels.numerics.counting import (
     count_rows_by_component,
     first_rows,
+    label_type,
     sum_by_group,
     variable_of_rows,
 )
@@ -119,7 +120,7 @@ def init_state(
     shape = () if model.shared else (num_padded,)
     g0, theta = weight / jnp.sum(weight), (1 + counts) / total[data.variable]
     return HDPState(
-        z=z,
+        z=z.astype(label_type(capacity)),
         g0=g0,
         theta=theta,
         level_shape=level_shape,

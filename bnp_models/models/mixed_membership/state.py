@@ -55,7 +55,7 @@ class HDPState(eqx.Module):
     """State of one chain: all that it needs to go on."""
 
     z: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
-    """Component of each item."""
+    """Component of each item, in the smallest type of integers that holds it."""
     g0: Float[Array, " K"]
     """Component weights; free slots hold the broken remainder."""
     theta: Float[Array, "R K"]

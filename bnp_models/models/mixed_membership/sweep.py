@@ -78,6 +78,8 @@ def sweep_with(
     that leaves the posterior invariant.
     """
     key_z, key_seating, key_tables, key_dish, key_parameters = Keys(key, 5)
+    type_of_z = state.z.dtype
+    state = dataclasses.replace(state, z=state.z.astype(jnp.int32))
     state = update_labels(key_z, state, data, iteration)
     every = model.seating_every
     if every and model.shared and state.z.shape[0] <= MAX_SEATED_ITEMS:
@@ -88,7 +90,8 @@ def sweep_with(
     opens = draw_tables(key_tables, state)
     state = update_dishes(model, key_dish, state, data, opens, iteration)
     update = update if data.zeros is None else update_parameters_truncated
-    return update(model, key_parameters, state, data, opens, iteration)
+    state, info = update(model, key_parameters, state, data, opens, iteration)
+    return dataclasses.replace(state, z=state.z.astype(type_of_z)), info
 
 
 @jax.named_scope("update_labels")
