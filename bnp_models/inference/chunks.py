@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from bnp_models.inference.settings import Settings, number_kept
+from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.models.model import Growing
 
 # The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
@@ -21,7 +22,9 @@ EARLY_LEFT_OVER_TOLERANCE = 1e-3
 # Aimed at: the bytes of one chunk's kept draws on the device, and its seconds.
 _BUFFER_BYTES = 32 * 2**20
 
-_MAX_SLOTS = 64
+# Scalars that a chunk keeps at the most, on a CPU and on an accelerator, which sweeps faster; and
+# arrays.
+_MAX_SCALARS, _MAX_ARRAYS = (64, 512), 64
 
 _CHUNK_SECONDS = 0.5
 
@@ -134,14 +137,15 @@ def advance_chains(
     """Run sweeps start..stop-1, or fewer where a chain outgrows its capacity.
 
     Start, stop and `every` are traced: chunks of any length share one compiled program. Buffers
-    hold `_MAX_SLOTS` scalars, and `slots` arrays, kept of one draw of every so many. A sweep that
+    hold `_MAX_SCALARS` scalars, and `slots` arrays, kept of one draw of every so many. A sweep that
     is not kept writes to a spare slot behind the buffer. The model counts sweeps from `patience`
     on.
     """
     shapes = jax.eval_shape(one_draw, model, data, chain_keys, states)
     shapes = {name: shapes[name] for name in keep}
     strides = {name: 1 if s.ndim == 1 else every for name, s in shapes.items()}
-    sizes = {name: _MAX_SLOTS if s.ndim == 1 else slots for name, s in shapes.items()}
+    scalars = by_platform(*_MAX_SCALARS)
+    sizes = {name: scalars if s.ndim == 1 else slots for name, s in shapes.items()}
     buffers = {name: jnp.zeros((sizes[name] + 1, *s.shape), s.dtype) for name, s in shapes.items()}
     past = jnp.maximum(start - warmup, 0)
 
@@ -188,7 +192,7 @@ def slots_of_buffer(available, num_chains: int) -> int:
         for leaf in jax.tree.leaves(available)
         if leaf.ndim > 1
     )
-    return int(np.clip(_BUFFER_BYTES // max(size, 1), 1, _MAX_SLOTS))
+    return int(np.clip(_BUFFER_BYTES // max(size, 1), 1, _MAX_ARRAYS))
 
 
 def chunk_end(iteration, settings, slots, chunk_sweeps, rate) -> int:
@@ -196,6 +200,6 @@ def chunk_end(iteration, settings, slots, chunk_sweeps, rate) -> int:
     length = chunk_sweeps or (8 if rate is None else max(1, int(rate * _CHUNK_SECONDS)))
     if iteration < settings.num_warmup:
         return min(iteration + length, settings.num_warmup)
-    draws = min(_MAX_SLOTS, slots * settings.parameters_every)
+    draws = min(by_platform(*_MAX_SCALARS), slots * settings.parameters_every)
     full = settings.num_warmup + (number_kept(iteration, settings) + draws) * settings.thin
     return min(iteration + length, full, settings.num_sweeps)
