@@ -59,7 +59,7 @@ runtime_version { major: 12 minor: 9 patch: 0 }
 device_description_str: "NVIDIA H200"
 """
 
-# How often a loop of data-dependent length runs, by what its name holds; else once, as those do
+# How often a loop of data-dependent length runs, by the end of its name; else once, as those do
 # that repeat a few trials until all are accepted.
 TIMES = {
     "log_totals_by_tables/while": 2,  # chunks of 4,096 distinct cells
@@ -140,7 +140,8 @@ def _block(computations, name):
             continue
         if opcode == "while":
             known = re.search(r'known_trip_count"?:\{"n":"(\d+)"', line)
-            times = int(known[1]) if known else _of_scope(TIMES, _source(line))
+            ends = (n for name, n in TIMES.items() if _source(line).endswith(name))
+            times = int(known[1]) if known else next(ends, 1)
             parts = [_block(computations, called(part)) for part in ("body", "condition")]
             block.inner.append((_source(line), times, parts))
         elif opcode == "conditional":
@@ -151,7 +152,8 @@ def _block(computations, name):
             )  # fmt: skip
             blocks = {part: _block(computations, part) for part in names}
             largest = max(names, key=lambda part: blocks[part].launches)
-            share = _of_scope(SHARES, " ".join(computations[largest]))
+            text = " ".join(computations[largest])
+            share = next((share for name, share in SHARES.items() if name in text), 1)
             block.inner.append((_source(line), share, [blocks[largest]]))
         elif opcode == "call":
             inner = _block(computations, called("to_apply"))
@@ -189,11 +191,6 @@ def _source(line):
     """Scopes of a loop or branch, from the sweep on."""
     match = re.search(r'op_name="([^"]*)"', line)
     return match[1].split("_sweep_chains)/")[-1] if match else ""
-
-
-def _of_scope(numbers, text):
-    """The number of the first scope that a text holds; else 1."""
-    return next((number for name, number in numbers.items() if name in text), 1)
 
 
 def tree(block, depth=0):

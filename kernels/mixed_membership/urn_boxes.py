@@ -15,6 +15,9 @@ Blocks are tables: no seating is drawn. Probabilities are linear, not logarithms
 here is a box that never receives a record.
 """
 
+import operator
+from functools import reduce
+from itertools import accumulate
 from typing import TypeAlias
 
 import equinox as eqx
@@ -337,11 +340,24 @@ def partition_values(sums: Float[Array, " T"], boxes: UrnBoxes) -> Float[Array, 
 
 def _product(rows, indices):
     """Products of the rows at indices, along the first axis of these."""
-    # Not `prod`, whose gradient takes long to compile.
-    value = rows[indices[0]]
-    for index in indices[1:]:
-        value = value * rows[index]
-    return value
+
+    def product(rows):
+        # Not `prod`, whose gradient takes long to compile.
+        return reduce(operator.mul, (rows[index] for index in indices))
+
+    def backward(rows, cotangent):
+        """Products of all rows but one, added up in one launch."""
+        factors = list(rows[indices])
+        left = accumulate(factors[:-1], operator.mul, initial=cotangent)
+        right = reversed([*accumulate(factors[:0:-1], operator.mul, initial=1.0)])
+        terms = jnp.concatenate([x * y for x, y in zip(left, right, strict=True)])
+        return (sum_by_group(terms, indices.reshape(-1), len(rows)),)
+
+    if not on_accelerator():
+        return product(rows)
+    in_one = jax.custom_vjp(product)
+    in_one.defvjp(lambda rows: (product(rows), rows), backward)
+    return in_one(rows)
 
 
 @jax.named_scope("differentiable_probability")

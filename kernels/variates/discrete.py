@@ -15,6 +15,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Int32, Key
 
 from bnp_models.kernels.numerics.lanes import most_of_lanes
+from bnp_models.kernels.numerics.platforms import on_accelerator
 from bnp_models.kernels.variates.rng import uniform, word_pair, words
 
 MAX_COUNT = 2**30
@@ -183,12 +184,17 @@ def _draw(key, law, parameters):
         return _reject(key, trial + 1, attempt, few | idle, value, parameters)
 
     coarse = words(key, (2, (lanes + 1) // 2)).reshape(-1)[:lanes]
-    if lanes < _COMPACT_FROM:
+    if not _compacts(lanes):
         return finish(jnp.uint32(1), False, coarse, *parameters)[1].reshape(shape)
     few, some, _, _ = start(*parameters)
     todo = ~few | (coarse.astype(dtype) * dtype(2.0**-32) < some)
     value = jnp.zeros(lanes, jnp.int32)
     return _in_parts(finish, jnp.uint32(1), todo, value, (coarse, *parameters))[1].reshape(shape)
+
+
+def _compacts(lanes):
+    """Whether what is left to do is gathered: an accelerator would rather do all at once again."""
+    return lanes >= _COMPACT_FROM and not on_accelerator()
 
 
 def _in_parts(work, trial, todo, value, arrays):
@@ -272,7 +278,7 @@ def _reject(key, trial, attempt, done, value, parameters):
         carry = lax.while_loop(lambda carry: ~jnp.all(carry[1]), one_trial, (trial, done, value))
         return carry[0], carry[2]
 
-    if lanes < _COMPACT_FROM:
+    if not _compacts(lanes):
         return until_accepted(trial, done, value, *parameters)
     return _in_parts(until_accepted, trial, ~done, value, (value, *parameters))
 
