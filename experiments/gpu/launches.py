@@ -203,12 +203,10 @@ def tree(block, depth=0):
             yield from tree(part, depth + 1)
 
 
-def compiled(case, num_chains):
-    """The program of a stretch of sweeps, or of tau_1 at some draws, for the card."""
-    device = topologies.get_topology_desc("", "cuda", target_config=H200, topology="1x1x1").devices[
-        0
-    ]
-    place = jax.sharding.SingleDeviceSharding(device)
+def compiled(model, table, conditions, num_chains, tau1=False):
+    """The program of a stretch of sweeps, or of tau_1 at a draw of each chain, for the card."""
+    card = topologies.get_topology_desc("", "cuda", target_config=H200, topology="1x1x1")
+    place = jax.sharding.SingleDeviceSharding(card.devices[0])
     cuda = next(Path(path) for path in sys.path if Path(path, "nvidia/cuda_nvcc").is_dir())
     options = {
         GRAPHS: IN_GRAPHS, "xla_gpu_cuda_data_dir": str(cuda / "nvidia" / "cuda_nvcc"),
@@ -218,14 +216,13 @@ def compiled(case, num_chains):
     def shape(x):
         return jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x), sharding=place)
 
-    model, table, conditions = make_case("hdp" if case == TAU1 else case)
     with forms_of(accelerator=True):
         data = model.prepare(table, conditions)
         keys = jax.vmap(jax.random.key)(jnp.arange(num_chains))
         starts = jnp.full(num_chains, 40)
         init = partial(chunks.init_chains, model, capacity=model.capacity, starts=starts)
         states = jax.eval_shape(init, data, keys)
-        if case == TAU1:
+        if tau1:
             kept = jax.eval_shape(chunks.one_draw, model, data, keys, states)
             draws = {name: kept[name] for name in (*model.parameters, "alpha")}
             function = partial(log_p, model, table.schema.num_levels)
@@ -249,9 +246,10 @@ def log_p(model, num_levels, draws, keys, cells):
 
 def measure(case, num_chains, show=False):
     """A row."""
-    program = compiled(case, num_chains)
+    tau1 = case == TAU1
+    program = compiled(*make_case("hdp" if tau1 else case), num_chains, tau1)
     block = read_program(program.as_text())
-    if case != TAU1:
+    if not tau1:
         # The loop over sweeps has the most to launch.
         _, _, (block, _) = max(block.inner, key=lambda inner: inner[2][0].launches)
     if show:

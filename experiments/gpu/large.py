@@ -1,0 +1,93 @@
+"""Ten million records of ten variables: seconds a sweep and peak memory here, bytes on a GPU.
+
+    python experiments/gpu/large.py
+    PYTHONPATH=PLUGIN python experiments/gpu/large.py --bytes
+
+One chain, all default moves, simulated records. The first appends what it measures on the device at
+hand, each model in a process of its own; the second compiles for an H200 instead (launches.py says
+what PLUGIN is). Both append to large.csv what is not there yet, and make large.md.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+
+HERE = Path(__file__).parent
+sys.path += [str(HERE.parent / name) for name in ("benchmark", "accuracy")]
+from results import Results, markdown  # noqa: E402
+
+RECORDS, SWEEPS = 10_000_000, 6
+
+
+def make_case(name):
+    """Model and records."""
+    from run import PLAIN_HDP, latent_class_sample
+
+    import bnp_models as bnp
+
+    models = {
+        "hdp plain": bnp.HDPMixedMembership(**PLAIN_HDP), "hdp": bnp.HDPMixedMembership(),
+        "nplcm": bnp.NPLCM(),
+    }  # fmt: skip
+    return models[name], latent_class_sample(RECORDS)
+
+
+def measure(name):
+    """Seconds of one sweep after another, and gibibytes at the most."""
+    from run import Chains
+
+    chains = Chains(*make_case(name), 1, start=40, burn=0, fixed=True)
+    seconds = []
+    for _ in range(SWEEPS):
+        began = time.perf_counter()
+        chains.advance(1)
+        seconds.append(time.perf_counter() - began)
+    # Not every sweep has all moves.
+    return {
+        "seconds_a_sweep": sum(seconds) / SWEEPS, "compile_seconds": chains.compile_seconds,
+        "gibibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }  # fmt: skip
+
+
+def count_bytes(name):
+    """Gibibytes of arguments, results and what is between, compiled for an H200."""
+    import launches
+
+    memory = launches.compiled(*make_case(name), None, 1).memory_analysis()
+    parts = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
+    total = sum(getattr(memory, part) for part in parts) - memory.alias_size_in_bytes
+    return {"seconds_a_sweep": None, "compile_seconds": None, "gibibytes": total / 2**30}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = ["hdp plain", "hdp", "nplcm"]
+    parser.add_argument("--models", nargs="+", choices=names, default=names)
+    parser.add_argument("--bytes", action="store_true", help="compile for an H200")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.row:
+        print(json.dumps((count_bytes if args.bytes else measure)(args.row)))
+        return
+    device = "NVIDIA H200, compiled"
+    if not args.bytes:
+        import jax
+
+        device = jax.devices()[0].device_kind
+    results = Results(HERE / "large.csv", ("device", "model"))
+    for case in results.missing({"device": device, "model": name} for name in args.models):
+        command = [sys.executable, __file__, "--row", case["model"], *["--bytes"] * args.bytes]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        results.append(case | {"records": RECORDS} | json.loads(done.stdout.splitlines()[-1]))
+    table = pd.read_csv(results.path).sort_values(["device", "model"])
+    (HERE / "large.md").write_text(markdown(table, index=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
