@@ -40,6 +40,12 @@ def connect(options: argparse.Namespace) -> None:
         return
     try:
         processes.connect(*said)
-        processes.share(options.chains)
     except (ValueError, RuntimeError) as error:
-        raise UsageError(f"--distributed: {error}") from None
+        raise UsageError(
+            f"--distributed: {error}; where Slurm or the like does not say it, give --coordinator, "
+            "--processes and --process"
+        ) from None
+    try:
+        processes.share(options.chains)
+    except ValueError as error:
+        raise UsageError(f"--chains: {error}") from None

@@ -46,6 +46,32 @@ def test_count_components(seed):
     np.testing.assert_array_equal(indicators, np.bincount(z[weights > 1], minlength=SLOTS))
 
 
+@pytest.mark.usefixtures("either_form")
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_sums_by_group(seed, dtype, monkeypatch):
+    """Groups of none have zero, and groups beyond the number are left out."""
+    rng = np.random.default_rng(seed)
+    x, group = rng.integers(0, 99, (40, 3)).astype(dtype), rng.integers(0, 6, 40)
+    group[group == 2] = 7
+    exact = np.stack([x[group == g].sum(axis=0) for g in range(6)])
+    for terms in (counting._TERMS, 10):
+        monkeypatch.setattr(counting, "_TERMS", terms)
+        for column in (np.s_[:], np.s_[:, 0]):
+            sums = counting.sum_by_group(jnp.asarray(x[column]), jnp.asarray(group), 6)
+            assert sums.dtype == dtype
+            np.testing.assert_array_equal(sums, exact[column])
+
+
+def test_types_of_labels():
+    """Each holds the last label, and the next smaller type would not."""
+    for number, expected in ((256, np.uint8), (257, np.uint16), (65537, np.int32)):
+        assert counting.label_type(number) == expected
+        assert number - 1 <= np.iinfo(expected).max
+    # Shown to matter: counters of labels of one byte go beyond it.
+    z = jnp.full((1, 4), 255, jnp.uint8)
+    assert counting.count_components(z, jnp.ones((1, 4), jnp.int32), 256)[255] == 4
+
+
 def test_counts_are_exact_where_floats_are_not():
     """Above 2**24 a float32 counter stands still."""
     z = np.zeros((1, 3), np.int32)

@@ -46,6 +46,15 @@ def test_entries_that_are_put():
 
 
 @usable
+def test_entries_of_a_record():
+    x = np.arange(12, dtype=np.int32).reshape(3, 4)
+    np.testing.assert_array_equal(platforms.record_at(jnp.asarray(x), jnp.int32(2)), x[:, 2])
+    taken = platforms.record_at(jnp.asarray(x % 2 == 0), jnp.int32(3))
+    assert taken.dtype == bool
+    np.testing.assert_array_equal(taken, x[:, 3] % 2 == 0)
+
+
+@usable
 def test_short_loops_and_draws():
     assert platforms.short_loop(4, lambda i, x: 2 * x + i, jnp.int32(1)) == 27
     doubled = platforms.map_draws(lambda draw: 2 * draw["x"], {"x": jnp.arange(3)})
