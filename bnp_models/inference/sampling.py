@@ -180,7 +180,11 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
         judged = replace(judged, until=asked)
         used_up = sum(run.seconds.values()) >= max_seconds
         further = settings_of_round(first, run.settings.num_sweeps + 1)
-        if used_up or further is None or asked.target(judged):
+        if used_up or further is None:
+            return judged
+        # Of several processes none stops alone.
+        (met,) = processes.largest(asked.target(judged))
+        if met:
             return judged
         by = further.thin // run.settings.thin
         run = run if by == 1 else run.thinned(by)

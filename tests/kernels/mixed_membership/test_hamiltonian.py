@@ -421,6 +421,7 @@ def by_totals(sums, weights, boxes):
     return urn_boxes.probability(urn_boxes.partition_totals(sums, boxes), weights)
 
 
+@pytest.mark.usefixtures("either_form")
 def test_gradient_of_the_probability(seed, x64, monkeypatch):
     boxes = UrnBoxes.of_boxes(structural_zeros(WIDE_CONDITIONS, WIDE).feasible.sets, WIDE)
     rng = np.random.default_rng(seed)
@@ -441,6 +442,7 @@ def test_gradient_of_the_probability(seed, x64, monkeypatch):
     assert np.abs(wrong[0] - right[0]).max() > 1e-3 * np.abs(right[0]).max()
 
 
+@pytest.mark.usefixtures("either_form")
 def test_gradient_where_levels_have_no_probability(seed, x64):
     """Finite, and by the logarithms of the levels what it is without division."""
     boxes = make_boxes()

@@ -186,6 +186,7 @@ def test_sets_are_in_the_order_of_the_level_parts(name):
     assert len(np.unique(rows_of_set, axis=0)) == len(rows_of_set) > 4
 
 
+@pytest.mark.usefixtures("either_form")
 def test_count_sets_and_blocks(seed):
     boxes = make_boxes()["impossible"]
     rng = np.random.default_rng(seed)

@@ -261,6 +261,7 @@ def test_split_counts(key, count):
     assert p_value(split[:, 1], stats.binom(count, 0.9 * share[1])) < P_LIMIT
 
 
+@pytest.mark.usefixtures("either_form")
 def test_split_counts_along_another_axis(key):
     counts = jnp.arange(12).reshape(4, 3)
     weights = jnp.ones((4, 5, 3)).at[:, 2].set(0)
