@@ -10,9 +10,6 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-# Seconds that processes wait for each other at the start.
-_PATIENCE = 300
-
 
 def connect(
     coordinator: str | None = None, number: int | None = None, index: int | None = None
@@ -34,7 +31,9 @@ def connect(
         If what is left out cannot be told from the environment, as it can under Slurm, Open MPI
         and Kubernetes (`jax.distributed.initialize`), or the processes do not meet.
     """
-    jax.distributed.initialize(coordinator, number, index, initialization_timeout=_PATIENCE)
+    # It would take a termination for a notice, and go on.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(coordinator, number, index)
 
 
 def is_first() -> bool:
