@@ -38,7 +38,7 @@ MAX_VARIABLES = 14
 """Variables up to which the sum is taken: it costs 3^(J-1) / 2 multiply-adds a cell."""
 
 _HIGHEST = lax.Precision.HIGHEST
-_CELLS_AT_ONCE, _SUMS_AT_ONCE = 1024, 2**22
+_CELLS_AT_ONCE, _SUMS_AT_ONCE = 1024, 2**20
 _DRAW_LANES = 2**18
 _PARTICLE_LANES = 2**14
 
@@ -82,7 +82,7 @@ def log_cell_probability_exact(
         one and a half times the cost.
     chunk_size
         Cells that are worked on together; the working set is about 1.5 * 2^J numbers a cell. None:
-        1,024, and on accelerators as many as have 2^22 numbers.
+        1,024, and on accelerators as many as have 2^20 numbers.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def log_cell_probability_exact(
         return log_p + jnp.sum(log_scale[variables, part], axis=1)
 
     if chunk_size is None:
-        chunk_size = by_platform(_CELLS_AT_ONCE, max(_CELLS_AT_ONCE, _SUMS_AT_ONCE >> len(theta)))
+        chunk_size = by_platform(_CELLS_AT_ONCE, max(64, _SUMS_AT_ONCE >> len(theta)))
     return _map_chunks(chunk, cells, equal_chunks(len(cells), chunk_size)[1])
 
 
