@@ -117,6 +117,23 @@ def test_no_records_are_written_on_request(done, files, tmp_path, capsys):
     assert "The riskiest records" not in page and "left out of this page" in page
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--processes", "2"), "go with --distributed"),
+        (
+            ("--distributed", "--coordinator", "localhost:1", "--processes", "2"),
+            "give --coordinator",
+        ),
+    ],
+)
+def test_processes_that_are_half_described_are_refused(files, tmp_path, capsys, more, said):
+    out = tmp_path / "out"
+    assert main(risk_arguments(files, out, *more)) == 2
+    assert said in one_line(capsys)
+    assert not out.exists()
+
+
 def test_a_finished_run_is_left_alone(done, files, capsys):
     assert sorted(path.name for path in done.iterdir()) == OUTPUTS
     before = (done / "risk.json").stat().st_mtime_ns
