@@ -53,11 +53,11 @@ def into_folder(
     if options.resume and _is_complete(out, outputs, settings):
         say(options, f"{out} is complete: nothing to resume")
         return 0
+    use_compilation_cache()
     if not processes.is_first():
         return _work_aside(options, work)
     made = _make_folder(out)
     try:
-        use_compilation_cache()
         answer = work(out)
     except KeyboardInterrupt:
         _remove_empty(made)
@@ -72,9 +72,8 @@ def into_folder(
 
 def _work_aside(options, work):
     """Do the work of a process whose results the first one has too, and writes."""
-    use_compilation_cache()
     with tempfile.TemporaryDirectory(prefix="bnp-models-") as aside:
-        options.out, options.quiet, options.progress = aside, True, False
+        options.out, options.quiet = aside, True
         work(Path(aside))
     return 0
 

@@ -16,7 +16,6 @@ from bnp_models.cli.outputs import output_names, remove_outputs
 from bnp_models.cli.parser import STOPPING
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
-from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint
 from bnp_models.inference.convergence import MAX_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
@@ -98,8 +97,7 @@ def sample_into_folder(
         answer = write(run, diagnosis.evaluated, diagnosis, settings_and_command)
         if diagnosis.reached is False:
             return f"{answer}\nto go on: repeat the command with --resume and more --max-minutes"
-        if processes.is_first():
-            Checkpoint(checkpoint, fingerprint="").clear()
+        Checkpoint(checkpoint, fingerprint="").clear()
         return answer
 
     how = f"repeat the command with --resume to go on in {options.out}"

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bnp_models.inference import processes
+
 _MANIFEST = "manifest.json"
 
 
@@ -59,7 +61,12 @@ class Checkpoint:
         *,
         replace: bool = False,
     ):
-        """Write the state and, where given, one more stretch of draws, or one instead of all."""
+        """Write the state and, where given, one more stretch of draws, or one instead of all.
+
+        Of several processes the first one does.
+        """
+        if not processes.is_first():
+            return
         self.directory.mkdir(parents=True, exist_ok=True)
         self._generation += 1
         superseded = self._segments if replace else []
@@ -113,8 +120,11 @@ class Checkpoint:
         return Saved(body["progress"], [state[name] for name in sorted(state)], segments)
 
     def clear(self):
-        """Remove the checkpoint's files, and the folder where nothing else is in it."""
-        if not self.directory.is_dir():
+        """Remove the checkpoint's files, and the folder where nothing else is in it.
+
+        Of several processes the first one does.
+        """
+        if not processes.is_first() or not self.directory.is_dir():
             return
         (self.directory / _MANIFEST).unlink(missing_ok=True)
         for pattern in ("state-*.npz", "draws-*.npz", "*.partial"):

@@ -300,8 +300,7 @@ class Driver:
             "seconds": self.clock,
         }
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(join_groups(self.states))]
-        if processes.is_first():
-            store.save(progress, leaves, everything, replace=rewrite)
+        store.save(progress, leaves, everything, replace=rewrite)
         if merged is not None:
             self.segments.append(merged)
         self.pending = []

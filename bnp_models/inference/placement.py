@@ -4,6 +4,7 @@ import dataclasses
 import math
 import operator
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -51,9 +52,10 @@ class Placement:
 
     def __init__(self, num_chains: int, data: Any, devices: Sequence[jax.Device]):
         self._mine = processes.share(num_chains)
+        self._num_mine = self._mine.stop - self._mine.start
         pairs = zip(jax.tree.leaves(data), record_axes(data), strict=True)
         num_padded = max([leaf.shape[axis] for leaf, axis in pairs if axis is not None], default=1)
-        chains = math.gcd(self._mine.stop - self._mine.start, len(devices))
+        chains = math.gcd(self._num_mine, len(devices))
         records = math.gcd(num_padded, len(devices) // chains)
         self._apart = records == 1 and all(device.platform == "cpu" for device in devices)
         # CPU devices share their cores: one will do.
@@ -74,9 +76,8 @@ class Placement:
         """
         if jax.process_count() > 1:
             tree = jax.tree.map(operator.itemgetter(self._mine), tree)
-        number = self._mine.stop - self._mine.start
-        size = 1 if self._apart else number
-        parts = [slice(begin, begin + size) for begin in range(0, number, size)]
+        size = 1 if self._apart else self._num_mine
+        parts = [slice(begin, begin + size) for begin in range(0, self._num_mine, size)]
         return [
             self._put(jax.tree.map(operator.itemgetter(part), tree), leading=("chains",))
             for part in parts
@@ -120,7 +121,7 @@ def in_threads(function: Callable[[Any], Any], arguments: Iterable[Any]) -> Iter
 
 def _num_cores() -> int:
     """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
+    if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

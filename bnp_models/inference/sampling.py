@@ -153,7 +153,7 @@ def sample(
     if store is not None:
         if resume:
             saved = store.load()
-        elif processes.is_first():
+        else:
             store.clear()
     if asked is None:
         return Driver(task, first, execution).run(saved)
@@ -242,7 +242,7 @@ def extend(
     if checkpoint is not None:
         store = Checkpoint(checkpoint, _fingerprint(task, settings))
     execution = Execution(store, devices, checkpoint_seconds, chunk_sweeps, progress, monitor)
-    if store is not None and processes.is_first():
+    if store is not None:
         store.clear()
     return Driver(task, settings, execution).run(run, max_seconds, rewrite=True)
 

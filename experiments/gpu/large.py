@@ -27,15 +27,10 @@ RECORDS, SWEEPS = 10_000_000, 6
 
 def make_case(name):
     """Model and records."""
-    from run import PLAIN_HDP, latent_class_sample
+    from cases import MODELS
+    from run import latent_class_sample
 
-    import bnp_models as bnp
-
-    models = {
-        "hdp plain": bnp.HDPMixedMembership(**PLAIN_HDP), "hdp": bnp.HDPMixedMembership(),
-        "nplcm": bnp.NPLCM(),
-    }  # fmt: skip
-    return models[name], latent_class_sample(RECORDS)
+    return MODELS[name], latent_class_sample(RECORDS)
 
 
 def measure(name):

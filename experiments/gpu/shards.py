@@ -23,7 +23,7 @@ import pandas as pd
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent / name) for name in ("benchmark", "accuracy")]
 SHARDS, RECORDS = (1, 2, 4, 8), 20_000
-MODELS = ("hdp plain", "hdp", "nplcm")
+NAMES = ("hdp plain", "hdp", "nplcm")
 BYTES = {"f32": 4, "s32": 4, "u32": 4, "s64": 8, "u16": 2, "s16": 2, "u8": 1, "s8": 1, "pred": 1}
 COLLECTIVE = re.compile(
     r"= (.*?) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
@@ -34,18 +34,14 @@ def program(name, num_devices):
     """The program of one of so many devices, for sweeps of one chain."""
     import jax
     import jax.numpy as jnp
-    from run import PLAIN_HDP, latent_class_sample
+    from cases import MODELS
+    from run import latent_class_sample
 
-    import bnp_models as bnp
     from bnp_models.inference import chunks
     from bnp_models.inference.placement import Placement
     from bnp_models.kernels.numerics.platforms import forms_of
 
-    models = {
-        "hdp plain": bnp.HDPMixedMembership(**PLAIN_HDP), "hdp": bnp.HDPMixedMembership(),
-        "nplcm": bnp.NPLCM(),
-    }  # fmt: skip
-    model = models[name]
+    model = MODELS[name]
     data = model.prepare(latent_class_sample(RECORDS * num_devices))
     place = Placement(1, data, jax.devices())
     (keys,) = place.groups(jax.random.split(jax.random.key(0), 1))
@@ -106,7 +102,7 @@ def main():
         print(json.dumps(measure(args.one[0], int(args.one[1]))))
         return
     rows, listed = [], []
-    for name in MODELS:
+    for name in NAMES:
         for number in SHARDS:
             flags = f"--xla_force_host_platform_device_count={number}"
             environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}

@@ -4,8 +4,7 @@ On a CPU only the records concerned are gathered, so that few of them are few. A
 all of them where they lie, each device its own.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from jaxtyping import Array, Bool, Int
 
 from bnp_models.kernels.numerics.counting import opens_table
 from bnp_models.kernels.numerics.lanes import most_of_lanes
-from bnp_models.kernels.numerics.platforms import map_in_use, on_accelerator, record_at
+from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, record_at
 from bnp_models.kernels.splits.anchors import Anchors
 
 # Records that shape a proposal, or not many more.
@@ -74,9 +73,8 @@ def deal_records(
     real: Bool[Array, " n"],
 ) -> Dealt:
     """Deal records into chunks: by their number, or in turn those that are concerned."""
-    if on_accelerator():
-        return _deal_where_they_lie(anchors, Items(rows, table, z), real)
-    return _deal_those_concerned(anchors, Items(rows, table, z), real)
+    deal = by_platform(_deal_those_concerned, _deal_where_they_lie)
+    return deal(anchors, z, table, rows, real)
 
 
 def in_order(dealt: Dealt, x: Bool[Array, "chunks J size"], num_records: int) -> Bool[Array, "J n"]:
@@ -98,41 +96,42 @@ def _bits(anchors: Anchors, who, z, table):
     )  # fmt: skip
 
 
-def _deal_where_they_lie(anchors: Anchors, items: Items, real) -> Dealt:
-    """One record of every so many to each chunk, whether it is concerned or not."""
-    rows, table, z = items
-    num_records = real.size
-    bits = jnp.where(real, _bits(anchors, jnp.arange(num_records), z, table), 0)
+def _deal_where_they_lie(anchors: Anchors, z, table, rows, real) -> Dealt:
+    """Give one record of every so many to each chunk, whether it is concerned or not."""
+    bits = jnp.where(real, _bits(anchors, jnp.arange(real.size), z, table), 0)
     items = Items(rows, table, bits)
+    chunks = jax.tree.map(lambda x: jnp.moveaxis(_folded(x, CHUNKS_ON_ACCELERATORS), -1, 0), items)
+    return Dealt(chunks, CHUNKS_ON_ACCELERATORS, _some_concerned(anchors, items), None)
 
-    def folded(x, number):
-        """One record of every so many in each of the last axis."""
-        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -num_records % number)])
-        return x.reshape(*x.shape[:-1], -1, number)
 
+def _folded(x, number):
+    """Fold the last axis so that the new last one has one record of every so many each."""
+    x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % number)])
+    return x.reshape(*x.shape[:-1], -1, number)
+
+
+def _some_concerned(anchors: Anchors, items: Items) -> Items:
+    """Choose the first record concerned of every line of records, and both anchors."""
+    num_records = items.bits.shape[-1]
     number = min(SHAPING_RECORDS, num_records)
     if num_records >= 2 * _DEVICES * number:
         # Each device has whole lines of them.
         number = next(
             (k for k in range(number, 0, -1) if num_records % (_DEVICES * k) == 0), number
         )
-    concerned = folded(jnp.any(bits & INSIDE, axis=0), number)
-    chosen = jnp.arange(len(concerned))[:, None] == jnp.argmax(concerned, axis=0)
-    shaping = [
-        jnp.concatenate([
-            jnp.sum(jnp.where(chosen, folded(x, number), 0), axis=1),
-            *(record_at(x, record)[:, None] for record in anchors.records),
-        ], axis=1)
-        for x in items
-    ]  # fmt: skip
-    number = CHUNKS_ON_ACCELERATORS
-    chunks = [jnp.moveaxis(folded(x, number), -1, 0) for x in items]
-    return Dealt(Items(*chunks), number, Items(*shaping), None)
+    concerned = _folded(jnp.any(items.bits & INSIDE, axis=0), number)
+    first = jnp.arange(len(concerned))[:, None] == jnp.argmax(concerned, axis=0)
+
+    def choose(x):
+        chosen = jnp.sum(jnp.where(first, _folded(x, number), 0), axis=1)
+        of_anchors = [record_at(x, record)[:, None] for record in anchors.records]
+        return jnp.concatenate([chosen, *of_anchors], axis=1)
+
+    return jax.tree.map(choose, items)
 
 
-def _deal_those_concerned(anchors: Anchors, items: Items, real) -> Dealt:
-    """Those that are concerned, either anchor at the front of a chunk."""
-    rows, table, z = items
+def _deal_those_concerned(anchors: Anchors, z, table, rows, real) -> Dealt:
+    """Deal the records that are concerned, either anchor to the front of a chunk."""
     num_padded = real.size
     everyone = jnp.arange(num_padded)
     size = max(-(-num_padded // MAX_CHUNKS), min(MIN_CHUNK, num_padded))
@@ -165,10 +164,3 @@ def _deal_those_concerned(anchors: Anchors, items: Items, real) -> Dealt:
         chunks,
     )
     return Dealt(chunks, in_use, shaping, place)
-
-
-def of_chunks(function: Callable[[Any], Any], number: int, in_use: Array | int) -> Any:
-    """Apply a function to the chunks in use, on accelerators to all of them at once."""
-    if on_accelerator():
-        return jax.vmap(function)(jnp.arange(number))
-    return map_in_use(function, number, in_use)

@@ -11,7 +11,13 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import order_free_sum
-from bnp_models.kernels.numerics.platforms import by_platform, on_accelerator, put, record_at
+from bnp_models.kernels.numerics.platforms import (
+    by_platform,
+    map_in_use,
+    on_accelerator,
+    put,
+    record_at,
+)
 from bnp_models.kernels.splits.anchors import (
     Anchors,
     Counts,
@@ -32,7 +38,6 @@ from bnp_models.kernels.splits.dealing import (
     deal_records,
     in_order,
     is_inside,
-    of_chunks,
 )
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
@@ -346,7 +351,10 @@ def _shape(chunks: _Chunks, launched: _Odds, whole: Counts) -> _Sides:
     def again(c, sides):
         return _place(chunks, c, sides, _soft(chunks, _log_odds(chunks, c, sides.total, whole)))
 
-    of_chunk = of_chunks(spread, chunks.number, chunks.dealt.in_use)
+    if on_accelerator():
+        of_chunk = jax.vmap(spread)(jnp.arange(chunks.number))
+    else:
+        of_chunk = map_in_use(spread, chunks.number, chunks.dealt.in_use)
     sides = _Sides(of_chunk, jax.tree.map(lambda x: jnp.sum(x, axis=0), of_chunk))
     return lax.fori_loop(0, chunks.dealt.in_use, again, sides)
 

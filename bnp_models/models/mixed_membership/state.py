@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Integer
 
 from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
@@ -54,7 +54,7 @@ class HDPData(eqx.Module):
 class HDPState(eqx.Module):
     """State of one chain: all that it needs to go on."""
 
-    z: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
+    z: Integer[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
     """Component of each item, in the smallest type of integers that holds it."""
     g0: Float[Array, " K"]
     """Component weights; free slots hold the broken remainder."""
