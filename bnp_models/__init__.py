@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from bnp_models.comparison.comparison import Comparison as Comparison
     from bnp_models.comparison.comparison import compare as compare
     from bnp_models.comparison.held_out import held_out_log_probability as held_out_log_probability
+    from bnp_models.data.cells import Cells as Cells
+    from bnp_models.data.contingency import ContingencyTable as ContingencyTable
+    from bnp_models.data.folders import read_contingency_table as read_contingency_table
     from bnp_models.data.household_schema import HouseholdSchema as HouseholdSchema
     from bnp_models.data.households import Households as Households
     from bnp_models.data.households import persons_of as persons_of
     from bnp_models.data.households import read_households as read_households
-    from bnp_models.data.microdata import Cells as Cells
     from bnp_models.data.microdata import Microdata as Microdata
     from bnp_models.data.microdata import k_anonymity as k_anonymity
     from bnp_models.data.reading import read_frame as read_frame
@@ -140,7 +142,9 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "AttackRisk": "evaluation.attack.result",
     "CellRisk": "risk.cells",
-    "Cells": "data.microdata",
+    "Cells": "data.cells",
+    "ContingencyTable": "data.contingency",
+    "read_contingency_table": "data.folders",
     "Checkpoint": "inference.checkpoint",
     "CheckpointError": "inference.checkpoint",
     "CoarserRisk": "risk.coarsening",

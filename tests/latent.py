@@ -16,6 +16,7 @@ from bnp_models.data.schema import Schema
 from bnp_models.kernels.latent_classes import split_merge
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt
 from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.splits import members
 from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.models.latent_classes import classes, nplcm, parameters, predictions
 from bnp_models.models.latent_classes import state as latent_classes_state
@@ -169,21 +170,17 @@ def _thin_splits(wrong, model):
     # As if a factor 1/2 were missing from the ratio.
     right = classes.split_or_merge_classes
 
-    def split_or_merge_classes(key, z, log_x, log_lambda, *args):
-        old = z, log_x, log_lambda
-        new = right(key, z, log_x, log_lambda, *args)
-        real = jnp.arange(z.size) < args[2]
-        more = _occupied(new[0], log_x, real) > _occupied(z, log_x, real)
+    def split_or_merge_classes(key, records, counts, sizes, log_x, log_lambda, *args):
+        old = records, log_x, log_lambda
+        new = right(key, records, counts, sizes, log_x, log_lambda, *args)
+        _, after = latent_classes_state.count_levels(new[0], (counts.shape[0],), log_x.size)
+        more = jnp.sum(after > 0) > jnp.sum(sizes > 0)
         coin = uniform(words(jax.random.fold_in(key, 1), ()), log_x.dtype.type)
         keep = wrong & more & (coin < 0.5)
         moved = jax.tree.map(lambda a, b: jnp.where(keep, a, b), old, new[:3])
         return *moved, new[3] & ~keep
 
     return [(classes, "split_or_merge_classes", split_or_merge_classes)]
-
-
-def _occupied(z, log_x, weight):
-    return jnp.sum(jnp.zeros(log_x.size, jnp.int32).at[z].add(weight) > 0)
 
 
 def _forget_stick_prior(wrong, model):
@@ -219,7 +216,27 @@ def _argument(module, name, place, change):
     return fault
 
 
+def _split_as_unweighted(wrong, model):
+    right = classes.split_counts
+
+    def split_counts(key, counts, weights, axis):
+        return right(key, counts, jnp.where(wrong, weights**0.5, weights), axis)
+
+    return [(classes, "split_counts", split_counts)]
+
+
+def _halve_counted_odds(wrong, model):
+    right = members.binomial
+
+    def binomial(key, n, p, complement):
+        return right(key, n, jnp.where(wrong, (p + 0.5) / 2, p), None)
+
+    return [(members, "binomial", binomial)]
+
+
 FAULTS = {
+    "classes of cells by the root of their weights": _split_as_unweighted,
+    "sides of cells nearer to one half": _halve_counted_odds,
     "split-merge with a prior of ones": _argument(
         classes, "split_or_merge_classes", 10, jnp.ones_like
     ),
@@ -330,7 +347,16 @@ def update_parameters_simulation(model, key, state, data, counts, class_counts):
 
 
 def with_codes(data, codes):
-    """The data of other values of the same records, the same ones missing."""
+    """The data of other values of the same records, the same ones missing.
+
+    Records beyond those that are there one by one are counted by cell.
+    """
+    size, first = data.weight.size, first_rows(data.num_levels)[:, None]
+    if data.cell_counts.size:
+        counted = (codes[:, size:] + first)[:, :, None] == data.cell_rows[:, None]
+        counts = jnp.sum(jnp.all(counted, axis=0), axis=0, dtype=jnp.int32)
+        data = eqx.tree_at(lambda d: d.cell_counts, data, counts)
+        codes = codes[:, :size]
     rows = codes + first_rows(data.num_levels)[:, None]
     own = rows.T[data.incomplete]
     admitted = jnp.all(data.boxes[:, own] | data.missing, axis=2)
@@ -377,13 +403,13 @@ def _statistics(state, data):
     ])  # fmt: skip
 
 
-@partial(jax.jit, static_argnames=("num_chains",))
-def joint_chains(model, key, data, switches, num_sweeps, *, num_chains=256):
+@partial(jax.jit, static_argnames=("num_chains", "num_counted"))
+def joint_chains(model, key, data, switches, num_sweeps, *, num_counted=0, num_chains=256):
     """Per-chain means of statistics of parameters and labels where data and sweeps alternate.
 
     Every chain starts from an exact draw of the joint prior (Geweke 2004,
     doi:10.1198/016214504000001132): it stays there if and only if the sweep leaves the posterior
-    invariant.
+    invariant. So many records besides are counted by cell.
     """
 
     def one(key):
@@ -393,7 +419,7 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_chains=256):
             state, sums = carry
             key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
             codes = predictions.simulate_records(
-                key_x, _kept(state), data.weight.size, data.num_levels, data.boxes
+                key_x, _kept(state), data.weight.size + num_counted, data.num_levels, data.boxes
             )
             new = with_codes(data, codes)
             state, info = sweep(model, switches, key_sweep, state, new, t)
@@ -406,17 +432,18 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_chains=256):
     return jax.vmap(one)(jax.random.split(key, num_chains))
 
 
-@partial(jax.jit, static_argnames=("num_draws",))
-def prior_statistics(model, key, data, num_draws):
+@partial(jax.jit, static_argnames=("num_draws", "num_counted"))
+def prior_statistics(model, key, data, num_draws, num_counted=0):
     """The same statistics of independent draws of the prior."""
 
     def one(key):
         key_prior, key_z = jax.random.split(key)
         state = draw_prior(model, key_prior, data)
         log_seen = state.log_pi + jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
-        z = jax.random.categorical(key_z, log_seen, shape=data.weight.shape)
-        occupied = _occupied(z, log_seen, data.weight).astype(float)
-        return jnp.append(_statistics(state, data), occupied)
+        weight = jnp.pad(data.weight, (0, num_counted), constant_values=1)
+        z = jax.random.categorical(key_z, log_seen, shape=weight.shape)
+        occupied = jnp.sum(jnp.zeros(log_seen.size, jnp.int32).at[z].add(weight) > 0)
+        return jnp.append(_statistics(state, data), occupied.astype(float))
 
     return jax.vmap(one)(jax.random.split(key, num_draws))
 

@@ -5,14 +5,16 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from bnp_models.cli.folder import UsageError, numbered
+from bnp_models.cli.folder import UsageError
 from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
-from bnp_models.cli.outputs import DATASETS, dataset_names
+from bnp_models.cli.outputs import dataset_names, remove_datasets
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
+from bnp_models.data.contingency import ContingencyTable
+from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import read_labelling
-from bnp_models.data.writing import FORMATS, write_frame, write_json
+from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
@@ -22,6 +24,7 @@ from bnp_models.report.synthesis import write_synthesis_report
 from bnp_models.synthesis import synthesize as data_sets
 from bnp_models.synthesis.margins import Margins, level_margins
 from bnp_models.synthesis.predictive_checks import predictive_checks
+from bnp_models.synthesis.synthesize import num_records
 
 
 def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
@@ -70,16 +73,17 @@ def _write_datasets(
 ) -> str:
     """Write data sets and the files that tell of them; return what is said of them."""
     out, imputed = Path(options.out), options.name == "impute"
-    for kind in FORMATS:
-        for path in numbered(out, f"{DATASETS[options.name]}.{kind}"):
-            path.unlink()
+    remove_datasets(options)
     if imputed:
         frames = data_sets.impute(run, options.datasets)
     else:
         frames = data_sets.synthesize(run, options.datasets, options.rows)
     names, labelling = dataset_names(options), read_labelling(options.sample)
-    for name, frame in zip(names, frames, strict=True):
-        write_frame(frame, out / name, labelling)
+    for name, made in zip(names, frames, strict=True):
+        if isinstance(made, ContingencyTable):
+            write_contingency_table(made, out / name)
+        else:
+            write_frame(made, out / name, labelling)
     checks = predictive_checks(run)
     data = to_inference_data(
         run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames),
@@ -103,7 +107,8 @@ def _datasets_message(run, frames, names, warnings, out, imputed) -> str:
     if run.conditions is not None and isinstance(run.table, Households):
         keeping = " in households that keep the rules"
     plural = "s"[: len(frames) > 1]
-    lines = [f"{len(frames)} {kind} data set{plural} of {len(frames[0]):,} records{keeping}"]
+    number = num_records(frames[0])
+    lines = [f"{len(frames)} {kind} data set{plural} of {number:,} records{keeping}"]
     lines += [f"warning: {sentence}" for sentence in warnings]
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")

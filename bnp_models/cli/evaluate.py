@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
 from bnp_models.cli.parser import flag
+from bnp_models.data.contingency import ContingencyTable
+from bnp_models.data.folders import read_records
 from bnp_models.data.households import persons_of, read_households
-from bnp_models.data.reading import read_microdata
 from bnp_models.data.schema import Label, MicrodataError
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.evaluation import evaluation
@@ -117,9 +118,9 @@ def _checked_files(options: argparse.Namespace) -> _Files:
 
 
 def _read(options: argparse.Namespace, head: tuple[str, Label] | None = None) -> Any:
-    """Read the original: `Households` where there is a column of them, else `Microdata`."""
+    """Read the original: `Households` where there is a column of them, else records or cells."""
     if options.household is None:
-        return read_microdata(options.original, options.variables, options.levels)
+        return read_records(options.original, options.variables, options.levels)
     return read_households(
         options.original, options.household, options.household_variables or (),
         options.variables, options.levels, head,
@@ -135,6 +136,11 @@ def _checked_posterior(options, original, synthetic, conditions):
         return None, None
     if options.household is None and options.target is not None:
         raise UsageError("--target: is of persons within households")
+    for path, table in zip(
+        [options.original, *options.synthetic], [original, *synthetic], strict=True
+    ):
+        if isinstance(table, ContingencyTable):
+            raise UsageError(f"--posterior: the attack needs records, and {path} is a folder")
     posterior = read_posterior(options.posterior)
     coded = original
     head = None if options.household is None else find_head(original.schema)

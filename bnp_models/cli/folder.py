@@ -149,7 +149,7 @@ def _is_complete(out, outputs, settings):
     UsageError
         If a finished run with other settings is.
     """
-    if not all((out / name).is_file() for name in outputs):
+    if not all((out / name).exists() for name in outputs):
         return False
     try:
         recorded = json.loads((out / "run.json").read_text(encoding="utf-8"))

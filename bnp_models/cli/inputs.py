@@ -5,7 +5,13 @@ import functools
 from typing import Any, NamedTuple
 
 from bnp_models.cli.folder import UsageError, located
-from bnp_models.cli.models import CELL_MODELS, HOUSEHOLD_MODELS, MODELS, MODELS_OF
+from bnp_models.cli.models import (
+    CELL_MODELS,
+    HOUSEHOLD_MODELS,
+    MODELS,
+    MODELS_OF,
+    counts_cells,
+)
 from bnp_models.cli.parser import (
     DEFAULT_MINUTES,
     DRAWS,
@@ -15,9 +21,10 @@ from bnp_models.cli.parser import (
     flag,
 )
 from bnp_models.data import stata_spss
+from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.messages import listed
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Records
 from bnp_models.data.reading import read_microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import FormatError
@@ -40,7 +47,7 @@ class Inputs(NamedTuple):
     """Input of a command that samples."""
 
     model: Model
-    table: Microdata | Households
+    table: Records | Households
     conditions: Any
     """`StructuralZeros` or `Rules`; None where there are none."""
 
@@ -65,9 +72,15 @@ def checked_input(options: argparse.Namespace) -> Inputs:
     return Inputs(model, *read_sample(options))
 
 
-def read_sample(options: argparse.Namespace) -> tuple[Microdata, StructuralZeros | None]:
-    """Coded sample, and the conditions that it keeps."""
-    table = read_microdata(options.sample, options.variables, options.levels)
+def read_sample(options: argparse.Namespace) -> tuple[Records, StructuralZeros | None]:
+    """Coded sample, cells with counts or records, and the conditions that it keeps."""
+    table: Records
+    if counts_cells(options):
+        table = read_contingency_table(options.sample, options.variables, options.levels)
+        with located(options.sample, options.variables):
+            table.require_complete(f"the {options.model} model of a folder")
+    else:
+        table = read_microdata(options.sample, options.variables, options.levels)
     if options.conditions is None:
         return table, None
     conditions = read_conditions(options.conditions, table.schema)
@@ -167,6 +180,11 @@ def _check_stopping(options: argparse.Namespace) -> None:
 
 def check_datasets(options: argparse.Namespace, inputs: Inputs) -> None:
     """Refuse names that the format cannot hold, and more data sets than draws."""
+    if counts_cells(options) and options.format not in ("csv", "parquet"):
+        raise UsageError(
+            f"--format {options.format}: data sets of a folder are folders of Parquet files; leave "
+            "it out"
+        )
     try:
         stata_spss.check_column_names(persons_of(inputs.table).schema.variables, options.format)
         if options.household is not None:

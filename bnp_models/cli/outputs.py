@@ -1,10 +1,13 @@
 """Outputs of a command: the names of its files, and what it says of a risk."""
 
 import argparse
+import shutil
 from pathlib import Path
 from typing import Any
 
-from bnp_models.cli.models import CELL_MODELS
+from bnp_models.cli.folder import numbered
+from bnp_models.cli.models import CELL_MODELS, counts_cells
+from bnp_models.data.writing import FORMATS
 
 OUTPUTS = {
     "risk": ("risk.json", "run.json", "report.html", "records.csv", "posterior.nc"),
@@ -28,15 +31,33 @@ def output_names(options: argparse.Namespace) -> tuple[str, ...]:
 def remove_outputs(options: argparse.Namespace) -> None:
     """Remove what an earlier run left, of another model too."""
     for name in {*OUTPUTS[options.name], *output_names(options), "records.csv", "cells.csv"}:
-        (Path(options.out) / name).unlink(missing_ok=True)
+        path = Path(options.out) / name
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
 
 
 def dataset_names(options: argparse.Namespace) -> tuple[str, ...]:
     """Names of the data sets, where the command makes some."""
     if options.name not in DATASETS:
         return ()
-    pattern = f"{DATASETS[options.name]}.{options.format}"
-    return tuple(pattern.format(m + 1) for m in range(options.datasets))
+    return tuple(
+        f"{DATASETS[options.name].format(m + 1)}{_suffix(options)}" for m in range(options.datasets)
+    )
+
+
+def remove_datasets(options: argparse.Namespace) -> None:
+    """Remove the data sets of an earlier run, in any format."""
+    for suffix in ("", *(f".{kind}" for kind in FORMATS)):
+        for path in numbered(Path(options.out), f"{DATASETS[options.name]}{suffix}"):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def _suffix(options):
+    """Ending of a data set's name: none for a folder, as the sample is one."""
+    return "" if counts_cells(options) else f".{options.format}"
 
 
 def risk_message(options: argparse.Namespace, summary: dict[str, Any], records: str) -> str:

@@ -21,7 +21,9 @@ MAX_MINUTES = 60.0
 # Of a run for which neither draws nor a target are given.
 DRAWS, UNTIL_RHAT, DEFAULT_MINUTES = 1000, 1.01, 10.0
 
-_TABLE = "CSV, Parquet, Stata (.dta) or SPSS (.sav) file, one record a row"
+_TABLE = (
+    "CSV, Parquet, Stata (.dta) or SPSS (.sav) file, one record a row, or a folder of Parquet files"
+)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -13,6 +13,7 @@ from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
 from bnp_models.cli.outputs import risk_message
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
+from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.writing import write_json
@@ -58,6 +59,8 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
         options.variables = list(dict.fromkeys(name for names in options.keys for name in names))
     inputs = checked_input(options)
     coarsenings = _checked_coarsenings(options, inputs)
+    if options.validate is not None and isinstance(inputs.table, ContingencyTable):
+        raise UsageError("--validate: needs records, and the sample is a folder; leave it out")
     table = persons_of(inputs.table)
     with located(options.sample, options.variables):
         check_table(table, options.population_size)

@@ -15,7 +15,7 @@ from bnp_models.cli.models import MODELS
 from bnp_models.cli.outputs import output_names, remove_outputs
 from bnp_models.cli.parser import STOPPING
 from bnp_models.data.households import Households
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Records
 from bnp_models.inference.checkpoint import Checkpoint
 from bnp_models.inference.convergence import MAX_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
@@ -141,7 +141,7 @@ def _sample(
 def recorded_settings(
     options: argparse.Namespace,
     model: object,
-    table: Microdata | Households,
+    table: Records | Households,
     conditions: StructuralZeros | Rules | None,
     **more: Any,
 ) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from bnp_models.data.household_schema import HouseholdSchema, codes_of_sizes, size_variable_of
 from bnp_models.data.messages import quoted
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_coded
 from bnp_models.data.schema import (
     Label,
@@ -521,6 +521,6 @@ def _require_one_head(
     )
 
 
-def persons_of(table: Microdata | Households) -> Microdata:
+def persons_of(table: Records | Households) -> Records:
     """Return the persons of households; a table of records is returned unchanged."""
     return table.persons if isinstance(table, Households) else table

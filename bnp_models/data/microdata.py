@@ -1,12 +1,22 @@
-"""Coded categorical microdata: records of level codes under a schema, and their distinct cells."""
+"""Coded categorical microdata: records of level codes under a schema."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.cells import Cells, group_cells
+from bnp_models.data.coding import ColumnCoder
+from bnp_models.data.contingency import (
+    ContingencyTable,
+    group_rows,
+    labels_of,
+    missing_value,
+    too_few,
+)
 from bnp_models.data.schema import (
     Label,
     Levels,
@@ -15,42 +25,7 @@ from bnp_models.data.schema import (
     choose_variables,
     content_digest,
     declared_levels,
-    in_type_of,
-    plain_label,
-    sorted_labels,
-    text_of,
-    undeclared_level,
 )
-
-_WORD_SIZE = 2**63 - 1
-
-
-class Cells(NamedTuple):
-    """The distinct cells that records fall in.
-
-    Attributes
-    ----------
-    codes : (D, J) int32 array
-        Level codes of the non-empty cells, in lexicographic order.
-    counts : (D,) int64 array
-        Number of records in each.
-    record_cell : (n,) int64 array
-        Index into ``codes`` of each record's cell.
-    """
-
-    codes: np.ndarray
-    counts: np.ndarray
-    record_cell: np.ndarray
-
-    @property
-    def unique_cells(self) -> np.ndarray:
-        """Indices of the cells with one record, ascending."""
-        return np.flatnonzero(self.counts == 1)
-
-    @property
-    def sample_uniques(self) -> np.ndarray:
-        """0-based rows of the records that are alone in their cell, ascending."""
-        return np.flatnonzero(self.counts[self.record_cell] == 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +100,7 @@ class Microdata:
         variables = choose_variables(variables, names)
         declared = declared_levels(levels, names)
         if len(frame) < 2:
-            raise _too_few(len(frame))
+            raise too_few(len(frame))
         columns, labels = [], []
         for variable in variables:
             codes, known = _encode_column(
@@ -135,20 +110,12 @@ class Microdata:
             labels.append(known)
         codes = np.stack(columns, axis=1)
         if (usable := int((codes >= 0).any(axis=1).sum())) < 2:
-            raise _too_few(usable)
+            raise too_few(usable)
         return cls(Schema(variables, tuple(labels)), codes)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the records with their labels, None (or NaN, for text) where missing."""
-        columns = {}
-        for j, (variable, labels) in enumerate(
-            zip(self.schema.variables, self.schema.levels, strict=True)
-        ):
-            # The code -1 picks the last entry, which stands for a missing value.
-            values = np.empty(len(labels) + 1, dtype=object)
-            values[:-1] = labels
-            columns[variable] = pd.Series(values[self.codes[:, j]]).infer_objects()
-        return pd.DataFrame(columns)
+        return labels_of(self.schema, self.codes)
 
     @property
     def n(self) -> int:
@@ -188,20 +155,29 @@ class Microdata:
         MicrodataError
             If a value is missing; it names the first one and counts the incomplete records.
         """
-        missing = self.codes < 0
-        incomplete = np.flatnonzero(missing.any(axis=1))
-        if incomplete.size == 0:
-            return
-        row = int(incomplete[0])
-        raise MicrodataError(
-            f"the value is missing ({incomplete.size} of {self.n} records are incomplete) and "
-            f"{what} needs complete records; drop them, or complete them with bnp-models impute",
-            row=row,
-            column=self.schema.variables[int(np.argmax(missing[row]))],
-        )
+        incomplete = np.flatnonzero(~self.complete)
+        if incomplete.size:
+            row = int(incomplete[0])
+            number = incomplete.size, self.n
+            raise missing_value(self.schema, self.codes[row], row, what, *number)
+
+    def codes_at(self, rows: np.ndarray) -> np.ndarray:
+        """Level codes (m, J) of the records in some rows."""
+        return self.codes[rows]
+
+    def recoded(self, schema: Schema, codes: np.ndarray) -> "Microdata":
+        """Return the same records under another schema, with these codes (n, J)."""
+        return Microdata(schema, codes)
+
+    @cached_property
+    def tabulated(self) -> ContingencyTable:
+        """The records as a `ContingencyTable`."""
+        return ContingencyTable(self.schema, *group_rows(self.codes, self.schema.num_levels))
 
     def cells(self) -> Cells:
         """Group the records by cell, in O(n log n) whatever the number of cells.
+
+        `tabulated` is the same without the way back from records to cells.
 
         Raises
         ------
@@ -212,36 +188,8 @@ class Microdata:
         return group_cells(self.codes, self.schema.num_levels)
 
 
-def group_cells(codes: np.ndarray, num_levels: Sequence[int]) -> Cells:
-    """Find the distinct rows of an array of level codes.
-
-    Parameters
-    ----------
-    codes : (n, J) integer array
-        Complete records: ``0 <= codes[:, j] < num_levels[j]``.
-    num_levels : sequence of int, length J
-        Number of levels; their product may exceed 64 bits.
-    """
-    words = _pack(codes, num_levels)
-    order = np.lexsort(words[::-1])
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = np.any([word[order[1:]] != word[order[:-1]] for word in words], axis=0)
-    starts = np.flatnonzero(first)
-    record_cell = np.empty(len(order), dtype=np.int64)
-    record_cell[order] = np.cumsum(first) - 1
-    return Cells(
-        codes=np.asarray(codes, dtype=np.int32)[order[starts]],
-        counts=np.diff(starts, append=len(order)),
-        record_cell=record_cell,
-    )
-
-
-def _too_few(usable: int) -> MicrodataError:
-    """Return the error for fewer than two records with any value."""
-    return MicrodataError(
-        f"{usable} usable record{'' if usable == 1 else 's'} (with at least one value); at least "
-        "two are needed"
-    )
+Records: TypeAlias = Microdata | ContingencyTable
+"""Records, one by one or by cell."""
 
 
 def _encode_column(
@@ -249,6 +197,7 @@ def _encode_column(
 ) -> tuple[np.ndarray, tuple[Label, ...]]:
     """Code one column of n labels; return the (n,) int32 codes and the labels."""
     categorical = isinstance(column.dtype, pd.CategoricalDtype)
+    coder = ColumnCoder(variable, declared, categorical)
     if categorical:
         raw, values = column.cat.codes.to_numpy(), column.cat.categories
     else:
@@ -259,43 +208,9 @@ def _encode_column(
                 "values that are not plain labels (lists or the like); use text or numbers",
                 column=variable,
             ) from None
-    seen: dict[str, Label] = {}
-    for label in map(plain_label, values):
-        if label != "":
-            seen.setdefault(text_of(label), label)
-    if declared is None:
-        labels = list(seen.values()) if categorical else sorted_labels(list(seen.values()))
-    else:
-        labels = in_type_of(list(seen.values()), [plain_label(label) for label in declared])
-        if any(label == "" or pd.isna(label) for label in labels):
-            raise MicrodataError("a declared level is empty; name it or remove it", column=variable)
-    position = {text_of(label): code for code, label in enumerate(labels)}
-    position[""] = -1
-    undeclared = -2
-    recode = [position.get(text_of(plain_label(value)), undeclared) for value in values]
-    # The raw code -1 of a missing value picks the last entry.
-    codes = np.array([*recode, -1], dtype=np.int32)[raw]
-    unknown = codes == undeclared
-    if unknown.any():
-        row = int(np.argmax(unknown))
-        raise MicrodataError(
-            undeclared_level(plain_label(column.iloc[row]), labels), row=row, column=variable
-        )
-    return codes, tuple(labels)
-
-
-def _pack(codes: np.ndarray, num_levels: Sequence[int]) -> list[np.ndarray]:
-    """Pack each row into as few int64 words as hold it, in an order that sorts as the rows do."""
-    words: list[np.ndarray] = []
-    size = 1
-    for j, levels in enumerate(num_levels):
-        if not words or size * levels > _WORD_SIZE:
-            words.append(codes[:, j].astype(np.int64))
-            size = levels
-        else:
-            words[-1] = words[-1] * levels + codes[:, j]
-            size *= levels
-    return words
+    codes = coder.add(raw, values)
+    labels, recode = coder.finish()
+    return recode[codes], labels
 
 
 class SmallCells(NamedTuple):
@@ -309,7 +224,7 @@ class SmallCells(NamedTuple):
     """Share of the complete records that are in smaller cells."""
 
 
-def k_anonymity(table: Microdata, sizes: Sequence[int] = (2, 3, 5)) -> list[SmallCells]:
+def k_anonymity(table: Records, sizes: Sequence[int] = (2, 3, 5)) -> list[SmallCells]:
     """Count the records that share their cell with fewer than k - 1 others, for each k.
 
     Parameters
@@ -319,9 +234,10 @@ def k_anonymity(table: Microdata, sizes: Sequence[int] = (2, 3, 5)) -> list[Smal
     sizes
         The values of k.
     """
-    complete = table.codes[table.complete]
-    if not len(complete):
+    cells = table.tabulated
+    counts = cells.counts[cells.complete]
+    total = counts.sum()
+    if not total:
         return []
-    cells = group_cells(complete, table.schema.num_levels)
-    in_cell = cells.counts[cells.record_cell]
-    return [SmallCells(k, int((in_cell < k).sum()), float((in_cell < k).mean())) for k in sizes]
+    small = {k: int(counts[counts < k].sum()) for k in sizes}
+    return [SmallCells(k, number, float(number / total)) for k, number in small.items()]

@@ -1,10 +1,11 @@
 """Files of microdata: CSV, Parquet, Stata and SPSS, read as labels or coded."""
 
+import contextlib
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -43,10 +44,11 @@ def read_microdata(
     Parameters
     ----------
     path : str or path
-        One record a row, with a header. CSV is UTF-8; its values are read as text (``01`` is not
-        ``1``, ``NA`` is a label) and only empty cells are missing. Stata and SPSS files need
-        pyreadstat: values with a label are read as the label, in the order of the values, and
-        user-missing and extended missing values are missing.
+        One record a row, with a header. A folder of Parquet files, in the order of their names, is
+        one sample (`read_contingency_table` reads one that is larger than memory). CSV is UTF-8;
+        its values are read as text (``01`` is not ``1``, ``NA`` is a label) and only empty cells
+        are missing. Stata and SPSS files need pyreadstat: values with a label are read as the
+        label, in the order of the values, and user-missing and extended missing values are missing.
     variables : sequence of str, optional
         The columns to keep; all by default.
     levels : path, mapping, frame or Schema, optional
@@ -155,8 +157,9 @@ def read_frame(
         chosen = choose_variables(columns, names)
     except MicrodataError as error:
         raise error.in_file(path) from None
-    if Path(path).suffix.lower() in _PARQUET_SUFFIXES:
-        return _parquet(lambda: pd.read_parquet(path, columns=list(chosen)), path), None
+    if is_folder(path) or Path(path).suffix.lower() in _PARQUET_SUFFIXES:
+        with parquet_errors(path):
+            return parquet_dataset(path).to_table(list(chosen)).to_pandas(), None
     if is_labelled(path):
         return _labelled(lambda: read_labelled(path, chosen), path), None
     return _read_csv(path, names, chosen)
@@ -193,12 +196,8 @@ def _read_csv(
 
 def columns_of_file(path: str | PathLike) -> list[str]:
     """Return the names of a file's columns, without reading its records."""
-    if Path(path).is_dir():
-        raise MicrodataError("is a directory; give a file", file=path)
-    if Path(path).suffix.lower() in _PARQUET_SUFFIXES:
-        from pyarrow import parquet
-
-        schema = _parquet(lambda: parquet.read_schema(path), path)
+    if is_folder(path) or Path(path).suffix.lower() in _PARQUET_SUFFIXES:
+        schema = parquet_dataset(path).schema
         index = (schema.pandas_metadata or {}).get("index_columns", [])
         return [name for name in schema.names if name not in index]
     if is_labelled(path):
@@ -227,12 +226,37 @@ def _levels_of_labels(
     return levels
 
 
-def _parquet(read: Callable[[], Coded], path: str | PathLike) -> Coded:
-    """Read a Parquet file, and raise its errors as errors of input."""
+def is_folder(path: str | PathLike) -> bool:
+    """Whether this is a folder, of Parquet files as it must be."""
+    return Path(path).is_dir()
+
+
+def parquet_dataset(path: str | PathLike) -> Any:
+    """Open a Parquet file, or a folder of them, as a ``pyarrow.dataset.Dataset``."""
+    from pyarrow import dataset
+
+    files = [str(path)]
+    if is_folder(path):
+        found = (p for p in Path(path).rglob("*") if p.suffix.lower() in _PARQUET_SUFFIXES)
+        files = sorted(map(str, found))
+        if not files:
+            raise MicrodataError(
+                "is a folder without Parquet files (.parquet, .pq); give a file, or such a folder",
+                file=path,
+            )
+    with parquet_errors(path):
+        return dataset.dataset(files, format="parquet")
+
+
+@contextlib.contextmanager
+def parquet_errors(path: str | PathLike) -> Iterator[None]:
+    """Raise the errors of reading Parquet files as errors of input."""
     from pyarrow import ArrowException
 
     try:
-        return read()
+        yield
+    except MicrodataError:
+        raise
     except OSError as error:
         raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
     except (ArrowException, ValueError) as error:

@@ -7,7 +7,8 @@ from os import PathLike
 import numpy as np
 import pandas as pd
 
-from bnp_models.data.microdata import Cells, Microdata
+from bnp_models.data.cells import Cells
+from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
 
@@ -190,7 +191,7 @@ def read_weights(path: str | PathLike, column: str) -> np.ndarray:
     return weights
 
 
-def check_population_size(table: Microdata, population_size: int) -> None:
+def check_population_size(table: Records, population_size: int) -> None:
     """Raise `MicrodataError` unless the population is at least as large as the sample."""
     if population_size < table.n:
         raise MicrodataError(

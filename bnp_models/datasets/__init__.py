@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.cells import group_cells
 from bnp_models.data.households import Households
-from bnp_models.data.microdata import Microdata, group_cells
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Label, MicrodataError
 
 __all__ = [

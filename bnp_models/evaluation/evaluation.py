@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from bnp_models.data.households import Households, persons_of
-from bnp_models.data.microdata import Microdata, SmallCells, k_anonymity
+from bnp_models.data.microdata import Records, SmallCells, k_anonymity
 from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.combining import COMBINING_RULES
 from bnp_models.evaluation.impossible import Impossible, find_impossible
@@ -43,11 +43,11 @@ Tell = Callable[[str, int, int], None]
 class Evaluation:
     """Figures of synthetic files, judged by their original."""
 
-    original: Microdata | Households
+    original: Records | Households
     """Records that the synthetic ones stand for."""
-    synthetic: tuple[Microdata | Households, ...]
+    synthetic: tuple[Records | Households, ...]
     """Synthetic files."""
-    population: Microdata | Households | None
+    population: Records | Households | None
     """Records of the whole population, where it is known."""
     combining: str
     """Rule by which files are combined, "partially" or "fully"."""
@@ -140,8 +140,8 @@ class Evaluation:
     def notices(self) -> list[str]:
         """Tell what was left out, and what is of limited meaning."""
         sentences = []
-        persons = [persons_of(table) for table in (self.original, *self.synthetic)]
-        missing = [int((~table.complete).sum()) for table in persons]
+        persons = [persons_of(table).tabulated for table in (self.original, *self.synthetic)]
+        missing = [int(table.counts[~table.complete].sum()) for table in persons]
         if any(missing):
             sentences.append(
                 f"values are missing in {missing[0]:,} records of the original and "
@@ -192,7 +192,7 @@ class Evaluation:
         names
             Names of the synthetic files; by default by number.
         """
-        persons = [persons_of(table) for table in (self.original, *self.synthetic)]
+        persons = [persons_of(table).tabulated for table in (self.original, *self.synthetic)]
         schema = persons[0].schema
         households = {}
         if isinstance(self.original, Households):
@@ -211,7 +211,7 @@ class Evaluation:
             "variables": list(schema.variables),
             "levels": list(schema.num_levels),
             "cells": schema.num_cells,
-            "missing": int((persons[0].codes < 0).sum()),
+            "missing": int((persons[0].codes < 0).sum(axis=1) @ persons[0].counts),
             "seed": self.seed,
             "version": __version__,
             "combining": self.combining,
@@ -238,10 +238,10 @@ class Evaluation:
 
 
 def evaluate(
-    original: Microdata | Households,
-    synthetic: Sequence[Microdata | Households],
+    original: Records | Households,
+    synthetic: Sequence[Records | Households],
     *,
-    population: Microdata | Households | None = None,
+    population: Records | Households | None = None,
     conditions: StructuralZeros | Rules | None = None,
     quantities: Rules | None = None,
     combining: str = "partially",
@@ -254,7 +254,8 @@ def evaluate(
     Parameters
     ----------
     original
-        The records that the synthetic ones stand for, or persons within households.
+        The records that the synthetic ones stand for, one by one or by cell, or persons within
+        households.
     synthetic
         M files of the same variables and levels, as `read_like` reads them.
     population

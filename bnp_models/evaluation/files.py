@@ -5,19 +5,19 @@ from os import PathLike
 
 import numpy as np
 
+from bnp_models.data.folders import read_records
 from bnp_models.data.households import Households, read_households
-from bnp_models.data.microdata import Microdata
-from bnp_models.data.reading import read_microdata
+from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError
 
 
-def read_like(path: str | PathLike, table: Microdata | Households) -> Microdata | Households:
+def read_like(path: str | PathLike, table: Records | Households) -> Records | Households:
     """Read a file of the same variables and levels as a table, such as a synthetic one.
 
     Parameters
     ----------
     path
-        As for `read_microdata`, or `read_households`; other columns are left out.
+        As for `read_records`, or `read_households`; other columns are left out.
     table
         Table with the coding that its records get; of households, without a head.
 
@@ -29,8 +29,8 @@ def read_like(path: str | PathLike, table: Microdata | Households) -> Microdata 
     """
     if isinstance(table, Households):
         return _read_households_like(path, table)
-    records = read_microdata(path, table.schema.variables, table.schema)
-    return Microdata(table.schema, records.codes)
+    records = read_records(path, table.schema.variables, table.schema)
+    return records.recoded(table.schema, records.codes)
 
 
 def _read_households_like(path, table: Households) -> Households:
@@ -65,9 +65,9 @@ def _read_households_like(path, table: Households) -> Households:
 
 
 def check_files(
-    original: Microdata | Households,
-    synthetic: Sequence[Microdata | Households],
-    population: Microdata | Households | None = None,
+    original: Records | Households,
+    synthetic: Sequence[Records | Households],
+    population: Records | Households | None = None,
 ) -> None:
     """Check that files can be compared with their original.
 

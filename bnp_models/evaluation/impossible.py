@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Records
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -28,9 +29,7 @@ class Impossible:
     """Number of households that break each rule that some break; empty for records."""
 
 
-def find_impossible(
-    table: Microdata | Households, conditions: StructuralZeros | Rules
-) -> Impossible:
+def find_impossible(table: Records | Households, conditions: StructuralZeros | Rules) -> Impossible:
     """Count the impossible records of a file, or the households that break a rule.
 
     Parameters
@@ -61,12 +60,15 @@ def _impossible_households(table: Households, rules: Rules) -> Impossible:
     )
 
 
-def _impossible_records(table: Microdata, zeros: StructuralZeros) -> Impossible:
-    """Records in no feasible cell."""
+def _impossible_records(table: Records, zeros: StructuralZeros) -> Impossible:
+    """Records in no feasible cell; of each such cell of a contingency table the first row."""
     bad = np.flatnonzero(~zeros.admits(table.codes))
-    first = tuple(map(int, bad[:_FIRST_ROWS]))
-    broken = tuple(_zero_broken(zeros, table, row) for row in first)
-    return Impossible(number=bad.size, rows=first, broken=broken, by_rule={})
+    number, rows = bad.size, bad
+    if isinstance(table, ContingencyTable):
+        number, rows = int(table.counts[bad].sum()), np.sort(table.first_rows[bad])
+    rows = rows[:_FIRST_ROWS]
+    broken = tuple(_zero_broken(zeros, table.schema, codes) for codes in table.codes_at(rows))
+    return Impossible(number=number, rows=tuple(map(int, rows)), broken=broken, by_rule={})
 
 
 def _rules_broken(rules, households, i):
@@ -75,12 +77,12 @@ def _rules_broken(rules, households, i):
     return "; ".join(names) or _NO_VALUE
 
 
-def _zero_broken(zeros, table, row):
+def _zero_broken(zeros, schema, record):
     """First structural zero that a record falls in, in words."""
-    broken = zeros.broken_by(table.codes[row])
+    broken = zeros.broken_by(record)
     if not broken.size:
         return _NO_VALUE
-    fixed, schema = zeros.conditions[broken[0]], table.schema
+    fixed = zeros.conditions[broken[0]]
     return " and ".join(
         f"{schema.variables[j]} = {schema.levels[j][fixed[j]]}" for j in np.flatnonzero(fixed >= 0)
     )

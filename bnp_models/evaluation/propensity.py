@@ -9,7 +9,8 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.special import expit, logit
 
-from bnp_models.data.microdata import Microdata, group_cells
+from bnp_models.data.contingency import common_cells
+from bnp_models.data.microdata import Records
 from bnp_models.evaluation.files import check_files
 
 # Added to the diagonal of the information of logistic regressions: coefficients that the data do
@@ -42,8 +43,8 @@ class PropensityScore(NamedTuple):
 
 
 def propensity_score(
-    original: Microdata,
-    synthetic: Microdata,
+    original: Records,
+    synthetic: Records,
     *,
     interactions: bool = False,
     max_parameters: int = 1000,
@@ -78,25 +79,21 @@ def propensity_score(
     utility measures for synthetic data, JRSS A 181, 663-688. doi:10.1111/rssa.12358
     """
     check_files(original, [synthetic])
-    num_levels = original.schema.num_levels
-    codes = [table.codes[table.complete] for table in (original, synthetic)]
-    if not all(map(len, codes)):
+    codes, of_files = common_cells([original, synthetic])
+    if not of_files.any(axis=1).all():
         raise ValueError("a file has no complete record")
-    cells = group_cells(np.concatenate(codes), num_levels)
-    of_synthetic = np.bincount(
-        cells.record_cell[len(codes[0]) :], minlength=len(cells.counts)
-    ).astype(np.float64)
-    design = _design(cells.codes, cells.counts, num_levels, interactions, max_parameters)
-    total, share = cells.counts.sum(), len(codes[1]) / len(cells.record_cell)
-    if np.array_equal(of_synthetic, share * cells.counts):
-        fitted = np.full(len(cells.counts), share)
+    counts, of_synthetic = of_files.sum(axis=0), of_files[1].astype(np.float64)
+    design = _design(codes, counts, original.schema.num_levels, interactions, max_parameters)
+    total, share = counts.sum(), of_synthetic.sum() / counts.sum()
+    if np.array_equal(of_synthetic, share * counts):
+        fitted = np.full(len(counts), share)
     else:
-        fitted = _logistic_regression(design, of_synthetic, cells.counts.astype(np.float64))
-    pmse = float(cells.counts @ (fitted - share) ** 2 / total)
-    return standardised(pmse, _rank(design, cells.counts), share, total)
+        fitted = _logistic_regression(design, of_synthetic, counts.astype(np.float64))
+    pmse = float(counts @ (fitted - share) ** 2 / total)
+    return standardised(pmse, _rank(design, counts), share, total)
 
 
-def num_columns(tables: Sequence[Microdata], interactions: bool) -> int:
+def num_columns(tables: Sequence[Records], interactions: bool) -> int:
     """Count the columns, at most, of the regression of `propensity_score`.
 
     Parameters
@@ -107,7 +104,11 @@ def num_columns(tables: Sequence[Microdata], interactions: bool) -> int:
         Whether the interactions of all pairs of variables are in it.
     """
     seen = [
-        len(set(itertools.chain.from_iterable(np.unique(t.codes[:, j]) for t in tables)) - {-1}) - 1
+        len(
+            set(itertools.chain.from_iterable(np.unique(t.tabulated.codes[:, j]) for t in tables))
+            - {-1}
+        )
+        - 1
         for j in range(tables[0].num_variables)
     ]
     pairs = sum(a * b for a, b in itertools.combinations(seen, 2)) if interactions else 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.evaluation.combining import compare_with_original
 from bnp_models.evaluation.files import check_files
@@ -100,11 +100,11 @@ class Proportions:
 
 
 def proportions(
-    original: Microdata,
-    synthetic: Sequence[Microdata],
+    original: Records,
+    synthetic: Sequence[Records],
     order: int,
     *,
-    population: Microdata | None = None,
+    population: Records | None = None,
     combining: str = "partially",
     level: float = 0.95,
     min_count: int = 10,
@@ -184,13 +184,14 @@ def _counts(files, tables, progress) -> list[np.ndarray]:
     """(files, cells) records in each cell of each table."""
     schema = files[0].schema
     # One contiguous column a variable.
+    files = [file.tabulated for file in files]
     columns = [np.ascontiguousarray(file.codes.T).astype(np.int64) for file in files]
     incomplete = [(column < 0).any(axis=1) for column in columns]
     counts = []
     for done, table in enumerate(tables):
         of_files = [
-            _table_counts(column, missing, table, schema.num_levels)
-            for column, missing in zip(columns, incomplete, strict=True)
+            _table_counts(file.counts, column, missing, table, schema.num_levels)
+            for file, column, missing in zip(files, columns, incomplete, strict=True)
         ]
         counts.append(np.stack(of_files))
         if (counts[-1].sum(axis=1) == 0).any():
@@ -234,14 +235,17 @@ def _chosen_tables(num_levels, order, max_tables, max_cells, seed):
     return every[chosen], number - len(chosen)
 
 
-def _table_counts(columns, incomplete, table, num_levels):
+def _table_counts(counts, columns, incomplete, table, num_levels):
     """Records in each cell of a table, of those with all its values."""
     joint = columns[table[0]]
     for j in table[1:]:
         joint = joint * num_levels[j] + columns[j]
     if incomplete[table].any():
-        joint = joint[(columns[table] >= 0).all(axis=0)]
-    return np.bincount(joint, minlength=math.prod(num_levels[j] for j in table))
+        whole = (columns[table] >= 0).all(axis=0)
+        joint, counts = joint[whole], counts[whole]
+    size = math.prod(num_levels[j] for j in table)
+    # Sums below 2**53 are exact.
+    return np.bincount(joint, counts, size).astype(np.int64)
 
 
 def _fits(schema, tables, counts, end):

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from bnp_models.data.microdata import Microdata, group_cells
+from bnp_models.data.contingency import common_cells
+from bnp_models.data.microdata import Records
 from bnp_models.evaluation.files import check_files
 
 
@@ -31,7 +30,7 @@ class Replicated(NamedTuple):
     in_all: int
 
 
-def replicated_uniques(original: Microdata, synthetic: Sequence[Microdata]) -> Replicated:
+def replicated_uniques(original: Records, synthetic: Sequence[Records]) -> Replicated:
     """Count the uniques of the original whose combination occurs in synthetic files.
 
     Parameters
@@ -45,15 +44,7 @@ def replicated_uniques(original: Microdata, synthetic: Sequence[Microdata]) -> R
     not the probability that an intruder learns anything.
     """
     check_files(original, synthetic)
-    codes = [table.codes[table.complete] for table in (original, *synthetic)]
-    cells = group_cells(np.concatenate(codes), original.schema.num_levels)
-    ends = np.cumsum([len(part) for part in codes])
-    counts = np.stack(
-        [
-            np.bincount(part, minlength=len(cells.counts))
-            for part in np.split(cells.record_cell, ends[:-1])
-        ]
-    )
+    _, counts = common_cells([original, *synthetic])
     there = counts[1:, counts[0] == 1]
     return Replicated(
         there.shape[1],

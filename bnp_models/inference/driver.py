@@ -13,7 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bnp_models.data.households import Households
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Records
 from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.chunks import (
@@ -49,7 +49,7 @@ class Task(NamedTuple):
     """The posterior that chains are to draw from, and their key."""
 
     model: Model
-    table: Microdata | Households
+    table: Records | Households
     conditions: StructuralZeros | Rules | None
     key: jax.Array
 

@@ -34,7 +34,7 @@ class Run:
 
     model: Model
     table: Any
-    """`Microdata` or `Households` that it was fitted to."""
+    """`Microdata`, `ContingencyTable` or `Households` that it was fitted to."""
     settings: Settings
     draws: dict[str, np.ndarray]
     """Kept quantities, each (chains, draws); arrays, of every `settings.parameters_every`-th draw,

@@ -19,8 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Records
 from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.compilation import use_compilation_cache
@@ -37,7 +38,7 @@ MAX_MINUTES = 60.0
 
 def sample(
     model: Model,
-    table: Microdata | Households,
+    table: Records | Households,
     *,
     key: jax.Array,
     conditions: StructuralZeros | Rules | None = None,
@@ -192,7 +193,7 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
 
 
 def sample_until(
-    target: Callable[[Run], bool], model: Model, table: Microdata | Households, **options: Any
+    target: Callable[[Run], bool], model: Model, table: Records | Households, **options: Any
 ) -> Run:
     """Run a model's chains until a target is reached: ``sample(..., until=target)``."""
     return sample(model, table, until=target, **options)
@@ -248,17 +249,19 @@ def extend(
 
 
 def check_input(
-    model: Model, table: Microdata | Households, conditions: StructuralZeros | Rules | None = None
+    model: Model, table: Records | Households, conditions: StructuralZeros | Rules | None = None
 ) -> None:
     """Raise ValueError unless the model can be fitted to these records under these conditions."""
     conditions_type = model.conditions_type or StructuralZeros
-    for given, kind in ((table, model.table_type), (conditions, conditions_type)):
+    counted = isinstance(table, ContingencyTable)
+    table_type = ContingencyTable if counted and model.takes_counts else model.table_type
+    for given, kind in ((table, table_type), (conditions, conditions_type)):
         if given is not None and not isinstance(given, kind):
             raise ValueError(
                 f"the {model.name} model takes {kind.__name__}, not {type(given).__name__}"
             )
-    if not model.takes_missing:
-        table.require_complete(f"the {model.name} model")
+    if counted or not model.takes_missing:
+        table.require_complete(f"the {model.name} model" + " of cells with counts" * counted)
     model.check(table)
     if conditions is None:
         return

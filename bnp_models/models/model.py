@@ -22,7 +22,8 @@ else:
     from equinox import AbstractClassVar
 
 Table: TypeAlias = Any
-"""The sample: a `Microdata`, or `Households`, by the model's `table_type`."""
+"""The sample: `Microdata`, or `Households`, by the model's `table_type`; where the model takes
+counts, a `ContingencyTable` too."""
 
 Conditions: TypeAlias = Any
 """Structural zeros, or rules, by the model's `conditions_type`; or None."""
@@ -66,6 +67,8 @@ class Model(eqx.Module):
     """Type of the structural zeros or rules that it keeps to; None where it takes none."""
     takes_missing: ClassVar[bool] = False
     """Whether it draws missing values."""
+    takes_counts: ClassVar[bool] = False
+    """Whether it takes a `ContingencyTable`, cells with counts, in the place of `Microdata`."""
 
     @property
     @abstractmethod

@@ -7,7 +7,8 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.contingency import ContingencyTable
+from bnp_models.data.microdata import Records
 from bnp_models.inference.arviz import versions
 from bnp_models.inference.convergence import MAX_RHAT, MIN_ESS_PER_CHAIN
 from bnp_models.inference.run import Run
@@ -96,7 +97,10 @@ def _conditions(conditions: StructuralZeros | Rules | None) -> dict | None:
 
 
 def compared_levels(
-    table: Microdata, frames: Sequence[pd.DataFrame], imputed: bool, least: int
+    table: Records,
+    frames: Sequence[pd.DataFrame] | Sequence[ContingencyTable],
+    imputed: bool,
+    least: int,
 ) -> list[dict]:
     """Proportions of the levels of each variable in the sample and in the data made of it.
 
@@ -105,24 +109,30 @@ def compared_levels(
     table
         The sample.
     frames
-        Synthetic or completed data.
+        Synthetic or completed data, as `synthesize` and `impute` return them.
     imputed
         Whether they are completed: only the values that were missing are then compared.
     least
         Levels that some but fewer than this many records of the sample have are hidden.
     """
-    missing = table.codes < 0
+    sample = table.tabulated
     variables = []
     for j, (name, labels) in enumerate(
         zip(table.schema.variables, table.schema.levels, strict=True)
     ):
         num_levels = len(labels)
-        before = np.bincount(table.codes[~missing[:, j], j], minlength=num_levels)
+        # The first entry is of missing values.
+        before = np.bincount(sample.codes[:, j] + 1, sample.counts, num_levels + 1)
+        missing, before = before[0] / table.n, before[1:]
         after = np.zeros(num_levels)
         for frame in frames:
+            if isinstance(frame, ContingencyTable):
+                after += np.bincount(frame.codes[:, j], frame.counts, num_levels)
+                continue
             codes = pd.Categorical(frame.iloc[:, j], categories=list(labels)).codes
-            after += np.bincount(codes[missing[:, j]] if imputed else codes, minlength=num_levels)
-        entry = {"name": name, "num_levels": num_levels, "missing": missing[:, j].mean()}
+            made = codes[table.codes[:, j] < 0] if imputed else codes
+            after += np.bincount(made, minlength=num_levels)
+        entry = {"name": name, "num_levels": num_levels, "missing": missing}
         if after.sum() == 0:
             variables.append(entry | {"rows": [], "more": 0, "hidden": 0})
             continue

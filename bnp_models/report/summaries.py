@@ -215,7 +215,7 @@ def run_summary(
         "variables": list(schema.variables),
         "levels": list(schema.num_levels),
         "cells": schema.num_cells,
-        "missing": int((persons.codes < 0).sum()),
+        "missing": int((persons.tabulated.codes < 0).sum(axis=1) @ persons.tabulated.counts),
         "seed": seed,
         "version": __version__,
         "device": run.device,

@@ -5,6 +5,7 @@ from os import PathLike
 
 import pandas as pd
 
+from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.writing import write_text
@@ -14,11 +15,12 @@ from bnp_models.report.pages import SMALLEST_SHOWN, compared_levels, render_page
 from bnp_models.report.plots import checks_plot
 from bnp_models.report.summaries import run_summary
 from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
+from bnp_models.synthesis.synthesize import num_records
 
 
 def render_synthesis_report(
     run: Run,
-    frames: Sequence[pd.DataFrame],
+    frames: Sequence[pd.DataFrame] | Sequence[ContingencyTable],
     diagnosis: Diagnosis | None = None,
     *,
     imputed: bool = False,
@@ -73,8 +75,8 @@ def render_synthesis_report(
         command=command,
         imputed=imputed,
         num_datasets=len(frames),
-        rows=len(frames[0]),
-        incomplete=int((~table.complete).sum()),
+        rows=num_records(frames[0]),
+        incomplete=int(table.tabulated.counts[~table.tabulated.complete].sum()),
         anonymity=k_anonymity(table),
         checked=None if checks is None else checks_plot(checks),
         max_z=MAX_Z,
@@ -88,7 +90,10 @@ def render_synthesis_report(
 
 
 def write_synthesis_report(
-    path: str | PathLike, run: Run, frames: Sequence[pd.DataFrame], **options
+    path: str | PathLike,
+    run: Run,
+    frames: Sequence[pd.DataFrame] | Sequence[ContingencyTable],
+    **options,
 ) -> None:
     """Write the page of `render_synthesis_report`, which takes the same options, to a file."""
     write_text(render_synthesis_report(run, frames, **options), path)

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from bnp_models.data.messages import quoted
-from bnp_models.data.microdata import Microdata, SmallCells, k_anonymity
+from bnp_models.data.microdata import Records, SmallCells, k_anonymity
 from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
 from bnp_models.inference.run import Run
 from bnp_models.kernels.numerics.counting import first_rows
@@ -41,7 +41,7 @@ MAX_CELLS = 2**16
 class CoarserRisk:
     """Disclosure risk of the sample on coarser keys."""
 
-    table: Microdata
+    table: Records
     """The coarser records."""
     tau1: np.ndarray
     """(draws,) draws of the number of sample uniques that are unique in the population."""
@@ -51,7 +51,7 @@ class CoarserRisk:
     @cached_property
     def sample_uniques(self) -> int:
         """Number of records alone in their cell."""
-        return len(self.table.cells().sample_uniques)
+        return len(self.table.tabulated.unique_cells)
 
     @cached_property
     def anonymity(self) -> list[SmallCells]:
@@ -69,10 +69,10 @@ class Coarsening(NamedTuple):
     codes: tuple[np.ndarray, ...]
     """For each of them, the new code of every old one."""
 
-    def coarser(self, table: Microdata) -> Microdata:
+    def coarser(self, table: Records) -> Records:
         """The coarser form of complete records."""
         codes = [of[table.codes[:, j]] for j, of in zip(self.variables, self.codes, strict=True)]
-        return Microdata(self.schema, np.stack(codes, axis=1))
+        return table.recoded(self.schema, np.stack(codes, axis=1))
 
     def finer(self, cell: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray:
         """All finer cells (m, J) of a coarser one (J',)."""
@@ -148,7 +148,7 @@ def keep_variables(names: Sequence[str], schema: Schema) -> Coarsening:
     return _coarsening(set(schema.variables) - kept, {}, schema)
 
 
-def single_drops(table: Microdata, conditions: StructuralZeros | None) -> dict[str, Coarsening]:
+def single_drops(table: Records, conditions: StructuralZeros | None) -> dict[str, Coarsening]:
     """Coarsenings that drop one variable each, as far as their cells can be listed."""
     schema = table.schema
     found = {
@@ -164,7 +164,7 @@ def single_drops(table: Microdata, conditions: StructuralZeros | None) -> dict[s
 
 
 def require_listable(
-    coarsenings: Mapping[str, Coarsening], table: Microdata, conditions: StructuralZeros | None
+    coarsenings: Mapping[str, Coarsening], table: Records, conditions: StructuralZeros | None
 ) -> None:
     """Refuse a coarsening that has more than `MAX_CELLS` cells to list, under structural zeros.
 
@@ -263,8 +263,8 @@ def unique_probabilities(
     log_p
         (block, cells) log probabilities for a new record, cells in lexicographic order.
     """
-    table = coarsening.coarser(run.table).cells()
-    rows = run.table.codes[_row_of_each(table.record_cell)[table.unique_cells]]
+    table = coarsening.coarser(run.table).tabulated
+    rows = run.table.codes_at(table.first_rows[table.unique_cells])
     num_levels = run.table.schema.num_levels
     merged = None
     if run.conditions is None:
@@ -272,7 +272,7 @@ def unique_probabilities(
     if merged is not None:
         # The code of any finer level stands for its merged one: same shapes, nothing is compiled.
         draws, finer = draws | merged, [row[None] for row in rows]
-        size = len(run.table.cells().codes)
+        size = len(run.table.tabulated.codes)
     else:
         coarse = table.codes[table.unique_cells]
         finer = [coarsening.finer(cell, num_levels) for cell in coarse]
@@ -288,14 +288,9 @@ def unique_probabilities(
         yield np.logaddexp.reduceat(used, first, axis=1) if lengths else used
 
 
-def _row_of_each(record_cell: np.ndarray) -> np.ndarray:
-    """A row of each cell."""
-    return np.unique(record_cell, return_index=True)[1]
-
-
-def _num_listed(coarsening: Coarsening, table: Microdata) -> int:
+def _num_listed(coarsening: Coarsening, table: Records) -> int:
     """Finer cells of the coarser cells with one record."""
-    cells = coarsening.coarser(table).cells()
+    cells = coarsening.coarser(table).tabulated
     uniques = cells.codes[cells.unique_cells]
     return sum(coarsening.num_finer(cell, table.schema.num_levels) for cell in uniques)
 

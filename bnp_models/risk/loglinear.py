@@ -16,7 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
-from bnp_models.data.microdata import group_cells
+from bnp_models.data.cells import group_cells
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import WeightedCells
 

@@ -18,7 +18,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.contingency import labels_of
+from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
@@ -112,7 +113,8 @@ class PopulationRisk:
 
     def records(self) -> pd.DataFrame:
         """One row per sample unique, riskiest first: row, the key variables, r1, r2."""
-        frame = self.run.table.to_frame().iloc[self.rows].reset_index(drop=True)
+        table = self.run.table
+        frame = labels_of(table.schema, table.codes_at(self.rows))
         frame.insert(0, "row", self.rows)
         frame["r1"], frame["r2"] = self.r1, self.r2
         return frame.sort_values(["r1", "row"], ascending=[False, True], ignore_index=True)
@@ -124,13 +126,14 @@ class PopulationRisk:
         (sums of r1 and r2 over these uniques: those of the levels of a variable add up to the
         posterior means of tau_1 and tau_2).
         """
-        table = self.run.table
+        table = self.run.table.tabulated
         rows = []
+        codes_of_uniques = table.codes_at(self.rows)
         for j, name in enumerate(table.schema.variables):
-            labels, of_unique = table.schema.levels[j], table.codes[self.rows, j]
+            labels, of_unique = table.schema.levels[j], codes_of_uniques[:, j]
             size = len(labels)
             columns = (
-                np.bincount(table.codes[:, j], minlength=size),
+                np.bincount(table.codes[:, j], table.counts, size).astype(np.int64),
                 np.bincount(of_unique, minlength=size),
                 np.bincount(of_unique, self.r1, size),
                 np.bincount(of_unique, self.r2, size),
@@ -214,7 +217,7 @@ def population_risk(
     draws = run.parameters(thin)
     layer = None if ties == "off" else Ties.of(run, key_particles, method, NUM_DRAWS[method])
 
-    cells = table.cells()
+    cells = table.tabulated
     unique_cells = cells.unique_cells
     num_new = population_size - table.n
     by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
@@ -250,15 +253,15 @@ def population_risk(
         for draws_of in (by_draw, of_layer)
     )
     relative_error = float(np.median(figures.pop("error")))
-    rows = cells.sample_uniques
-    of_row = np.searchsorted(unique_cells, cells.record_cell[rows])
+    rows = cells.first_rows[unique_cells]
+    in_order = np.argsort(rows)
     return PopulationRisk(
         run=run,
         population_size=int(population_size),
         method=method,
-        rows=rows,
-        r1=(sum_r1 / math.prod(shape))[of_row],
-        r2=(sum_r2 / math.prod(shape))[of_row],
+        rows=rows[in_order],
+        r1=(sum_r1 / math.prod(shape))[in_order],
+        r2=(sum_r2 / math.prod(shape))[in_order],
         thin=thin,
         relative_error=relative_error,
         ties=ties,
@@ -342,7 +345,7 @@ def draw_ties(run: Run, draws: dict[str, np.ndarray], key: jax.Array) -> Tied:
         Used once.
     """
     key_particles, key_layer = Keys(key)
-    generator, cells = numpy_generator(key_layer), run.table.cells()
+    generator, cells = numpy_generator(key_layer), run.table.tabulated
     method = checked_method("auto", run.model, run.table)
     layer = Ties.of(run, key_particles, method, NUM_DRAWS[method])
     evaluated = cell_probabilities(run, draws, cells.codes, method, key_particles)
@@ -404,7 +407,7 @@ def draw_taus(
 
 def tau1_monitor(
     model: PredictsCells,
-    table: Microdata,
+    table: Records,
     population_size: int,
     max_cells: int = 256,
     conditions: StructuralZeros | None = None,
@@ -420,7 +423,7 @@ def tau1_monitor(
     max_cells
         With more sample uniques than this, tau_1 is scaled up from about so many of them.
     """
-    cells = table.cells()
+    cells = table.tabulated
     unique = cells.codes[cells.unique_cells]
     part = unique[:: max(1, -(-len(unique) // max_cells))]
     coding = model.coding(conditions)
@@ -457,7 +460,7 @@ def checked_model(model: Model) -> PredictsCells:
     return model
 
 
-def check_table(table: Microdata, population_size: int) -> None:
+def check_table(table: Records, population_size: int) -> None:
     """Raise MicrodataError unless the risk can be evaluated, and told record by record."""
     for name in ("row", "r1", "r2"):
         if name in table.schema.variables:

@@ -70,7 +70,7 @@ class Ties:
             How cell probabilities are evaluated, and by how many draws of record weights or
             particles.
         """
-        cells = run.table.cells()
+        cells = run.table.tabulated
         draws = run.spaced_parameters(NUM_DRAWS)
         draws = {name: x.reshape(-1, *x.shape[2:]) for name, x in draws.items()}
         keys = key_array(jax.random.fold_in(key, _TIES), len(draws["alpha"]))

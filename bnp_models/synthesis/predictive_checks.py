@@ -13,8 +13,9 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households, persons_of
-from bnp_models.data.microdata import group_cells
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.kernels.numerics.counting import first_rows
@@ -28,6 +29,9 @@ MAX_Z = 2.5
 
 NUM_REPLICATES, NUM_HOUSEHOLD_REPLICATES = 100, 20
 """Replicates at the most: of a sample of records, and of households, which take longer."""
+
+MAX_RECORDS, FEWEST_REPLICATES = 200_000_000, 8
+"""Records of all replicates together, unless that makes fewer than so many replicates."""
 
 CELL_SIZES = (1, 2, 3)
 
@@ -130,7 +134,7 @@ def predictive_checks(
         draw completes it is compared.
     num_replicates
         Replicates, each of another draw; rounded to as many of each chain. Default: 100, of
-        households 20, or as many as there are draws.
+        households 20, fewer of very large samples, or as many as there are draws.
     key
         By default one that `run` set aside.
 
@@ -150,7 +154,9 @@ def predictive_checks(
     key = jax.random.fold_in(run.key if key is None else key, _CHECKS)
     table = persons_of(run.table)
     samples = list(simulate_samples(run, num_chains * number, key))
-    observed = _completed(run, key, num_chains * number) if table.has_missing else [table.codes]
+    observed = [table.tabulated]
+    if table.has_missing:
+        observed = _completed(run, key, num_chains * number)
 
     def check(of_observed: ArrayLike, of_samples: ArrayLike) -> Check:
         """Check of a figure, given it of each."""
@@ -158,15 +164,14 @@ def predictive_checks(
         return Check(float(np.asarray(of_observed, float).mean()), replicated)
 
     num_levels, names = table.schema.num_levels, table.schema.variables
-    counts = [[group_cells(codes, num_levels).counts for codes in x] for x in (observed, samples)]
     cells = {
-        size: check(*([np.sum(x == size) for x in part] for part in counts)) for size in CELL_SIZES
+        size: check(*([np.sum(x.counts == size) for x in part] for part in (observed, samples)))
+        for size in CELL_SIZES
     }
     pairs = {}
     for j, k in itertools.combinations(range(len(names)), 2):
         tables = [
-            np.array([_two_way(codes, num_levels, j, k) for codes in x])
-            for x in (observed, samples)
+            np.array([_two_way(one, num_levels, j, k) for one in x]) for x in (observed, samples)
         ]
         expected = tables[1].mean(axis=0)
         pairs[names[j], names[k]] = check(*(_distance(part, expected) for part in tables))
@@ -177,7 +182,7 @@ def predictive_checks(
         levels = _levels_of_boxes(feasible, table.schema)
         for box, admitted in enumerate(feasible.sets):
             boxes[box] = check(
-                *([admitted[codes + first].all(axis=1).sum() for codes in x]
+                *([admitted[one.codes + first].all(axis=1) @ one.counts for one in x]
                   for x in (observed, samples))
             )  # fmt: skip
     pairs = dict(sorted(pairs.items(), key=lambda item: -item[1].z))
@@ -207,26 +212,28 @@ def _of_each_chain(run: Run, wanted: int | None, households: bool) -> int:
         raise ValueError("predictive checks need two draws at the least whose arrays were kept")
     if wanted is None:
         wanted = NUM_HOUSEHOLD_REPLICATES if households else NUM_REPLICATES
+        wanted = max(FEWEST_REPLICATES, min(wanted, MAX_RECORDS // run.table.n))
     return max(min(wanted // settings.num_chains, kept), 1 + (settings.num_chains == 1))
 
 
-def _completed(run: Run, key: jax.Array, number: int) -> list[np.ndarray]:
-    """Codes of the sample as the draws complete it."""
+def _completed(run: Run, key: jax.Array, number: int) -> list[ContingencyTable]:
+    """Cells of the sample as the draws complete it."""
     if isinstance(run.table, Households):
-        return [made.persons.codes for made in complete_households(run, number)]
+        return [made.persons.tabulated for made in complete_households(run, number)]
     if isinstance(run.model, Completes):
         data = run.model.prepare(run.table, run.conditions)
-        return [
+        completed = (
             complete_sample(run.model, jax.random.fold_in(key, number + m), draw, data)
             for m, draw in enumerate(spaced_draws(run, number))
-        ]
+        )
+        return [Microdata(run.table.schema, codes).tabulated for codes in completed]
     raise ValueError(f"the {run.model.name} model does not complete records")
 
 
-def _two_way(codes: np.ndarray, num_levels, j: int, k: int) -> np.ndarray:
+def _two_way(table: ContingencyTable, num_levels, j: int, k: int) -> np.ndarray:
     """Counts of the joint levels of two variables."""
-    joint = codes[:, j].astype(np.int64) * num_levels[k] + codes[:, k]
-    return np.bincount(joint, minlength=num_levels[j] * num_levels[k])
+    joint = table.codes[:, j].astype(np.int64) * num_levels[k] + table.codes[:, k]
+    return np.bincount(joint, table.counts, num_levels[j] * num_levels[k])
 
 
 def _distance(tables: np.ndarray, expected: np.ndarray) -> np.ndarray:

@@ -1,14 +1,14 @@
 """Synthetic and completed data sets from the draws of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import jax
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.contingency import ContingencyTable, Tabulator, labels_of
 from bnp_models.data.households import Households
-from bnp_models.data.microdata import Microdata
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.models.model import Completes, Data, Draw, PredictsCells
 from bnp_models.synthesis.households import (
@@ -25,7 +25,7 @@ _RECORDS_AT_ONCE, _ENTRIES_AT_ONCE = 2**15, 2**25
 
 def synthesize(
     run: Run, num_datasets: int = 5, num_rows: int | None = None, *, key: jax.Array | None = None
-) -> list[pd.DataFrame]:
+) -> list[pd.DataFrame] | list[ContingencyTable]:
     """Draw completely synthetic data sets.
 
     Parameters
@@ -45,7 +45,7 @@ def synthesize(
     -------
     frames
         Records with the sample's columns and labels, in the sample's types; households by size,
-        numbered anew.
+        numbered anew. Of a run on a `ContingencyTable`, contingency tables.
 
     Raises
     ------
@@ -67,41 +67,59 @@ def synthesize(
     if num_rows < 1:
         raise ValueError(f"num_rows must be at least 1, not {num_rows}")
     key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
-    return [
-        _checked_frame(run, codes) for codes in _simulate_records(run, num_datasets, num_rows, key)
-    ]
+    simulated = _simulate_records(run, num_datasets, num_rows, key)
+    if isinstance(run.table, ContingencyTable):
+        return [_checked_table(run, _tabulated(run, batches)) for batches in simulated]
+    return [_checked_frame(run, np.concatenate(list(batches))) for batches in simulated]
 
 
-def simulate_samples(run: Run, number: int, key: jax.Array) -> Iterator[np.ndarray]:
+def simulate_samples(run: Run, number: int, key: jax.Array) -> Iterator[ContingencyTable]:
     """Simulate samples like that of a run, one for each of `number` well-separated draws.
 
     Yields
     ------
-    codes
-        Level codes (n, J) of as many records, or persons in households of the same sizes.
+    table
+        Cells of as many records, or persons in households of the same sizes.
     """
     if isinstance(run.table, Households):
-        return (made.persons.codes for made in simulate_households(run, number, key))
+        return (made.persons.tabulated for made in simulate_households(run, number, key))
     if not isinstance(run.model, PredictsCells):
         raise ValueError(f"the {run.model.name} model does not simulate records")
-    return _simulate_records(run, number, run.table.n, key)
+    simulated = _simulate_records(run, number, run.table.n, key)
+    return (_tabulated(run, batches) for batches in simulated)
 
 
-def _simulate_records(run: Run, number: int, num_rows: int, key: jax.Array) -> Iterator[np.ndarray]:
-    """Level codes (num_rows, J) of records, for each of some draws."""
+def num_records(made: pd.DataFrame | ContingencyTable) -> int:
+    """Number of records of a data set that `synthesize` or `impute` made."""
+    return made.n if isinstance(made, ContingencyTable) else len(made)
+
+
+def _tabulated(run: Run, batches: Iterable[np.ndarray]) -> ContingencyTable:
+    """Contingency table of records that come in batches."""
+    tabulator, schema = Tabulator(), run.table.schema
+    for codes in batches:
+        tabulator.add(codes, schema.num_levels)
+    return tabulator.finish(schema)
+
+
+def _simulate_records(
+    run: Run, number: int, num_rows: int, key: jax.Array
+) -> Iterator[Iterator[np.ndarray]]:
+    """Level codes (b, J) of `num_rows` records in batches, for each of some draws."""
     feasible = run.feasible_sets
     num_boxes = 1 if feasible is None else len(feasible)
     batch = _ENTRIES_AT_ONCE // (num_boxes + run.capacity)
     batch = min(num_rows, max(256, min(batch, _RECORDS_AT_ONCE)))
     simulate = partial(_simulate, run.model, num_records=batch, num_levels=run.num_levels)
+
+    def batches_of(key, draw):
+        for b, start in enumerate(range(0, num_rows, batch)):
+            codes = np.asarray(simulate(jax.random.fold_in(key, b), draw, feasible)).T
+            codes = codes[: num_rows - start]
+            yield codes if run.coding is None else run.coding.expand(codes)
+
     for m, draw in enumerate(spaced_draws(run, number)):
-        key_m = jax.random.fold_in(key, m)
-        batches = [
-            np.asarray(simulate(jax.random.fold_in(key_m, b), draw, feasible))
-            for b in range(-(-num_rows // batch))
-        ]
-        codes = np.concatenate(batches, axis=1).T[:num_rows]
-        yield codes if run.coding is None else run.coding.expand(codes)
+        yield batches_of(jax.random.fold_in(key, m), draw)
 
 
 def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> list[pd.DataFrame]:
@@ -161,12 +179,23 @@ def complete_sample(model: Completes, key: jax.Array, draw: Draw, data: Data) ->
 
 def _checked_frame(run, codes):
     """Frame of records, all of which are possible."""
+    _require_possible(run, codes)
+    return labels_of(run.table.schema, codes)
+
+
+def _checked_table(run, table):
+    """Contingency table of records, all of which are possible."""
+    _require_possible(run, table.codes)
+    return table
+
+
+def _require_possible(run, codes):
+    """Raise RuntimeError if a record that was made is impossible."""
     if run.conditions is not None and (impossible := run.conditions.contains(codes)).any():
         raise RuntimeError(
             f"{int(impossible.sum())} of {len(codes)} records made are impossible; please report "
             "this defect"
         )
-    return Microdata(run.table.schema, codes).to_frame()
 
 
 @partial(jax.jit, static_argnames=("num_records", "num_levels"))

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.messages import listing, quoted
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import (
     Label,
@@ -335,12 +336,12 @@ class StructuralZeros:
         free = self.conditions < 0
         return np.flatnonzero((free | (self.conditions == record)).all(axis=1))
 
-    def require_feasible(self, table: Microdata) -> None:
+    def require_feasible(self, table: Records) -> None:
         """Check that no record is impossible and that each incomplete one can be completed.
 
         Parameters
         ----------
-        table : Microdata
+        table : Microdata or ContingencyTable
             Records of the same variables and levels.
 
         Raises
@@ -363,8 +364,10 @@ class StructuralZeros:
         )
         if bad.size == 0:
             return
-        row = int(bad.min())
-        record = table.codes[row]
+        row, number = int(bad.min()), bad.size
+        if isinstance(table, ContingencyTable):
+            row, number = int(table.first_rows[bad].min()), int(table.counts[bad].sum())
+        (record,) = table.codes_at(np.array([row]))
         broken = self.broken_by(record)
         if broken.size:
             condition = self.conditions[broken[0]]
@@ -378,7 +381,7 @@ class StructuralZeros:
                 f"the conditions leave no value for the missing ones, given {self._values(record)}"
             )
         raise MicrodataError(
-            f"{problem}; {bad.size} of {table.n} records are impossible; correct or drop them, or "
+            f"{problem}; {number} of {table.n} records are impossible; correct or drop them, or "
             "correct the conditions",
             row=row,
         )

@@ -2,7 +2,7 @@
 
 A split takes a class and gives a part of its records to an empty one; a merge takes two classes and
 empties the second. The parts are proposed from the records alone (`kernels.splits.proposal`, where
-the classes of records are components, and each record is at one table), parameters then given the
+classes are components), parameters then given the
 parts (Jain & Neal 2007, doi:10.1214/07-BA219, for models that are not conjugate). Every class keeps
 parameters whether it has members or not, so that the dimension never changes. Level probabilities
 are proposed from those of the class that is split, and back: under truncation they have directions
@@ -12,7 +12,8 @@ The steps: propose the parts; draw levels; draw weights, a place and parameters 
 empty, and a place for the one to be filled; accept.
 """
 
-from typing import NamedTuple
+import dataclasses
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +21,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import Region, region_mass
 from bnp_models.kernels.latent_classes.observed_weights import log_stick_prior
-from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
 from bnp_models.kernels.splits.levels import SideLevels, propose_side_levels
+from bnp_models.kernels.splits.members import LabelledRecords
 from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.gamma import draw_levels, loggamma_from_one
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
@@ -31,36 +32,34 @@ from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 @jax.named_scope("split_or_merge_classes")
 def split_or_merge_classes(
     key: Key[Array, ""],
-    z: Int[Array, " n"],
+    records: LabelledRecords,
+    counts: Int[Array, "R K"],
+    sizes: Int[Array, " K"],
     log_x: Float[Array, " K"],
     log_lambda: Float[Array, "R K"],
-    rows: Int[Array, "J n"],
     variable: Int[Array, " R"],
-    num_records: Int[Array, ""],
     region: Region,
     alpha: Float[Array, ""],
     by_class: bool,
     level_shape: Float[Array, " R"],
-) -> tuple[Int[Array, " n"], Float[Array, " K"], Float[Array, "R K"], Bool[Array, ""]]:
+) -> tuple[LabelledRecords, Float[Array, " K"], Float[Array, "R K"], Bool[Array, ""]]:
     """Split or merge latent classes, once.
 
     Parameters
     ----------
     key
         Used once.
-    z
-        Class of each record.
+    records
+        Records with their classes, cells with the counts of theirs.
+    counts, sizes
+        Records of each class with each level, and in all.
     log_x
         Log weights that the sticks break, on the scale on which their observed part sums to a
         Ga(n, 1) variate: those of classes before truncation, or, `by_class`, of truncated ones.
     log_lambda
         Log level probabilities before truncation.
-    rows
-        Row of each record's levels.
     variable
         Variable of each row.
-    num_records
-        Number of records; padding comes after them.
     region
         The feasible boxes.
     alpha
@@ -72,7 +71,7 @@ def split_or_merge_classes(
 
     Returns
     -------
-    z, log_x, log_lambda
+    records, log_x, log_lambda
         The state after the move; classes between the old and the new place of the emptied or
         filled class have moved by one.
     accepted
@@ -88,16 +87,11 @@ def split_or_merge_classes(
     keys = Keys(key, 6)
     num_classes = log_x.size
     u = uniform(words(keys.pop(), (3,)), log_x.dtype.type)
-    labels, real = jnp.broadcast_to(z, rows.shape), jnp.arange(z.size) < num_records
-    shape = variable.size, num_classes
-    counts = count_rows_by_component(rows, labels, real.astype(jnp.int32), shape)
-    sizes = count_components(z[None], real[None], num_classes)
     # The last class takes what the sticks leave: it is neither filled nor emptied by this move.
     empty = (sizes == 0) & (jnp.arange(num_classes) < num_classes - 1)
-    # As of components: each record has one table, which its first item opens.
     move = propose_sides(
-        keys.pop(), labels, jnp.zeros_like(rows), rows, counts, sizes, variable, num_records,
-        level_shape, _pick(u[0], empty.astype(log_x.dtype)),
+        keys.pop(), records, counts, sizes, variable, level_shape,
+        _pick(u[0], empty.astype(log_x.dtype)),
     )  # fmt: skip
     places = jnp.stack([move.stays, move.other])
     levels = propose_side_levels(
@@ -114,14 +108,22 @@ def split_or_merge_classes(
     num_empty = jnp.sum(empty) + ~move.is_split
     log_places = jnp.log(num_empty.astype(log_x.dtype)) - jnp.log(num_classes - 1.0)
     log_ratio = _log_ratio(move, weights, emptied, filled, alpha) + log_places
-    accepted = (move.other < num_classes - 1) & move.accepted(log_ratio)
+    small = jnp.sum(move.tables) <= _most_records(log_x.dtype)
+    accepted = small & (move.other < num_classes - 1) & move.accepted(log_ratio)
 
     new = _assemble(move, levels, emptied, filled, log_lambda)
-    z, log_x, log_lambda = (
-        jnp.where(accepted, proposed, old)
-        for proposed, old in zip(new, (z, log_x, log_lambda), strict=True)
-    )
-    return z, log_x, log_lambda, accepted
+    old = (records.z, records.split), log_x, log_lambda
+    (z, split), log_x, log_lambda = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), new, old)
+    return dataclasses.replace(records, z=z, split=split), log_x, log_lambda, accepted
+
+
+def _most_records(dtype: Any) -> int:
+    """Records of two classes beyond which no move of both is made: float32 could not weigh it.
+
+    The log target has terms of as many nats as there are values, and a tenth of one matters. A
+    split and the merge that undoes it have the same records.
+    """
+    return 2**17 if dtype == jnp.float32 else 2**30
 
 
 class _Weights(NamedTuple):
@@ -229,7 +231,9 @@ def _assemble(move, levels: SideLevels, emptied, filled, log_lambda):
     of_a = jnp.where(split, levels.log_level[:, 0], levels.log_level[:, 2])
     of_b = jnp.where(split, levels.log_level[:, 1], emptied.levels)
     log_lambda = log_lambda.at[:, a].set(of_a).at[:, b].set(of_b)[:, order]
-    return _positions(order)[move.z[0]], log_x, log_lambda
+    z, split = move.labels
+    labels = _positions(order)[z], None if split is None else split[order]
+    return labels, log_x, log_lambda
 
 
 def _pick(u, weight):

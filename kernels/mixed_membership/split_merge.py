@@ -19,6 +19,7 @@ from bnp_models.kernels.numerics.gamma_ratios import (
     log_gamma_ratio,
 )
 from bnp_models.kernels.splits.anchors import Counts, Levels
+from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import (
     propose_sides,
     put_together,
@@ -56,13 +57,15 @@ def split_or_merge(
 
     Parameters
     ----------
-    key, z, table, rows, counts, tables, variable, num_records, level_shape
+    key, counts, tables, variable, level_shape
         As in `propose_sides`, whose notes have the proposal.
+    z, table, rows, num_records
+        As in `SeatedItems`.
     alpha0
         Concentration of G_0.
     """
     proposal = propose_sides(
-        key, z, table, rows, counts, tables, variable, num_records, level_shape,
+        key, SeatedItems(z, table, rows, num_records), counts, tables, variable, level_shape,
         jnp.argmin(tables > 0),
     )  # fmt: skip
     levels = Levels.of_prior(level_shape, variable)
@@ -75,7 +78,7 @@ def split_or_merge(
     of_sides = jax.tree.map(lambda x, y: jnp.where(proposal.is_split, x, y), of_sides, together)
     after = with_sides(present, places, of_sides)
     after = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), after, present)
-    return SplitMerge(jnp.where(accepted, proposal.z, z), after.items, after.tables, accepted)
+    return SplitMerge(jnp.where(accepted, proposal.labels, z), after.items, after.tables, accepted)
 
 
 def _log_split_ratio(c_0, c_1, levels: Levels, m_0, m_1, alpha0):

@@ -122,7 +122,7 @@ def split_or_merge_truncated(
     spare = jnp.sum(tables == 0) - is_split >= SPARE_SLOTS
     accepted = spare & proposal.accepted(evidence + of_weights + truncation)
     return TruncatedSplitMerge(
-        z=jnp.where(accepted, proposal.z, z),
+        z=jnp.where(accepted, proposal.labels, z),
         theta=jnp.where(accepted, moved_theta, theta),
         g0=jnp.where(accepted, moved, g0),
         totals=jnp.where(accepted, moved_totals, totals),

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from bnp_models.kernels.numerics.platforms import by_platform, on_accelerator
@@ -59,6 +60,29 @@ def count_rows_by_component(
         raise ValueError(f"{z.size} items in {shape} counters overflow int32")
     flat = _add_up(rows * num_slots + z, jnp.broadcast_to(weight, z.shape), num_rows * num_slots)
     return flat.reshape(shape)
+
+
+@jax.named_scope("count_split_cells")
+def count_split_cells(
+    rows: Int[Array, "J C"], split: Int[Array, "K C"], num_rows: int
+) -> Int[Array, "R K"]:
+    """Count the records of cells by row of theta and component.
+
+    Parameters
+    ----------
+    rows
+        Row of each value of a cell.
+    split
+        Records of each cell by component; fewer than 2**31 in all.
+    num_rows
+        Rows R of theta.
+    """
+    of_cell = split.T
+
+    def add(counts, row):
+        return counts.at[row].add(of_cell, mode="promise_in_bounds"), None
+
+    return lax.scan(add, jnp.zeros((num_rows, len(split)), jnp.int32), rows)[0]
 
 
 @jax.named_scope("count_components")

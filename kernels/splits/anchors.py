@@ -1,6 +1,6 @@
-"""Anchors of a split or a merge: the components concerned, and an item of either side."""
+"""Anchors of a split or a merge: the components concerned, and a member of either side."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,16 +51,20 @@ class Levels(NamedTuple):
 
 
 class Anchors(NamedTuple):
-    """Two items that found the two sides, and the components of the sides."""
+    """Two members that found the two sides, and the components of the sides.
+
+    Members are items at tables, or records of which one entry may be several: see
+    `kernels.splits.members`.
+    """
 
     is_split: Bool[Array, ""]
     """Whether a component is split; else two are merged."""
     records: tuple[Int[Array, ""], Int[Array, ""]]
-    """Record of either item."""
+    """Record, or entry, of either member."""
     tables: tuple[Int[Array, ""], Int[Array, ""]]
-    """Table of either item in its record."""
+    """Table of either item in its record, or which one of the entry's records it is."""
     k_a: Int[Array, ""]
-    """Component of the first item."""
+    """Component of the first member."""
     k_b: Int[Array, ""]
     """Component of the second: the same in a split."""
     k_new: Int[Array, ""]
@@ -68,34 +72,35 @@ class Anchors(NamedTuple):
     possible: Bool[Array, ""]
     """Whether there is such a move."""
 
+    def concern(self, z: Int[Array, "..."]) -> Bool[Array, "..."]:
+        """Whether labels are of the component that is split, or of the pair that is merged."""
+        return (z == self.k_a) | (z == self.k_b)
+
 
 @jax.named_scope("choose_anchors")
 def choose_anchors(
     key: Key[Array, ""],
     u: Float[Array, " 4"],
-    z: Int[Array, "J n"],
-    table: Int[Array, "J n"],
+    members: Any,
     present: Counts,
     levels: Levels,
-    num_records: Int[Array, ""],
     slot: Int[Array, ""],
 ) -> Anchors:
-    """Draw an item, and one of the same component (split) or of another one (merge).
+    """Draw a member, and one of the same component (split) or of another one (merge).
 
     Parameters
     ----------
     key
-        Of the items; used once.
+        Of the members; used once.
     u
         Uniforms: the first is of the component, the second of split or merge, the third of the
         partner.
-    z, table, num_records, slot
+    members, slot
         As in `kernels.splits.proposal.propose_sides`.
     present, levels
         Counts of all components, and the rows of theta.
     """
     key_a, key_b = Keys(key)
-    real = jnp.arange(z.shape[1]) < num_records
     active = present.tables > 0
     first = first_probability(present)
     k_a = jnp.argmax(jnp.cumsum(first) > u[0] * jnp.sum(first))
@@ -104,13 +109,12 @@ def choose_anchors(
     k_other = jnp.argmax(jnp.cumsum(partner) > u[2] * jnp.sum(partner))
     k_b = jnp.where(is_split, k_a, k_other)
     k_new = jnp.where(is_split, slot, k_other)
-    record, item = _uniform_item(key_a, real & (z == k_a))
-    record_b, item_b = _uniform_item(key_b, real & (z == k_b))
-    table_a, table_b = record_at(table, record)[item], record_at(table, record_b)[item_b]
+    record_a, table_a = members.pick(key_a, k_a)
+    record_b, table_b = members.pick(key_b, k_b)
     # Rounding may pick a component without tables, or one that is no partner.
     possible = active[k_a] & jnp.where(is_split, ~active[slot], partner[k_other] > 0)
-    possible &= (record != record_b) | (table_a != table_b)
-    return Anchors(is_split, (record, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
+    possible &= ~is_split | (record_a != record_b) | (table_a != table_b)
+    return Anchors(is_split, (record_a, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
 
 
 def times(x: Float[Array, "..."], y: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -160,19 +164,26 @@ def partner_probability(
     return jnp.where(other, (1 - EVEN_SHARE) * alike + EVEN_SHARE * even, 0)
 
 
-def _uniform_item(key, mask):
-    """Draw one of the items of `mask` uniformly: its record and its place in the record."""
-    per_record = jnp.sum(mask, axis=0)
+def pick_member(
+    key: Key[Array, ""], number: Int[Array, " n"]
+) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    """Draw one of members counted by record: its record, and how many come before it there.
+
+    Parameters
+    ----------
+    key
+        Used once.
+    number
+        Members of each record.
+    """
     u = uniform(words(key, ()))
-    if on_accelerator():
-        # In lines of records, and then in a line: no sums over all records in turn.
-        lines = _in_lines(per_record)
-        line, left = _reached(jnp.sum(lines, axis=1), u)
-        place, left = _passed(record_at(lines.T, line), left)
-        record = line * lines.shape[1] + place
-    else:
-        record, left = _reached(per_record, u)
-    return record, _passed(record_at(mask, record), left)[0]
+    if not on_accelerator():
+        return _reached(number, u)
+    # In lines of records, and then in a line: no sums over all records in turn.
+    lines = _in_lines(number)
+    line, left = _reached(jnp.sum(lines, axis=1), u)
+    place, left = passed(record_at(lines.T, line), left)
+    return line * lines.shape[1] + place, left
 
 
 def _in_lines(x):
@@ -183,10 +194,12 @@ def _in_lines(x):
 
 def _reached(number, u):
     """Draw one of things counted by entry: its entry, and how many of this one come before it."""
-    return _passed(number, uniform_index(u, jnp.sum(number)))
+    return passed(number, uniform_index(u, jnp.sum(number)))
 
 
-def _passed(number, index):
+def passed(
+    number: Int[Array, " n"], index: Int[Array, ""]
+) -> tuple[Int[Array, ""], Int[Array, ""]]:
     """Entry of a thing, given how many come before it, and how many of this entry do."""
     up_to = jnp.cumsum(number)
     entry = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)

@@ -3,7 +3,7 @@
 Parallel over records; whether they are accepted is for the moves that use them.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import order_free_sum
-from bnp_models.kernels.numerics.platforms import (
-    by_platform,
-    map_in_use,
-    on_accelerator,
-    put,
-    record_at,
-)
+from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, on_accelerator, put
 from bnp_models.kernels.splits.anchors import (
     Anchors,
     Counts,
@@ -27,18 +21,8 @@ from bnp_models.kernels.splits.anchors import (
     partner_probability,
     times,
 )
-from bnp_models.kernels.splits.dealing import (
-    ANCHOR_0,
-    ANCHOR_1,
-    INSIDE,
-    OPENS,
-    SECOND,
-    Dealt,
-    Items,
-    deal_records,
-    in_order,
-    is_inside,
-)
+from bnp_models.kernels.splits.dealing import Dealt, deal_records, in_order
+from bnp_models.kernels.splits.members import Items, LabelledRecords, Records, SeatedItems
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 # Rounds that shape a proposal among some of the records: two-means, and then expectation-
@@ -50,10 +34,6 @@ MOMENTUM = 0.9
 # Shares of these records and log odds are multiples of its inverse, a power of two: float32 then
 # adds them up without rounding, in any order.
 SHAPING_UNIT = 2**10
-
-# Weights of tables between two sides are counted in units of its inverse, or of more where the
-# counts would overflow.
-MAX_UNIT = 256
 
 
 class Proposal(NamedTuple):
@@ -73,8 +53,8 @@ class Proposal(NamedTuple):
     """Items of the sides by row of theta."""
     tables: Int[Array, " 2"]
     """Tables of the sides."""
-    z: Int[Array, "J n"]
-    """Component of each item after the move."""
+    labels: Any
+    """Labels after the move, as `after` of the members gives them."""
     log_choice: Float[Array, ""]
     """Log probability of proposing the merge of the sides over that of proposing the split."""
 
@@ -87,13 +67,10 @@ class Proposal(NamedTuple):
 @jax.named_scope("propose_sides")
 def propose_sides(
     key: Key[Array, ""],
-    z: Int[Array, "J n"],
-    table: Int[Array, "J n"],
-    rows: Int[Array, "J n"],
+    members: SeatedItems | LabelledRecords,
     counts: Int[Array, "R K"],
     tables: Int[Array, " K"],
     variable: Int[Array, " R"],
-    num_records: Int[Array, ""],
     level_shape: Float[Array, " R"],
     slot: Int[Array, ""],
 ) -> Proposal:
@@ -103,16 +80,12 @@ def propose_sides(
     ----------
     key
         Used once.
-    z, table
-        Component of each item, and the item of its record that opened its table.
-    rows
-        Row of theta of each item.
+    members
+        Items at tables, or records as a whole: what is said of tables holds of records then.
     counts, tables
         Items by row of theta and component, and tables of each component.
     variable
         The variable of each row of theta.
-    num_records
-        Number of records; padding comes after them.
     level_shape
         Dirichlet shapes of the level probabilities' prior, by row.
     slot
@@ -133,17 +106,15 @@ def propose_sides(
     dtype = level_shape.dtype
     key_scalars, key_anchors, key_sides = Keys(key, 3)
     u = uniform(words(key_scalars, (4,)), dtype.type)
-    real = jnp.arange(z.shape[1]) < num_records
     present = Counts(counts, tables)
 
     levels = Levels.of_prior(level_shape, variable)
-    anchors = choose_anchors(key_anchors, u, z, table, present, levels, num_records, slot)
-    dealt = deal_records(anchors, z, table, rows, real)
-    unit = max(1, min(MAX_UNIT, 2**30 // z.size))
-    chunks = _Chunks(dealt, levels.same_variable, levels, unit)
+    anchors = choose_anchors(key_anchors, u, members, present, levels, slot)
+    dealt = deal_records(anchors, members)
+    chunks = _Chunks(dealt, levels.same_variable, levels, members.unit)
     both = _counts_of_both(anchors, present)
 
-    contrast = _contrast(anchors, chunks, both.items, table, rows)
+    contrast = _contrast(anchors, chunks, both.items, members)
     whole = jax.tree.map(lambda x: chunks.unit * x, both)
     shaped = _shape(chunks, _launch(chunks, contrast), whole)
     side_1, on_side_1, minus_log_q = _allocate(key_sides, anchors, chunks, shaped, whole)
@@ -156,10 +127,11 @@ def propose_sides(
     together = with_sides(present, places, jax.tree.map(put_together, of_sides))
     of_first = [jnp.log(first_probability(x)[anchors.k_a]) for x in (apart, together)]
     of_items = 2 * jnp.log(in_0 + in_1) - jnp.log(in_0) - jnp.log(in_1)
+    num_records = members.rows.shape[-1]
     return Proposal(
         is_split=anchors.is_split, possible=anchors.possible, log_u=jnp.log(u[3]),
         stays=anchors.k_a, other=anchors.k_new, items=of_sides.items, tables=of_sides.tables,
-        z=_relabel(anchors, z, real, in_order(dealt, on_side_1, z.shape[1])),
+        labels=members.after(anchors, in_order(dealt, on_side_1, num_records)),
         log_choice=minus_log_q + of_items + jnp.log(partner) + of_first[0] - of_first[1],
     )  # fmt: skip
 
@@ -173,17 +145,17 @@ class _Chunks(NamedTuple):
     """1 where two rows are levels of one variable."""
     levels: Levels
     """The rows, and the prior of the level probabilities."""
-    unit: int
+    unit: int | Int[Array, ""]
     """Weight of a whole item or table in integer counts."""
 
     @property
     def number(self) -> int:
         """Chunks, in use or not."""
-        return len(self.dealt.items.rows)
+        return len(self.dealt.entries.rows)
 
-    def of(self, c) -> Items:
-        """Items of a chunk."""
-        return jax.tree.map(lambda x: x[c], self.dealt.items)
+    def of(self, c) -> Items | Records:
+        """Members of a chunk."""
+        return jax.tree.map(lambda x: x[c], self.dealt.entries)
 
 
 def _counts_of_both(anchors: Anchors, present: Counts) -> Counts:
@@ -195,27 +167,19 @@ def _counts_of_both(anchors: Anchors, present: Counts) -> Counts:
     return Counts(items, tables[k_a] + jnp.where(is_split, 0, tables[k_b]))
 
 
-def _contrast(anchors: Anchors, chunks: _Chunks, items, table, rows):
+def _contrast(anchors: Anchors, chunks: _Chunks, items, members):
     """Log ratio of level probabilities near the second anchor and near the first."""
     dtype = chunks.same_variable.dtype
     share = items.astype(dtype) / jnp.maximum(times(chunks.same_variable, items.astype(dtype)), 1)
 
     def anchored(record, table_of_anchor):
         """Log level probabilities half way between an anchor and the whole."""
-        with_anchor = record_at(table, record) == table_of_anchor
-        seen = jnp.zeros(items.size, dtype).at[record_at(rows, record)].add(with_anchor)
+        seen = members.at_table(record, table_of_anchor, items.size).astype(dtype)
         mixed = jnp.where(times(chunks.same_variable, seen) > 0, (share + seen) / 2, share)
         return jnp.log(mixed + 1e-3)
 
     first, second = zip(anchors.records, anchors.tables, strict=True)
     return anchored(*second) - anchored(*first)
-
-
-def _table_sums(chunks: _Chunks, c, score):
-    """Score of each item's table: the sum over its items of the scores of their rows."""
-    rows, table, bits = chunks.of(c)
-    of_item = jnp.where(bits & INSIDE, score[rows], 0)
-    return sum(jnp.where(table == table[j], of_item[j], 0) for j in range(len(table)))
 
 
 def _log_odds(chunks: _Chunks, c, side_1: Counts, whole: Counts):
@@ -229,26 +193,16 @@ def _log_odds(chunks: _Chunks, c, side_1: Counts, whole: Counts):
         side_1, whole,
     )  # fmt: skip
     odds = _odds_given(sides, times(chunks.same_variable, sides.items), chunks.levels)
-    return _table_sums(chunks, c, odds.item) + odds.table
+    return chunks.of(c).scores(odds.item) + odds.table
 
 
 def _count(chunks: _Chunks, c, share) -> Counts:
-    """Weighted items of each row, and weighted tables, of a chunk."""
-    (rows, _, bits), variable = chunks.of(c), chunks.levels.variable
-    if on_accelerator():
-        # Many items of few rows, added one by one, would wait for each other.
-        has_row = rows[variable] == jnp.arange(variable.size)[:, None]
-        items = jnp.sum(jnp.where(has_row, share[variable], 0), axis=1)
-    else:
-        items = jnp.zeros(variable.size, jnp.int32).at[rows.reshape(-1)].add(share.reshape(-1))
-    return Counts(items, jnp.sum(jnp.where(bits & OPENS, share, 0)))
+    """Weighted items of each row, and weighted tables, of a chunk, the anchors' included.
 
-
-def _settled(chunks: _Chunks, c, share):
-    """Shares of side 1 in units of 1 / unit, the anchors' tables on their own sides."""
-    bits = chunks.of(c).bits
-    share = jnp.where(bits & ANCHOR_0, 0, jnp.where(bits & ANCHOR_1, chunks.unit, share))
-    return jnp.where(bits & INSIDE, share, 0)
+    `share` is that of side 1 of what is to be allocated, in units of 1 / unit.
+    """
+    members = chunks.of(c)
+    return members.count(members.settled(share, chunks.unit), chunks.levels.variable)
 
 
 class _Sides(NamedTuple):
@@ -262,14 +216,9 @@ class _Sides(NamedTuple):
 
 def _place(chunks: _Chunks, c, sides: _Sides, share) -> _Sides:
     """Sides with the shares of one chunk replaced."""
-    new = _count(chunks, c, _settled(chunks, c, share))
+    new = _count(chunks, c, share)
     total = jax.tree.map(lambda x, new, old: x + new - old[c], sides.total, new, sides.of_chunk)
     return _Sides(jax.tree.map(lambda x, new: put(x, c, new), sides.of_chunk, new), total)
-
-
-def _soft(chunks: _Chunks, odds):
-    """Shares of side 1 by expectation."""
-    return jnp.round(chunks.unit * jax.nn.sigmoid(odds)).astype(jnp.int32)
 
 
 class _Odds(NamedTuple):
@@ -295,18 +244,17 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
     The records are chosen by the component or pair alone, and taken whole, whatever their tables:
     as vectors of counts by row, so that a round is a product with them.
     """
-    rows, _, bits = chunks.dealt.shaping
-    first, second = (jnp.any((bits & anchor) > 0, axis=0) for anchor in (ANCHOR_0, ANCHOR_1))
-    dtype = contrast.dtype
-    inside, opens = ((bits & bit > 0).astype(dtype) for bit in (INSIDE, OPENS))
-    has_row = jnp.zeros((contrast.size, rows.shape[1]), dtype)
-    has_row = has_row.at[rows, jnp.arange(rows.shape[1])].add(inside)
-    has_tables = jnp.sum(opens, axis=0)
-    has_totals = times(chunks.same_variable, has_row)
+    shaping, dtype = chunks.dealt.shaping, contrast.dtype
+    first, second = shaping.anchored
+    inside, number, has_tables = shaping.weights
+    has_row = jnp.zeros((contrast.size, inside.shape[1]), dtype)
+    has_row = has_row.at[shaping.rows, jnp.arange(inside.shape[1])].add(inside.astype(dtype))
+    times_row = has_row if number is None else has_row * number
+    has_totals, has_tables = times(chunks.same_variable, times_row), has_tables.astype(dtype)
     # Multiplied and added up: on accelerators a round is two launches then.
     product = by_platform(times, lambda x, y: jnp.sum(x * y, axis=-1))
     counted = jnp.concatenate(by_platform(
-        [has_row, has_tables[None]], [has_row, has_tables[None], has_totals]
+        [times_row, has_tables[None]], [times_row, has_tables[None], has_totals]
     ))  # fmt: skip
     everyone, num_rows = jnp.sum(counted, axis=1), contrast.size
 
@@ -345,11 +293,13 @@ def _shape(chunks: _Chunks, launched: _Odds, whole: Counts) -> _Sides:
     """Shape the sides of all records concerned, from what some of them launched."""
 
     def spread(c):
-        odds = _table_sums(chunks, c, launched.item) + launched.table
-        return _count(chunks, c, _settled(chunks, c, _soft(chunks, odds)))
+        members = chunks.of(c)
+        odds = members.scores(launched.item) + launched.table
+        return _count(chunks, c, members.expected(odds, chunks.unit))
 
     def again(c, sides):
-        return _place(chunks, c, sides, _soft(chunks, _log_odds(chunks, c, sides.total, whole)))
+        odds = _log_odds(chunks, c, sides.total, whole)
+        return _place(chunks, c, sides, chunks.of(c).expected(odds, chunks.unit))
 
     if on_accelerator():
         of_chunk = jax.vmap(spread)(jnp.arange(chunks.number))
@@ -365,27 +315,23 @@ def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Cou
 
     Returns the counts of side 1, which items are on it, and minus the log probability of that.
     """
-    num_chunks, num_items, size = chunks.dealt.items.rows.shape
+    rows, variable = chunks.dealt.entries.rows, chunks.levels.variable
     dtype = chunks.same_variable.dtype
 
     def final(c, carry):
         sides, side_of, cost = carry
-        odds = _log_odds(chunks, c, sides.total, whole)
-        v = uniform(words(jax.random.fold_in(key, c), (num_items, size)), dtype.type)
-        logit = jnp.log(v) - jnp.log1p(-v)
-        _, table, bits = chunks.of(c)
-        drawn = jnp.take_along_axis(logit, table, axis=0) < odds
-        side = jnp.where(anchors.is_split, drawn, (bits & SECOND) > 0)
-        chosen = (bits & (OPENS | ANCHOR_0 | ANCHOR_1)) == OPENS
-        spent = jnp.where(chosen, jax.nn.softplus(jnp.where(side, -odds, odds)), 0)
-        share = jnp.where(side, chunks.unit, 0)
-        side_of = put(side_of, c, _settled(chunks, c, share) > 0)
-        cost = put(cost, c, jnp.sum(spent, axis=0))
-        return _place(chunks, c, sides, share), side_of, cost
+        odds, members = _log_odds(chunks, c, sides.total, whole), chunks.of(c)
+        side = members.draw(jax.random.fold_in(key, c), odds, anchors.is_split)
+        side_of = put(side_of, c, members.settled(side, 1))
+        cost = put(cost, c, members.cost(side, odds))
+        return _place(chunks, c, sides, chunks.unit * side), side_of, cost
 
-    nothing = jnp.zeros((num_chunks, num_items, size), bool), jnp.zeros((num_chunks, size), dtype)
+    shape = jax.eval_shape(lambda: chunks.of(0).scores(jnp.zeros(variable.size, dtype))).shape
+    nothing = (
+        jnp.zeros((len(rows), *shape), jnp.int32), jnp.zeros((len(rows), rows.shape[-1]), dtype),
+    )  # fmt: skip
     sides, on_side_1, cost = lax.fori_loop(0, chunks.dealt.in_use, final, (shaped, *nothing))
-    side_1 = jax.tree.map(lambda x: lax.div(x, chunks.unit), sides.total)
+    side_1 = jax.tree.map(lambda x: lax.div(x, jnp.full_like(x, chunks.unit)), sides.total)
     return side_1, on_side_1, order_free_sum(cost)
 
 
@@ -398,9 +344,3 @@ def put_together(of_sides):
     """Counts of the sides with all of them in the first."""
     both = jnp.sum(of_sides, axis=-1)
     return jnp.stack([both, jnp.zeros_like(both)], axis=-1)
-
-
-def _relabel(anchors: Anchors, z, real, on_side_1):
-    """Labels after the move."""
-    proposal = jnp.where(anchors.is_split & on_side_1, anchors.k_new, anchors.k_a)
-    return jnp.where(real & is_inside(anchors, z), proposal, z).astype(z.dtype)

@@ -191,7 +191,7 @@ def test_no_sample_unique(files, tmp_path, sample_frame):
 
 BAD = {
     "no such file": ("x,y\n1,2\n", ["risk", "{dir}/none.csv"], ["none.csv", "No such file"]),
-    "a folder": ("x,y\n1,2\n", ["risk", "{dir}"], ["is a directory"]),
+    "a folder": ("x,y\n1,2\n", ["risk", "{dir}"], ["is a folder without Parquet files"]),
     "empty file": ("", [], ["a.csv", "empty"]),
     "no record": ("x,y\n", [], ["a.csv", "0 usable records"]),
     "one record": ("x,y\n1,2\n", [], ["a.csv", "1 usable record "]),

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bnp_models.data.cells import group_cells
 from bnp_models.data.households import Households
-from bnp_models.data.microdata import group_cells
 from bnp_models.evaluation.attack.household_probabilities import (
     log_household_ratios,
     log_households,

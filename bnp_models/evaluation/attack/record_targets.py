@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bnp_models.data.microdata import Microdata, group_cells
+from bnp_models.data.cells import group_cells
+from bnp_models.data.microdata import Microdata
 from bnp_models.evaluation.attack.targets import (
     Draws,
     Group,

@@ -12,29 +12,37 @@ from bnp_models.kernels.boxes.region import masses_of_sets, region_mass
 from bnp_models.kernels.latent_classes.order import reorder_classes, swap_classes
 from bnp_models.kernels.latent_classes.split_merge import split_or_merge_classes
 from bnp_models.kernels.numerics.counting import first_rows, order_free_sum
+from bnp_models.kernels.splits.members import LabelledRecords
 from bnp_models.kernels.variates.categorical import draw_rows
+from bnp_models.kernels.variates.discrete import split_counts
 from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.latent_classes.options import LatentClassOptions
-from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
+from bnp_models.models.latent_classes.state import (
+    LatentClassData,
+    LatentClassState,
+    count_levels,
+    label_records,
+)
 
 
 @jax.named_scope("update_classes")
 def update_classes(
     key: Key[Array, ""], state: LatentClassState, data: LatentClassData
-) -> tuple[Int[Array, " n"], Int[Array, "J n"], Float[Array, ""]]:
+) -> tuple[LabelledRecords, Float[Array, ""]]:
     """Draw every record's class, and with it its missing values: step (a) of the papers.
+
+    Of a cell with a count, the counts of the classes are drawn: they are multinomial.
 
     Returns
     -------
-    z, rows
-        Classes; rows of lambda that hold the levels, missing ones drawn.
+    records
+        Records with their classes, missing values drawn.
     log_likelihood
         Of the observed values, at these parameters.
     """
-    key_z, key_values = Keys(key, 2)
-    log_weight = jnp.matmul(state.log_lambda.T, data.one_hot, precision=lax.Precision.HIGHEST)
-    log_weight = log_weight + state.log_pi[:, None]
+    key_z, key_values, key_split = Keys(key, 3)
+    log_weight = _log_weight(state, data.one_hot)
     rows = data.rows
     if data.incomplete.size:
         log_box = log_completions(state.log_lambda, data)
@@ -47,9 +55,26 @@ def update_classes(
     log_feasible = jax.nn.logsumexp(
         state.log_pi + jnp.log(region_mass(state.log_lambda, data.feasible))
     )
-    log_p = jnp.where(data.weight > 0, jnp.minimum(log_total - log_feasible, 0), 0)
-    log_likelihood = -order_free_sum(-log_p)
-    return z, rows, log_likelihood
+
+    def log_probability(log_total, number):
+        """Log probability of so many records of each cell."""
+        log_p = number * jnp.minimum(log_total - log_feasible, 0)
+        return -order_free_sum(jnp.where(number > 0, -log_p, 0))
+
+    log_likelihood, split = log_probability(log_total, data.weight), None
+    if data.cell_counts.size:
+        log_weight = _log_weight(state, data.cell_one_hot)
+        log_total = jax.nn.logsumexp(log_weight, axis=0)
+        probability = jnp.exp(log_weight - log_total)
+        split = split_counts(key_split, data.cell_counts, probability, axis=0)
+        log_likelihood += log_probability(log_total, data.cell_counts)
+    return label_records(data, z, split, rows), log_likelihood
+
+
+def _log_weight(state: LatentClassState, one_hot):
+    """Log weight of every class for every record, or cell."""
+    log_weight = jnp.matmul(state.log_lambda.T, one_hot, precision=lax.Precision.HIGHEST)
+    return log_weight + state.log_pi[:, None]
 
 
 def log_completions(
@@ -136,25 +161,24 @@ def update_partition(
     model: LatentClassOptions,
     key: Key[Array, ""],
     state: LatentClassState,
-    z: Int[Array, " n"],
-    rows: Int[Array, "J n"],
+    records: LabelledRecords,
     data: LatentClassData,
     iteration: Int[Array, ""],
-) -> tuple[LatentClassState, Int[Array, " n"], Bool[Array, ""]]:
+) -> tuple[LatentClassState, LabelledRecords, Bool[Array, ""]]:
     """Split or merge classes, every so many sweeps; the parameters of two of them move along.
 
     Returns
     -------
-    state, z, accepted
+    state, records, accepted
         State and classes of the records after the move, and whether it was accepted.
     """
     no_move = jnp.zeros((), bool)
     if not model.split_merge_every:
-        return state, z, no_move
+        return state, records, no_move
     return lax.cond(
         iteration % model.split_merge_every == 0,
-        lambda: _split_or_merge(model, key, state, z, rows, data),
-        lambda: (state, z, no_move),
+        lambda: _split_or_merge(model, key, state, records, data),
+        lambda: (state, records, no_move),
     )
 
 
@@ -162,10 +186,9 @@ def _split_or_merge(
     model: LatentClassOptions,
     key: Key[Array, ""],
     state: LatentClassState,
-    z: Int[Array, " n"],
-    rows: Int[Array, "J n"],
+    records: LabelledRecords,
     data: LatentClassData,
-) -> tuple[LatentClassState, Int[Array, " n"], Bool[Array, ""]]:
+) -> tuple[LatentClassState, LabelledRecords, Bool[Array, ""]]:
     """Propose and accept or reject one split or merge, on weights with a drawn total."""
     key_scale, key_move = Keys(key, 2)
     log_mass = jnp.log(region_mass(state.log_lambda, data.feasible))
@@ -173,14 +196,15 @@ def _split_or_merge(
     log_scale = loggamma_from_one(key_scale, jnp.asarray(data.num_records, log_mass.dtype))
     log_stick = log_seen if model.by_class else state.log_pi
     log_x = log_scale - jax.nn.logsumexp(log_seen) + log_stick
-    z, log_x, log_lambda, accepted = split_or_merge_classes(
-        key_move, z, log_x, state.log_lambda, rows, data.variable, data.num_records,
-        data.feasible, state.alpha, model.by_class, state.level_shape,
+    counts = count_levels(records, data.num_levels, model.components)
+    records, log_x, log_lambda, accepted = split_or_merge_classes(
+        key_move, records, *counts, log_x, state.log_lambda, data.variable, data.feasible,
+        state.alpha, model.by_class, state.level_shape,
     )  # fmt: skip
     if model.by_class:
         log_x = log_x - jnp.log(region_mass(log_lambda, data.feasible))
     log_pi = log_x - jax.nn.logsumexp(log_x)
-    return dataclasses.replace(state, log_pi=log_pi, log_lambda=log_lambda), z, accepted
+    return dataclasses.replace(state, log_pi=log_pi, log_lambda=log_lambda), records, accepted
 
 
 @jax.named_scope("update_order")

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.boxes.region import region_mass
 from bnp_models.kernels.numerics.shapes import coarse_size
@@ -37,12 +38,13 @@ from bnp_models.models.latent_classes.predictions import (
     log_cell_probability,
     simulate_records,
 )
-from bnp_models.models.latent_classes.prepare import prepare_records
+from bnp_models.models.latent_classes.prepare import prepare_cells, prepare_records
 from bnp_models.models.latent_classes.state import (
     LatentClassData,
     LatentClassInfo,
     LatentClassState,
     count_levels,
+    label_records,
 )
 from bnp_models.models.level_prior import draw_shape, merge_rows, uniform_shape
 from bnp_models.models.model import Completes, Draw, PredictsCells
@@ -65,14 +67,19 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     parameters: ClassVar[tuple[str, ...]] = ("log_pi", "log_lambda", "log_feasible")
     hyperparameters: ClassVar[tuple[str, ...]] = ("level_shape",)
     takes_missing: ClassVar[bool] = True
+    takes_counts: ClassVar[bool] = True
     max_exact_variables: ClassVar[float] = math.inf
 
     def prepare(
-        self, table: Microdata, conditions: StructuralZeros | None = None
+        self,
+        table: Microdata | ContingencyTable,
+        conditions: StructuralZeros | None = None,
     ) -> LatentClassData:
         """Arrays of a sample, and of its structural zeros."""
-        size = coarse_size(table.n)
-        return prepare_records(self, table.codes, table.schema.num_levels, conditions, size)
+        num_levels = table.schema.num_levels
+        if isinstance(table, ContingencyTable):
+            return prepare_cells(self, table.codes, table.counts, num_levels, conditions)
+        return prepare_records(self, table.codes, num_levels, conditions, coarse_size(table.n))
 
     def init(
         self,
@@ -86,14 +93,18 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         Chains that start from few classes stay in worse modes for long.
         """
         del capacity
-        key_z, key_lambda, key_pi, key_alpha = Keys(key, 4)
+        key_z, key_lambda, key_pi, key_alpha, key_cells = Keys(key, 5)
         dtype = jnp.result_type(float)
         u = uniform(words(key_z, data.weight.shape), dtype.type)
         limit = jnp.minimum(num_components, self.components)
         z = uniform_index(u, limit)
-        counts, class_counts = count_levels(
-            data.rows, z, data.weight, data.num_levels, self.components
-        )
+        split = None
+        if data.cell_counts.size:
+            u = uniform(words(key_cells, data.cell_counts.shape), dtype.type)
+            of_cell = uniform_index(u, limit)
+            split = data.cell_counts * (of_cell == jnp.arange(self.components)[:, None])
+        records = label_records(data, z, split, data.rows)
+        counts, class_counts = count_levels(records, data.num_levels, self.components)
         alpha = gamma_variate(key_alpha, jnp.ones((), dtype), 1.0)
         log_pi, _ = truncated_sticks(key_pi, class_counts, alpha)
         log_lambda = draw_levels(key_lambda, 1 + counts.astype(dtype), data.variable)
@@ -118,11 +129,11 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     ) -> tuple[LatentClassState, LatentClassInfo]:
         """Draw each conditional once, in an order that leaves the posterior invariant."""
         key_z, key_split, key_parameters, key_order = Keys(key, 4)
-        z, rows, log_likelihood = update_classes(key_z, state, data)
-        state, z, accepted_split = update_partition(
-            self, key_split, state, z, rows, data, iteration
+        records, log_likelihood = update_classes(key_z, state, data)
+        state, records, accepted_split = update_partition(
+            self, key_split, state, records, data, iteration
         )
-        counts, class_counts = count_levels(rows, z, data.weight, data.num_levels, self.components)
+        counts, class_counts = count_levels(records, data.num_levels, self.components)
         by_box = self.by_box and data.constrained
         update = update_parameters_boxes if by_box else update_parameters_marginal
         state, log_mass, augmented, accepted = update(

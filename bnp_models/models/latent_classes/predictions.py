@@ -70,8 +70,8 @@ def complete_records(
     # The prior of the levels decides nothing here.
     prior = uniform_shape(data.variable)
     state = LatentClassState(draw["log_pi"], draw["log_lambda"], prior, draw["alpha"])
-    _, rows, _ = update_classes(key, state, data)
-    return rows - first_rows(data.num_levels)[:, None]
+    records, _ = update_classes(key, state, data)
+    return records.rows - first_rows(data.num_levels)[:, None]
 
 
 def level_probabilities(

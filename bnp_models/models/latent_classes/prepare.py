@@ -1,5 +1,7 @@
 """Arrays of a coded sample and of its structural zeros for latent class models."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,6 +15,10 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Incomplete records are padded to a multiple of this at the least.
 INCOMPLETE_MULTIPLE = 8
+
+# Cells of more records than this have counts; the records of the others are there one by one. The
+# counts of a cell's classes cost as much to draw as the classes of about so many records.
+LISTED_RECORDS = 4
 
 
 def prepare_records(
@@ -61,6 +67,9 @@ def prepare_records(
         rows=jnp.asarray(present.T, jnp.int32),
         one_hot=one_hot_levels(jnp.asarray(codes.T, jnp.int32), num_levels),
         weight=jnp.asarray(np.arange(len(codes)) < num_records, jnp.int32),
+        cell_rows=jnp.zeros((len(num_levels), 0), jnp.int32),
+        cell_one_hot=jnp.zeros((sum(num_levels), 0)),
+        cell_counts=jnp.zeros(0, jnp.int32),
         num_records=jnp.asarray(num_records, jnp.int32),
         incomplete=jnp.asarray(incomplete, jnp.int32),
         missing=jnp.asarray(missing),
@@ -75,6 +84,53 @@ def prepare_records(
         boxes=jnp.asarray(feasible),
         num_levels=tuple(num_levels),
         constrained=_constrained_variables(groups, variable),
+    )
+
+
+def prepare_cells(
+    model: LatentClassOptions,
+    codes: np.ndarray,
+    counts: np.ndarray,
+    num_levels: tuple[int, ...],
+    conditions: StructuralZeros | None = None,
+) -> LatentClassData:
+    """Arrays of cells with counts.
+
+    Parameters
+    ----------
+    model, num_levels, conditions
+        As for `prepare_records`.
+    codes
+        (D, J) 0-based level codes of the cells, complete.
+    counts
+        (D,) records of each.
+
+    Raises
+    ------
+    ValueError
+        If there are 2**31 records or more: their counts would overflow int32.
+    """
+    total = int(counts.sum())
+    if total >= 2**31:
+        raise ValueError(f"{total:,} records are more than int32 counts; take a sample of them")
+    many = counts > LISTED_RECORDS
+    listed = np.repeat(codes[~many], counts[~many], axis=0)
+    multiple = coarse_size(len(listed))
+    data = prepare_records(model, listed, num_levels, conditions, multiple)
+    if not len(listed):
+        # Padding alone.
+        data = prepare_records(model, codes[:1], num_levels, conditions)
+        data = dataclasses.replace(data, weight=jnp.zeros_like(data.weight))
+    cells, number = codes[many], counts[many]
+    if len(cells):
+        padding = coarse_size(len(cells)) - len(cells)
+        cells, number = np.pad(cells, ((0, padding), (0, 0))), np.pad(number, (0, padding))
+    return dataclasses.replace(
+        data,
+        cell_rows=jnp.asarray((cells + first_rows(num_levels)).T, jnp.int32),
+        cell_one_hot=one_hot_levels(jnp.asarray(cells.T, jnp.int32), num_levels),
+        cell_counts=jnp.asarray(number, jnp.int32),
+        num_records=jnp.asarray(total, jnp.int32),
     )
 
 

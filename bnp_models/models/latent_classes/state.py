@@ -7,11 +7,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
-from bnp_models.kernels.numerics.counting import count_rows_by_component
+from bnp_models.kernels.numerics.counting import count_rows_by_component, count_split_cells
+from bnp_models.kernels.splits.members import LabelledRecords
 
 
 class LatentClassData(eqx.Module):
-    """The coded sample, records padded, and the region it lies in."""
+    """The coded sample, records padded, and the region it lies in.
+
+    Records are there one by one, but for those of cells that hold many: such a cell is there once,
+    with its count.
+    """
 
     rows: Int[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
     """Row of lambda that holds each record's level; that of the first level where missing."""
@@ -19,8 +24,14 @@ class LatentClassData(eqx.Module):
     """1 where the record has the level; a missing value has none."""
     weight: Int[Array, " n"] = eqx.field(metadata={"record_axis": 0})
     """1 for a record, 0 for padding."""
+    cell_rows: Int[Array, "J C"] = eqx.field(metadata={"record_axis": 1})
+    """Row of lambda that holds each level of the cells with counts; there may be none."""
+    cell_one_hot: Float[Array, "R C"] = eqx.field(metadata={"record_axis": 1})
+    """1 where such a cell has the level."""
+    cell_counts: Int[Array, " C"] = eqx.field(metadata={"record_axis": 0})
+    """Records of each of them; 0 for padding."""
     num_records: Int[Array, ""]
-    """Records, padding excluded."""
+    """Records, those of cells with counts included and padding excluded."""
     incomplete: Int[Array, " m"]
     """Records with a missing value; padding is beyond the last record."""
     missing: Bool[Array, "m J"]
@@ -87,25 +98,38 @@ def one_hot_levels(codes: Int[Array, "J n"], num_levels: tuple[int, ...]) -> Flo
     ])  # fmt: skip
 
 
-def count_levels(
-    rows: Int[Array, "J n"],
+def label_records(
+    data: LatentClassData,
     z: Int[Array, " n"],
-    weight: Int[Array, " n"],
-    num_levels: tuple[int, ...],
-    num_classes: int,
-) -> tuple[Int[Array, "R K"], Int[Array, " K"]]:
-    """Count the records of each class with each level, and in all.
+    split: Int[Array, "K C"] | None,
+    rows: Int[Array, "J n"],
+) -> LabelledRecords:
+    """Records with their classes, and cells with the counts of theirs.
 
     Parameters
     ----------
-    rows
-        Row of lambda that holds each record's level of each variable.
     z
         Class of each record.
-    weight
-        Number of times each record counts; 0 for padding.
+    split
+        Records of each cell by class; None where no cell has a count.
+    rows
+        Row of lambda that holds each record's level of each variable.
     """
+    if split is not None:
+        rows = jnp.concatenate([rows, data.cell_rows], axis=1)
+    return LabelledRecords(z, split, rows, data.weight > 0, data.num_records)
+
+
+def count_levels(
+    records: LabelledRecords, num_levels: tuple[int, ...], num_classes: int
+) -> tuple[Int[Array, "R K"], Int[Array, " K"]]:
+    """Count the records of each class with each level, and in all."""
+    size, num_rows = records.z.size, sum(num_levels)
+    rows = records.rows[:, :size]
     counts = count_rows_by_component(
-        rows, jnp.broadcast_to(z, rows.shape), weight, (sum(num_levels), num_classes)
-    )
+        rows, jnp.broadcast_to(records.z, rows.shape), records.real.astype(jnp.int32),
+        (num_rows, num_classes),
+    )  # fmt: skip
+    if records.split is not None:
+        counts += count_split_cells(records.rows[:, size:], records.split, num_rows)
     return counts, jnp.sum(counts[: num_levels[0]], axis=0)

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, Key
 
-from bnp_models.data.microdata import Microdata, group_cells
+from bnp_models.data.cells import group_cells
+from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.numerics.counting import (
     count_rows_by_component,

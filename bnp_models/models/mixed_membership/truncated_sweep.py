@@ -34,6 +34,7 @@ from bnp_models.kernels.numerics.counting import (
     order_free_sum,
 )
 from bnp_models.kernels.numerics.lanes import in_turn
+from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.models.mixed_membership.augmentation import (
@@ -268,9 +269,10 @@ def _split_or_merge(model, key, state, data, opens) -> HDPState:
     boxes, region = data.zeros.feasible, data.zeros.region
     tables = count_components(state.z, opens * data.weight, capacity)
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
+    table = seat_items(key_seat, state.z, opens)
     proposal = propose_sides(
-        key_sides, state.z, seat_items(key_seat, state.z, opens), data.rows, counts, tables,
-        data.variable, data.num_records, state.level_shape, slot_of_split(state.g0, tables),
+        key_sides, SeatedItems(state.z, table, data.rows, data.num_records), counts, tables,
+        data.variable, state.level_shape, slot_of_split(state.g0, tables),
     )  # fmt: skip
 
     @in_turn

@@ -9,9 +9,12 @@ from latent import feasible_cells, structural_zeros, two_sample_z
 
 from bnp_models.kernels.boxes.region import Region, region_mass
 from bnp_models.kernels.latent_classes import split_merge
+from bnp_models.kernels.splits import members
+from bnp_models.kernels.splits.members import LabelledRecords
 from bnp_models.kernels.variates.gamma import draw_levels, loggamma
 from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
+from bnp_models.models.latent_classes.state import count_levels
 
 NUM_LEVELS = (2, 3, 2)
 CONDITIONS = [[1, 2, -1], [0, 0, -1]]
@@ -56,7 +59,29 @@ def statistics(z, log_w, log_lambda):
     ])  # fmt: skip
 
 
-def move(key, state, region, by_class, half, power):
+def labelled(z, rows, num_counted):
+    """Records with their classes, the last ones counted by cell and class."""
+    size = NUM_RECORDS - num_counted
+    real = jnp.ones(size, bool)
+    if not num_counted:
+        return LabelledRecords(z, None, rows, real, jnp.int32(NUM_RECORDS))
+    cells = jnp.asarray((CELLS + FIRST).T, jnp.int32)
+    cell = jnp.argmax(jnp.all(rows[:, size:, None] == cells[:, None], axis=0), axis=1)
+    split = jnp.zeros((NUM_CLASSES, len(CELLS)), jnp.int32).at[z[size:], cell].add(1)
+    rows = jnp.concatenate([rows[:, :size], cells], axis=1)
+    return LabelledRecords(z[:size], split, rows, real, jnp.int32(NUM_RECORDS))
+
+
+def classes_of(records):
+    """Class of each record, those counted by cell in any order."""
+    if records.split is None:
+        return records.z
+    ends = jnp.cumsum(jnp.sum(records.split, axis=1))
+    counted = jnp.arange(NUM_RECORDS - records.z.size)
+    return jnp.append(records.z, jnp.sum(ends[:, None] <= counted, axis=0, dtype=jnp.int32))
+
+
+def move(key, state, region, by_class, num_counted, half, power):
     """Records given classes, then one move on the scale that it is documented for."""
     key_x, key_scale, key_move, key_coin = jax.random.split(key, 4)
     z, log_w, log_lambda = state
@@ -64,10 +89,12 @@ def move(key, state, region, by_class, half, power):
     log_mass = jnp.zeros_like(log_w) if by_class else jnp.log(region_mass(log_lambda, region))
     log_scale = loggamma(key_scale, jnp.asarray(NUM_RECORDS, log_w.dtype))
     log_x = log_w + log_scale - jax.nn.logsumexp(log_w + log_mass)
+    records = labelled(z, rows, num_counted)
     *new, _ = split_merge.split_or_merge_classes(
-        key_move, z, log_x, log_lambda, rows, VARIABLE, jnp.asarray(NUM_RECORDS), region,
-        jnp.asarray(ALPHA), by_class, LEVEL_SHAPE**power,
+        key_move, records, *count_levels(records, NUM_LEVELS, NUM_CLASSES), log_x, log_lambda,
+        VARIABLE, region, jnp.asarray(ALPHA), by_class, LEVEL_SHAPE**power,
     )  # fmt: skip
+    new[0] = classes_of(new[0])
     new[1] = new[1] - jax.nn.logsumexp(new[1])
     # The fault: splits accepted half as often as they should be.
     more = statistics(*new)[0] > statistics(*state)[0]
@@ -78,7 +105,7 @@ def move(key, state, region, by_class, half, power):
 class Alone:
     """The move under its joint distribution, compiled once with and without the fault."""
 
-    def __init__(self, by_class):
+    def __init__(self, by_class, num_counted=0):
         region = make_region()
 
         def one(key, half, power, num_moves):
@@ -87,7 +114,10 @@ class Alone:
 
             def body(t, carry):
                 state, sums = carry
-                state = move(jax.random.fold_in(key_moves, t), state, region, by_class, half, power)
+                state = move(
+                    jax.random.fold_in(key_moves, t), state, region, by_class, num_counted, half,
+                    power,
+                )  # fmt: skip
                 return state, sums + statistics(*state)
 
             end, sums = jax.lax.fori_loop(0, num_moves, body, (start, jnp.zeros(9)))
@@ -112,6 +142,26 @@ class Alone:
 )  # fmt: skip
 def alone(request):
     return Alone(request.param)
+
+
+@pytest.mark.usefixtures("either_form")
+def test_joint_distribution_of_cells_with_counts(key):
+    """Five of eight records are counted by cell: a cell's are divided by one binomial variate."""
+    counted = Alone(False, num_counted=5)
+    z = counted.scores(key)
+    assert np.abs(z).max() < Z_LIMIT, z
+    z = counted.scores(key, half=True)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+def test_joint_distribution_of_cells_rejects(key, monkeypatch):
+    """Drawn with other probabilities than those that the acceptance counts with."""
+    right = members.binomial
+    monkeypatch.setattr(
+        members, "binomial", lambda key, n, p, complement: right(key, n, (p + 0.5) / 2)
+    )
+    z = Alone(False, num_counted=5).scores(key)
+    assert np.abs(z).max() > Z_LIMIT, z
 
 
 def test_joint_distribution(alone, key):

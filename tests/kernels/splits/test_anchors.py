@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from bnp_models.kernels.splits import anchors
+from bnp_models.kernels.splits import anchors, members
 
 
 def test_a_partner_that_rounding_picks_is_none():
@@ -16,9 +16,8 @@ def test_a_partner_that_rounding_picks_is_none():
         u = jnp.array([0.0, 0.9, share, 0.5])
         variable, num_records = jnp.array([0, 0, 1, 1]), jnp.int32(2)
         levels = anchors.Levels(variable, jnp.ones(4), jnp.full(4, 2.0))
-        return anchors.choose_anchors(
-            jax.random.key(0), u, z, jnp.zeros_like(z), present, levels, num_records, jnp.int32(2)
-        )
+        seated = members.SeatedItems(z, jnp.zeros_like(z), jnp.array([[0, 1], [2, 3]]), num_records)
+        return anchors.choose_anchors(jax.random.key(0), u, seated, present, levels, jnp.int32(2))
 
     assert chosen(0.5).possible and chosen(0.5).k_b == 1
     assert not chosen(1.0).possible

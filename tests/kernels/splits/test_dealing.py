@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bnp_models.kernels.numerics.platforms import forms_of
-from bnp_models.kernels.splits import anchors, dealing
+from bnp_models.kernels.splits import anchors, dealing, members
 
 J, N, REAL, RECORDS = 3, 2000, 1950, (700, 1234)
 
@@ -23,8 +23,8 @@ def dealt(seed, is_split):
         tables=(jnp.int32(0), jnp.int32(2)), k_a=jnp.int32(1),
         k_b=jnp.int32(1 if is_split else 3), k_new=jnp.int32(4), possible=jnp.bool_(True),
     )  # fmt: skip
-    real = jnp.arange(N) < REAL
-    return dealing.deal_records(chosen, *map(jnp.asarray, (z, table, rows)), real), z, rows, table
+    seated = members.SeatedItems(*map(jnp.asarray, (z, table, rows)), jnp.int32(REAL))
+    return dealing.deal_records(chosen, seated), z, rows, table
 
 
 @pytest.mark.usefixtures("either_form")
@@ -32,16 +32,16 @@ def dealt(seed, is_split):
 def test_every_item_concerned_is_dealt_once(seed, is_split):
     found, z, rows, table = dealt(seed, is_split)
     inside = ((z == 1) | (~np.bool_(is_split) & (z == 3))) & (np.arange(N) < REAL)
-    bits = np.asarray(found.items.bits)
-    assert ((bits & dealing.INSIDE) > 0).sum() == inside.sum()
-    for x, of_items in ((rows, found.items.rows), (table, found.items.table)):
+    bits = np.asarray(found.entries.bits)
+    assert ((bits & members.INSIDE) > 0).sum() == inside.sum()
+    for x, of_items in ((rows, found.entries.rows), (table, found.entries.table)):
         back = np.asarray(dealing.in_order(found, of_items, N))
         np.testing.assert_array_equal(back[inside], x[inside])
-    back = np.asarray(dealing.in_order(found, found.items.bits, N))
+    back = np.asarray(dealing.in_order(found, found.entries.bits, N))
     np.testing.assert_array_equal(
-        (back & dealing.SECOND > 0)[inside], (z == (3, 1)[is_split])[inside]
+        (back & members.SECOND > 0)[inside], (z == (3, 1)[is_split])[inside]
     )
-    for bit, record, j in ((dealing.ANCHOR_0, 700, 0), (dealing.ANCHOR_1, 1234, 2)):
+    for bit, record, j in ((members.ANCHOR_0, 700, 0), (members.ANCHOR_1, 1234, 2)):
         assert (bits & bit > 0).sum() == 1 and back[j, record] & bit
 
 
@@ -50,18 +50,18 @@ def test_both_anchors_are_among_some_hundred_that_shape_the_proposal(seed):
     found, *_ = dealt(seed, True)
     bits = np.asarray(found.shaping.bits)
     assert bits.shape[1] >= 500
-    assert (bits & dealing.ANCHOR_0).any() and (bits & dealing.ANCHOR_1).any()
+    assert (bits & members.ANCHOR_0).any() and (bits & members.ANCHOR_1).any()
     # Nearly all of them have items of the component.
-    assert (bits & dealing.INSIDE > 0).any(axis=0).mean() > 0.8
+    assert (bits & members.INSIDE > 0).any(axis=0).mean() > 0.8
 
 
 def test_an_item_of_each_component_is_anchor_as_often_in_lines_of_records(seed):
     """An accelerator finds items by lines: the same item as sums over all records in turn."""
-    mask = jnp.asarray(np.random.default_rng(seed).random((J, 100)) < 0.1)
+    number = jnp.asarray(np.random.default_rng(seed).poisson(0.3, 100))
     keys = jax.random.split(jax.random.key(seed), 200)
-    found = [jax.vmap(anchors._uniform_item, (0, None))(keys, mask)]
+    found = [jax.vmap(anchors.pick_member, (0, None))(keys, number)]
     with forms_of(accelerator=True):
-        found.append(jax.vmap(anchors._uniform_item, (0, None))(keys, mask))
+        found.append(jax.vmap(anchors.pick_member, (0, None))(keys, number))
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
     assert len(np.unique(found[0][0])) > 10

@@ -1,5 +1,7 @@
 """Latent class models against quadrature, joint-distribution tests, and the faults these see."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,9 +24,9 @@ from latent import (
 
 from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
-from bnp_models.models.latent_classes import classes, nplcm, parameters
-from bnp_models.models.latent_classes.prepare import prepare_records
-from bnp_models.models.latent_classes.state import count_levels
+from bnp_models.models.latent_classes import classes, nplcm, parameters, prepare
+from bnp_models.models.latent_classes.prepare import prepare_cells, prepare_records
+from bnp_models.models.latent_classes.state import count_levels, label_records, one_hot_levels
 
 LONG = pytest.mark.long
 BINARY = (2, 2, 2)
@@ -39,10 +41,14 @@ INCOMPLETE = np.array([[-1, -1, 0], [0, -1, 1], [0, 1, 0], [1, 0, 0], [-1, -1, -
 class Exact:
     """A model on a table of three binary variables: compiled once, exact answers by quadrature."""
 
-    def __init__(self, model, conditions, codes, faults=()):
+    def __init__(self, model, conditions, codes, faults=(), counted=False):
         self.model, self.faults, self.conditioned = model, faults, conditions is not None
         zeros = structural_zeros(conditions, BINARY)
-        self.data = prepare_records(model, codes, BINARY, zeros, multiple=4)
+        if counted:
+            cells = np.unique(codes, axis=0, return_counts=True)
+            self.data = prepare_cells(model, *cells, BINARY, zeros)
+        else:
+            self.data = prepare_records(model, codes, BINARY, zeros, multiple=4)
         self.cells = jnp.asarray(feasible_cells(conditions, BINARY))
         if model.level_prior == "uniform":
             self.truth = two_class_posterior(codes, conditions, model, (8, 8, 8))
@@ -100,6 +106,34 @@ def test_quadrature(how):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+# One cell of five records, one of three, one of two and one of one.
+REPEATED = np.repeat([[0, 0, 0], [0, 1, 1], [1, 0, 1], [0, 0, 1]], [5, 3, 2, 1], axis=0)
+CELL_FAULTS = "classes of cells by the root of their weights", "sides of cells nearer to one half"
+
+
+@pytest.fixture(scope="module")
+def counted():
+    model = TNPLCM(components=2, split_merge_every=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepare, "LISTED_RECORDS", 2)
+        exact = Exact(model, ONE_CONDITION, REPEATED, CELL_FAULTS, counted=True)
+    assert exact.data.weight.sum() == 3 and exact.data.cell_counts.sum() == 8
+    assert exact.data.num_records == 11
+    return exact
+
+
+def test_quadrature_with_cells_and_counts(counted):
+    """Records one by one, and cells with the counts of their classes, all moves on."""
+    z = counted.scores(jax.random.key(31))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", CELL_FAULTS)
+def test_quadrature_with_cells_rejects(counted, fault):
+    z = counted.scores(jax.random.key(32), fault)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
 @pytest.mark.long
 def test_boxes_against_records_simulated_one_by_one():
     """Parameters drawn from one state and one partition of the records.
@@ -110,7 +144,8 @@ def test_boxes_against_records_simulated_one_by_one():
     data = prepare_records(model, CODES, BINARY, structural_zeros([[1, 1, 1], [1, 0, 0]], BINARY))
     state = nplcm.draw_prior(model, jax.random.key(3), data.variable)
     z = jnp.asarray([0, 1, 0, 2, 1])
-    counts = count_levels(data.rows, z, data.weight, data.num_levels, model.components)
+    records = label_records(data, z, None, data.rows)
+    counts = count_levels(records, data.num_levels, model.components)
 
     def statistics(update):
         def one(key):
@@ -156,9 +191,10 @@ def test_classes_and_completions_of_a_record():
     data = prepare_records(model, codes, num_levels, zeros, multiple=4)
     state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
     keys = jax.random.split(jax.random.key(2), 20_000)
-    z, rows, log_likelihood = jax.jit(jax.vmap(classes.update_classes, (0, None, None)))(
+    records, log_likelihood = jax.jit(jax.vmap(classes.update_classes, (0, None, None)))(
         keys, state, data
     )
+    z, rows = records.z, records.rows
     cells = feasible_cells(conditions, num_levels)
     log_lambda = np.asarray(state.log_lambda, np.float64)
     joint = np.exp(log_lambda[cells + first_rows(num_levels)].sum(axis=1)
@@ -187,21 +223,33 @@ FLAT = {"a": 1.0, "b": 1.0}
 class Joint:
     """A model under its joint distribution with data: compiled once, for any prior of alpha."""
 
-    def __init__(self, faults=(), kind=TNPLCM, **how):
+    def __init__(self, faults=(), kind=TNPLCM, num_counted=0, **how):
         self.make = lambda **prior: kind(components=4, **how, **prior)
-        self.faults = faults
-        codes = np.zeros((8, len(NUM_LEVELS)), int)
+        self.faults, self.num_counted = faults, num_counted
+        codes = np.zeros((8 - num_counted, len(NUM_LEVELS)), int)
         codes[MISSING] = -1
         conditions = None if kind is NPLCM else CONDITIONS
         model = self.make()
         zeros = structural_zeros(conditions, NUM_LEVELS)
         self.data = prepare_records(model, codes, NUM_LEVELS, zeros, multiple=3)
+        if num_counted:
+            # All feasible cells, of which the sweeps find some empty.
+            cells = feasible_cells(conditions, NUM_LEVELS)
+            rows = jnp.asarray((cells + first_rows(NUM_LEVELS)).T, jnp.int32)
+            self.data = dataclasses.replace(
+                self.data, num_records=jnp.int32(8), cell_rows=rows,
+                cell_one_hot=one_hot_levels(jnp.asarray(cells.T), NUM_LEVELS),
+                cell_counts=jnp.zeros(len(cells), jnp.int32),
+            )  # fmt: skip
 
     def scores(self, key, on=None, num_sweeps=100, **prior):
         model = self.make(**prior)
         key_prior, key_chains = jax.random.split(key)
-        truth = prior_statistics(model, key_prior, self.data, num_draws=20_000)
-        means = joint_chains(model, key_chains, self.data, switched(self.faults, on), num_sweeps)
+        number = self.num_counted
+        truth = prior_statistics(model, key_prior, self.data, num_draws=20_000, num_counted=number)
+        means = joint_chains(
+            model, key_chains, self.data, switched(self.faults, on), num_sweeps, num_counted=number
+        )
         # log P(feasible) is zero without conditions.
         keep = np.arange(15) != (2 if not self.data.constrained else -1)
         return two_sample_z(means, truth)[keep]
@@ -247,8 +295,9 @@ def test_joint_distribution_rejects(mixture, fault):
         pytest.param({"split_merge_every": 0, "augmentation": "boxes"}, marks=pytest.mark.long),
         pytest.param({"split_merge_every": 1, "truncation": "classes"}, marks=pytest.mark.long),
         pytest.param({"split_merge_every": 1, "kind": NPLCM}, marks=pytest.mark.long),
+        {"split_merge_every": 1, "num_counted": 5},
     ],
-    ids=["boxes", "classes", "no structural zeros"],
+    ids=["boxes", "classes", "no structural zeros", "cells with counts"],
 )
 def test_joint_distribution(how):
     z = Joint(**how).scores(jax.random.key(13), **FLAT)

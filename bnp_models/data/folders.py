@@ -1,0 +1,170 @@
+"""Folders of Parquet files, one sample together: read in batches into cells with counts."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bnp_models.data.coding import ColumnCoder
+from bnp_models.data.contingency import ContingencyTable, Tabulator, too_few
+from bnp_models.data.microdata import Records
+from bnp_models.data.reading import (
+    columns_of_file,
+    is_folder,
+    parquet_dataset,
+    parquet_errors,
+    read_levels,
+    read_microdata,
+)
+from bnp_models.data.schema import (
+    Label,
+    Levels,
+    MicrodataError,
+    Schema,
+    choose_variables,
+    declared_levels,
+)
+
+# Records of a batch, and of a file that is written.
+_BATCH, _RECORDS_OF_FILE = 2**19, 2**21
+
+
+def read_records(
+    path: str | PathLike,
+    variables: Sequence[str] | None = None,
+    levels: Levels | Schema | str | PathLike | None = None,
+) -> Records:
+    """Read a file as `read_microdata` does, a folder as `read_contingency_table`."""
+    read = read_contingency_table if is_folder(path) else read_microdata
+    return read(path, variables, levels)
+
+
+def read_contingency_table(
+    path: str | PathLike,
+    variables: Sequence[str] | None = None,
+    levels: Levels | Schema | str | PathLike | None = None,
+) -> ContingencyTable:
+    """Read a folder of Parquet files, or one, in batches into its distinct cells with counts.
+
+    Parameters
+    ----------
+    path : str or path
+        The files of a folder are read in the order of their names, those of its subfolders too; all
+        have the columns of the first.
+    variables, levels
+        As for `read_microdata`.
+
+    Raises
+    ------
+    MicrodataError
+        If the files cannot be read or used; it names the file, row, column and value.
+
+    Notes
+    -----
+    Memory is that of a batch and of the distinct cells, whatever the number of records.
+    """
+    names = columns_of_file(path)
+    if isinstance(levels, str | PathLike):
+        levels = read_levels(levels, names)
+    try:
+        declared = declared_levels(levels, names)
+        chosen = choose_variables(variables, names)
+        return _tabulate(path, chosen, declared)
+    except MicrodataError as error:
+        raise error.in_file(path) from None
+
+
+def _tabulate(path, variables, declared) -> ContingencyTable:
+    """Read chosen columns into a contingency table."""
+    from pyarrow import types
+
+    dataset = parquet_dataset(path)
+    coders = [
+        ColumnCoder(
+            name, declared.get(name), types.is_dictionary(dataset.schema.field(name).type)
+        )
+        for name in variables
+    ]  # fmt: skip
+    tabulator = Tabulator()
+    with parquet_errors(path):
+        for batch in dataset.to_batches(
+            columns=list(variables), batch_size=_BATCH, batch_readahead=2, fragment_readahead=1
+        ):
+            row = tabulator.num_rows
+            columns = [
+                coder.add(*_factorized(column, name), row)
+                for coder, column, name in zip(coders, batch.columns, variables, strict=True)
+            ]
+            tabulator.add(np.stack(columns, axis=1), [coder.num_labels for coder in coders])
+    levels, recodes = zip(*(coder.finish() for coder in coders), strict=True)
+    schema = Schema(tuple(variables), levels)
+    if tabulator.num_rows < 2:
+        raise too_few(tabulator.num_rows)
+    table = tabulator.finish(schema, recodes)
+    usable = int(table.counts[(table.codes >= 0).any(axis=1)].sum())
+    if usable < 2:
+        raise too_few(usable)
+    return table
+
+
+def _factorized(column: Any, name: str) -> tuple[np.ndarray, list[Label]]:
+    """Index of each record's value, -1 where missing, and the values."""
+    from pyarrow import ArrowInvalid, ArrowNotImplementedError, types
+
+    try:
+        if not types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+    except (ArrowNotImplementedError, ArrowInvalid):
+        raise MicrodataError(
+            "values that are not plain labels (lists or the like); use text or numbers", column=name
+        ) from None
+    raw = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return raw, column.dictionary.to_pylist()
+
+
+def write_contingency_table(table: ContingencyTable, folder: str | PathLike) -> None:
+    """Write the records of a contingency table, cell by cell, as a folder of Parquet files.
+
+    The folder is replaced as a whole: a crash leaves the old one, or none, but never half of it.
+    """
+    from pyarrow.parquet import write_table
+
+    folder = Path(folder)
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        for number, codes in enumerate(_records_of_cells(table)):
+            write_table(_labelled(table.schema, codes), partial / f"part-{number:05}.parquet")
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _labelled(schema: Schema, codes: np.ndarray) -> Any:
+    """Labels that codes stand for, as a ``pyarrow.Table``."""
+    from pyarrow import DictionaryArray, array, table
+
+    return table({
+        variable: DictionaryArray.from_arrays(
+            array(codes[:, j], mask=codes[:, j] < 0), array(labels)
+        ).dictionary_decode()
+        for j, (variable, labels) in enumerate(zip(schema.variables, schema.levels, strict=True))
+    })  # fmt: skip
+
+
+def _records_of_cells(table: ContingencyTable) -> Iterator[np.ndarray]:
+    """Codes of the records, cell by cell, so many at a time."""
+    ends = np.cumsum(table.counts)
+    for start in range(0, table.n, _RECORDS_OF_FILE):
+        stop = min(start + _RECORDS_OF_FILE, table.n)
+        first, last = np.searchsorted(ends, [start, stop - 1], side="right")
+        inside = np.arange(first, last + 1)
+        number = np.minimum(ends[inside], stop) - np.maximum(
+            ends[inside] - table.counts[inside], start
+        )
+        yield np.repeat(table.codes[inside], number, axis=0)

@@ -1,0 +1,345 @@
+"""Members of components, of which a split or a merge gives some to either side.
+
+Two kinds: items of records, seated at tables (`SeatedItems`, of mixed membership), and records as a
+whole, one by one or counted by cell (`LabelledRecords`, of latent classes). Either kind gives the
+members concerned as arrays over records, which are dealt into chunks: `Items` and `Records`. What
+is allocated to a side is a table, or each of the records that one entry counts.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from bnp_models.kernels.numerics.counting import opens_table
+from bnp_models.kernels.numerics.platforms import on_accelerator, record_at
+from bnp_models.kernels.splits.anchors import Anchors, Counts, passed, pick_member
+from bnp_models.kernels.variates.discrete import binomial
+from bnp_models.kernels.variates.rng import uniform, words
+
+INSIDE, OPENS, ANCHOR_0, ANCHOR_1, SECOND = 1, 2, 4, 8, 16
+"""Bits: an item is of the component or pair; then also, it opens its table; its table is that of
+the first anchor, or of the second; it is of the second component of a merge."""
+
+# Weights of tables between two sides are counted in units of its inverse, or of more where the
+# counts would overflow.
+MAX_UNIT = 256
+
+# Records that an entry stands for, at the most, where it shapes a proposal: float32 adds them up
+# without rounding.
+_MAX_SHAPING_COUNT = 32
+
+
+class Items(NamedTuple):
+    """Items of some records, seated at tables."""
+
+    rows: Int[Array, "... J size"]
+    """Row of theta of each."""
+    table: Int[Array, "... J size"]
+    """Table of each in its record."""
+    bits: Int[Array, "... J size"]
+    """Bits of `INSIDE` and the names beside it; none for padding."""
+
+    @property
+    def concerned(self) -> Bool[Array, " size"]:
+        """Records with an item that is concerned."""
+        return jnp.any(self.bits & INSIDE, axis=0)
+
+    @property
+    def anchored(self) -> list[Bool[Array, " size"]]:
+        """Records with the table of the first anchor, and of the second."""
+        return [jnp.any((self.bits & bit) > 0, axis=0) for bit in (ANCHOR_0, ANCHOR_1)]
+
+    @property
+    def weights(self) -> tuple[Bool[Array, "J size"], None, Int[Array, " size"]]:
+        """Items concerned, how often each counts (None: once), and tables of each record."""
+        opens = (self.bits & OPENS) > 0
+        return (self.bits & INSIDE) > 0, None, jnp.sum(opens, axis=0, dtype=jnp.int32)
+
+    def masked(self, mask: Bool[Array, " size"]) -> "Items":
+        """The items, those of records outside the mask as padding."""
+        return self._replace(bits=jnp.where(mask, self.bits, 0))
+
+    def scores(self, of_row: Float[Array, " R"]) -> Float[Array, "J size"]:
+        """Score of each item's table: the sum over its items of the scores of their rows."""
+        of_item = jnp.where(self.bits & INSIDE, of_row[self.rows], 0)
+        table = self.table
+        return sum(jnp.where(table == table[j], of_item[j], 0) for j in range(len(table)))
+
+    def expected(self, odds: Float[Array, "J size"], unit: int) -> Int[Array, "J size"]:
+        """Shares of side 1 by expectation, in units of 1 / unit, of tables to be allocated."""
+        share = jnp.round(unit * jax.nn.sigmoid(odds)).astype(jnp.int32)
+        return jnp.where(self._free, share, 0)
+
+    def settled(self, share: Int[Array, "J size"], unit: int) -> Int[Array, "J size"]:
+        """Shares of side 1, the anchors' tables on their own sides."""
+        return share + jnp.where(self.bits & ANCHOR_1, unit, 0)
+
+    def count(self, share: Int[Array, "J size"], variable: Int[Array, " R"]) -> Counts:
+        """Weighted items of each row, and weighted tables."""
+        tables = jnp.sum(jnp.where(self.bits & OPENS, share, 0))
+        return Counts(_add_up_by_row(self.rows, share, variable), tables)
+
+    def draw(
+        self, key: Key[Array, ""], odds: Float[Array, "J size"], is_split: Bool[Array, ""]
+    ) -> Int[Array, "J size"]:
+        """Draw whether the table to be allocated is on side 1; in a merge, whether it is."""
+        v = uniform(words(key, self.rows.shape), odds.dtype.type)
+        logit = jnp.log(v) - jnp.log1p(-v)
+        drawn = jnp.take_along_axis(logit, self.table, axis=0) < odds
+        side = jnp.where(is_split, drawn, (self.bits & SECOND) > 0)
+        return (side & self._free).astype(jnp.int32)
+
+    def cost(
+        self, side: Int[Array, "J size"], odds: Float[Array, "J size"]
+    ) -> Float[Array, " size"]:
+        """Minus the log probability, by record, of these sides of the tables to be allocated."""
+        spent = jax.nn.softplus(jnp.where(side > 0, -odds, odds))
+        opens = self._free & ((self.bits & OPENS) > 0)
+        return jnp.sum(jnp.where(opens, spent, 0), axis=0)
+
+    @property
+    def _free(self):
+        """Items of tables that are to be allocated."""
+        return (self.bits & (INSIDE | ANCHOR_0 | ANCHOR_1)) == INSIDE
+
+
+class SeatedItems(NamedTuple):
+    """Items of all records, each at a table of its record; a table is of one component."""
+
+    z: Int[Array, "J n"]
+    """Component of each item."""
+    table: Int[Array, "J n"]
+    """Item of its record that opened its table."""
+    rows: Int[Array, "J n"]
+    """Row of theta of each item."""
+    num_records: Int[Array, ""]
+    """Number of records; padding comes after them."""
+
+    @property
+    def unit(self) -> int:
+        """Weight of a whole item or table in integer counts."""
+        return max(1, min(MAX_UNIT, 2**30 // self.z.size))
+
+    def pick(self, key: Key[Array, ""], k: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        """Draw an item of a component uniformly: its record, and its table there."""
+        mask = self._real & (self.z == k)
+        record, left = pick_member(key, jnp.sum(mask, axis=0))
+        item, _ = passed(record_at(mask, record), left)
+        return record, record_at(self.table, record)[item]
+
+    def at_table(
+        self, record: Int[Array, ""], table: Int[Array, ""], num_rows: int
+    ) -> Int[Array, " R"]:
+        """Items by row at a table of a record."""
+        there = record_at(self.table, record) == table
+        return jnp.zeros(num_rows, jnp.int32).at[record_at(self.rows, record)].add(there)
+
+    def concerned(self, anchors: Anchors) -> Bool[Array, " n"]:
+        """Records with an item of the component or pair."""
+        return self._real & jnp.any(anchors.concern(self.z), axis=0)
+
+    def entries_of(self, anchors: Anchors) -> Callable[[Int[Array, " size"] | None], Items]:
+        """Make the function that gives the items of some records, or, for None, of all."""
+
+        def take(who):
+            z, table, rows = self.z, self.table, self.rows
+            if who is not None:
+                z, table, rows = z[:, who], table[:, who], rows[:, who]
+            where = jnp.arange(z.shape[1]) if who is None else who
+            inside = anchors.concern(z)
+            bits = (
+                inside + OPENS * (inside & opens_table(table)) + SECOND * (z == anchors.k_b)
+                + ANCHOR_0 * ((where == anchors.records[0]) & (table == anchors.tables[0]))
+                + ANCHOR_1 * ((where == anchors.records[1]) & (table == anchors.tables[1]))
+            )  # fmt: skip
+            return Items(rows, table, bits if who is not None else jnp.where(self._real, bits, 0))
+
+        return take
+
+    def after(self, anchors: Anchors, on_side_1: Int[Array, "J n"]) -> Int[Array, "J n"]:
+        """Labels after the move."""
+        to_new = anchors.is_split & (on_side_1 > 0)
+        proposal = jnp.where(to_new, anchors.k_new, anchors.k_a)
+        moves = self._real & anchors.concern(self.z)
+        return jnp.where(moves, proposal, self.z).astype(self.z.dtype)
+
+    @property
+    def _real(self):
+        """Records that are no padding."""
+        return jnp.arange(self.z.shape[1]) < self.num_records
+
+
+class Records(eqx.Module):
+    """Records as a whole, each entry one of them or several of one cell."""
+
+    rows: Int[Array, "... J size"]
+    """Row of lambda of each value."""
+    free: Int[Array, "... size"]
+    """Records concerned that are to be allocated: all but the anchors."""
+    second: Int[Array, "... size"]
+    """Those of them that are of the second class of a merge."""
+    first_anchor: Bool[Array, "... size"]
+    """Whether one more is the first anchor."""
+    second_anchor: Bool[Array, "... size"]
+    """Whether one more is the second anchor."""
+    counted: bool = eqx.field(static=True)
+    """Whether an entry may be several records."""
+
+    @property
+    def concerned(self) -> Bool[Array, " size"]:
+        """Entries with a record that is concerned."""
+        return self._number > 0
+
+    @property
+    def anchored(self) -> list[Bool[Array, " size"]]:
+        """Entries with the first anchor, and with the second."""
+        return [self.first_anchor, self.second_anchor]
+
+    @property
+    def weights(
+        self,
+    ) -> tuple[Bool[Array, "J size"], Int[Array, " size"] | None, Int[Array, " size"]]:
+        """Values concerned, how often each counts (None: once), and records of each entry."""
+        number = jnp.minimum(self._number, _MAX_SHAPING_COUNT)
+        inside = jnp.broadcast_to(self.concerned, self.rows.shape)
+        return inside, number if self.counted else None, number
+
+    def masked(self, mask: Bool[Array, " size"]) -> "Records":
+        """The entries, those outside the mask as padding."""
+        return Records(
+            self.rows, jnp.where(mask, self.free, 0), jnp.where(mask, self.second, 0),
+            self.first_anchor & mask, self.second_anchor & mask, self.counted,
+        )  # fmt: skip
+
+    def scores(self, of_row: Float[Array, " R"]) -> Float[Array, " size"]:
+        """Score of a record of each entry: the sum of the scores of its rows."""
+        return jnp.sum(of_row[self.rows], axis=0)
+
+    def expected(self, odds: Float[Array, " size"], unit: Int[Array, ""]) -> Int[Array, " size"]:
+        """Shares of side 1 by expectation, in units of 1 / unit, of what is to be allocated."""
+        whole = unit * self.free
+        share = jnp.round(whole * jax.nn.sigmoid(odds)).astype(jnp.int32)
+        # The product may be rounded up.
+        return jnp.minimum(share, whole)
+
+    def settled(self, share: Int[Array, " size"], unit: Int[Array, ""]) -> Int[Array, " size"]:
+        """Shares of side 1, the anchors on their own sides."""
+        return share + jnp.where(self.second_anchor, unit, 0)
+
+    def count(self, share: Int[Array, " size"], variable: Int[Array, " R"]) -> Counts:
+        """Weighted records with each row, and in all."""
+        shares = jnp.broadcast_to(share, self.rows.shape)
+        return Counts(_add_up_by_row(self.rows, shares, variable), jnp.sum(share))
+
+    def draw(
+        self, key: Key[Array, ""], odds: Float[Array, " size"], is_split: Bool[Array, ""]
+    ) -> Int[Array, " size"]:
+        """Draw how many of the records to be allocated are on side 1; in a merge, how many are."""
+        if self.counted:
+            drawn = binomial(key, self.free, jax.nn.sigmoid(odds), jax.nn.sigmoid(-odds))
+        else:
+            v = uniform(words(key, odds.shape), odds.dtype.type)
+            drawn = jnp.where(jnp.log(v) - jnp.log1p(-v) < odds, self.free, 0)
+        return jnp.where(is_split, drawn, self.second)
+
+    def cost(self, side: Int[Array, " size"], odds: Float[Array, " size"]) -> Float[Array, " size"]:
+        """Minus the log probability of these records, told apart, on these sides."""
+        of_0, of_1 = jax.nn.softplus(odds), jax.nn.softplus(-odds)
+        return jnp.where(side > 0, side * of_1, 0) + jnp.where(
+            self.free > side, (self.free - side) * of_0, 0
+        )
+
+    @property
+    def _number(self):
+        """Records concerned, anchors included."""
+        return self.free + self.first_anchor + self.second_anchor
+
+
+class LabelledRecords(eqx.Module):
+    """Records of latent classes: first some by their classes, then cells by counts of classes."""
+
+    z: Int[Array, " n"]
+    """Class of each record."""
+    split: Int[Array, "K C"] | None
+    """Records of each cell by class; None where there are no cells."""
+    rows: Int[Array, "J n+C"]
+    """Row of lambda of each value, of the records and then of the cells."""
+    real: Bool[Array, " n"]
+    """Records that are no padding; a cell that is padding has no records."""
+    num_records: Int[Array, ""]
+    """Number of records, those of the cells included."""
+
+    @property
+    def unit(self) -> Int[Array, ""]:
+        """Weight of a whole record in integer counts."""
+        return jnp.clip(lax.div(2**30, jnp.maximum(self.num_records, 1)), 1, MAX_UNIT)
+
+    def pick(self, key: Key[Array, ""], k: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        """Draw a record of a class uniformly: its entry, and which one of the entry's it is."""
+        return pick_member(key, self._members(k))
+
+    def at_table(
+        self, record: Int[Array, ""], table: Int[Array, ""], num_rows: int
+    ) -> Int[Array, " R"]:
+        """Values by row of a record."""
+        return jnp.zeros(num_rows, jnp.int32).at[record_at(self.rows, record)].add(1)
+
+    def concerned(self, anchors: Anchors) -> Bool[Array, " n+C"]:
+        """Entries with a record of the class or pair."""
+        return self._concerned(anchors) > 0
+
+    def entries_of(self, anchors: Anchors) -> Callable[[Int[Array, " size"] | None], Records]:
+        """Make the function that gives some entries, or, for None, all."""
+        number, second = self._concerned(anchors), self._members(anchors.k_b)
+
+        def take(who):
+            everyone = who is None
+            where = jnp.arange(number.size) if everyone else who
+            first_anchor, second_anchor = (where == record for record in anchors.records)
+            rows, of_pair, of_b = (
+                x if everyone else x[..., who] for x in (self.rows, number, second)
+            )
+            return Records(
+                rows, of_pair - first_anchor - second_anchor, of_b - second_anchor,
+                first_anchor, second_anchor, self.split is not None,
+            )  # fmt: skip
+
+        return take
+
+    def after(
+        self, anchors: Anchors, on_side_1: Int[Array, " n+C"]
+    ) -> tuple[Int[Array, " n"], Int[Array, "K C"] | None]:
+        """Classes, and counts of classes, after the move."""
+        number, size = self._concerned(anchors), self.z.size
+        to_new = jnp.where(anchors.is_split, on_side_1, 0)
+        to_a = number - to_new
+        label = jnp.where(to_new[:size] > 0, anchors.k_new, anchors.k_a)
+        z = jnp.where(number[:size] > 0, label, self.z).astype(self.z.dtype)
+        if self.split is None:
+            return z, None
+        split = self.split.at[anchors.k_a].set(to_a[size:])
+        return z, split.at[anchors.k_new].set(to_new[size:])
+
+    def _members(self, k):
+        """Records of a class, by entry."""
+        number = (self.real & (self.z == k)).astype(jnp.int32)
+        return number if self.split is None else jnp.concatenate([number, self.split[k]])
+
+    def _concerned(self, anchors):
+        """Records of the class or pair, by entry."""
+        of_b = jnp.where(anchors.is_split, 0, self._members(anchors.k_b))
+        return self._members(anchors.k_a) + of_b
+
+
+def _add_up_by_row(rows, share, variable):
+    """Sums of shares by row."""
+    if on_accelerator():
+        # Many items of few rows, added one by one, would wait for each other.
+        has_row = rows[variable] == jnp.arange(variable.size)[:, None]
+        return jnp.sum(jnp.where(has_row, share[variable], 0), axis=1)
+    return jnp.zeros(variable.size, jnp.int32).at[rows.reshape(-1)].add(share.reshape(-1))
