@@ -106,6 +106,7 @@ class Driver:
         self.growth: list[tuple[int, int]] = []
         self.segments: list[dict[str, np.ndarray]] = []
         self.pending: list[dict[str, np.ndarray]] = []
+        self.unfetched: tuple[list[Advanced], dict[str, int]] | None = None
         self.rate: float | None = None
         # The last sweep of the part of the warm-up in which chains shed components of their starts.
         growing = isinstance(self.model, Growing)
@@ -215,24 +216,20 @@ class Driver:
         groups = self._advance_groups(begin, stop)
         self.iteration = int(groups[0].reached)
         self.states = [group.states for group in groups]
-        kept = number_kept(self.iteration, settings) - number_kept(begin, settings)
-        host: dict[str, np.ndarray] = {}
-        if kept or self.shown:
-            buffers = [jax.device_get(group.buffers) for group in groups]
-            host = {name: np.concatenate([b[name] for b in buffers], axis=1) for name in buffers[0]}
+        self.unfetched = groups, self._numbers_kept(begin)
         overflow, elapsed = processes.largest(
             any(bool(group.overflow) for group in groups), time.perf_counter() - began
         )
         self.clock["warmup" if begin < settings.num_warmup else "draws"] += elapsed
         self.rate = (self.iteration - begin) / elapsed
-        if kept:
-            self._keep(host, begin, kept)
         warming = self.iteration <= settings.num_warmup
         bar.set_description("warm-up" if warming else "draws", refresh=False)
         bar.update(self.iteration - begin)
         if self.shown:
-            last = groups[0].last
-            latest = {name: value[int(last[name])] for name, value in host.items()}
+            latest = {
+                name: np.concatenate([group.buffers[name][group.last[name]] for group in groups])
+                for name in groups[0].buffers
+            }
             bar.set_postfix(_postfix(latest, self.execution.monitor))
         return bool(overflow)
 
@@ -243,7 +240,7 @@ class Driver:
             return self.advance(keys, states, begin, stop)
 
         stops = [stop] * len(self.states)
-        groups = self.place.run(advance, self.chain_keys, self.states, stops)
+        groups = self.place.run(advance, self.chain_keys, self.states, stops, meanwhile=self._fetch)
         (before_stop,) = processes.largest(stop - min(int(group.reached) for group in groups))
         reached = stop - int(before_stop)
         for number, group in enumerate(groups):
@@ -251,12 +248,28 @@ class Driver:
                 groups[number] = advance(self.chain_keys[number], self.states[number], reached)
         return groups
 
-    def _keep(self, host: dict[str, np.ndarray], begin: int, kept: int) -> None:
-        """Keep the draws made since sweep `begin`: scalars of all, arrays of some."""
-        settings, every = self.settings, self.settings.parameters_every
-        arrays = number_kept(self.iteration, settings, every) - number_kept(begin, settings, every)
-        number = {name: kept if self.available[name].ndim == 1 else arrays for name in host}
-        self.pending.append({name: value[: number[name]].copy() for name, value in host.items()})
+    def _numbers_kept(self, begin: int) -> dict[str, int]:
+        """Number of draws to keep since sweep `begin`: scalars of all, arrays of some."""
+        settings = self.settings
+        scalars, arrays = (
+            number_kept(self.iteration, settings, every) - number_kept(begin, settings, every)
+            for every in (1, settings.parameters_every)
+        )
+        return {
+            name: scalars if self.available[name].ndim == 1 else arrays for name in settings.keep
+        }
+
+    def _fetch(self) -> None:
+        """Keep the draws of the last stretch: while the next one runs, or before they are saved."""
+        if self.unfetched is None:
+            return
+        (groups, numbers), self.unfetched = self.unfetched, None
+        if any(numbers.values()):
+            buffers = [jax.device_get(group.buffers) for group in groups]
+            self.pending.append({
+                name: np.concatenate([b[name][: numbers[name]] for b in buffers], axis=1)
+                for name in buffers[0]
+            })  # fmt: skip
 
     def _grow(self) -> None:
         """Give every chain twice the slots."""
@@ -307,6 +320,7 @@ class Driver:
 
     def _gather_pending(self) -> None:
         """Make one stretch, of the chains of all processes, of the draws since the last one."""
+        self._fetch()
         if self.pending:
             self.pending = [processes.gather(concatenate_draws(self.pending), axis=1)]
 

@@ -54,9 +54,9 @@ class Placement:
         self._mine = processes.share(num_chains)
         self._num_mine = self._mine.stop - self._mine.start
         pairs = zip(jax.tree.leaves(data), record_axes(data), strict=True)
-        num_padded = max([leaf.shape[axis] for leaf, axis in pairs if axis is not None], default=1)
+        sizes = [leaf.shape[axis] for leaf, axis in pairs if axis is not None]
         chains = math.gcd(self._num_mine, len(devices))
-        records = math.gcd(num_padded, len(devices) // chains)
+        records = math.gcd(*sizes, len(devices) // chains) if sizes else 1
         self._apart = records == 1 and all(device.platform == "cpu" for device in devices)
         # CPU devices share their cores: one will do.
         shape = (1, 1) if self._apart else (chains, records)
@@ -83,10 +83,19 @@ class Placement:
             for part in parts
         ]
 
-    def run(self, function: Callable[..., Any], *groups: Sequence[Any]) -> list[Any]:
-        """Apply a function to the arguments of each group, several at a time; wait for the end."""
+    def run(
+        self,
+        function: Callable[..., Any],
+        *groups: Sequence[Any],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> list[Any]:
+        """Apply a function to the arguments of each group, several at a time; wait for the end.
+
+        What is to be done in the meantime is called once.
+        """
         with ThreadPoolExecutor(_num_cores() if self._apart else 1) as threads:
             done = threads.map(lambda *group: jax.block_until_ready(function(*group)), *groups)
+            meanwhile()
             return list(done)
 
     def _put(self, tree: Any, leading: tuple[str, ...]) -> Any:

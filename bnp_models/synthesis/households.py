@@ -11,6 +11,7 @@ import pandas as pd
 from bnp_models.data.households import Households
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.models.model import MakesHouseholds
+from bnp_models.models.nested.prepare import missing_values
 
 # Households simulated at once at most, and those of one size without a possible one among them
 # after which nothing is hoped for.
@@ -108,9 +109,7 @@ def complete_households(run: Run, number: int) -> Iterator[Households]:
     table = run.table
     data = run.model.prepare(table, run.conditions)
     order, of_member = table.order_by_size
-    (of_codes, household), (of_values, member) = map(
-        np.asarray, (data.at_household, data.at_member)
-    )
+    (of_codes, household), (of_values, member) = missing_values(table)
     for draw in spaced_draws(run, number):
         values = np.asarray(draw["completed"])
         codes, members = table.household_codes.copy(), table.member_codes.copy()

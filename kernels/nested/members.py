@@ -7,9 +7,12 @@ Rodriguez, Dunson & Gelfand 2008, doi:10.1198/016214508000000553).
 
 Members lie one after the other, household by household, households in blocks of one number of
 members: `blocks` is ((members, households), ...), static, so that sums over them are reshapes.
+Where there are several parts, for as many devices or fewer, each has its share of every block,
+padded: one part lies after the other, and `blocks` are those of one.
 """
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -126,24 +129,83 @@ def _scale(table, axes, num_tables):
     return table / largest * dtype(2.0**power), log_divisor
 
 
+class Places(NamedTuple):
+    """Places of units in parts, and which unit is at each place: the first one for padding."""
+
+    place: np.ndarray
+    """(units,) place of each unit, these in the order of blocks."""
+    unit: np.ndarray
+    """(places,) unit at each place."""
+
+    @property
+    def weight(self) -> np.ndarray:
+        """(places,) 1 for a unit, 0 for padding."""
+        weight = np.zeros(len(self.unit), np.int32)
+        weight[self.place] = 1
+        return weight
+
+
+def in_parts(blocks: Blocks, parts: int) -> tuple[Blocks, Places, Places]:
+    """Share out the households of each block among parts of one size.
+
+    Returns
+    -------
+    blocks
+        Those of one part, padding included.
+    households, members
+        Their places; units are in the order of the blocks given.
+    """
+    of_part = tuple((members, -(-households // parts)) for members, households in blocks)
+    part, offset = [], []
+    first = 0
+    for (_, households), (_, size) in zip(blocks, of_part, strict=True):
+        part.append(np.arange(households) // size)
+        offset.append(first + np.arange(households) % size)
+        first += size
+    part, offset = np.concatenate(part), np.concatenate(offset)
+    number = np.repeat(*np.array(blocks).T)
+    members_of_part = np.repeat(*np.array(of_part).T)
+    first_member = np.cumsum(members_of_part) - members_of_part
+    num_members = int(members_of_part.sum())
+    start = part * num_members + first_member[offset]
+    within = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
+    return (
+        of_part,
+        _places(part * first + offset, parts * first),
+        _places(np.repeat(start, number) + within, parts * num_members),
+    )
+
+
+def _places(place, size):
+    """Places of units, `size` in all."""
+    unit = np.zeros(size, int)
+    unit[place] = np.arange(len(place))
+    return Places(place, unit)
+
+
 @jax.named_scope("sum_by_household")
-def sum_by_household(log_p: Float[Array, "N F"], blocks: Blocks) -> Float[Array, "n F"]:
+def sum_by_household(
+    log_p: Float[Array, "N F"], blocks: Blocks, parts: int = 1
+) -> Float[Array, "n F"]:
     """Sum over the members of each household; 0 where there is none."""
-    parts, start = [], 0
+    num_classes = log_p.shape[1]
+    log_p = log_p.reshape(parts, -1, num_classes)
+    sums, start = [], 0
     for members, households in blocks:
-        of_block = log_p[start : start + members * households]
-        parts.append(jnp.sum(of_block.reshape(households, members, log_p.shape[1]), axis=1))
+        of_block = log_p[:, start : start + members * households]
+        sums.append(jnp.sum(of_block.reshape(parts, households, members, num_classes), axis=2))
         start += members * households
-    return jnp.concatenate(parts)
+    return jnp.concatenate(sums, axis=1).reshape(-1, num_classes)
 
 
-def repeat_by_member(x: Int[Array, " n"], blocks: Blocks) -> Int[Array, " N"]:
+def repeat_by_member(x: Int[Array, " n"], blocks: Blocks, parts: int = 1) -> Int[Array, " N"]:
     """Repeat the value of each household for each of its members."""
-    parts, start = [], 0
+    x = x.reshape(parts, -1)
+    repeated, start = [], 0
     for members, households in blocks:
-        parts.append(jnp.repeat(x[start : start + households], members))
+        repeated.append(jnp.repeat(x[:, start : start + households], members, axis=1))
         start += households
-    return jnp.concatenate(parts)
+    return jnp.concatenate(repeated, axis=1).reshape(-1)
 
 
 @jax.named_scope("draw_member_classes")

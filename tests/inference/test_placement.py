@@ -9,17 +9,27 @@ import pytest
 
 SHARDED = """
 import json, math, re, sys
-import jax, jax.numpy as jnp, numpy as np
+import jax, jax.numpy as jnp, numpy as np, pandas as pd
 import bnp_models as bnp
 from bnp_models.inference import chunks
 from bnp_models.inference.placement import Placement
 from bnp_models.kernels.numerics.platforms import forms_of
 
-model = {"hdp": bnp.HDPMixedMembership(capacity=8), "nplcm": bnp.NPLCM(components=8)}[sys.argv[1]]
-n = 10_000
-codes = np.random.default_rng(0).integers(0, 3, (n, 4))
-schema = bnp.Schema(tuple("abcd"), ((0, 1, 2),) * 4)
-data = model.prepare(bnp.Microdata(schema, codes))
+rng, n = np.random.default_rng(0), 10_000
+if sys.argv[1] == "ndpmpm":
+    model = bnp.NDPMPM(components=8, member_components=4)
+    household = np.repeat(np.arange(n // 2), 2)
+    frame = pd.DataFrame(rng.integers(0, 3, (n, 3)), columns=list("abc")).assign(
+        household=household, tenure=rng.integers(0, 2, n // 2)[household]
+    )
+    table = bnp.Households.from_frame(frame, "household", ["tenure"])
+else:
+    models = {"hdp": bnp.HDPMixedMembership(capacity=8), "nplcm": bnp.NPLCM(components=8)}
+    model = models[sys.argv[1]]
+    schema = bnp.Schema(tuple("abcd"), ((0, 1, 2),) * 4)
+    table = bnp.Microdata(schema, rng.integers(0, 3, (n, 4)))
+with forms_of(accelerator=True):
+    data = model.prepare(table)
 place = Placement(1, data, jax.devices())
 (keys,) = place.groups(jax.random.split(jax.random.key(0), 1))
 init = jax.eval_shape(
@@ -46,7 +56,7 @@ print(json.dumps({"devices": len(jax.devices()), "n": n, "sizes": sizes}))
 """
 
 
-@pytest.mark.parametrize("model", ["nplcm", pytest.param("hdp", marks=pytest.mark.long)])
+@pytest.mark.parametrize("model", ["nplcm", "ndpmpm", pytest.param("hdp", marks=pytest.mark.long)])
 def test_no_device_gathers_all_records(model):
     """A sweep gathers parts of the records; counts are added up."""
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"

@@ -112,8 +112,8 @@ class NDPMPM(NestedOptions):
         del capacity
         key_g, key_m, key_parameters = Keys(key, 3)
         limit = jnp.minimum(num_components, self.components)
-        g = draw_uniform(key_g, (data.num_households,), limit)
-        m = draw_uniform(key_m, data.member_codes.shape[1:], self.member_components)
+        g = draw_uniform(key_g, data.household_weight.shape, limit)
+        m = draw_uniform(key_m, data.member_weight.shape, self.member_components)
         alpha = jnp.ones(())
         beta = jnp.ones((self.components,) if self.beta == "class" else ())
         counts = count_classes(self, g, m, data)

@@ -10,9 +10,10 @@ from jaxtyping import Array, Bool, Int
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, SizeBlock
 from bnp_models.kernels.nested.judges import HeadTables
-from bnp_models.kernels.nested.members import merge_plan
+from bnp_models.kernels.nested.members import Places, in_parts, merge_plan
 from bnp_models.kernels.nested.parameters import Head, Levels
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
+from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.models.nested.head_tables import head_of, head_tables
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
@@ -23,6 +24,9 @@ from bnp_models.rules.rules import CompiledRules, Rules
 
 DISTINCT_BELOW = 0.8
 """Largest share of distinct members with which probabilities are computed once for each."""
+
+PARTS_ON_ACCELERATORS = 8
+"""Parts that households lie in on accelerators, so that as many devices can have some each."""
 
 FEW_MEMBERS = 512
 """Number of members below which distinct members are not looked for."""
@@ -49,21 +53,32 @@ def prepare_households(
     """
     schema = table.schema
     relative = RelativeCoding(schema, model.relative) if model.relative else None
-    missing, at_household, at_member = _missing_values(table)
+    blocks = tuple(
+        (block.member_codes.shape[1], len(block.households)) for block in table.size_blocks
+    )
+    parts = by_platform(1, PARTS_ON_ACCELERATORS)
+    blocks_of_part, households, members = in_parts(blocks, parts)
+    missing = _missing_by_block(table.size_blocks, households.place, members.place)
+    at_household, at_member = missing_values(table)
     if table.has_missing:
         table = complete_households(table, rules, seed=0)
-    blocks = table.size_blocks
     household_codes, member_codes = _codes_by_size(table, relative)
+    household_codes, member_codes = household_codes[households.unit], member_codes[:, members.unit]
     num_household = (*schema.num_household_levels, len(blocks))
     num_member = schema.num_member_levels
-    region = _possible_region(rules, schema, relative, blocks)
+    region = _possible_region(rules, schema, relative, table.size_blocks)
     member = Levels(num_member, tuple(region.member))
+    distinct, index = (None, None) if missing else _distinct_members(member_codes)
     return NestedData(
         household_rows=jnp.asarray((household_codes + first_rows(num_household)).T, jnp.int32),
         member_codes=jnp.asarray(member_codes, jnp.int32),
+        household_weight=jnp.asarray(households.weight),
+        member_weight=jnp.asarray(members.weight),
         household_variable=jnp.asarray(variable_of_rows(num_household), jnp.int32),
         member_variable=jnp.asarray(_variables_of_members(member, region.head), jnp.int32),
-        blocks=tuple((block.member_codes.shape[1], len(block.households)) for block in blocks),
+        blocks=blocks,
+        blocks_of_part=blocks_of_part,
+        parts=parts,
         plan=merge_plan(num_member),
         household=Levels(num_household, tuple(region.household)),
         member=member,
@@ -73,9 +88,10 @@ def prepare_households(
         tables=region.tables,
         is_head=region.is_head,
         missing=missing,
-        at_household=jnp.asarray(at_household, jnp.int32),
-        at_member=jnp.asarray(at_member, jnp.int32),
-        distinct=None if missing else _distinct_members(member_codes),
+        at_household=_at_places(at_household, households),
+        at_member=_at_places(at_member, members),
+        distinct=distinct,
+        distinct_index=index,
         relative=relative,
     )
 
@@ -101,21 +117,27 @@ def _kind_shape(model: NestedOptions, head: Head | None) -> tuple[float, ...]:
     return float(head.levels.count(False)), float(head.levels.count(True))
 
 
-def _missing_values(table: Households) -> tuple[tuple[Missing, ...], np.ndarray, np.ndarray]:
-    """Incomplete households by block, and (variable, unit) of missing household and member values.
+def missing_values(table: Households) -> tuple[np.ndarray, np.ndarray]:
+    """(variable, unit) of the missing values of households and of members, in the order of sizes.
 
-    Units are in the order of sizes.
+    It is the order of `NestedState.completed` too, those of households first.
     """
-    if not table.has_missing:
-        return (), np.zeros((2, 0), int), np.zeros((2, 0), int)
     order, order_of_members = table.order_by_size
     at_household = np.stack(np.nonzero((table.household_codes[order] < 0).T))
     at_member = np.stack(np.nonzero((table.member_codes[order_of_members] < 0).T))
-    return _missing_by_block(table.size_blocks), at_household, at_member
+    return at_household, at_member
 
 
-def _missing_by_block(blocks: Sequence[SizeBlock]) -> tuple[Missing, ...]:
-    """Incomplete households of each block that has any."""
+def _at_places(at: np.ndarray, places: Places) -> Int[Array, "2 C"]:
+    """(variable, place) for (variable, unit)."""
+    variable, unit = at
+    return jnp.asarray(np.stack([variable, places.place[unit]]), jnp.int32)
+
+
+def _missing_by_block(
+    blocks: Sequence[SizeBlock], household_place: np.ndarray, member_place: np.ndarray
+) -> tuple[Missing, ...]:
+    """Incomplete households of each block that has any, by their places."""
     missing = []
     first_household = first_member = 0
     for block in blocks:
@@ -124,10 +146,11 @@ def _missing_by_block(blocks: Sequence[SizeBlock]) -> tuple[Missing, ...]:
         incomplete = np.flatnonzero(of_household.any(axis=1) | of_members.any(axis=(1, 2)))
         if incomplete.size:
             member_index = first_member + incomplete[:, None] * members + np.arange(members)
+            place = household_place[first_household + incomplete]
             missing.append(
                 Missing(
-                    households=jnp.asarray(first_household + incomplete, jnp.int32),
-                    members=jnp.asarray(member_index, jnp.int32),
+                    households=jnp.asarray(place, jnp.int32),
+                    members=jnp.asarray(member_place[member_index], jnp.int32),
                     of_household=jnp.asarray(of_household[incomplete]),
                     of_members=jnp.asarray(of_members[incomplete]),
                 )
@@ -204,11 +227,11 @@ def _possible_region(
 
 def _distinct_members(
     member_codes: np.ndarray,
-) -> tuple[Int[Array, "p U"], Int[Array, " N"]] | None:
+) -> tuple[Int[Array, "p U"] | None, Int[Array, " N"] | None]:
     """Distinct members and the index of each member among them, where they are few enough."""
     if member_codes.shape[1] < FEW_MEMBERS:
-        return None
+        return None, None
     codes, index = np.unique(member_codes, axis=1, return_inverse=True)
     if codes.shape[1] > DISTINCT_BELOW * member_codes.shape[1]:
-        return None
+        return None, None
     return jnp.asarray(codes, jnp.int32), jnp.asarray(index.reshape(-1), jnp.int32)

@@ -29,16 +29,24 @@ class Missing(eqx.Module):
 class NestedData(eqx.Module):
     """Coded households, in blocks of one number of members."""
 
-    household_rows: Int[Array, "Q1 n"]
+    household_rows: Int[Array, "Q1 n"] = eqx.field(metadata={"record_axis": 1})
     """Row of lambda that holds each household's level of each variable, the size the last one."""
-    member_codes: Int[Array, "p N"]
+    member_codes: Int[Array, "p N"] = eqx.field(metadata={"record_axis": 1})
     """Level codes of the members, relative to the head's where there is a coding."""
+    household_weight: Int[Array, " n"] = eqx.field(metadata={"record_axis": 0})
+    """1 for a household, 0 for padding."""
+    member_weight: Int[Array, " N"] = eqx.field(metadata={"record_axis": 0})
+    """1 for a member, 0 for padding."""
     household_variable: Int[Array, " Q"]
     """Variable of each row of lambda."""
     member_variable: Int[Array, " R"]
     """Variable of each row of phi; the levels of heads are a variable of their own."""
     blocks: Blocks = eqx.field(static=True)
     """(members, households) of each block; the sizes in ascending order."""
+    blocks_of_part: Blocks = eqx.field(static=True)
+    """The same of each part, padding included."""
+    parts: int = eqx.field(static=True)
+    """Parts that households lie in, one after the other: devices may have some each."""
     plan: Plan = eqx.field(static=True)
     """Member variables by table of joint levels."""
     household: Levels
@@ -61,16 +69,17 @@ class NestedData(eqx.Module):
     """(variable, household) of each missing value of a household."""
     at_member: Int[Array, "2 C2"]
     """(variable, member) of each missing value of a member."""
-    distinct: tuple[Int[Array, "p U"], Int[Array, " N"]] | None
-    """Codes of the distinct members, and the index of each member among them; None where that
-    saves little."""
+    distinct: Int[Array, "p U"] | None
+    """Codes of the distinct members; None where that saves little."""
+    distinct_index: Int[Array, " N"] | None = eqx.field(metadata={"record_axis": 0})
+    """Index of each member among them."""
     relative: RelativeCoding | None = eqx.field(static=True)
     """Coding of members relative to their head; None where codes stand for themselves."""
 
     @property
     def num_households(self) -> int:
-        """Households n."""
-        return self.household_rows.shape[1]
+        """Number of households, padding excluded."""
+        return sum(households for _, households in self.blocks)
 
     @property
     def closed_form(self) -> bool:

@@ -91,24 +91,25 @@ def update_classes(
     omega = jnp.exp(state.log_omega)
     tables = merged_tables(jnp.exp(state.log_phi), data.member.num_levels, data.plan)
     rows = merged_rows(data.member_codes, data.member.num_levels, data.plan)
-    if data.distinct is None:
+    if data.distinct is None or data.distinct_index is None:
         log_member = log_member_probability(tables, omega, rows)
     else:
-        codes, index = data.distinct
-        distinct_rows = merged_rows(codes, data.member.num_levels, data.plan)
+        distinct_rows = merged_rows(data.distinct, data.member.num_levels, data.plan)
         log_member = log_member_probability(tables, omega, distinct_rows)
-        log_member = log_member.at[index].get(mode="promise_in_bounds")
+        log_member = log_member.at[data.distinct_index].get(mode="promise_in_bounds")
 
     # A loop, not unrolled: fused gathers are computed again by every consumer on a CPU.
     def add(k, log_weight):
         rows_k = data.household_rows[k]
         return log_weight + state.log_lambda.at[rows_k].get(mode="promise_in_bounds")
 
-    log_weight = sum_by_household(log_member, data.blocks) + state.log_pi
+    log_weight = sum_by_household(log_member, data.blocks_of_part, data.parts) + state.log_pi
     log_weight = jax.lax.fori_loop(0, data.household_rows.shape[0], add, log_weight)
     g, log_total = draw_rows(key_g, log_weight.T)
-    m = draw_member_classes(key_m, tables, omega, rows, repeat_by_member(g, data.blocks))
-    return g, m, -order_free_sum(-jnp.minimum(log_total, 0))
+    of_member = repeat_by_member(g, data.blocks_of_part, data.parts)
+    m = draw_member_classes(key_m, tables, omega, rows, of_member)
+    log_p = jnp.where(data.household_weight > 0, jnp.minimum(log_total, 0), 0)
+    return g, m, -order_free_sum(-log_p)
 
 
 def count_classes(
@@ -118,12 +119,12 @@ def count_classes(
     shape = (model.components, model.member_components)
     household_levels = count_rows_by_component(
         data.household_rows, jnp.broadcast_to(g, data.household_rows.shape),
-        jnp.ones(g.size, jnp.int32), (sum(data.household.num_levels), shape[0]),
+        data.household_weight, (sum(data.household.num_levels), shape[0]),
     )  # fmt: skip
-    z = repeat_by_member(g, data.blocks) * shape[1] + m
+    z = repeat_by_member(g, data.blocks_of_part, data.parts) * shape[1] + m
     rows = data.member_codes + first_rows(data.member.num_levels)[:, None].astype(np.int32)
     member_levels = count_rows_by_component(
-        rows, jnp.broadcast_to(z, rows.shape), jnp.ones(z.size, jnp.int32),
+        rows, jnp.broadcast_to(z, rows.shape), data.member_weight,
         (sum(data.member.num_levels), math.prod(shape)),
     ).reshape(-1, *shape)  # fmt: skip
     return Augmented(

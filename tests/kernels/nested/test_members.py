@@ -8,6 +8,7 @@ from goodness import P_LIMIT, chi_square_p_value
 
 from bnp_models.kernels.nested.members import (
     draw_member_classes,
+    in_parts,
     log_member_probability,
     merge_plan,
     merged_rows,
@@ -68,3 +69,23 @@ def test_sums_by_household():
     np.testing.assert_array_equal(sum_by_household(x, blocks)[:, 0], [0, 0, 0, 1, 2, 12, 21])
     members = repeat_by_member(jnp.arange(7, dtype=jnp.int32), blocks)
     np.testing.assert_array_equal(members, [2, 3, 4, 5, 5, 5, 6, 6, 6])
+
+
+def test_sums_by_household_in_parts():
+    """Each part has its share of every block; padding stands for nobody."""
+    blocks, parts = ((0, 2), (1, 5), (3, 4)), 3
+    of_part, households, members = in_parts(blocks, parts)
+    assert of_part == ((0, 1), (1, 2), (3, 2))
+    assert (households.weight.sum(), len(households.unit)) == (11, 15)
+    assert (members.weight.sum(), len(members.unit)) == (17, 24)
+    np.testing.assert_array_equal(members.unit[members.place], np.arange(17))
+    x = jnp.arange(17.0)[:, None] ** jnp.arange(1, 3)
+    exact = sum_by_household(x, blocks)
+    found = sum_by_household(x[members.unit] * members.weight[:, None], of_part, parts)
+    np.testing.assert_array_equal(found[households.place], exact)
+    g = jnp.arange(11, dtype=jnp.int32)
+    repeated = repeat_by_member(g[households.unit], of_part, parts)
+    np.testing.assert_array_equal(repeated[members.place], repeat_by_member(g, blocks))
+    # Every part by itself has whole households, as a device with it has.
+    for own, whole in ((found, x[members.unit]), (repeated, g[households.unit])):
+        assert len(own) % parts == len(whole) % parts == 0

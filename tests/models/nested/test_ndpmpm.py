@@ -16,8 +16,9 @@ from nested import (
 )
 
 import bnp_models as bnp
+from bnp_models.kernels.nested.members import in_parts
 from bnp_models.kernels.nested.possible import log_possible
-from bnp_models.models.nested import missing, predictions, sweep
+from bnp_models.models.nested import missing, predictions, prepare, sweep
 from bnp_models.rules import each, exactly, person
 from bnp_models.rules.census import census_relationships
 
@@ -132,7 +133,7 @@ def test_distinct_members_stand_for_all():
     """Probabilities of the distinct members alone give the likelihood that all members give."""
     households, rules = relatives(600)
     data = SMALL.prepare(households, rules)
-    codes, index = data.distinct
+    codes, index = data.distinct, data.distinct_index
     assert codes.shape[1] < data.member_codes.shape[1]
     np.testing.assert_array_equal(codes[:, index], data.member_codes)
     state = draw_prior(SMALL, jax.random.key(6), data)
@@ -143,6 +144,39 @@ def test_distinct_members_stand_for_all():
     np.testing.assert_allclose(found, exact, rtol=1e-6)
     np.testing.assert_array_equal(g, g_every)
     np.testing.assert_array_equal(m, m_every)
+
+
+def test_households_in_parts_are_the_same_households(monkeypatch):
+    """Likelihood, counts and missing values, of households that lie in three padded parts."""
+    table = tiny_households(HOUSEHOLDS * 3)
+    whole = SMALL.prepare(table, ONE_HEAD)
+    monkeypatch.setattr(prepare, "by_platform", lambda *_: 3)
+    parts = SMALL.prepare(table, ONE_HEAD)
+    assert parts.num_households == whole.num_households == 15
+    assert parts.household_weight.size == 15 + 3 and parts.household_weight.sum() == 15
+    _, households, members = in_parts(whole.blocks, 3)
+    state = draw_prior(SMALL, jax.random.key(5), whole)
+    codes = jax.random.bernoulli(jax.random.key(6), shape=(whole.at_household.shape[1] +
+                                                           whole.at_member.shape[1],))  # fmt: skip
+    state = dataclasses.replace(state, completed=codes.astype(jnp.int32))
+    one, several = (missing.fill_in(state, data) for data in (whole, parts))
+    for name, place in (("household_rows", households.place), ("member_codes", members.place)):
+        found = np.asarray(getattr(several, name))[:, place]
+        np.testing.assert_array_equal(found, getattr(one, name))
+    np.testing.assert_array_equal(missing.completed_values(several), codes)
+    update = jax.jit(sweep.update_classes)
+    g, m, log_likelihood = update(jax.random.key(7), state, several)
+    exact = update(jax.random.key(7), state, one)[2]
+    np.testing.assert_allclose(log_likelihood, exact, rtol=1e-6)
+    counts = sweep.count_classes(SMALL, g, m, several)
+    expected = sweep.count_classes(SMALL, g[households.place], m[members.place], one)
+    jax.tree.map(np.testing.assert_array_equal, counts, expected)
+    assert counts.households.sum() == 15
+    updated = missing.update_missing(jax.random.key(8), state, g, m, several)
+    known = np.ones(parts.member_codes.shape, bool)
+    known[tuple(np.asarray(parts.at_member))] = False
+    np.testing.assert_array_equal(updated.member_codes[known], several.member_codes[known])
+    assert (updated.member_codes[~known] != several.member_codes[~known]).any()
 
 
 @pytest.fixture(scope="module")
