@@ -11,6 +11,7 @@ from bnp_models.cli.inputs import read_sample
 from bnp_models.cli.models import MODELS, MODELS_OF
 from bnp_models.comparison.comparison import Comparison, compare
 from bnp_models.data.messages import listed
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.writing import write_json
 from bnp_models.inference.checkpoint import Checkpoint
 from bnp_models.inference.settings import Settings
@@ -26,6 +27,7 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models compare``: check everything, run the chains, write the comparison."""
     models = {text: _model(text) for text in options.models}
     table, conditions = read_sample(options)
+    assert isinstance(table, Microdata)
     with located(options.sample, options.variables):
         table.require_complete("a comparison of models")
         check_table(table, options.population_size or table.n)

@@ -107,7 +107,7 @@ class Tabulator:
     Memory is that of the distinct cells and of a part.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.num_rows = 0
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from os import PathLike
+from typing import cast
 
 import pandas as pd
 
@@ -58,7 +59,9 @@ def render_synthesis_report(
     diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
     table = persons_of(run.table)
     if isinstance(run.table, Households):
-        frames = [frame.drop(columns=run.table.schema.household) for frame in frames]
+        frames = [
+            cast(pd.DataFrame, made).drop(columns=run.table.schema.household) for made in frames
+        ]
     summary = run_summary(run, diagnosis, seed=seed, checks=checks)
     variables = compared_levels(table, frames, imputed, 0 if records else SMALLEST_SHOWN)
     differences = [

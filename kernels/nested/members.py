@@ -156,13 +156,13 @@ def in_parts(blocks: Blocks, parts: int) -> tuple[Blocks, Places, Places]:
         Their places; units are in the order of the blocks given.
     """
     of_part = tuple((members, -(-households // parts)) for members, households in blocks)
-    part, offset = [], []
+    parts_of_blocks, offsets = [], []
     first = 0
     for (_, households), (_, size) in zip(blocks, of_part, strict=True):
-        part.append(np.arange(households) // size)
-        offset.append(first + np.arange(households) % size)
+        parts_of_blocks.append(np.arange(households) // size)
+        offsets.append(first + np.arange(households) % size)
         first += size
-    part, offset = np.concatenate(part), np.concatenate(offset)
+    part, offset = np.concatenate(parts_of_blocks), np.concatenate(offsets)
     number = np.repeat(*np.array(blocks).T)
     members_of_part = np.repeat(*np.array(of_part).T)
     first_member = np.cumsum(members_of_part) - members_of_part

@@ -7,7 +7,7 @@ is allocated to a side is a table, or each of the records that one entry counts.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -32,6 +32,10 @@ MAX_UNIT = 256
 # Records that an entry stands for, at the most, where it shapes a proposal: float32 adds them up
 # without rounding.
 _MAX_SHAPING_COUNT = 32
+
+
+Unit: TypeAlias = int | Int[Array, ""]
+"""Weight of a whole table, or record, in integer counts."""
 
 
 class Items(NamedTuple):
@@ -68,18 +72,21 @@ class Items(NamedTuple):
         """Score of each item's table: the sum over its items of the scores of their rows."""
         of_item = jnp.where(self.bits & INSIDE, of_row[self.rows], 0)
         table = self.table
-        return sum(jnp.where(table == table[j], of_item[j], 0) for j in range(len(table)))
+        total = jnp.zeros((), of_row.dtype)
+        for j in range(len(table)):
+            total = total + jnp.where(table == table[j], of_item[j], 0)
+        return total
 
-    def expected(self, odds: Float[Array, "J size"], unit: int) -> Int[Array, "J size"]:
+    def expected(self, odds: Float[Array, "J size"], unit: Unit) -> Int[Array, "J size"]:
         """Shares of side 1 by expectation, in units of 1 / unit, of tables to be allocated."""
         share = jnp.round(unit * jax.nn.sigmoid(odds)).astype(jnp.int32)
         return jnp.where(self._free, share, 0)
 
-    def settled(self, share: Int[Array, "J size"], unit: int) -> Int[Array, "J size"]:
+    def settled(self, share: Int[Array, "J size"], unit: Unit) -> Int[Array, "J size"]:
         """Shares of side 1, the anchors' tables on their own sides."""
         return share + jnp.where(self.bits & ANCHOR_1, unit, 0)
 
-    def count(self, share: Int[Array, "J size"], variable: Int[Array, " R"]) -> Counts:
+    def add_up(self, share: Int[Array, "J size"], variable: Int[Array, " R"]) -> Counts:
         """Weighted items of each row, and weighted tables."""
         tables = jnp.sum(jnp.where(self.bits & OPENS, share, 0))
         return Counts(_add_up_by_row(self.rows, share, variable), tables)
@@ -220,18 +227,18 @@ class Records(eqx.Module):
         """Score of a record of each entry: the sum of the scores of its rows."""
         return jnp.sum(of_row[self.rows], axis=0)
 
-    def expected(self, odds: Float[Array, " size"], unit: Int[Array, ""]) -> Int[Array, " size"]:
+    def expected(self, odds: Float[Array, " size"], unit: Unit) -> Int[Array, " size"]:
         """Shares of side 1 by expectation, in units of 1 / unit, of what is to be allocated."""
         whole = unit * self.free
         share = jnp.round(whole * jax.nn.sigmoid(odds)).astype(jnp.int32)
         # The product may be rounded up.
         return jnp.minimum(share, whole)
 
-    def settled(self, share: Int[Array, " size"], unit: Int[Array, ""]) -> Int[Array, " size"]:
+    def settled(self, share: Int[Array, " size"], unit: Unit) -> Int[Array, " size"]:
         """Shares of side 1, the anchors on their own sides."""
         return share + jnp.where(self.second_anchor, unit, 0)
 
-    def count(self, share: Int[Array, " size"], variable: Int[Array, " R"]) -> Counts:
+    def add_up(self, share: Int[Array, " size"], variable: Int[Array, " R"]) -> Counts:
         """Weighted records with each row, and in all."""
         shares = jnp.broadcast_to(share, self.rows.shape)
         return Counts(_add_up_by_row(self.rows, shares, variable), jnp.sum(share))

@@ -22,7 +22,13 @@ from bnp_models.kernels.splits.anchors import (
     times,
 )
 from bnp_models.kernels.splits.dealing import Dealt, deal_records, in_order
-from bnp_models.kernels.splits.members import Items, LabelledRecords, Records, SeatedItems
+from bnp_models.kernels.splits.members import (
+    Items,
+    LabelledRecords,
+    Records,
+    SeatedItems,
+    Unit,
+)
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 # Rounds that shape a proposal among some of the records: two-means, and then expectation-
@@ -145,7 +151,7 @@ class _Chunks(NamedTuple):
     """1 where two rows are levels of one variable."""
     levels: Levels
     """The rows, and the prior of the level probabilities."""
-    unit: int | Int[Array, ""]
+    unit: Unit
     """Weight of a whole item or table in integer counts."""
 
     @property
@@ -202,7 +208,7 @@ def _count(chunks: _Chunks, c, share) -> Counts:
     `share` is that of side 1 of what is to be allocated, in units of 1 / unit.
     """
     members = chunks.of(c)
-    return members.count(members.settled(share, chunks.unit), chunks.levels.variable)
+    return members.add_up(members.settled(share, chunks.unit), chunks.levels.variable)
 
 
 class _Sides(NamedTuple):

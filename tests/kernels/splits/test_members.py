@@ -87,7 +87,7 @@ def test_counted_as_one_by_one():
     np.testing.assert_array_equal(share, np.round(
         256 * np.array([0, 1, 4, 6]) / (1 + np.exp([0.0, -1.0, 2.0, -30.0]))
     ))  # fmt: skip
-    counted = entries.count(entries.settled(share, unit), VARIABLE)
+    counted = entries.add_up(entries.settled(share, unit), VARIABLE)
     settled = np.asarray(share) + [0, 0, 0, 256]
     np.testing.assert_array_equal(counted.items, [
         settled[[0, 2]].sum(), settled[[1, 3]].sum(), settled[:2].sum(), settled[2], settled[3]
