@@ -16,7 +16,6 @@ from bnp_models.data.schema import Schema
 from bnp_models.kernels.latent_classes import split_merge
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt
 from bnp_models.kernels.numerics.counting import first_rows
-from bnp_models.kernels.splits import members
 from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.models.latent_classes import classes, nplcm, parameters, predictions
 from bnp_models.models.latent_classes import state as latent_classes_state
@@ -225,18 +224,8 @@ def _split_as_unweighted(wrong, model):
     return [(classes, "split_counts", split_counts)]
 
 
-def _halve_counted_odds(wrong, model):
-    right = members.binomial
-
-    def binomial(key, n, p, complement):
-        return right(key, n, jnp.where(wrong, (p + 0.5) / 2, p), None)
-
-    return [(members, "binomial", binomial)]
-
-
 FAULTS = {
     "classes of cells by the root of their weights": _split_as_unweighted,
-    "sides of cells nearer to one half": _halve_counted_odds,
     "split-merge with a prior of ones": _argument(
         classes, "split_or_merge_classes", 10, jnp.ones_like
     ),

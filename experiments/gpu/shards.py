@@ -2,10 +2,10 @@
 
     python experiments/gpu/shards.py
 
-20,000 records for each device, one chain, the forms of kernels for accelerators, compiled for host
-devices that share this machine's cores: what is counted is the program of one device, no speed.
-Loops count once. Writes shards.csv, shards.md, and collectives.md with all that eight devices send
-in a sweep.
+20,000 records, or persons in households, for each device, one chain, the forms of kernels for
+accelerators, compiled for host devices that share this machine's cores: what is counted is the
+program of one device, no speed. Loops count once. Writes shards.csv, shards.md, and collectives.md
+with all that eight devices send in a sweep.
 """
 
 import argparse
@@ -23,11 +23,26 @@ import pandas as pd
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent / name) for name in ("benchmark", "accuracy")]
 SHARDS, RECORDS = (1, 2, 4, 8), 20_000
-NAMES = ("hdp plain", "hdp", "nplcm")
+NAMES = ("hdp plain", "hdp", "nplcm", "ndpmpm")
 BYTES = {"f32": 4, "s32": 4, "u32": 4, "s64": 8, "u16": 2, "s16": 2, "u8": 1, "s8": 1, "pred": 1}
 COLLECTIVE = re.compile(
     r"= (.*?) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
 )
+
+
+def make_sample(name, number):
+    """So many records, or persons in households of two to six."""
+    import numpy as np
+    from run import latent_class_sample
+
+    import bnp_models as bnp
+
+    records = latent_class_sample(number)
+    if name != "ndpmpm":
+        return records
+    sizes = np.random.default_rng(0).integers(2, 7, number)
+    frame = records.to_frame().assign(hid=np.repeat(np.arange(number), sizes)[:number])
+    return bnp.Households.from_frame(frame)
 
 
 def program(name, num_devices):
@@ -35,14 +50,14 @@ def program(name, num_devices):
     import jax
     import jax.numpy as jnp
     from cases import MODELS
-    from run import latent_class_sample
 
     from bnp_models.inference import chunks
     from bnp_models.inference.placement import Placement
     from bnp_models.kernels.numerics.platforms import forms_of
 
     model = MODELS[name]
-    data = model.prepare(latent_class_sample(RECORDS * num_devices))
+    with forms_of(accelerator=True):
+        data = model.prepare(make_sample(name, RECORDS * num_devices))
     place = Placement(1, data, jax.devices())
     (keys,) = place.groups(jax.random.split(jax.random.key(0), 1))
 

@@ -147,14 +147,14 @@ def test_distinct_members_stand_for_all():
 
 
 def test_households_in_parts_are_the_same_households(monkeypatch):
-    """Likelihood, counts and missing values, of households that lie in three padded parts."""
+    """Likelihood, counts and missing values, of households that lie in four padded parts."""
     table = tiny_households(HOUSEHOLDS * 3)
     whole = SMALL.prepare(table, ONE_HEAD)
-    monkeypatch.setattr(prepare, "by_platform", lambda *_: 3)
+    monkeypatch.setattr(prepare, "by_platform", lambda *_: 4)
     parts = SMALL.prepare(table, ONE_HEAD)
     assert parts.num_households == whole.num_households == 15
-    assert parts.household_weight.size == 15 + 3 and parts.household_weight.sum() == 15
-    _, households, members = in_parts(whole.blocks, 3)
+    assert parts.household_weight.size == 15 + 5 and parts.household_weight.sum() == 15
+    _, households, members = in_parts(whole.blocks, 4)
     state = draw_prior(SMALL, jax.random.key(5), whole)
     codes = jax.random.bernoulli(jax.random.key(6), shape=(whole.at_household.shape[1] +
                                                            whole.at_member.shape[1],))  # fmt: skip
