@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE.parent / name) for name in ("benchmark", "accuracy")]
+sys.path[:0] = [str(HERE.parent / name) for name in ("benchmark", "accuracy")]
 from results import Results, markdown  # noqa: E402
 
 VARIABLES, FITTED, SEED, SWEEPS = 10, 10_000, 7, 8

@@ -18,9 +18,10 @@ from bnp_models.kernels.numerics.platforms import forms_of
 rng, n = np.random.default_rng(0), 10_000
 if sys.argv[1] == "ndpmpm":
     model = bnp.NDPMPM(components=8, member_components=4)
-    household = np.repeat(np.arange(n // 2), 2)
+    sizes = np.repeat([1, 2, 3], [1000, 1600, 1936])
+    household, n = np.repeat(np.arange(len(sizes)), sizes), sizes.sum()
     frame = pd.DataFrame(rng.integers(0, 3, (n, 3)), columns=list("abc")).assign(
-        household=household, tenure=rng.integers(0, 2, n // 2)[household]
+        household=household, tenure=rng.integers(0, 2, len(sizes))[household]
     )
     table = bnp.Households.from_frame(frame, "household", ["tenure"])
 else:
@@ -45,14 +46,14 @@ def sweeps(data, keys, states):
 
 with forms_of(accelerator=True):
     text = jax.jit(sweeps).lower(place.data(data), keys, states).compile().as_text()
-sizes = {}
+largest = {}
 for shape, kind in re.findall(
     r"= (.*?) (all-gather|all-reduce|all-to-all|collective-permute)(?:-start)?\\(", text
 ):
     for dims in re.findall(r"\\[([0-9,]*)\\]", shape):
         size = math.prod(map(int, filter(None, dims.split(","))))
-        sizes[kind] = max(size, sizes.get(kind, 0))
-print(json.dumps({"devices": len(jax.devices()), "n": n, "sizes": sizes}))
+        largest[kind] = max(size, largest.get(kind, 0))
+print(json.dumps({"devices": len(jax.devices()), "n": int(n), "sizes": largest}))
 """
 
 
@@ -67,4 +68,5 @@ def test_no_device_gathers_all_records(model):
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["devices"] == 8
     assert found["sizes"]["all-reduce"] > 0
-    assert found["sizes"]["all-gather"] <= found["n"] / 2, found
+    moved = [size for kind, size in found["sizes"].items() if kind != "all-reduce"]
+    assert max(moved, default=0) <= found["n"] / 2, found
