@@ -219,12 +219,18 @@ def test_records_run_along_the_axes_that_fields_declare(name):
             if axis is not None:
                 declared[path[0].name] = leaf.shape[axis]
     if one.model.table_type is not Microdata:
-        assert not declared
+        households, members = one.data.household_weight.size, one.data.member_weight.size
+        assert declared == {
+            "household_rows": households, "household_weight": households,
+            "member_codes": members, "member_weight": members,
+        }  # fmt: skip
         return
     per_record = {"rows", "weight", "one_hot"}
+    expected = dict.fromkeys(("cell_rows", "cell_one_hot", "cell_counts"), 0)
     if one.model.name in ("hdp", "mixed-membership"):
         per_record = {"rows", "weight", "cell", "z"} | (set() if name in shared else {"alpha"})
-    assert declared == dict.fromkeys(per_record, one.data.weight.size)
+        expected = {}
+    assert declared == expected | dict.fromkeys(per_record, one.data.weight.size)
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), one.state)
     axes = [None if axis is None else axis + 1 for axis in record_axes(one.state)]
     assert record_axes(stacked, num_leading=1) == axes
