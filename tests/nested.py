@@ -15,6 +15,7 @@ from harness import draw_levels, level_shapes
 
 from bnp_models import Households
 from bnp_models.kernels.nested import impossible
+from bnp_models.kernels.nested.members import in_parts
 from bnp_models.models.nested import ndpmpm, sweep
 
 ROLES = ("head", "other", "guest")
@@ -366,6 +367,7 @@ def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
     doi:10.1198/016214504000001132). The parameters' marginal is their prior.
     """
     members, number = data.blocks[0]
+    _, of_households, of_members = in_parts(data.blocks, data.parts)
     household, person = all_households(data, members)
     keep = possible_households(data, 0)
     household, person = jnp.asarray(household[keep]), jnp.asarray(person[keep])
@@ -380,12 +382,13 @@ def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
             log_p = log_probabilities(jnp, _parameters(state), data, 0)[keep]
             chosen = jax.random.categorical(key_x, log_p, shape=(number,))
             codes = jnp.concatenate([household[chosen].T, jnp.zeros((1, number), int)])
+            persons = person[chosen].reshape(number * members, -1).T
             new = eqx.tree_at(
                 lambda d: (d.household_rows, d.member_codes),
                 data,
                 (
-                    (codes + first).astype(jnp.int32),
-                    person[chosen].reshape(number * members, -1).T.astype(jnp.int32),
+                    (codes + first).astype(jnp.int32)[:, of_households.unit],
+                    persons.astype(jnp.int32)[:, of_members.unit],
                 ),
             )
             with planted(switches):
