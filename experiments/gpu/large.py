@@ -23,6 +23,7 @@ sys.path += [str(HERE.parent / name) for name in ("benchmark", "accuracy")]
 from results import Results, markdown  # noqa: E402
 
 RECORDS, SWEEPS = 10_000_000, 6
+CELLS = ", cells with counts"
 
 
 def make_case(name):
@@ -30,7 +31,8 @@ def make_case(name):
     from cases import MODELS
     from run import latent_class_sample
 
-    return MODELS[name], latent_class_sample(RECORDS)
+    table = latent_class_sample(RECORDS)
+    return MODELS[name.removesuffix(CELLS)], table.tabulated if name.endswith(CELLS) else table
 
 
 def measure(name):
@@ -62,7 +64,7 @@ def count_bytes(name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = ["hdp plain", "hdp", "nplcm"]
+    names = ["hdp plain", "hdp", "nplcm", f"nplcm{CELLS}"]
     parser.add_argument("--models", nargs="+", choices=names, default=names)
     parser.add_argument("--bytes", action="store_true", help="compile for an H200")
     parser.add_argument("--row", help=argparse.SUPPRESS)

@@ -3,10 +3,10 @@
     python experiments/large_files/run.py FOLDER
     python experiments/large_files/run.py FOLDER --records 1000000
 
-Two files of ten variables are simulated from a latent class model that is fitted to 10,000 records
-of the census file, and written to FOLDER: some gibibytes. Each step is a process of its own.
-Appends its seconds, the peak of its memory and what it found to results.csv, as far as they are not
-there yet, and makes results.md.
+Two samples of ten variables are simulated from a latent class model that is fitted to 10,000
+records of the census file, and written to FOLDER, the original in any order: some gibibytes. Each
+step is a process of its own. Appends its seconds, the peak of its memory and what it found to
+results.csv, as far as they are not there yet, and makes results.md.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 HERE = Path(__file__).parent
@@ -24,6 +25,7 @@ sys.path[:0] = [str(HERE.parent / name) for name in ("benchmark", "accuracy")]
 from results import Results, markdown  # noqa: E402
 
 VARIABLES, FITTED, SEED, SWEEPS = 10, 10_000, 7, 8
+RECORDS_OF_FILE = 2_000_000
 STEPS = ("simulate and write", "read", "nplcm", "tnplcm, 55 conditions", "evaluate")
 CONDITIONS = HERE.parent / "synthesis" / "conditions.csv"
 
@@ -42,8 +44,16 @@ def simulate_and_write(folder, records):
         bnp.TNPLCM(), table, key=jax.random.key(SEED), conditions=conditions, num_chains=2,
         num_warmup=500, num_samples=100,
     )  # fmt: skip
-    for name, made in zip(("original", "synthetic"), bnp.synthesize(run, 2, records), strict=True):
-        write_contingency_table(made, folder / name)
+    (folder / "original").mkdir(exist_ok=True)
+    rng = np.random.default_rng(SEED)
+    for number, start in enumerate(range(0, records, RECORDS_OF_FILE)):
+        key, size = jax.random.key(number), min(RECORDS_OF_FILE, records - start)
+        (made,) = bnp.synthesize(run, 1, size, key=key)
+        rows = rng.permutation(np.repeat(np.arange(len(made.codes)), made.counts))
+        frame = made.to_frame().iloc[rows]
+        frame.to_parquet(folder / "original" / f"{number:04}.parquet", index=False)
+    made = bnp.synthesize(run, 2, records)[1]
+    write_contingency_table(made, folder / "synthetic")
     return {"cells": len(made.codes)}
 
 
