@@ -294,7 +294,7 @@ def test_joint_distribution_rejects(mixture, fault):
         pytest.param({"split_merge_every": 0, "augmentation": "boxes"}, marks=pytest.mark.long),
         pytest.param({"split_merge_every": 1, "truncation": "classes"}, marks=pytest.mark.long),
         pytest.param({"split_merge_every": 1, "kind": NPLCM}, marks=pytest.mark.long),
-        {"split_merge_every": 1, "num_counted": 5},
+        pytest.param({"split_merge_every": 1, "num_counted": 5}, marks=pytest.mark.long),
     ],
     ids=["boxes", "classes", "no structural zeros", "cells with counts"],
 )
