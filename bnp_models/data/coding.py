@@ -114,3 +114,10 @@ class ColumnCoder:
                 row=first_row + int(rows[0]),
                 column=self._variable,
             )
+
+
+def not_plain(variable: str) -> MicrodataError:
+    """Return the error for a variable whose values are no labels."""
+    return MicrodataError(
+        "values that are not plain labels (lists or the like); use text or numbers", column=variable
+    )

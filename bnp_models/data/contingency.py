@@ -19,8 +19,34 @@ from bnp_models.data.schema import MicrodataError, Schema, content_digest
 LEAST_HELD = 2**20
 
 
+class Coded:
+    """Rows of level codes under a schema: of records, or of cells."""
+
+    schema: Schema
+    codes: np.ndarray
+
+    @property
+    def num_variables(self) -> int:
+        """Number of variables, J."""
+        return self.codes.shape[1]
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether any value is missing."""
+        return bool((self.codes < 0).any())
+
+    @property
+    def complete(self) -> np.ndarray:
+        """Rows that have values of all variables, bool."""
+        return np.asarray((self.codes >= 0).all(axis=1))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the rows with their labels, None (or NaN, for text) where missing."""
+        return labels_of(self.schema, self.codes)
+
+
 @dataclass(frozen=True, eq=False)
-class ContingencyTable:
+class ContingencyTable(Coded):
     """Distinct cells of records of categorical variables, and how many records are in each.
 
     `Microdata.tabulated` and `read_contingency_table` make them.
@@ -46,21 +72,6 @@ class ContingencyTable:
     def n(self) -> int:
         """Number of records."""
         return int(self.counts.sum())
-
-    @property
-    def num_variables(self) -> int:
-        """Number of variables, J."""
-        return self.codes.shape[1]
-
-    @property
-    def has_missing(self) -> bool:
-        """Whether any value is missing."""
-        return bool((self.codes < 0).any())
-
-    @property
-    def complete(self) -> np.ndarray:
-        """Cells of records that have values of all variables, (D,) bool."""
-        return np.asarray((self.codes >= 0).all(axis=1))
 
     @property
     def unique_cells(self) -> np.ndarray:
@@ -95,10 +106,6 @@ class ContingencyTable:
         """Return the same records under another schema, their cells with these codes (D, J)."""
         grouped = group_rows(codes, schema.num_levels, self.counts, self.first_rows)
         return ContingencyTable(schema, *grouped)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row for each cell, with its labels; `counts` has the numbers."""
-        return labels_of(self.schema, self.codes)
 
 
 class Tabulator:

@@ -8,25 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from bnp_models.data.coding import ColumnCoder
+from bnp_models.data.coding import ColumnCoder, not_plain
 from bnp_models.data.contingency import ContingencyTable, Tabulator, too_few
 from bnp_models.data.microdata import Records
 from bnp_models.data.reading import (
-    columns_of_file,
+    choose_columns,
     is_folder,
     parquet_dataset,
     parquet_errors,
-    read_levels,
     read_microdata,
 )
-from bnp_models.data.schema import (
-    Label,
-    Levels,
-    MicrodataError,
-    Schema,
-    choose_variables,
-    declared_levels,
-)
+from bnp_models.data.schema import Label, Levels, MicrodataError, Schema, choose_variables
+from bnp_models.data.writing import replacing
 
 # Records of a batch, and of a file that is written.
 _BATCH, _RECORDS_OF_FILE = 2**19, 2**21
@@ -66,12 +59,10 @@ def read_contingency_table(
     -----
     Memory is that of a batch and of the distinct cells, whatever the number of records.
     """
-    names = columns_of_file(path)
-    if isinstance(levels, str | PathLike):
-        levels = read_levels(levels, names)
+    declared, chosen = choose_columns(
+        path, levels, lambda names: choose_variables(variables, names)
+    )
     try:
-        declared = declared_levels(levels, names)
-        chosen = choose_variables(variables, names)
         return _tabulate(path, chosen, declared)
     except MicrodataError as error:
         raise error.in_file(path) from None
@@ -118,9 +109,7 @@ def _factorized(column: Any, name: str) -> tuple[np.ndarray, list[Label]]:
         if not types.is_dictionary(column.type):
             column = column.dictionary_encode()
     except (ArrowNotImplementedError, ArrowInvalid):
-        raise MicrodataError(
-            "values that are not plain labels (lists or the like); use text or numbers", column=name
-        ) from None
+        raise not_plain(name) from None
     raw = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return raw, column.dictionary.to_pylist()
 
@@ -138,7 +127,8 @@ def write_contingency_table(table: ContingencyTable, folder: str | PathLike) -> 
     partial.mkdir()
     try:
         for number, codes in enumerate(_records_of_cells(table)):
-            write_table(_labelled(table.schema, codes), partial / f"part-{number:05}.parquet")
+            with replacing(partial / f"part-{number:05}.parquet") as path:
+                write_table(_labelled(table.schema, codes), path)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     finally:

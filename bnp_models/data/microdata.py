@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.cells import Cells, group_cells
-from bnp_models.data.coding import ColumnCoder
+from bnp_models.data.coding import ColumnCoder, not_plain
 from bnp_models.data.contingency import (
+    Coded,
     ContingencyTable,
     group_rows,
-    labels_of,
     missing_value,
     too_few,
 )
@@ -29,7 +29,7 @@ from bnp_models.data.schema import (
 
 
 @dataclass(frozen=True, eq=False)
-class Microdata:
+class Microdata(Coded):
     """Records of categorical variables as level codes.
 
     Parameters
@@ -113,29 +113,10 @@ class Microdata:
             raise too_few(usable)
         return cls(Schema(variables, tuple(labels)), codes)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return the records with their labels, None (or NaN, for text) where missing."""
-        return labels_of(self.schema, self.codes)
-
     @property
     def n(self) -> int:
         """Number of records."""
         return self.codes.shape[0]
-
-    @property
-    def num_variables(self) -> int:
-        """Number of variables, J."""
-        return self.codes.shape[1]
-
-    @property
-    def has_missing(self) -> bool:
-        """Whether any value is missing."""
-        return bool((self.codes < 0).any())
-
-    @property
-    def complete(self) -> np.ndarray:
-        """Records that have values of all variables, (n,) bool."""
-        return np.asarray((self.codes >= 0).all(axis=1))
 
     @property
     def digest(self) -> str:
@@ -204,10 +185,7 @@ def _encode_column(
         try:
             raw, values = pd.factorize(column)
         except TypeError:
-            raise MicrodataError(
-                "values that are not plain labels (lists or the like); use text or numbers",
-                column=variable,
-            ) from None
+            raise not_plain(variable) from None
     codes = coder.add(raw, values)
     labels, recode = coder.finish()
     return recode[codes], labels

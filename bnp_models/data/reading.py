@@ -90,6 +90,23 @@ def read_coded(
     MicrodataError
         If the file cannot be read, or `choose` or `code` raise it; it names the file.
     """
+    declared, chosen = choose_columns(path, levels, choose)
+    frame, lines = read_frame(path, chosen)
+    try:
+        return code(frame, declared)
+    except MicrodataError as error:
+        raise error.in_file(path, lines) from None
+
+
+def choose_columns(
+    path: str | PathLike,
+    levels: Levels | Schema | str | PathLike | None,
+    choose: Callable[[list[str]], Sequence[str]],
+) -> tuple[dict[str, Sequence[Label]], Sequence[str]]:
+    """Return the levels declared of the columns that `choose` picks, and these columns.
+
+    Parameters and errors are as of :func:`read_coded`.
+    """
     names = columns_of_file(path)
     if isinstance(levels, str | PathLike):
         levels = read_levels(levels, names)
@@ -98,11 +115,7 @@ def read_coded(
         chosen = choose(names)
     except MicrodataError as error:
         raise error.in_file(path) from None
-    frame, lines = read_frame(path, chosen)
-    try:
-        return code(frame, {name: kept for name, kept in declared.items() if name in chosen})
-    except MicrodataError as error:
-        raise error.in_file(path, lines) from None
+    return {name: kept for name, kept in declared.items() if name in chosen}, chosen
 
 
 def read_levels(

@@ -154,9 +154,8 @@ def predictive_checks(
     key = jax.random.fold_in(run.key if key is None else key, _CHECKS)
     table = persons_of(run.table)
     samples = list(simulate_samples(run, num_chains * number, key))
-    observed = [table.tabulated]
-    if table.has_missing:
-        observed = _completed(run, key, num_chains * number)
+    incomplete = table.has_missing
+    observed = _completed(run, key, num_chains * number) if incomplete else [table.tabulated]
 
     def check(of_observed: ArrayLike, of_samples: ArrayLike) -> Check:
         """Check of a figure, given it of each."""

@@ -115,18 +115,16 @@ def prepare_cells(
         raise ValueError(f"{total:,} records are more than int32 counts; take a sample of them")
     many = counts > LISTED_RECORDS
     listed = np.repeat(codes[~many], counts[~many], axis=0)
-    multiple = coarse_size(len(listed))
-    data = prepare_records(model, listed, num_levels, conditions, multiple)
-    if not len(listed):
-        # Padding alone.
-        data = prepare_records(model, codes[:1], num_levels, conditions)
-        data = dataclasses.replace(data, weight=jnp.zeros_like(data.weight))
+    # Where none is listed, one row is, which stands for none.
+    rows = listed if len(listed) else codes[:1]
+    data = prepare_records(model, rows, num_levels, conditions, coarse_size(len(rows)))
     cells, number = codes[many], counts[many]
     if len(cells):
         padding = coarse_size(len(cells)) - len(cells)
         cells, number = np.pad(cells, ((0, padding), (0, 0))), np.pad(number, (0, padding))
     return dataclasses.replace(
         data,
+        weight=data.weight if len(listed) else jnp.zeros_like(data.weight),
         cell_rows=jnp.asarray((cells + first_rows(num_levels)).T, jnp.int32),
         cell_one_hot=one_hot_levels(jnp.asarray(cells.T, jnp.int32), num_levels),
         cell_counts=jnp.asarray(number, jnp.int32),
