@@ -37,7 +37,11 @@ def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
         )
     if options.rows is None:
         options.rows = rows
-    return _make_datasets(options, argv, inputs, rows=options.rows)
+    try:
+        data_sets.check_method(options.method, inputs.table)
+    except ValueError as error:
+        raise UsageError(f"--method {options.method}: {error}") from None
+    return _make_datasets(options, argv, inputs, rows=options.rows, method=options.method)
 
 
 def impute(options: argparse.Namespace, argv: list[str]) -> int:
@@ -77,7 +81,7 @@ def _write_datasets(
     if imputed:
         frames = data_sets.impute(run, options.datasets)
     else:
-        frames = data_sets.synthesize(run, options.datasets, options.rows)
+        frames = data_sets.synthesize(run, options.datasets, options.rows, method=options.method)
     names, labelling = dataset_names(options), read_labelling(options.sample)
     for name, made in zip(names, frames, strict=True):
         if isinstance(made, ContingencyTable):

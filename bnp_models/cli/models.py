@@ -63,7 +63,7 @@ CELL_MODELS = {"polettini-stander-1": 1, "polettini-stander-2": 2}
 MODELS_OF = {
     "risk": ("hdp", "mixed-membership", "nplcm", "tnplcm", *CELL_MODELS),
     "compare": ("hdp", "mixed-membership", "nplcm", "tnplcm"),
-    "synthesize": ("tnplcm", "nplcm", "ndpmpm"),
+    "synthesize": ("tnplcm", "nplcm", "hdp", "mixed-membership", "ndpmpm"),
     "impute": ("tnplcm", "nplcm", "ndpmpm"),
 }
 

@@ -132,7 +132,15 @@ def _add_synthesize(commands) -> None:
     )
     _add_format(parser)
     parser.add_argument("--datasets", metavar="M", type=integer_type(1, 10**6), default=5,
-                        help="data sets, each from a draw of its own (default: 5)")  # fmt: skip
+                        help="data sets (default: 5)")  # fmt: skip
+    parser.add_argument("--method", choices=("predictive", "balanced", "calibrated"),
+                        default="predictive",
+                        help="predictive: each file is a sample of the posterior predictive "
+                        "distribution, with parameters of its own; balanced: each combination has "
+                        "as many records as it is expected to have, rounded at random; calibrated: "
+                        "the same, with one- and two-way tables brought near to the sample's. "
+                        "Files come nearer to the sample in this order, and more of its unique "
+                        "combinations recur (default: predictive)")  # fmt: skip
     parser.add_argument("--rows", metavar="N", type=integer_type(1, 2**31),
                         help="records of each (default: as many as the sample has)")  # fmt: skip
     # The evaluation of what an intruder can learn reads the parameters.

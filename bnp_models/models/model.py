@@ -204,15 +204,8 @@ class PredictsCells(Model):
         return None
 
 
-class Completes(Model):
-    """A model that completes records, and knows the margins of all variables."""
-
-    @abstractmethod
-    def complete_records(self, key: Key[Array, ""], draw: Draw, data: Data) -> Int[Array, "J n"]:
-        """Level codes of the sample, its missing values drawn given one kept draw.
-
-        Padding, where `prepare` adds any, comes after the records.
-        """
+class KnowsMargins(Model):
+    """A model that knows the margins of all variables."""
 
     @abstractmethod
     def level_probabilities(
@@ -220,8 +213,22 @@ class Completes(Model):
         draw: Draw,
         num_levels: tuple[int, ...],
         feasible: Bool[Array, "B R"] | None = None,
-    ) -> Float[Array, " R"]:
-        """P(x_j = l) of a feasible record, for every level of every variable."""
+    ) -> Float[Array, " R"] | None:
+        """P(x_j = l) of a feasible record, for every level of every variable.
+
+        None where they would take too long.
+        """
+
+
+class Completes(KnowsMargins):
+    """A model that completes records."""
+
+    @abstractmethod
+    def complete_records(self, key: Key[Array, ""], draw: Draw, data: Data) -> Int[Array, "J n"]:
+        """Level codes of the sample, its missing values drawn given one kept draw.
+
+        Padding, where `prepare` adds any, comes after the records.
+        """
 
 
 class MakesHouseholds(Model):

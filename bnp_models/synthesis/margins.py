@@ -10,7 +10,7 @@ from bnp_models.inference.convergence import monitored
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.kernels.numerics.counting import variable_of_rows
 from bnp_models.kernels.numerics.platforms import map_draws
-from bnp_models.models.model import Completes, MakesHouseholds
+from bnp_models.models.model import KnowsMargins, MakesHouseholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     Parameters
     ----------
     run
-        Chains of a latent class or household model, which kept its ``parameters``.
+        Chains of a model that knows the margins, which kept its ``parameters``.
     max_draws
         At most so many draws of each chain are evaluated.
 
@@ -47,12 +47,12 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     -------
     margins
         Of households, those of possible ones with the sizes of the sample's. None where their
-        rules do not let the margins be told.
+        rules do not let the margins be told, or where they would take too long.
 
     Raises
     ------
     ValueError
-        If the model does not know the margins (`Completes`, `MakesHouseholds`), or `run` kept no
+        If the model does not know the margins (`KnowsMargins`, `MakesHouseholds`), or `run` kept no
         parameters.
     """
     model, schema = run.model, run.table.schema
@@ -60,7 +60,9 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     if isinstance(model, MakesHouseholds):
         data = model.prepare(run.table, run.conditions)
         names = _names_of_households(schema, data)
-    elif isinstance(model, Completes):
+    elif isinstance(model, KnowsMargins):
+        if run.coding is not None:
+            return None
         feasible, num_levels = run.feasible_sets, schema.num_levels
         names = _names(schema.variables, schema.levels)
     else:

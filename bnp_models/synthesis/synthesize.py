@@ -10,7 +10,10 @@ import pandas as pd
 from bnp_models.data.contingency import ContingencyTable, Tabulator, labels_of
 from bnp_models.data.households import Households
 from bnp_models.inference.run import Run, spaced_draws
-from bnp_models.models.model import Completes, Data, Draw, PredictsCells
+from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.model import Completes, Data, Draw, PredictsCells, Table
+from bnp_models.models.options import check_choice
+from bnp_models.synthesis.balancing import balanced_sample, calibrate, shuffled_records
 from bnp_models.synthesis.households import (
     IMPUTATION,
     SYNTHESIS,
@@ -22,9 +25,21 @@ from bnp_models.synthesis.households import (
 # Records simulated at once at most, and entries of the arrays of boxes by records.
 _RECORDS_AT_ONCE, _ENTRIES_AT_ONCE = 2**15, 2**25
 
+METHODS = ("predictive", "balanced", "calibrated")
+"""How records are made from the draws."""
+
+# Of the pool that balanced files are taken from: records for each one of a file, the least and the
+# most of them, and draws that they are simulated from.
+_POOLED, _LEAST_POOLED, _MOST_POOLED, _POOLED_DRAWS = 20, 100_000, 20_000_000, 50
+
 
 def synthesize(
-    run: Run, num_datasets: int = 5, num_rows: int | None = None, *, key: jax.Array | None = None
+    run: Run,
+    num_datasets: int = 5,
+    num_rows: int | None = None,
+    *,
+    key: jax.Array | None = None,
+    method: str = "predictive",
 ) -> list[pd.DataFrame] | list[ContingencyTable]:
     """Draw completely synthetic data sets.
 
@@ -34,12 +49,19 @@ def synthesize(
         Chains that kept the model's ``parameters``. The sample may have missing values, which
         synthetic data have not.
     num_datasets
-        M, one for each of as many well-separated draws.
+        M files.
     num_rows
         Records of each; by default as many as the sample has. For households there is no choice:
         there are as many of each size as in the sample.
     key
         By default one that `run` set aside.
+    method
+        "predictive": each file is a sample of the posterior predictive distribution, from a draw
+        of its own, one of as many well-separated ones. "balanced": from the mean of many draws,
+        each cell with as many records as it is expected to have, rounded at random
+        (`bnp_models.synthesis.balancing`). "calibrated": the same, from weights that are first
+        calibrated to the sample's one- and two-way margins. Files come nearer to the sample in this
+        order, and so do its unique combinations; households are made by the first only.
 
     Returns
     -------
@@ -50,15 +72,17 @@ def synthesize(
     Raises
     ------
     ValueError
-        If there are fewer draws than data sets, `run` kept no parameters, or the model does not
-        simulate records.
+        If there are fewer draws than data sets, `run` kept no parameters, the model does not
+        simulate records, or `method` is not for this sample.
     RuntimeError
         If a record is impossible, which would be a defect.
 
     Notes
     -----
-    Estimates from the M files are combined by `combine_partially_synthetic`.
+    Estimates from the M files are combined by `combine_partially_synthetic`, however they were
+    made: the variance within a file stands for that of the sample's own estimate.
     """
+    check_method(method, run.table)
     if isinstance(run.table, Households):
         return synthesize_households(run, num_datasets, num_rows, key)
     if not isinstance(run.model, PredictsCells):
@@ -67,10 +91,54 @@ def synthesize(
     if num_rows < 1:
         raise ValueError(f"num_rows must be at least 1, not {num_rows}")
     key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
+    if method != "predictive":
+        return _balanced(run, num_datasets, num_rows, key, calibrated=method == "calibrated")
     simulated = _simulate_records(run, num_datasets, num_rows, key)
     if isinstance(run.table, ContingencyTable):
         return [_checked_table(run, _tabulated(run, batches)) for batches in simulated]
     return [_checked_frame(run, np.concatenate(list(batches))) for batches in simulated]
+
+
+def check_method(method: str, table: Table) -> None:
+    """Raise ValueError unless data sets of this sample can be made by `method`."""
+    check_choice(METHODS, method=method)
+    if method != "predictive" and isinstance(table, Households):
+        raise ValueError(f'households are made by method "predictive" only, not "{method}"')
+    if method == "calibrated" and table.has_missing:
+        raise ValueError(
+            "margins of a sample with missing values are not known, so that files cannot be "
+            'calibrated to them; use method "balanced", or complete the sample first'
+        )
+
+
+def _balanced(
+    run: Run, num_datasets: int, num_rows: int, key: jax.Array, calibrated: bool
+) -> list[pd.DataFrame] | list[ContingencyTable]:
+    """Balanced samples of one pool of records simulated from many draws."""
+    key_pool, key_files = Keys(key)
+    num_draws = min(_POOLED_DRAWS, run.settings.num_chains * run.settings.num_arrays)
+    pooled = max(_POOLED * num_rows, _LEAST_POOLED)
+    pooled = min(pooled, max(_MOST_POOLED, num_rows))
+    each = -(-pooled // num_draws)
+    simulated = _simulate_records(run, num_draws, each, key_pool)
+    pool = _tabulated(run, (codes for batches in simulated for codes in batches))
+    weight = pool.counts / pool.n
+    if calibrated:
+        weight = calibrate(pool.codes, weight, run.table.tabulated)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key_files)))
+    files = []
+    for _ in range(num_datasets):
+        counts = balanced_sample(rng, pool.codes, weight, num_rows)
+        if isinstance(run.table, ContingencyTable):
+            some = counts > 0
+            made = ContingencyTable(
+                run.table.schema, pool.codes[some], counts[some],
+                np.cumsum(counts[some]) - counts[some],
+            )  # fmt: skip
+            files.append(_checked_table(run, made))
+        else:
+            files.append(_checked_frame(run, shuffled_records(rng, pool.codes, counts)))
+    return files
 
 
 def simulate_samples(run: Run, number: int, key: jax.Array) -> Iterator[ContingencyTable]:

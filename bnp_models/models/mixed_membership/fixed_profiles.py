@@ -81,6 +81,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
     init = start.init_state
     log_cell_probability = new_records.log_cell_probability
     simulate_records = new_records.simulate_records
+    level_probabilities = new_records.level_probabilities
 
     def __check_init__(self):
         check_integer(2, components=self.components)

@@ -15,7 +15,7 @@ from bnp_models.kernels.mixed_membership.cell_probability import (
     log_cell_probability_sequential,
 )
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.counting import first_rows, sum_by_group, variable_of_rows
 from bnp_models.kernels.numerics.set_partitions import log_block_weights_gamma
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.rng import Keys
@@ -24,6 +24,9 @@ from bnp_models.models.options import check_choice
 
 # Records that are simulated at once.
 SIMULATION_BATCH = 8192
+
+# Levels times feasible boxes for which margins are evaluated.
+_MOST_MARGINS = 20_000
 
 
 def new_concentrations(
@@ -141,11 +144,7 @@ def log_cell_probability(
         cells = jnp.where(cells < 0, theta.shape[1], cells)
         theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
     if method == "exact":
-        exact = partial(log_cell_probability_exact, theta, draw["g0"], cells)
-        if model.shared:
-            return exact(alpha=draw["alpha"]) - log_feasible
-        log_weights = log_block_weights_gamma(model.a, draw["alpha_rate"], len(num_levels))
-        return exact(log_weights=log_weights) - log_feasible
+        return _log_probability_exact(model, draw, theta, cells) - log_feasible
     if key is None:
         raise ValueError(f'method "{method}" needs a key')
     key_alpha, key_cells = Keys(key)
@@ -158,6 +157,64 @@ def log_cell_probability(
     return estimate._replace(
         log_p=estimate.log_p - log_feasible, log_p_halves=estimate.log_p_halves - log_feasible
     )
+
+
+def _log_probability_exact(
+    model: MembershipOptions,
+    draw: dict[str, Array],
+    theta: Float[Array, "J L K"],
+    cells: Int[Array, "C J"],
+) -> Float[Array, " C"]:
+    """Log probabilities of cells before truncation, exact."""
+    exact = partial(log_cell_probability_exact, theta, draw["g0"], cells)
+    if model.shared:
+        return exact(alpha=draw["alpha"])
+    log_weights = log_block_weights_gamma(model.a, draw["alpha_rate"], cells.shape[1])
+    return exact(log_weights=log_weights)
+
+
+@jax.named_scope("level_probabilities")
+def level_probabilities(
+    model: MembershipOptions,
+    draw: dict[str, Array],
+    num_levels: tuple[int, ...],
+    feasible: Bool[Array, "B R"] | None = None,
+) -> Float[Array, " R"] | None:
+    """P(x_j = l) of a feasible record given one kept draw, for every level of every variable.
+
+    Parameters
+    ----------
+    model
+        Gives the prior of a new record's alpha.
+    draw, num_levels
+        As of `log_cell_probability`.
+    feasible
+        Sets of levels of the feasible boxes, which are disjoint. None: all cells.
+
+    Returns
+    -------
+    probability
+        None where there are more variables than exact cell probabilities are quick for, or the
+        boxes are many.
+    """
+    if feasible is None:
+        return draw["theta"] @ draw["g0"]
+    num_boxes, num_rows = feasible.shape
+    if len(num_levels) > model.max_exact_variables or feasible.size > _MOST_MARGINS:
+        return None
+    # A box with one variable held at a level is a cell whose other levels are the box's sets.
+    theta = pad_levels(draw["theta"], num_levels)
+    sets = pad_levels(feasible.T.astype(theta.dtype), num_levels)
+    masses = jnp.einsum("jlb,jlk->jbk", sets, theta, precision=lax.Precision.HIGHEST)
+    levels = jnp.concatenate([theta, masses], axis=1)
+    variable, first = variable_of_rows(num_levels), first_rows(num_levels)
+    box = np.repeat(theta.shape[1] + np.arange(num_boxes), num_rows)
+    cells = np.repeat(box[:, None], len(num_levels), axis=1)
+    row = np.tile(np.arange(num_rows), num_boxes)
+    cells[np.arange(cells.shape[0]), variable[row]] = row - first[variable[row]]
+    log_p = _log_probability_exact(model, draw, levels, jnp.asarray(cells))
+    mass = jnp.sum(jnp.where(feasible, jnp.exp(log_p).reshape(feasible.shape), 0), axis=0)
+    return mass / sum_by_group(mass, jnp.asarray(variable), len(num_levels))[variable]
 
 
 def in_boxes(rows: Int[Array, "J n"], boxes: Bool[Array, "B R"]) -> Bool[Array, " n"]:

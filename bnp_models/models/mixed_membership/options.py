@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
 from bnp_models.models.level_prior import LEVEL_PRIORS, merge_rows, record_concentrations
 from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
-from bnp_models.models.model import PredictsCells
+from bnp_models.models.model import KnowsMargins, PredictsCells
 from bnp_models.models.options import check_choice, check_integer, check_positive
 from bnp_models.models.warnings import too_many_augmented
 from bnp_models.zeros.coding import Coding
@@ -29,7 +29,7 @@ RECORD_MULTIPLE = 128
 FEASIBLE_DRAWS = 1024
 
 
-class MembershipOptions(PredictsCells):
+class MembershipOptions(PredictsCells, KnowsMargins):
     """Members that both mixed membership models have, which the functions of a sweep read."""
 
     a: eqx.AbstractVar[float]

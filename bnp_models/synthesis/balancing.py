@@ -1,0 +1,126 @@
+"""Balanced samples of the cells of a model: files nearer to its law than records drawn at random.
+
+Many records simulated from all draws are a pool, whose distinct cells stand for the posterior
+predictive distribution. A balanced sample of it gives each cell as many records as it is expected
+to have, rounded up or down at random. Before that, the weights of the cells may be calibrated to
+the one- and two-way margins of the sample, as survey weights are.
+"""
+
+import math
+from itertools import combinations
+
+import numpy as np
+
+from bnp_models.data.contingency import ContingencyTable
+
+MODEL_SHARE = 0.2
+"""Share of the model's own margin in a margin that weights are calibrated to; the rest is the
+sample's. A pair of levels that no record of the sample has keeps so much of its probability."""
+
+# Rounds of calibration at most, and the largest mean difference from the margins that ends them.
+_MOST_ROUNDS, _CLOSE = 50, 1e-4
+
+
+def calibrate(
+    codes: np.ndarray, weight: np.ndarray, sample: ContingencyTable, share: float = MODEL_SHARE
+) -> np.ndarray:
+    """Change the weights of cells so that their margins are nearly those of a sample.
+
+    Parameters
+    ----------
+    codes : (C, J) integer array
+        Level codes of the cells.
+    weight : (C,) array
+        Their weights, positive.
+    sample : ContingencyTable
+        The sample, complete, in the same codes.
+    share : float
+        As `MODEL_SHARE`, between 0 and 1.
+
+    Returns
+    -------
+    weight : (C,) float64 array
+        Weights, which sum to one.
+
+    Notes
+    -----
+    Raking (iterative proportional fitting): of all weights with these two-way margins, and so these
+    one-way margins, those that are nearest to the old ones in relative entropy (Deming & Stephan
+    1940, doi:10.1214/aoms/1177731829; Deville & Sarndal 1992, doi:10.1080/01621459.1992.10475217).
+    Interactions of three variables and more are the model's.
+    """
+    num_levels = sample.schema.num_levels
+    weight, observed = weight / weight.sum(), sample.counts / sample.n
+    pairs = list(combinations(range(codes.shape[1]), min(2, codes.shape[1])))
+    goals = [
+        share * _margin(codes, weight, num_levels, pair)
+        + (1 - share) * _margin(sample.codes, observed, num_levels, pair)
+        for pair in pairs
+    ]
+    for _ in range(_MOST_ROUNDS):
+        away = 0.0
+        for pair, goal in zip(pairs, goals, strict=True):
+            now = _margin(codes, weight, num_levels, pair)
+            away += np.abs(now - goal).sum() / 2
+            ratio = np.divide(goal, now, out=np.zeros_like(goal), where=now > 0)
+            weight = weight * ratio[_joint(codes, num_levels, pair)]
+        weight = weight / weight.sum()
+        if away < _CLOSE * len(pairs):
+            break
+    return weight
+
+
+def _joint(codes, num_levels, variables):
+    """Code of each row in the table of some variables."""
+    columns = tuple(codes[:, j] for j in variables)
+    return np.ravel_multi_index(columns, [num_levels[j] for j in variables])
+
+
+def _margin(codes, weight, num_levels, variables):
+    """Weight in each cell of the table of some variables."""
+    size = math.prod(num_levels[j] for j in variables)
+    return np.bincount(_joint(codes, num_levels, variables), weight, size)
+
+
+def balanced_sample(
+    rng: np.random.Generator, codes: np.ndarray, weight: np.ndarray, number: int
+) -> np.ndarray:
+    """Draw how many records each cell has: what it is expected to have, rounded at random.
+
+    Parameters
+    ----------
+    rng
+        Generator.
+    codes : (C, J) integer array
+        Level codes of the cells.
+    weight : (C,) array
+        Their weights, which sum to one.
+    number : int
+        Records in all.
+
+    Returns
+    -------
+    counts : (C,) int64 array
+        Records of each cell: `number` times its weight, rounded up or down, so that the
+        expectation is exact.
+
+    Notes
+    -----
+    Systematic sampling (Madow 1949, doi:10.1214/aoms/1177729988) of the cells in lexicographic
+    order, of their variables and of each one's levels in random order: what is rounded up in one
+    cell is rounded down in cells alike.
+    """
+    variables = rng.permutation(codes.shape[1])
+    keys = [rng.permutation(codes[:, j].max() + 1)[codes[:, j]] for j in variables]
+    order = np.lexsort(keys)
+    ends = np.cumsum(weight[order])
+    ends = np.floor(ends * (number / ends[-1]) + rng.random()).astype(np.int64)
+    ends[-1] = number
+    counts = np.empty(len(order), np.int64)
+    counts[order] = np.diff(ends, prepend=0)
+    return counts
+
+
+def shuffled_records(rng: np.random.Generator, codes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Records of cells with counts, in random order."""
+    return codes[rng.permutation(np.repeat(np.arange(len(codes)), counts))]
