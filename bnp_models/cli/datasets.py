@@ -91,13 +91,13 @@ def _write_datasets(
     checks = predictive_checks(run)
     data = to_inference_data(
         run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames),
-        checks=checks,
+        checks=checks, method=settings.get("method"),
     )  # fmt: skip
     write_netcdf(data, out / "posterior.nc")
     write_synthesis_report(
         out / "report.html", run, frames, diagnosis=diagnosis, imputed=imputed,
         command=settings["command"], seed=options.seed, records=not options.no_records,
-        checks=checks,
+        checks=checks, method=settings.get("method", "predictive"),
     )  # fmt: skip
     summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
     write_json(settings | summary, out / "run.json")

@@ -25,6 +25,7 @@ def to_inference_data(
     parameters: bool = False,
     seed: int | None = None,
     num_datasets: int | None = None,
+    method: str | None = None,
     checks: PredictiveChecks | None = None,
     pointwise: bool = False,
 ):
@@ -43,6 +44,8 @@ def to_inference_data(
         Recorded in the attributes, with digests of the sample and of the conditions.
     num_datasets
         Number of data sets made from these draws, recorded too.
+    method
+        How `synthesize` made them, recorded too.
     checks
         Result of `predictive_checks`: adds the numbers of cells with 1, 2 and 3 records, of the
         replicates in a group "posterior_predictive" and of the sample in "observed_data".
@@ -68,6 +71,8 @@ def to_inference_data(
         attributes["seed"] = seed
     if num_datasets is not None:
         attributes["num_datasets"] = num_datasets
+    if method is not None:
+        attributes["method"] = method
     thin = 1 if risk is None else risk.thin
     groups = {}
     if checks is not None:

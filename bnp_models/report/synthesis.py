@@ -15,6 +15,7 @@ from bnp_models.inference.run import Run
 from bnp_models.report.pages import SMALLEST_SHOWN, compared_levels, render_page
 from bnp_models.report.plots import checks_plot
 from bnp_models.report.summaries import run_summary
+from bnp_models.synthesis.balancing import MODEL_SHARE
 from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
 from bnp_models.synthesis.synthesize import num_records
 
@@ -29,6 +30,7 @@ def render_synthesis_report(
     seed: int | None = None,
     records: bool = True,
     checks: PredictiveChecks | None = None,
+    method: str = "predictive",
 ) -> str:
     """Report of synthetic or completed data sets.
 
@@ -50,6 +52,8 @@ def render_synthesis_report(
         Whether the page may show levels that fewer than five records of the sample have.
     checks
         Result of `predictive_checks`, which the page then shows.
+    method
+        How `synthesize` made the frames.
 
     Returns
     -------
@@ -77,6 +81,8 @@ def render_synthesis_report(
         active=summary["active_components"],
         command=command,
         imputed=imputed,
+        method=method,
+        model_share=MODEL_SHARE,
         num_datasets=len(frames),
         rows=num_records(frames[0]),
         incomplete=int(table.tabulated.counts[~table.tabulated.complete].sum()),

@@ -1,60 +1,78 @@
-"""Ways of making synthetic files of a sample: ours and others'. Others are imported late."""
+"""Ways of making synthetic files of a sample: ours, others', and what to measure them by.
+
+Each takes the sample, its structural zeros, the population, a seed and the number of files, and
+returns level codes by name, with the seconds that they took. Others' libraries are imported late.
+"""
 
 import itertools
 import math
+import time
 
 import jax
 import numpy as np
 
 import bnp_models as bnp
 
+FILES = 5
 
-def fresh(table, zeros, seed, files, population):
-    """Other samples of the population: what no method that sees one sample can beat."""
+# Sweeps of each of two chains, the first half of them warm-up, and those between kept draws.
+SWEEPS, THIN = 2000, 4
+
+MODELS = {
+    "tnplcm": bnp.TNPLCM(components=100),
+    "nplcm": bnp.NPLCM(components=100),
+    "hdp": bnp.HDPMixedMembership(),
+}
+
+
+def fresh(table, zeros, population, seed):
+    """Other samples of the population: what no method that sees one sample can know."""
     rng = np.random.default_rng([seed, 1])
-    rows = [rng.choice(population.n, table.n, replace=False) for _ in range(files)]
+    rows = (rng.choice(population.n, table.n, replace=False) for _ in range(FILES))
     return [population.codes[chosen] for chosen in rows]
 
 
-def margins(table, zeros, seed, files, population):
+def margins(table, zeros, population, seed):
     """Each variable drawn by itself."""
     rng = np.random.default_rng([seed, 2])
-    drawn = [rng.integers(table.n, size=table.codes.shape) for _ in range(files)]
-    return [np.take_along_axis(table.codes, rows, axis=0) for rows in drawn]
+    rows = (rng.integers(table.n, size=table.codes.shape) for _ in range(FILES))
+    return [np.take_along_axis(table.codes, chosen, axis=0) for chosen in rows]
 
 
-def trees(table, zeros, seed, files, population):
+def trees(table, zeros, population, seed):
     """Sequential classification trees as synthpop's default grows them.
 
-    Each variable is drawn from the leaf that the variables before it lead to; leaves hold at least
-    five records, splits gain at least 1e-8 of the impurity (rpart's minbucket and cp). Categories
-    are ordered by number for the splits, which is what scikit-learn can do.
+    Each variable is drawn from the leaf that the variables before it lead to, the first from its
+    margin; leaves hold five records or more, splits gain 1e-8 of the impurity or more.
     """
     from sklearn.tree import DecisionTreeClassifier
 
     rng = np.random.default_rng([seed, 3])
-    made = [np.empty_like(table.codes) for _ in range(files)]
+    made = [np.empty_like(table.codes) for _ in range(FILES)]
     for file in made:
         file[:, 0] = table.codes[rng.integers(table.n, size=table.n), 0]
-    one_hot = [np.eye(levels, dtype=np.float32) for levels in table.schema.num_levels]
 
-    def predictors(codes, j):
-        return np.concatenate([one_hot[i][codes[:, i]] for i in range(j)], axis=1)
+    def indicators(codes, number):
+        levels = table.schema.num_levels[:number]
+        return np.concatenate([np.eye(size)[codes[:, j]] for j, size in enumerate(levels)], axis=1)
 
     for j in range(1, table.num_variables):
         tree = DecisionTreeClassifier(
             min_samples_leaf=5, min_impurity_decrease=1e-8, random_state=seed
         )
-        tree.fit(predictors(table.codes, j), table.codes[:, j])
+        tree.fit(indicators(table.codes, j), table.codes[:, j])
         for file in made:
-            p = tree.predict_proba(predictors(file, j)).cumsum(axis=1)
-            u = rng.random((table.n, 1)) * p[:, -1:]
-            file[:, j] = tree.classes_[(u >= p[:, :-1]).sum(axis=1)]
+            below = tree.predict_proba(indicators(file, j)).cumsum(axis=1)
+            u = rng.random((table.n, 1)) * below[:, -1:]
+            file[:, j] = tree.classes_[(u >= below[:, :-1]).sum(axis=1)]
     return made
 
 
-def mbi(table, zeros, seed, files, population):
-    """Private-PGM without noise: all pairs of variables, structural zeros as constraints."""
+def mbi(table, zeros, population, seed, rounded=True):
+    """Private-PGM without noise: all pairs of variables, structural zeros as its constraints.
+
+    Records are rounded (its default) or drawn from the model.
+    """
     jax.config.update("jax_enable_compilation_cache", False)
     from mbi import Constraint, Domain, LinearMeasurement, estimation
 
@@ -63,37 +81,74 @@ def mbi(table, zeros, seed, files, population):
     measured = []
     for pair in itertools.combinations(range(len(names)), 2):
         shape = tuple(levels[j] for j in pair)
-        cells = np.ravel_multi_index(table.codes[:, pair].T, shape)
+        cells = np.ravel_multi_index(tuple(table.codes[:, pair].T), shape)
         counts = np.bincount(cells, minlength=math.prod(shape)).astype(float)
         measured.append(LinearMeasurement(counts, tuple(names[j] for j in pair)))
     constraints = []
-    if zeros is not None:
-        for row in zeros.conditions:
-            used = np.flatnonzero(row >= 0)
-            constraints.append(
-                Constraint(domain.project([names[j] for j in used]), invalid=row[None, used])
-            )
+    for row in zeros.conditions:
+        used = np.flatnonzero(row >= 0)
+        part = domain.project([names[j] for j in used])
+        constraints.append(Constraint(part, invalid=row[None, used]))
     model = estimation.MirrorDescent().estimate(
-        domain, measured, known_total=float(table.n), constraints=constraints, iters=1000
+        domain, measured, known_total=float(table.n), constraints=constraints
     )
     made = []
-    for m in range(files):
+    for m in range(FILES):
         np.random.seed(1000 * seed + m)
-        frame = model.synthetic_data(table.n).to_dict()
+        method = "round" if rounded else "sample"
+        frame = model.synthetic_data(table.n, method=method).to_dict()
         made.append(np.stack([np.asarray(frame[name]) for name in names], axis=1))
     return made
 
 
-def lace(table, zeros, seed, files, population):
-    """CrossCat: eight states, 500 sweeps, records simulated from all states."""
-    from lace import CategoricalHyper, CategoricalPrior, Codebook, ColumnMetadata, Engine, ValueMap
-
-    raise NotImplementedError
+def mbi_drawn(table, zeros, population, seed):
+    """The same with records drawn from the model."""
+    return mbi(table, zeros, population, seed, rounded=False)
 
 
-def _chains(model, table, zeros, seed, sweeps, thin):
-    conditions = zeros if model.conditions_type is not None else None
-    return bnp.sample(
-        model, table, key=jax.random.key(seed), conditions=conditions, num_chains=2,
-        num_warmup=sweeps, num_samples=250, thin=thin,
+def lace(table, zeros, population, seed):
+    """CrossCat: 8 states, 2,000 sweeps, records simulated from the mean of the states."""
+    from lace import Engine
+
+    frame = table.to_frame()
+    frame.index = [str(i) for i in range(len(frame))]
+    frame.index.name = "ID"
+    engine = Engine.from_df(frame, n_states=8, rng_seed=seed)
+    engine.update(2000)
+    made = []
+    for _ in range(FILES):
+        drawn = engine.simulate(list(frame.columns), n=table.n).to_pandas()
+        made.append(bnp.Microdata.from_frame(drawn, levels=table.schema).codes)
+    return made
+
+
+def ours(name, table, zeros, population, seed):
+    """Files of one of our models, by every method of `bnp.synthesize`, with their seconds."""
+    model, began = MODELS[name], time.perf_counter()
+    run = bnp.sample(
+        model, table, key=jax.random.key(seed), num_chains=2, num_warmup=SWEEPS // 2,
+        conditions=zeros if model.conditions_type is not None else None,
+        num_samples=SWEEPS // 2 // THIN, thin=THIN,
     )  # fmt: skip
+    chains, made = time.perf_counter() - began, {}
+    for method in ("predictive", "balanced", "calibrated"):
+        began = time.perf_counter()
+        frames = bnp.synthesize(run, FILES, method=method)
+        codes = [bnp.Microdata.from_frame(frame, levels=table.schema).codes for frame in frames]
+        made[f"{name}, {method}"] = codes, chains + time.perf_counter() - began
+    return made
+
+
+PEERS = {
+    "fresh samples": fresh, "independent margins": margins, "sequential trees": trees,
+    "mbi, rounded": mbi, "mbi, drawn": mbi_drawn, "lace": lace,
+}  # fmt: skip
+
+
+def make(name, *case):
+    """Files of a method, or of all ways of a model, with their seconds."""
+    if name in MODELS:
+        return ours(name, *case)
+    began = time.perf_counter()
+    codes = PEERS[name](*case)
+    return {name: (codes, time.perf_counter() - began)}

@@ -55,7 +55,8 @@ def read_posterior(path: str | PathLike) -> Posterior:
     Raises
     ------
     MicrodataError
-        If the file cannot be read, or holds no parameters of a latent class or nested model.
+        If the file cannot be read, holds no parameters of a latent class or nested model, or
+        synthetic files were not drawn at random.
     """
     arrays, attributes = _read_groups(path)
     name = attributes.get("model")
@@ -63,6 +64,13 @@ def read_posterior(path: str | PathLike) -> Posterior:
         raise MicrodataError(
             f"is of the model {name!r}; attack risks are those of synthetic files of "
             f"{', '.join(_MODELS)}",
+            file=path,
+        )
+    method = attributes.get("method", "predictive")
+    if method != "predictive":
+        raise MicrodataError(
+            f"its synthetic files were made by --method {method}, and the attack weighs files drawn "
+            "at random, by --method predictive; leave the posterior out",
             file=path,
         )
     names = _READ[_MODELS[name]]
