@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from bnp_models.comparison.comparison import Comparison as Comparison
     from bnp_models.comparison.comparison import compare as compare
     from bnp_models.comparison.held_out import held_out_log_probability as held_out_log_probability
+    from bnp_models.data.bins import Bins as Bins
+    from bnp_models.data.bins import bin_columns as bin_columns
+    from bnp_models.data.bins import draw_in_bins as draw_in_bins
+    from bnp_models.data.bins import in_bins as in_bins
     from bnp_models.data.cells import Cells as Cells
     from bnp_models.data.contingency import ContingencyTable as ContingencyTable
     from bnp_models.data.folders import read_contingency_table as read_contingency_table
@@ -141,10 +145,9 @@ if TYPE_CHECKING:
 
 _EXPORTS = {
     "AttackRisk": "evaluation.attack.result",
+    "Bins": "data.bins",
     "CellRisk": "risk.cells",
     "Cells": "data.cells",
-    "ContingencyTable": "data.contingency",
-    "read_contingency_table": "data.folders",
     "Checkpoint": "inference.checkpoint",
     "CheckpointError": "inference.checkpoint",
     "CoarserRisk": "risk.coarsening",
@@ -152,6 +155,7 @@ _EXPORTS = {
     "Combined": "evaluation.combining",
     "Compared": "comparison.comparison",
     "Comparison": "comparison.comparison",
+    "ContingencyTable": "data.contingency",
     "Converged": "inference.convergence",
     "CountsRun": "models.cells.dirichlet_multinomial",
     "Diagnosis": "inference.diagnosis",
@@ -190,6 +194,7 @@ _EXPORTS = {
     "WeightedCells": "data.weights",
     "attack_risk": "evaluation.attack.attack",
     "benedetti_franconi_risk": "risk.cells",
+    "bin_columns": "data.bins",
     "cell_inference_data": "report.cells",
     "cell_risk": "risk.cells",
     "cell_risk_summary": "report.cells",
@@ -208,6 +213,7 @@ _EXPORTS = {
     "complete_households": "models.nested.starts",
     "convergence": "inference.convergence",
     "counts_of_counts": "risk.cells",
+    "draw_in_bins": "data.bins",
     "evaluate": "evaluation.evaluation",
     "extend": "inference.sampling",
     "find_head": "rules.census",
@@ -216,6 +222,7 @@ _EXPORTS = {
     "held_out_log_probability": "comparison.held_out",
     "household_shares": "evaluation.shares",
     "impute": "synthesis.synthesize",
+    "in_bins": "data.bins",
     "interval_overlap": "evaluation.combining",
     "k_anonymity": "data.microdata",
     "level_margins": "synthesis.margins",
@@ -228,6 +235,7 @@ _EXPORTS = {
     "propensity_score": "evaluation.propensity",
     "proportions": "evaluation.proportions",
     "read_conditions": "zeros.structural_zeros",
+    "read_contingency_table": "data.folders",
     "read_frame": "data.reading",
     "read_households": "data.households",
     "read_labelling": "data.stata_spss",

@@ -71,3 +71,13 @@ def relative_kinds(text: str) -> list:
         [name, kind] if kind in ("difference", "same") and name else name + colon + kind
         for name, colon, kind in pairs
     ]
+
+
+def bin_number(text: str) -> tuple[str, int]:
+    """Read a variable and its number of bins, as income=20."""
+    name, _, number = text.rpartition("=")
+    if not name or not number.isdecimal() or not 2 <= int(number) <= 1000:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a variable and a number of bins from 2 to 1000, such as income=20"
+        )
+    return name, int(number)

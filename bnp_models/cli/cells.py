@@ -38,7 +38,7 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
     model, cells = _checked_cells(options)
     names = (*CELL_OPTIONS, "population_size")
     settings = recorded_settings(
-        options, model, cells.table, None, **{name: vars(options)[name] for name in names},
+        options, model, cells.table, None, {}, **{name: vars(options)[name] for name in names},
         weights_sha256=hashlib.sha256(cells.weight.tobytes()).hexdigest(),
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ _OUTPUTS = ("compare.json", "run.json", "report.html")
 def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models compare``: check everything, run the chains, write the comparison."""
     models = {text: _model(text) for text in options.models}
-    table, conditions = read_sample(options)
+    table, conditions, _ = read_sample(options)
     assert isinstance(table, Microdata)
     with located(options.sample, options.variables):
         table.require_complete("a comparison of models")

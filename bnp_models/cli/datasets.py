@@ -5,10 +5,13 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bnp_models.cli.folder import UsageError
 from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
 from bnp_models.cli.outputs import dataset_names, remove_datasets
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
+from bnp_models.data.bins import Bins, draw_in_bins
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
@@ -64,12 +67,13 @@ def _make_datasets(
         options, *inputs, datasets=options.datasets, **more, format=options.format
     )
     # Convergence is judged by the margins of the levels too.
-    write = functools.partial(_write_datasets, options)
+    write = functools.partial(_write_datasets, options, inputs.bins)
     return sample_into_folder(options, argv, inputs, settings, level_margins, write)
 
 
 def _write_datasets(
     options: argparse.Namespace,
+    bins: dict[str, Bins],
     run: Run,
     margins: Margins | None,
     diagnosis: Diagnosis,
@@ -83,10 +87,11 @@ def _write_datasets(
     else:
         frames = data_sets.synthesize(run, options.datasets, options.rows, method=options.method)
     names, labelling = dataset_names(options), read_labelling(options.sample)
-    for name, made in zip(names, frames, strict=True):
+    for m, (name, made) in enumerate(zip(names, frames, strict=True)):
         if isinstance(made, ContingencyTable):
             write_contingency_table(made, out / name)
         else:
+            made = draw_in_bins(np.random.default_rng([options.seed, m]), made, bins)
             write_frame(made, out / name, labelling)
     checks = predictive_checks(run)
     data = to_inference_data(
@@ -97,7 +102,7 @@ def _write_datasets(
     write_synthesis_report(
         out / "report.html", run, frames, diagnosis=diagnosis, imputed=imputed,
         command=settings["command"], seed=options.seed, records=not options.no_records,
-        checks=checks, method=settings.get("method", "predictive"),
+        checks=checks, method=settings.get("method", "predictive"), binned=tuple(bins),
     )  # fmt: skip
     summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
     write_json(settings | summary, out / "run.json")

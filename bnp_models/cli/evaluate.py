@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
+from bnp_models.cli.inputs import binned
 from bnp_models.cli.parser import flag
+from bnp_models.data.bins import Bins
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import persons_of, read_households
@@ -87,6 +89,11 @@ def _checked_files(options: argparse.Namespace) -> _Files:
     elif options.conditions is not None:
         raise UsageError("--conditions: are of single records; with --household give --rules")
     original = _read(options)
+    bins: dict[str, Bins] = {}
+    if options.household is None:
+        original, bins = binned(options, options.original, original)
+    elif options.bins:
+        raise UsageError("--bins: are of single records; leave them out with --household")
     conditions: Any = None
     quantities = None
     if options.conditions is not None:
@@ -103,10 +110,10 @@ def _checked_files(options: argparse.Namespace) -> _Files:
     if conditions is not None:
         with located(options.original, options.variables):
             conditions.require_feasible(original)
-    files = [(path, read_like(path, original)) for path in options.synthetic]
+    files = [(path, read_like(path, original, bins)) for path in options.synthetic]
     population = None
     if options.population is not None:
-        population = read_like(options.population, original)
+        population = read_like(options.population, original, bins)
         files.append((options.population, population))
     for path, table in [(options.original, original), *files]:
         if not persons_of(table).complete.any():

@@ -21,6 +21,7 @@ from bnp_models.cli.parser import (
     flag,
 )
 from bnp_models.data import stata_spss
+from bnp_models.data.bins import Bins, bin_columns
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.messages import listed
@@ -50,6 +51,8 @@ class Inputs(NamedTuple):
     table: Records | Households
     conditions: Any
     """`StructuralZeros` or `Rules`; None where there are none."""
+    bins: dict[str, Bins]
+    """Bins of the variables that have any."""
 
 
 def checked_input(options: argparse.Namespace) -> Inputs:
@@ -68,12 +71,14 @@ def checked_input(options: argparse.Namespace) -> Inputs:
             f"{listed(_taking_zeros(options.name), 'or')}"
         )
     if model.table_type is Households:
-        return Inputs(model, *_checked_households(options, model))
+        return Inputs(model, *_checked_households(options, model), {})
     return Inputs(model, *read_sample(options))
 
 
-def read_sample(options: argparse.Namespace) -> tuple[Records, StructuralZeros | None]:
-    """Coded sample, cells with counts or records, and the conditions that it keeps."""
+def read_sample(
+    options: argparse.Namespace,
+) -> tuple[Records, StructuralZeros | None, dict[str, Bins]]:
+    """Coded sample, cells with counts or records, the conditions that it keeps, and its bins."""
     table: Records
     if counts_cells(options):
         table = read_contingency_table(options.sample, options.variables, options.levels)
@@ -81,8 +86,9 @@ def read_sample(options: argparse.Namespace) -> tuple[Records, StructuralZeros |
             table.require_complete(f"the {options.model} model of a folder")
     else:
         table = read_microdata(options.sample, options.variables, options.levels)
+    table, bins = binned(options, options.sample, table)
     if options.conditions is None:
-        return table, None
+        return table, None, bins
     conditions = read_conditions(options.conditions, table.schema)
     try:
         # Compiled now: conditions that make too many boxes are refused before anything is done.
@@ -92,7 +98,17 @@ def read_sample(options: argparse.Namespace) -> tuple[Records, StructuralZeros |
         raise error.in_file(options.conditions) from None
     with located(options.sample, options.variables):
         conditions.require_feasible(table)
-    return table, conditions
+    return table, conditions, bins
+
+
+def binned(
+    options: argparse.Namespace, path: str, table: Records
+) -> tuple[Records, dict[str, Bins]]:
+    """Records of a file with its numeric columns in the bins that were asked for, and these."""
+    try:
+        return bin_columns(table, dict(vars(options).get("bins") or ()))
+    except MicrodataError as error:
+        raise error.in_file(path) from None
 
 
 def _checked_households(
@@ -138,6 +154,10 @@ def check_options(options: argparse.Namespace) -> None:
                 f"--conditions: the {options.model} model takes --rules; a combination that is "
                 "impossible for one person is a rule about each person"
             )
+    if given.get("bins") and options.model in (*HOUSEHOLD_MODELS, *CELL_MODELS):
+        raise UsageError(
+            f"--bins: the {options.model} model takes none; put the column into bins before"
+        )
     for name in MODEL_OPTIONS:
         if given.get(name) is not None and name not in MODELS[options.model].options:
             others = [m for m in MODELS_OF[options.name] if name in MODELS[m].options]
@@ -185,6 +205,8 @@ def check_datasets(options: argparse.Namespace, inputs: Inputs) -> None:
             f"--format {options.format}: data sets of a folder are folders of Parquet files; leave "
             "it out"
         )
+    if inputs.bins and counts_cells(options):
+        raise UsageError("--bins: are for a file, not for a folder that is read into cells")
     try:
         stata_spss.check_column_names(persons_of(inputs.table).schema.variables, options.format)
         if options.household is not None:

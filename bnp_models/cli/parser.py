@@ -3,6 +3,7 @@
 import argparse
 
 from bnp_models.cli.argument_types import (
+    bin_number,
     integer_type,
     mixture_type,
     name_list,
@@ -136,9 +137,9 @@ def _add_synthesize(commands) -> None:
     parser.add_argument("--method", choices=("predictive", "balanced", "calibrated"),
                         default="predictive",
                         help="predictive: each file is a sample of the posterior predictive "
-                        "distribution, with parameters of its own; balanced: each combination has "
-                        "as many records as it is expected to have, rounded at random; calibrated: "
-                        "the same, with one- and two-way tables brought near to the sample's. "
+                        "distribution, with parameters of its own; balanced: from the mean of many "
+                        "draws, combinations that are alike with nearly as many records as they "
+                        "are expected to have; calibrated: the same, with one- and two-way tables brought near to the sample's. "
                         "Files come nearer to the sample in this order, and more of its unique "
                         "combinations recur (default: predictive)")  # fmt: skip
     parser.add_argument("--rows", metavar="N", type=integer_type(1, 2**31),
@@ -194,6 +195,7 @@ def _add_evaluate(commands) -> None:
     data.add_argument("--levels", metavar="FILE",
                       help="declared levels: columns variable and level (default: those that "
                       "ORIGINAL has; other labels are refused)")  # fmt: skip
+    _add_bins(data)
     data.add_argument("--conditions", metavar="FILE",
                       help="structural zeros, as for synthesize: records that break one are "
                       "counted")  # fmt: skip
@@ -381,10 +383,22 @@ def _add_data(parser, name) -> None:
     data.add_argument("--levels", metavar="CSV",
                       help="declared levels: columns variable and level (default: those "
                       "seen)")  # fmt: skip
+    if name != "impute":
+        _add_bins(data)
     data.add_argument("--conditions", metavar="CSV",
                       help="structural zeros, for models that take them: the header names "
                       "variables, each row is a combination that cannot occur, an empty cell "
                       "leaves its variable free")  # fmt: skip
+
+
+def _add_bins(data) -> None:
+    """Add the option of bins of numeric columns."""
+    data.add_argument("--bins", metavar="A=B", type=bin_number, nargs="+", action="extend",
+                      default=[],
+                      help="put the numbers of column A into about B bins of as many records each; "
+                      "a number that a bin's share of the records has, and labels that are no "
+                      "numbers, stay as they are; synthetic values are drawn within the "
+                      "bins")  # fmt: skip
 
 
 def _add_chains(parser, draws: int | None = DRAWS):

@@ -14,6 +14,7 @@ from bnp_models.cli.inputs import HOUSEHOLD_OPTIONS, MODEL_OPTIONS, Inputs
 from bnp_models.cli.models import MODELS
 from bnp_models.cli.outputs import output_names, remove_outputs
 from bnp_models.cli.parser import STOPPING
+from bnp_models.data.bins import Bins
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records
 from bnp_models.inference.checkpoint import Checkpoint
@@ -143,6 +144,7 @@ def recorded_settings(
     model: object,
     table: Records | Households,
     conditions: StructuralZeros | Rules | None,
+    bins: dict[str, Bins],
     **more: Any,
 ) -> dict[str, Any]:
     """Settings that decide the outputs, for run.json; JSON values only."""
@@ -155,6 +157,7 @@ def recorded_settings(
         **more,
         **{name: given.get(name) for name in (*MODEL_OPTIONS, *HOUSEHOLD_OPTIONS)},
         **{name: vars(model)[name] for name in sorted(components)},
+        **({"bins": {name: list(of.labels) for name, of in bins.items()}} if bins else {}),
         **({"level_prior": {"kind": vars(model)["level_prior"]}} if has_prior else {}),
         **{name: given[name] for name in names + STOPPING},
         "sample_sha256": table.digest,

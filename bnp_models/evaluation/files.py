@@ -1,17 +1,22 @@
 """Synthetic files read as their original was coded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 
 import numpy as np
 
+from bnp_models.data.bins import Bins, in_bins
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError
 
 
-def read_like(path: str | PathLike, table: Records | Households) -> Records | Households:
+def read_like(
+    path: str | PathLike,
+    table: Records | Households,
+    bins: Mapping[str, Bins] | None = None,
+) -> Records | Households:
     """Read a file of the same variables and levels as a table, such as a synthetic one.
 
     Parameters
@@ -20,6 +25,8 @@ def read_like(path: str | PathLike, table: Records | Households) -> Records | Ho
         As for `read_records`, or `read_households`; other columns are left out.
     table
         Table with the coding that its records get; of households, without a head.
+    bins
+        Bins of the table's variables that have any: the file has values, any numbers.
 
     Raises
     ------
@@ -29,8 +36,18 @@ def read_like(path: str | PathLike, table: Records | Households) -> Records | Ho
     """
     if isinstance(table, Households):
         return _read_households_like(path, table)
-    records = read_records(path, table.schema.variables, table.schema)
-    return records.recoded(table.schema, records.codes)
+    bins, schema = bins or {}, table.schema
+    levels = {
+        variable: labels
+        for variable, labels in zip(schema.variables, schema.levels, strict=True)
+        if variable not in bins
+    }
+    records = read_records(path, schema.variables, levels)
+    try:
+        records = in_bins(records, bins)
+    except MicrodataError as error:
+        raise error.in_file(path) from None
+    return records.recoded(schema, records.codes)
 
 
 def _read_households_like(path, table: Households) -> Households:

@@ -61,7 +61,8 @@ def to_inference_data(
         "sample_stats", dimensions chain and draw. Where a model's arrays are kept of fewer draws,
         they are a group "parameters", whose coordinate draw has the indices of those draws.
     """
-    quantities, attributes = {}, {}
+    quantities: dict[str, np.ndarray] = {}
+    attributes: dict[str, int | str] = {}
     if risk is not None:
         quantities = {name: vars(risk)[name] for name in _OF_RISK}
         if risk.layer is not None:

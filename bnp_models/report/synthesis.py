@@ -31,6 +31,7 @@ def render_synthesis_report(
     records: bool = True,
     checks: PredictiveChecks | None = None,
     method: str = "predictive",
+    binned: Sequence[str] = (),
 ) -> str:
     """Report of synthetic or completed data sets.
 
@@ -54,6 +55,8 @@ def render_synthesis_report(
         Result of `predictive_checks`, which the page then shows.
     method
         How `synthesize` made the frames.
+    binned
+        Variables whose values are drawn from the bins that the frames have.
 
     Returns
     -------
@@ -82,6 +85,7 @@ def render_synthesis_report(
         command=command,
         imputed=imputed,
         method=method,
+        binned=binned,
         model_share=MODEL_SHARE,
         num_datasets=len(frames),
         rows=num_records(frames[0]),

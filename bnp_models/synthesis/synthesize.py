@@ -58,7 +58,7 @@ def synthesize(
     method
         "predictive": each file is a sample of the posterior predictive distribution, from a draw
         of its own, one of as many well-separated ones. "balanced": from the mean of many draws,
-        each cell with as many records as it is expected to have, rounded at random
+        cells that are alike with nearly as many records as they are expected to have
         (`bnp_models.synthesis.balancing`). "calibrated": the same, from weights that are first
         calibrated to the sample's one- and two-way margins. Files come nearer to the sample in this
         order, and so do its unique combinations; households are made by the first only.

@@ -69,8 +69,8 @@ def read_posterior(path: str | PathLike) -> Posterior:
     method = attributes.get("method", "predictive")
     if method != "predictive":
         raise MicrodataError(
-            f"its synthetic files were made by --method {method}, and the attack weighs files drawn "
-            "at random, by --method predictive; leave the posterior out",
+            f"its synthetic files were made by --method {method}, and the attack weighs files that "
+            "were drawn at random, by --method predictive; leave the posterior out",
             file=path,
         )
     names = _READ[_MODELS[name]]

@@ -1,0 +1,305 @@
+"""Bins of numeric columns: what models see of them, and values drawn from the bins."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.messages import quoted
+from bnp_models.data.microdata import Records
+from bnp_models.data.schema import (
+    Label,
+    MicrodataError,
+    Schema,
+    plain_label,
+    text_of,
+    unknown_variable,
+)
+
+# So many of the smallest and of the largest values are beyond the ends of the bins, so that no end
+# is the value of one record.
+_BEYOND = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Bins:
+    """Bins of one numeric column, each of a run of adjacent values.
+
+    A value that a bin's share of the records has is a bin of its own, and so is every label that
+    is no number, such as a code for "not applicable".
+    """
+
+    variable: str
+    """Name of the column."""
+    labels: tuple[Label, ...]
+    """(B,) levels that stand for the bins: labels that are no numbers, then numbers ascending."""
+    low: np.ndarray
+    """(B,) lowest values that are drawn; NaN where the label is no number."""
+    high: np.ndarray
+    """(B,) highest values that are drawn."""
+    unit: np.ndarray
+    """(B,) distance of the values that are drawn, such as 100 where all incomes are in hundreds."""
+    decimals: int | None
+    """Digits after the point of values that are text; None where values are numbers."""
+
+    @classmethod
+    def choose(
+        cls,
+        variable: str,
+        values: Sequence[Label],
+        counts: np.ndarray,
+        number: int,
+        cuts: Iterable[float] = (),
+    ) -> "Bins":
+        """Choose about `number` bins that hold about as many records each.
+
+        Parameters
+        ----------
+        variable
+            Name of the column.
+        values
+            (V,) distinct values; those that are no numbers stay as they are.
+        counts
+            (V,) records of each.
+        number
+            Bins of the numbers, about.
+        cuts
+            Values at which a bin has to begin.
+
+        Raises
+        ------
+        MicrodataError
+            If fewer than two of the values are numbers.
+
+        Notes
+        -----
+        Ends are cut at numbers of few digits between the values on either side, the outermost at
+        the 5th smallest and largest value or beyond. What is further out is drawn inside.
+        """
+        numbers = [_number(value) for value in values]
+        others = [value for value, x in zip(values, numbers, strict=True) if x is None]
+        pairs = sorted((x, i) for i, x in enumerate(numbers) if x is not None)
+        x, order = [x for x, _ in pairs], [i for _, i in pairs]
+        if len(order) < 2:
+            raise MicrodataError(
+                "has fewer than two numbers, so that there is nothing to put into bins",
+                column=variable,
+            )
+        marks = sorted(Fraction(str(cut)) for cut in cuts)
+        count = np.asarray(counts)[order]
+        labels, ends = [], []
+        for first, last in _runs(x, count, count.sum() / number, marks):
+            if first == last:
+                labels.append(values[order[first]])
+                ends.append((x[first], x[first], Fraction(1)))
+            else:
+                ends.append(_ends(x, np.cumsum(count), first, last, marks))
+                labels.append(" to ".join(map(_written, ends[-1][:2])))
+        nothing = [(math.nan,) * 3] * len(others)
+        low, high, unit = np.array([*nothing, *ends], float).T
+        decimals = None
+        if any(isinstance(values[i], str) for i in order):
+            decimals = max(len(text_of(values[i]).partition(".")[2]) for i in order)
+        return cls(variable, (*others, *labels), low, high, unit, decimals)
+
+    def code(self, values: Iterable[Label]) -> np.ndarray:
+        """Code values by their bins: the nearest below, or the lowest.
+
+        Parameters
+        ----------
+        values
+            (m,) labels, numbers or those of bins that are no numbers.
+
+        Returns
+        -------
+        codes : (m,) int32 array
+
+        Raises
+        ------
+        MicrodataError
+            If a value is neither a number nor a label of these bins.
+        """
+        own = {text_of(label): b for b, label in enumerate(self.labels)}
+        numeric = np.flatnonzero(~np.isnan(self.low))
+        low = self.low[numeric]
+        codes = []
+        for value in values:
+            text = text_of(plain_label(value))
+            if text in own:
+                codes.append(own[text])
+                continue
+            x = _number(value)
+            if x is None:
+                raise MicrodataError(
+                    f"value {quoted(value)} is no number and no label of the original",
+                    column=self.variable,
+                )
+            codes.append(numeric[max(0, int(np.searchsorted(low, float(x), side="right")) - 1)])
+        return np.array(codes, np.int32)
+
+    def draw(self, rng: np.random.Generator, codes: np.ndarray) -> pd.Series:
+        """Draw a value of each bin, all values between its ends with one probability.
+
+        Parameters
+        ----------
+        rng
+            Generator.
+        codes
+            (m,) codes of bins, -1 where missing.
+        """
+        b = np.asarray(codes)
+        steps = np.nan_to_num((self.high - self.low) / self.unit).round().astype(np.int64)
+        value = self.low[b] + rng.integers(steps[b] + 1) * self.unit[b]
+        made = np.empty(len(b), object)
+        for i, (k, x) in enumerate(zip(b, value, strict=True)):
+            if k < 0:
+                made[i] = None
+            elif np.isnan(x) or steps[k] == 0:
+                made[i] = self.labels[k]
+            elif self.decimals is None:
+                made[i] = plain_label(float(f"{x:.12g}"))
+            else:
+                made[i] = f"{x:.{self.decimals}f}"
+        return pd.Series(made).infer_objects()
+
+
+def bin_columns(table: Records, numbers: Mapping[str, int]) -> tuple[Records, dict[str, Bins]]:
+    """Put the values of numeric columns into bins.
+
+    Parameters
+    ----------
+    table
+        Records with the values as levels.
+    numbers
+        About how many bins each of these variables gets.
+
+    Returns
+    -------
+    table, bins
+        The records with bins as levels, and what these are.
+
+    Raises
+    ------
+    MicrodataError
+        If a variable is unknown, or its values are no numbers.
+    """
+    bins = {}
+    tabulated = table.tabulated
+    for variable, number in numbers.items():
+        if variable not in table.schema.variables:
+            raise unknown_variable(variable, table.schema.variables, "variable")
+        j = table.schema.variables.index(variable)
+        levels = table.schema.levels[j]
+        counts = np.bincount(
+            np.maximum(tabulated.codes[:, j], 0),
+            np.where(tabulated.codes[:, j] < 0, 0, tabulated.counts),
+            len(levels),
+        )
+        bins[variable] = Bins.choose(variable, levels, counts, number)
+    return in_bins(table, bins), bins
+
+
+def in_bins(table: Records, bins: Mapping[str, Bins]) -> Records:
+    """Put the values of columns into bins that there are already, as of another table."""
+    schema, codes = table.schema, np.array(table.codes)
+    levels = list(schema.levels)
+    for variable, of_variable in bins.items():
+        j = schema.variables.index(variable)
+        recode = np.append(of_variable.code(levels[j]), -1)
+        codes[:, j] = recode[codes[:, j]]
+        levels[j] = of_variable.labels
+    return table.recoded(Schema(schema.variables, tuple(levels)), codes)
+
+
+def draw_in_bins(
+    rng: np.random.Generator, frame: pd.DataFrame, bins: Mapping[str, Bins]
+) -> pd.DataFrame:
+    """Replace the labels of bins by values drawn from them.
+
+    Parameters
+    ----------
+    rng
+        Generator.
+    frame
+        Records whose columns of these names have labels of bins, or are missing.
+    bins
+        As from `bin_columns`.
+    """
+    columns = {}
+    for variable, of_variable in bins.items():
+        own = {text_of(label): b for b, label in enumerate(of_variable.labels)}
+        codes = [-1 if pd.isna(x) else own[text_of(x)] for x in frame[variable]]
+        columns[variable] = of_variable.draw(rng, np.array(codes, int)).set_axis(frame.index)
+    return frame.assign(**columns)
+
+
+def _number(label: Label) -> Fraction | None:
+    """The number that a label is or spells, exactly; None where it is none."""
+    if isinstance(label, bool) or not isinstance(label, str | int | float):
+        return None
+    try:
+        return Fraction(text_of(label).strip())
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def _runs(x, count, size, marks) -> list[tuple[int, int]]:
+    """First and last index of each bin's values, ascending, `size` records in each, about."""
+    runs: list[tuple[int, int]] = []
+    held = 0
+    for i in range(len(x)):
+        begins = not runs or count[i] >= size or count[runs[-1][1]] >= size
+        begins = begins or held + count[i] / 2 >= size
+        if begins or any(x[i - 1] < mark <= x[i] for mark in marks):
+            runs.append((i, i))
+            held = 0
+        runs[-1] = runs[-1][0], i
+        held += count[i]
+    # A bin of a few records would tell their values.
+    whole = [runs[0]]
+    for first, last in runs[1:]:
+        few = count[first : last + 1].sum() < _BEYOND
+        if few or count[whole[-1][0] : whole[-1][1] + 1].sum() < _BEYOND:
+            whole[-1] = whole[-1][0], last
+        else:
+            whole.append((first, last))
+    return whole
+
+
+def _ends(x, total, first, last, marks) -> tuple[Fraction, Fraction, Fraction]:
+    """Lowest and highest value to be drawn in a bin of several values, and their distance."""
+    unit = Fraction(10) ** 12
+    while any(value % unit for value in x[first : last + 1]):
+        unit /= 10
+    if first == 0:
+        low = x[min(int(np.searchsorted(total, _BEYOND)), last)]
+    else:
+        low = _between(x[first - 1], x[first], marks)
+    if last == len(x) - 1:
+        high = x[max(int(np.searchsorted(total, total[-1] - _BEYOND, side="right")), first)]
+    else:
+        # The largest multiple below the next bin.
+        high = (math.ceil(_between(x[last], x[last + 1], marks) / unit) - 1) * unit
+    low = math.ceil(low / unit) * unit
+    return min(low, high), max(low, high), unit
+
+
+def _between(below: Fraction, above: Fraction, marks: list[Fraction]) -> Fraction:
+    """Number of few digits above one number and not above another, a mark where there is one."""
+    for mark in marks:
+        if below < mark <= above:
+            return mark
+    unit = Fraction(10) ** 12
+    while True:
+        cut = math.floor(above / unit) * unit
+        if below < cut:
+            return cut
+        unit /= 10
+
+
+def _written(value: Fraction) -> str:
+    """A number as people write it."""
+    return text_of(plain_label(float(value)))
