@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from bnp_models.evaluation.attack.posterior import model_of as model_of
     from bnp_models.evaluation.attack.posterior import read_posterior as read_posterior
     from bnp_models.evaluation.attack.result import AttackRisk as AttackRisk
+    from bnp_models.evaluation.closest import ClosestRecords as ClosestRecords
+    from bnp_models.evaluation.closest import closest_records as closest_records
     from bnp_models.evaluation.combining import Combined as Combined
     from bnp_models.evaluation.combining import combine_fully_synthetic as combine_fully_synthetic
     from bnp_models.evaluation.combining import combine_imputed as combine_imputed
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
         combine_partially_synthetic as combine_partially_synthetic,
     )
     from bnp_models.evaluation.combining import interval_overlap as interval_overlap
+    from bnp_models.evaluation.disclosure import Disclosure as Disclosure
+    from bnp_models.evaluation.disclosure import disclosure as disclosure
     from bnp_models.evaluation.evaluation import Evaluation as Evaluation
     from bnp_models.evaluation.evaluation import evaluate as evaluate
     from bnp_models.evaluation.files import read_like as read_like
@@ -66,6 +70,8 @@ if TYPE_CHECKING:
     from bnp_models.evaluation.proportions import Proportions as Proportions
     from bnp_models.evaluation.proportions import proportions as proportions
     from bnp_models.evaluation.shares import household_shares as household_shares
+    from bnp_models.evaluation.tree_propensity import TreePropensity as TreePropensity
+    from bnp_models.evaluation.tree_propensity import tree_propensity as tree_propensity
     from bnp_models.evaluation.uniques import replicated_uniques as replicated_uniques
     from bnp_models.inference.arviz import write_netcdf as write_netcdf
     from bnp_models.inference.checkpoint import Checkpoint as Checkpoint
@@ -150,6 +156,7 @@ _EXPORTS = {
     "Cells": "data.cells",
     "Checkpoint": "inference.checkpoint",
     "CheckpointError": "inference.checkpoint",
+    "ClosestRecords": "evaluation.closest",
     "CoarserRisk": "risk.coarsening",
     "Coding": "zeros.coding",
     "Combined": "evaluation.combining",
@@ -159,6 +166,7 @@ _EXPORTS = {
     "Converged": "inference.convergence",
     "CountsRun": "models.cells.dirichlet_multinomial",
     "Diagnosis": "inference.diagnosis",
+    "Disclosure": "evaluation.disclosure",
     "EmpiricalBayes": "models.cells.empirical_bayes",
     "Equivalence": "zeros.equivalences",
     "Evaluation": "evaluation.evaluation",
@@ -190,6 +198,7 @@ _EXPORTS = {
     "Settings": "inference.settings",
     "StructuralZeros": "zeros.structural_zeros",
     "TNPLCM": "models.latent_classes.nplcm",
+    "TreePropensity": "evaluation.tree_propensity",
     "Validation": "risk.validation",
     "WeightedCells": "data.weights",
     "attack_risk": "evaluation.attack.attack",
@@ -205,6 +214,7 @@ _EXPORTS = {
     "check_population_size": "data.weights",
     "check_source": "evaluation.attack.posterior",
     "check_support": "risk.loglinear",
+    "closest_records": "evaluation.closest",
     "coarsen": "risk.coarsening",
     "combine_fully_synthetic": "evaluation.combining",
     "combine_imputed": "evaluation.combining",
@@ -213,6 +223,7 @@ _EXPORTS = {
     "complete_households": "models.nested.starts",
     "convergence": "inference.convergence",
     "counts_of_counts": "risk.cells",
+    "disclosure": "evaluation.disclosure",
     "draw_in_bins": "data.bins",
     "evaluate": "evaluation.evaluation",
     "extend": "inference.sampling",
@@ -257,6 +268,7 @@ _EXPORTS = {
     "target_reached": "inference.diagnosis",
     "tau1_monitor": "risk.population",
     "to_inference_data": "report.inference_data",
+    "tree_propensity": "evaluation.tree_propensity",
     "validate_within": "risk.validation",
     "warnings_of": "inference.diagnosis",
     "weighted_cells": "data.weights",

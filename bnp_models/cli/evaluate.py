@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import importlib.util
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from bnp_models.data.bins import Bins
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import persons_of, read_households
-from bnp_models.data.schema import Label, MicrodataError
+from bnp_models.data.schema import Label, MicrodataError, unknown_variable
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.evaluation import evaluation
 from bnp_models.evaluation.attack.attack import attack_risk, check_columns, refit
@@ -39,6 +40,7 @@ class _Files(NamedTuple):
     population: Any
     conditions: Any
     quantities: Rules | None
+    holdout: Any
 
 
 def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
@@ -55,8 +57,9 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
         tell, close = _progress(options)
         try:
             result = evaluation.evaluate(
-                **given._asdict(), combining=options.combining, seed=options.seed, progress=tell
-            )
+                **given._asdict(), combining=options.combining, seed=options.seed, progress=tell,
+                keys=options.keys, targets=options.targets, trees=options.trees,
+            )  # fmt: skip
         finally:
             close()
         if posterior is not None:
@@ -115,13 +118,32 @@ def _checked_files(options: argparse.Namespace) -> _Files:
     if options.population is not None:
         population = read_like(options.population, original, bins)
         files.append((options.population, population))
+    holdout = None
+    if options.holdout is not None:
+        holdout = read_like(options.holdout, original, bins)
+        files.append((options.holdout, holdout))
     for path, table in [(options.original, original), *files]:
         if not persons_of(table).complete.any():
             raise UsageError(f"{path}: no record has values of all variables; choose --variables")
         if quantities is not None and table.incomplete.all():
             raise UsageError(f"{path}: no household is complete; choose --variables")
     synthetic = [table for _, table in files[: len(options.synthetic)]]
-    return _Files(original, synthetic, population, conditions, quantities)
+    _check_disclosure(options, persons_of(original).schema.variables)
+    return _Files(original, synthetic, population, conditions, quantities, holdout)
+
+
+def _check_disclosure(options: argparse.Namespace, variables: tuple[str, ...]) -> None:
+    """Check keys and targets, and that trees can be grown."""
+    if options.targets is not None and not options.keys:
+        raise UsageError("--targets: needs --keys, the variables that an intruder knows")
+    for name, names in [("--keys", keys) for keys in options.keys] + [
+        ("--targets", options.targets or [])
+    ]:
+        for variable in names:
+            if variable not in variables:
+                raise UsageError(f"{name}: {unknown_variable(variable, variables, 'variable')}")
+    if options.trees and importlib.util.find_spec("sklearn") is None:
+        raise UsageError("--trees: needs scikit-learn; pip install 'bnp-models[trees]'")
 
 
 def _read(options: argparse.Namespace, head: tuple[str, Label] | None = None) -> Any:

@@ -139,9 +139,10 @@ def _add_synthesize(commands) -> None:
                         help="predictive: each file is a sample of the posterior predictive "
                         "distribution, with parameters of its own; balanced: from the mean of many "
                         "draws, combinations that are alike with nearly as many records as they "
-                        "are expected to have; calibrated: the same, with one- and two-way tables brought near to the sample's. "
-                        "Files come nearer to the sample in this order, and more of its unique "
-                        "combinations recur (default: predictive)")  # fmt: skip
+                        "are expected to have; calibrated: the same, with one- and two-way tables "
+                        "brought near to the sample's. Files come nearer to the sample in this "
+                        "order, and more of its unique combinations recur (default: "
+                        "predictive)")  # fmt: skip
     parser.add_argument("--rows", metavar="N", type=integer_type(1, 2**31),
                         help="records of each (default: as many as the sample has)")  # fmt: skip
     # The evaluation of what an intruder can learn reads the parameters.
@@ -202,6 +203,19 @@ def _add_evaluate(commands) -> None:
     data.add_argument("--population", metavar="FILE",
                       help="the whole population, where it is known: its proportions are compared "
                       "too")  # fmt: skip
+    data.add_argument("--holdout", metavar="FILE",
+                      help="records of the population that the files were not made of: whether "
+                      "synthetic records are closer to the original's than to these")  # fmt: skip
+    data.add_argument("--keys", metavar="A,B,..", type=name_list, action="append", default=[],
+                      help="variables that an intruder may know: replicated uniques, and what the "
+                      "files disclose of the others (DiSCO); may be given more than "
+                      "once")  # fmt: skip
+    data.add_argument("--targets", metavar="A,B,..", type=name_list,
+                      help="variables that he would like to know (default: all that are not "
+                      "keys)")  # fmt: skip
+    data.add_argument("--trees", action="store_true",
+                      help="tell records apart by classification trees too, which see interactions "
+                      "of any order (needs scikit-learn)")  # fmt: skip
     data.add_argument("--combining", choices=("partially", "fully"), default="partially",
                       help="rule that combines the files: that for partially synthetic data, "
                       "right for those of synthesize too, or that for fully synthetic data of "

@@ -11,11 +11,14 @@ import numpy as np
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Records, SmallCells, k_anonymity
 from bnp_models.evaluation.attack.result import AttackRisk
+from bnp_models.evaluation.closest import ClosestRecords, closest_records
 from bnp_models.evaluation.combining import COMBINING_RULES
+from bnp_models.evaluation.disclosure import Disclosure, disclosure
 from bnp_models.evaluation.impossible import Impossible, find_impossible
 from bnp_models.evaluation.propensity import PropensityScore, num_columns, propensity_score
 from bnp_models.evaluation.proportions import Proportions, proportions
 from bnp_models.evaluation.shares import Shares, household_shares
+from bnp_models.evaluation.tree_propensity import TreePropensity, tree_propensity
 from bnp_models.evaluation.uniques import Replicated, replicated_uniques
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
@@ -68,6 +71,12 @@ class Evaluation:
     """k-anonymity counts of the original, then of each file."""
     replicated: Replicated
     """Unique combinations of the original that recur."""
+    closest: ClosestRecords
+    """Distances to the closest record of the original, and of a holdout, where there is one."""
+    disclosures: tuple[Disclosure, ...]
+    """What the files disclose to an intruder who knows some variables, by set of keys."""
+    trees: tuple[TreePropensity, ...] | None
+    """Score of each file by classification trees, where these were asked for."""
     impossible: tuple[Impossible, ...] | None
     """Impossible records of each file, where structural zeros or rules were given."""
     seconds: dict[str, float]
@@ -228,6 +237,12 @@ class Evaluation:
                 "synthetic": [[row._asdict() for row in rows] for rows in self.anonymity[1:]],
             },
             "replicated_uniques": self.replicated._asdict(),
+            "closest_records": self.closest._asdict(),
+            "disclosure": [
+                part._asdict() | {"targets": [target._asdict() for target in part.targets]}
+                for part in self.disclosures
+            ],
+            "pmse_trees": None if self.trees is None else _scores_document(self.trees),
             "impossible": (
                 None if self.impossible is None else [*map(_impossible_document, self.impossible)]
             ),
@@ -244,6 +259,10 @@ def evaluate(
     population: Records | Households | None = None,
     conditions: StructuralZeros | Rules | None = None,
     quantities: Rules | None = None,
+    holdout: Records | Households | None = None,
+    keys: Sequence[Sequence[str]] = (),
+    targets: Sequence[str] | None = None,
+    trees: bool = False,
     combining: str = "partially",
     level: float = 0.95,
     seed: int = 0,
@@ -264,6 +283,13 @@ def evaluate(
         Structural zeros, or rules of households: impossible synthetic ones are counted.
     quantities
         Statements about households, whose shares are compared (`household_shares`).
+    holdout
+        Records of the same population that the files were not made of (`closest_records`).
+    keys, targets
+        Sets of variables that an intruder knows, and those that he would like to know
+        (`disclosure`); these are by default all that are not keys.
+    trees
+        Whether records are told apart by classification trees too (`tree_propensity`).
     combining
         "partially" or "fully": how files are combined (`bnp_models.evaluation.combining.combine`).
     level
@@ -300,6 +326,21 @@ def evaluate(
             )
     with _timed(seconds, "propensity_scores"):
         scores = _propensity_scores(persons, tell)
+        by_trees = None
+        if trees:
+            by_trees = tuple(tree_propensity(persons[0], file, seed=seed) for file in persons[1:])
+    with _timed(seconds, "disclosure"):
+        apart = None if holdout is None else persons_of(holdout)
+        closest = closest_records(persons[0], persons[1:], apart, seed=seed)
+        disclosures = tuple(
+            disclosure(
+                persons[0],
+                persons[1:],
+                names,
+                None if targets is None else [name for name in targets if name not in names],
+            )
+            for names in keys
+        )
     with _timed(seconds, "conditions_and_shares"):
         impossible = _impossible_of_files(synthetic, conditions, tell)
         shares = _shares(quantities, original, synthetic, population, combining, level)
@@ -316,6 +357,9 @@ def evaluate(
         shares=shares,
         anonymity=tuple(map(k_anonymity, persons)),
         replicated=replicated_uniques(persons[0], persons[1:]),
+        closest=closest,
+        disclosures=disclosures,
+        trees=by_trees,
         impossible=impossible,
         seconds=seconds,
     )
@@ -375,11 +419,11 @@ def _first_few(items: list[str], separator: str) -> str:
     return separator.join(items[:5]) + more
 
 
-def _scores_document(scores: Sequence[PropensityScore]) -> dict:
+def _scores_document(scores: Sequence[PropensityScore] | Sequence[TreePropensity]) -> dict:
     """Means of each figure over files, and the figures of each file."""
     means = [float(np.mean(values)) for values in zip(*scores, strict=True)]
     return {
-        **dict(zip(PropensityScore._fields, means, strict=True)),
+        **dict(zip(scores[0]._fields, means, strict=True)),
         "files": [score._asdict() for score in scores],
     }
 

@@ -50,6 +50,9 @@ class Proportions:
     fit: pd.DataFrame
     """A row a table, the worst first: `variables`, `cells` that are not empty, `tvd` (total
     variation distance) and `pmse_ratio` (of the propensity score of the table's cells)."""
+    k_marginal: np.ndarray
+    """(M,) score of each file: 1,000 less the mean over tables of its total variation distance in
+    thousandths (the k-marginal score of NIST's challenges; 1,000 is the original)."""
 
     def covered(self, of: str = "original", by: str = "synthetic") -> np.ndarray:
         """Tell of each judged cell whether its proportion lies inside the interval.
@@ -83,6 +86,7 @@ class Proportions:
             "mean_difference": float(away.mean()),
             "largest_difference": float(away.max()),
             "mean_tvd": float(self.fit["tvd"].mean()),
+            "k_marginal": float(self.k_marginal.mean()),
             "overlap": share(overlap),
             "overlap_below_half": share(overlap < 0.5),
             "covers_original": share(self.covered()),
@@ -161,6 +165,7 @@ def proportions(
     mean, interval, original_interval, overlap = compare_with_original(
         q, rows, len(synthetic), combining, level
     )
+    fit, distances = _fits(schema, tables, by_table, end)
     judged = (counts[0] >= min_count) & (rows[0] - counts[0] >= min_count)
     return Proportions(
         schema=schema,
@@ -176,7 +181,8 @@ def proportions(
         judged=judged,
         overlap=np.where(judged, overlap, np.nan),
         population=None if population is None else q[-1],
-        fit=_fits(schema, tables, by_table, end),
+        fit=fit,
+        k_marginal=1000 * (1 - distances),
     )
 
 
@@ -249,10 +255,11 @@ def _table_counts(counts, columns, incomplete, table, num_levels):
 
 
 def _fits(schema, tables, counts, end):
-    """Total variation distance and propensity score of each table, the worst first."""
-    rows = []
+    """Frame of the tables as `Proportions.fit`, and each file's mean total variation distance."""
+    rows, distances = [], []
     for table, count in zip(tables, counts, strict=True):
         q = count / count.sum(axis=1, keepdims=True)
+        distances.append(np.abs(q[1:end] - q[0]).sum(axis=1) / 2)
         ratios = []
         for made in count[1:end]:
             both = count[0] + made
@@ -270,4 +277,5 @@ def _fits(schema, tables, counts, end):
             )
         )
     frame = pd.DataFrame(rows, columns=["variables", "cells", "tvd", "pmse_ratio"])
-    return frame.sort_values("pmse_ratio", ascending=False, kind="stable", ignore_index=True)
+    frame = frame.sort_values("pmse_ratio", ascending=False, kind="stable", ignore_index=True)
+    return frame, np.mean(distances, axis=0)

@@ -5,9 +5,6 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-ADULT, CHILD = 15, 15
-NUMBERS_FROM = {"AGEP", "NOC", "NPF", "EDU"}
-
 
 def _age(test):
     return lambda label: test(int(label))
@@ -27,13 +24,13 @@ def _given(label):
 
 # Each is a combination that cannot occur, by what is true of the label of each variable.
 RULES = [
-    *({"AGEP": _age(lambda a: a < CHILD), name: _given}
+    *({"AGEP": _age(lambda a: a < 15), name: _given}
       for name in ("DVET", "MSP", "PINCP", "PINCP_DECILE", "INDP", "INDP_CAT")),
-    {"AGEP": _age(lambda a: a < CHILD), "EDU": _number(lambda e: e >= 12)},
+    {"AGEP": _age(lambda a: a < 15), "EDU": _number(lambda e: e >= 12)},
     {"AGEP": _age(lambda a: a < 5), "EDU": _number(lambda e: e >= 5)},
     {"AGEP": _age(lambda a: a < 3), "EDU": _given},
     *({"AGEP": _age(lambda a: a < 5), name: _given} for name in ("DPHY", "DREM")),
-    *({"AGEP": _age(lambda a: a > ADULT), name: _is("N")}
+    *({"AGEP": _age(lambda a: a > 15), name: _is("N")}
       for name in ("MSP", "PINCP", "PINCP_DECILE", "EDU", "DPHY", "DREM")),
     *({"HOUSING_TYPE": _is("2", "3"), name: _given} for name in ("NOC", "NPF")),
     {"HOUSING_TYPE": _is("2", "3"), "OWN_RENT": _is("1", "2")},

@@ -1,8 +1,9 @@
 """Synthetic files of NIST's benchmark: python experiments/nist/run.py FOLDER
 
 FOLDER has the excerpt, one file .csv or .csv.gz of persons with labels as text. The ten demographic
-features and the 21 of CART, the benchmark's rules as structural zeros. Keeps its chains and files in
-``experiments/nist/work``, goes on with what is not there yet, and writes results.csv and table.md.
+features, and the 21 of CART, which are fitted area by area (PUMA), as they are scored; the
+benchmark's rules as structural zeros. Keeps files in ``experiments/nist/work``, goes on with what
+is not there yet, and writes results.csv and table.md.
 """
 
 import argparse
@@ -30,8 +31,8 @@ FEATURES = {
 METHODS = ("predictive", "balanced", "calibrated")
 BINS = 20
 
-# Classes, and sweeps of each of two chains, by the number of features.
-SETTINGS = {10: (150, 800, 200), 21: (200, 800, 200)}
+# Classes, and sweeps of each of two chains, the last 200 of which are kept, by number of features.
+SETTINGS = {10: (150, 1000), 21: (50, 800)}
 
 
 def sorted_levels(column):
@@ -70,12 +71,53 @@ def prepared(target):
     return table, zeros, bins, industries
 
 
-def finished(frame, target, bins, industries, seed):
-    """A file with the target's columns: values in the place of bins, categories of industries."""
-    frame = bnp.draw_in_bins(np.random.default_rng(seed), frame, bins)
-    if industries is not None:
-        frame = frame.assign(INDP_CAT=frame["INDP"].map(industries))
-    return frame[list(target.columns)]
+def areas_of(table, zeros):
+    """Parts that are fitted by themselves: all records, or those of each area without PUMA."""
+    if "PUMA" not in table.schema.variables:
+        yield {}, table, zeros
+        return
+    position = table.schema.variables.index("PUMA")
+    names = [name for name in table.schema.variables if name != "PUMA"]
+    frame = table.to_frame()
+    for area, label in enumerate(table.schema.levels[position]):
+        inside = table.codes[:, position] == area
+        part = bnp.Microdata.from_frame(frame[inside], names, levels=table.schema)
+        conditions = np.delete(zeros.conditions, position, axis=1)
+        yield {"PUMA": label}, part, bnp.StructuralZeros(part.schema, conditions)
+
+
+def files_of(target, number, seed, work):
+    """A file by each method, in `work` from then on, and seconds of the chains and of making it."""
+    table, zeros, bins, industries = prepared(target)
+    classes, sweeps = SETTINGS[number]
+    for area, (added, part, part_zeros) in enumerate(areas_of(table, zeros)):
+        paths = {method: work / f"{area}-{method}.csv" for method in METHODS}
+        if all(path.exists() for path in paths.values()):
+            continue
+        key, began = jax.random.fold_in(jax.random.key(seed), area), time.perf_counter()
+        run = bnp.sample(
+            bnp.TNPLCM(components=classes), part, key=key, conditions=part_zeros, num_chains=2,
+            num_warmup=sweeps - 200, num_samples=50, thin=4,
+        )  # fmt: skip
+        chains = time.perf_counter() - began
+        print(added, part.n, "classes in use", run.draws["components"].mean(axis=1), flush=True)
+        for method, path in paths.items():
+            began = time.perf_counter()
+            (frame,) = bnp.synthesize(run, 1, method=method)
+            frame = bnp.draw_in_bins(np.random.default_rng([seed, area]), frame, bins)
+            if industries is not None:
+                frame = frame.assign(INDP_CAT=frame["INDP"].map(industries))
+            frame = frame.assign(**added)[list(target.columns)]
+            seconds = {"chains": chains, "file_made": time.perf_counter() - began}
+            bnp.write_frame(frame.assign(**seconds), path)
+    for method in METHODS:
+        paths = sorted(work.glob(f"*-{method}.csv"))
+        parts = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in paths]
+        seconds = {
+            name: sum(float(part[name].iloc[0]) for part in parts)
+            for name in ("chains", "file_made")
+        }
+        yield method, pd.concat(parts, ignore_index=True)[list(target.columns)], seconds
 
 
 def main():
@@ -83,7 +125,7 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--features", type=int, nargs="+", choices=FEATURES, default=list(FEATURES))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=HERE)
+    parser.add_argument("--out", type=Path, default=HERE, help="folder of work, results and table")
     args = parser.parse_args()
     (path,) = [p for p in args.folder.iterdir() if p.name.endswith((".csv", ".csv.gz"))]
     everyone = pd.read_csv(path, dtype=str, keep_default_na=False)
@@ -92,25 +134,14 @@ def main():
         target = everyone[FEATURES[number]]
         case = {"file": path.name, "features": number, "seed": args.seed}
         baselines(results, case, target)
-        missing = list(results.missing(case | {"method": method} for method in METHODS))
-        if not missing:
+        if not list(results.missing(case | {"method": method} for method in METHODS)):
             continue
-        table, zeros, bins, industries = prepared(target)
-        classes, warmup, draws = SETTINGS[number]
-        began = time.perf_counter()
-        run = bnp.sample(
-            bnp.TNPLCM(components=classes), table, key=jax.random.key(args.seed),
-            conditions=zeros, num_chains=2, num_warmup=warmup, num_samples=draws // 4, thin=4,
-            checkpoint=HERE / "work" / f"{path.name}-{number}-{args.seed}", resume=True,
-        )  # fmt: skip
-        chains = time.perf_counter() - began
-        print(number, "classes in use", run.draws["components"].mean(axis=1), *bnp.warnings_of(run))
-        for row in missing:
-            began = time.perf_counter()
-            (frame,) = bnp.synthesize(run, 1, method=row["method"])
-            frame = finished(frame, target, bins, industries, args.seed)
-            made = time.perf_counter() - began
-            results.append(row | scores_of(target, frame) | {"chains": chains, "file_made": made})
+        work = args.out / "work" / f"{path.name}-{number}-{args.seed}"
+        work.mkdir(parents=True, exist_ok=True)
+        for method, frame, seconds in files_of(target, number, args.seed, work):
+            row = case | {"method": method}
+            if list(results.missing([row])):
+                results.append(row | scores_of(target, frame) | seconds)
     rows = pd.read_csv(results.path)
     (args.out / "table.md").write_text(markdown(rows, index=False) + "\n")
 

@@ -1,0 +1,131 @@
+"""Distances of synthetic records to the closest original one, and to those of a holdout."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bnp_models.data.microdata import Records
+from bnp_models.evaluation.files import check_files
+
+# Synthetic records of a file that are looked at, at most, and pairs compared at once.
+_MOST_RECORDS, _PAIRS_AT_ONCE = 5000, 2**24
+
+
+class ClosestRecords(NamedTuple):
+    """Distances to the closest record, in variables that differ, means over files."""
+
+    share_by_distance: tuple[float, ...]
+    """(J + 1,) share of the synthetic records at each distance from the original: 0 is a copy of
+    some record's values."""
+    original_by_distance: tuple[float, ...]
+    """(J + 1,) share of the original's records at each distance from the others of the original."""
+    holdout_by_distance: tuple[float, ...] | None
+    """(J + 1,) share of the synthetic records at each distance from the holdout, of which as many
+    records are taken as the original has; None without one."""
+    closer_to_original: float | None
+    """Share of the synthetic records that are closer to the original than to the holdout, ties by
+    half: 0.5 where synthetic records are no nearer to those that they were made of."""
+    standard_error: float | None
+    """Of `closer_to_original`, were it 0.5 and the records independent."""
+
+
+def closest_records(
+    original: Records,
+    synthetic: Sequence[Records],
+    holdout: Records | None = None,
+    *,
+    seed: int = 0,
+) -> ClosestRecords:
+    """Measure how close synthetic records are to the original's.
+
+    Parameters
+    ----------
+    original, synthetic
+        Files of the same schema, of which the complete records are used.
+    holdout
+        Records of the same population that the synthetic ones were not made of.
+    seed
+        Chooses records where there are too many, 5,000 of a file, and those of the holdout or of
+        the original that are left out where their numbers differ.
+
+    Raises
+    ------
+    ValueError
+        If no file is given, schemas differ, or a file has no complete record.
+
+    References
+    ----------
+    Platzer, M. & Reutterer, T. (2021), doi:10.3389/fdata.2021.679939: the share that is closer to
+    the records that the files were made of than to a holdout.
+    """
+    others = [] if holdout is None else [holdout]
+    check_files(original, [*synthetic, *others])
+    rng = np.random.default_rng(seed)
+    known = _cells(original)
+    chosen = [_choose(rng, _cells(file), _MOST_RECORDS) for file in synthetic]
+    of_original = [_distances(codes, known[0]) for codes in chosen]
+    variables = original.num_variables
+    own = _choose(rng, known, _MOST_RECORDS)
+    figures = {
+        "share_by_distance": _shares(of_original, variables),
+        "original_by_distance": _shares([_distances(own, *known)], variables),
+        "holdout_by_distance": None, "closer_to_original": None, "standard_error": None,
+    }  # fmt: skip
+    if holdout is not None:
+        # As many records of both: the more there are, the closer one is.
+        size = min(known[1].sum(), _cells(holdout)[1].sum())
+        parts = [_choose(rng, cells, size) for cells in (known, _cells(holdout))]
+        near, far = ([_distances(codes, part) for codes in chosen] for part in parts)
+        closer = np.array([((a < b) + (a == b) / 2).mean() for a, b in zip(near, far, strict=True)])
+        number = sum(map(len, chosen))
+        figures |= {
+            "holdout_by_distance": _shares(far, variables),
+            "closer_to_original": float(closer.mean()),
+            "standard_error": 0.5 / float(np.sqrt(number)),
+        }
+    return ClosestRecords(**figures)
+
+
+def _cells(table):
+    """Codes and counts of the cells of the complete records."""
+    cells = table.tabulated
+    if not cells.complete.any():
+        raise ValueError("a file has no complete record")
+    return cells.codes[cells.complete], cells.counts[cells.complete]
+
+
+def _choose(rng, cells, most):
+    """Codes of all records of cells, or of so many chosen at random."""
+    codes, counts = cells
+    if counts.sum() > most:
+        counts = rng.multivariate_hypergeometric(counts, most, method="marginals")
+    return np.repeat(codes, counts, axis=0)
+
+
+def _distances(records, codes, counts=None):
+    """Variables in which each record differs from the closest cell, at the least.
+
+    With `counts` the records are of these cells, and each is compared with the others.
+    """
+    records, codes = (
+        np.ascontiguousarray(x.astype(np.int32 if x.max() > 255 else np.uint8))
+        for x in (records, codes)
+    )
+    step = max(1, _PAIRS_AT_ONCE // len(codes))
+    nearest = []
+    for start in range(0, len(records), step):
+        part = records[start : start + step]
+        differ = np.zeros((len(part), len(codes)), np.uint16)
+        for j in range(codes.shape[1]):
+            differ += part[:, j, None] != codes[None, :, j]
+        if counts is not None:
+            differ[(differ == 0) & (counts == 1)] = codes.shape[1]
+        nearest.append(differ.min(axis=1))
+    return np.concatenate(nearest)
+
+
+def _shares(distances, variables):
+    """Share of the records at each distance, the mean over files."""
+    shares = [np.bincount(x, minlength=variables + 1) / len(x) for x in distances]
+    return tuple(map(float, np.mean(shares, axis=0)))

@@ -1,0 +1,130 @@
+"""Identity and attribute disclosure of synthetic files, for keys that an intruder knows.
+
+Measures of Raab, G. M. (2024), Practical privacy metrics for synthetic data,
+doi:10.48550/arXiv.2406.16826, as shares of the original's records.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bnp_models.data.cells import group_cells
+from bnp_models.data.microdata import Records
+from bnp_models.data.schema import unknown_variable
+from bnp_models.evaluation.files import check_files
+
+
+class TargetDisclosure(NamedTuple):
+    """Attribute disclosure of one target, means over files but where it says otherwise."""
+
+    target: str
+    """Name of the target variable."""
+    in_original: float
+    """Share of the original's records whose key values all have one target value in the original
+    (Dorig): what the original itself would disclose."""
+    in_synthetic: float
+    """Share of the synthetic records whose key values all have one target value there (Dsyn)."""
+    disco: float
+    """Share of the original's records whose key values all have one target value in the synthetic
+    file, and it is the record's own (DiSCO: disclosive in synthetic, correct in original)."""
+    disclosive_in_both: float
+    """Share of the original's records of which both are true (DiSDiO)."""
+
+
+class Disclosure(NamedTuple):
+    """Disclosure by one set of keys."""
+
+    keys: tuple[str, ...]
+    """Names of the key variables."""
+    unique_in_original: float
+    """Share of the original's records that are alone with their key values (UiO)."""
+    unique_in_synthetic: float
+    """Share of the synthetic records that are alone with theirs in their file (UiS)."""
+    replicated_uniques: float
+    """Share of the original's records that are alone with their key values, and these are those of
+    one record of the synthetic file (repU)."""
+    targets: tuple[TargetDisclosure, ...]
+    """Attribute disclosure, one entry a target."""
+
+
+def disclosure(
+    original: Records,
+    synthetic: Sequence[Records],
+    keys: Sequence[str],
+    targets: Sequence[str] | None = None,
+) -> Disclosure:
+    """Measure what synthetic files disclose to an intruder who knows some variables.
+
+    Parameters
+    ----------
+    original, synthetic
+        Files of the same schema. A missing value counts as a level.
+    keys
+        Variables that the intruder knows.
+    targets
+        Variables that he would like to know; by default all others.
+
+    Raises
+    ------
+    ValueError
+        If no file or no key is given, or schemas differ; a MicrodataError if a variable is unknown
+        or both key and target.
+    """
+    check_files(original, synthetic)
+    names = original.schema.variables
+    targets = [name for name in names if name not in keys] if targets is None else targets
+    for name in (*keys, *targets):
+        if name not in names:
+            raise unknown_variable(name, names, "variable")
+    if not keys:
+        raise ValueError("name at least one key variable")
+    if both := set(keys) & set(targets):
+        raise ValueError(f"{sorted(both)[0]!r} is both a key and a target")
+    by_keys = _counts([original, *synthetic], [names.index(name) for name in keys])
+    n, alone = by_keys[0].sum(), by_keys == 1
+    return Disclosure(
+        keys=tuple(keys),
+        unique_in_original=float(alone[0].sum() / n),
+        unique_in_synthetic=float((alone[1:].sum(axis=1) / by_keys[1:].sum(axis=1)).mean()),
+        replicated_uniques=float((alone[0] & alone[1:]).sum(axis=1).mean() / n),
+        targets=tuple(_of_target(original, synthetic, keys, target) for target in targets),
+    )
+
+
+def _of_target(original, synthetic, keys, target) -> TargetDisclosure:
+    """Attribute disclosure of one target."""
+    names = original.schema.variables
+    columns = [names.index(name) for name in (*keys, target)]
+    counts, group = _counts([original, *synthetic], columns, by_all_but_last=True)
+    total = np.zeros((len(counts), group.max() + 1), np.int64)
+    for row, count in zip(total, counts, strict=True):
+        np.add.at(row, group, count)
+    one_value = (counts > 0) & (counts == total[:, group])
+    n, rows = counts[0].sum(), counts[1:].sum(axis=1)
+    both = one_value[1:] & one_value[0]
+    return TargetDisclosure(
+        target=target,
+        in_original=float(counts[0] @ one_value[0] / n),
+        in_synthetic=float(((counts[1:] * one_value[1:]).sum(axis=1) / rows).mean()),
+        disco=float((one_value[1:] @ counts[0] / n).mean()),
+        disclosive_in_both=float((both @ counts[0] / n).mean()),
+    )
+
+
+def _counts(tables, columns, by_all_but_last=False):
+    """(files, cells) records in each cell of some columns; and each cell's, but for the last."""
+    parts = [table.tabulated for table in tables]
+    codes = np.concatenate([part.codes[:, columns] for part in parts])
+    # A missing value is a level of its own, the first.
+    cells = group_cells(codes + 1, [tables[0].schema.num_levels[j] + 1 for j in columns])
+    counts = np.zeros((len(parts), len(cells.codes)), np.int64)
+    ends = np.cumsum([len(part.codes) for part in parts])[:-1]
+    for row, part, cell in zip(counts, parts, np.split(cells.record_cell, ends), strict=True):
+        np.add.at(row, cell, part.counts)
+    if not by_all_but_last:
+        return counts
+    # Cells are in lexicographic order: those that differ in the last column alone are neighbours.
+    begins = np.ones(len(cells.codes), bool)
+    begins[1:] = (np.diff(cells.codes[:, :-1], axis=0) != 0).any(axis=1)
+    return counts, np.cumsum(begins) - 1
