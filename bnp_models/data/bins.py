@@ -92,18 +92,18 @@ class Bins:
         count = np.asarray(counts)[order]
         labels, ends = [], []
         for first, last in _runs(x, count, count.sum() / number, marks):
-            if first == last:
-                labels.append(values[order[first]])
-                ends.append((x[first], x[first], Fraction(1)))
+            low, high, unit = _ends(x, np.cumsum(count), first, last, marks)
+            ends.append((low, high, unit))
+            if low == high and low in x:
+                labels.append(values[order[x.index(low)]])
             else:
-                ends.append(_ends(x, np.cumsum(count), first, last, marks))
-                labels.append(" to ".join(map(_written, ends[-1][:2])))
+                labels.append(" to ".join(map(_written, (low, high))))
         nothing = [(math.nan,) * 3] * len(others)
-        low, high, unit = np.array([*nothing, *ends], float).T
+        lows, highs, units = np.array([*nothing, *ends], float).T
         decimals = None
         if any(isinstance(values[i], str) for i in order):
             decimals = max(len(text_of(values[i]).partition(".")[2]) for i in order)
-        return cls(variable, (*others, *labels), low, high, unit, decimals)
+        return cls(variable, (*others, *labels), lows, highs, units, decimals)
 
     def code(self, values: Iterable[Label]) -> np.ndarray:
         """Code values by their bins: the nearest below, or the lowest.
@@ -258,19 +258,35 @@ def _runs(x, count, size, marks) -> list[tuple[int, int]]:
             held = 0
         runs[-1] = runs[-1][0], i
         held += count[i]
-    # A bin of a few records would tell their values.
-    whole = [runs[0]]
-    for first, last in runs[1:]:
-        few = count[first : last + 1].sum() < _BEYOND
-        if few or count[whole[-1][0] : whole[-1][1] + 1].sum() < _BEYOND:
-            whole[-1] = whole[-1][0], last
-        else:
-            whole.append((first, last))
-    return whole
+    return _joined(runs, count, size)
+
+
+def _joined(runs, count, size) -> list[tuple[int, int]]:
+    """Join bins of a few records, which would tell their values, to one beside them."""
+
+    def held(run):
+        return count[run[0] : run[1] + 1].sum()
+
+    def is_point(run):
+        return run[0] == run[1] and count[run[0]] >= size
+
+    i = 0
+    while len(runs) > 1 and i < len(runs):
+        if held(runs[i]) >= _BEYOND:
+            i += 1
+            continue
+        # Values with a bin of their own keep it where there is another neighbour.
+        after = i + 1 < len(runs) and (i == 0 or not is_point(runs[i + 1]))
+        first = i if after else i - 1
+        runs[first : first + 2] = [(runs[first][0], runs[first + 1][1])]
+        i = first
+    return runs
 
 
 def _ends(x, total, first, last, marks) -> tuple[Fraction, Fraction, Fraction]:
-    """Lowest and highest value to be drawn in a bin of several values, and their distance."""
+    """Lowest and highest value to be drawn in a bin, and the distance of those between."""
+    if first == last:
+        return x[first], x[first], Fraction(1)
     unit = Fraction(10) ** 12
     while any(value % unit for value in x[first : last + 1]):
         unit /= 10

@@ -64,7 +64,8 @@ def test_evaluation_json(done, folder):
         "command", "original_sha256", "synthetic_sha256", "n", "files", "population_size",
         "variables", "levels", "cells", "missing", "seed", "version", "combining", "level",
         "proportions", "pmse", "worst_tables", "household_shares", "k_anonymity",
-        "replicated_uniques", "impossible", "attack_risk", "warnings", "seconds",
+        "replicated_uniques", "closest_records", "disclosure", "pmse_trees", "impossible",
+        "attack_risk", "warnings", "seconds",
     ]  # fmt: skip
     assert found["command"].startswith("bnp-models evaluate ")
     assert (found["n"], found["population_size"], found["levels"]) == (500, 20_000, [3, 2, 2, 4])

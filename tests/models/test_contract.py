@@ -23,6 +23,7 @@ from bnp_models.models.model import (
     Completes,
     FixedComponents,
     Growing,
+    KnowsMargins,
     MakesHouseholds,
     Model,
     PredictsCells,
@@ -264,6 +265,20 @@ def test_probabilities_of_all_cells_add_up_to_one(name):
         jax.random.key(4),
     )
     assert new.shape == (len(NUM_LEVELS), 5)
+
+
+@of_kind(KnowsMargins)
+def test_margins_are_sums_of_cell_probabilities(name):
+    one = swept(name)
+    cells = CELLS if one.conditions is None else CELLS[~one.conditions.contains(CELLS)]
+    sets = None if one.conditions is None else jnp.asarray(one.conditions.feasible.sets)
+    log_p = one.model.log_cell_probability(None, one.draw, jnp.asarray(cells), NUM_LEVELS)
+    probability = np.exp(np.asarray(log_p))
+    expected = np.concatenate(
+        [np.bincount(cells[:, j], probability, size) for j, size in enumerate(NUM_LEVELS)]
+    )
+    margins = one.model.level_probabilities(one.draw, NUM_LEVELS, sets)
+    np.testing.assert_allclose(margins, expected, rtol=1e-3, atol=1e-6)
 
 
 @of_kind(Completes)

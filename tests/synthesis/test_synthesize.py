@@ -160,3 +160,87 @@ def test_what_is_refused(latent):
     for function in (bnp.synthesize, bnp.impute, bnp.level_margins):
         with pytest.raises(ValueError, match="did not keep 'log_pi'"):
             function(bare)
+
+
+@pytest.fixture(scope="module")
+def complete_run(latent):
+    """Chains on the complete records of the sample, under its structural zeros."""
+    codes = np.tile(latent.table.codes[(latent.table.codes >= 0).all(axis=1)], (4, 1))
+    table = bnp.Microdata(latent.table.schema, codes)
+    return bnp.sample(
+        latent.run.model, table, key=jax.random.key(3), conditions=latent.run.conditions,
+        num_chains=2, num_warmup=30, num_samples=20,
+    )  # fmt: skip
+
+
+def two_way(table):
+    """Shares of all cells of two-way tables."""
+    sizes, counts = table.schema.num_levels, []
+    for j in range(len(sizes)):
+        for k in range(j):
+            cells = table.codes[:, j] * sizes[k] + table.codes[:, k]
+            counts.append(np.bincount(cells, minlength=sizes[j] * sizes[k]))
+    return np.concatenate(counts) / table.n
+
+
+def test_balanced_and_calibrated_files_are_feasible_and_nearer(complete_run, conditions_frame):
+    """To the sample, in this order; each file differs from the next, and a key tells them apart."""
+    table, distances = complete_run.table, {}
+    for method in synthesize.METHODS:
+        files = bnp.synthesize(complete_run, 3, method=method)
+        assert not any(breaks_a_condition(frame, conditions_frame).any() for frame in files)
+        assert not files[0].equals(files[1])
+        again = bnp.synthesize(complete_run, 3, method=method)
+        pd.testing.assert_frame_equal(files[2], again[2])
+        other = bnp.synthesize(complete_run, 1, key=jax.random.key(8), method=method)[0]
+        assert not other.equals(files[0])
+        coded = [bnp.Microdata.from_frame(frame, levels=table.schema) for frame in files]
+        assert all(file.n == table.n for file in coded)
+        distances[method] = np.mean([np.abs(two_way(f) - two_way(table)).sum() for f in coded])
+    assert distances["calibrated"] < 0.8 * distances["balanced"]
+    assert distances["balanced"] < 0.9 * distances["predictive"]
+
+
+def test_balanced_files_follow_the_mean_of_the_draws(complete_run):
+    margins = bnp.level_margins(complete_run).draws.mean(axis=(0, 1))
+    frame = bnp.synthesize(complete_run, 1, 40_000, method="balanced")[0]
+    schema = complete_run.table.schema
+    codes = bnp.Microdata.from_frame(frame, levels=schema).codes
+    shares = np.concatenate(
+        [
+            np.bincount(codes[:, j], minlength=k) / len(codes)
+            for j, k in enumerate(schema.num_levels)
+        ]
+    )
+    # The pool has 800,000 records of 40 draws.
+    assert np.abs(shares - margins).max() < 0.005
+
+
+def test_cells_with_counts_are_balanced_too(complete_run):
+    run = dataclasses.replace(complete_run, table=complete_run.table.tabulated)
+    for method in ("balanced", "calibrated"):
+        (made,) = bnp.synthesize(run, 1, 500, method=method)
+        assert made.n == 500 and (made.counts > 0).all()
+        assert not run.conditions.contains(made.codes).any()
+        np.testing.assert_array_equal(made.first_rows, np.cumsum(made.counts) - made.counts)
+
+
+def test_methods_that_cannot_be(latent, complete_run):
+    with pytest.raises(ValueError, match="method"):
+        bnp.synthesize(complete_run, 1, method="best")
+    with pytest.raises(ValueError, match="missing values"):
+        bnp.synthesize(latent.run, 1, method="calibrated")
+    assert len(bnp.synthesize(latent.run, 1, method="balanced")[0]) == latent.table.n
+
+
+def test_mixed_membership_makes_records_and_knows_its_margins(complete_run, conditions_frame):
+    run = bnp.sample(
+        bnp.HDPMixedMembership(), complete_run.table, key=jax.random.key(4),
+        conditions=complete_run.conditions, num_chains=2, num_warmup=20, num_samples=20,
+    )  # fmt: skip
+    for method in synthesize.METHODS:
+        frame = bnp.synthesize(run, 1, method=method)[0]
+        assert len(frame) == run.table.n and not breaks_a_condition(frame, conditions_frame).any()
+    margins = bnp.level_margins(run)
+    assert margins.draws.shape[:2] == (2, 20 // run.settings.parameters_every)
+    assert margins.draws[:, :, :8].sum(axis=2) == pytest.approx(1, rel=1e-4)

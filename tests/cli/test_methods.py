@@ -1,0 +1,125 @@
+"""Synthetic files by every method, of numeric columns too, and what is said of them."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import one_line
+from pages import Page
+
+from bnp_models.cli.main import main
+
+CHAINS = ("--chains", "2", "--warmup", "20", "--draws", "20", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("methods"), np.random.default_rng(0)
+    age = rng.integers(100, size=400)
+    frame = pd.DataFrame({
+        "sex": rng.choice(["f", "m"], 400), "age": age,
+        "income": np.where(age < 15, "N", (100 * (rng.gamma(2, 150, 400)).astype(int)).astype(str)),
+    })  # fmt: skip
+    frame.to_csv(folder / "sample.csv", index=False)
+    return folder / "sample.csv"
+
+
+@pytest.mark.parametrize(
+    ("model", "method"), [("tnplcm", "calibrated"), ("hdp", "balanced"), ("nplcm", "predictive")]
+)
+def test_values_within_bins(sample, tmp_path, model, method):
+    out, binned = tmp_path / "out", ("--bins", "age=10", "income=8")
+    assert main([
+        "synthesize", str(sample), "--model", model, "--method", method, *binned, *CHAINS,
+        "--datasets", "2", "--out", str(out),
+    ]) == 0  # fmt: skip
+    original = pd.read_csv(sample, keep_default_na=False)
+    files = [pd.read_csv(out / f"synthetic_{m}.csv", keep_default_na=False) for m in (1, 2)]
+    assert not files[0].equals(files[1])
+    for made in files:
+        assert list(made) == list(original) and len(made) == 400
+        assert made["age"].between(0, 99).all() and made["age"].nunique() > 40
+        numbers = pd.to_numeric(made.loc[made["income"] != "N", "income"])
+        assert (numbers % 100 == 0).all()
+    run = json.loads((out / "run.json").read_text())
+    assert run["method"] == method and len(run["bins"]["age"]) in range(8, 13)
+    assert "N" in run["bins"]["income"]
+    page = (out / "report.html").read_text()
+    assert Page(page).open == []
+    assert "drawn within bins" in page
+    assert ("be near to the model" in page) == (method != "predictive")
+    # The files are judged in the same bins.
+    judged = tmp_path / "judged"
+    assert main([
+        "evaluate", str(sample), *(str(out / f"synthetic_{m}.csv") for m in (1, 2)), *binned,
+        "--keys", "sex,age", "--targets", "income", "--holdout", str(sample), "--trees",
+        "--out", str(judged), "--quiet",
+    ]) == 0  # fmt: skip
+    found = json.loads((judged / "evaluation.json").read_text())
+    assert found["disclosure"][0]["keys"] == ["sex", "age"]
+    assert found["disclosure"][0]["targets"][0]["target"] == "income"
+    assert found["closest_records"]["closer_to_original"] == 0.5
+    assert found["pmse_trees"]["expected"] > 0
+    page = (judged / "report.html").read_text()
+    assert Page(page).open == []
+    assert "Disclosure by sex, age" in page and "classification tree" in page
+
+
+def test_an_attack_is_on_files_drawn_at_random(sample, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["synthesize", str(sample), "--variables", "sex,income", "--method", "balanced",
+                 *CHAINS, "--datasets", "1", "--out", str(out)]) == 0  # fmt: skip
+    capsys.readouterr()
+    assert main(["evaluate", str(sample), str(out / "synthetic_1.csv"), "--variables",
+                 "sex,income", "--posterior", str(out / "posterior.nc"), "--out",
+                 str(tmp_path / "judged")]) == 2  # fmt: skip
+    assert "--method balanced" in one_line(capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["synthesize", "--bins", "sex=4"], "column 'sex': has fewer than two numbers"),
+        (["synthesize", "--bins", "height=4"], "unknown variable"),
+        (["synthesize", "--bins", "age"], "not a variable and a number of bins"),
+        (["synthesize", "--bins", "age=1"], "not a variable and a number of bins"),
+        (["synthesize", "--method", "best"], "invalid choice"),
+        (["synthesize", "--model", "ndpmpm", "--household", "sex", "--bins", "age=4"], "--bins"),
+        (["synthesize", "--model", "ndpmpm", "--household", "sex", "--method", "balanced"],
+         "--method balanced: households"),
+        (["risk", "--population-size", "10000", "--model", "polettini-stander-1", "--bins",
+          "age=4"], "--bins"),
+        (["impute", "--bins", "age=4"], "unrecognized arguments"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(arguments, said, sample, tmp_path, capsys):
+    command, *more = arguments
+    try:
+        code = main([command, str(sample), *more, "--out", str(tmp_path / "out")])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2 and said in one_line(capsys)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--keys", "height"], "--keys: column 'height': unknown variable"),
+        (["--targets", "age"], "--targets: needs --keys"),
+        (["--keys", "sex", "--targets", "height"], "--targets: column 'height'"),
+        (["--holdout", "nowhere.csv"], "nowhere.csv"),
+    ],
+)
+def test_what_evaluate_refuses(more, said, sample, tmp_path, capsys):
+    assert main(["evaluate", str(sample), str(sample), *more, "--out", str(tmp_path / "x")]) == 2
+    assert said in one_line(capsys)
+
+
+def test_trees_want_scikit_learn(sample, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert (
+        main(["evaluate", str(sample), str(sample), "--trees", "--out", str(tmp_path / "x")]) == 2
+    )
+    assert "pip install" in one_line(capsys)
