@@ -45,6 +45,12 @@ SIZE = "household size"
 class NDPMPM(NestedOptions):
     """The nested Dirichlet process mixture of products of multinomials.
 
+    What is fitted is the model of households of random sizes, truncated to the possible ones of
+    all sizes together: a household's size is a variable of its class, and large sizes of which few
+    households are possible weigh as little as they should. It is neither the sampler as printed,
+    which draws impossible households of each size apart, nor a model given sizes that a design has
+    fixed.
+
     Parameters
     ----------
     components
