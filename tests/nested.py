@@ -173,14 +173,21 @@ def exact_means(model, table, data, num_draws=100_000, seed=0):
     likelihood, values = [], []
     for step in range(num_draws // 50_000):
         alpha, beta, log_c, parameters = prior_parameters(model, data, 50_000, (seed, step))
+        if model.sizes == "given":
+            parameters[2][:, data.household.size_rows] = 0
         log_like, possible, found = 0.0, [], [np.log(alpha), np.log(beta), *log_c.T]
         for i, cells in enumerate(observed):
             log_p = log_probabilities(np, parameters, data, i)
             possible.append(_logsumexp(np, log_p[:, possible_households(data, i)]))
             log_like = log_like + log_p[:, cells].sum(axis=1)
             found += list(statistics(np, parameters, data, i).T)
-        log_feasible = _logsumexp(np, np.stack(possible, axis=1))
-        likelihood.append(np.exp(log_like - data.num_households * log_feasible))
+        if model.sizes == "given":
+            # Of each household over its own size: weights of the sizes cancel.
+            numbers = [number for _, number in data.blocks]
+            log_feasible = np.stack(possible, axis=1) @ numbers
+        else:
+            log_feasible = data.num_households * _logsumexp(np, np.stack(possible, axis=1))
+        likelihood.append(np.exp(log_like - log_feasible))
         values.append(np.column_stack(found))
     likelihood, values = np.concatenate(likelihood), np.concatenate(values)
     top = likelihood[:, None] * values

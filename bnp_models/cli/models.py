@@ -43,6 +43,7 @@ MODELS = {
             "relative",
             "level_prior",
             "impossible_weight",
+            "sizes",
         ),
     ),
     "polettini-stander-1": Registered(

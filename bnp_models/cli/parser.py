@@ -306,6 +306,9 @@ def _add_households(parser):
     group.add_argument("--impossible-weight", metavar="W", type=integer_type(1, 1001),
                        help="cap-and-weight, an approximation: draw a W-th of the impossible "
                        "households and let each stand for W (default: 1, exact)")  # fmt: skip
+    group.add_argument("--sizes", choices=("random", "given"),
+                       help="whether households' sizes are part of the model, or fixed by the "
+                       "design of the sample (default: random)")  # fmt: skip
 
 
 def _add_command(commands, name: str, **texts):

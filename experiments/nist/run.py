@@ -110,6 +110,8 @@ def files_of(target, number, seed, work):
             frame = frame.assign(**added)[list(target.columns)]
             seconds = {"chains": chains, "file_made": time.perf_counter() - began}
             bnp.write_frame(frame.assign(**seconds), path)
+        # Programs of other shapes take memory maps, of which a process has so many.
+        jax.clear_caches()
     for method in METHODS:
         paths = sorted(work.glob(f"*-{method}.csv"))
         parts = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in paths]

@@ -132,12 +132,17 @@ def model_of(posterior: Posterior) -> NPLCM | TNPLCM | NDPMPM:
     if kind is NDPMPM:
         options["member_components"] = posterior.parameters["log_omega"].shape[-1]
     try:
-        return kind(**options | json.loads(posterior.attributes.get("options", "{}")))
+        return kind(**options | _options(posterior))
     except (TypeError, ValueError) as error:
         raise MicrodataError(
             f"the options of the model are not those of this version ({error}); run synthesize "
             "again"
         ) from None
+
+
+def _options(posterior: Posterior) -> dict[str, Any]:
+    """Options of the model of draws, those that are not the defaults at the least."""
+    return json.loads(posterior.attributes.get("options", "{}"))
 
 
 def check_source(
@@ -174,6 +179,12 @@ def check_source(
         raise MicrodataError(
             f"the posterior is of the {posterior.model} model, for {kinds[table_type]}, and the "
             f"sample is coded as {kinds[type(table)]}",
+            file=path,
+        )
+    if _options(posterior).get("sizes") == "given":
+        raise MicrodataError(
+            "the posterior is of households of given sizes, for which there is no attack; leave it "
+            "out",
             file=path,
         )
     if posterior.attributes["sample_sha256"] != table.digest:

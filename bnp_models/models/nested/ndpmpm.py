@@ -45,11 +45,10 @@ SIZE = "household size"
 class NDPMPM(NestedOptions):
     """The nested Dirichlet process mixture of products of multinomials.
 
-    What is fitted is the model of households of random sizes, truncated to the possible ones of
-    all sizes together: a household's size is a variable of its class, and large sizes of which few
-    households are possible weigh as little as they should. It is neither the sampler as printed,
-    which draws impossible households of each size apart, nor a model given sizes that a design has
-    fixed.
+    What is fitted by default is the model of households of random sizes, truncated to the possible
+    ones of all sizes together. It is neither the sampler as printed, which draws the impossible
+    households of each size apart from classes that depend on the size, nor the model given sizes,
+    for samples whose design fixes them, which `sizes` chooses.
 
     Parameters
     ----------
@@ -82,6 +81,13 @@ class NDPMPM(NestedOptions):
         Cap-and-weight, an approximation: impossible households are drawn until a part of the
         sample's number of possible ones, and each stands for so many. 1 is exact. The chains then
         forget the variation of what is not drawn.
+    sizes
+        "random": a household's size is a variable of its class. "given": the design of the sample
+        has fixed the sizes; the likelihood is that of the values given the size, each household's
+        over the probability that one of its size is possible. The log-likelihood that chains keep
+        is then with weights of the sizes that are drawn along. Nothing but the prior keeps these
+        probabilities away from zero, and a learned one does so weakly: take "uniform" under rules
+        that few simulated households keep.
 
     References
     ----------
@@ -169,7 +175,7 @@ class NDPMPM(NestedOptions):
         schema = run.table.schema
         data = self.prepare(run.table, run.conditions)
         names = schema.household_variables
-        names += (SIZE,) if data.possible is None else ()
+        names += (SIZE,) if data.possible is None and self.sizes == "random" else ()
         return mean_concentrations(
             run.draws["household_shape"], data.household_variable, names
         ) | mean_concentrations(

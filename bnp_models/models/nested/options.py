@@ -11,6 +11,8 @@ from bnp_models.models.options import check_choice, check_integer, check_positiv
 
 BETAS = ("common", "class")
 
+SIZES = ("random", "given")
+
 
 def _as_pairs(given: Any) -> tuple:
     """Hashable form of a mapping, or of a sequence of names and pairs."""
@@ -35,6 +37,7 @@ class NestedOptions(FixedComponents, MakesHouseholds):
     relative: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
     level_prior: str = eqx.field(static=True, default="learned")
     impossible_weight: int = eqx.field(static=True, default=1)
+    sizes: str = eqx.field(static=True, default="random")
 
     def __check_init__(self):
         check_integer(2, components=self.components, member_components=self.member_components)
@@ -43,4 +46,5 @@ class NestedOptions(FixedComponents, MakesHouseholds):
             a=self.a, b=self.b, a_beta=self.a_beta, b_beta=self.b_beta
         )  # fmt: skip
         check_choice(BETAS, beta=self.beta)
+        check_choice(SIZES, sizes=self.sizes)
         check_choice(LEVEL_PRIORS, level_prior=self.level_prior)

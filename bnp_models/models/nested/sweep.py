@@ -37,6 +37,7 @@ from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import (
     LOG_LEAST_LEVEL,
     gamma_variate,
+    log_dirichlet,
     loggamma,
     normalise_levels,
 )
@@ -57,7 +58,9 @@ def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> N
     beta = gamma_variate(key_beta, jnp.full(shape, model.a_beta, dtype), model.b_beta)
     none = Augmented.none((model.components, model.member_components), data.household, data.member)
     shapes = (
-        _keep_sizes(draw_shape(model.level_prior, key_household, data.household_variable), data),
+        _keep_sizes(
+            model, draw_shape(model.level_prior, key_household, data.household_variable), data
+        ),
         _keep_heads(draw_shape(model.level_prior, key_member, data.member_variable), data),
     )
     return update_parameters(model, key_parameters, alpha, beta, shapes, none, data)
@@ -276,16 +279,18 @@ def update_level_shapes(
         counts.member_levels.reshape(-1, counts.members.size), data.member_variable,
         len(data.member.num_levels) + (data.head is not None),
     )  # fmt: skip
-    return _keep_sizes(household_shape, data), _keep_heads(member_shape, data)
+    return _keep_sizes(model, household_shape, data), _keep_heads(member_shape, data)
 
 
-def _keep_sizes(household_shape: Float[Array, " Q"], data: NestedData) -> Float[Array, " Q"]:
+def _keep_sizes(
+    model: NestedOptions, household_shape: Float[Array, " Q"], data: NestedData
+) -> Float[Array, " Q"]:
     """Shapes with ones for the sizes, where rules leave few of the large households possible.
 
     How many large households there would be before truncation the data cannot say, and a learned
-    prior lets next to all be large and impossible.
+    prior lets next to all be large and impossible. Sizes that are given have no prior at all.
     """
-    if data.possible is None:
+    if data.possible is None and model.sizes == "random":
         return household_shape
     return household_shape.at[data.household.size_rows].set(1)
 
@@ -318,8 +323,11 @@ def update_parameters(
     data
         The sample, missing values filled in.
     """
-    key_levels, key_pi, key_omega, key_concentrations = Keys(key, 4)
+    given = model.sizes == "given"
+    key_levels, key_pi, key_omega, key_concentrations, *key_sizes = Keys(key, 4 + given)
     log_lambda, log_phi = draw_level_probabilities(key_levels, shapes, counts, data)
+    if given:
+        log_lambda = _draw_common_sizes(key_sizes[0], log_lambda, counts, data)
     log_pi, sum_log_1mv = truncated_sticks(key_pi, counts.households, alpha)
     each_beta = jnp.broadcast_to(beta, (model.components,))
     log_omega, sums_log_1mv = truncated_sticks(key_omega, counts.members, each_beta)
@@ -373,6 +381,25 @@ def draw_level_probabilities(
         log_phi = log_phi.at[rows].add(jax.nn.log_softmax(log_kind[0], axis=0)[kind])
     log_lambda, log_phi = (jnp.maximum(x, LOG_LEAST_LEVEL) for x in (log_lambda, log_phi))
     return log_lambda, log_phi.reshape(counts.member_levels.shape)
+
+
+def _draw_common_sizes(
+    key: Key[Array, ""], log_lambda: Float[Array, "Q F"], counts: Augmented, data: NestedData
+) -> Float[Array, "Q F"]:
+    """Log level probabilities of households, with sizes of one distribution for all classes.
+
+    Notes
+    -----
+    With weights w of the sizes, independent of the class and of prior prod_h 1 / w_h, the model of
+    random sizes has the likelihood prod_i w_{h_i} f(x_i | h_i) / (sum_h w_h P_h)^n, whose integral
+    over w is prod_i f(x_i | h_i) / P_{h_i} but for a constant: that of households of given sizes,
+    P_h the probability that one of size h is possible.
+    """
+    rows = data.household.size_rows
+    number = jnp.sum(counts.household_levels[rows], axis=1).astype(log_lambda.dtype)
+    # Without any household, as in draws from the prior, any weights do.
+    log_share = log_dirichlet(key, jnp.where(jnp.sum(number) > 0, number, 1))
+    return log_lambda.at[rows].set(jnp.maximum(log_share, LOG_LEAST_LEVEL)[:, None])
 
 
 def _rows_of_head(data: NestedData) -> tuple[slice, np.ndarray]:

@@ -216,6 +216,44 @@ def test_synthetic_households(incomplete_run):
         bnp.synthesize(run, 1, 7)
 
 
+def test_households_of_given_sizes():
+    """Classes share the weights of the sizes, files are as ever, and there is no attack on them."""
+    households, rules = relatives(100, most=3)
+    run = bnp.sample(
+        bnp.NDPMPM(components=4, member_components=3, sizes="given", level_prior="uniform"),
+        households, key=jax.random.key(6), conditions=rules, num_chains=2, num_warmup=10,
+        num_samples=8, parameters_every=4,
+    )  # fmt: skip
+    data = run.model.prepare(households, rules)
+    of_sizes = run.draws["log_lambda"][..., data.household.size_rows, :]
+    np.testing.assert_array_equal(of_sizes, np.broadcast_to(of_sizes[..., :1], of_sizes.shape))
+    assert np.ptp(of_sizes[..., 0], axis=-1).min() > 0
+    frame = bnp.synthesize(run, 1)[0]
+    made = bnp.Households.from_frame(
+        frame,
+        "household",
+        ["persons", "tenure", "income", "vehicles"],
+        levels=households.schema.table,
+    )
+    assert sorted(made.sizes) == sorted(households.sizes) and rules.check(made).all()
+    with pytest.raises(bnp.MicrodataError, match="given sizes"):
+        bnp.check_source(run, households, rules)
+    learned = bnp.NDPMPM(sizes="given").prepare(households, None)
+    assert learned.possible is None
+    free = bnp.sample(
+        bnp.NDPMPM(components=2, member_components=2, sizes="given"), households,
+        key=jax.random.key(7), num_chains=1, num_warmup=2, num_samples=2, parameters_every=1,
+    )  # fmt: skip
+    shapes = free.draws["household_shape"][..., learned.household.size_rows]
+    assert (shapes == 1).all()
+    assert "household size" not in free.model.level_concentrations(free)
+    assert "household size" in dataclasses.replace(free.model, sizes="random").level_concentrations(
+        free
+    )
+    with pytest.raises(ValueError, match="sizes"):
+        bnp.NDPMPM(sizes="fixed")
+
+
 def test_completed_households(incomplete_run):
     """What was observed is unchanged, and the households are possible."""
     before = incomplete_run.table.persons

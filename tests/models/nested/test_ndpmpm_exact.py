@@ -87,10 +87,16 @@ CASES = {
     "head of the household": ("tables", ("role", "head"), {}),
     "three roles": ("guests", None, {"roles": 3, "households": WITH_GUESTS}),
     "uniform": ("none", None, {"level_prior": "uniform"}),
+    "sizes given": ("tables", None, {"sizes": "given", "level_prior": "uniform"}),
+    "sizes given, head of the household": (
+        "tables",
+        ("role", "head"),
+        {"sizes": "given", "level_prior": "uniform"},
+    ),
 }
 
 
-LONG = tuple(case for case in CASES if case != "no rules")
+LONG = tuple(case for case in CASES if case not in ("no rules", "sizes given"))
 
 
 @pytest.mark.parametrize(
@@ -147,6 +153,15 @@ def three_roles():
 @pytest.mark.parametrize("fault", KIND_FAULTS)
 def test_posterior_of_three_roles_rejects(three_roles, fault):
     z = three_roles.scores(jax.random.key(2), fault)
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
+@pytest.mark.long
+def test_posterior_given_sizes_is_not_that_of_random_sizes():
+    """Households as printed or of random sizes are found out."""
+    exact = Exact("tables", sizes="given", level_prior="uniform")
+    exact.model = NDPMPM(**SMALL, level_prior="uniform")
+    z = exact.scores(jax.random.key(1))
     assert np.abs(z).max() > Z_LIMIT, z
 
 
