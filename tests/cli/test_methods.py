@@ -26,9 +26,14 @@ def sample(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("model", "method"), [("tnplcm", "calibrated"), ("hdp", "balanced"), ("nplcm", "predictive")]
+    ("model", "method"),
+    [
+        ("tnplcm", "calibrated"),
+        ("hdp", "balanced"),
+        pytest.param("nplcm", "predictive", marks=pytest.mark.long),
+    ],
 )
-def test_values_within_bins(sample, tmp_path, model, method):
+def test_values_within_bins(sample, tmp_path, capsys, model, method):
     out, binned = tmp_path / "out", ("--bins", "age=10", "income=8")
     assert main([
         "synthesize", str(sample), "--model", model, "--method", method, *binned, *CHAINS,
@@ -64,17 +69,12 @@ def test_values_within_bins(sample, tmp_path, model, method):
     page = (judged / "report.html").read_text()
     assert Page(page).open == []
     assert "Disclosure by sex, age" in page and "classification tree" in page
-
-
-def test_an_attack_is_on_files_drawn_at_random(sample, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert main(["synthesize", str(sample), "--variables", "sex,income", "--method", "balanced",
-                 *CHAINS, "--datasets", "1", "--out", str(out)]) == 0  # fmt: skip
-    capsys.readouterr()
-    assert main(["evaluate", str(sample), str(out / "synthetic_1.csv"), "--variables",
-                 "sex,income", "--posterior", str(out / "posterior.nc"), "--out",
-                 str(tmp_path / "judged")]) == 2  # fmt: skip
-    assert "--method balanced" in one_line(capsys)
+    if model == "tnplcm":
+        # The attack is of files drawn at random.
+        capsys.readouterr()
+        assert main(["evaluate", str(sample), str(out / "synthetic_1.csv"), *binned, "--posterior",
+                     str(out / "posterior.nc"), "--out", str(tmp_path / "x")]) == 2  # fmt: skip
+        assert "--method calibrated" in one_line(capsys)
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,7 @@ def test_methods_that_cannot_be(latent, complete_run):
     assert len(bnp.synthesize(latent.run, 1, method="balanced")[0]) == latent.table.n
 
 
+@pytest.mark.long
 def test_mixed_membership_makes_records_and_knows_its_margins(complete_run, conditions_frame):
     run = bnp.sample(
         bnp.HDPMixedMembership(), complete_run.table, key=jax.random.key(4),

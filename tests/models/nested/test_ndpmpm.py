@@ -1,6 +1,7 @@
 """The nested model beyond its posterior: missing values, synthetic households, bad input."""
 
 import dataclasses
+import types
 
 import jax
 import jax.numpy as jnp
@@ -238,18 +239,19 @@ def test_households_of_given_sizes():
     assert sorted(made.sizes) == sorted(households.sizes) and rules.check(made).all()
     with pytest.raises(bnp.MicrodataError, match="given sizes"):
         bnp.check_source(run, households, rules)
-    learned = bnp.NDPMPM(sizes="given").prepare(households, None)
-    assert learned.possible is None
-    free = bnp.sample(
-        bnp.NDPMPM(components=2, member_components=2, sizes="given"), households,
-        key=jax.random.key(7), num_chains=1, num_warmup=2, num_samples=2, parameters_every=1,
-    )  # fmt: skip
-    shapes = free.draws["household_shape"][..., learned.household.size_rows]
-    assert (shapes == 1).all()
-    assert "household size" not in free.model.level_concentrations(free)
-    assert "household size" in dataclasses.replace(free.model, sizes="random").level_concentrations(
-        free
-    )
+    # Without rules the prior of random sizes is learned, and that of given ones is not.
+    model = bnp.NDPMPM(sizes="given")
+    data = model.prepare(households, None)
+    shapes = {
+        "household_shape": jnp.full(data.household_variable.size, 2.0),
+        "member_shape": jnp.full(data.member_variable.size, 2.0),
+    }
+    kept = sweep._keep_sizes(model, shapes["household_shape"], data)
+    assert (kept[data.household.size_rows] == 1).all() and (kept != 1).any()
+    draws = {name: np.asarray(shape)[None, None] for name, shape in shapes.items()}
+    told = types.SimpleNamespace(table=households, conditions=None, draws=draws)
+    assert "household size" not in model.level_concentrations(told)
+    assert "household size" in bnp.NDPMPM().level_concentrations(told)
     with pytest.raises(ValueError, match="sizes"):
         bnp.NDPMPM(sizes="fixed")
 
