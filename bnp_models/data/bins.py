@@ -90,9 +90,9 @@ class Bins:
             )
         marks = sorted(Fraction(str(cut)) for cut in cuts)
         count = np.asarray(counts)[order]
-        labels, ends = [], []
+        total, labels, ends = np.cumsum(count), [], []
         for first, last in _runs(x, count, count.sum() / number, marks):
-            low, high, unit = _ends(x, np.cumsum(count), first, last, marks)
+            low, high, unit = _ends(x, total, first, last, marks)
             ends.append((low, high, unit))
             if low == high and low in x:
                 labels.append(values[order[x.index(low)]])
@@ -193,11 +193,8 @@ def bin_columns(table: Records, numbers: Mapping[str, int]) -> tuple[Records, di
             raise unknown_variable(variable, table.schema.variables, "variable")
         j = table.schema.variables.index(variable)
         levels = table.schema.levels[j]
-        counts = np.bincount(
-            np.maximum(tabulated.codes[:, j], 0),
-            np.where(tabulated.codes[:, j] < 0, 0, tabulated.counts),
-            len(levels),
-        )
+        codes = tabulated.codes[:, j]
+        counts = np.bincount(codes[codes >= 0], tabulated.counts[codes >= 0], len(levels))
         bins[variable] = Bins.choose(variable, levels, counts, number)
     return in_bins(table, bins), bins
 
@@ -230,9 +227,9 @@ def draw_in_bins(
     """
     columns = {}
     for variable, of_variable in bins.items():
-        own = {text_of(label): b for b, label in enumerate(of_variable.labels)}
-        codes = [-1 if pd.isna(x) else own[text_of(x)] for x in frame[variable]]
-        columns[variable] = of_variable.draw(rng, np.array(codes, int)).set_axis(frame.index)
+        raw, values = pd.factorize(frame[variable])
+        codes = np.append(of_variable.code(values), -1)[raw]
+        columns[variable] = of_variable.draw(rng, codes).set_axis(frame.index)
     return frame.assign(**columns)
 
 

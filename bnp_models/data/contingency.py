@@ -209,12 +209,32 @@ def common_cells(tables: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
         Records of each table in each.
     """
     tables = [table.tabulated for table in tables]
-    codes = [table.codes[table.complete] for table in tables]
-    cells = group_cells(np.concatenate(codes), tables[0].schema.num_levels)
-    counts = np.zeros((len(tables), len(cells.codes)), np.int64)
-    of_table = np.split(cells.record_cell, np.cumsum([len(part) for part in codes])[:-1])
-    for number, table, where in zip(counts, tables, of_table, strict=True):
-        number[where] = table.counts[table.complete]
+    complete = [(table.codes[table.complete], table.counts[table.complete]) for table in tables]
+    return count_in_cells(complete, tables[0].schema.num_levels)
+
+
+def count_in_cells(
+    parts: Sequence[tuple[np.ndarray, np.ndarray]], num_levels: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the distinct rows of several arrays of level codes, none missing, and count records.
+
+    Parameters
+    ----------
+    parts : sequence of ((D, J) integer array, (D,) integer array)
+        Level codes of M tables, and the records that each row stands for.
+    num_levels : sequence of int, length J
+        Numbers of levels.
+
+    Returns
+    -------
+    codes, counts
+        As of `common_cells`.
+    """
+    cells = group_cells(np.concatenate([codes for codes, _ in parts]), num_levels)
+    counts = np.zeros((len(parts), len(cells.codes)), np.int64)
+    of_part = np.split(cells.record_cell, np.cumsum([len(codes) for codes, _ in parts])[:-1])
+    for total, (_, number), where in zip(counts, parts, of_part, strict=True):
+        np.add.at(total, where, number)
     return cells.codes, counts
 
 

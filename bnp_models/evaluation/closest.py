@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bnp_models.data.contingency import common_cells
 from bnp_models.data.microdata import Records
 from bnp_models.evaluation.files import check_files
 
@@ -60,47 +61,48 @@ def closest_records(
     the records that the files were made of than to a holdout.
     """
     others = [] if holdout is None else [holdout]
-    check_files(original, [*synthetic, *others])
-    rng = np.random.default_rng(seed)
-    known = _cells(original)
-    chosen = [_choose(rng, _cells(file), _MOST_RECORDS) for file in synthetic]
-    of_original = [_distances(codes, known[0]) for codes in chosen]
-    variables = original.num_variables
-    own = _choose(rng, known, _MOST_RECORDS)
-    figures = {
-        "share_by_distance": _shares(of_original, variables),
-        "original_by_distance": _shares([_distances(own, *known)], variables),
-        "holdout_by_distance": None, "closer_to_original": None, "standard_error": None,
-    }  # fmt: skip
-    if holdout is not None:
-        # As many records of both: the more there are, the closer one is.
-        size = min(known[1].sum(), _cells(holdout)[1].sum())
-        parts = [_choose(rng, cells, size) for cells in (known, _cells(holdout))]
-        near, far = ([_distances(codes, part) for codes in chosen] for part in parts)
-        closer = np.array([((a < b) + (a == b) / 2).mean() for a, b in zip(near, far, strict=True)])
-        number = sum(map(len, chosen))
-        figures |= {
-            "holdout_by_distance": _shares(far, variables),
-            "closer_to_original": float(closer.mean()),
-            "standard_error": 0.5 / float(np.sqrt(number)),
-        }
-    return ClosestRecords(**figures)
+    check_files(original, [*synthetic, *others], complete=True)
+    rng, variables = np.random.default_rng(seed), original.num_variables
+    known, counts = _cells(original)
+    chosen = [_records(rng, *_cells(file)) for file in synthetic]
+    of_original = [_distances(records, known) for records in chosen]
+    own = _records(rng, known, counts)
+    by_distance = (
+        _shares(of_original, variables), _shares([_distances(own, known, counts)], variables)
+    )  # fmt: skip
+    if holdout is None:
+        return ClosestRecords(*by_distance, None, None, None)
+    # As many records of both: the more there are, the closer one is.
+    apart, of_holdout = _cells(holdout)
+    size = min(counts.sum(), of_holdout.sum())
+    near = known[_thinned(rng, counts, size) > 0]
+    far = apart[_thinned(rng, of_holdout, size) > 0]
+    of_near, of_far = ([_distances(records, part) for records in chosen] for part in (near, far))
+    closer = [((a < b) + (a == b) / 2).mean() for a, b in zip(of_near, of_far, strict=True)]
+    return ClosestRecords(
+        *by_distance,
+        _shares(of_far, variables),
+        float(np.mean(closer)),
+        0.5 / float(np.sqrt(sum(map(len, chosen)))),
+    )
 
 
 def _cells(table):
     """Codes and counts of the cells of the complete records."""
-    cells = table.tabulated
-    if not cells.complete.any():
-        raise ValueError("a file has no complete record")
-    return cells.codes[cells.complete], cells.counts[cells.complete]
+    codes, (counts,) = common_cells([table])
+    return codes, counts
 
 
-def _choose(rng, cells, most):
-    """Codes of all records of cells, or of so many chosen at random."""
-    codes, counts = cells
-    if counts.sum() > most:
-        counts = rng.multivariate_hypergeometric(counts, most, method="marginals")
-    return np.repeat(codes, counts, axis=0)
+def _thinned(rng, counts, most):
+    """Counts of all records of cells, or of so many chosen at random."""
+    if counts.sum() <= most:
+        return counts
+    return rng.multivariate_hypergeometric(counts, most, method="marginals")
+
+
+def _records(rng, codes, counts):
+    """Codes of the records of cells, or of some."""
+    return np.repeat(codes, _thinned(rng, counts, _MOST_RECORDS), axis=0)
 
 
 def _distances(records, codes, counts=None):

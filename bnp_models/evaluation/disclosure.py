@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bnp_models.data.cells import group_cells
+from bnp_models.data.contingency import count_in_cells
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import unknown_variable
 from bnp_models.evaluation.files import check_files
@@ -114,17 +114,13 @@ def _of_target(original, synthetic, keys, target) -> TargetDisclosure:
 
 def _counts(tables, columns, by_all_but_last=False):
     """(files, cells) records in each cell of some columns; and each cell's, but for the last."""
-    parts = [table.tabulated for table in tables]
-    codes = np.concatenate([part.codes[:, columns] for part in parts])
     # A missing value is a level of its own, the first.
-    cells = group_cells(codes + 1, [tables[0].schema.num_levels[j] + 1 for j in columns])
-    counts = np.zeros((len(parts), len(cells.codes)), np.int64)
-    ends = np.cumsum([len(part.codes) for part in parts])[:-1]
-    for row, part, cell in zip(counts, parts, np.split(cells.record_cell, ends), strict=True):
-        np.add.at(row, cell, part.counts)
+    parts = [(x.codes[:, columns] + 1, x.counts) for x in (table.tabulated for table in tables)]
+    sizes = [tables[0].schema.num_levels[j] + 1 for j in columns]
+    codes, counts = count_in_cells(parts, sizes)
     if not by_all_but_last:
         return counts
     # Cells are in lexicographic order: those that differ in the last column alone are neighbours.
-    begins = np.ones(len(cells.codes), bool)
-    begins[1:] = (np.diff(cells.codes[:, :-1], axis=0) != 0).any(axis=1)
+    begins = np.ones(len(codes), bool)
+    begins[1:] = (np.diff(codes[:, :-1], axis=0) != 0).any(axis=1)
     return counts, np.cumsum(begins) - 1

@@ -332,15 +332,7 @@ def evaluate(
     with _timed(seconds, "disclosure"):
         apart = None if holdout is None else persons_of(holdout)
         closest = closest_records(persons[0], persons[1:], apart, seed=seed)
-        disclosures = tuple(
-            disclosure(
-                persons[0],
-                persons[1:],
-                names,
-                None if targets is None else [name for name in targets if name not in names],
-            )
-            for names in keys
-        )
+        disclosures = tuple(_disclosure(persons, names, targets) for names in keys)
     with _timed(seconds, "conditions_and_shares"):
         impossible = _impossible_of_files(synthetic, conditions, tell)
         shares = _shares(quantities, original, synthetic, population, combining, level)
@@ -391,6 +383,13 @@ def _propensity_scores(persons, tell) -> dict[str, tuple[PropensityScore, ...]]:
             tell(f"propensity scores, {kind.replace('_', ' ')}", m + 1, len(files))
         scores[kind] = tuple(of_files)
     return scores
+
+
+def _disclosure(persons, keys, targets) -> Disclosure:
+    """Disclosure by some keys, of the targets that are not among them."""
+    if targets is not None:
+        targets = [name for name in targets if name not in keys]
+    return disclosure(persons[0], persons[1:], keys, targets)
 
 
 def _impossible_of_files(synthetic, conditions, tell) -> tuple[Impossible, ...] | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from bnp_models.data.bins import Bins, in_bins
 from bnp_models.data.folders import read_records
-from bnp_models.data.households import Households, read_households
+from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError
 
@@ -85,16 +85,27 @@ def check_files(
     original: Records | Households,
     synthetic: Sequence[Records | Households],
     population: Records | Households | None = None,
+    *,
+    complete: bool = False,
 ) -> None:
     """Check that files can be compared with their original.
+
+    Parameters
+    ----------
+    original, synthetic, population
+        The files.
+    complete
+        Whether each of them has to have a complete record.
 
     Raises
     ------
     ValueError
-        If no file is given, or one has another schema.
+        If no file is given, one has another schema, or no complete record where it has to.
     """
     if not synthetic:
         raise ValueError("at least one synthetic file is needed")
     for table in (*synthetic, *([] if population is None else [population])):
         if table.schema != original.schema:
             raise ValueError("the files have other variables or levels than the original")
+    if complete and not all(persons_of(x).complete.any() for x in (original, *synthetic)):
+        raise ValueError("a file has no complete record")

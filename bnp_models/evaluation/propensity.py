@@ -78,10 +78,8 @@ def propensity_score(
     Snoke, J., Raab, G. M., Nowok, B., Dibben, C. & Slavkovic, A. (2018), General and specific
     utility measures for synthetic data, JRSS A 181, 663-688. doi:10.1111/rssa.12358
     """
-    check_files(original, [synthetic])
+    check_files(original, [synthetic], complete=True)
     codes, of_files = common_cells([original, synthetic])
-    if not of_files.any(axis=1).all():
-        raise ValueError("a file has no complete record")
     counts, of_synthetic = of_files.sum(axis=0), of_files[1].astype(np.float64)
     design = _design(codes, counts, original.schema.num_levels, interactions, max_parameters)
     total, share = counts.sum(), of_synthetic.sum() / counts.sum()

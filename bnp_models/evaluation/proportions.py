@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.margins import joint_codes
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.evaluation.combining import compare_with_original
@@ -243,15 +244,13 @@ def _chosen_tables(num_levels, order, max_tables, max_cells, seed):
 
 def _table_counts(counts, columns, incomplete, table, num_levels):
     """Records in each cell of a table, of those with all its values."""
-    joint = columns[table[0]]
-    for j in table[1:]:
-        joint = joint * num_levels[j] + columns[j]
+    sizes = [num_levels[j] for j in table]
+    joint = joint_codes([columns[j] for j in table], sizes)
     if incomplete[table].any():
         whole = (columns[table] >= 0).all(axis=0)
         joint, counts = joint[whole], counts[whole]
-    size = math.prod(num_levels[j] for j in table)
     # Sums below 2**53 are exact.
-    return np.bincount(joint, counts, size).astype(np.int64)
+    return np.bincount(joint, counts, math.prod(sizes)).astype(np.int64)
 
 
 def _fits(schema, tables, counts, end):

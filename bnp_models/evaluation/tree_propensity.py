@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bnp_models.data.contingency import common_cells
 from bnp_models.data.microdata import Records
 from bnp_models.evaluation.files import check_files
 
@@ -48,10 +49,11 @@ def tree_propensity(original: Records, synthetic: Records, *, seed: int = 0) -> 
     """
     from sklearn.tree import DecisionTreeClassifier
 
-    check_files(original, [synthetic])
-    parts = [_records(table) for table in (original, synthetic)]
-    features = _indicators(np.concatenate(parts), original.schema.num_levels)
-    made = np.repeat([0, 1], list(map(len, parts)))
+    check_files(original, [synthetic], complete=True)
+    codes, counts = common_cells([original, synthetic])
+    records = np.concatenate([np.repeat(codes, number, axis=0) for number in counts])
+    features = _indicators(records, original.schema.num_levels)
+    made = np.repeat([0, 1], counts.sum(axis=1))
     rng = np.random.default_rng(seed)
 
     def pmse(labels):
@@ -64,14 +66,6 @@ def tree_propensity(original: Records, synthetic: Records, *, seed: int = 0) -> 
     value = pmse(made)
     expected = float(np.mean([pmse(rng.permutation(made)) for _ in range(_PERMUTATIONS)]))
     return TreePropensity(value, expected, value / expected if expected > 0 else 0.0)
-
-
-def _records(table):
-    """Codes of the complete records."""
-    cells = table.tabulated
-    if not cells.complete.any():
-        raise ValueError("a file has no complete record")
-    return np.repeat(cells.codes[cells.complete], cells.counts[cells.complete], axis=0)
 
 
 def _indicators(codes, num_levels):

@@ -17,6 +17,7 @@ from itertools import combinations
 import numpy as np
 
 from bnp_models.data.cells import group_cells
+from bnp_models.data.margins import joint_codes, rake_once
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import WeightedCells
 
@@ -179,17 +180,13 @@ def _fit_two_way(listed, codes, weight):
     num_levels = codes.max(axis=0) + 1
     margins = []
     for i, j in combinations(range(codes.shape[1]), 2):
-        size = num_levels[i] * num_levels[j]
-        target = np.bincount(codes[:, i] * num_levels[j] + codes[:, j], weight, minlength=size)
-        margins.append((listed[:, i] * num_levels[j] + listed[:, j], target))
+        sizes = num_levels[[i, j]]
+        seen, where = (joint_codes([x[:, i], x[:, j]], sizes) for x in (codes, listed))
+        margins.append((where, np.bincount(seen, weight, minlength=sizes.prod())))
     fitted = np.full(len(listed), 1 / len(listed))
     sweep, discrepancy = 0, np.inf
     while sweep < _MAX_SWEEPS and discrepancy >= _TOLERANCE:
         sweep += 1
-        discrepancy = 0.0
-        for index, target in margins:
-            margin = np.bincount(index, fitted, minlength=len(target))
-            discrepancy = max(discrepancy, float(np.abs(margin - target).max()))
-            ratio = np.divide(target, margin, out=np.zeros_like(target), where=margin > 0)
-            fitted *= ratio[index]
+        fitted, away = rake_once(fitted, margins)
+        discrepancy = float(max(x.max() for x in away))
     return fitted, sweep, discrepancy

@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from bnp_models.data.contingency import ContingencyTable
+from bnp_models.data.margins import joint_codes, rake_once
 
 MODEL_SHARE = 0.2
 """Share of the model's own margin in a margin that weights are calibrated to; the rest is the
@@ -52,34 +53,23 @@ def calibrate(
     num_levels = sample.schema.num_levels
     weight, observed = weight / weight.sum(), sample.counts / sample.n
     pairs = list(combinations(range(codes.shape[1]), min(2, codes.shape[1])))
-    goals = [
-        share * _margin(codes, weight, num_levels, pair)
-        + (1 - share) * _margin(sample.codes, observed, num_levels, pair)
-        for pair in pairs
-    ]
+
+    def places(codes):
+        """Place of each cell in the table of each pair: one at a time, since they are large."""
+        for pair in pairs:
+            yield joint_codes([codes[:, j] for j in pair], [num_levels[j] for j in pair])
+
+    goals = []
+    for pair, own, seen in zip(pairs, places(codes), places(sample.codes), strict=True):
+        size = math.prod(num_levels[j] for j in pair)
+        of_model, of_sample = np.bincount(own, weight, size), np.bincount(seen, observed, size)
+        goals.append(share * of_model + (1 - share) * of_sample)
     for _ in range(_MOST_ROUNDS):
-        away = 0.0
-        for pair, goal in zip(pairs, goals, strict=True):
-            now = _margin(codes, weight, num_levels, pair)
-            away += np.abs(now - goal).sum() / 2
-            ratio = np.divide(goal, now, out=np.zeros_like(goal), where=now > 0)
-            weight = weight * ratio[_joint(codes, num_levels, pair)]
+        weight, away = rake_once(weight, zip(places(codes), goals, strict=True))
         weight = weight / weight.sum()
-        if away < _CLOSE * len(pairs):
+        if sum(x.sum() / 2 for x in away) < _CLOSE * len(pairs):
             break
     return weight
-
-
-def _joint(codes, num_levels, variables):
-    """Code of each row in the table of some variables."""
-    columns = tuple(codes[:, j] for j in variables)
-    return np.ravel_multi_index(columns, [num_levels[j] for j in variables])
-
-
-def _margin(codes, weight, num_levels, variables):
-    """Weight in each cell of the table of some variables."""
-    size = math.prod(num_levels[j] for j in variables)
-    return np.bincount(_joint(codes, num_levels, variables), weight, size)
 
 
 def balanced_sample(

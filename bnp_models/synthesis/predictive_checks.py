@@ -6,6 +6,7 @@ posterior, show it without any knowledge of the population.
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households, persons_of
+from bnp_models.data.margins import joint_codes
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.inference.run import Run, spaced_draws
@@ -231,8 +233,9 @@ def _completed(run: Run, key: jax.Array, number: int) -> list[ContingencyTable]:
 
 def _two_way(table: ContingencyTable, num_levels, j: int, k: int) -> np.ndarray:
     """Counts of the joint levels of two variables."""
-    joint = table.codes[:, j].astype(np.int64) * num_levels[k] + table.codes[:, k]
-    return np.bincount(joint, table.counts, num_levels[j] * num_levels[k])
+    sizes = num_levels[j], num_levels[k]
+    joint = joint_codes([table.codes[:, j], table.codes[:, k]], sizes)
+    return np.bincount(joint, table.counts, math.prod(sizes))
 
 
 def _distance(tables: np.ndarray, expected: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from rules import conditions, top_code_bound, violations
 from scores import k_marginal, uniques_matched
 
 import bnp_models as bnp
+from bnp_models.synthesis.synthesize import METHODS
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))
@@ -28,7 +29,6 @@ FEATURES = {
     10: TEN,
     21: ["PUMA", *TEN, *"HISP NOC NPF INDP INDP_CAT PINCP POVPIP DREM DPHY DEAR".split()],
 }
-METHODS = ("predictive", "balanced", "calibrated")
 BINS = 20
 
 # Classes, and sweeps of each of two chains, the last 200 of which are kept, by number of features.

@@ -1,7 +1,7 @@
 """Ways of making synthetic files of a sample: ours, others', and what to measure them by.
 
-Each takes the sample, its structural zeros, the population, a seed and the number of files, and
-returns level codes by name, with the seconds that they took. Others' libraries are imported late.
+Each takes the sample, its structural zeros, the population and a seed, and returns level codes of
+the files. Others' libraries are imported late.
 """
 
 import itertools
@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 import bnp_models as bnp
+from bnp_models.synthesis.synthesize import METHODS
 
 FILES = 5
 
@@ -131,7 +132,7 @@ def ours(name, table, zeros, population, seed):
         num_samples=SWEEPS // 2 // THIN, thin=THIN,
     )  # fmt: skip
     chains, made = time.perf_counter() - began, {}
-    for method in ("predictive", "balanced", "calibrated"):
+    for method in METHODS:
         began = time.perf_counter()
         frames = bnp.synthesize(run, FILES, method=method)
         codes = [bnp.Microdata.from_frame(frame, levels=table.schema).codes for frame in frames]

@@ -17,6 +17,7 @@ import pandas as pd
 from methods import MODELS, PEERS, make
 
 import bnp_models as bnp
+from bnp_models.data.contingency import common_cells
 
 HERE = Path(__file__).parent
 CONDITIONS = HERE.parent / "synthesis" / "conditions.csv"
@@ -32,7 +33,8 @@ def scores(table, made, zeros, population):
     proportions = bnp.proportions(table, files, 3, population=population).summary()
     uniques = bnp.replicated_uniques(table, files)
     ratios = [bnp.propensity_score(table, file, interactions=True).ratio for file in files]
-    shares = shares_of([population, *files])
+    _, counts = common_cells([population, *files])
+    shares = counts / counts.sum(axis=1, keepdims=True)
     return {
         "total_variation": np.abs(shares[1:] - shares[0]).sum(axis=1).mean() / 2,
         "covered": proportions["covers_population"],
@@ -41,14 +43,6 @@ def scores(table, made, zeros, population):
         "recurring": np.mean(uniques.found) / uniques.uniques,
         "impossible": float(np.mean([zeros.contains(codes).sum() for codes in made])),
     }
-
-
-def shares_of(tables):
-    """(tables, cells) share of each table's records in each cell that any of them has."""
-    cells = [np.ravel_multi_index(t.codes.T, t.schema.num_levels) for t in tables]
-    _, where = np.unique(np.concatenate(cells), return_inverse=True)
-    parts = np.split(where, np.cumsum([len(part) for part in cells])[:-1])
-    return np.stack([np.bincount(part, minlength=where.max() + 1) / len(part) for part in parts])
 
 
 def write_table(rows):
