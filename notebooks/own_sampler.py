@@ -34,7 +34,8 @@ import numpy as np
 from bnp_models.inference.convergence import diagnose
 from bnp_models.kernels.numerics.counting import count_rows_by_component, first_rows
 from bnp_models.kernels.variates.categorical import draw_rows
-from bnp_models.kernels.variates.gamma import draw_levels, log_dirichlet
+from bnp_models.kernels.variates.gamma import log_dirichlet
+from bnp_models.kernels.variates.levels import draw_levels
 from bnp_models.models.latent_classes.predictions import log_cell_probability
 
 # The tests run this notebook with BNP_NOTEBOOK_SMALL=1: few sweeps.

@@ -49,6 +49,22 @@ def draw_levels(rng, shapes, number):
     return np.maximum(g / g.sum(axis=1, keepdims=True), 1e-12)
 
 
+def draw_variable(rng, level_prior, size, num_levels, number, ordered=False):
+    """Level probabilities (size, L, *number) of one variable, and its log concentration (size,).
+
+    Of an ordered one they are products of the shares of bands, of about as many adjacent levels as
+    there are bands, and of the levels within them; the concentration is that of the bands.
+    """
+    if not ordered:
+        shapes = level_shapes(rng, level_prior, size, num_levels)
+        return draw_levels(rng, shapes, number), np.log(shapes.sum(axis=1))
+    lengths = [len(x) for x in np.array_split(np.arange(num_levels), round(num_levels**0.5))]
+    shares, log_c = draw_variable(rng, level_prior, size, len(lengths), number)
+    within = [draw_variable(rng, level_prior, size, length, number)[0] for length in lengths]
+    level = [share[:, None] * x for share, x in zip(shares.swapaxes(0, 1), within, strict=True)]
+    return np.concatenate(level, axis=1), log_c
+
+
 def set_partitions(items):
     """All partitions of a sequence into non-empty blocks."""
     if not items:

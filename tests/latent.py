@@ -8,15 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import draw_levels, level_shapes
+from harness import draw_variable
 from numpy.polynomial.legendre import leggauss
 
 from bnp_models import StructuralZeros
 from bnp_models.data.schema import Schema
+from bnp_models.kernels.boxes.banded_blocks import BandedBlock
 from bnp_models.kernels.latent_classes import split_merge
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.rng import uniform, words
+from bnp_models.models import level_prior
 from bnp_models.models.latent_classes import classes, nplcm, parameters, predictions
 from bnp_models.models.latent_classes import state as latent_classes_state
 
@@ -90,36 +92,36 @@ def two_class_posterior(codes, conditions, model, nodes, stick_nodes=60) -> np.n
     return total[:-1] / total[-1]
 
 
-def prior_draws_posterior(codes, conditions, model, num_draws=400_000) -> tuple:
-    """Means as of `two_class_posterior` by weighting draws of the prior, and their errors.
-
-    For truncation of the mixture as a whole, or none.
-    """
-    assert not model.by_class
+def prior_draws_posterior(
+    codes, conditions, model, num_levels=(2, 2, 2), ordered=(), num_draws=400_000
+) -> tuple:
+    """Means as of `two_class_posterior` by weighting draws of the prior, and their errors."""
     rng = np.random.default_rng(0)
-    num_variables = codes.shape[1]
-    level = np.stack(
-        [
-            draw_levels(rng, level_shapes(rng, model.level_prior, num_draws, 2), (2,))
-            for _ in range(num_variables)
-        ],
-        axis=1,
-    )
+    level = [
+        draw_variable(rng, model.level_prior, num_draws, size, (2,), j in ordered)[0]
+        for j, size in enumerate(num_levels)
+    ]
     alpha = rng.gamma(model.a, 1 / model.b, num_draws)
     first = rng.beta(1, np.maximum(alpha, 1e-12))
     pi = np.stack([first, 1 - first], axis=1)
-    cells = feasible_cells(conditions, (2,) * num_variables)
+    cells = feasible_cells(conditions, num_levels)
     p_class = np.ones((num_draws, len(cells), 2))
-    for j in range(num_variables):
-        p_class = p_class * level[:, j, cells[:, j]]
+    for of_variable, column in zip(level, cells.T, strict=True):
+        p_class = p_class * of_variable[:, column]
+    log_feasible = 0.0
+    if model.by_class:
+        mass_of_class = p_class.sum(axis=1, keepdims=True)
+        p_class = p_class / mass_of_class
+        log_feasible = -np.log((pi / mass_of_class[:, 0]).sum(axis=1))
     p_cell = np.einsum("dck,dk->dc", p_class, pi)
     mass = p_cell.sum(axis=1)
+    log_feasible = np.log(mass) + log_feasible
     fits = ((codes[:, None] == cells) | (codes[:, None] < 0)).all(axis=2).astype(float)
     own = np.einsum("nc,dck->dnk", fits, p_class) * pi[:, None]
     log_like = np.log(own.sum(axis=2) / mass[:, None]).sum(axis=1)
     alone = np.prod(own / own.sum(axis=2, keepdims=True), axis=1).sum(axis=1)
     values = np.column_stack([
-        p_cell / mass[:, None], alpha, np.log(mass), 2 - alone, log_like
+        p_cell / mass[:, None], alpha, log_feasible, 2 - alone, log_like
     ])  # fmt: skip
     likelihood = np.exp(log_like)
     top = likelihood[:, None] * values
@@ -224,7 +226,18 @@ def _split_as_unweighted(wrong, model):
     return [(classes, "split_counts", split_counts)]
 
 
+def _forget_bands(wrong, model):
+    # As if levels were Dirichlet in all, without a distribution over bands.
+    right = BandedBlock.log_weight
+
+    def log_weight(self, log_level, rate):
+        return jnp.where(wrong, 0, right(self, log_level, rate))
+
+    return [(BandedBlock, "log_weight", log_weight)]
+
+
 FAULTS = {
+    "bands without their factor": _forget_bands,
     "classes of cells by the root of their weights": _split_as_unweighted,
     "split-merge with a prior of ones": _argument(
         classes, "split_or_merge_classes", 10, jnp.ones_like
@@ -233,10 +246,10 @@ FAULTS = {
         parameters, "update_levels_truncated", 7, jnp.ones_like
     ),
     "levels' prior from a record fewer": _argument(
-        parameters, "update_level_prior", 2, lambda counts: jnp.maximum(counts - 1, 0)
+        level_prior, "update_level_prior", 2, lambda counts: jnp.maximum(counts - 1, 0)
     ),
     "levels' prior from even levels": _argument(
-        parameters, "update_level_prior_given_levels", 2, lambda log_level: log_level / 2
+        level_prior, "update_level_prior_given_levels", 2, lambda log_level: log_level / 2
     ),
     "tilt ignored": _ignore_tilt,
     "augmented left out of the sticks": _forget_augmented,
@@ -361,7 +374,7 @@ def with_codes(data, codes):
 
 def draw_prior(model, key, data):
     """Parameters from the prior of the model's own truncation."""
-    state = nplcm.draw_prior(model, key, data.variable)
+    state = nplcm.draw_prior(model, key, data.variable, data.bands)
     if model.by_class:
         log_pi = state.log_pi - jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
         state = eqx.tree_at(lambda s: s.log_pi, state, log_pi - jax.nn.logsumexp(log_pi))
@@ -381,9 +394,10 @@ def _statistics(state, data):
     log_feasible = jax.nn.logsumexp(log_seen)
     weight = jnp.exp(log_seen - log_feasible)
     of_levels = []
-    # Of a constrained variable, and of the last one.
-    for first, size in ((0, data.num_levels[0]), (-data.num_levels[-1], data.num_levels[-1])):
-        shape = jnp.roll(state.level_shape, -first)[:size]
+    # Of a constrained variable, and of the last one, or of the bands.
+    num_rows = len(data.variable)
+    end = num_rows - data.num_levels[-1] if data.bands is None else num_rows
+    for shape in (state.level_shape[: data.num_levels[0]], state.level_shape[end:]):
         c = jnp.sum(shape)
         of_levels += [c, jnp.log(c), shape[0] / c]
     return jnp.stack([

@@ -14,13 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import draw_levels, level_shapes
+from harness import draw_variable
 from scipy import integrate, stats
 from scipy.special import digamma
 
 from bnp_models import HDPMixedMembership, StructuralZeros
 from bnp_models.data.schema import Schema
-from bnp_models.kernels.mixed_membership import truncated_split_merge, urn_boxes
+from bnp_models.kernels.mixed_membership import (
+    hamiltonian,
+    tilts,
+    truncated_split_merge,
+    urn_boxes,
+)
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.mixed_membership.urn_boxes import probability, weights_by_size
 from bnp_models.kernels.numerics.counting import first_rows
@@ -48,11 +53,19 @@ CONDITIONS = {
     "one": [[1, 1, -1]],
     "half": [[0, 0, 0], [1, 1, -1], [-1, 1, 1]],
     "equivalence": [[0, 1, -1], [1, 0, -1]],
+    # The first variable is ordered, of four levels.
+    "ordered": [[1, 1, -1], [2, 1, -1], [3, -1, 0]],
+    "ordered, equivalence": [[0, 1, -1], [3, 1, -1], [1, 0, -1], [2, 0, -1]],
+    "ordered, without": [],
 }
+LEVELS = {name: (4, 2, 2) for name in CONDITIONS if name.startswith("ordered")}
 SAMPLES = {
     "one": [[0, 0, 0], [0, 0, 0], [1, 0, 1], [0, 1, 1]],
     "half": [[0, 0, 1], [1, 0, 0], [1, 0, 0]],
     "equivalence": [[0, 0, 0], [1, 1, 0], [1, 1, 0], [1, 1, 1]],
+    "ordered": [[0, 0, 0], [0, 1, 1], [1, 0, 1], [3, 1, 1]],
+    "ordered, equivalence": [[0, 0, 0], [3, 0, 1], [1, 1, 1], [1, 1, 0]],
+    "ordered, without": [[0, 0, 0], [0, 1, 1], [1, 0, 1], [3, 1, 1]],
 }
 NAMES = ("alpha", "alpha0", "log_feasible", "first cell", "last cell", "log_c")
 
@@ -86,8 +99,10 @@ def at_least(log_feasible):
     return jnp.maximum(log_feasible, -3.0)
 
 
-def structural_zeros(conditions, num_levels=BINARY) -> StructuralZeros:
-    """Conditions given as codes, -1 where a variable is free."""
+def structural_zeros(conditions, num_levels=BINARY) -> StructuralZeros | None:
+    """Conditions given as codes, -1 where a variable is free; None where there are none."""
+    if not len(conditions):
+        return None
     schema = Schema(("a", "b", "c"), tuple(tuple(range(size)) for size in num_levels))
     return StructuralZeros.from_codes(np.array(conditions, np.int32), schema)
 
@@ -99,12 +114,12 @@ def all_cells(num_levels):
 def is_feasible(conditions, num_levels=BINARY):
     """Whether no condition describes a cell, for all of `all_cells`."""
     cells = all_cells(num_levels)
-    rows = np.array(conditions)[:, None]
+    rows = np.array(conditions).reshape(-1, 1, len(num_levels))
     return ~np.any(np.all((rows < 0) | (cells == rows), axis=2), axis=0)
 
 
 @cache
-def prior_draws(num_levels, a0, b0, level_prior, num_draws=200_000, seed=0):
+def prior_draws(num_levels, a0, b0, level_prior, ordered=(), num_draws=200_000, seed=0):
     """Draws of alpha_0, of log c of the first variable's levels, and of sums over partitions.
 
     By blocks B = 1, 2, 3 and for all cells, the sums (3, draws, cells) are of the product over
@@ -119,8 +134,10 @@ def prior_draws(num_levels, a0, b0, level_prior, num_draws=200_000, seed=0):
         log_1mv[:, -1] = -np.inf
         passed = np.cumsum(log_1mv[:, :-1], axis=1)
         g0 = -np.expm1(log_1mv) * np.exp(np.concatenate([np.zeros((size, 1)), passed], axis=1))
-        shapes = [level_shapes(rng, level_prior, size, levels) for levels in num_levels]
-        x, y, z = (draw_levels(rng, shape, (_STICKS,)) for shape in shapes)
+        (x, log_c), (y, _), (z, _) = (
+            draw_variable(rng, level_prior, size, levels, (_STICKS,), j in ordered)
+            for j, levels in enumerate(num_levels)
+        )
         gx, gy, zt = x * g0[:, None], y * g0[:, None], z.swapaxes(1, 2)
         alone = [(t @ g0[:, :, None])[:, :, 0] for t in (x, y, z)]
         a, b, c = (
@@ -131,7 +148,7 @@ def prior_draws(num_levels, a0, b0, level_prior, num_draws=200_000, seed=0):
         abc = (gx[:, :, None] * y[:, None]).reshape(size, -1, _STICKS) @ zt
         sums = np.stack([2 * abc.reshape((a * b * c).shape), ab * c + ac * b + bc * a, a * b * c])
         alphas.append(alpha0)
-        concentrations.append(np.log(shapes[0].sum(axis=1)))
+        concentrations.append(log_c)
         parts.append(sums.reshape(3, size, -1))
     return (
         np.concatenate(alphas), np.concatenate(concentrations), np.concatenate(parts, axis=1)
@@ -173,12 +190,14 @@ def exact_means(model, name: str):
 
     Under the model of alphas of their own, "alpha" is the rate b where it has a prior, else 0.
     """
-    alpha0, log_c, sums = prior_draws(BINARY, model.a0, model.b0, model.level_prior)
+    num_levels, ordered = LEVELS.get(name, BINARY), (0,) if name in LEVELS else ()
+    alpha0, log_c, sums = prior_draws(num_levels, model.a0, model.b0, model.level_prior, ordered)
     first, weight = urn_weights(model, len(alpha0))
     p = np.einsum("bd,bdc->dc", np.broadcast_to(weight, (3, len(alpha0))), sums)
-    feasible = is_feasible(CONDITIONS[name])
+    feasible = is_feasible(CONDITIONS[name], num_levels)
     mass = p[:, feasible].sum(axis=1)
-    index = [int(np.flatnonzero(np.all(all_cells(BINARY) == x, axis=1))[0]) for x in SAMPLES[name]]
+    cells = all_cells(num_levels)
+    index = [int(np.flatnonzero(np.all(cells == x, axis=1))[0]) for x in SAMPLES[name]]
     likelihood = np.prod(p[:, index], axis=1) / mass ** len(index)
     ends = np.flatnonzero(feasible)[[0, -1]]
     log_feasible = at_least(np.log(mass))
@@ -271,7 +290,25 @@ def _untruncated_splits(wrong):
     return truncated_split_merge, "probability", probability
 
 
+def _without_bands(module):
+    # As if levels were Dirichlet in all: nodes are the levels, with their shapes.
+    def fault(wrong):
+        right = module.count_nodes
+
+        def count_nodes(of_level, bands):
+            nodes = right(of_level, bands)
+            if bands is None:
+                return nodes
+            return jnp.where(wrong, jnp.concatenate([of_level, nodes[len(of_level) :] * 0]), nodes)
+
+        return module, "count_nodes", count_nodes
+
+    return fault
+
+
 FAULTS = {
+    "trajectory without bands": _without_bands(hamiltonian),
+    "tilt without bands": _without_bands(tilts),
     "split-merge not truncated": _untruncated_splits,
     "augmented tables left out": _forget("tables"),
     "augmented levels left out": _forget("levels"),
@@ -357,15 +394,21 @@ def _second(model, state):
 def prepared(model, name):
     """The data of a sample, and the first and the last feasible cell."""
     multiple = max(model.dish_stride, model.cell_stride, 1)
-    zeros = structural_zeros(CONDITIONS[name])
-    data = prepare_records(model, np.array(SAMPLES[name]), BINARY, zeros, multiple=multiple)
-    ends = np.flatnonzero(is_feasible(CONDITIONS[name]))[[0, -1]]
-    return data, jnp.asarray(all_cells(BINARY)[ends], jnp.int32)
+    num_levels, ordered = LEVELS.get(name, BINARY), (0,) if name in LEVELS else ()
+    zeros = structural_zeros(CONDITIONS[name], num_levels)
+    data = prepare_records(
+        model, np.array(SAMPLES[name]), num_levels, zeros, multiple=multiple, ordered=ordered
+    )
+    ends = np.flatnonzero(is_feasible(CONDITIONS[name], num_levels))[[0, -1]]
+    return data, jnp.asarray(all_cells(num_levels)[ends], jnp.int32)
 
 
-@partial(jax.jit, static_argnames=("num_chains", "capacity"))
-def posterior_chains(model, key, data, ends, switches, num_sweeps, burn, *, num_chains, capacity):
+@partial(jax.jit, static_argnames=("num_chains", "capacity", "num_levels"))
+def posterior_chains(
+    model, key, data, ends, switches, num_sweeps, burn, *, num_chains, capacity, num_levels=BINARY
+):
     """Per-chain means of the quantities of `exact_means`."""
+    own = slice(num_levels[0]) if data.bands is None else slice(sum(num_levels), None)
 
     def one(key, start):
         key_init, key_sweeps = jax.random.split(key)
@@ -376,9 +419,9 @@ def posterior_chains(model, key, data, ends, switches, num_sweeps, burn, *, num_
                 state, info = model.sweep(jax.random.fold_in(key_sweeps, t), state, data, t)
             draw = {"g0": state.g0, "theta": state.theta, "alpha": state.alpha,
                     "alpha_rate": state.rate, "log_feasible": info.log_feasible}  # fmt: skip
-            share = jnp.exp(log_cell_probability(model, None, draw, ends, BINARY))
+            share = jnp.exp(log_cell_probability(model, None, draw, ends, num_levels))
             parameters = _first(model, state), _second(model, state)
-            log_c = jnp.log(jnp.sum(state.level_shape[: BINARY[0]]))
+            log_c = jnp.log(jnp.sum(state.level_shape[own]))
             log_feasible = at_least(info.log_feasible)
             now = jnp.stack([*parameters, log_feasible, *share, log_c])
             return state, sums + jnp.where(t >= burn, now, 0)

@@ -23,3 +23,10 @@ def check_choice(choices: Sequence[str], **options: Any) -> None:
     for name, value in options.items():
         if value not in choices:
             raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
+
+
+def as_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of variables as a tuple; ValueError where they are one string."""
+    if isinstance(names, str):
+        raise ValueError(f"names of variables are a tuple, ({names!r},), not a string")
+    return tuple(names)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.numerics.counting import first_rows, sum_by_group, variable_of_rows
 from bnp_models.kernels.variates.discrete import split_counts
-from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, draw_levels
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, draw_levels
 from bnp_models.kernels.variates.rng import Keys
 
 

@@ -10,12 +10,22 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.kernels.boxes.banded_blocks import BandedBlock, concentrations
 from bnp_models.kernels.boxes.region import Region, through_variables
 from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
 from bnp_models.kernels.variates.discrete import stirling_error
-from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, loggamma, normalise_levels
+from bnp_models.kernels.variates.gamma import loggamma
 from bnp_models.kernels.variates.level_prior import concentration_of_rows, levels_of_rows
+from bnp_models.kernels.variates.levels import (
+    LOG_LEAST_LEVEL,
+    Bands,
+    at_nodes,
+    count_nodes,
+    groups_of_nodes,
+    log_levels_of_nodes,
+    normalise_levels,
+)
 
 
 @jax.named_scope("propose_levels")
@@ -27,7 +37,8 @@ def propose_levels(
     given: Bool[Array, ""] | bool,
     variable: Int[Array, " R"],
     region: Region,
-    level_shape: Float[Array, " R"],
+    level_shape: Float[Array, " R+G"],
+    bands: Bands | None = None,
 ) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, " K"]]:
     """Draw log levels from a launch, variable by variable, or take those given, with their weight.
 
@@ -46,7 +57,9 @@ def propose_levels(
     region
         The feasible boxes.
     level_shape
-        Dirichlet shapes b of the level probabilities' prior, by row.
+        Dirichlet shapes b of the level probabilities' prior, by node.
+    bands
+        Bands of ordered variables.
 
     Returns
     -------
@@ -59,39 +72,61 @@ def propose_levels(
     The scaled Dirichlet of variable j has shapes b_l + n_l and rates m_l + y / A, as in
     `kernels.latent_classes.truncated_levels.update_levels_truncated`, with y at its expectation.
     """
-    shape = level_shape[:, None]
-    prior_total = concentration_of_rows(level_shape, variable)[:, None]
-    per_row = levels_of_rows(variable, level_shape.dtype)[:, None]
-    members = sum_by_group(counts, variable, variable.size)[variable]
-    log_g = loggamma(key, shape + counts)
-    drawn = jnp.maximum(normalise_levels(log_g, variable), LOG_LEAST_LEVEL)
+    num_levels = variable.size
+    shape, nodes = level_shape[:, None], count_nodes(counts, bands)
+    group = groups_of_nodes(variable, bands)
+    prior_total = concentration_of_rows(level_shape, group)[:, None]
+    per_row = levels_of_rows(group, level_shape.dtype)[:, None]
+    in_group = sum_by_group(nodes, group, group.size)[group]
+    members = at_nodes(sum_by_group(counts, variable, variable.size)[variable], bands)
+    log_g = loggamma(key, shape + nodes)
+    drawn = log_levels_of_nodes(normalise_levels(log_g, group), bands)
     free = region.free[:, None]
     levels = jnp.where(free > 0, jnp.where(given, point, drawn), launch)
-    of_total = _log_rising(prior_total, members, members) / per_row
-    log_weight = jnp.sum(free * (_log_rising(shape, counts, members) - of_total), axis=0)
+    of_total = _log_rising(prior_total, in_group, members) / per_row
+    of_node = _log_rising(shape, nodes, members) - of_total
+    log_weight = jnp.sum(at_nodes(free, bands) * of_node, axis=0)
 
     def update(inputs, old, mass_of_level):
-        log_g, counts, point, exists, shape = inputs
-        prior_total, members = jnp.sum(shape, axis=0), jnp.sum(counts, axis=0)
+        log_g, counts, point, exists, shape, prior_total, banded = inputs
+        members = jnp.sum(counts, axis=0)
         total = members + prior_total
         present = jnp.sum(jnp.exp(old) * mass_of_level, axis=0)
         more = prior_total - jnp.minimum(1, prior_total / 2)
         rate = mass_of_level / present + more / total
         log_w = log_g - jnp.log(rate)
-        drawn = jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL)
+        if banded is None:
+            drawn = jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL)
+        else:
+            drawn = banded.normalise(log_w, rate)
         new = jnp.where(given, point, jnp.where(exists, drawn, -jnp.inf))
         log_scale = total * jnp.log(jnp.sum(rate * jnp.exp(new), axis=0))
         log_scale = log_scale - _log_rising(prior_total, members, members)
+        if banded is not None:
+            log_scale = log_scale + banded.log_weight(new, rate)
+            log_scale = log_scale - _log_rising_of_bands(banded, shape, counts, members)
         safe = jnp.where(exists, shape, 1)
         of_level = _log_rising(safe, counts, members) - (shape + counts) * jnp.log(rate)
         return new, log_scale + jnp.sum(jnp.where(exists, of_level, 0), axis=0)
 
     inputs = (
-        region.take(log_g, -jnp.inf), region.take(counts, 0), region.take(point, -jnp.inf),
-        (region.rows < variable.size)[:, :, None], region.take(shape, 0),
+        region.take(log_g[:num_levels], -jnp.inf), region.take(counts, 0),
+        region.take(point, -jnp.inf), (region.rows < num_levels)[:, :, None],
+        region.take(shape[:num_levels], 0),
+        concentrations(region, bands, level_shape, variable),
+        BandedBlock.of_region(region, bands, log_g, level_shape),
     )  # fmt: skip
     levels, mass, collected = through_variables(levels, region, update, inputs)
     return levels, mass, log_weight + jnp.sum(collected, axis=0)
+
+
+def _log_rising_of_bands(banded, shape, counts, members):
+    """Terms of the bands' levels in all, less those of the bands, which the prior has."""
+    within, number = banded.totals(shape), banded.totals(counts)
+    present = within > 0
+    of_levels = _log_rising(jnp.where(present, within, 1), number, members)
+    own = jnp.where(present, within - banded.surplus[:, None], 1)
+    return jnp.sum(of_levels - _log_rising(own, number, members), axis=0)
 
 
 def _log_rising(shape, counts, members):

@@ -25,7 +25,8 @@ from bnp_models.kernels.numerics.gamma_ratios import log_binomial
 from bnp_models.kernels.splits.levels import SideLevels, propose_side_levels
 from bnp_models.kernels.splits.members import LabelledRecords
 from bnp_models.kernels.splits.proposal import propose_sides
-from bnp_models.kernels.variates.gamma import draw_levels, loggamma_from_one
+from bnp_models.kernels.variates.gamma import loggamma_from_one
+from bnp_models.kernels.variates.levels import Bands, draw_levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
 
@@ -41,7 +42,8 @@ def split_or_merge_classes(
     region: Region,
     alpha: Float[Array, ""],
     by_class: bool,
-    level_shape: Float[Array, " R"],
+    level_shape: Float[Array, " R+G"],
+    bands: Bands | None = None,
 ) -> tuple[LabelledRecords, Float[Array, " K"], Float[Array, "R K"], Bool[Array, ""]]:
     """Split or merge latent classes, once.
 
@@ -67,7 +69,9 @@ def split_or_merge_classes(
     by_class
         Whether each class is truncated, rather than the mixture.
     level_shape
-        Dirichlet shapes of the level probabilities' prior, by row.
+        Dirichlet shapes of the level probabilities' prior, by node.
+    bands
+        Bands of ordered variables.
 
     Returns
     -------
@@ -91,14 +95,14 @@ def split_or_merge_classes(
     empty = (sizes == 0) & (jnp.arange(num_classes) < num_classes - 1)
     move = propose_sides(
         keys.pop(), records, counts, sizes, variable, level_shape,
-        _pick(u[0], empty.astype(log_x.dtype)),
+        _pick(u[0], empty.astype(log_x.dtype)), bands,
     )  # fmt: skip
     places = jnp.stack([move.stays, move.other])
     levels = propose_side_levels(
-        keys.pop(), move, log_lambda[:, places], variable, region, level_shape
+        keys.pop(), move, log_lambda[:, places], variable, region, level_shape, bands
     )
     weights = _propose_weights(keys.pop(), move, levels, log_x, by_class)
-    drawn = draw_levels(keys.pop(), level_shape[:, None], variable)[:, 0]
+    drawn = draw_levels(keys.pop(), level_shape[:, None], variable, bands)[:, 0]
     emptied = _propose_empty(
         u[1:], move, drawn, weights, log_x, log_lambda, alpha, region, by_class
     )

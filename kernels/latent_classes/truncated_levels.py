@@ -6,8 +6,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.boxes.banded_blocks import BandedBlock, concentrations
 from bnp_models.kernels.boxes.region import Region, through_variables
-from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, loggamma, normalise_levels
+from bnp_models.kernels.variates.gamma import loggamma
+from bnp_models.kernels.variates.levels import (
+    LOG_LEAST_LEVEL,
+    Bands,
+    count_nodes,
+    groups_of_nodes,
+    log_levels_of_nodes,
+    normalise_levels,
+)
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 
@@ -32,7 +41,8 @@ def update_levels_truncated(
     variable: Int[Array, " R"],
     region: Region,
     tilt: Tilt,
-    level_shape: Float[Array, " R"],
+    level_shape: Float[Array, " R+G"],
+    bands: Bands | None = None,
 ) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, ""]]:
     """Update the level probabilities of all classes, the augmented sample integrated out.
 
@@ -51,7 +61,9 @@ def update_levels_truncated(
     tilt
         Tie to the weights; zeros where the weights do not depend on F.
     level_shape
-        Dirichlet shapes b of the level probabilities' prior, by row.
+        Dirichlet shapes b of the level probabilities' prior, by node.
+    bands
+        Bands of ordered variables.
 
     Returns
     -------
@@ -70,28 +82,28 @@ def update_levels_truncated(
     turns it into prod lambda_l^{b_l + n_l - 1} F^{-A} exp(-y / F) F^{s - power} with
     y = tau + pull, for which Ga(b_l + n_l, m_l + y / A) variates, normalised, are a Metropolis-
     Hastings proposal of weight exp(-y / F) (1 + y / (A F))^A F^{s - power}: nearly constant where
-    n_k is large. s is 1, or c / 2 where that is less.
+    n_k is large. s is 1, or c / 2 where that is less. Where the variable has bands, c is the sum of
+    their shapes, and proposal and weight are those of `BandedBlock`.
     """
     dtype = log_lambda.dtype
     key_gamma, key_accept = Keys(key)
     num_rows, num_classes = log_lambda.shape
     num_variables = region.num_levels.size
     # One call for both kinds of variate: they are compiled once.
-    shapes = region.take(level_shape[:, None], 0)
-    prior_total = jnp.sum(shapes, axis=1)
+    prior_total = concentrations(region, bands, level_shape, variable)
     shape_tau = prior_total - jnp.minimum(1, prior_total / 2)
-    all_shapes = jnp.concatenate(
-        [level_shape[:, None] + counts, jnp.broadcast_to(shape_tau, (num_variables, num_classes))]
-    )
-    log_g = loggamma(key_gamma, all_shapes)
-    log_g, log_tau = log_g[:num_rows], log_g[num_rows:]
+    shape = level_shape[:, None] + count_nodes(counts, bands)
+    shape_tau = jnp.broadcast_to(shape_tau, (num_variables, num_classes))
+    log_g = loggamma(key_gamma, jnp.concatenate([shape, shape_tau]))
+    log_g, log_tau = log_g[: len(shape)], log_g[len(shape) :]
     log_u = jnp.log(uniform(words(key_accept, (num_variables, num_classes)), dtype.type))
-    drawn = jnp.maximum(normalise_levels(log_g, variable), LOG_LEAST_LEVEL)
+    log_share = normalise_levels(log_g, groups_of_nodes(variable, bands))
+    drawn = log_levels_of_nodes(log_share, bands)
     new = jnp.where(region.free[:, None] > 0, drawn, log_lambda)
     members = class_counts.astype(dtype)
 
     def update(inputs, old, mass_of_level):
-        log_g, log_tau, log_u, exists, prior_total = inputs
+        log_g, log_tau, log_u, exists, prior_total, banded = inputs
 
         def mass(log_level):
             return jnp.sum(jnp.exp(log_level) * mass_of_level, axis=0)
@@ -99,18 +111,27 @@ def update_levels_truncated(
         present = mass(old)
         total = members + prior_total
         y = jnp.exp(log_tau) * present + tilt.pull
-        log_w = log_g - jnp.log(mass_of_level + y / total)
-        proposal = log_w - jax.nn.logsumexp(log_w, axis=0)
-        proposal = jnp.where(exists, jnp.maximum(proposal, LOG_LEAST_LEVEL), -jnp.inf)
+        rate = mass_of_level + y / total
+        log_w = log_g - jnp.log(rate)
+        if banded is None:
+            proposal = jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL)
+        else:
+            proposal = banded.normalise(log_w, rate)
+        proposal = jnp.where(exists, proposal, -jnp.inf)
         left = jnp.minimum(1, prior_total / 2) - tilt.power
 
         def log_weight(mass):
             return -y / mass + total * jnp.log1p(y / (total * mass)) + left * jnp.log(mass)
 
-        accept = log_u < log_weight(mass(proposal)) - log_weight(present)
+        log_ratio = log_weight(mass(proposal)) - log_weight(present)
+        if banded is not None:
+            log_ratio += banded.log_weight(proposal, rate) - banded.log_weight(old, rate)
+        accept = log_u < log_ratio
         return jnp.where(accept, proposal, old), jnp.mean(accept.astype(dtype))
 
     exists = (region.rows < num_rows)[:, :, None]
-    inputs = (region.take(log_g, -jnp.inf), log_tau, log_u, exists, prior_total)
+    banded = BandedBlock.of_region(region, bands, log_g, level_shape)
+    log_g = region.take(log_g[:num_rows], -jnp.inf)
+    inputs = (log_g, log_tau, log_u, exists, prior_total, banded)
     new, mass, accepted = through_variables(new, region, update, inputs)
     return new, jnp.log(mass), jnp.sum(accepted) / max(num_variables, 1)

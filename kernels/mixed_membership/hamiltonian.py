@@ -20,6 +20,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     differentiable_probability,
 )
 from bnp_models.kernels.numerics.counting import sum_by_group
+from bnp_models.kernels.variates.levels import Bands, count_nodes, log_node_shares
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, words
 
 # Range of the length of leapfrog steps, in units of standard deviations.
@@ -120,7 +121,7 @@ def move_parameters(
     key: Key[Array, ""],
     parameters: Parameters,
     counts: Int[Array, "R K"],
-    level_shape: Float[Array, " R"],
+    level_shape: Float[Array, " R+G"],
     tables: Float[Array, " K"],
     others: Float[Array, ""],
     concentration: Concentration | None,
@@ -129,6 +130,7 @@ def move_parameters(
     weights: Callable[[Float[Array, ""]], Float[Array, " Q"]],
     feasible: UrnBoxes,
     num_steps: int,
+    bands: Bands | None = None,
 ) -> tuple[Parameters, Bool[Array, ""]]:
     """Move level probabilities, component weights and the concentration by one Hamiltonian step.
 
@@ -139,7 +141,7 @@ def move_parameters(
     counts
         Items of the sample by row and component.
     level_shape
-        Dirichlet shapes of the level probabilities' prior, by row.
+        Dirichlet shapes of the level probabilities' prior, by node.
     tables
         Dirichlet parameters of the component weights: the tables of each component, and what the
         prior adds.
@@ -156,6 +158,8 @@ def move_parameters(
         The feasible boxes.
     num_steps
         Leapfrog steps.
+    bands
+        Bands of ordered variables.
 
     Returns
     -------
@@ -172,6 +176,7 @@ def move_parameters(
     """
     key_sum, key_total, key_move = Keys(key, 3)
     frame = _frame(parameters, counts, tables, others, variable)
+    of_node = level_shape[:, None] + count_nodes(frame.items, bands)
 
     def log_density(x):
         point = _point(frame, x)
@@ -182,7 +187,7 @@ def move_parameters(
             prior = concentration.log_density(value)
         sums = block_sums(jnp.exp(point.log_theta), point.g0, feasible)
         p = differentiable_probability(sums, weights(value), feasible)
-        evidence = jnp.sum((level_shape[:, None] + frame.items) * point.log_theta)
+        evidence = jnp.sum(of_node * log_node_shares(point.log_theta, bands))
         evidence = evidence + jnp.sum(frame.shape * point.log_g)
         return evidence + prior - 0.5 * auxiliary - num_records * jnp.log(p)
 

@@ -25,6 +25,7 @@ from bnp_models.kernels.splits.proposal import (
     put_together,
     with_sides,
 )
+from bnp_models.kernels.variates.levels import Bands, count_nodes
 
 
 class SplitMerge(NamedTuple):
@@ -51,13 +52,14 @@ def split_or_merge(
     variable: Int[Array, " R"],
     num_records: Int[Array, ""],
     alpha0: Float[Array, ""],
-    level_shape: Float[Array, " R"],
+    level_shape: Float[Array, " R+G"],
+    bands: Bands | None = None,
 ) -> SplitMerge:
     """Split or merge components by one Metropolis-Hastings step, given the seating.
 
     Parameters
     ----------
-    key, counts, tables, variable, level_shape
+    key, counts, tables, variable, level_shape, bands
         As in `propose_sides`, whose notes have the proposal.
     z, table, rows, num_records
         As in `SeatedItems`.
@@ -66,9 +68,9 @@ def split_or_merge(
     """
     proposal = propose_sides(
         key, SeatedItems(z, table, rows, num_records), counts, tables, variable, level_shape,
-        jnp.argmin(tables > 0),
+        jnp.argmin(tables > 0), bands,
     )  # fmt: skip
-    levels = Levels.of_prior(level_shape, variable)
+    levels = Levels.of_prior(level_shape, variable, bands)
     (items_0, items_1), (tables_0, tables_1) = proposal.items.T, proposal.tables
     log_target = _log_split_ratio(items_0, items_1, levels, tables_0, tables_1, alpha0)
     accepted = proposal.accepted(log_target)
@@ -84,19 +86,21 @@ def split_or_merge(
 def _log_split_ratio(c_0, c_1, levels: Levels, m_0, m_1, alpha0):
     """Log p(split) less log p(merged): tables' partition and Dirichlet-multinomial likelihoods."""
     dtype = alpha0.dtype
-    num_rows = levels.variable.size
-    first = jax.ops.segment_max(jnp.arange(num_rows), levels.variable, num_segments=num_rows)
+    group = levels.group
+    num_nodes = group.size
+    first = jax.ops.segment_max(jnp.arange(num_nodes), group, num_segments=num_nodes)
     exists = first >= 0
 
     def of_side(items, tables):
-        """Shape and count of every row, then of every variable, then of the tables."""
-        totals = sum_by_group(items, levels.variable, num_rows)
+        """Count of every node, then of every distribution over nodes, then of the tables."""
+        items = count_nodes(items, levels.bands)
+        totals = sum_by_group(items, group, num_nodes)
         return jnp.concatenate([items, totals, tables[None]]).astype(dtype)
 
     shape = jnp.concatenate([
         levels.shape, jnp.where(exists, levels.total[first], 1), jnp.zeros(1, dtype)
     ])  # fmt: skip
-    sign = jnp.concatenate([jnp.ones(num_rows), jnp.where(exists, -1, 0), jnp.ones(1)])
+    sign = jnp.concatenate([jnp.ones(num_nodes), jnp.where(exists, -1, 0), jnp.ones(1)])
     x_0, x_1 = of_side(c_0, m_0), of_side(c_1, m_1)
     # Gamma(s + x_0) Gamma(s + x_1) / Gamma(2 s + x_0 + x_1), all in one: fewer are compiled sooner.
     apart = log_beta(shape + x_0, shape + x_1)

@@ -20,6 +20,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     probability,
 )
 from bnp_models.kernels.numerics.counting import sum_by_group
+from bnp_models.kernels.variates.levels import Bands, count_nodes
 from bnp_models.kernels.variates.rng import normal, uniform, uniform_index, word_pair
 
 # Standard deviations of the proposed tilts of the log odds; one of them is drawn.
@@ -47,13 +48,14 @@ def tilt_component(
     g0: Float[Array, " K"],
     totals: Float[Array, " Q"],
     counts: Int[Array, "R K"],
-    level_shape: Float[Array, " R"],
+    level_shape: Float[Array, " R+G"],
     tables: Float[Array, " K"],
     others: Float[Array, ""],
     num_records: Int[Array, ""],
     variable: Int[Array, " R"],
     weights: Float[Array, " Q"],
     feasible: UrnBoxes,
+    bands: Bands | None = None,
 ) -> Tilted:
     """Tilt a component picked among those with a table, by one Metropolis-Hastings step.
 
@@ -68,7 +70,7 @@ def tilt_component(
     counts
         Items of the sample by row and component.
     level_shape
-        Dirichlet shapes of the level probabilities' prior, by row.
+        Dirichlet shapes of the level probabilities' prior, by node.
     tables
         Dirichlet parameters of the component weights: the tables of each component, and what the
         prior adds.
@@ -83,6 +85,8 @@ def tilt_component(
         From `kernels.mixed_membership.urn_boxes.weights_by_size`.
     feasible
         The feasible boxes.
+    bands
+        Bands of ordered variables.
 
     Notes
     -----
@@ -106,7 +110,9 @@ def tilt_component(
     new_totals = partition_totals(rest * jnp.exp(-log_scale) + g_new * after, feasible)
 
     # Where a level's probability underflows it must not multiply a change that is not finite.
-    evidence = jnp.sum(jnp.where(old > 0, (level_shape + counts[:, k]) * log_change, 0))
+    change, present = _change_of_nodes(log_change, old, new, bands)
+    of_node = level_shape + count_nodes(counts[:, k], bands)
+    evidence = jnp.sum(jnp.where(present, of_node * change, 0))
     of_weight = m * (log_ratio - log_scale) - others * log_scale
     growth = jnp.log(probability(new_totals, weights) / probability(totals, weights))
     log_accept = evidence + of_weight - num_records * growth
@@ -128,6 +134,17 @@ def _choose_tilt(key, tables, dtype):
     k = jnp.argmax(jnp.cumsum(active) > rank)
     scale = jnp.asarray(_SCALES, dtype)[uniform_index(u[1], len(_SCALES))]
     return k, scale * normal(second, dtype.type)[0], u[2]
+
+
+def _change_of_nodes(log_change, old, new, bands):
+    """Changes of the log shares of nodes, given those of levels, and which nodes have a share."""
+    if bands is None:
+        return log_change, old > 0
+    before, after = bands.totals(old), bands.totals(new)
+    present = before > 0
+    of_band = jnp.log(jnp.where(present, after, 1) / jnp.where(present, before, 1))
+    change = jnp.append(log_change - bands.at_levels(of_band, 0), of_band)
+    return change, jnp.append(old > 0, present)
 
 
 def _tilt_levels(old, shift, variable):

@@ -21,7 +21,8 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
 from bnp_models.kernels.splits.levels import propose_side_levels
 from bnp_models.kernels.splits.proposal import Proposal
-from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL, gamma_variate, logbeta
+from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, Bands
 from bnp_models.kernels.variates.rng import Keys
 
 # Slots that are without tables in either state of a move.
@@ -58,13 +59,14 @@ def split_or_merge_truncated(
     variable: Int[Array, " R"],
     num_records: Int[Array, ""],
     alpha0: Float[Array, ""],
-    level_shape: Float[Array, " R"],
+    level_shape: Float[Array, " R+G"],
     theta: Float[Array, "R K"],
     g0: Float[Array, " K"],
     totals: Float[Array, " Q"],
     weights: Float[Array, " Q"],
     feasible: UrnBoxes,
     region: Region,
+    bands: Bands | None = None,
 ) -> TruncatedSplitMerge:
     """Split or merge components by one Metropolis-Hastings step, given the seating.
 
@@ -82,6 +84,8 @@ def split_or_merge_truncated(
         From `kernels.mixed_membership.urn_boxes.weights_by_size`.
     feasible, region
         The feasible boxes, for records of several components and for those of one.
+    bands
+        Bands of ordered variables.
 
     Notes
     -----
@@ -96,7 +100,9 @@ def split_or_merge_truncated(
     is_split = proposal.is_split
     places = jnp.stack([proposal.stays, proposal.other])
     log_theta = jnp.maximum(jnp.log(theta[:, places]), LOG_LEAST_LEVEL)
-    levels = propose_side_levels(key_levels, proposal, log_theta, variable, region, level_shape)
+    levels = propose_side_levels(
+        key_levels, proposal, log_theta, variable, region, level_shape, bands
+    )
 
     # Weights of the sides, and of both together.
     m, x = proposal.tables.astype(g0.dtype), g0[places]

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
 from bnp_models.kernels.numerics.platforms import on_accelerator, record_at
 from bnp_models.kernels.variates.level_prior import concentration_of_rows
+from bnp_models.kernels.variates.levels import Bands, count_nodes, groups_of_nodes
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
 # Components are chosen uniformly, but for this share by their number of tables: the sides of large
@@ -34,20 +35,35 @@ class Levels(NamedTuple):
 
     variable: Int[Array, " R"]
     """Variable of each row."""
-    shape: Float[Array, " R"]
-    """Dirichlet shape of each row."""
-    total: Float[Array, " R"]
-    """Sum of the shapes of each row's variable."""
+    shape: Float[Array, " R+G"]
+    """Dirichlet shape of each node."""
+    total: Float[Array, " R+G"]
+    """Sum of the shapes of each node's distribution."""
+    bands: Bands | None
+    """Bands of ordered variables."""
 
     @classmethod
-    def of_prior(cls, shape: Float[Array, " R"], variable: Int[Array, " R"]) -> "Levels":
-        """From the Dirichlet shapes of the rows."""
-        return cls(variable, shape, concentration_of_rows(shape, variable))
+    def of_prior(
+        cls, shape: Float[Array, " R+G"], variable: Int[Array, " R"], bands: Bands | None = None
+    ) -> "Levels":
+        """From the Dirichlet shapes of the nodes."""
+        group = groups_of_nodes(variable, bands)
+        return cls(variable, shape, concentration_of_rows(shape, group), bands)
+
+    @property
+    def group(self) -> Int[Array, " R+G"]:
+        """Number of the distribution of each node."""
+        return groups_of_nodes(self.variable, self.bands)
 
     @property
     def same_variable(self) -> Float[Array, "R R"]:
         """1 where two rows are levels of one variable."""
         return (self.variable[:, None] == self.variable).astype(self.shape.dtype)
+
+    @property
+    def same_group(self) -> Float[Array, "R+G R+G"]:
+        """1 where two nodes are of one distribution."""
+        return (self.group[:, None] == self.group).astype(self.shape.dtype)
 
 
 class Anchors(NamedTuple):
@@ -140,9 +156,10 @@ def partner_probability(
     """
     dtype = jnp.result_type(float)
     other = (tables > 0) & (jnp.arange(tables.size) != k_a)
+    counts = count_nodes(counts, levels.bands)
     a, b = counts[:, k_a, None].astype(dtype), counts.astype(dtype)
-    same_variable = levels.same_variable
-    per_variable = jnp.sum(same_variable, axis=1, keepdims=True)
+    same_group = levels.same_group
+    per_group = jnp.sum(same_group, axis=1, keepdims=True)
 
     def together(a, b, shape):
         """log Gamma(s) Gamma(s + a + b) / (Gamma(s + a) Gamma(s + b)), nearly; s the shape."""
@@ -152,9 +169,9 @@ def partner_probability(
 
         return rough(shape) + rough(shape + a + b) - rough(shape + a) - rough(shape + b)
 
-    total_a, total_b = times(same_variable, a), times(same_variable, b)
+    total_a, total_b = times(same_group, a), times(same_group, b)
     gain = together(a, b, levels.shape[:, None])
-    gain = gain - together(total_a, total_b, levels.total[:, None]) / per_variable
+    gain = gain - together(total_a, total_b, levels.total[:, None]) / per_group
     tables = jnp.maximum(tables, 1).astype(dtype)
     # Gamma(m_a + m_b) / (Gamma(m_a) Gamma(m_b)), up to a constant.
     of_tables = -log_beta(tables[k_a], tables)

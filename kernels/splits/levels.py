@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.splits.proposal import Proposal
+from bnp_models.kernels.variates.levels import Bands
 from bnp_models.kernels.variates.rng import Keys
 
 
@@ -27,7 +28,8 @@ def propose_side_levels(
     log_theta: Float[Array, "R 2"],
     variable: Int[Array, " R"],
     region: Region,
-    level_shape: Float[Array, " R"],
+    level_shape: Float[Array, " R+G"],
+    bands: Bands | None = None,
 ) -> SideLevels:
     """Draw the levels that are missing: those of the sides from both's, or both's from side 0's.
 
@@ -44,7 +46,9 @@ def propose_side_levels(
     region
         The feasible boxes.
     level_shape
-        Dirichlet shapes of the level probabilities' prior, by row.
+        Dirichlet shapes of the level probabilities' prior, by node.
+    bands
+        Bands of ordered variables.
     """
     key_both, key_sides, key_back = Keys(key, 3)
     items = proposal.items.astype(log_theta.dtype)
@@ -52,7 +56,9 @@ def propose_side_levels(
     stays = log_theta[:, :1]
 
     def propose(key, items, launch, point, given):
-        return propose_levels(key, items, launch, point, given, variable, region, level_shape)
+        return propose_levels(
+            key, items, launch, point, given, variable, region, level_shape, bands
+        )
 
     merged, _, _ = propose(key_both, all_items, stays, stays, False)
     merged = jnp.where(proposal.is_split, stays, merged)

@@ -29,6 +29,7 @@ from bnp_models.kernels.splits.members import (
     SeatedItems,
     Unit,
 )
+from bnp_models.kernels.variates.levels import Bands, count_nodes, through_bands
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 # Rounds that shape a proposal among some of the records: two-means, and then expectation-
@@ -77,8 +78,9 @@ def propose_sides(
     counts: Int[Array, "R K"],
     tables: Int[Array, " K"],
     variable: Int[Array, " R"],
-    level_shape: Float[Array, " R"],
+    level_shape: Float[Array, " R+G"],
     slot: Int[Array, ""],
+    bands: Bands | None = None,
 ) -> Proposal:
     """Propose to split a component in two sides, or to merge two.
 
@@ -93,10 +95,12 @@ def propose_sides(
     variable
         The variable of each row of theta.
     level_shape
-        Dirichlet shapes of the level probabilities' prior, by row.
+        Dirichlet shapes of the level probabilities' prior, by node.
     slot
         Slot without tables, which the second side of a split takes; no split is possible where it
         has tables.
+    bands
+        Bands of ordered variables.
 
     Notes
     -----
@@ -114,7 +118,7 @@ def propose_sides(
     u = uniform(words(key_scalars, (4,)), dtype.type)
     present = Counts(counts, tables)
 
-    levels = Levels.of_prior(level_shape, variable)
+    levels = Levels.of_prior(level_shape, variable, bands)
     anchors = choose_anchors(key_anchors, u, members, present, levels, slot)
     dealt = deal_records(anchors, members)
     chunks = _Chunks(dealt, levels.same_variable, levels, members.unit)
@@ -238,7 +242,11 @@ class _Odds(NamedTuple):
 
 def _odds_given(sides: Counts, totals: Float[Array, "R 2"], levels: Levels) -> _Odds:
     """Log odds given counts of sides 1 and 0, and those of all levels of each row's variable."""
-    log_theta = jnp.log((levels.shape[:, None] + sides.items) / (levels.total[:, None] + totals))
+    items = count_nodes(sides.items, levels.bands)
+    if levels.bands is not None:
+        totals = times(levels.same_group, items)
+    log_share = jnp.log((levels.shape[:, None] + items) / (levels.total[:, None] + totals))
+    log_theta = through_bands(log_share, levels.bands)
     log_tables = jnp.log(sides.tables)
     return _Odds(log_theta[:, 0] - log_theta[:, 1], log_tables[0] - log_tables[1])
 

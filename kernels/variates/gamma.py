@@ -6,9 +6,9 @@ Shapes far below one, which sparse Dirichlet weights have, underflow on the plai
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
-from bnp_models.kernels.numerics.counting import order_free_sum, sum_by_group
+from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.kernels.variates.rng import normal, uniform, word_pair
 
@@ -21,9 +21,6 @@ _COMPACT_FROM = 16384
 
 # Trials before it is asked whether every lane has accepted: on a CPU, on accelerators.
 _TRIALS_AT_ONCE = (1, 4)
-
-# Smallest level probability that `draw_levels` returns, on a log scale: 1e-12.
-LOG_LEAST_LEVEL = -27.631021
 
 
 @jax.named_scope("loggamma")
@@ -154,58 +151,3 @@ def log_dirichlet(
     log_g = jnp.where(positive, loggamma(key, jnp.where(positive, shape, 1)), -jnp.inf)
     log_g = log_g - jnp.max(log_g, axis=axis, keepdims=True)
     return log_g - jnp.log(jnp.expand_dims(order_free_sum(jnp.exp(log_g), axis), axis))
-
-
-def totals_by_group(
-    log_weight: Float[Array, "R K"], group: Int[Array, " R"]
-) -> tuple[Float[Array, "R K"], Float[Array, "R K"]]:
-    """Scale log weights by the largest of their group of rows, and add up their exponentials.
-
-    Parameters
-    ----------
-    log_weight
-        Log weights.
-    group
-        Group of each row, below R.
-
-    Returns
-    -------
-    log_weight
-        Log weights less the largest of their group.
-    total
-        Sum of their exponentials over the group, at every row of it.
-    """
-    largest = jax.ops.segment_max(log_weight, group, num_segments=group.size)[group]
-    log_weight = log_weight - largest
-    total = sum_by_group(jnp.exp(log_weight), group, group.size)[group]
-    return log_weight, total
-
-
-def draw_levels(
-    key: Key[Array, ""], shape: Float[Array, "R K"], variable: Int[Array, " R"]
-) -> Float[Array, "R K"]:
-    """Draw log level probabilities of every variable and class, Dirichlet.
-
-    Parameters
-    ----------
-    key
-        Used once.
-    shape
-        Shape parameters by level and class.
-    variable
-        Variable of each row, below R.
-
-    Notes
-    -----
-    None is below `LOG_LEAST_LEVEL`: a class whose levels exclude a region of cells to the last
-    digit would have no feasible mass, and no way back.
-    """
-    return jnp.maximum(normalise_levels(loggamma(key, shape), variable), LOG_LEAST_LEVEL)
-
-
-def normalise_levels(
-    log_weight: Float[Array, "R K"], variable: Int[Array, " R"]
-) -> Float[Array, "R K"]:
-    """Normalise log weights of levels: their exponentials sum to one over a variable's levels."""
-    log_weight, total = totals_by_group(log_weight, variable)
-    return log_weight - jnp.log(total)

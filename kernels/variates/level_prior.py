@@ -3,7 +3,9 @@
     c_j ~ Ga(1, 1 / L_j),    beta_j ~ Dir(1_{L_j}),    theta_jk ~ Dir(c_j beta_j)
 
 for every component or class k. It is kept as the Dirichlet shapes c_j beta_jl, one for each row of
-theta; the prior Dir(1) of the papers is a vector of ones.
+theta; the prior Dir(1) of the papers is a vector of ones. Of ordered variables each Dirichlet
+distribution, that over bands and those within bands, has a concentration and a mean of its own: for
+them read nodes for rows of theta, and their groups for variables (`kernels.variates.levels`).
 
 Given auxiliary variables that take the place of gamma functions of c_j, the shapes of one variable
 are independent. Each is then drawn by a Metropolis-Hastings step whose proposal is nearly its
@@ -21,12 +23,8 @@ from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.gamma_ratios import elementary_log_gamma, large_log_gamma_ratio
 from bnp_models.kernels.numerics.lanes import in_turn
 from bnp_models.kernels.numerics.platforms import short_loop
-from bnp_models.kernels.variates.gamma import (
-    LOG_LEAST_LEVEL,
-    gamma_variate,
-    logbeta,
-    loggamma,
-)
+from bnp_models.kernels.variates.gamma import gamma_variate, logbeta, loggamma
+from bnp_models.kernels.variates.levels import Bands, is_least
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, word_pair, words
 
 # Shape of the prior of c_j, whose mean is the number of levels.
@@ -153,11 +151,13 @@ def update_level_prior_given_levels(
     log_level: Float[Array, "R K"],
     variable: Int[Array, " R"],
     num_variables: int,
+    bands: Bands | None = None,
 ) -> Float[Array, " R"]:
     """Move the shapes given the level probabilities, which may be truncated.
 
-    Arguments are those of `update_level_prior`, with the log level probabilities instead of counts:
-    all that the prior says of those that are at `LOG_LEAST_LEVEL` is that they are that small.
+    Arguments are those of `update_level_prior`, with the log shares of nodes instead of counts: all
+    that the prior says of those that are the least there is (`is_least`) is that they are that
+    small.
 
     Notes
     -----
@@ -174,7 +174,7 @@ def update_level_prior_given_levels(
     c = jnp.where(exists, c, 1)
     log_total = loggamma(key_total, jnp.broadcast_to(c[:, None], (c.size, num_components)))
     sums = jnp.sum(log_level, axis=1)
-    least = jnp.sum(log_level <= LOG_LEAST_LEVEL, axis=1).astype(shape.dtype)
+    least = jnp.sum(is_least(log_level, bands), axis=1).astype(shape.dtype)
 
     def log_evidence(b):
         above = num_components - least

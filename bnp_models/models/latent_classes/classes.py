@@ -199,7 +199,7 @@ def _split_or_merge(
     counts = count_levels(records, data.num_levels, model.components)
     records, log_x, log_lambda, accepted = split_or_merge_classes(
         key_move, records, *counts, log_x, state.log_lambda, data.variable, data.feasible,
-        state.alpha, model.by_class, state.level_shape,
+        state.alpha, model.by_class, state.level_shape, data.bands,
     )  # fmt: skip
     if model.by_class:
         log_x = log_x - jnp.log(region_mass(log_lambda, data.feasible))

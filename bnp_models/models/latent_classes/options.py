@@ -6,7 +6,7 @@ import equinox as eqx
 
 from bnp_models.models.level_prior import LEVEL_PRIORS, record_concentrations
 from bnp_models.models.model import FixedComponents
-from bnp_models.models.options import check_choice, check_integer, check_positive
+from bnp_models.models.options import as_names, check_choice, check_integer, check_positive
 
 
 class LatentClassOptions(FixedComponents):
@@ -26,6 +26,8 @@ class LatentClassOptions(FixedComponents):
     """Sweeps between split-merge moves; 0 turns them off."""
     level_prior: str = eqx.field(static=True, default="learned")
     """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
+    ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
+    """Variables whose levels have bands of adjacent ones."""
 
     def __check_init__(self):
         check_integer(2, components=self.components)
@@ -35,7 +37,7 @@ class LatentClassOptions(FixedComponents):
 
     def level_concentrations(self, run: Any) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
-        return record_concentrations(self.level_prior, run)
+        return record_concentrations(self.level_prior, self.ordered, run)
 
     @property
     def by_class(self) -> bool:

@@ -68,7 +68,7 @@ def complete_records(
 ) -> Int[Array, "J n"]:
     """Level codes of the padded sample, its missing values drawn given one kept draw."""
     # The prior of the levels decides nothing here.
-    prior = uniform_shape(data.variable)
+    prior = uniform_shape(data.variable, data.bands)
     state = LatentClassState(draw["log_pi"], draw["log_lambda"], prior, draw["alpha"])
     records, _ = update_classes(key, state, data)
     return records.rows - first_rows(data.num_levels)[:, None]

@@ -9,6 +9,7 @@ from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.kernels.variates.levels import Bands
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, one_hot_levels
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -27,6 +28,7 @@ def prepare_records(
     num_levels: tuple[int, ...],
     conditions: StructuralZeros | None = None,
     multiple: int = 1,
+    ordered: tuple[int, ...] = (),
 ) -> LatentClassData:
     """Arrays of a coded sample.
 
@@ -43,6 +45,8 @@ def prepare_records(
     multiple
         Records are padded to a multiple of this, and, where it is not 1, the incomplete ones to one
         of a few sizes.
+    ordered
+        Columns of ordered variables.
     """
     num_records = len(codes)
     codes = np.pad(codes, ((0, -num_records % multiple), (0, 0)))
@@ -75,6 +79,7 @@ def prepare_records(
         missing=jnp.asarray(missing),
         admitted=jnp.asarray(admitted, jnp.result_type(float)),
         variable=jnp.asarray(variable, jnp.int32),
+        bands=Bands.of_variables(num_levels, ordered),
         feasible=Region.of_boxes([g.feasible.sets for g in groups], num_levels),
         impossible=Region.of_boxes([g.impossible.sets for g in groups], num_levels),
         everything_impossible=Region.of_boxes(
@@ -93,12 +98,13 @@ def prepare_cells(
     counts: np.ndarray,
     num_levels: tuple[int, ...],
     conditions: StructuralZeros | None = None,
+    ordered: tuple[int, ...] = (),
 ) -> LatentClassData:
     """Arrays of cells with counts.
 
     Parameters
     ----------
-    model, num_levels, conditions
+    model, num_levels, conditions, ordered
         As for `prepare_records`.
     codes
         (D, J) 0-based level codes of the cells, complete.
@@ -117,7 +123,7 @@ def prepare_cells(
     listed = np.repeat(codes[~many], counts[~many], axis=0)
     # Where none is listed, one row is, which stands for none.
     rows = listed if len(listed) else codes[:1]
-    data = prepare_records(model, rows, num_levels, conditions, coarse_size(len(rows)))
+    data = prepare_records(model, rows, num_levels, conditions, coarse_size(len(rows)), ordered)
     cells, number = codes[many], counts[many]
     if len(cells):
         padding = coarse_size(len(cells)) - len(cells)

@@ -9,6 +9,7 @@ from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.numerics.counting import count_rows_by_component, count_split_cells
 from bnp_models.kernels.splits.members import LabelledRecords
+from bnp_models.kernels.variates.levels import Bands
 
 
 class LatentClassData(eqx.Module):
@@ -40,6 +41,8 @@ class LatentClassData(eqx.Module):
     """1 where the observed values of an incomplete record are in the feasible box."""
     variable: Int[Array, " R"]
     """Variable of each row of lambda."""
+    bands: Bands | None
+    """Bands of ordered variables."""
     feasible: Region
     """Feasible cells, by group of variables."""
     impossible: Region
@@ -63,8 +66,9 @@ class LatentClassState(eqx.Module):
     """Log weights of the classes before truncation."""
     log_lambda: Float[Array, "R K"]
     """Log level probabilities before truncation, by row and class."""
-    level_shape: Float[Array, " R"]
-    """Dirichlet shapes c_j beta_jl of the level probabilities: ones under the uniform prior."""
+    level_shape: Float[Array, " R+G"]
+    """Dirichlet shapes c_j beta_jl of the level probabilities, by node: ones under the uniform
+    prior."""
     alpha: Float[Array, ""]
     """Concentration of the sticks."""
 

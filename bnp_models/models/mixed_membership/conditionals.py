@@ -16,7 +16,8 @@ from bnp_models.kernels.mixed_membership.concentration import (
     truncated_shared_concentration,
 )
 from bnp_models.kernels.numerics.counting import order_free_sum
-from bnp_models.kernels.variates.gamma import draw_levels, log_dirichlet
+from bnp_models.kernels.variates.gamma import log_dirichlet
+from bnp_models.kernels.variates.levels import Bands, count_nodes, draw_levels
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.level_prior import update_shape
@@ -108,7 +109,9 @@ def draw_level_shape(
     number = state.z.shape[0] + 1
 
     def move(shape):
-        return update_shape(model.level_prior, key, shape, counts, data.variable, number)
+        return update_shape(
+            model.level_prior, key, shape, counts, data.variable, number, data.bands
+        )
 
     return lax.cond(iteration >= 0, move, lambda shape: shape, state.level_shape)
 
@@ -117,8 +120,10 @@ def draw_level_shape(
 def draw_theta(
     key: Key[Array, ""],
     counts: Int[Array, "R K"],
-    shape: Float[Array, " R"],
+    shape: Float[Array, " R+G"],
     variable: Int[Array, " R"],
+    bands: Bands | None = None,
 ) -> Float[Array, "R K"]:
     """Step 5: draw theta_jk ~ Dir(shape + counts), from the prior where a component has none."""
-    return jnp.exp(draw_levels(key, shape[:, None] + counts, variable))
+    nodes = shape[:, None] + count_nodes(counts, bands)
+    return jnp.exp(draw_levels(key, nodes, variable, bands))

@@ -34,7 +34,7 @@ from bnp_models.models.mixed_membership.state import (
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with
 from bnp_models.models.model import FixedComponents
-from bnp_models.models.options import check_integer
+from bnp_models.models.options import as_names, check_integer
 
 
 class MixedMembership(MembershipOptions, FixedComponents):
@@ -47,7 +47,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
     a, b
         Shape and rate of alpha's prior.
     dish_stride, cell_stride, seating_every, augmentation, tilt, trajectory_steps, not_applicable,
-    level_prior
+    level_prior, ordered
         As in `bnp_models.HDPMixedMembership`.
 
     References
@@ -66,6 +66,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
     trajectory_steps: int = eqx.field(static=True, default=8)
     not_applicable: bool = eqx.field(static=True, default=False)
     level_prior: str = eqx.field(static=True, default="learned")
+    ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
 
     name: ClassVar[str] = "mixed-membership"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -132,6 +133,6 @@ def update_parameters(
         _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
-    theta = draw_theta(key_theta, counts, shape, data.variable)
+    theta = draw_theta(key_theta, counts, shape, data.variable, data.bands)
     state = dataclasses.replace(state, g0=h, theta=theta, level_shape=shape, alpha=alpha)
     return state, sweep_info(state, data, tables, counts, left_over)

@@ -34,7 +34,7 @@ from bnp_models.models.mixed_membership.state import (
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
 from bnp_models.models.model import Growing
-from bnp_models.models.options import check_integer, check_positive
+from bnp_models.models.options import as_names, check_integer, check_positive
 
 # Components of the initial states, cycled over chains: scattered on both sides of what posteriors
 # have, so that R-hat sees a second mode.
@@ -88,6 +88,9 @@ class HDPMixedMembership(MembershipOptions, Growing):
     level_prior
         "learned": theta_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable that
         the sample teaches; "uniform": Dir(1), as in the paper.
+    ordered
+        Names of variables whose adjacent levels share strength: theta_jk is Dirichlet over bands of
+        about sqrt(L_j) adjacent levels, and over the levels within each band.
 
     References
     ----------
@@ -112,6 +115,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     trajectory_steps: int = eqx.field(static=True, default=8)
     not_applicable: bool = eqx.field(static=True, default=False)
     level_prior: str = eqx.field(static=True, default="learned")
+    ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -174,7 +178,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
         key_sticks, key_theta = Keys(key)
         log_free, _ = retrospective_sticks(key_sticks, active, log_remainder, state.alpha0)
         no_item = jnp.zeros((data.variable.size, capacity), jnp.int32)
-        prior = draw_theta(key_theta, no_item, state.level_shape, data.variable)
+        prior = draw_theta(key_theta, no_item, state.level_shape, data.variable, data.bands)
         theta = jnp.where(active, jnp.pad(state.theta, ((0, 0), (0, added))), prior)
         g0 = jnp.where(active, g0, jnp.exp(log_free))
         return dataclasses.replace(

@@ -8,8 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
-from bnp_models.models.level_prior import LEVEL_PRIORS, merge_rows, record_concentrations
+from bnp_models.models.level_prior import (
+    LEVEL_PRIORS,
+    columns_of,
+    merge_rows,
+    record_concentrations,
+)
 from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
 from bnp_models.models.model import KnowsMargins, PredictsCells
 from bnp_models.models.options import check_choice, check_integer, check_positive
@@ -52,6 +58,8 @@ class MembershipOptions(PredictsCells, KnowsMargins):
     """Whether items that a record's other items settle are left out."""
     level_prior: eqx.AbstractVar[str]
     """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
+    ordered: eqx.AbstractVar[tuple[str, ...]]
+    """Variables whose levels have bands of adjacent ones."""
 
     parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
     hyperparameters: ClassVar[tuple[str, ...]] = ("level_shape",)
@@ -94,6 +102,10 @@ class MembershipOptions(PredictsCells, KnowsMargins):
             if stride and RECORD_MULTIPLE % stride:
                 raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
 
+    def check(self, table: Microdata) -> None:
+        """Raise `MicrodataError` if an ordered variable is not one of the table's."""
+        columns_of(self.ordered, table.schema.variables)
+
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Quantities of one sweep that a user may choose to keep, by name."""
         return vars(info) | {
@@ -113,7 +125,7 @@ class MembershipOptions(PredictsCells, KnowsMargins):
 
     def level_concentrations(self, run: Any) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
-        return record_concentrations(self.level_prior, run)
+        return record_concentrations(self.level_prior, self.ordered, run)
 
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray

@@ -18,9 +18,10 @@ from bnp_models.kernels.numerics.counting import (
 )
 from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.gamma import gamma_variate
+from bnp_models.kernels.variates.levels import Bands
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import retrospective_sticks
-from bnp_models.models.level_prior import draw_shape, uniform_shape
+from bnp_models.models.level_prior import columns_of, draw_shape, uniform_shape
 from bnp_models.models.mixed_membership.conditionals import draw_theta
 from bnp_models.models.mixed_membership.feasible import compile_zeros, feasible_totals
 from bnp_models.models.mixed_membership.new_records import pad_levels
@@ -37,7 +38,9 @@ def prepare(
 ) -> HDPData:
     """Make the arrays of a complete sample, by `prepare_records`."""
     size = coarse_size(table.n, RECORD_MULTIPLE)
-    return prepare_records(model, table.codes, table.schema.num_levels, conditions, size)
+    names = table.schema.variables
+    ordered = columns_of(model.ordered, names)
+    return prepare_records(model, table.codes, table.schema.num_levels, conditions, size, ordered)
 
 
 def prepare_records(
@@ -46,6 +49,7 @@ def prepare_records(
     num_levels: tuple[int, ...],
     conditions: StructuralZeros | None = None,
     multiple: int = RECORD_MULTIPLE,
+    ordered: tuple[int, ...] = (),
 ) -> HDPData:
     """Make the arrays of a complete coded sample.
 
@@ -59,6 +63,8 @@ def prepare_records(
         Structural zeros, or None.
     multiple
         Records are padded to a multiple of this; the strides must divide it.
+    ordered
+        Columns of ordered variables.
 
     Raises
     ------
@@ -88,6 +94,7 @@ def prepare_records(
         weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
         num_records=jnp.asarray(num_records, jnp.int32),
         variable=jnp.asarray(variable_of_rows(levels), jnp.int32),
+        bands=Bands.of_variables(levels, ordered),
         cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
         cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
         num_cells=jnp.asarray(len(cells.codes), jnp.int32),
@@ -115,7 +122,7 @@ def init_state(
     counts = count_rows_by_component(
         data.rows, z, data.weight, (data.variable.size, capacity)
     ).astype(u.dtype)
-    level_shape = uniform_shape(data.variable)
+    level_shape = uniform_shape(data.variable, data.bands)
     total = sum_by_group(1 + counts, data.variable, data.variable.size)
     weight = jnp.sum(counts, axis=0)
     shape = () if model.shared else (num_padded,)
@@ -138,6 +145,7 @@ def draw_prior(
     num_records: int,
     num_levels: tuple[int, ...],
     capacity: int,
+    bands: Bands | None = None,
 ) -> tuple[HDPState, Int[Array, "J n"]]:
     """Draw parameters, labels and a sample from the joint prior.
 
@@ -151,6 +159,8 @@ def draw_prior(
         Levels of each variable, static.
     capacity
         Slots for components, K; the mass beyond the last one is lumped into it.
+    bands
+        Bands of ordered variables.
 
     Returns
     -------
@@ -169,8 +179,8 @@ def draw_prior(
     log_g0, _ = retrospective_sticks(key_g0, no_slot, jnp.zeros((), dtype), alpha0)
     variable = jnp.asarray(variable_of_rows(num_levels), jnp.int32)
     no_item = jnp.zeros((variable.size, capacity), jnp.int32)
-    level_shape = draw_shape(model.level_prior, key_shape, variable)
-    theta = draw_theta(key_theta, no_item, level_shape, variable)
+    level_shape = draw_shape(model.level_prior, key_shape, variable, bands)
+    theta = draw_theta(key_theta, no_item, level_shape, variable, bands)
     g0 = jnp.exp(log_g0)
     z, _ = simulate_labels(key_z, jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
     codes = simulate_levels(key_levels, z, pad_levels(theta, num_levels))

@@ -9,6 +9,7 @@ from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.mixed_membership.urn_boxes import UrnBoxes
 from bnp_models.kernels.numerics.counting import order_free_sum
+from bnp_models.kernels.variates.levels import Bands
 
 
 class Zeros(eqx.Module):
@@ -48,6 +49,8 @@ class HDPData(eqx.Module):
     num_cells: Int[Array, ""]
     """Distinct cells."""
     zeros: Zeros | None = None
+    bands: Bands | None = None
+    """Bands of ordered variables."""
     """Structural zeros, if there are any."""
 
 
@@ -60,7 +63,7 @@ class HDPState(eqx.Module):
     """Component weights; free slots hold the broken remainder."""
     theta: Float[Array, "R K"]
     """Level probabilities by row and component; from the prior in free slots."""
-    level_shape: Float[Array, " R"]
+    level_shape: Float[Array, " R+G"]
     """Dirichlet shapes c_j beta_jl of the level probabilities: ones under the uniform prior."""
     alpha: Float[Array, "*n"] = eqx.field(metadata={"record_axis": 0})
     """Concentration of the records: one each, or a scalar where it is shared."""

@@ -244,7 +244,7 @@ def update_parameters(
     z, counts, tables_of_component = labelled
     g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
     shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
-    theta = draw_theta(key_theta, counts, shape, data.variable)
+    theta = draw_theta(key_theta, counts, shape, data.variable, data.bands)
     state = HDPState(z, g0, theta, shape, alpha, rate, alpha0)
     return state, sweep_info(state, data, tables_of_component, counts, left_over)
 
@@ -268,6 +268,6 @@ def draw_split_merge(
     table = seat_items(key_seat, z, opens)
     moved = split_or_merge(
         key_split, z, table, data.rows, counts, tables, data.variable, data.num_records, alpha0,
-        level_shape,
+        level_shape, data.bands,
     )  # fmt: skip
     return moved.z, moved.counts, moved.tables

@@ -44,6 +44,7 @@ from bnp_models.models.mixed_membership.augmentation import (
 from bnp_models.models.mixed_membership.conditionals import (
     draw_alpha,
     draw_level_shape,
+    draw_theta,
 )
 from bnp_models.models.mixed_membership.feasible import (
     feasible_totals,
@@ -129,9 +130,14 @@ def draw_components(
     key_weights, key_theta, key_levels = keys
     with jax.named_scope("draw_weights"):
         alpha0, g0, left_over = model.draw_weights(key_weights, state, tables, augmented.tables)
-    level_shape = _draw_level_shape(model, key_levels, state, data, counts, augmented, iteration)
-    shape = level_shape[:, None] + counts
-    theta = jnp.exp(draw_levels_by_part(key_theta, shape, augmented.levels, data.zeros.parts))
+    level_shape, known = _draw_level_shape(
+        model, key_levels, state, data, counts, augmented, iteration
+    )
+    if data.bands is None:
+        shape = level_shape[:, None] + counts
+        theta = jnp.exp(draw_levels_by_part(key_theta, shape, augmented.levels, data.zeros.parts))
+    else:
+        theta = draw_theta(key_theta, known, level_shape, data.variable, data.bands)
     drawn = {"alpha0": alpha0, "g0": g0, "theta": theta, "level_shape": level_shape}
     too_many = augmented.records < 0
     drawn = {name: jnp.where(too_many, vars(state)[name], new) for name, new in drawn.items()}
@@ -140,12 +146,16 @@ def draw_components(
 
 
 def _draw_level_shape(model, key, state, data, counts, augmented, iteration):
-    """Draw the shapes of the levels' prior, given augmented records by level and not by part."""
-    if model.level_prior == "uniform":
-        return state.level_shape
+    """Draw the shapes of the levels' prior, given augmented records by level and not by part.
+
+    The second result is the counts with these records by level, where they had to be drawn.
+    """
+    if model.level_prior == "uniform" and data.bands is None:
+        return state.level_shape, counts
     key_split, key_shape = Keys(key)
     added = split_over_levels(key_split, augmented.levels, jnp.log(state.theta), data.zeros.parts)
-    return draw_level_shape(model, key_shape, state, data, counts + added, iteration)
+    known = counts + added
+    return draw_level_shape(model, key_shape, state, data, known, iteration), known
 
 
 @jax.named_scope("update_trajectory")
@@ -174,7 +184,7 @@ def update_trajectory(
             key, Parameters(state.theta, state.g0, of_urn(model, state)), counts,
             state.level_shape, tables + of_component, of_no_one,
             _concentration_density(model, state, n, num_tables, sum_alpha), n, data.variable,
-            lambda x: urn_weights(model, x, boxes), boxes, model.trajectory_steps,
+            lambda x: urn_weights(model, x, boxes), boxes, model.trajectory_steps, data.bands,
         )  # fmt: skip
 
     moved, accepted = move()
@@ -233,7 +243,7 @@ def update_tilts(
         return tilt_component(
             key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts,
             state.level_shape, tables + of_component, of_no_one, data.num_records, data.variable,
-            weights, boxes,
+            weights, boxes, data.bands,
         )  # fmt: skip
 
     tilted = tilt()
@@ -272,7 +282,7 @@ def _split_or_merge(model, key, state, data, opens) -> HDPState:
     table = seat_items(key_seat, state.z, opens)
     proposal = propose_sides(
         key_sides, SeatedItems(state.z, table, data.rows, data.num_records), counts, tables,
-        data.variable, state.level_shape, slot_of_split(state.g0, tables),
+        data.variable, state.level_shape, slot_of_split(state.g0, tables), data.bands,
     )  # fmt: skip
 
     @in_turn
@@ -281,6 +291,7 @@ def _split_or_merge(model, key, state, data, opens) -> HDPState:
         return split_or_merge_truncated(
             key_move, proposal, state.z, tables, data.variable, data.num_records, state.alpha0,
             state.level_shape, state.theta, state.g0, state.totals, weights, boxes, region,
+            data.bands,
         )  # fmt: skip
 
     moved = move()

@@ -34,13 +34,8 @@ from bnp_models.kernels.numerics.counting import (
     order_free_sum,
 )
 from bnp_models.kernels.variates.categorical import draw_rows
-from bnp_models.kernels.variates.gamma import (
-    LOG_LEAST_LEVEL,
-    gamma_variate,
-    log_dirichlet,
-    loggamma,
-    normalise_levels,
-)
+from bnp_models.kernels.variates.gamma import gamma_variate, log_dirichlet, loggamma
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, normalise_levels
 from bnp_models.kernels.variates.rng import Keys, key_array, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.level_prior import draw_shape, update_shape

@@ -12,7 +12,8 @@ from bnp_models.kernels.latent_classes import split_merge
 from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.kernels.splits import members
 from bnp_models.kernels.splits.members import LabelledRecords
-from bnp_models.kernels.variates.gamma import draw_levels, loggamma
+from bnp_models.kernels.variates.gamma import loggamma
+from bnp_models.kernels.variates.levels import draw_levels
 from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.latent_classes.state import count_levels

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 from bnp_models.kernels.variates import level_prior
-from bnp_models.kernels.variates.gamma import LOG_LEAST_LEVEL
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL
 
 NUM_LEVELS = (2, 3)
 VARIABLE = jnp.asarray(np.repeat([0, 1], NUM_LEVELS))
