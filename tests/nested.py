@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from harness import draw_levels, level_shapes
+from harness import draw_levels, draw_variable
 
 from bnp_models import Households
 from bnp_models.kernels.nested import impossible
@@ -126,15 +126,14 @@ def prior_parameters(model, data, size, seed):
         rest = np.cumprod(1 - v[..., :-1], axis=-1)
         return v * np.concatenate([np.ones((*v.shape[:-1], 1)), rest], axis=-1)
 
-    def levels(num_levels, number, head=None, uniform=None):
+    def levels(num_levels, number, head=None, uniform=None, ordered=()):
         log_c, found = [], []
         for j, levels in enumerate(num_levels):
             told = head is not None and j == head.variable and model.level_prior == "learned"
             prior = "uniform" if j == uniform else model.level_prior
             # The head, the first level, is one of two kinds, whose shares are uniform.
-            shape = level_shapes(rng, prior, size, levels - told)
-            log_c.append(np.log(shape.sum(axis=1)))
-            drawn = draw_levels(rng, shape, number)
+            drawn, log_own = draw_variable(rng, prior, size, levels - told, number, j in ordered)
+            log_c.append(log_own)
             if told:
                 share = draw_levels(rng, np.ones((size, 2)), number)
                 drawn = np.concatenate([share[:, :1], share[:, 1:] * drawn], axis=1)
@@ -147,7 +146,9 @@ def prior_parameters(model, data, size, seed):
     # Under rules the sizes, the last variable, keep the uniform prior.
     size_at = None if data.possible is None else len(data.household.num_levels) - 1
     household, of_household = levels(data.household.num_levels, (F,), uniform=size_at)
-    member, of_member = levels(data.member.num_levels, (F, S), data.head)
+    # The last variable of members is their age.
+    ordered = (len(data.member.num_levels) - 1,) if model.ordered else ()
+    member, of_member = levels(data.member.num_levels, (F, S), data.head, ordered=ordered)
     parameters = (
         sticks(alpha, F), sticks(np.broadcast_to(beta, (size, F)), S), of_household, of_member
     )  # fmt: skip
@@ -203,9 +204,12 @@ def _parameters(state):
 def _now(state, data):
     found = [statistics(jnp, _parameters(state), data, i) for i in range(len(data.blocks))]
     beta = state.beta[0] if state.beta.ndim else state.beta
+    # Of the last variable of members, or of its bands.
+    num_rows = len(data.member_variable)
+    first = num_rows - data.member.num_levels[-1] if data.member_bands is None else num_rows
     c = (
         jnp.sum(state.household_shape[: data.household.num_levels[0]]),
-        jnp.sum(state.member_shape[-data.member.num_levels[-1] :]),
+        jnp.sum(state.member_shape[first:]),
     )
     return jnp.concatenate([jnp.log(jnp.stack([state.alpha, beta, *c])), *found])
 

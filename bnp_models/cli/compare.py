@@ -30,6 +30,8 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     assert isinstance(table, Microdata)
     with located(options.sample, options.variables):
         table.require_complete("a comparison of models")
+        for model in models.values():
+            model.check(table)
         check_table(table, options.population_size or table.n)
     if options.folds > options.parts:
         raise UsageError(f"--folds {options.folds}: is more than --parts {options.parts}")
@@ -86,6 +88,8 @@ def _model(text: str) -> Model:
                 f"--models: {pair!r} sets no option of {name}, which has {listed(options, 'and')}"
             )
         values[option] = int(value) if value.isdecimal() else value
+        if option == "ordered":
+            values[option] = value.split("+")
     try:
         return MODELS[name].load()(**values)
     except ValueError as error:

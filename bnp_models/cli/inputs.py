@@ -72,7 +72,10 @@ def checked_input(options: argparse.Namespace) -> Inputs:
         )
     if model.table_type is Households:
         return Inputs(model, *_checked_households(options, model), {})
-    return Inputs(model, *read_sample(options))
+    table, conditions, bins = read_sample(options)
+    with located(options.sample, options.variables):
+        model.check(table)
+    return Inputs(model, table, conditions, bins)
 
 
 def read_sample(

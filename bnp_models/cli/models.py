@@ -27,14 +27,18 @@ class Registered(NamedTuple):
 MODELS = {
     "hdp": Registered(
         "models.mixed_membership.hdp:HDPMixedMembership",
-        ("concentration", "augmentation", "not_applicable", "level_prior"),
+        ("concentration", "augmentation", "not_applicable", "level_prior", "ordered"),
     ),
     "mixed-membership": Registered(
         "models.mixed_membership.fixed_profiles:MixedMembership",
-        ("components", "augmentation", "not_applicable", "level_prior"),
+        ("components", "augmentation", "not_applicable", "level_prior", "ordered"),
     ),
-    "nplcm": Registered("models.latent_classes.nplcm:NPLCM", ("components", "level_prior")),
-    "tnplcm": Registered("models.latent_classes.nplcm:TNPLCM", ("components", "level_prior")),
+    "nplcm": Registered(
+        "models.latent_classes.nplcm:NPLCM", ("components", "level_prior", "ordered")
+    ),
+    "tnplcm": Registered(
+        "models.latent_classes.nplcm:TNPLCM", ("components", "level_prior", "ordered")
+    ),
     "ndpmpm": Registered(
         "models.nested.ndpmpm:NDPMPM",
         (
@@ -42,6 +46,7 @@ MODELS = {
             "member_components",
             "relative",
             "level_prior",
+            "ordered",
             "impossible_weight",
             "sizes",
         ),

@@ -259,8 +259,8 @@ def _add_compare(commands) -> None:
     )
     parser.add_argument("--models", metavar="M,M,..", type=name_list, default=["hdp", "nplcm"],
                         help=f"of {', '.join(MODELS_OF['compare'])}, each with options if wanted, "
-                        "as hdp:level-prior=uniform or nplcm:components=20 (default: "
-                        "hdp,nplcm)")  # fmt: skip
+                        "as hdp:level-prior=uniform or nplcm:components=20:ordered=age+income "
+                        "(default: hdp,nplcm)")  # fmt: skip
     parser.add_argument("--population-size", metavar="N", type=integer_type(1, 2**53),
                         help="persons in the population: the risk is compared too")  # fmt: skip
     parser.add_argument("--parts", metavar="K", type=integer_type(2, 2**31), default=5,
@@ -347,6 +347,10 @@ def _add_common(parser, name, keep_parameters):
                        help="prior of the level probabilities of components and classes: learned, "
                        "with a concentration and a mean of each variable, or uniform, as in the "
                        "papers (default: learned)")  # fmt: skip
+    model.add_argument("--ordered", metavar="A,B,..", type=name_list,
+                       help="variables whose adjacent levels are alike, such as ages in years: "
+                       "their probabilities go by bands of levels, and by levels within bands. "
+                       "Levels are in the order of --levels, or of their numbers")  # fmt: skip
     if "ndpmpm" in models:
         _add_households(parser)
     chains = _add_chains(parser, draws=None)

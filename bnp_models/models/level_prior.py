@@ -1,5 +1,6 @@
 """The prior of level probabilities, as models have it for an option: learned, or uniform."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.data.schema import MicrodataError
+from bnp_models.data.schema import Label, MicrodataError, Schema
 from bnp_models.kernels.numerics.counting import variable_of_rows
 from bnp_models.kernels.variates.level_prior import (
     draw_level_prior,
@@ -20,6 +21,8 @@ from bnp_models.kernels.variates.levels import (
     groups_of_nodes,
     log_node_shares,
 )
+
+_NUMBER = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?")
 
 LEVEL_PRIORS = ("learned", "uniform")
 """Dir(c_j beta_j) with c_j and beta_j drawn, or Dir(1)."""
@@ -76,24 +79,37 @@ def update_shape_given_levels(
 def node_groups(
     variable: Int[Array, " R"], number: int, bands: Bands | None
 ) -> tuple[Int[Array, " R+G"], int]:
-    """Distribution of each node, and how many there are, given those of levels."""
-    return groups_of_nodes(variable, bands), number + (0 if bands is None else bands.number)
+    """Distribution of each node, and how many there are at most, given those of levels."""
+    return groups_of_nodes(variable, bands), number + (0 if bands is None else 1 + bands.number)
 
 
-def columns_of(names: Sequence[str], variables: Sequence[str]) -> tuple[int, ...]:
+def columns_of(ordered: Sequence[str], schema: Schema) -> tuple[int, ...]:
     """Columns of ordered variables.
 
     Raises
     ------
     MicrodataError
-        If there is no such variable.
+        If there is no such variable, or its levels begin with numbers that are not in order.
     """
-    for name in names:
-        if name not in variables:
+    for name in ordered:
+        if name not in schema.variables:
             raise MicrodataError(
-                f"ordered can be {', '.join(variables)}; leave it out", column=name
+                f"ordered can be {', '.join(schema.variables)}; leave it out", column=name
             )
-    return tuple(variables.index(name) for name in names)
+        require_ordered(name, schema.levels[schema.variables.index(name)])
+    return tuple(schema.variables.index(name) for name in ordered)
+
+
+def require_ordered(name: str, labels: Sequence[Label]) -> None:
+    """Raise `MicrodataError` if labels of numbers are not in order, as 10-14 before 5-9."""
+    found = [_NUMBER.match(str(label)) for label in labels]
+    numbers = [float(number.group()) for number in found if number is not None]
+    if numbers != sorted(numbers):
+        raise MicrodataError(
+            "the levels of an ordered variable are not in the order of their numbers "
+            f"({', '.join(map(str, labels[:4]))}, ..); declare them in order (--levels)",
+            column=name,
+        )
 
 
 def merge_rows(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -109,13 +125,14 @@ def merge_rows(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def mean_concentrations(
-    shape: np.ndarray, variable: np.ndarray | Array, names: Sequence[str]
+    shape: np.ndarray, group: np.ndarray | Array, names: Sequence[str]
 ) -> dict[str, float]:
     """Posterior means of c_j by variable, of kept shapes (chains, draws, nodes).
 
-    `variable` is that of each node; nodes of variables beyond those with names are left out.
+    `group` is the distribution of each node; those beyond the variables with names are left out.
+    Of an ordered variable it is the concentration of its bands.
     """
-    means = np.bincount(np.asarray(variable), shape.astype(float).mean(axis=(0, 1)))
+    means = np.bincount(np.asarray(group), shape.astype(float).mean(axis=(0, 1)))
     return {name: float(mean) for name, mean in zip(names, means, strict=False)}
 
 
@@ -126,24 +143,11 @@ def record_concentrations(
     if level_prior == "uniform" or "level_shape" not in run.draws:
         return None
     schema = run.table.schema if run.coding is None else run.coding.schema
-    columns, shape = columns_of(ordered, schema.variables), run.draws["level_shape"]
-    return mean_concentrations(
-        shape, _variables_of_nodes(schema.num_levels, columns, shape.shape[-1]), schema.variables
-    )
-
-
-def _variables_of_nodes(
-    num_levels: tuple[int, ...], ordered: tuple[int, ...], num_nodes: int
-) -> np.ndarray:
-    """Variable whose own distribution each node is of; J where it is of a band's, or of none.
-
-    Between the levels and the bands there may be a level of absent items.
-    """
-    none, variable = len(num_levels), variable_of_rows(num_levels)
-    bands = Bands.of_variables(num_levels, ordered)
-    of_band = np.zeros(0, int)
-    if bands is not None:
-        variable = np.where(np.asarray(bands.of_row) < bands.number, none, variable)
-        of_band = np.asarray(bands.group[len(variable) :])
-    absent = np.full(num_nodes - len(variable) - len(of_band), none)
-    return np.concatenate([variable, absent, of_band])
+    shape, columns = run.draws["level_shape"], columns_of(ordered, schema)
+    bands = Bands.of_variables(schema.num_levels, columns)
+    # There may be a level of absent items besides.
+    absent = shape.shape[-1] - sum(schema.num_levels) - (0 if bands is None else bands.number)
+    num_levels = (*schema.num_levels, *[1] * absent)
+    variable = jnp.asarray(variable_of_rows(num_levels))
+    group = groups_of_nodes(variable, Bands.of_variables(num_levels, columns))
+    return mean_concentrations(shape, group, schema.variables)

@@ -25,8 +25,6 @@ def check_choice(choices: Sequence[str], **options: Any) -> None:
             raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
 
 
-def as_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of variables as a tuple; ValueError where they are one string."""
-    if isinstance(names, str):
-        raise ValueError(f"names of variables are a tuple, ({names!r},), not a string")
-    return tuple(names)
+def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of variables, or the name of one, as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names)

@@ -62,7 +62,8 @@ class Bands(eqx.Module):
         if not of_band:
             return None
         of_level, number = np.array(of_row), len(of_band)
-        group = np.where(of_level < 0, variable_of_rows(num_levels), len(num_levels) + of_level)
+        # Behind those of the variables, and of the levels of heads, a variable of their own.
+        group = np.where(of_level < 0, variable_of_rows(num_levels), len(num_levels) + 1 + of_level)
         return cls(
             of_row=jnp.asarray(np.where(of_level < 0, number, of_level), jnp.int32),
             first=jnp.asarray(first, jnp.int32),

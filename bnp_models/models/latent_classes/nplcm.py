@@ -73,7 +73,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
 
     def check(self, table: Microdata | ContingencyTable) -> None:
         """Raise `MicrodataError` if an ordered variable is not one of the table's."""
-        columns_of(self.ordered, table.schema.variables)
+        columns_of(self.ordered, table.schema)
 
     def prepare(
         self,
@@ -82,7 +82,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     ) -> LatentClassData:
         """Arrays of a sample, and of its structural zeros."""
         num_levels = table.schema.num_levels
-        ordered = columns_of(self.ordered, table.schema.variables)
+        ordered = columns_of(self.ordered, table.schema)
         if isinstance(table, ContingencyTable):
             return prepare_cells(self, table.codes, table.counts, num_levels, conditions, ordered)
         size = coarse_size(table.n)

@@ -104,7 +104,7 @@ class MembershipOptions(PredictsCells, KnowsMargins):
 
     def check(self, table: Microdata) -> None:
         """Raise `MicrodataError` if an ordered variable is not one of the table's."""
-        columns_of(self.ordered, table.schema.variables)
+        columns_of(self.ordered, table.schema)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Quantities of one sweep that a user may choose to keep, by name."""

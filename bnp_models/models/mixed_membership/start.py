@@ -38,8 +38,7 @@ def prepare(
 ) -> HDPData:
     """Make the arrays of a complete sample, by `prepare_records`."""
     size = coarse_size(table.n, RECORD_MULTIPLE)
-    names = table.schema.variables
-    ordered = columns_of(model.ordered, names)
+    ordered = columns_of(model.ordered, table.schema)
     return prepare_records(model, table.codes, table.schema.num_levels, conditions, size, ordered)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from bnp_models.data.households import Households
+from bnp_models.kernels.variates.levels import groups_of_nodes
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.level_prior import mean_concentrations, uniform_shape
 from bnp_models.models.nested.missing import fill_in, update_missing
@@ -77,6 +78,11 @@ class NDPMPM(NestedOptions):
         data cannot say is not learned: under rules the sizes keep Dir(1); and where every household
         has one head, whom a variable of members tells, the share of heads in a class is uniform,
         and only the levels of the others are learned.
+    ordered
+        Names of variables whose adjacent levels share strength: level probabilities are Dirichlet
+        over bands of about sqrt(L_j) adjacent levels, and over the levels within each band. Of a
+        variable that members have relative to their head's, it is the codes that are ordered; the
+        variable of heads is ordered too.
     impossible_weight
         Cap-and-weight, an approximation: impossible households are drawn until a part of the
         sample's number of possible ones, and each stands for so many. 1 is exact. The chains then
@@ -129,7 +135,10 @@ class NDPMPM(NestedOptions):
         alpha = jnp.ones(())
         beta = jnp.ones((self.components,) if self.beta == "class" else ())
         counts = count_classes(self, g, m, data)
-        shapes = uniform_shape(data.household_variable), uniform_shape(data.member_variable)
+        shapes = (
+            uniform_shape(data.household_variable, data.household_bands),
+            uniform_shape(data.member_variable, data.member_bands),
+        )
         return update_parameters(self, key_parameters, alpha, beta, shapes, counts, data)
 
     def settle(self, state: NestedState, data: NestedData) -> NestedState:
@@ -177,9 +186,13 @@ class NDPMPM(NestedOptions):
         names = schema.household_variables
         names += (SIZE,) if data.possible is None and self.sizes == "random" else ()
         return mean_concentrations(
-            run.draws["household_shape"], data.household_variable, names
+            run.draws["household_shape"],
+            groups_of_nodes(data.household_variable, data.household_bands),
+            names,
         ) | mean_concentrations(
-            run.draws["member_shape"], data.member_variable, schema.member_variables
+            run.draws["member_shape"],
+            groups_of_nodes(data.member_variable, data.member_bands),
+            schema.member_variables,
         )
 
     def warnings(self, run: Any) -> list[str]:

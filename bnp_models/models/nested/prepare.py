@@ -9,11 +9,14 @@ from jaxtyping import Array, Bool, Int
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, SizeBlock
+from bnp_models.data.schema import MicrodataError
 from bnp_models.kernels.nested.judges import HeadTables
 from bnp_models.kernels.nested.members import Places, in_parts, merge_plan
 from bnp_models.kernels.nested.parameters import Head, Levels
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.kernels.numerics.platforms import by_platform
+from bnp_models.kernels.variates.levels import Bands
+from bnp_models.models.level_prior import require_ordered
 from bnp_models.models.nested.head_tables import head_of, head_tables
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
@@ -66,6 +69,7 @@ def prepare_households(
     household_codes, member_codes = household_codes[households.unit], member_codes[:, members.unit]
     num_household = (*schema.num_household_levels, len(blocks))
     num_member = schema.num_member_levels
+    ordered = ordered_columns(model, schema)
     region = _possible_region(rules, schema, relative, table.size_blocks)
     member = Levels(num_member, tuple(region.member))
     distinct, index = (None, None) if missing else _distinct_members(member_codes)
@@ -76,6 +80,8 @@ def prepare_households(
         member_weight=jnp.asarray(members.weight),
         household_variable=jnp.asarray(variable_of_rows(num_household), jnp.int32),
         member_variable=jnp.asarray(_variables_of_members(member, region.head), jnp.int32),
+        household_bands=Bands.of_variables(num_household, ordered[0]),
+        member_bands=Bands.of_variables(num_member, ordered[1]),
         blocks=blocks,
         blocks_of_part=blocks_of_part,
         parts=parts,
@@ -94,6 +100,37 @@ def prepare_households(
         distinct_index=index,
         relative=relative,
     )
+
+
+def ordered_columns(
+    model: NestedOptions, schema: HouseholdSchema
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Columns of ordered variables: of households, those of heads included, and of members.
+
+    Raises
+    ------
+    MicrodataError
+        If there is no such variable, it is the relationship, or its levels are not in order.
+    """
+    household, member = schema.household_variables, schema.member_variables
+    told = {f"head_{name}" for name in member}.intersection(household)
+    known = [name for name in household if name not in told]
+    known += [name for name in member if schema.head is None or name != schema.head[0]]
+    for name in model.ordered:
+        if name not in known:
+            raise MicrodataError(f"ordered can be {', '.join(known)}; leave it out", column=name)
+    names = {*model.ordered, *(f"head_{name}" for name in model.ordered)}
+    columns = tuple(
+        tuple(k for k, name in enumerate(variables) if name in names)
+        for variables in (household, member)
+    )
+    for of_level, variables, numbers in (
+        (schema.household_levels, household, columns[0]),
+        (schema.member_levels, member, columns[1]),
+    ):
+        for k in numbers:
+            require_ordered(variables[k], of_level[k])
+    return columns[0], columns[1]
 
 
 def _variables_of_members(member: Levels, head: Head | None) -> np.ndarray:

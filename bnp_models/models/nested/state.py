@@ -6,6 +6,7 @@ from jaxtyping import Array, Bool, Float, Int
 from bnp_models.kernels.nested.judges import HeadTables
 from bnp_models.kernels.nested.members import Blocks, Plan
 from bnp_models.kernels.nested.parameters import Head, Levels
+from bnp_models.kernels.variates.levels import Bands
 from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
 from bnp_models.rules.rules import CompiledRules
 
@@ -41,6 +42,10 @@ class NestedData(eqx.Module):
     """Variable of each row of lambda."""
     member_variable: Int[Array, " R"]
     """Variable of each row of phi; the levels of heads are a variable of their own."""
+    household_bands: Bands | None
+    """Bands of ordered variables of households."""
+    member_bands: Bands | None
+    """Bands of ordered variables of members."""
     blocks: Blocks = eqx.field(static=True)
     """(members, households) of each block; the sizes in ascending order."""
     blocks_of_part: Blocks = eqx.field(static=True)
@@ -99,9 +104,9 @@ class NestedState(eqx.Module):
     """Log level probabilities of households."""
     log_phi: Float[Array, "R F S"]
     """Log level probabilities of members."""
-    household_shape: Float[Array, " Q"]
+    household_shape: Float[Array, " Q+B"]
     """Dirichlet shapes c_k beta_kl of the households' level probabilities; ones where uniform."""
-    member_shape: Float[Array, " R"]
+    member_shape: Float[Array, " R+G"]
     """Dirichlet shapes of the members' level probabilities."""
     alpha: Float[Array, ""]
     """Concentration of the household classes."""

@@ -35,7 +35,13 @@ from bnp_models.kernels.numerics.counting import (
 )
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import gamma_variate, log_dirichlet, loggamma
-from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, normalise_levels
+from bnp_models.kernels.variates.levels import (
+    LOG_LEAST_LEVEL,
+    count_nodes,
+    groups_of_nodes,
+    normalise_levels,
+    through_bands,
+)
 from bnp_models.kernels.variates.rng import Keys, key_array, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.level_prior import draw_shape, update_shape
@@ -54,9 +60,15 @@ def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> N
     none = Augmented.none((model.components, model.member_components), data.household, data.member)
     shapes = (
         _keep_sizes(
-            model, draw_shape(model.level_prior, key_household, data.household_variable), data
+            model,
+            draw_shape(
+                model.level_prior, key_household, data.household_variable, data.household_bands
+            ),
+            data,
         ),
-        _keep_heads(draw_shape(model.level_prior, key_member, data.member_variable), data),
+        _keep_heads(
+            draw_shape(model.level_prior, key_member, data.member_variable, data.member_bands), data
+        ),
     )
     return update_parameters(model, key_parameters, alpha, beta, shapes, none, data)
 
@@ -248,7 +260,7 @@ def judge_of(data: NestedData) -> Judge:
     return judge_by_predicate(data.possible, *zip(*data.blocks, strict=True))
 
 
-LevelShapes: TypeAlias = tuple[Float[Array, " Q"], Float[Array, " R"]]
+LevelShapes: TypeAlias = tuple[Float[Array, " Q+B"], Float[Array, " R+G"]]
 """Dirichlet shapes of the prior of level probabilities, of households and of members."""
 
 
@@ -267,12 +279,12 @@ def update_level_shapes(
     key_household, key_member = Keys(key)
     household_shape = update_shape(
         model.level_prior, key_household, state.household_shape, counts.household_levels,
-        data.household_variable, len(data.household.num_levels),
+        data.household_variable, len(data.household.num_levels), data.household_bands,
     )  # fmt: skip
     member_shape = update_shape(
         model.level_prior, key_member, state.member_shape,
         counts.member_levels.reshape(-1, counts.members.size), data.member_variable,
-        len(data.member.num_levels) + (data.head is not None),
+        len(data.member.num_levels) + (data.head is not None), data.member_bands,
     )  # fmt: skip
     return _keep_sizes(model, household_shape, data), _keep_heads(member_shape, data)
 
@@ -292,7 +304,8 @@ def _keep_sizes(
 
 def _keep_heads(member_shape: Float[Array, " R"], data: NestedData) -> Float[Array, " R"]:
     """Shapes with ones for the levels of heads, where every household has exactly one."""
-    return jnp.where(data.member_variable == len(data.member.num_levels), 1, member_shape)
+    group = groups_of_nodes(data.member_variable, data.member_bands)
+    return jnp.where(group == len(data.member.num_levels), 1, member_shape)
 
 
 @jax.named_scope("update_parameters")
@@ -363,13 +376,16 @@ def draw_level_probabilities(
     household_shape, member_shape = shapes
     member_levels = counts.member_levels.reshape(-1, num_classes)
     posterior = [
-        household_shape[:, None] + counts.household_levels, member_shape[:, None] + member_levels
+        household_shape[:, None] + count_nodes(counts.household_levels, data.household_bands),
+        member_shape[:, None] + count_nodes(member_levels, data.member_bands),
     ]  # fmt: skip
     if data.head is not None:
         posterior.append(_kind_shapes(member_levels, counts.unread.reshape(2, num_classes), data))
     log_household, log_member, *log_kind = _log_gammas(key, posterior)
-    log_lambda = normalise_levels(log_household, data.household_variable)
-    log_phi = normalise_levels(log_member, data.member_variable)
+    group = groups_of_nodes(data.household_variable, data.household_bands)
+    log_lambda = through_bands(normalise_levels(log_household, group), data.household_bands)
+    group = groups_of_nodes(data.member_variable, data.member_bands)
+    log_phi = through_bands(normalise_levels(log_member, group), data.member_bands)
     if data.head is not None:
         # P(kind) P(level | kind): the shares of kinds have all counts, levels those read only.
         rows, kind = _rows_of_head(data)

@@ -87,6 +87,8 @@ CASES = {
     "head of the household": ("tables", ("role", "head"), {}),
     "three roles": ("guests", None, {"roles": 3, "households": WITH_GUESTS}),
     "uniform": ("none", None, {"level_prior": "uniform"}),
+    "ordered": ("tables", None, {"ordered": ("age",), "ages": 4}),
+    "ordered, uniform": ("none", None, {"ordered": "age", "ages": 4, "level_prior": "uniform"}),
     "sizes given": ("tables", None, {"sizes": "given", "level_prior": "uniform"}),
     "sizes given, head of the household": (
         "tables",
