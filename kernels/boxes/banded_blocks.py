@@ -16,7 +16,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.numerics.counting import sum_by_group
-from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, LOG_LEAST_SHARE, Bands, count_nodes
+from bnp_models.kernels.variates.levels import (
+    LOG_LEAST_LEVEL,
+    LOG_LEAST_SHARE,
+    Bands,
+    count_nodes,
+    groups_of_nodes,
+)
 
 
 def concentrations(
@@ -29,7 +35,8 @@ def concentrations(
     if bands is None:
         return jnp.sum(region.take(level_shape[:, None], 0), axis=1)
     # Distributions over the levels or bands of a variable have the variable's number.
-    of_group = sum_by_group(level_shape, bands.group, bands.group.size)
+    group = groups_of_nodes(variable, bands)
+    of_group = sum_by_group(level_shape, group, group.size)
     return of_group[variable[region.rows[:, 0]], None]
 
 

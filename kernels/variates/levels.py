@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
-from bnp_models.kernels.numerics.counting import sum_by_group, variable_of_rows
+from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.variates.gamma import loggamma
 
 # Smallest level probability that is drawn, on a log scale: 1e-12. A class whose levels exclude a
@@ -37,8 +37,10 @@ class Bands(eqx.Module):
     """Band of each level; G where its variable has none."""
     first: Int[Array, " G"]
     """Row of the first level of each band."""
-    group: Int[Array, " R+G"]
-    """Number, below R + G, of the Dirichlet distribution that each node is of."""
+    variable: Int[Array, " G"]
+    """Variable of each band."""
+    variables: int = eqx.field(static=True)
+    """Number of the variables."""
     number: int = eqx.field(static=True)
     """Bands G of all variables."""
 
@@ -62,12 +64,11 @@ class Bands(eqx.Module):
         if not of_band:
             return None
         of_level, number = np.array(of_row), len(of_band)
-        # Behind those of the variables, and of the levels of heads, a variable of their own.
-        group = np.where(of_level < 0, variable_of_rows(num_levels), len(num_levels) + 1 + of_level)
         return cls(
             of_row=jnp.asarray(np.where(of_level < 0, number, of_level), jnp.int32),
             first=jnp.asarray(first, jnp.int32),
-            group=jnp.asarray(np.append(group, of_band), jnp.int32),
+            variable=jnp.asarray(of_band, jnp.int32),
+            variables=len(num_levels),
             number=number,
         )
 
@@ -82,8 +83,16 @@ class Bands(eqx.Module):
 
 
 def groups_of_nodes(variable: Int[Array, " R"], bands: Bands | None) -> Int[Array, " R+G"]:
-    """Number of the Dirichlet distribution of each node; `variable` is that of each level."""
-    return variable if bands is None else bands.group
+    """Number, below R + G, of the Dirichlet distribution of each node.
+
+    `variable` is that of each level, where a variable may be split once more and its second part
+    have the number of the variables.
+    """
+    if bands is None:
+        return variable
+    within = bands.variables + 1 + bands.of_row
+    of_level = jnp.where(bands.of_row < bands.number, within, variable)
+    return jnp.append(of_level, bands.variable)
 
 
 def at_nodes(of_level: Shaped[Array, "R ..."], bands: Bands | None) -> Shaped[Array, "R+G ..."]:
