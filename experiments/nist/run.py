@@ -30,6 +30,7 @@ FEATURES = {
     21: ["PUMA", *TEN, *"HISP NOC NPF INDP INDP_CAT PINCP POVPIP DREM DPHY DEAR".split()],
 }
 BINS = 20
+ORDERED = ("AGEP", "PINCP", "POVPIP")
 
 # Classes, and sweeps of each of two chains, the last 200 of which are kept, by number of features.
 SETTINGS = {10: (150, 1000), 21: (50, 800)}
@@ -94,10 +95,11 @@ def files_of(target, number, seed, work):
         paths = {method: work / f"{area}-{method}.csv" for method in METHODS}
         if all(path.exists() for path in paths.values()):
             continue
+        ordered = [name for name in ORDERED if name in part.schema.variables]
         key, began = jax.random.fold_in(jax.random.key(seed), area), time.perf_counter()
         run = bnp.sample(
-            bnp.TNPLCM(components=classes), part, key=key, conditions=part_zeros, num_chains=2,
-            num_warmup=sweeps - 200, num_samples=50, thin=4,
+            bnp.TNPLCM(components=classes, ordered=ordered), part, key=key, conditions=part_zeros,
+            num_chains=2, num_warmup=sweeps - 200, num_samples=50, thin=4,
         )  # fmt: skip
         chains = time.perf_counter() - began
         print(added, part.n, "classes in use", run.draws["components"].mean(axis=1), flush=True)

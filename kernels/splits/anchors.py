@@ -39,7 +39,7 @@ class Levels(NamedTuple):
     """Dirichlet shape of each node."""
     total: Float[Array, " R+G"]
     """Sum of the shapes of each node's distribution."""
-    bands: Bands | None
+    bands: Bands | None = None
     """Bands of ordered variables."""
 
     @classmethod
