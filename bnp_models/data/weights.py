@@ -66,13 +66,7 @@ class WeightedCells:
 
     def warnings(self) -> list[str]:
         """Return sentences on weights that do not fit the population size."""
-        total = float(self.weight.sum())
-        if abs(total / self.population_size - 1) <= _TOLERATED:
-            return []
-        return [
-            f"the weights add up to {total:,.0f}, and the population size is "
-            f"{self.population_size:,}: check both, or rescale the weights"
-        ]
+        return total_warnings(float(self.weight.sum()), self.population_size)
 
 
 def weighted_cells(
@@ -115,7 +109,7 @@ def weighted_cells(
     f = cells.counts.astype(float)
     weight = f * (population_size / table.n)
     if weights is not None:
-        weight = _weight_of_cells(cells, np.asarray(weights, float))
+        weight = _weight_of_cells(cells, weights)
     return WeightedCells(
         table=table,
         population_size=int(population_size),
@@ -128,15 +122,7 @@ def weighted_cells(
 
 def _weight_of_cells(cells: Cells, weights: np.ndarray) -> np.ndarray:
     """Return the (D,) sums of weights, each at least the cell's number of records."""
-    n = len(cells.record_cell)
-    if weights.shape != (n,):
-        raise ValueError(f"weights have shape {weights.shape}; expected ({n},)")
-    bad = ~(np.isfinite(weights) & (weights > 0))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise MicrodataError(
-            f"the weight {weights[row]:g} is not a positive number; correct it", row=row
-        )
+    weights = check_weights(weights, len(cells.record_cell))
     weight = np.bincount(cells.record_cell, weights, minlength=len(cells.counts))
     short = weight < cells.counts * (1 - 1e-9)
     if short.any():
@@ -149,6 +135,38 @@ def _weight_of_cells(cells: Cells, weights: np.ndarray) -> np.ndarray:
             row=row,
         )
     return weight
+
+
+def check_weights(weights: np.ndarray, num_records: int) -> np.ndarray:
+    """Return weights of records as a float64 array, if all are positive numbers.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many as records.
+    MicrodataError
+        If one is not a positive number; it names the first.
+    """
+    weights = np.asarray(weights, float)
+    if weights.shape != (num_records,):
+        raise ValueError(f"weights have shape {weights.shape}; expected ({num_records},)")
+    bad = ~(np.isfinite(weights) & (weights > 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise MicrodataError(
+            f"the weight {weights[row]:g} is not a positive number; correct it", row=row
+        )
+    return weights
+
+
+def total_warnings(total: float, population_size: int) -> list[str]:
+    """Return a sentence where weights of this sum do not fit the population size."""
+    if abs(total / population_size - 1) <= _TOLERATED:
+        return []
+    return [
+        f"the weights add up to {total:,.0f}, and the population size is {population_size:,}: "
+        "check both, or rescale the weights"
+    ]
 
 
 def read_weights(path: str | PathLike, column: str) -> np.ndarray:

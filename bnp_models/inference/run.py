@@ -76,7 +76,8 @@ class Run:
         ValueError
             If the run did not keep them.
         """
-        names = dict.fromkeys((*self.model.parameters, "alpha"))
+        weighting = (name for name in self.model.weight_parameters if name in self.draws)
+        names = dict.fromkeys((*self.model.parameters, *weighting, "alpha"))
         missing = [name for name in names if name not in self.draws]
         if missing:
             raise ValueError(f"the run did not keep {missing[0]!r}; sample with keep=None")

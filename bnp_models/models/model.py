@@ -59,6 +59,8 @@ class Model(eqx.Module):
     """Names of the arrays kept of draws, among those of `keep`: what predictions read."""
     hyperparameters: ClassVar[tuple[str, ...]] = ()
     """Names of more arrays kept of draws, which predictions do not read."""
+    weight_parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of more arrays that predictions read, where `PredictsCells.weight_draws` made them."""
     parameters_every: ClassVar[int] = 1
     """Default spacing of the draws whose arrays are kept: one of every so many."""
     table_type: ClassVar[type] = Microdata
@@ -192,6 +194,31 @@ class PredictsCells(Model):
         feasible: Bool[Array, "B R"] | None = None,
     ) -> Int[Array, "J n"]:
         """Level codes of new records given one kept draw, in the feasible boxes; None: anywhere."""
+
+    def weight_draws(
+        self,
+        draws: dict[str, np.ndarray],
+        weights: np.ndarray,
+        num_levels: tuple[int, ...],
+        feasible: np.ndarray | None,
+    ) -> dict[str, np.ndarray]:
+        """Arrays of draws of the law sum_s weights[s] p(x, s) / Z, those of names that change.
+
+        Parameters
+        ----------
+        draws
+            Arrays (chains, draws, ...) of a run whose last variable is the class s.
+        weights
+            (S,) weights of the classes, none negative.
+        num_levels, feasible
+            As for `simulate_records`, of the records without the class.
+
+        Raises
+        ------
+        ValueError
+            Where the model does not know that law, as here.
+        """
+        raise ValueError(f"the {self.name} model takes no design weights")
 
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray

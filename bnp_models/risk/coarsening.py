@@ -18,6 +18,7 @@ from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records, SmallCells, k_anonymity
 from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
 from bnp_models.inference.run import Run
+from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
 from bnp_models.risk.population import (
@@ -224,6 +225,7 @@ def coarsen(
     The posterior is that of the finer file, which knows more than the coarser one would teach.
     """
     checked_model(run.model)
+    rest, run = unsampled_law(run), sample_law(run)
     check_table(run.table, population_size)
     if coarsenings is None:
         coarsenings = single_drops(run.table, run.conditions)
@@ -233,23 +235,34 @@ def coarsen(
     )  # fmt: skip
     require_listable(found, run.table, run.conditions)
     draws = run.spaced_parameters(num_draws)
+    unsampled = None
+    if rest is not run:
+        unsampled = rest, rest.spaced_parameters(num_draws)
     key_ties, *keys = key_array(run.key if key is None else key, 1 + len(found))
     tied = draw_ties(run, draws, key_ties) if ties else None
     return {
-        text: _evaluate(run, draws, coarsening, population_size, tied, of_one)
+        text: _evaluate(run, draws, unsampled, coarsening, population_size, tied, of_one)
         for (text, coarsening), of_one in zip(found.items(), keys, strict=True)
     }
 
 
-def _evaluate(run, draws, coarsening, population_size, tied, key) -> CoarserRisk:
-    """Evaluate the risk on one coarser key, with a layer for ties or None."""
+def _evaluate(run, draws, unsampled, coarsening, population_size, tied, key) -> CoarserRisk:
+    """Evaluate the risk on one coarser key, with a layer for ties or None.
+
+    `unsampled` is the law of unsampled records and its draws, or None where it is the sample's.
+    """
     key_particles, key_counts = Keys(key)
     generator = numpy_generator(key_counts)
     table = coarsening.coarser(run.table)
-    log_p = np.concatenate([*unique_probabilities(run, draws, coarsening, key_particles)])
-    q = np.exp(np.minimum(log_p, 0))
+
+    def probabilities(law, draws):
+        log_p = np.concatenate([*unique_probabilities(law, draws, coarsening, key_particles)])
+        return np.exp(np.minimum(log_p, 0))
+
+    b = probabilities(run, draws)
+    q = b if unsampled is None else probabilities(*unsampled)
     if tied is not None:
-        q = tied.draw_probabilities(generator, q)
+        q = tied.draw_probabilities(generator, b, q)
     return CoarserRisk(table, *draw_taus(generator, q, population_size - table.n))
 
 

@@ -6,9 +6,10 @@ here follows from the q_c of every kept draw (Skinner & Shlomo 2008, doi:10.1198
 Battiston & Rimella 2024, section 3.2.2 and appendix B).
 """
 
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,11 +22,13 @@ from tqdm import tqdm
 from bnp_models.data.contingency import labels_of
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
 from bnp_models.inference.placement import in_threads
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.inference.settings import Settings
+from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
@@ -79,7 +82,7 @@ class PopulationRisk:
     """Posterior of the disclosure risk of a sample."""
 
     run: Run
-    """Chains that the risk was evaluated from."""
+    """Chains that the risk was evaluated from; of a sample with design weights its `sample_law`."""
     population_size: int
     """N."""
     method: str
@@ -110,6 +113,8 @@ class PopulationRisk:
     """Whether the layer for ties is "on", a "sensitivity" analysis or "off"."""
     layer: LayerDraws | None = None
     """Draws of the layer, and what is beside the risk; None where it is off."""
+    weighted: WeightedMicrodata | None = None
+    """The sample with its design weights, where it has any."""
 
     def records(self) -> pd.DataFrame:
         """One row per sample unique, riskiest first: row, the key variables, r1, r2."""
@@ -178,7 +183,8 @@ def population_risk(
     Parameters
     ----------
     run
-        Chains that kept the model's ``parameters``.
+        Chains that kept the model's ``parameters``. Of a sample with design weights
+        (`weighted_microdata`), the persons who are not in it have the law that these say.
     population_size
         N, at least the sample's size.
     ties
@@ -207,7 +213,12 @@ def population_risk(
         than the sample, a record is incomplete, a variable is named row, r1 or r2, `ties`, `method`
         or `thin` is unknown or out of range, or `run` kept no parameters.
     """
-    table, model = run.table, checked_model(run.model)
+    model, weighted = checked_model(run.model), None
+    if isinstance(run.table, WeightedMicrodata):
+        weighted = run.table
+        weighted.require_counts()
+    run, unsampled = sample_law(run), unsampled_law(run)
+    table = run.table
     check_table(table, population_size)
     check_choice(TIES, ties=ties)
     method = checked_method(method, model, table)
@@ -223,21 +234,28 @@ def population_risk(
     by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
     of_layer: dict[str, list[np.ndarray]] = defaultdict(list)
     sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
-    for log_p, relative_se, halves in cell_probabilities(
-        run, draws, cells.codes, method, key_particles, progress
-    ):
-        evaluate: Callable = record_risks
-        q = np.exp(log_p[:, unique_cells])
+    evaluated = cell_probabilities(run, draws, cells.codes, method, key_particles, progress)
+    of_unsampled: Iterable = itertools.repeat(None)
+    if weighted is not None:
+        of_unsampled = cell_probabilities(
+            unsampled, unsampled.parameters(thin), cells.codes[unique_cells], method, key_particles
+        )
+    for (log_p, relative_se, halves), of_rest in zip(evaluated, of_unsampled, strict=False):
+        # Of the sample's uniques: for one of its records, and for a person who is not in it.
+        of_sample = log_p[:, unique_cells], None if halves is None else halves[..., unique_cells]
+        of_rest = of_sample if of_rest is None else (of_rest[0], of_rest[2])
+        q = np.exp(of_rest[0])
+        evaluate: Callable = _model_risks
         if layer is not None:
             tied = Tied(*layer.draw(generator, np.exp(log_p)), table.n)
             of_layer["shape"].append(tied.shape)
             of_layer["exponent"].append(tied.exponent)
-            beside = tied.draw_probabilities(generator, q)
+            beside = tied.draw_probabilities(generator, np.exp(of_sample[0]), q)
             if ties == "on":
                 evaluate, q, beside = tied.record_risks, beside, q
             for name, tau in zip(TAUS, draw_taus(generator, beside, num_new), strict=True):
                 of_layer[name].append(tau)
-        r1, r2 = _unbiased_risks(evaluate, log_p, halves, unique_cells, num_new)
+        r1, r2 = _unbiased_risks(evaluate, of_sample, of_rest, num_new)
         sum_r1 += r1.sum(axis=0)
         sum_r2 += r2.sum(axis=0)
         for name, tau in zip(TAUS, draw_taus(generator, q, num_new), strict=True):
@@ -266,6 +284,7 @@ def population_risk(
         relative_error=relative_error,
         ties=ties,
         layer=LayerDraws(**layer_draws) if layer_draws else None,
+        weighted=weighted,
         **figures,
     )
 
@@ -495,12 +514,21 @@ def _checked_thin(thin: int | None, settings: Settings, method: str) -> int:
     return thin
 
 
-def _unbiased_risks(evaluate, log_p, halves, unique_cells, num_new):
-    """r_1 and r_2 (draws, uniques), Monte Carlo bias taken off by a two-half jackknife."""
-    r1, r2 = evaluate(log_p[:, unique_cells], num_new)
-    if halves is None:
+def _model_risks(log_b, num_new, log_q):
+    """`record_risks` with the arguments of `Tied.record_risks`."""
+    return record_risks(log_q, num_new)
+
+
+def _unbiased_risks(evaluate, of_sample, of_rest, num_new):
+    """r_1 and r_2 (draws, uniques), Monte Carlo bias taken off by a two-half jackknife.
+
+    `of_sample` and `of_rest` are log probabilities and those of the halves, which may be None.
+    """
+    (log_b, halves_b), (log_q, halves_q) = of_sample, of_rest
+    r1, r2 = evaluate(log_b, num_new, log_q)
+    if halves_b is None:
         return r1, r2
-    r1_halves, r2_halves = evaluate(halves[..., unique_cells], num_new)
+    r1_halves, r2_halves = evaluate(halves_b, num_new, halves_q)
     return 2 * r1 - r1_halves.mean(axis=1), 2 * r2 - r2_halves.mean(axis=1)
 
 

@@ -179,7 +179,9 @@ class Tied(NamedTuple):
         expected = self.num_records * np.maximum(b, 1e-300)
         return self.shape.reshape(of_draw) * expected ** self.exponent.reshape(of_draw)
 
-    def record_risks(self, log_b: np.ndarray, num_new: int) -> tuple[np.ndarray, np.ndarray]:
+    def record_risks(
+        self, log_b: np.ndarray, num_new: int, log_q: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Evaluate r_1 = P(F = 1) and r_2 = E(1/F) of cells with one record of the sample.
 
         Parameters
@@ -188,23 +190,32 @@ class Tied(NamedTuple):
             (D, ...) logarithms of the model's probabilities.
         num_new
             N - n unsampled records.
+        log_q
+            The same as `log_b` for an unsampled record, where that has another law.
 
         Notes
         -----
-        F - 1 is negative binomial of size shape_c + 1 and mean (N - n) b_c (shape_c + 1) /
-        (shape_c + n b_c): Skinner & Shlomo (2008), section 2, with a size for each cell.
+        F - 1 is negative binomial of size shape_c + 1 and mean (N - n) q_c (shape_c + 1) /
+        (shape_c + n b_c): Skinner & Shlomo (2008), section 2, with a size for each cell. A cell is
+        fuller or emptier than the model says by one factor, in the sample and outside of it.
         """
         b = np.exp(log_b)
+        q = b if log_q is None else np.exp(log_q)
         shape = self.shape_of(b)
-        odds = num_new * b / (shape + self.num_records * b)
+        odds = num_new * q / (shape + self.num_records * b)
         log_one_more, expected = np.log1p(odds), shape * odds
         r2 = -np.expm1(-shape * log_one_more) / np.maximum(expected, 1e-300)
         return np.exp(-(shape + 1) * log_one_more), np.where(expected > 1e-12, r2, 1.0)
 
-    def draw_probabilities(self, generator: np.random.Generator, b: np.ndarray) -> np.ndarray:
-        """Draw the probabilities (D, U) of cells that have one record of the sample."""
+    def draw_probabilities(
+        self, generator: np.random.Generator, b: np.ndarray, q: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Draw the probabilities (D, U) of cells that have one record of the sample.
+
+        For an unsampled record, `q` being the model's where that is not `b`.
+        """
         shape = self.shape_of(b)
-        return b * generator.standard_gamma(shape + 1) / (shape + self.num_records * b)
+        return (b if q is None else q) * generator.standard_gamma(shape + 1) / (shape + self.num_records * b)
 
 
 @partial(jax.jit, static_argnames=("num_records", "num_levels", "method", "num_draws"))

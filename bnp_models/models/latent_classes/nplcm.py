@@ -38,6 +38,7 @@ from bnp_models.models.latent_classes.predictions import (
     level_probabilities,
     log_cell_probability,
     simulate_records,
+    weight_draws,
 )
 from bnp_models.models.latent_classes.prepare import prepare_cells, prepare_records
 from bnp_models.models.latent_classes.state import (
@@ -175,6 +176,8 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         if method != "exact":
             raise ValueError(f'cell probabilities of {self.name} are exact; method is "exact"')
         return log_cell_probability(draw, cells, num_levels)
+
+    weight_draws = staticmethod(weight_draws)
 
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray

@@ -1,12 +1,16 @@
 """Predictions of latent class models given one kept draw: cells, records, completions, margins."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import masses_of_sets
 from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.latent_classes.classes import draw_levels_in_box, update_classes
@@ -98,3 +102,46 @@ def level_probabilities(
         weight = jnp.exp(log_pi + log_lambda[start : start + size]) * mass_given_level
         probability.append(jnp.sum(weight, axis=1) / jnp.sum(weight))
     return jnp.concatenate(probability)
+
+
+def weight_draws(
+    draws: dict[str, np.ndarray],
+    weights: np.ndarray,
+    num_levels: tuple[int, ...],
+    feasible: np.ndarray | None,
+) -> dict[str, np.ndarray]:
+    """Draws of the law sum_s weights[s] p(x, s) / Z: latent classes again, of other weights.
+
+    Parameters and result are as of `PredictsCells.weight_draws`.
+
+    Notes
+    -----
+    The class of weights s is independent of x within a latent class k, so that pi_k is multiplied
+    by sum_s weights[s] lambda_k(s), and the feasible mass of each k stays as it was.
+    """
+    log_lambda, rest = np.split(draws["log_lambda"], [sum(num_levels)], axis=2)
+    if np.ptp(weights) == 0:
+        return {"log_lambda": log_lambda}
+    with np.errstate(divide="ignore"):
+        # Classes of weight zero, of which nobody is counted.
+        log_mean = np.log(np.einsum("s,cdsk->cdk", weights, np.exp(rest, dtype=float)))
+    log_pi = draws["log_pi"] + log_mean
+    log_pi = log_pi - np.logaddexp.reduce(log_pi, axis=2, keepdims=True)
+    changed = {"log_lambda": log_lambda, "log_pi": log_pi.astype(draws["log_pi"].dtype)}
+    if feasible is None:
+        return changed
+    flat = [changed[name].reshape(-1, *changed[name].shape[2:]) for name in ("log_pi", "log_lambda")]
+    log_mass = np.asarray(_log_feasible(*flat, feasible, num_levels))
+    return changed | {"log_feasible": log_mass.reshape(draws["log_feasible"].shape)}
+
+
+@partial(jax.jit, static_argnames="num_levels")
+def _log_feasible(log_pi, log_lambda, feasible, num_levels):
+    """log P(feasible) before truncation, (D,), given each draw."""
+
+    def one(draw):
+        log_pi, log_lambda = draw
+        log_box = jnp.sum(jnp.log(masses_of_sets(log_lambda, feasible, num_levels)), axis=0)
+        return jax.nn.logsumexp(log_pi + log_box)
+
+    return map_draws(one, (log_pi, log_lambda))

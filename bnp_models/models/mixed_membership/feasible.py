@@ -20,6 +20,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     weights_by_size,
 )
 from bnp_models.kernels.numerics.lanes import in_turn
+from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.numerics.set_partitions import log_block_weights, log_block_weights_gamma
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import Keys
@@ -149,3 +150,69 @@ def log_feasible_given(
         return jnp.log(feasible_probability(model, concentration, state.totals, boxes))
 
     return log_p
+
+
+def weight_draws(
+    model: MembershipOptions,
+    draws: dict[str, np.ndarray],
+    weights: np.ndarray,
+    num_levels: tuple[int, ...],
+    feasible: np.ndarray | None,
+) -> dict[str, np.ndarray]:
+    """Draws of the law sum_s weights[s] p(x, s) / Z, which `new_records` evaluates and simulates.
+
+    Parameters and result are as of `PredictsCells.weight_draws`.
+
+    Notes
+    -----
+    The item of the weight class s is like any other, z ~ g and s ~ theta_z, so that the sum puts
+    v_k = sum_s weights[s] theta_k(s) in the place of its factor theta_k(s). "mean_weight" is v,
+    divided by its mean under g_0, which is Z where all cells are feasible; else "log_feasible" is
+    log Z, from the boxes with that item in them.
+    """
+    theta, rest = np.split(draws["theta"], [sum(num_levels)], axis=2)
+    if np.ptp(weights) == 0:
+        return {"theta": theta}
+    weights = weights / weights.max()
+    mean = np.einsum("s,cdsk->cdk", weights, rest[:, :, : len(weights)].astype(float))
+    mean /= np.sum(draws["g0"] * mean, axis=2, keepdims=True)
+    changed = {"theta": theta, "mean_weight": mean.astype(theta.dtype)}
+    if feasible is None:
+        return changed
+    boxes = weighted_boxes(feasible, num_levels)
+    concentration = draws["alpha" if model.shared else "alpha_rate"]
+    arrays = draws["g0"], theta, changed["mean_weight"], concentration
+    flat = [x.reshape(-1, *x.shape[2:]) for x in arrays]
+    log_p = np.asarray(_log_weighted_feasible(model, boxes, *flat))
+    return changed | {"log_feasible": log_p.reshape(concentration.shape)}
+
+
+def weighted_boxes(feasible: np.ndarray, num_levels: tuple[int, ...]) -> UrnBoxes:
+    """Feasible boxes (B, R) with one more variable, of two levels, of which they have the first.
+
+    Raises
+    ------
+    MicrodataError
+        If their partitions are too many to list.
+    """
+    first = np.tile([True, False], (len(feasible), 1))
+    try:
+        return UrnBoxes.of_boxes(np.concatenate([feasible, first], axis=1), (*num_levels, 2))
+    except TooManyPartitions:
+        raise MicrodataError(
+            "the conditions fix too many variables together for mixed membership with design "
+            "weights: P(feasible) is not exact; use tnplcm"
+        ) from None
+
+
+@jax.jit
+def _log_weighted_feasible(model, boxes, g0, theta, mean_weight, concentration):
+    """log E[(g . mean_weight) P(feasible | g)], (D,), given each draw."""
+
+    def one(draw):
+        g0, theta, mean_weight, concentration = draw
+        with_class = jnp.concatenate([theta, mean_weight[None], jnp.zeros_like(theta[:1])])
+        totals = partition_totals(block_sums(with_class, g0, boxes), boxes)
+        return jnp.log(feasible_probability(model, concentration, totals, boxes))
+
+    return map_draws(one, (g0, theta, mean_weight, concentration))

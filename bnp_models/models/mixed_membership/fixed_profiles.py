@@ -25,6 +25,7 @@ from bnp_models.models.mixed_membership.conditionals import (
     draw_level_shape,
     draw_theta,
 )
+from bnp_models.models.mixed_membership.feasible import weight_draws
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import (
     HDPData,
@@ -83,6 +84,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
     log_cell_probability = new_records.log_cell_probability
     simulate_records = new_records.simulate_records
     level_probabilities = new_records.level_probabilities
+    weight_draws = weight_draws
 
     def __check_init__(self):
         check_integer(2, components=self.components)

@@ -24,7 +24,7 @@ from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import draw_g0, draw_theta
-from bnp_models.models.mixed_membership.feasible import feasible_totals
+from bnp_models.models.mixed_membership.feasible import feasible_totals, weight_draws
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.start import START_SHARE
 from bnp_models.models.mixed_membership.state import (
@@ -130,6 +130,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     log_cell_probability = new_records.log_cell_probability
     simulate_records = new_records.simulate_records
     level_probabilities = new_records.level_probabilities
+    weight_draws = weight_draws
 
     def __check_init__(self):
         check_integer(2, capacity=self.capacity)

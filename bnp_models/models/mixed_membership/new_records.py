@@ -17,8 +17,9 @@ from bnp_models.kernels.mixed_membership.cell_probability import (
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.numerics.counting import first_rows, sum_by_group, variable_of_rows
 from bnp_models.kernels.numerics.set_partitions import log_block_weights_gamma
+from bnp_models.kernels.variates.categorical import search_cumulative
 from bnp_models.kernels.variates.gamma import gamma_variate
-from bnp_models.kernels.variates.rng import Keys
+from bnp_models.kernels.variates.rng import Keys, uniform, words
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.options import check_choice
 
@@ -72,7 +73,8 @@ def simulate_records(
     Parameters
     ----------
     draw
-        "g0" (K,), "theta" (R, K), "alpha" and "alpha_rate" of one sweep.
+        "g0" (K,), "theta" (R, K), "alpha" and "alpha_rate" of one sweep; "mean_weight" (K,) where
+        the law is that of `weight_draws`.
     num_records
         Records n.
     num_levels
@@ -81,21 +83,49 @@ def simulate_records(
         Sets of levels of the feasible boxes; infeasible records are drawn again. None: all cells.
     """
     theta = pad_levels(draw["theta"], num_levels)
-    parameters = draw["alpha"], draw["alpha_rate"], draw["g0"], theta
+    if "mean_weight" in draw:
+        simulate = partial(_simulate_weighted, model, draw=draw, theta=theta)
+    else:
+        parameters = draw["alpha"], draw["alpha_rate"], draw["g0"], theta
+
+        def simulate(key, size):
+            return simulate_batch(model, key, *parameters, size)[-1]
+
     if feasible is None:
-        return simulate_batch(model, key, *parameters, num_records)[-1]
+        return simulate(key, size=num_records)
     first = first_rows(num_levels)[:, None]
 
     def add_batch(carry):
         step, num_kept, codes = carry
         key_batch = jax.random.fold_in(key, step)
-        *_, drawn = simulate_batch(model, key_batch, *parameters, SIMULATION_BATCH)
+        drawn = simulate(key_batch, size=SIMULATION_BATCH)
         inside = in_boxes(first + drawn, feasible)
         place = jnp.where(inside, num_kept + jnp.cumsum(inside) - 1, num_records)
         return step + 1, num_kept + jnp.sum(inside), codes.at[:, place].set(drawn, mode="drop")
 
     start = jnp.int32(0), jnp.int32(0), jnp.zeros((len(num_levels), num_records), jnp.int32)
     return lax.while_loop(lambda carry: carry[1] < num_records, add_batch, start)[2]
+
+
+def _simulate_weighted(
+    model: MembershipOptions,
+    key: Key[Array, ""],
+    size: int,
+    draw: dict[str, Array],
+    theta: Float[Array, "J L K"],
+) -> Int[Array, "J b"]:
+    """Draw level codes of b = `size` records of a weighted law.
+
+    The item of the weight class may come first, since the urn is exchangeable. Its component is
+    drawn by weight; the other items follow it as they follow any item.
+    """
+    key_alpha, key_z, key_first, key_x = Keys(key, 4)
+    alpha = new_concentrations(model, key_alpha, draw["alpha"], draw["alpha_rate"], size)
+    z, table = simulate_labels(key_z, alpha, draw["g0"], theta.shape[0] + 1)
+    u = uniform(words(key_first, (size,)), theta.dtype.type)
+    cumulative = jnp.cumsum(draw["g0"] * draw["mean_weight"])[None]
+    first, _ = search_cumulative(cumulative, jnp.zeros(size, jnp.int32), u)
+    return simulate_levels(key_x, jnp.where(table == 0, first, z)[1:], theta)
 
 
 @jax.named_scope("log_cell_probability")
@@ -118,7 +148,8 @@ def log_cell_probability(
     key
         Used once, and only where the method is not exact.
     draw
-        "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep.
+        "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep; and
+        "mean_weight" (K,) where the law is that of `weight_draws`.
     cells
         0-based level codes; of the not-applicable form, -1 where an item is absent.
     num_levels
@@ -143,6 +174,7 @@ def log_cell_probability(
     if model.not_applicable:
         cells = jnp.where(cells < 0, theta.shape[1], cells)
         theta = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
+    theta, cells = _with_weights(draw, theta, cells)
     if method == "exact":
         return _log_probability_exact(model, draw, theta, cells) - log_feasible
     if key is None:
@@ -197,10 +229,15 @@ def level_probabilities(
         None where there are more variables than exact cell probabilities are quick for, or the
         boxes are many.
     """
-    if feasible is None:
+    weighted = "mean_weight" in draw
+    if feasible is None and not weighted:
         return draw["theta"] @ draw["g0"]
+    if feasible is None:
+        # A pair of items: one of a variable, whichever, and that of the weight class.
+        pair, cells = _with_weights(draw, draw["theta"][None], jnp.arange(sum(num_levels))[:, None])
+        return jnp.exp(_log_probability_exact(model, draw, pair, cells))
     num_boxes, num_rows = feasible.shape
-    if len(num_levels) > model.max_exact_variables or feasible.size > _MOST_MARGINS:
+    if len(num_levels) + weighted > model.max_exact_variables or feasible.size > _MOST_MARGINS:
         return None
     # A box with one variable held at a level is a cell whose other levels are the box's sets.
     theta = pad_levels(draw["theta"], num_levels)
@@ -212,9 +249,24 @@ def level_probabilities(
     cells = np.repeat(box[:, None], len(num_levels), axis=1)
     row = np.tile(np.arange(num_rows), num_boxes)
     cells[np.arange(cells.shape[0]), variable[row]] = row - first[variable[row]]
-    log_p = _log_probability_exact(model, draw, levels, jnp.asarray(cells))
+    levels, of_boxes = _with_weights(draw, levels, jnp.asarray(cells))
+    log_p = _log_probability_exact(model, draw, levels, of_boxes)
     mass = jnp.sum(jnp.where(feasible, jnp.exp(log_p).reshape(feasible.shape), 0), axis=0)
     return mass / sum_by_group(mass, jnp.asarray(variable), len(num_levels))[variable]
+
+
+def _with_weights(
+    draw: dict[str, Array], theta: Float[Array, "J L K"], cells: Int[Array, "C J"]
+) -> tuple[Float[Array, "I L K"], Int[Array, "C I"]]:
+    """Levels and cells with the item of the weight class, where the law is a weighted one.
+
+    A cell's probability is linear in the factor of one item: in the place of a level's
+    probability, its component has the mean weight of a record that has it there.
+    """
+    if "mean_weight" not in draw:
+        return theta, cells
+    of_class = jnp.zeros_like(theta[:1]).at[0, 0].set(draw["mean_weight"])
+    return jnp.concatenate([theta, of_class]), jnp.pad(cells, ((0, 0), (0, 1)))
 
 
 def in_boxes(rows: Int[Array, "J n"], boxes: Bool[Array, "B R"]) -> Bool[Array, " n"]:

@@ -63,6 +63,7 @@ class MembershipOptions(PredictsCells, KnowsMargins):
 
     parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
     hyperparameters: ClassVar[tuple[str, ...]] = ("level_shape",)
+    weight_parameters: ClassVar[tuple[str, ...]] = ("mean_weight",)
     conditions_type: ClassVar[type | None] = StructuralZeros
     max_exact_variables: ClassVar[float] = 12
     """For cell probabilities: 2,000 cells take about 20 ms at 10 variables, a second at 13."""

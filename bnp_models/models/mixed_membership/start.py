@@ -8,6 +8,7 @@ from jaxtyping import Array, Int, Key
 
 from bnp_models.data.cells import group_cells
 from bnp_models.data.microdata import Microdata
+from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.numerics.counting import (
     count_rows_by_component,
@@ -23,7 +24,11 @@ from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.level_prior import columns_of, draw_shape, uniform_shape
 from bnp_models.models.mixed_membership.conditionals import draw_theta
-from bnp_models.models.mixed_membership.feasible import compile_zeros, feasible_totals
+from bnp_models.models.mixed_membership.feasible import (
+    compile_zeros,
+    feasible_totals,
+    weighted_boxes,
+)
 from bnp_models.models.mixed_membership.new_records import pad_levels
 from bnp_models.models.mixed_membership.options import RECORD_MULTIPLE, MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
@@ -36,10 +41,26 @@ START_SHARE = 7 / 8
 def prepare(
     model: MembershipOptions, table: Microdata, conditions: StructuralZeros | None = None
 ) -> HDPData:
-    """Make the arrays of a complete sample, by `prepare_records`."""
+    """Make the arrays of a complete sample, by `prepare_records`.
+
+    Raises
+    ------
+    MicrodataError
+        As `prepare_records`, and `weighted_boxes` where the records have design weights.
+    """
+    if isinstance(table, WeightedMicrodata) and conditions is not None:
+        _check_weighted(model, conditions)
     size = coarse_size(table.n, RECORD_MULTIPLE)
     ordered = columns_of(model.ordered, table.schema)
     return prepare_records(model, table.codes, table.schema.num_levels, conditions, size, ordered)
+
+
+def _check_weighted(model: MembershipOptions, conditions: StructuralZeros) -> None:
+    """Raise `MicrodataError` unless weighted laws under these structural zeros are exact."""
+    left = conditions.not_applicable.conditions if model.not_applicable else conditions
+    if left is not None:
+        sizes = left.schema.num_levels
+        weighted_boxes(left.feasible.sets[:, : -sizes[-1]], sizes[:-1])
 
 
 def prepare_records(

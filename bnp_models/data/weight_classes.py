@@ -1,0 +1,160 @@
+"""Records with design weights: the class of a record's weight is one more variable of the sample.
+
+Weights are inverse inclusion probabilities. Records of one class of weights were included with
+nearly one probability, so that within a class sample and population have one law. A model of the
+sample p(x, s), of the key variables x and the class s, so gives the law of the population and that
+of the persons who were not sampled,
+
+    p_population(x) = sum_s w_s p(x, s) / c,    p_unsampled(x) = sum_s (w_s - 1) p(x, s) / c',
+
+with w_s the mean weight of class s (after Si, Pillai & Gelman 2015, doi:10.1214/14-BA924, whose
+poststratification cells are the distinct weights). No likelihood is raised to a weight: draws of
+the model are draws of both laws. It is taken for granted that inclusion depends on nothing else
+than the weight says, and that persons are included independently of each other: clusters of a
+design are not known to it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.cells import group_cells
+from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.schema import MicrodataError, Schema, content_digest
+from bnp_models.data.weights import check_weights, total_warnings
+
+MAX_CLASSES = 10
+"""Distinct weights that are classes of their own; more of them are put into so many classes."""
+
+VARIABLE = "weight class"
+"""Name of the variable that is added."""
+
+# Intervals of the logarithm of the weights, of which the classes are made.
+_INTERVALS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedMicrodata(Microdata):
+    """Records whose last variable is the class of their design weight.
+
+    `weighted_microdata` makes them. `bnp_models.sample` fits the classes with the other variables,
+    structural zeros being made with this schema; what is made of the run has them summed out.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the other variables, and of the weight class.
+    codes : (n, J + 1) integer array
+        Level codes.
+    weights : (n,) float64 array
+        Design weights, positive.
+    """
+
+    weights: np.ndarray
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the schema, the codes and the weights, in hexadecimal digits."""
+        return content_digest(self.schema, self.codes, self.weights)
+
+    @cached_property
+    def records(self) -> Microdata:
+        """The same records without the class."""
+        variables, levels = self.schema.variables[:-1], self.schema.levels[:-1]
+        return Microdata(Schema(variables, levels), self.codes[:, :-1])
+
+    @cached_property
+    def class_weights(self) -> np.ndarray:
+        """(S,) mean weight of the records of each class."""
+        of = self.codes[:, -1]
+        return np.bincount(of, self.weights) / np.bincount(of)
+
+    @cached_property
+    def cell_shares(self) -> np.ndarray:
+        """(D,) share of the weights in each cell of the records, as `records.tabulated` has them."""
+        levels = [size + 1 for size in self.records.schema.num_levels]
+        sums = np.bincount(group_cells(self.records.codes + 1, levels).record_cell, self.weights)
+        return sums / sums.sum()
+
+    def classes(self) -> pd.DataFrame:
+        """One row per class: records, and the least, mean and largest of their weights."""
+        of = pd.Series(self.weights).groupby(self.codes[:, -1])
+        found = of.agg(["size", "min", "mean", "max"])
+        return found.set_axis(["records", "least", "mean", "largest"], axis=1)
+
+    def require_counts(self) -> None:
+        """Check that no weight is below one, as no number of persons can be.
+
+        Raises
+        ------
+        MicrodataError
+            It names the first record whose weight is.
+        """
+        low = np.flatnonzero(self.weights < 1 - 1e-9)
+        if low.size:
+            raise MicrodataError(
+                f"the weight {self.weights[low[0]]:g} is below 1; the disclosure risk needs the "
+                "persons that a record stands for, itself included: rescale the weights so that "
+                "they add up to the population size",
+                row=int(low[0]),
+            )
+
+    def warnings(self, population_size: int) -> list[str]:
+        """Sentences on weights that do not add up to the population size."""
+        return total_warnings(float(self.weights.sum()), population_size)
+
+
+def weighted_microdata(table: Microdata, weights: np.ndarray) -> WeightedMicrodata:
+    """Add the class of each record's design weight to the records, as their last variable.
+
+    Parameters
+    ----------
+    table
+        Records.
+    weights : (n,) array
+        Design weights, the inverse inclusion probabilities of the records; positive. Only the
+        disclosure risk needs their scale.
+
+    Raises
+    ------
+    MicrodataError
+        If a weight is not a positive number, or a variable has the name `VARIABLE`.
+
+    Notes
+    -----
+    The distinct weights are the classes, if they are at most `MAX_CLASSES`. Else the logarithms of
+    the weights are cut into so many classes by the rule of cumulative square roots of frequencies
+    (Dalenius & Hodges 1959, doi:10.1080/01621459.1959.10501501), which lies between classes of as
+    many records and classes as wide as each other; empty ones are left out.
+    """
+    weights = check_weights(weights, table.n)
+    _, code = np.unique(weights, return_inverse=True)
+    if code.max() >= MAX_CLASSES:
+        code = _class_of(np.log(weights))
+    schema = Schema(
+        (*table.schema.variables, VARIABLE),
+        (*table.schema.levels, tuple(range(code.max() + 1))),
+    )
+    return WeightedMicrodata(schema, np.column_stack([table.codes, code]), weights)
+
+
+def _class_of(values: np.ndarray) -> np.ndarray:
+    """Code values by `MAX_CLASSES` intervals or fewer, whose square roots of counts are alike."""
+    counts, edges = np.histogram(values, _INTERVALS)
+    cumulative = np.cumsum(np.sqrt(counts))
+    of_interval = np.ceil(MAX_CLASSES * cumulative / cumulative[-1] - 1e-9).astype(int)
+    interval = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, _INTERVALS - 1)
+    return np.unique(of_interval[interval], return_inverse=True)[1]
+
+
+def records_of(table: Records) -> Records:
+    """The records without the class of their weights, where they have one."""
+    return table.records if isinstance(table, WeightedMicrodata) else table
+
+
+def require_unweighted(table: object, what: str) -> None:
+    """Raise `MicrodataError` where records have design weights, which `what` does not take."""
+    if isinstance(table, WeightedMicrodata):
+        raise MicrodataError(f"{what} takes no design weights; give the records without them")

@@ -1,0 +1,70 @@
+"""Runs on records with design weights, as runs of the laws that weights give without their classes.
+
+A law is a `Run` on the records alone, whose draws have the weight class summed out: all that reads
+the parameters of a run reads those of a law. Runs on records without weights are their own laws.
+"""
+
+import dataclasses
+from functools import lru_cache
+
+import numpy as np
+
+from bnp_models.data.weight_classes import WeightedMicrodata
+from bnp_models.inference.run import Run
+from bnp_models.models.model import PredictsCells
+from bnp_models.zeros.structural_zeros import StructuralZeros
+
+
+def sample_law(run: Run) -> Run:
+    """Law of a record of the sample."""
+    return _law(run, lambda table: np.ones_like(table.class_weights))
+
+
+def population_law(run: Run) -> Run:
+    """Law of a person of the population, drawn at random."""
+    return _law(run, lambda table: table.class_weights)
+
+
+def unsampled_law(run: Run) -> Run:
+    """Law of a person who was not sampled: of a class's w persons for each record, w - 1 are not.
+
+    Raises
+    ------
+    MicrodataError
+        If a weight is below one.
+    """
+
+    def unsampled(table):
+        table.require_counts()
+        rest = np.maximum(table.class_weights - 1, 0)
+        # A sample of everybody leaves nobody: any law will do.
+        return rest if rest.any() else np.ones_like(rest)
+
+    return _law(run, unsampled)
+
+
+def _law(run: Run, weights_of) -> Run:
+    """Law proportional to sum_s weights[s] p(x, s)."""
+    table, model = run.table, run.model
+    if not isinstance(table, WeightedMicrodata):
+        return run
+    if not isinstance(model, PredictsCells):
+        raise ValueError(f"the {model.name} model takes no design weights")
+    conditions = None if run.conditions is None else _without_class(run.conditions)
+    law = dataclasses.replace(run, table=table.records, conditions=conditions)
+    changed = model.weight_draws(
+        run.parameters(), weights_of(table), law.num_levels, law.feasible_sets
+    )
+    every = run.settings.parameters_every
+    return dataclasses.replace(law, draws=run.draws | {
+        # Scalars are of all draws, arrays of one in so many.
+        name: np.repeat(x, every, axis=1) if x.ndim == 2 else x for name, x in changed.items()
+    })  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _without_class(conditions: StructuralZeros) -> StructuralZeros:
+    """The same structural zeros of the records without the weight class, which they leave free."""
+    schema = conditions.schema
+    fewer = type(schema)(schema.variables[:-1], schema.levels[:-1])
+    return StructuralZeros(fewer, conditions.conditions[:, :-1])
