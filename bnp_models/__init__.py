@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from bnp_models.data.stata_spss import FormatError as FormatError
     from bnp_models.data.stata_spss import Labelling as Labelling
     from bnp_models.data.stata_spss import read_labelling as read_labelling
+    from bnp_models.data.weight_classes import WeightedMicrodata as WeightedMicrodata
+    from bnp_models.data.weight_classes import weighted_microdata as weighted_microdata
     from bnp_models.data.weights import WeightedCells as WeightedCells
     from bnp_models.data.weights import check_population_size as check_population_size
     from bnp_models.data.weights import read_weights as read_weights
@@ -90,6 +92,9 @@ if TYPE_CHECKING:
     from bnp_models.inference.sampling import sample as sample
     from bnp_models.inference.sampling import sample_until as sample_until
     from bnp_models.inference.settings import Settings as Settings
+    from bnp_models.inference.weighting import population_law as population_law
+    from bnp_models.inference.weighting import sample_law as sample_law
+    from bnp_models.inference.weighting import unsampled_law as unsampled_law
     from bnp_models.models.cells.dirichlet_multinomial import CountsRun as CountsRun
     from bnp_models.models.cells.dirichlet_multinomial import (
         sample_population_counts as sample_population_counts,
@@ -201,6 +206,7 @@ _EXPORTS = {
     "TreePropensity": "evaluation.tree_propensity",
     "Validation": "risk.validation",
     "WeightedCells": "data.weights",
+    "WeightedMicrodata": "data.weight_classes",
     "attack_risk": "evaluation.attack.attack",
     "benedetti_franconi_risk": "risk.cells",
     "bin_columns": "data.bins",
@@ -241,6 +247,7 @@ _EXPORTS = {
     "model_of": "evaluation.attack.posterior",
     "monitored": "inference.convergence",
     "persons_of": "data.households",
+    "population_law": "inference.weighting",
     "population_risk": "risk.population",
     "predictive_checks": "synthesis.predictive_checks",
     "propensity_score": "evaluation.propensity",
@@ -262,6 +269,7 @@ _EXPORTS = {
     "run_summary": "report.summaries",
     "sample": "inference.sampling",
     "sample_hyperparameters": "models.cells.full_bayes",
+    "sample_law": "inference.weighting",
     "sample_population_counts": "models.cells.dirichlet_multinomial",
     "sample_until": "inference.sampling",
     "synthesize": "synthesis.synthesize",
@@ -269,9 +277,11 @@ _EXPORTS = {
     "tau1_monitor": "risk.population",
     "to_inference_data": "report.inference_data",
     "tree_propensity": "evaluation.tree_propensity",
+    "unsampled_law": "inference.weighting",
     "validate_within": "risk.validation",
     "warnings_of": "inference.diagnosis",
     "weighted_cells": "data.weights",
+    "weighted_microdata": "data.weight_classes",
     "write_cell_report": "report.cells",
     "write_cells": "report.cells",
     "write_evaluation_report": "report.evaluation",

@@ -4,15 +4,19 @@ import argparse
 import hashlib
 
 from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
-from bnp_models.cli.inputs import CELL_OPTIONS, check_options, given_options
+from bnp_models.cli.inputs import (
+    CELL_OPTIONS,
+    check_options,
+    given_options,
+    weights_and_variables,
+)
 from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
 from bnp_models.cli.outputs import output_names, remove_outputs, risk_message
 from bnp_models.cli.parser import DRAWS, STOPPING, flag
 from bnp_models.cli.runs import recorded_settings
 from bnp_models.data.messages import listed
-from bnp_models.data.reading import read_frame, read_microdata
-from bnp_models.data.schema import MicrodataError
-from bnp_models.data.weights import WeightedCells, read_weights, weighted_cells
+from bnp_models.data.reading import read_microdata
+from bnp_models.data.weights import WeightedCells, weighted_cells
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.settings import Settings
@@ -36,7 +40,7 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
     import jax
 
     model, cells = _checked_cells(options)
-    names = (*CELL_OPTIONS, "population_size")
+    names = (*CELL_OPTIONS, "weights", "population_size")
     settings = recorded_settings(
         options, model, cells.table, None, {}, **{name: vars(options)[name] for name in names},
         weights_sha256=hashlib.sha256(cells.weight.tobytes()).hexdigest(),
@@ -100,17 +104,7 @@ def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, Weigh
         Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
     except ValueError as error:
         raise UsageError(str(error)) from None
-    weights, variables = None, options.variables
-    if options.weights is not None:
-        weights = read_weights(options.sample, options.weights)
-        if variables is None:
-            variables = [v for v in read_frame(options.sample)[0] if v != options.weights]
-        elif options.weights in variables:
-            raise MicrodataError(
-                "the column of the weights is no key variable; leave it out of --variables",
-                file=options.sample,
-                column=options.weights,
-            )
+    weights, variables = weights_and_variables(options)
     table = read_microdata(options.sample, variables, options.levels)
     with located(options.sample, options.variables):
         check_names(table.schema.variables, options.baselines)

@@ -2,7 +2,10 @@
 
 import argparse
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from bnp_models.cli.folder import UsageError, located
 from bnp_models.cli.models import (
@@ -25,10 +28,12 @@ from bnp_models.data.bins import Bins, bin_columns
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.messages import listed
-from bnp_models.data.microdata import Records
-from bnp_models.data.reading import read_microdata
+from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.reading import columns_of_file, read_microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import FormatError
+from bnp_models.data.weight_classes import weighted_microdata
+from bnp_models.data.weights import read_weights
 from bnp_models.inference.settings import Settings
 from bnp_models.models.model import Model
 from bnp_models.rules.census import find_head
@@ -36,7 +41,7 @@ from bnp_models.rules.reading import read_rules
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 
-CELL_OPTIONS = ("cells", "weights", "hyperparameters", "baselines")
+CELL_OPTIONS = ("cells", "hyperparameters", "baselines")
 
 # Options of the models of persons within households.
 HOUSEHOLD_OPTIONS = ("household", "household_variables", "rules", "head")
@@ -83,13 +88,23 @@ def read_sample(
 ) -> tuple[Records, StructuralZeros | None, dict[str, Bins]]:
     """Coded sample, cells with counts or records, the conditions that it keeps, and its bins."""
     table: Records
+    weights = None
     if counts_cells(options):
+        if vars(options).get("weights") is not None:
+            raise UsageError(
+                f"--weights: the {options.model} model counts the cells of a folder; give one "
+                "file, which can hold design weights"
+            )
         table = read_contingency_table(options.sample, options.variables, options.levels)
         with located(options.sample, options.variables):
             table.require_complete(f"the {options.model} model of a folder")
     else:
-        table = read_microdata(options.sample, options.variables, options.levels)
+        weights, variables = weights_and_variables(options)
+        table = read_microdata(options.sample, variables, options.levels)
     table, bins = binned(options, options.sample, table)
+    if weights is not None:
+        assert isinstance(table, Microdata)
+        table = weighted_microdata(table, weights)
     if options.conditions is None:
         return table, None, bins
     conditions = read_conditions(options.conditions, table.schema)
@@ -102,6 +117,25 @@ def read_sample(
     with located(options.sample, options.variables):
         conditions.require_feasible(table)
     return table, conditions, bins
+
+
+def weights_and_variables(
+    options: argparse.Namespace,
+) -> tuple[np.ndarray | None, Sequence[str] | None]:
+    """Design weights (n,) of the sample, if any are asked for, and the variables that are read."""
+    column, variables = vars(options).get("weights"), options.variables
+    if column is None:
+        return None, variables
+    weights = read_weights(options.sample, column)
+    if variables is None:
+        return weights, [name for name in columns_of_file(options.sample) if name != column]
+    if column in variables:
+        raise MicrodataError(
+            "the column of the weights is no key variable; leave it out of --variables",
+            file=options.sample,
+            column=column,
+        )
+    return weights, variables
 
 
 def binned(
@@ -160,6 +194,11 @@ def check_options(options: argparse.Namespace) -> None:
     if given.get("bins") and options.model in (*HOUSEHOLD_MODELS, *CELL_MODELS):
         raise UsageError(
             f"--bins: the {options.model} model takes none; put the column into bins before"
+        )
+    if given.get("weights") is not None and options.model in HOUSEHOLD_MODELS:
+        raise UsageError(
+            f"--weights: the {options.model} model takes none; households are taken for a simple "
+            "random sample"
         )
     for name in MODEL_OPTIONS:
         if given.get(name) is not None and name not in MODELS[options.model].options:

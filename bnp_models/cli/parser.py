@@ -92,9 +92,6 @@ def _add_cells(parser):
     cells = parser.add_argument_group(
         "polettini-stander", "risk of every cell; writes cells.csv instead of records.csv"
     )
-    cells.add_argument("--weights", metavar="COLUMN",
-                       help="column of the design weights: persons that a record stands "
-                       "for (default: N / n each)")  # fmt: skip
     cells.add_argument("--cells", metavar="K", type=integer_type(1, 2**62),
                        help="cells that a person can fall in (default: all combinations of "
                        "levels)")  # fmt: skip
@@ -406,6 +403,10 @@ def _add_data(parser, name) -> None:
                       "seen)")  # fmt: skip
     if name != "impute":
         _add_bins(data)
+    if name in ("risk", "synthesize"):
+        data.add_argument("--weights", metavar="COLUMN",
+                          help="column of the design weights: persons of the population that a "
+                          "record stands for (default: as many for each)")  # fmt: skip
     data.add_argument("--conditions", metavar="CSV",
                       help="structural zeros, for models that take them: the header names "
                       "variables, each row is a combination that cannot occur, an empty cell "

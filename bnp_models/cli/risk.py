@@ -16,10 +16,12 @@ from bnp_models.cli.runs import recorded_settings, sample_into_folder
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
+from bnp_models.inference.weighting import sample_law
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.inference_data import to_inference_data, write_records
 from bnp_models.report.risk import write_report
@@ -62,8 +64,11 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     if options.validate is not None and isinstance(inputs.table, ContingencyTable):
         raise UsageError("--validate: needs records, and the sample is a folder; leave it out")
     table = persons_of(inputs.table)
+    weighted = isinstance(table, WeightedMicrodata)
     with located(options.sample, options.variables):
-        check_table(table, options.population_size)
+        check_table(records_of(table), options.population_size)
+        if isinstance(table, WeightedMicrodata):
+            table.require_counts()
     settings = recorded_settings(
         options, *inputs, population_size=options.population_size, validate=options.validate,
         ties=options.ties, coarsenings=list(coarsenings),
@@ -75,16 +80,17 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
         progress=shows_progress(options),
     )
     assert isinstance(inputs.model, PredictsCells)
-    monitor = tau1_monitor(
+    # The bar shows no tau_1 of a sample with weights: the monitor would take it for a simple one.
+    monitor = None if weighted else tau1_monitor(
         inputs.model, table, options.population_size, conditions=inputs.conditions
-    )
+    )  # fmt: skip
     write = functools.partial(_write_risk, options, coarsenings)
     return sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
 
 
 def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[str, Coarsening]:
     """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
-    table, conditions = persons_of(inputs.table), inputs.conditions
+    table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
     of = "--keys"
     try:
         sets = {
@@ -132,10 +138,14 @@ def _write_risk(
 
 
 def _validate(options: argparse.Namespace, run: Run) -> Validation:
-    """Validate within the sample, by chains like those of the run."""
+    """Validate within the sample, by chains like those of the run.
+
+    Parts are simple random samples of it, whatever weights it has.
+    """
+    records = sample_law(run)
     return validate_within(
-        run.model, run.table, key=jax.random.fold_in(run.key, _VALIDATION),
-        conditions=run.conditions, num_splits=options.validate, num_chains=options.chains,
+        run.model, records.table, key=jax.random.fold_in(run.key, _VALIDATION),
+        conditions=records.conditions, num_splits=options.validate, num_chains=options.chains,
         num_warmup=options.warmup, num_samples=options.draws, thin=options.thin,
         progress=shows_progress(options),
     )  # fmt: skip

@@ -157,6 +157,7 @@ def recorded_settings(
         **more,
         **{name: given.get(name) for name in (*MODEL_OPTIONS, *HOUSEHOLD_OPTIONS)},
         **{name: vars(model)[name] for name in sorted(components)},
+        **({"weights": given["weights"]} if given.get("weights") is not None else {}),
         **({"bins": {name: list(of.labels) for name, of in bins.items()}} if bins else {}),
         **({"level_prior": {"kind": vars(model)["level_prior"]}} if has_prior else {}),
         **{name: given[name] for name in names + STOPPING},

@@ -14,6 +14,7 @@ import pandas as pd
 
 from bnp_models.comparison.held_out import held_out_log_probability
 from bnp_models.data.microdata import Microdata
+from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
@@ -141,6 +142,7 @@ def compare(
             f"folds must be from 1 to num_folds, and num_folds from 2 to {table.n}, not {folds} "
             f"and {num_folds}"
         )
+    require_unweighted(table, "a comparison of models")
     table.require_complete("a comparison of models")
     key_parts, *model_keys = key_array(key, 1 + len(models))
     order = numpy_generator(key_parts).permutation(table.n)

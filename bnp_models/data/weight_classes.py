@@ -31,6 +31,9 @@ MAX_CLASSES = 10
 VARIABLE = "weight class"
 """Name of the variable that is added."""
 
+# Ratio of the weights of one class above which a warning says so.
+_WIDE = 2.0
+
 # Intervals of the logarithm of the weights, of which the classes are made.
 _INTERVALS = 200
 
@@ -73,7 +76,7 @@ class WeightedMicrodata(Microdata):
 
     @cached_property
     def cell_shares(self) -> np.ndarray:
-        """(D,) share of the weights in each cell of the records, as `records.tabulated` has them."""
+        """(D,) share of the weights in each cell, in the order of `records.tabulated`."""
         levels = [size + 1 for size in self.records.schema.num_levels]
         sums = np.bincount(group_cells(self.records.codes + 1, levels).record_cell, self.weights)
         return sums / sums.sum()
@@ -101,9 +104,34 @@ class WeightedMicrodata(Microdata):
                 row=int(low[0]),
             )
 
-    def warnings(self, population_size: int) -> list[str]:
-        """Sentences on weights that do not add up to the population size."""
-        return total_warnings(float(self.weights.sum()), population_size)
+    def warnings(self, population_size: int | None = None) -> list[str]:
+        """Sentences on weights that do not add up to the population size, or differ in a class."""
+        sentences = []
+        if population_size is not None:
+            sentences = total_warnings(float(self.weights.sum()), population_size)
+        if len(self.class_weights) == 1:
+            sentences.append("all design weights are equal: they change nothing")
+        classes = self.classes()
+        ratio = (classes["largest"] / classes["least"]).max()
+        if ratio > _WIDE:
+            sentences.append(
+                f"weights of one class differ by a factor of up to {ratio:.1f}, and its records "
+                "count as if each had the class's mean weight: check the largest and the smallest "
+                "weights, or trim them"
+            )
+        return sentences
+
+    def document(self) -> dict:
+        """Entry "weights" of ``risk.json`` and ``run.json``.
+
+        "design_effect" is Kish's approximation of what unequal weights multiply variances by.
+        """
+        total = float(self.weights.sum())
+        return {
+            "sum": total,
+            "design_effect": float(self.n * np.sum(self.weights**2) / total**2),
+            "classes": self.classes().to_dict("records"),
+        }
 
 
 def weighted_microdata(table: Microdata, weights: np.ndarray) -> WeightedMicrodata:

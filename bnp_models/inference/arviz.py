@@ -15,6 +15,7 @@ from unittest import mock
 import jax
 import numpy as np
 
+from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.writing import replacing
 from bnp_models.version import __version__
 
@@ -47,14 +48,18 @@ def has_data_trees() -> bool:
 
 
 def origin(run: Any) -> dict[str, str]:
-    """Digests of the sample and of the conditions of a run, and its model's options."""
+    """Digests of the sample and of the conditions of a run, and its model's options.
+
+    And "weighted" where the sample has design weights.
+    """
     options = {field.name: vars(run.model)[field.name] for field in fields(run.model)}
 
     def plain(value):
         arrays = np.ndarray | np.generic | jax.Array
         return np.asarray(value).tolist() if isinstance(value, arrays) else str(value)
 
-    return {
+    weighted = isinstance(run.table, WeightedMicrodata)
+    return ({"weighted": "yes"} if weighted else {}) | {
         "sample_sha256": run.table.digest,
         "conditions_sha256": "" if run.conditions is None else run.conditions.digest,
         "options": json.dumps(options, default=plain),

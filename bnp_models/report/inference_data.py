@@ -7,6 +7,7 @@ import numpy as np
 from bnp_models.data.writing import write_frame
 from bnp_models.inference.arviz import arrange_draws
 from bnp_models.inference.run import Run
+from bnp_models.inference.weighting import sample_law
 from bnp_models.risk.population import (
     PopulationRisk,
     cell_probabilities,
@@ -91,6 +92,7 @@ def to_inference_data(
 
 def _pointwise(run: Run, thin: int) -> np.ndarray:
     """(chains, draws, n) log probabilities of the records' cells, at every `thin`-th draw."""
+    run = sample_law(run)
     method = checked_method("auto", checked_model(run.model), run.table)
     draws, cells = run.parameters(thin), run.table.cells()
     blocks = cell_probabilities(run, draws, cells.codes, method, run.key)

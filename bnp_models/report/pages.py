@@ -101,6 +101,7 @@ def compared_levels(
     frames: Sequence[pd.DataFrame] | Sequence[ContingencyTable],
     imputed: bool,
     least: int,
+    shares: np.ndarray | None = None,
 ) -> list[dict]:
     """Proportions of the levels of each variable in the sample and in the data made of it.
 
@@ -114,6 +115,8 @@ def compared_levels(
         Whether they are completed: only the values that were missing are then compared.
     least
         Levels that some but fewer than this many records of the sample have are hidden.
+    shares
+        Share of each cell of the sample, by design weights. Default: that of its records.
     """
     sample = table.tabulated
     variables = []
@@ -137,7 +140,9 @@ def compared_levels(
             variables.append(entry | {"rows": [], "more": 0, "hidden": 0})
             continue
         hidden = (before > 0) & (before < least)
-        before, after = before / max(before.sum(), 1), after / after.sum()
+        if shares is not None:
+            before = np.bincount(sample.codes[:, j] + 1, shares, num_levels + 1)[1:]
+        before, after = before / (before.sum() or 1), after / after.sum()
         # The most frequent ones, in the order of the levels.
         shown = np.sort(np.argsort(-before - after, kind="stable")[:_MAX_LEVELS_SHOWN])
         rest = np.setdiff1d(np.flatnonzero(~hidden), shown)

@@ -70,16 +70,16 @@ def render_report(
     )  # fmt: skip
     return render_page(
         "report.html.j2",
-        risk.run,
+        risk.law,
         {name: diagnosis.draws[name] for name in TRACED},
         s=summary,
         active=summary["components"],
         command=command,
         how=_METHODS[risk.method],
         thin=risk.thin,
-        anonymity=k_anonymity(risk.run.table),
-        fraction=risk.run.table.n / risk.population_size,
-        needed=1 / np.log(risk.run.table.n),
+        anonymity=k_anonymity(risk.law.table),
+        fraction=risk.law.table.n / risk.population_size,
+        needed=1 / np.log(risk.law.table.n),
         checked=None if checks is None else checks_plot(checks),
         max_z=MAX_Z,
         records=records,
@@ -93,7 +93,7 @@ def render_report(
 def _carriers(risk: PopulationRisk, records: bool) -> list[dict]:
     """Levels whose share of tau_1 exceeds that of the records most; shares in per cent."""
     levels = risk.by_level()
-    totals = {"records": risk.run.table.n, "tau1": risk.r1.sum(), "tau2": risk.r2.sum()}
+    totals = {"records": risk.law.table.n, "tau1": risk.r1.sum(), "tau2": risk.r2.sum()}
     for name, total in totals.items():
         levels[f"{name}_share"] = 100 * levels[name] / max(total, 1e-300)
     if not records:

@@ -4,9 +4,11 @@ import numpy as np
 
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.schema import text_of
+from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
+from bnp_models.inference.weighting import sample_law
 from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import TAUS, PopulationRisk
 from bnp_models.risk.validation import Validation
@@ -51,8 +53,8 @@ def risk_summary(
     coarser
         Result of `coarsen`.
     """
-    run = risk.run
-    diagnosis = Diagnosis.of(run, risk) if diagnosis is None else diagnosis
+    diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
+    run = risk.law
     schema = run.table.schema
     of_region = {}
     if run.conditions is not None:
@@ -66,6 +68,7 @@ def risk_summary(
         "levels": list(schema.num_levels),
         "cells": schema.num_cells,
         "sample_uniques": len(risk.rows),
+        **_of_weights(risk.run),
         "seed": seed,
         "version": __version__,
         "device": run.device,
@@ -95,7 +98,7 @@ def usable(
     validation: Validation | None,
 ) -> dict:
     """Entry "usable": whether tau_1 can be used, and a sentence that says why."""
-    found = [x.warnings() for x in (checks, validation, risk) if x is not None]
+    found = [x.warnings() for x in (checks, validation) if x is not None] + [risk.imprecise()]
     misfits = [sentence.split(":")[0] for sentences in found for sentence in sentences]
     verdict, why = diagnosis.verdict("tau1", misfits)
     return {"tau1": verdict, "why": why}
@@ -206,12 +209,15 @@ def run_summary(
         Result of `predictive_checks`, whose warnings are added.
     """
     diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
+    weights, of_weights = weight_warnings(run), _of_weights(run)
+    run = sample_law(run)
     persons, conditions = persons_of(run.table), run.conditions
     schema = persons.schema
     summary = {
         "model": run.model.name,
         "n": persons.n,
         **_of_households(run),
+        **of_weights,
         "variables": list(schema.variables),
         "levels": list(schema.num_levels),
         "cells": schema.num_cells,
@@ -236,7 +242,7 @@ def run_summary(
         summary["impossible_cells"] = conditions.num_impossible_cells
         summary["p_zero"] = p_zero(run.draws["log_feasible"])
         summary["equivalences"] = equivalences(run)
-    return summary | {"warnings": warnings_with(diagnosis, checks)} | _timing(run)
+    return summary | {"warnings": warnings_with(diagnosis, checks) + weights} | _timing(run)
 
 
 def equivalences(run: Run) -> list[str]:
@@ -275,6 +281,16 @@ def _stopping(run: Run, diagnosis: Diagnosis) -> dict[str, dict]:
         "thin": settings.thin,
     }
     return {"stopping": entry}
+
+
+def _of_weights(run: Run) -> dict[str, dict]:
+    """Entry "weights" of a sample with design weights; nothing of another."""
+    return {"weights": run.table.document()} if isinstance(run.table, WeightedMicrodata) else {}
+
+
+def weight_warnings(run: Run) -> list[str]:
+    """Sentences on the design weights of a sample that has some."""
+    return run.table.warnings() if isinstance(run.table, WeightedMicrodata) else []
 
 
 def _timing(run: Run) -> dict:

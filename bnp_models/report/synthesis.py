@@ -9,9 +9,11 @@ import pandas as pd
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import k_anonymity
+from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
+from bnp_models.inference.weighting import sample_law
 from bnp_models.report.pages import SMALLEST_SHOWN, compared_levels, render_page
 from bnp_models.report.plots import checks_plot
 from bnp_models.report.summaries import run_summary
@@ -64,13 +66,15 @@ def render_synthesis_report(
         One self-contained page.
     """
     diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
+    summary = run_summary(run, diagnosis, seed=seed, checks=checks)
+    shares = run.table.cell_shares if isinstance(run.table, WeightedMicrodata) else None
+    run = sample_law(run)
     table = persons_of(run.table)
     if isinstance(run.table, Households):
         frames = [
             cast(pd.DataFrame, made).drop(columns=run.table.schema.household) for made in frames
         ]
-    summary = run_summary(run, diagnosis, seed=seed, checks=checks)
-    variables = compared_levels(table, frames, imputed, 0 if records else SMALLEST_SHOWN)
+    variables = compared_levels(table, frames, imputed, 0 if records else SMALLEST_SHOWN, shares)
     differences = [
         {"name": f"{v['name']} = {row['label']}", "difference": abs(row["after"] - row["before"])}
         for v in variables

@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +82,7 @@ class PopulationRisk:
     """Posterior of the disclosure risk of a sample."""
 
     run: Run
-    """Chains that the risk was evaluated from; of a sample with design weights its `sample_law`."""
+    """Chains that the risk was evaluated from."""
     population_size: int
     """N."""
     method: str
@@ -113,12 +113,20 @@ class PopulationRisk:
     """Whether the layer for ties is "on", a "sensitivity" analysis or "off"."""
     layer: LayerDraws | None = None
     """Draws of the layer, and what is beside the risk; None where it is off."""
-    weighted: WeightedMicrodata | None = None
-    """The sample with its design weights, where it has any."""
+
+    @cached_property
+    def law(self) -> Run:
+        """The chains as those of the records alone, where these have design weights."""
+        return sample_law(self.run)
+
+    @property
+    def weighted(self) -> WeightedMicrodata | None:
+        """The sample with its design weights; None where it has none."""
+        return self.run.table if isinstance(self.run.table, WeightedMicrodata) else None
 
     def records(self) -> pd.DataFrame:
         """One row per sample unique, riskiest first: row, the key variables, r1, r2."""
-        table = self.run.table
+        table = self.law.table
         frame = labels_of(table.schema, table.codes_at(self.rows))
         frame.insert(0, "row", self.rows)
         frame["r1"], frame["r2"] = self.r1, self.r2
@@ -131,7 +139,7 @@ class PopulationRisk:
         (sums of r1 and r2 over these uniques: those of the levels of a variable add up to the
         posterior means of tau_1 and tau_2).
         """
-        table = self.run.table.tabulated
+        table = self.law.table.tabulated
         rows = []
         codes_of_uniques = table.codes_at(self.rows)
         for j, name in enumerate(table.schema.variables):
@@ -158,6 +166,11 @@ class PopulationRisk:
         }
 
     def warnings(self) -> list[str]:
+        """Sentences on imprecise cell probabilities, and on design weights that look wrong."""
+        of_weights = [] if self.weighted is None else self.weighted.warnings(self.population_size)
+        return self.imprecise() + of_weights
+
+    def imprecise(self) -> list[str]:
         """Sentence on cell probabilities that are not precise enough; none where they are."""
         if self.relative_error <= MAX_RELATIVE_ERROR:
             return []
@@ -213,11 +226,8 @@ def population_risk(
         than the sample, a record is incomplete, a variable is named row, r1 or r2, `ties`, `method`
         or `thin` is unknown or out of range, or `run` kept no parameters.
     """
-    model, weighted = checked_model(run.model), None
-    if isinstance(run.table, WeightedMicrodata):
-        weighted = run.table
-        weighted.require_counts()
-    run, unsampled = sample_law(run), unsampled_law(run)
+    model, chains = checked_model(run.model), run
+    run, unsampled = sample_law(chains), unsampled_law(chains)
     table = run.table
     check_table(table, population_size)
     check_choice(TIES, ties=ties)
@@ -236,7 +246,8 @@ def population_risk(
     sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
     evaluated = cell_probabilities(run, draws, cells.codes, method, key_particles, progress)
     of_unsampled: Iterable = itertools.repeat(None)
-    if weighted is not None:
+    if run is not chains:
+        # The same particles serve both laws.
         of_unsampled = cell_probabilities(
             unsampled, unsampled.parameters(thin), cells.codes[unique_cells], method, key_particles
         )
@@ -274,7 +285,7 @@ def population_risk(
     rows = cells.first_rows[unique_cells]
     in_order = np.argsort(rows)
     return PopulationRisk(
-        run=run,
+        run=chains,
         population_size=int(population_size),
         method=method,
         rows=rows[in_order],
@@ -284,7 +295,6 @@ def population_risk(
         relative_error=relative_error,
         ties=ties,
         layer=LayerDraws(**layer_draws) if layer_draws else None,
-        weighted=weighted,
         **figures,
     )
 

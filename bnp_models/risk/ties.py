@@ -215,7 +215,8 @@ class Tied(NamedTuple):
         For an unsampled record, `q` being the model's where that is not `b`.
         """
         shape = self.shape_of(b)
-        return (b if q is None else q) * generator.standard_gamma(shape + 1) / (shape + self.num_records * b)
+        q = b if q is None else q
+        return q * generator.standard_gamma(shape + 1) / (shape + self.num_records * b)
 
 
 @partial(jax.jit, static_argnames=("num_records", "num_levels", "method", "num_draws"))

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from bnp_models.data.microdata import Microdata
+from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.sampling import sample
 from bnp_models.kernels.variates.rng import key_array, numpy_generator
 from bnp_models.models.model import Model
@@ -127,8 +128,10 @@ def validate_within(
     Raises
     ------
     ValueError
-        If the fraction is not between 0 and 1, or leaves a part of fewer than two records.
+        If the fraction is not between 0 and 1, or leaves a part of fewer than two records, or the
+        records have design weights: parts are simple random samples of them.
     """
+    require_unweighted(table, "validation within the sample")
     size = round(fraction * table.n)
     if not 2 <= size < table.n:
         raise ValueError(f"fraction {fraction} of {table.n} records leaves no part to fit")

@@ -23,7 +23,11 @@ _MOST_ROUNDS, _CLOSE = 50, 1e-4
 
 
 def calibrate(
-    codes: np.ndarray, weight: np.ndarray, sample: ContingencyTable, share: float = MODEL_SHARE
+    codes: np.ndarray,
+    weight: np.ndarray,
+    sample: ContingencyTable,
+    share: float = MODEL_SHARE,
+    observed: np.ndarray | None = None,
 ) -> np.ndarray:
     """Change the weights of cells so that their margins are nearly those of a sample.
 
@@ -37,6 +41,8 @@ def calibrate(
         The sample, complete, in the same codes.
     share : float
         As `MODEL_SHARE`, between 0 and 1.
+    observed : (D,) array, optional
+        Share of each cell of the sample. Default: that of its records.
 
     Returns
     -------
@@ -51,7 +57,8 @@ def calibrate(
     Interactions of three variables and more are the model's.
     """
     num_levels = sample.schema.num_levels
-    weight, observed = weight / weight.sum(), sample.counts / sample.n
+    weight = weight / weight.sum()
+    observed = sample.counts / sample.n if observed is None else observed
     pairs = list(combinations(range(codes.shape[1]), min(2, codes.shape[1])))
 
     def places(codes):

@@ -8,6 +8,7 @@ import numpy as np
 
 from bnp_models.inference.convergence import monitored
 from bnp_models.inference.run import Run, blocks_of_draws
+from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.numerics.counting import variable_of_rows
 from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.models.model import KnowsMargins, MakesHouseholds
@@ -36,6 +37,8 @@ class Margins:
 def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     """Evaluate the margins of feasible records, by which convergence is judged.
 
+    With design weights, those of the population.
+
     Parameters
     ----------
     run
@@ -55,6 +58,7 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
         If the model does not know the margins (`KnowsMargins`, `MakesHouseholds`), or `run` kept no
         parameters.
     """
+    run = population_law(run)
     model, schema = run.model, run.table.schema
     data, feasible, num_levels = None, None, ()
     if isinstance(model, MakesHouseholds):

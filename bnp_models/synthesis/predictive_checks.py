@@ -7,7 +7,7 @@ posterior, show it without any knowledge of the population.
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.margins import joint_codes
-from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
+from bnp_models.data.weight_classes import records_of
 from bnp_models.inference.run import Run, spaced_draws
+from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.model import Completes
 from bnp_models.synthesis.households import complete_households
@@ -133,7 +134,8 @@ def predictive_checks(
     ----------
     run
         Chains that kept the model's ``parameters``. Where values are missing, the sample as each
-        draw completes it is compared.
+        draw completes it is compared. Design weights change nothing: replicates are samples of
+        the same design.
     num_replicates
         Replicates, each of another draw; rounded to as many of each chain. Default: 100, of
         households 20, fewer of very large samples, or as many as there are draws.
@@ -154,10 +156,11 @@ def predictive_checks(
     number = _of_each_chain(run, num_replicates, households)
     num_chains = run.settings.num_chains
     key = jax.random.fold_in(run.key if key is None else key, _CHECKS)
+    chains, run = run, sample_law(run)
     table = persons_of(run.table)
     samples = list(simulate_samples(run, num_chains * number, key))
     incomplete = table.has_missing
-    observed = _completed(run, key, num_chains * number) if incomplete else [table.tabulated]
+    observed = _completed(chains, key, num_chains * number) if incomplete else [table.tabulated]
 
     def check(of_observed: ArrayLike, of_samples: ArrayLike) -> Check:
         """Check of a figure, given it of each."""
@@ -227,7 +230,7 @@ def _completed(run: Run, key: jax.Array, number: int) -> list[ContingencyTable]:
             complete_sample(run.model, jax.random.fold_in(key, number + m), draw, data)
             for m, draw in enumerate(spaced_draws(run, number))
         )
-        return [Microdata(run.table.schema, codes).tabulated for codes in completed]
+        return [records_of(replace(run.table, codes=codes)).tabulated for codes in completed]
     raise ValueError(f"the {run.model.name} model does not complete records")
 
 

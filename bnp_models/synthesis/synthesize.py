@@ -9,7 +9,9 @@ import pandas as pd
 
 from bnp_models.data.contingency import ContingencyTable, Tabulator, labels_of
 from bnp_models.data.households import Households
+from bnp_models.data.weight_classes import WeightedMicrodata, require_unweighted
 from bnp_models.inference.run import Run, spaced_draws
+from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Completes, Data, Draw, PredictsCells, Table
 from bnp_models.models.options import check_choice
@@ -47,7 +49,8 @@ def synthesize(
     ----------
     run
         Chains that kept the model's ``parameters``. The sample may have missing values, which
-        synthetic data have not.
+        synthetic data have not. Where it has design weights (`weighted_microdata`), the files are
+        as simple random samples of the population would be, and have no weights.
     num_datasets
         M files.
     num_rows
@@ -60,8 +63,9 @@ def synthesize(
         of its own, one of as many well-separated ones. "balanced": from the mean of many draws,
         cells that are alike with nearly as many records as they are expected to have
         (`bnp_models.synthesis.balancing`). "calibrated": the same, from weights that are first
-        calibrated to the sample's one- and two-way margins. Files come nearer to the sample in this
-        order, and so do its unique combinations; households are made by the first only.
+        calibrated to the sample's one- and two-way margins, weighted where it has weights. Files
+        come nearer to the sample in this order, and so do its unique combinations; households are
+        made by the first only.
 
     Returns
     -------
@@ -83,6 +87,8 @@ def synthesize(
     made: the variance within a file stands for that of the sample's own estimate.
     """
     check_method(method, run.table)
+    observed = run.table.cell_shares if isinstance(run.table, WeightedMicrodata) else None
+    run = population_law(run)
     if isinstance(run.table, Households):
         return synthesize_households(run, num_datasets, num_rows, key)
     if not isinstance(run.model, PredictsCells):
@@ -92,7 +98,7 @@ def synthesize(
         raise ValueError(f"num_rows must be at least 1, not {num_rows}")
     key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
     if method != "predictive":
-        return _balanced(run, num_datasets, num_rows, key, calibrated=method == "calibrated")
+        return _balanced(run, num_datasets, num_rows, key, method == "calibrated", observed)
     simulated = _simulate_records(run, num_datasets, num_rows, key)
     if isinstance(run.table, ContingencyTable):
         return [_checked_table(run, _tabulated(run, batches)) for batches in simulated]
@@ -112,9 +118,17 @@ def check_method(method: str, table: Table) -> None:
 
 
 def _balanced(
-    run: Run, num_datasets: int, num_rows: int, key: jax.Array, calibrated: bool
+    run: Run,
+    num_datasets: int,
+    num_rows: int,
+    key: jax.Array,
+    calibrated: bool,
+    observed: np.ndarray | None,
 ) -> list[pd.DataFrame] | list[ContingencyTable]:
-    """Balanced samples of one pool of records simulated from many draws."""
+    """Balanced samples of one pool of records simulated from many draws.
+
+    They are calibrated to `observed`, the shares of the sample's cells; None: of its records.
+    """
     key_pool, key_files = Keys(key)
     num_draws = min(_POOLED_DRAWS, run.settings.num_chains * run.settings.num_arrays)
     pooled = max(_POOLED * num_rows, _LEAST_POOLED)
@@ -124,7 +138,7 @@ def _balanced(
     pool = _tabulated(run, (codes for batches in simulated for codes in batches))
     weight = pool.counts / pool.n
     if calibrated:
-        weight = calibrate(pool.codes, weight, run.table.tabulated)
+        weight = calibrate(pool.codes, weight, run.table.tabulated, observed=observed)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key_files)))
     files = []
     for _ in range(num_datasets):
@@ -222,6 +236,7 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     Estimates from the M files are combined by `combine_imputed`.
     """
     table, model = run.table, run.model
+    require_unweighted(table, "imputation")
     if not table.has_missing:
         raise ValueError("no value is missing: there is nothing to impute")
     if isinstance(table, Households) and model.takes_missing:

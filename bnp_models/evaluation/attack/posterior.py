@@ -10,6 +10,7 @@ import numpy as np
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.arviz import origin
 from bnp_models.inference.run import Run, spaced_positions
 from bnp_models.models.latent_classes.nplcm import NPLCM, TNPLCM
@@ -71,6 +72,12 @@ def read_posterior(path: str | PathLike) -> Posterior:
         raise MicrodataError(
             f"its synthetic files were made by --method {method}, and the attack weighs files that "
             "were drawn at random, by --method predictive; leave the posterior out",
+            file=path,
+        )
+    if "weighted" in attributes:
+        raise MicrodataError(
+            "its synthetic files were made with design weights, and the attack takes the sample "
+            "for a simple random one; leave the posterior out",
             file=path,
         )
     names = _READ[_MODELS[name]]
@@ -205,6 +212,7 @@ def check_source(
 
 def _posterior_of(run: Run) -> Posterior:
     """Draws of a run, as its file would have them."""
+    require_unweighted(run.table, "the attack risk")
     name = run.model.name
     if name not in _MODELS:
         raise MicrodataError(

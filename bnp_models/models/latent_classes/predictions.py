@@ -130,7 +130,8 @@ def weight_draws(
     changed = {"log_lambda": log_lambda, "log_pi": log_pi.astype(draws["log_pi"].dtype)}
     if feasible is None:
         return changed
-    flat = [changed[name].reshape(-1, *changed[name].shape[2:]) for name in ("log_pi", "log_lambda")]
+    arrays = changed["log_pi"], log_lambda
+    flat = [x.reshape(-1, *x.shape[2:]) for x in arrays]
     log_mass = np.asarray(_log_feasible(*flat, feasible, num_levels))
     return changed | {"log_feasible": log_mass.reshape(draws["log_feasible"].shape)}
 

@@ -83,22 +83,21 @@ def simulate_records(
         Sets of levels of the feasible boxes; infeasible records are drawn again. None: all cells.
     """
     theta = pad_levels(draw["theta"], num_levels)
-    if "mean_weight" in draw:
-        simulate = partial(_simulate_weighted, model, draw=draw, theta=theta)
-    else:
-        parameters = draw["alpha"], draw["alpha_rate"], draw["g0"], theta
+    parameters = draw["alpha"], draw["alpha_rate"], draw["g0"], theta
 
-        def simulate(key, size):
-            return simulate_batch(model, key, *parameters, size)[-1]
+    def simulate(key, size):
+        if "mean_weight" in draw:
+            return _simulate_weighted(model, key, draw, theta, size)
+        return simulate_batch(model, key, *parameters, size)[-1]
 
     if feasible is None:
-        return simulate(key, size=num_records)
+        return simulate(key, num_records)
     first = first_rows(num_levels)[:, None]
 
     def add_batch(carry):
         step, num_kept, codes = carry
         key_batch = jax.random.fold_in(key, step)
-        drawn = simulate(key_batch, size=SIMULATION_BATCH)
+        drawn = simulate(key_batch, SIMULATION_BATCH)
         inside = in_boxes(first + drawn, feasible)
         place = jnp.where(inside, num_kept + jnp.cumsum(inside) - 1, num_records)
         return step + 1, num_kept + jnp.sum(inside), codes.at[:, place].set(drawn, mode="drop")
@@ -110,9 +109,9 @@ def simulate_records(
 def _simulate_weighted(
     model: MembershipOptions,
     key: Key[Array, ""],
-    size: int,
     draw: dict[str, Array],
     theta: Float[Array, "J L K"],
+    size: int,
 ) -> Int[Array, "J b"]:
     """Draw level codes of b = `size` records of a weighted law.
 
@@ -234,8 +233,8 @@ def level_probabilities(
         return draw["theta"] @ draw["g0"]
     if feasible is None:
         # A pair of items: one of a variable, whichever, and that of the weight class.
-        pair, cells = _with_weights(draw, draw["theta"][None], jnp.arange(sum(num_levels))[:, None])
-        return jnp.exp(_log_probability_exact(model, draw, pair, cells))
+        pair, rows = _with_weights(draw, draw["theta"][None], jnp.arange(sum(num_levels))[:, None])
+        return jnp.exp(_log_probability_exact(model, draw, pair, rows))
     num_boxes, num_rows = feasible.shape
     if len(num_levels) + weighted > model.max_exact_variables or feasible.size > _MOST_MARGINS:
         return None
