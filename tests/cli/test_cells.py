@@ -155,7 +155,7 @@ BAD = {
     "keep": (GOOD, ["--keep-parameters"], ["--keep-parameters", "hdp"]),
     "rhat": (GOOD, ["--until-rhat", "1.1"], ["--until-rhat", "hdp"]),
     "priors": (GOOD, ["--alpha", "1", "--hyperparameters", "full-bayes"], ["--alpha", "full"]),
-    "of others": (GOOD, ["--model", "hdp"], ["--weights", "polettini-stander-1 and"]),
+    "of others": (GOOD, ["--model", "hdp", "--cells", "9"], ["--cells", "polettini-stander-1 and"]),
     "alpha of hdp": (GOOD, ["--model", "hdp", "--alpha", "1"], ["--alpha", "polettini-stander-1"]),
 }  # fmt: skip
 
