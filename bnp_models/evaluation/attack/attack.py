@@ -36,6 +36,7 @@ from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.evaluation.attack.bootstrap import (
     Verdict,
     bootstrap_counts,
@@ -232,13 +233,14 @@ def refit(
     Raises
     ------
     MicrodataError
-        If a file does not have the sample's columns and levels.
+        If a file does not have the sample's columns and levels, or the sample has design weights.
 
     Notes
     -----
     Households are an approximation: those of a file are drawn given their sizes, and count here as
     households whose sizes say something too. What sizes say of classes is then heard twice.
     """
+    require_unweighted(table, "the attack risk")
     files = [coded_like(frame, table, m) for m, frame in enumerate(synthetic)]
     return [
         sample(model, with_file(table, file), key=key_m, conditions=conditions, **how)
