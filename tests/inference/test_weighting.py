@@ -154,6 +154,7 @@ def test_margins_of_a_law_are_those_of_its_cells(name):
     np.testing.assert_allclose(found, np.stack(expected, axis=1), rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["hdp", "zeros"])
 def test_shared_draws_estimate_the_same_law(name):
     """The estimators for many variables take the item of the weight class as the exact one does."""

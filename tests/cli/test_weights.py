@@ -1,0 +1,107 @@
+"""Design weights on the command line: what is said of them, and what is refused."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import one_line
+
+import bnp_models as bnp
+from bnp_models.cli.main import main
+
+CHAINS = ["--chains", "2", "--warmup", "60", "--draws", "30", "--model", "nplcm",
+          "--components", "4", "--quiet"]  # fmt: skip
+SIZE = 3000
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """200 records of three variables; those with x = 3 were included five times as often."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.permutation(np.repeat(range(4), [20, 40, 40, 100])),
+                          "y": rng.choice(9, 200), "z": rng.choice(12, 200)})  # fmt: skip
+    frame["w"] = np.where(frame["x"] == 3, 5.0, 25.0)
+    path = tmp_path_factory.mktemp("weights") / "sample.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def risk_of(source, out, *more):
+    return ["risk", str(source), "--population-size", str(SIZE), *CHAINS, "--out", str(out), *more]
+
+
+def test_risk_with_weights(source, tmp_path):
+    assert main(risk_of(source, tmp_path, "--what-if", "drop:z", "--weights", "w")) == 0
+    risk, settings = (
+        json.loads((tmp_path / name).read_text()) for name in ("risk.json", "run.json")
+    )
+    assert settings["weights"] == "w" and risk["variables"] == ["x", "y", "z"]
+    assert [one["mean"] for one in risk["weights"]["classes"]] == [5, 25]
+    assert risk["checks"]["cells_with_1"]["observed"] == risk["sample_uniques"]
+    assert set(risk["level_prior"]["concentration"]) == {"x", "y", "z"}
+    assert {one["spec"] for one in risk["what_if"]} == {"drop:x", "drop:y", "drop:z"}
+    assert not any("add up to" in sentence for sentence in risk["warnings"])
+    records = pd.read_csv(tmp_path / "records.csv")
+    assert list(records.columns) == ["row", "x", "y", "z", "r1", "r2"]
+    page = (tmp_path / "report.html").read_text()
+    assert "Design weights" in page and "w − 1 are not in the sample" in page
+    # Of its record's class a person who was not sampled is rarer by far than the sample says.
+    often = records["x"] == 3
+    assert records[often]["r1"].mean() > records[~often]["r1"].mean()
+
+
+@pytest.mark.long
+def test_files_with_weights(source, tmp_path):
+    out = tmp_path / "files"
+    assert main(["synthesize", str(source), *CHAINS, "--rows", "2000", "--datasets", "2",
+                 "--weights", "w", "--out", str(out)]) == 0  # fmt: skip
+    made = pd.read_csv(out / "synthetic_1.csv")
+    assert list(made.columns) == ["x", "y", "z"]
+    frame = pd.read_csv(source)
+    share = frame["w"][frame["x"] == 3].sum() / frame["w"].sum()
+    assert abs((made["x"] == 3).mean() - share) < 0.04 < abs((frame["x"] == 3).mean() - share)
+    assert json.loads((out / "run.json").read_text())["weights"]["classes"][0]["mean"] == 5
+    page = (out / "report.html").read_text()
+    assert "The files need no weights" in page and "counted by design weights" in page
+    with pytest.raises(bnp.MicrodataError, match="design weights"):
+        bnp.read_posterior(out / "posterior.nc")
+
+
+GOOD = "x,y,w\n1,2,30\n1,2,40\n3,4,30\n"
+
+BAD = {
+    "no column": (GOOD.replace(",w", ",v"), [], ["a.csv", "'w'"]),
+    "no number": (GOOD.replace("40", "many"), [], ["row 1 (line 3)", "'w'", "'many'"]),
+    "empty": (GOOD.replace(",40", ","), [], ["row 1 (line 3)", "empty"]),
+    "zero": (GOOD.replace("40", "0"), [], ["row 1 (line 3)", "'0' is not a positive number"]),
+    "negative": (GOOD.replace("40", "-4"), [], ["row 1 (line 3)", "'-4' is not a positive"]),
+    "below one": (GOOD.replace("40", "0.4"), [], ["row 1 (line 3)", "0.4 is below 1", "rescale"]),
+    "a variable": (GOOD, ["--variables", "x,w"], ["column 'w'", "leave it out of --variables"]),
+    "small population": (GOOD, ["--population-size", "2"], ["population size 2", "3 records"]),
+}
+
+
+@pytest.mark.parametrize(("content", "more", "parts"), BAD.values(), ids=BAD)
+def test_bad_weights_end_with_one_line(content, more, parts, tmp_path, capsys):
+    source, out = tmp_path / "a.csv", tmp_path / "out"
+    source.write_text(content)
+    assert main(risk_of(source, out, "--weights", "w", *more)) == 2
+    line = one_line(capsys)
+    assert all(part in line for part in parts), line
+    assert not out.exists()
+
+
+def test_households_and_folders_take_no_weights(source, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["synthesize", str(source), "--model", "ndpmpm", "--household", "y", "--weights",
+                 "w", "--out", str(out)]) == 2  # fmt: skip
+    assert "--weights: the ndpmpm model takes none" in one_line(capsys)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    pd.read_csv(source).to_parquet(folder / "part.parquet", index=False)
+    assert main(risk_of(folder, out, "--weights", "w")) == 2
+    assert "--weights: the nplcm model counts the cells of a folder" in one_line(capsys)
+    assert main(["impute", str(source), "--weights", "w", "--out", str(out)]) == 2
+    assert "unrecognized arguments: --weights" in one_line(capsys)
+    assert not out.exists()
