@@ -9,9 +9,9 @@ of the persons who were not sampled,
 
 with w_s the mean weight of class s (after Si, Pillai & Gelman 2015, doi:10.1214/14-BA924, whose
 poststratification cells are the distinct weights). No likelihood is raised to a weight: draws of
-the model are draws of both laws. It is taken for granted that inclusion depends on nothing else
-than the weight says, and that persons are included independently of each other: clusters of a
-design are not known to it.
+the model are draws of both laws, the shares of the classes included. It is taken for granted that
+inclusion depends on nothing else than the weight says, and that persons are included independently
+of each other: clusters of a design are not known to it.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
 """Disclosure risk of a sample: how many of its uniques are unique in the population.
 
 Given the parameters of one kept draw, a new population record falls in cell c with probability
-q_c, so that the N - n unsampled records add Binomial(N - n, q_c) to a sample unique. Everything
-here follows from the q_c of every kept draw (Skinner & Shlomo 2008, doi:10.1198/016214507000001328;
+q_c, so that the N - n unsampled records add Binomial(N - n, q_c) to a sample unique. Where the
+sample has design weights, q is of `unsampled_law` and the sample's own law another. Everything here
+follows from the q_c of every kept draw (Skinner & Shlomo 2008, doi:10.1198/016214507000001328;
 Battiston & Rimella 2024, section 3.2.2 and appendix B).
 """
 
