@@ -34,7 +34,7 @@ VARIABLE = "weight class"
 # Ratio of the weights of one class above which a warning says so.
 _WIDE = 2.0
 
-# Intervals of the logarithm of the weights, of which the classes are made.
+# Intervals of the logarithm of the weights, between which classes are cut.
 _INTERVALS = 200
 
 
@@ -152,10 +152,9 @@ def weighted_microdata(table: Microdata, weights: np.ndarray) -> WeightedMicroda
 
     Notes
     -----
-    The distinct weights are the classes, if they are at most `MAX_CLASSES`. Else the logarithms of
-    the weights are cut into so many classes by the rule of cumulative square roots of frequencies
-    (Dalenius & Hodges 1959, doi:10.1080/01621459.1959.10501501), which lies between classes of as
-    many records and classes as wide as each other; empty ones are left out.
+    The distinct weights are the classes, if they are at most `MAX_CLASSES`. Else the weights are
+    cut into so many classes with the least sum of squares of their logarithms within the classes
+    (Fisher 1958, doi:10.1080/01621459.1958.10501479).
     """
     weights = check_weights(weights, table.n)
     _, code = np.unique(weights, return_inverse=True)
@@ -169,11 +168,26 @@ def weighted_microdata(table: Microdata, weights: np.ndarray) -> WeightedMicroda
 
 
 def _class_of(values: np.ndarray) -> np.ndarray:
-    """Code values by `MAX_CLASSES` intervals or fewer, whose square roots of counts are alike."""
-    counts, edges = np.histogram(values, _INTERVALS)
-    cumulative = np.cumsum(np.sqrt(counts))
-    of_interval = np.ceil(MAX_CLASSES * cumulative / cumulative[-1] - 1e-9).astype(int)
+    """Code values by the `MAX_CLASSES` ranges with the least sum of squares within them."""
+    edges = np.histogram_bin_edges(values, _INTERVALS)
     interval = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, _INTERVALS - 1)
+    # Number of values, sum and sum of squares up to each edge.
+    centred = values - values.mean()
+    powers = [np.bincount(interval, centred**k, _INTERVALS) for k in range(3)]
+    number, total, squares = np.cumsum(np.pad(powers, ((0, 0), (1, 0))), axis=1)
+    number, total, squares = (x - x[:, None] for x in (number, total, squares))
+    # cost[i, j] of one class from edge i to edge j.
+    cost = np.where(number > 0, squares - total**2 / np.maximum(number, 1), 0)
+    cost[np.tril_indices(_INTERVALS + 1, -1)] = np.inf
+    least, cuts = cost[0], []
+    for _ in range(MAX_CLASSES - 1):
+        ways = least[:, None] + cost
+        cuts.append(ways.argmin(axis=0))
+        least = ways.min(axis=0)
+    edge, of_interval = _INTERVALS, np.zeros(_INTERVALS, int)
+    for cut in reversed(cuts):
+        edge = cut[edge]
+        of_interval[edge:] += 1
     return np.unique(of_interval[interval], return_inverse=True)[1]
 
 
