@@ -8,10 +8,14 @@ from harness import Z_LIMIT
 from scipy.special import gammaln
 from truncated_classes import CONSTRAINED, NUM_LEVELS, VARIABLE, make_levels, make_regions
 
+from bnp_models.kernels.boxes.banded_blocks import BandedBlock
 from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import region_mass
+from bnp_models.kernels.variates.levels import Bands, count_nodes, groups_of_nodes
 
 NUM_DRAWS = 20_000
+# The third variable, which is constrained, has two bands.
+BANDS = Bands.of_variables(NUM_LEVELS, (2,))
 
 
 def make_counts(seed):
@@ -23,11 +27,11 @@ def make_counts(seed):
     return counts, rng.uniform(0.3, 2, len(VARIABLE))
 
 
-def log_evidence(counts, shape):
-    """Log Dirichlet-multinomial likelihood, by column."""
+def log_evidence(counts, shape, group=VARIABLE):
+    """Log Dirichlet-multinomial likelihood of every distribution, by column."""
     total = 0
-    for j in range(len(NUM_LEVELS)):
-        n, b = counts[VARIABLE == j], shape[VARIABLE == j][:, None]
+    for j in np.unique(group):
+        n, b = counts[group == j], shape[group == j][:, None]
         total = total + (gammaln(b + n) - gammaln(b)).sum(axis=0)
         total = total + gammaln(b.sum()) - gammaln(b.sum() + n.sum(axis=0))
     return total
@@ -56,3 +60,34 @@ def test_weights_average_to_the_evidence(key, seed, wrong):
         np.testing.assert_allclose(again[1], of_mass, rtol=1e-5)
         np.testing.assert_allclose(again[2], weight, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(region_mass(draw_, region), of_mass, rtol=1e-5)
+
+
+@pytest.mark.parametrize("fault", ["none", "no factor of the bands", "shapes of bands twice"])
+def test_weights_with_bands_average_to_the_evidence(key, seed, fault, monkeypatch):
+    rng = np.random.default_rng(seed)
+    counts, shape = rng.integers(1, 5, (len(VARIABLE), 2)), rng.uniform(1, 3, len(VARIABLE) + 2)
+    launch = np.concatenate([rng.dirichlet(np.full(size, 5.0), 2).T for size in NUM_LEVELS])
+    given, region = jnp.asarray(counts, jnp.float32), make_regions()[0]
+    if fault == "no factor of the bands":
+        monkeypatch.setattr(BandedBlock, "log_weight", lambda self, level, rate: 0.0)
+    used = shape * np.where((fault == "shapes of bands twice") & (np.arange(18) > 15), 2, 1)
+
+    @jax.jit
+    @jax.vmap
+    def draw(key):
+        return propose_levels(
+            key, given, jnp.log(launch), jnp.log(launch), False, jnp.asarray(VARIABLE), region,
+            jnp.asarray(used, jnp.float32), BANDS,
+        )  # fmt: skip
+
+    levels, _, log_weight = draw(jax.random.split(key, NUM_DRAWS))
+    nodes = np.asarray(count_nodes(jnp.asarray(counts), BANDS))
+    group = np.asarray(groups_of_nodes(jnp.asarray(VARIABLE), BANDS))
+    ratio = np.exp(np.asarray(log_weight, float) - log_evidence(nodes, shape, group))
+    z = (ratio.mean(axis=0) - 1) / (ratio.std(axis=0) / np.sqrt(NUM_DRAWS))
+    assert (np.abs(z).max() > Z_LIMIT) == (fault != "none"), z
+    again = propose_levels(
+        key, given, jnp.log(launch), levels[0], True, jnp.asarray(VARIABLE), region,
+        jnp.asarray(used, jnp.float32), BANDS,
+    )  # fmt: skip
+    np.testing.assert_allclose(again[2], log_weight[0], rtol=1e-4, atol=1e-4)
