@@ -2,6 +2,7 @@
 
     python experiments/time_to_trust/run.py --version NAME
     python experiments/time_to_trust/run.py --version NAME --models hdp --n 1000 5000 --minutes 60
+    python experiments/time_to_trust/run.py --version NAME --models "ndpmpm, Michigan, distinct"
     python experiments/time_to_trust/tables.py
 
 Each row is one run in a process of its own: four chains from the default starts, until tau_1 (of
@@ -32,6 +33,8 @@ SIZES = {
     "nplcm": (1000, 5000, 10_000),
     "tnplcm, 55 conditions": (1000, 5000, 10_000),
     "ndpmpm": (1000, 5000),
+    "ndpmpm, Michigan, distinct": (1180,),
+    "ndpmpm, Bay Area, distinct": (1968,),
 }
 JUDGED = ("tau1", "margin", "alpha", "log_likelihood", "components")
 # R-hat below the first, and effective draws; where only that is asked, R-hat below the second.
@@ -55,7 +58,12 @@ def make_case(name, n, seed):
 
     kind, *zeros = name.split(", ")
     if kind == "ndpmpm":
-        table = bnp.datasets.southeast_michigan_households().sample(n, seed).households()
+        bay, distinct = "Bay Area" in zeros, "distinct" in zeros
+        data = bnp.datasets
+        source = data.bay_area_households if bay else data.southeast_michigan_households
+        # One of each source record is all there are.
+        people = source(distinct=True) if distinct else source().sample(n, seed)
+        table = people.households()
         rules = census_relationships(table)
         return bnp.NDPMPM(), table.select(rules.check(table)), rules, None
     people = bnp.datasets.census_income()
@@ -123,7 +131,7 @@ def share_needed(values, suffice):
 
 def limit_of(name, n):
     """Minutes of sampling."""
-    if name == "ndpmpm":
+    if name.startswith("ndpmpm"):
         return LIMIT_OF_HOUSEHOLDS
     return (LIMITS_UNDER_CONDITIONS if "conditions" in name else LIMITS)[n]
 
@@ -186,7 +194,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--version", help="of the code, such as a commit")
     parser.add_argument("--models", nargs="+", choices=SIZES, default=list(SIZES))
-    parser.add_argument("--n", type=int, nargs="+", default=[1000, 5000, 10_000])
+    parser.add_argument("--n", type=int, nargs="+", help="default: all sizes of each model")
     parser.add_argument("--seeds", type=int, nargs="+", default=[101])
     parser.add_argument("--minutes", type=float, help="begin no row later than this")
     parser.add_argument("--row", help=argparse.SUPPRESS)
@@ -200,7 +208,8 @@ def main():
     results = Results(HERE / "results.csv", KEY, args.minutes)
     cases = (
         {"version": args.version, "model": name, "n": n, "seed": seed}
-        for seed in args.seeds for name in args.models for n in args.n if n in SIZES[name]
+        for seed in args.seeds for name in args.models
+        for n in SIZES[name] if args.n is None or n in args.n
     )  # fmt: skip
     for case in results.missing(cases):
         asked = json.dumps([case["model"], case["n"], case["seed"], time.time()])
