@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from bnp_models import TNPLCM, HDPMixedMembership
+from bnp_models import NPLCM, TNPLCM, HDPMixedMembership
 
 PATH = Path(__file__).parents[1] / "experiments" / "calibration" / "sbc.py"
 pytestmark = pytest.mark.long
@@ -52,6 +52,12 @@ def latent_classes(sbc, **wrong):
 def test_ranks_under_structural_zeros_are_uniform(sbc):
     """alpha, a margin and tau_1."""
     assert min(latent_classes(sbc).values()) > 1e-4
+
+
+def test_ranks_with_an_ordered_variable_are_uniform(sbc):
+    """c and beta are of its bands."""
+    model = NPLCM(components=8, ordered="v2")
+    assert min(p_values(sbc, model, model, burn=100, thin=8).values()) > 1e-4
 
 
 def test_a_wrong_prior_is_seen_under_structural_zeros(sbc):

@@ -3,6 +3,7 @@
     python experiments/calibration/sbc.py hdp
     python experiments/calibration/sbc.py hdp_zeros
     python experiments/calibration/sbc.py latent_classes
+    python experiments/calibration/sbc.py ordered
 
 Populations are drawn from the prior, a sample is taken from each, chains are run on the sample, and
 the truth is ranked among their draws: uniformly, if sampler and risk are right. arXiv:1804.06788.
@@ -80,10 +81,17 @@ def draw_feasible(key, draw):
     return jax.lax.while_loop(too_little, again, start)[1]
 
 
+def ordered_columns(model):
+    """Columns of ordered variables: the chosen one, if any is."""
+    return (CHOSEN,) if model.ordered else ()
+
+
 def of_levels(state):
-    """Concentration and first mean of the prior of the chosen variable's levels."""
+    """Concentration and first mean of the prior of the chosen variable's levels, or its bands'."""
     first = first_rows(NUM_LEVELS)[CHOSEN]
-    shape = state.level_shape[first : first + NUM_LEVELS[CHOSEN]]
+    shape = state.level_shape[sum(NUM_LEVELS) :]
+    if not shape.size:
+        shape = state.level_shape[first : first + NUM_LEVELS[CHOSEN]]
     return jnp.sum(shape), shape[0] / jnp.sum(shape)
 
 
@@ -99,12 +107,15 @@ class MixedMembership:
         # Boxes are listed in NumPy, also while a replication is traced.
         with jax.ensure_compile_time_eval():
             return mixed_membership_start.prepare_records(
-                model, codes, NUM_LEVELS, zeros, multiple=MULTIPLE
+                model, codes, NUM_LEVELS, zeros, MULTIPLE, ordered_columns(model)
             )
 
     @classmethod
     def draw_population(cls, truth, key):
-        return mixed_membership_start.draw_prior(truth, key, POPULATION, NUM_LEVELS, CAPACITY)
+        bands = cls.template(truth).bands
+        return mixed_membership_start.draw_prior(
+            truth, key, POPULATION, NUM_LEVELS, CAPACITY, bands
+        )
 
     @classmethod
     def as_data(cls, model, codes):
@@ -142,7 +153,9 @@ class TruncatedMixedMembership(MixedMembership):
         data = cls.template(truth)
 
         def draw(key):
-            state, _ = mixed_membership_start.draw_prior(truth, key, 1, NUM_LEVELS, CAPACITY)
+            state, _ = mixed_membership_start.draw_prior(
+                truth, key, 1, NUM_LEVELS, CAPACITY, data.bands
+            )
             totals = feasible_totals(state.g0, state.theta, data)
             state = dataclasses.replace(state, totals=totals)
             return state, log_feasible(truth, None, state, data)
@@ -169,7 +182,9 @@ class LatentClasses:
         if model.conditions_type is not None:
             zeros = structural_zeros(CONDITIONS)
         codes = np.zeros((SAMPLE, len(NUM_LEVELS)), int)
-        return prepare_latent_classes(model, codes, NUM_LEVELS, zeros)
+        return prepare_latent_classes(
+            model, codes, NUM_LEVELS, zeros, ordered=ordered_columns(model)
+        )
 
     @classmethod
     def draw_population(cls, truth, key):
@@ -177,7 +192,7 @@ class LatentClasses:
         template = cls.template(truth)
 
         def draw(key):
-            state = nplcm.draw_prior(truth, key, template.variable)
+            state = nplcm.draw_prior(truth, key, template.variable, template.bands)
             return state, cls.measure(truth, state)[1]["log_feasible"]
 
         state = draw_feasible(key_prior, draw)
@@ -365,6 +380,8 @@ def models(kind):
             MixedMembership,
         )
     few = {"components": 8, "split_merge_every": 2}
+    if kind == "ordered":
+        few["ordered"] = f"v{CHOSEN}"
     return {
         "no structural zeros": NPLCM(**few), "structural zeros": TNPLCM(**few)
     }, Run(burn=1000, thin=40), LatentClasses  # fmt: skip
@@ -372,7 +389,7 @@ def models(kind):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", choices=("hdp", "hdp_zeros", "latent_classes"))
+    parser.add_argument("models", choices=("hdp", "hdp_zeros", "latent_classes", "ordered"))
     parser.add_argument("--replications", type=int, default=208)
     parser.add_argument("--seed", type=int, default=SEED, help="another has files of its own")
     args = parser.parse_args()

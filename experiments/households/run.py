@@ -50,6 +50,7 @@ METHODS = {
     "relative": (True, True, RELATIVE | UNIFORM),
     "learned": (True, True, {}),
     "relative, learned": (True, True, RELATIVE),
+    "relative, ordered": (True, True, RELATIVE | {"ordered": ("age",)}),
 }
 # The last quantity of every file: where it is there, so are the others.
 LAST = "spread of the head's age less the children's, years"
@@ -99,6 +100,10 @@ def quantities(frame: pd.DataFrame) -> pd.DataFrame:
         rows["couple of one race"] = share(same)
     r = ages.astype(float).corr().iloc[0, 1]
     rows["correlation of couples' ages"] = r, (1 - r**2) ** 2 / len(ages)
+    between = ages.iloc[:, 0] - ages.iloc[:, 1]
+    rows["spread of the head's age less the spouse's, years"] = (
+        between.std(), between.var() / (2 * len(between))
+    )  # fmt: skip
     young = frame[relate.isin(CHILD)].groupby("household")["age"].mean()
     gap = (first(head, "age") - young).dropna()
     rows["mean of the head's age less the children's, years"] = gap.mean(), gap.var() / len(gap)
