@@ -1,0 +1,61 @@
+"""Ordered variables by the command line: names, orders that are refused, bins, households."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import one_line
+
+from bnp_models.cli.compare import _model
+from bnp_models.cli.main import main
+
+CHAINS = ("--chains", "2", "--warmup", "20", "--draws", "20", "--quiet")
+GROUPS = ["0-4", "5-9", "10-14", "15-24", "25+"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("ordered"), np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "age": rng.integers(100, size=300), "group": rng.choice(GROUPS, 300),
+        "sex": rng.choice(["f", "m"], 300),
+    })  # fmt: skip
+    frame.to_csv(folder / "sample.csv", index=False)
+    levels = [("group", label) for label in GROUPS]
+    levels = pd.DataFrame(levels, columns=["variable", "level"])
+    levels.to_csv(folder / "levels.csv", index=False)
+    return folder
+
+
+def test_ordered_variables_in_bins_and_by_declared_levels(folder, tmp_path):
+    assert main([
+        "synthesize", str(folder / "sample.csv"), "--model", "nplcm", "--ordered", "age,group",
+        "--levels", str(folder / "levels.csv"), "--bins", "age=20", *CHAINS, "--datasets", "1",
+        "--out", str(tmp_path / "out"),
+    ]) == 0  # fmt: skip
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert run["ordered"] == ["age", "group"]
+    # Of two values of sex, and of the bands of the others.
+    assert set(run["level_prior"]["concentration"]) == {"age", "group", "sex"}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--ordered", "group"), r"column 'group': the levels .* not in the order .*--levels"),
+        (("--ordered", "ages"), "column 'ages': ordered can be age, group, sex"),
+        (("--model", "polettini-stander-1", "--ordered", "age"), "--ordered: is an option of"),
+    ],
+)
+def test_what_is_refused(folder, tmp_path, capsys, more, says):
+    out = tmp_path / "out"
+    arguments = ("risk", str(folder / "sample.csv"), "--population-size", "9000", *more)
+    assert main([*arguments, "--out", str(out)]) == 2
+    assert not out.exists()
+    assert re.search(says, one_line(capsys))
+
+
+def test_models_to_compare_have_ordered_variables():
+    assert _model("nplcm:ordered=age+income").ordered == ("age", "income")
