@@ -215,7 +215,8 @@ def tables(rows):
 
 
 def _intervals(rows, low, high):
-    return [f"({a:.3f}, {b:.3f})" for a, b in zip(rows[low], rows[high], strict=True)]
+    shown = [f"({a:.3f}, {b:.3f})" for a, b in zip(rows[low], rows[high], strict=True)]
+    return pd.Series(shown, rows.index)
 
 
 def main() -> None:
