@@ -87,7 +87,7 @@ def areas_of(table, zeros):
         yield {"PUMA": label}, part, bnp.StructuralZeros(part.schema, conditions)
 
 
-def files_of(target, number, seed, work):
+def files_of(target, number, seed, work, ordered):
     """A file by each method, in `work` from then on, and seconds of the chains and of making it."""
     table, zeros, bins, industries = prepared(target)
     classes, sweeps = SETTINGS[number]
@@ -95,10 +95,10 @@ def files_of(target, number, seed, work):
         paths = {method: work / f"{area}-{method}.csv" for method in METHODS}
         if all(path.exists() for path in paths.values()):
             continue
-        ordered = [name for name in ORDERED if name in part.schema.variables]
+        names = [name for name in ordered if name in part.schema.variables]
         key, began = jax.random.fold_in(jax.random.key(seed), area), time.perf_counter()
         run = bnp.sample(
-            bnp.TNPLCM(components=classes, ordered=ordered), part, key=key, conditions=part_zeros,
+            bnp.TNPLCM(components=classes, ordered=names), part, key=key, conditions=part_zeros,
             num_chains=2, num_warmup=sweeps - 200, num_samples=50, thin=4,
         )  # fmt: skip
         chains = time.perf_counter() - began
@@ -128,21 +128,26 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--features", type=int, nargs="+", choices=FEATURES, default=list(FEATURES))
+    parser.add_argument("--unordered", action="store_true", help="no bands of near values")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=HERE, help="folder of work, results and table")
     args = parser.parse_args()
     (path,) = [p for p in args.folder.iterdir() if p.name.endswith((".csv", ".csv.gz"))]
     everyone = pd.read_csv(path, dtype=str, keep_default_na=False)
-    results = Results(args.out / "results.csv", ("file", "features", "method", "seed"))
+    key = ("file", "features", "method", "ages", "seed")
+    results = Results(args.out / "results.csv", key)
+    ages = "unordered" if args.unordered else "ordered"
     for number in args.features:
         target = everyone[FEATURES[number]]
         case = {"file": path.name, "features": number, "seed": args.seed}
         baselines(results, case, target)
+        case["ages"] = ages
         if not list(results.missing(case | {"method": method} for method in METHODS)):
             continue
-        work = args.out / "work" / f"{path.name}-{number}-{args.seed}"
+        work = args.out / "work" / f"{path.name}-{number}-{ages}-{args.seed}"
         work.mkdir(parents=True, exist_ok=True)
-        for method, frame, seconds in files_of(target, number, args.seed, work):
+        ordered = () if args.unordered else ORDERED
+        for method, frame, seconds in files_of(target, number, args.seed, work, ordered):
             row = case | {"method": method}
             if list(results.missing([row])):
                 results.append(row | scores_of(target, frame) | seconds)
@@ -157,7 +162,7 @@ def baselines(results, case, target):
         ("bootstrap", rng.integers(len(target), size=len(target))),
         ("40% of the target", rng.permutation(len(target))[: int(0.4 * len(target))]),
     ):
-        row = case | {"method": method}
+        row = case | {"method": method, "ages": "-"}
         if list(results.missing([row])):
             frame = target.iloc[rows].reset_index(drop=True)
             results.append(row | scores_of(target, frame) | {"chains": 0.0, "file_made": 0.0})
