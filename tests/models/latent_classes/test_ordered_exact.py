@@ -105,5 +105,5 @@ def test_unknown_variables_are_named():
     table = Microdata.from_frame(pd.DataFrame(CODES, columns=["a", "b", "c"]))
     with pytest.raises(MicrodataError, match="age"):
         NPLCM(ordered=("age",)).check(table)
-    with pytest.raises(ValueError, match="tuple"):
-        NPLCM(ordered="age")
+    assert NPLCM(ordered="a").ordered == ("a",)
+    NPLCM(ordered="a").check(table)

@@ -47,7 +47,7 @@ def posterior_scores(name, key, switches=None, num_sweeps=200, **how):
     ("name", "how"),
     [
         pytest.param("ordered, without", {}, marks=LONG),
-        ("ordered, equivalence", {}),
+        pytest.param("ordered, equivalence", {}, marks=LONG),
         pytest.param("ordered", {}, marks=LONG),
         pytest.param("ordered", {"level_prior": "uniform"}, marks=LONG),
         pytest.param("ordered", {"augmentation": "simulation"}, marks=LONG),
