@@ -230,8 +230,8 @@ def _forget_bands(wrong, model):
     # As if levels were Dirichlet in all, without a distribution over bands.
     right = BandedBlock.log_weight
 
-    def log_weight(self, log_level, rate):
-        return jnp.where(wrong, 0, right(self, log_level, rate))
+    def log_weight(self, *args):
+        return jnp.where(wrong, 0, right(self, *args))
 
     return [(BandedBlock, "log_weight", log_weight)]
 

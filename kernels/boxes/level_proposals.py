@@ -94,19 +94,20 @@ def propose_levels(
         present = jnp.sum(jnp.exp(old) * mass_of_level, axis=0)
         more = prior_total - jnp.minimum(1, prior_total / 2)
         rate = mass_of_level / present + more / total
-        log_w = log_g - jnp.log(rate)
+        scale = rate if banded is None else banded.scales(shape + counts, rate)
         if banded is None:
+            log_w = log_g - jnp.log(rate)
             drawn = jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL)
         else:
-            drawn = banded.normalise(log_w, rate)
+            drawn = banded.normalise(log_g, rate, scale)
         new = jnp.where(given, point, jnp.where(exists, drawn, -jnp.inf))
         log_scale = total * jnp.log(jnp.sum(rate * jnp.exp(new), axis=0))
         log_scale = log_scale - _log_rising(prior_total, members, members)
         if banded is not None:
-            log_scale = log_scale + banded.log_weight(new, rate)
+            log_scale = log_scale + banded.log_weight(new, rate, scale)
             log_scale = log_scale - _log_rising_of_bands(banded, shape, counts, members)
         safe = jnp.where(exists, shape, 1)
-        of_level = _log_rising(safe, counts, members) - (shape + counts) * jnp.log(rate)
+        of_level = _log_rising(safe, counts, members) - (shape + counts) * jnp.log(scale)
         return new, log_scale + jnp.sum(jnp.where(exists, of_level, 0), axis=0)
 
     inputs = (
@@ -114,7 +115,7 @@ def propose_levels(
         region.take(point, -jnp.inf), (region.rows < num_levels)[:, :, None],
         region.take(shape[:num_levels], 0),
         concentrations(region, bands, level_shape, variable),
-        BandedBlock.of_region(region, bands, log_g, level_shape),
+        BandedBlock.of_region(region, bands, log_g, level_shape, nodes),
     )  # fmt: skip
     levels, mass, collected = through_variables(levels, region, update, inputs)
     return levels, mass, log_weight + jnp.sum(collected, axis=0)
@@ -125,7 +126,8 @@ def _log_rising_of_bands(banded, shape, counts, members):
     within, number = banded.totals(shape), banded.totals(counts)
     present = within > 0
     of_levels = _log_rising(jnp.where(present, within, 1), number, members)
-    own = jnp.where(present, within - banded.surplus[:, None], 1)
+    own = jnp.where(banded.prior > 0, banded.prior, jnp.where(present, within, 1))
+    own = jnp.where(present, own, 1)
     return jnp.sum(of_levels - _log_rising(own, number, members), axis=0)
 
 

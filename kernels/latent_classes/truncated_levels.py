@@ -92,7 +92,8 @@ def update_levels_truncated(
     # One call for both kinds of variate: they are compiled once.
     prior_total = concentrations(region, bands, level_shape, variable)
     shape_tau = prior_total - jnp.minimum(1, prior_total / 2)
-    shape = level_shape[:, None] + count_nodes(counts, bands)
+    nodes = count_nodes(counts, bands)
+    shape = level_shape[:, None] + nodes
     shape_tau = jnp.broadcast_to(shape_tau, (num_variables, num_classes))
     log_g = loggamma(key_gamma, jnp.concatenate([shape, shape_tau]))
     log_g, log_tau = log_g[: len(shape)], log_g[len(shape) :]
@@ -103,7 +104,7 @@ def update_levels_truncated(
     members = class_counts.astype(dtype)
 
     def update(inputs, old, mass_of_level):
-        log_g, log_tau, log_u, exists, prior_total, banded = inputs
+        log_g, log_tau, log_u, exists, prior_total, shape, banded = inputs
 
         def mass(log_level):
             return jnp.sum(jnp.exp(log_level) * mass_of_level, axis=0)
@@ -112,11 +113,12 @@ def update_levels_truncated(
         total = members + prior_total
         y = jnp.exp(log_tau) * present + tilt.pull
         rate = mass_of_level + y / total
-        log_w = log_g - jnp.log(rate)
         if banded is None:
+            log_w = log_g - jnp.log(rate)
             proposal = jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL)
         else:
-            proposal = banded.normalise(log_w, rate)
+            scale = banded.scales(shape, rate)
+            proposal = banded.normalise(log_g, rate, scale)
         proposal = jnp.where(exists, proposal, -jnp.inf)
         left = jnp.minimum(1, prior_total / 2) - tilt.power
 
@@ -125,13 +127,14 @@ def update_levels_truncated(
 
         log_ratio = log_weight(mass(proposal)) - log_weight(present)
         if banded is not None:
-            log_ratio += banded.log_weight(proposal, rate) - banded.log_weight(old, rate)
+            log_ratio += banded.log_weight(proposal, rate, scale)
+            log_ratio -= banded.log_weight(old, rate, scale)
         accept = log_u < log_ratio
         return jnp.where(accept, proposal, old), jnp.mean(accept.astype(dtype))
 
     exists = (region.rows < num_rows)[:, :, None]
-    banded = BandedBlock.of_region(region, bands, log_g, level_shape)
-    log_g = region.take(log_g[:num_rows], -jnp.inf)
-    inputs = (log_g, log_tau, log_u, exists, prior_total, banded)
+    banded = BandedBlock.of_region(region, bands, log_g, level_shape, nodes)
+    log_g, shape = region.take(log_g[:num_rows], -jnp.inf), region.take(shape[:num_rows], 0)
+    inputs = (log_g, log_tau, log_u, exists, prior_total, shape, banded)
     new, mass, accepted = through_variables(new, region, update, inputs)
     return new, jnp.log(mass), jnp.sum(accepted) / max(num_variables, 1)
