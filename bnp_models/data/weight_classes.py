@@ -191,6 +191,11 @@ def _class_of(values: np.ndarray) -> np.ndarray:
     return np.unique(of_interval[interval], return_inverse=True)[1]
 
 
+def cell_shares(table: object) -> np.ndarray | None:
+    """Share of the weights in each cell; None where the table has no design weights."""
+    return table.cell_shares if isinstance(table, WeightedMicrodata) else None
+
+
 def records_of(table: Records) -> Records:
     """The records without the class of their weights, where they have one."""
     return table.records if isinstance(table, WeightedMicrodata) else table

@@ -91,13 +91,25 @@ def columns_of(ordered: Sequence[str], schema: Schema) -> tuple[int, ...]:
     MicrodataError
         If there is no such variable, or its levels begin with numbers that are not in order.
     """
+    require_known(ordered, schema.variables)
+    return ordered_among(ordered, schema.variables, schema.levels)
+
+
+def require_known(ordered: Sequence[str], known: Sequence[str]) -> None:
+    """Raise `MicrodataError` if an ordered variable is none of those that can be."""
     for name in ordered:
-        if name not in schema.variables:
-            raise MicrodataError(
-                f"ordered can be {', '.join(schema.variables)}; leave it out", column=name
-            )
-        require_ordered(name, schema.levels[schema.variables.index(name)])
-    return tuple(schema.variables.index(name) for name in ordered)
+        if name not in known:
+            raise MicrodataError(f"ordered can be {', '.join(known)}; leave it out", column=name)
+
+
+def ordered_among(
+    ordered: Sequence[str], variables: Sequence[str], levels: Sequence[Sequence[Label]]
+) -> tuple[int, ...]:
+    """Columns of those of the variables that are ordered, whose levels must be in order."""
+    columns = tuple(j for j, name in enumerate(variables) if name in ordered)
+    for j in columns:
+        require_ordered(variables[j], levels[j])
+    return columns
 
 
 def require_ordered(name: str, labels: Sequence[Label]) -> None:

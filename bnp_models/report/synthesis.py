@@ -9,7 +9,7 @@ import pandas as pd
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import k_anonymity
-from bnp_models.data.weight_classes import WeightedMicrodata
+from bnp_models.data.weight_classes import cell_shares
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
@@ -67,7 +67,7 @@ def render_synthesis_report(
     """
     diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
     summary = run_summary(run, diagnosis, seed=seed, checks=checks)
-    shares = run.table.cell_shares if isinstance(run.table, WeightedMicrodata) else None
+    shares = cell_shares(run.table)
     run = sample_law(run)
     table = persons_of(run.table)
     if isinstance(run.table, Households):

@@ -9,7 +9,7 @@ import pandas as pd
 
 from bnp_models.data.contingency import ContingencyTable, Tabulator, labels_of
 from bnp_models.data.households import Households
-from bnp_models.data.weight_classes import WeightedMicrodata, require_unweighted
+from bnp_models.data.weight_classes import cell_shares, require_unweighted
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
@@ -87,7 +87,7 @@ def synthesize(
     made: the variance within a file stands for that of the sample's own estimate.
     """
     check_method(method, run.table)
-    observed = run.table.cell_shares if isinstance(run.table, WeightedMicrodata) else None
+    observed = cell_shares(run.table)
     run = population_law(run)
     if isinstance(run.table, Households):
         return synthesize_households(run, num_datasets, num_rows, key)

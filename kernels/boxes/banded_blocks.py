@@ -49,6 +49,30 @@ def concentrations(
     return of_group[variable[region.rows[:, 0]], None]
 
 
+def draw_scaled(
+    banded: "BandedBlock | None",
+    log_g: Float[Array, "L K"],
+    shape: Float[Array, "L K"],
+    rate: Float[Array, "L K"],
+) -> tuple[Float[Array, "L K"], Float[Array, "L K"]]:
+    """Log level probabilities from gamma variates at rates, and the rates that the levels had.
+
+    Parameters
+    ----------
+    banded
+        Bands of the variable; None where no variable has any.
+    log_g, shape
+        Log gamma variates of unit rate, and their shapes b + n.
+    rate
+        Rates r.
+    """
+    if banded is None:
+        log_w = log_g - jnp.log(rate)
+        return jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL), rate
+    scale = banded.scales(shape, rate)
+    return banded.normalise(log_g, rate, scale), scale
+
+
 class BandedBlock(NamedTuple):
     """Bands of a constrained variable, or of all of them with an axis in front.
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.boxes.banded_blocks import BandedBlock, concentrations
+from bnp_models.kernels.boxes.banded_blocks import BandedBlock, concentrations, draw_scaled
 from bnp_models.kernels.boxes.region import Region, through_variables
 from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
@@ -18,7 +18,6 @@ from bnp_models.kernels.variates.discrete import stirling_error
 from bnp_models.kernels.variates.gamma import loggamma
 from bnp_models.kernels.variates.level_prior import concentration_of_rows, levels_of_rows
 from bnp_models.kernels.variates.levels import (
-    LOG_LEAST_LEVEL,
     Bands,
     at_nodes,
     count_nodes,
@@ -80,7 +79,7 @@ def propose_levels(
     in_group = sum_by_group(nodes, group, group.size)[group]
     members = at_nodes(sum_by_group(counts, variable, variable.size)[variable], bands)
     log_g = loggamma(key, shape + nodes)
-    drawn = log_levels_of_nodes(normalise_levels(log_g, group), bands)
+    drawn = log_levels_of_nodes(normalise_levels(log_g, variable, bands), bands)
     free = region.free[:, None]
     levels = jnp.where(free > 0, jnp.where(given, point, drawn), launch)
     of_total = _log_rising(prior_total, in_group, members) / per_row
@@ -94,12 +93,7 @@ def propose_levels(
         present = jnp.sum(jnp.exp(old) * mass_of_level, axis=0)
         more = prior_total - jnp.minimum(1, prior_total / 2)
         rate = mass_of_level / present + more / total
-        scale = rate if banded is None else banded.scales(shape + counts, rate)
-        if banded is None:
-            log_w = log_g - jnp.log(rate)
-            drawn = jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL)
-        else:
-            drawn = banded.normalise(log_g, rate, scale)
+        drawn, scale = draw_scaled(banded, log_g, shape + counts, rate)
         new = jnp.where(given, point, jnp.where(exists, drawn, -jnp.inf))
         log_scale = total * jnp.log(jnp.sum(rate * jnp.exp(new), axis=0))
         log_scale = log_scale - _log_rising(prior_total, members, members)
@@ -124,11 +118,10 @@ def propose_levels(
 def _log_rising_of_bands(banded, shape, counts, members):
     """Terms of the bands' levels in all, less those of the bands, which the prior has."""
     within, number = banded.totals(shape), banded.totals(counts)
-    present = within > 0
-    of_levels = _log_rising(jnp.where(present, within, 1), number, members)
-    own = jnp.where(banded.prior > 0, banded.prior, jnp.where(present, within, 1))
-    own = jnp.where(present, own, 1)
-    return jnp.sum(of_levels - _log_rising(own, number, members), axis=0)
+    within = jnp.where(within > 0, within, 1)
+    own = jnp.where(banded.prior > 0, banded.prior, within)
+    terms = _log_rising(within, number, members) - _log_rising(own, number, members)
+    return jnp.sum(terms, axis=0)
 
 
 def _log_rising(shape, counts, members):

@@ -6,14 +6,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.boxes.banded_blocks import BandedBlock, concentrations
+from bnp_models.kernels.boxes.banded_blocks import BandedBlock, concentrations, draw_scaled
 from bnp_models.kernels.boxes.region import Region, through_variables
 from bnp_models.kernels.variates.gamma import loggamma
 from bnp_models.kernels.variates.levels import (
-    LOG_LEAST_LEVEL,
     Bands,
     count_nodes,
-    groups_of_nodes,
     log_levels_of_nodes,
     normalise_levels,
 )
@@ -98,8 +96,7 @@ def update_levels_truncated(
     log_g = loggamma(key_gamma, jnp.concatenate([shape, shape_tau]))
     log_g, log_tau = log_g[: len(shape)], log_g[len(shape) :]
     log_u = jnp.log(uniform(words(key_accept, (num_variables, num_classes)), dtype.type))
-    log_share = normalise_levels(log_g, groups_of_nodes(variable, bands))
-    drawn = log_levels_of_nodes(log_share, bands)
+    drawn = log_levels_of_nodes(normalise_levels(log_g, variable, bands), bands)
     new = jnp.where(region.free[:, None] > 0, drawn, log_lambda)
     members = class_counts.astype(dtype)
 
@@ -113,12 +110,7 @@ def update_levels_truncated(
         total = members + prior_total
         y = jnp.exp(log_tau) * present + tilt.pull
         rate = mass_of_level + y / total
-        if banded is None:
-            log_w = log_g - jnp.log(rate)
-            proposal = jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL)
-        else:
-            scale = banded.scales(shape, rate)
-            proposal = banded.normalise(log_g, rate, scale)
+        proposal, scale = draw_scaled(banded, log_g, shape, rate)
         proposal = jnp.where(exists, proposal, -jnp.inf)
         left = jnp.minimum(1, prior_total / 2) - tilt.power
 

@@ -37,8 +37,6 @@ class Bands(eqx.Module):
     """Band of each level; G where its variable has none."""
     first: Int[Array, " G"]
     """Row of the first level of each band."""
-    variable: Int[Array, " G"]
-    """Variable of each band."""
     variables: int = eqx.field(static=True)
     """Number of the variables."""
     number: int = eqx.field(static=True)
@@ -52,22 +50,19 @@ class Bands(eqx.Module):
         """
         of_row: list[int] = []
         first: list[int] = []
-        of_band: list[int] = []
         for j, size in enumerate(num_levels):
             if j not in ordered or size < _FEWEST_LEVELS:
                 of_row += [-1] * size
                 continue
             for band in np.array_split(np.arange(size), round(np.sqrt(size))):
                 first.append(len(of_row))
-                of_row += [len(of_band)] * len(band)
-                of_band.append(j)
-        if not of_band:
+                of_row += [len(first) - 1] * len(band)
+        if not first:
             return None
-        of_level, number = np.array(of_row), len(of_band)
+        of_level, number = np.array(of_row), len(first)
         return cls(
             of_row=jnp.asarray(np.where(of_level < 0, number, of_level), jnp.int32),
             first=jnp.asarray(first, jnp.int32),
-            variable=jnp.asarray(of_band, jnp.int32),
             variables=len(num_levels),
             number=number,
         )
@@ -92,7 +87,7 @@ def groups_of_nodes(variable: Int[Array, " R"], bands: Bands | None) -> Int[Arra
         return variable
     within = bands.variables + 1 + bands.of_row
     of_level = jnp.where(bands.of_row < bands.number, within, variable)
-    return jnp.append(of_level, bands.variable)
+    return jnp.append(of_level, variable[bands.first])
 
 
 def at_nodes(of_level: Shaped[Array, "R ..."], bands: Bands | None) -> Shaped[Array, "R+G ..."]:
@@ -166,15 +161,15 @@ def draw_levels(
     bands
         Bands of ordered variables.
     """
-    log_share = normalise_levels(loggamma(key, shape), groups_of_nodes(variable, bands))
+    log_share = normalise_levels(loggamma(key, shape), variable, bands)
     return log_levels_of_nodes(log_share, bands)
 
 
 def normalise_levels(
-    log_weight: Float[Array, "R K"], variable: Int[Array, " R"]
-) -> Float[Array, "R K"]:
-    """Normalise log weights of levels: their exponentials sum to one over a variable's levels."""
-    log_weight, total = totals_by_group(log_weight, variable)
+    log_weight: Float[Array, "R+G K"], variable: Int[Array, " R"], bands: Bands | None = None
+) -> Float[Array, "R+G K"]:
+    """Normalise log weights of nodes: the exponentials of each distribution sum to one."""
+    log_weight, total = totals_by_group(log_weight, groups_of_nodes(variable, bands))
     return log_weight - jnp.log(total)
 
 

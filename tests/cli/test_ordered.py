@@ -59,3 +59,15 @@ def test_what_is_refused(folder, tmp_path, capsys, more, says):
 
 def test_models_to_compare_have_ordered_variables():
     assert _model("nplcm:ordered=age+income").ordered == ("age", "income")
+
+
+def test_ordered_variables_of_households_are_checked_first(tmp_path, capsys):
+    persons = pd.DataFrame({"hid": [1, 1, 2], "home": ["own", "own", "rent"], "age": [4, 30, 50]})
+    persons.to_csv(tmp_path / "persons.csv", index=False)
+    out = tmp_path / "out"
+    assert main([
+        "synthesize", str(tmp_path / "persons.csv"), "--model", "ndpmpm", "--household", "hid",
+        "--household-variables", "home", "--ordered", "ages", "--out", str(out),
+    ]) == 2  # fmt: skip
+    assert not out.exists()
+    assert "column 'ages': ordered can be home, age; leave it out" in one_line(capsys)

@@ -23,7 +23,7 @@ from bnp_models.models.level_prior import mean_concentrations, uniform_shape
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import level_probabilities, simulate_possible
-from bnp_models.models.nested.prepare import prepare_households
+from bnp_models.models.nested.prepare import ordered_columns, prepare_households
 from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED, NestedData, NestedInfo, NestedState
 from bnp_models.models.nested.sweep import (
@@ -114,7 +114,8 @@ class NDPMPM(NestedOptions):
     hyperparameters: ClassVar[tuple[str, ...]] = ("household_shape", "member_shape")
 
     def check(self, table: Households) -> None:
-        """Raise MicrodataError unless the option `relative` fits the table."""
+        """Raise MicrodataError unless the options `relative` and `ordered` fit the table."""
+        ordered_columns(self, table.schema)
         if self.relative:
             RelativeCoding(table.schema, self.relative).require_heads(table)
 

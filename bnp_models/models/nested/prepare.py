@@ -9,14 +9,13 @@ from jaxtyping import Array, Bool, Int
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, SizeBlock
-from bnp_models.data.schema import MicrodataError
 from bnp_models.kernels.nested.judges import HeadTables
 from bnp_models.kernels.nested.members import Places, in_parts, merge_plan
 from bnp_models.kernels.nested.parameters import Head, Levels
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.kernels.variates.levels import Bands
-from bnp_models.models.level_prior import require_ordered
+from bnp_models.models.level_prior import ordered_among, require_known
 from bnp_models.models.nested.head_tables import head_of, head_tables
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
@@ -116,21 +115,12 @@ def ordered_columns(
     told = {f"head_{name}" for name in member}.intersection(household)
     known = [name for name in household if name not in told]
     known += [name for name in member if schema.head is None or name != schema.head[0]]
-    for name in model.ordered:
-        if name not in known:
-            raise MicrodataError(f"ordered can be {', '.join(known)}; leave it out", column=name)
-    names = {*model.ordered, *(f"head_{name}" for name in model.ordered)}
-    columns = tuple(
-        tuple(k for k, name in enumerate(variables) if name in names)
-        for variables in (household, member)
+    require_known(model.ordered, known)
+    names = (*model.ordered, *(f"head_{name}" for name in model.ordered))
+    return (
+        ordered_among(names, household, schema.household_levels),
+        ordered_among(names, member, schema.member_levels),
     )
-    for of_level, variables, numbers in (
-        (schema.household_levels, household, columns[0]),
-        (schema.member_levels, member, columns[1]),
-    ):
-        for k in numbers:
-            require_ordered(variables[k], of_level[k])
-    return columns[0], columns[1]
 
 
 def _variables_of_members(member: Levels, head: Head | None) -> np.ndarray:

@@ -382,10 +382,13 @@ def draw_level_probabilities(
     if data.head is not None:
         posterior.append(_kind_shapes(member_levels, counts.unread.reshape(2, num_classes), data))
     log_household, log_member, *log_kind = _log_gammas(key, posterior)
-    group = groups_of_nodes(data.household_variable, data.household_bands)
-    log_lambda = through_bands(normalise_levels(log_household, group), data.household_bands)
-    group = groups_of_nodes(data.member_variable, data.member_bands)
-    log_phi = through_bands(normalise_levels(log_member, group), data.member_bands)
+    log_lambda, log_phi = (
+        through_bands(normalise_levels(log_share, variable, bands), bands)
+        for log_share, variable, bands in (
+            (log_household, data.household_variable, data.household_bands),
+            (log_member, data.member_variable, data.member_bands),
+        )
+    )
     if data.head is not None:
         # P(kind) P(level | kind): the shares of kinds have all counts, levels those read only.
         rows, kind = _rows_of_head(data)

@@ -51,7 +51,7 @@ def test_bands_are_of_adjacent_levels():
     """Of about as many levels as there are bands; three levels are too few."""
     np.testing.assert_array_equal(BANDS.of_row, [0, 0, 0, 1, 1, 4, 4, 4, 2, 2, 3, 3])
     np.testing.assert_array_equal(BANDS.first, [0, 3, 8, 10])
-    np.testing.assert_array_equal(BANDS.variable, [0, 0, 2, 2])
+    np.testing.assert_array_equal(VARIABLE[BANDS.first], [0, 0, 2, 2])
     assert levels.Bands.of_variables((3, 40), (0,)) is None
     group = np.asarray(levels.groups_of_nodes(VARIABLE, BANDS))
     assert group.max() < group.size
