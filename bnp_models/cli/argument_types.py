@@ -73,6 +73,18 @@ def relative_kinds(text: str) -> list:
     ]
 
 
+def number_of_variable(text: str) -> tuple[str, float]:
+    """Read a variable and a number, as age=85."""
+    name, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = float("nan")
+    if not name or not abs(value) < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a variable and a number, such as age=85")
+    return name, value
+
+
 def bin_number(text: str) -> tuple[str, int]:
     """Read a variable and its number of bins, as income=20."""
     name, _, number = text.rpartition("=")

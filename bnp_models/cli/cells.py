@@ -3,18 +3,26 @@
 import argparse
 import hashlib
 
-from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
+from bnp_models.cli.folder import (
+    UsageError,
+    command_line,
+    into_folder,
+    located,
+    reading_of,
+    shows_progress,
+)
 from bnp_models.cli.inputs import (
     CELL_OPTIONS,
     check_options,
     given_options,
-    weights_and_variables,
 )
 from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
 from bnp_models.cli.outputs import output_names, remove_outputs, risk_message
 from bnp_models.cli.parser import DRAWS, STOPPING, flag
 from bnp_models.cli.runs import recorded_settings
+from bnp_models.cli.samples import Changes, recoded, weights_and_variables
 from bnp_models.data.messages import listed
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import read_microdata
 from bnp_models.data.weights import WeightedCells, weighted_cells
 from bnp_models.data.writing import write_json
@@ -39,10 +47,10 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models risk`` by a model of cells."""
     import jax
 
-    model, cells = _checked_cells(options)
+    model, cells, changes = _checked_cells(options)
     names = (*CELL_OPTIONS, "weights", "population_size")
     settings = recorded_settings(
-        options, model, cells.table, None, {}, **{name: vars(options)[name] for name in names},
+        options, model, cells.table, None, changes, **{name: vars(options)[name] for name in names},
         weights_sha256=hashlib.sha256(cells.weight.tobytes()).hexdigest(),
     )  # fmt: skip
 
@@ -83,8 +91,8 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
     return into_folder(options, settings, output_names(options), work, "repeat the command")
 
 
-def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, WeightedCells]:
-    """Model and weighted cells; all is checked that needs no computation."""
+def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, WeightedCells, Changes]:
+    """Model, weighted cells and changes of levels; all is checked that needs no computation."""
     check_options(options)
     for name in ("conditions", *STOPPING, "keep_parameters"):
         if vars(options)[name]:
@@ -105,10 +113,12 @@ def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, Weigh
     except ValueError as error:
         raise UsageError(str(error)) from None
     weights, variables = weights_and_variables(options)
-    table = read_microdata(options.sample, variables, options.levels)
-    with located(options.sample, options.variables):
+    read = read_microdata(options.sample, variables, options.levels, reading_of(options))
+    table, changes = recoded(options, options.sample, read)
+    assert isinstance(table, Microdata)
+    with located(options):
         check_names(table.schema.variables, options.baselines)
         cells = weighted_cells(table, options.population_size, weights, num_cells=options.cells)
         if options.baselines:
             check_support(cells)
-    return model, cells
+    return model, cells, changes

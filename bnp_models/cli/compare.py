@@ -7,8 +7,8 @@ from typing import Any
 import jax
 
 from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
-from bnp_models.cli.inputs import read_sample
 from bnp_models.cli.models import MODELS, MODELS_OF
+from bnp_models.cli.samples import read_sample
 from bnp_models.comparison.comparison import Comparison, compare
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata
@@ -28,7 +28,7 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     models = {text: _model(text) for text in options.models}
     table, conditions, _ = read_sample(options)
     assert isinstance(table, Microdata)
-    with located(options.sample, options.variables):
+    with located(options):
         table.require_complete("a comparison of models")
         for model in models.values():
             model.check(table)

@@ -11,10 +11,12 @@ from bnp_models.cli.folder import UsageError
 from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
 from bnp_models.cli.outputs import dataset_names, remove_datasets
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
-from bnp_models.data.bins import Bins, draw_in_bins
+from bnp_models.cli.samples import Changes
+from bnp_models.data.bins import draw_in_bins
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
+from bnp_models.data.identifying import share_of_values
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import read_labelling
 from bnp_models.data.writing import write_frame, write_json
@@ -67,13 +69,13 @@ def _make_datasets(
         options, *inputs, datasets=options.datasets, **more, format=options.format
     )
     # Convergence is judged by the margins of the levels too.
-    write = functools.partial(_write_datasets, options, inputs.bins)
+    write = functools.partial(_write_datasets, options, inputs.changes)
     return sample_into_folder(options, argv, inputs, settings, level_margins, write)
 
 
 def _write_datasets(
     options: argparse.Namespace,
-    bins: dict[str, Bins],
+    changes: Changes,
     run: Run,
     margins: Margins | None,
     diagnosis: Diagnosis,
@@ -87,12 +89,23 @@ def _write_datasets(
     else:
         frames = data_sets.synthesize(run, options.datasets, options.rows, method=options.method)
     names, labelling = dataset_names(options), read_labelling(options.sample)
+    given = vars(options)
+    households = given.get("household"), given.get("household_variables") or ()
+    alone = changes.values_of_one()
+    shares = dict.fromkeys(() if imputed else alone, 0.0)
     for m, (name, made) in enumerate(zip(names, frames, strict=True)):
         if isinstance(made, ContingencyTable):
             write_contingency_table(made, out / name)
         else:
-            made = draw_in_bins(np.random.default_rng([options.seed, m]), made, bins)
+            made = draw_in_bins(
+                np.random.default_rng([options.seed, m]), made, changes.bins, *households
+            )
+            if imputed:
+                known = changes.original.to_frame()[list(changes.bins)]
+                made = made.assign(**{n: known[n].where(known[n].notna(), made[n]) for n in known})
             write_frame(made, out / name, labelling)
+        for variable in shares:
+            shares[variable] += share_of_values(made, variable, alone[variable]) / len(names)
     checks = predictive_checks(run)
     data = to_inference_data(
         run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames),
@@ -102,9 +115,12 @@ def _write_datasets(
     write_synthesis_report(
         out / "report.html", run, frames, diagnosis=diagnosis, imputed=imputed,
         command=settings["command"], seed=options.seed, records=not options.no_records,
-        checks=checks, method=settings.get("method", "predictive"), binned=tuple(bins),
+        checks=checks, method=settings.get("method", "predictive"), binned=tuple(changes.bins),
+        merged={name: of.groups() for name, of in changes.merged.items()}, values_of_one=shares,
     )  # fmt: skip
     summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
+    if shares:
+        summary["values_of_one_person"] = shares
     write_json(settings | summary, out / "run.json")
     return _datasets_message(run, frames, names, summary["warnings"], out, imputed)
 

@@ -7,14 +7,21 @@ import importlib.util
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
-from bnp_models.cli.inputs import binned
+from bnp_models.cli.folder import (
+    UsageError,
+    command_line,
+    into_folder,
+    located,
+    reading_of,
+    shows_progress,
+)
 from bnp_models.cli.parser import flag
-from bnp_models.data.bins import Bins
+from bnp_models.cli.samples import recoded
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import persons_of, read_households
-from bnp_models.data.schema import Label, MicrodataError, unknown_variable
+from bnp_models.data.schema import MicrodataError, unknown_variable
+from bnp_models.data.text_files import Reading
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.evaluation import evaluation
 from bnp_models.evaluation.attack.attack import attack_risk, check_columns, refit
@@ -92,11 +99,12 @@ def _checked_files(options: argparse.Namespace) -> _Files:
     elif options.conditions is not None:
         raise UsageError("--conditions: are of single records; with --household give --rules")
     original = _read(options)
-    bins: dict[str, Bins] = {}
+    persons, changes = recoded(options, options.original, persons_of(original))
     if options.household is None:
-        original, bins = binned(options, options.original, original)
-    elif options.bins:
-        raise UsageError("--bins: are of single records; leave them out with --household")
+        original = persons
+    else:
+        with located(options):
+            original = original.with_persons(persons)
     conditions: Any = None
     quantities = None
     if options.conditions is not None:
@@ -111,16 +119,23 @@ def _checked_files(options: argparse.Namespace) -> _Files:
     if options.quantities is not None:
         quantities = read_rules(options.quantities, original)
     if conditions is not None:
-        with located(options.original, options.variables):
+        with located(options):
             conditions.require_feasible(original)
-    files = [(path, read_like(path, original, bins)) for path in options.synthetic]
+    reading = reading_of(options)
+    # What synthesize wrote is told from the files.
+    made = Reading(missing=reading.missing)
+
+    def read(path, reading=reading):
+        return read_like(path, original, changes.all, reading)
+
+    files = [(path, read(path, made)) for path in options.synthetic]
     population = None
     if options.population is not None:
-        population = read_like(options.population, original, bins)
+        population = read(options.population)
         files.append((options.population, population))
     holdout = None
     if options.holdout is not None:
-        holdout = read_like(options.holdout, original, bins)
+        holdout = read(options.holdout)
         files.append((options.holdout, holdout))
     for path, table in [(options.original, original), *files]:
         if not persons_of(table).complete.any():
@@ -146,13 +161,15 @@ def _check_disclosure(options: argparse.Namespace, variables: tuple[str, ...]) -
         raise UsageError("--trees: needs scikit-learn; pip install 'bnp-models[trees]'")
 
 
-def _read(options: argparse.Namespace, head: tuple[str, Label] | None = None) -> Any:
+def _read(options: argparse.Namespace) -> Any:
     """Read the original: `Households` where there is a column of them, else records or cells."""
     if options.household is None:
-        return read_records(options.original, options.variables, options.levels)
+        return read_records(
+            options.original, options.variables, options.levels, reading_of(options)
+        )
     return read_households(
         options.original, options.household, options.household_variables or (),
-        options.variables, options.levels, head,
+        options.variables, options.levels, reading=reading_of(options),
     )  # fmt: skip
 
 
@@ -176,12 +193,12 @@ def _checked_posterior(options, original, synthetic, conditions):
     if head is not None and posterior.attributes["sample_sha256"] != original.digest:
         # The head of each household at household level, as synthesize has it where it can.
         with contextlib.suppress(MicrodataError):
-            coded = _read(options, head)
+            coded = original.with_persons(original.persons, head)
     try:
         check_source(posterior, coded, conditions)
     except MicrodataError as error:
         raise error.in_file(options.posterior) from None
-    with located(options.original, options.variables):
+    with located(options):
         check_columns(coded)
     for path, table in zip(options.synthetic, synthetic, strict=True):
         with located(path, options.variables):

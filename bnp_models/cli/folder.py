@@ -8,12 +8,13 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from bnp_models.cli.parser import STOPPING
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.text_files import Reading
 from bnp_models.inference import processes
 from bnp_models.inference.compilation import use_compilation_cache
 
@@ -79,15 +80,21 @@ def _work_aside(options, work):
 
 
 @contextlib.contextmanager
-def located(path, variables):
-    """Name the file, and the line of the record, in an error about coded records."""
+def located(options: argparse.Namespace) -> Iterator[None]:
+    """Name the file, and the line of the record, in an error about its coded records."""
+    path = vars(options).get("sample") or options.original
     try:
         yield
     except MicrodataError as error:
         lines = None
         if error.row is not None:
-            _, lines = read_frame(path, variables)
+            _, lines = read_frame(path, options.variables, reading_of(options))
         raise error.in_file(path, lines) from None
+
+
+def reading_of(options: argparse.Namespace) -> Reading:
+    """How the sample is written, as far as the options say."""
+    return Reading(options.sep, options.encoding, tuple(options.missing or ()))
 
 
 def shows_progress(options: argparse.Namespace) -> bool:

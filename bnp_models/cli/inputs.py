@@ -1,11 +1,7 @@
 """Input and options of commands, checked before any work is done."""
 
 import argparse
-import functools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from bnp_models.cli.folder import UsageError, located
 from bnp_models.cli.models import (
@@ -23,23 +19,14 @@ from bnp_models.cli.parser import (
     UNTIL_RHAT,
     flag,
 )
+from bnp_models.cli.samples import Changes, read_household_sample, read_sample
 from bnp_models.data import stata_spss
-from bnp_models.data.bins import Bins, bin_columns
-from bnp_models.data.folders import read_contingency_table
-from bnp_models.data.households import Households, persons_of, read_households
+from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
-from bnp_models.data.microdata import Microdata, Records
-from bnp_models.data.reading import columns_of_file, read_microdata
-from bnp_models.data.schema import MicrodataError
+from bnp_models.data.microdata import Records
 from bnp_models.data.stata_spss import FormatError
-from bnp_models.data.weight_classes import weighted_microdata
-from bnp_models.data.weights import read_weights
 from bnp_models.inference.settings import Settings
 from bnp_models.models.model import Model
-from bnp_models.rules.census import find_head
-from bnp_models.rules.reading import read_rules
-from bnp_models.rules.rules import Rules
-from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 
 CELL_OPTIONS = ("cells", "hyperparameters", "baselines")
 
@@ -56,8 +43,8 @@ class Inputs(NamedTuple):
     table: Records | Households
     conditions: Any
     """`StructuralZeros` or `Rules`; None where there are none."""
-    bins: dict[str, Bins]
-    """Bins of the variables that have any."""
+    changes: Changes
+    """What became of the sample's levels."""
 
 
 def checked_input(options: argparse.Namespace) -> Inputs:
@@ -75,106 +62,11 @@ def checked_input(options: argparse.Namespace) -> Inputs:
             f"--conditions: the {options.model} model does not take structural zeros; use --model "
             f"{listed(_taking_zeros(options.name), 'or')}"
         )
-    if model.table_type is Households:
-        return Inputs(model, *_checked_households(options, model), {})
-    table, conditions, bins = read_sample(options)
-    with located(options.sample, options.variables):
+    read = read_household_sample if model.table_type is Households else read_sample
+    table, conditions, changes = read(options)
+    with located(options):
         model.check(table)
-    return Inputs(model, table, conditions, bins)
-
-
-def read_sample(
-    options: argparse.Namespace,
-) -> tuple[Records, StructuralZeros | None, dict[str, Bins]]:
-    """Coded sample, cells with counts or records, the conditions that it keeps, and its bins."""
-    table: Records
-    weights = None
-    if counts_cells(options):
-        if vars(options).get("weights") is not None:
-            raise UsageError(
-                f"--weights: the {options.model} model counts the cells of a folder; give one "
-                "file, which can hold design weights"
-            )
-        table = read_contingency_table(options.sample, options.variables, options.levels)
-        with located(options.sample, options.variables):
-            table.require_complete(f"the {options.model} model of a folder")
-    else:
-        weights, variables = weights_and_variables(options)
-        table = read_microdata(options.sample, variables, options.levels)
-    table, bins = binned(options, options.sample, table)
-    if weights is not None:
-        assert isinstance(table, Microdata)
-        table = weighted_microdata(table, weights)
-    if options.conditions is None:
-        return table, None, bins
-    conditions = read_conditions(options.conditions, table.schema)
-    try:
-        # Compiled now: conditions that make too many boxes are refused before anything is done.
-        _ = conditions.feasible, [group.impossible for group in conditions.groups]
-        _ = conditions.equivalences
-    except MicrodataError as error:
-        raise error.in_file(options.conditions) from None
-    with located(options.sample, options.variables):
-        conditions.require_feasible(table)
-    return table, conditions, bins
-
-
-def weights_and_variables(
-    options: argparse.Namespace,
-) -> tuple[np.ndarray | None, Sequence[str] | None]:
-    """Design weights (n,) of the sample, if any are asked for, and the variables that are read."""
-    column, variables = vars(options).get("weights"), options.variables
-    if column is None:
-        return None, variables
-    weights = read_weights(options.sample, column)
-    if variables is None:
-        return weights, [name for name in columns_of_file(options.sample) if name != column]
-    if column in variables:
-        raise MicrodataError(
-            "the column of the weights is no key variable; leave it out of --variables",
-            file=options.sample,
-            column=column,
-        )
-    return weights, variables
-
-
-def binned(
-    options: argparse.Namespace, path: str, table: Records
-) -> tuple[Records, dict[str, Bins]]:
-    """Records of a file with its numeric columns in the bins that were asked for, and these."""
-    try:
-        return bin_columns(table, dict(vars(options).get("bins") or ()))
-    except MicrodataError as error:
-        raise error.in_file(path) from None
-
-
-def _checked_households(
-    options: argparse.Namespace, model: Model
-) -> tuple[Households, Rules | None]:
-    """Coded households, which fit the model, and the rules that they keep."""
-    read = functools.partial(
-        read_households, options.sample, options.household, options.household_variables or (),
-        options.variables, options.levels,
-    )  # fmt: skip
-    table = read()
-    head = None if options.head == "no" else find_head(table.schema)
-    if head is not None:
-        try:
-            table = read(head=head)
-        except MicrodataError:
-            # Not exactly one in each household; rules that want it say so of which.
-            if options.head == "yes":
-                raise
-    elif options.head == "yes":
-        raise UsageError("--head yes: no variable with a label such as Householder is found")
-    with located(options.sample, options.variables):
-        model.check(table)
-    rules = None
-    if options.rules is not None:
-        rules = read_rules(options.rules, table)
-        with located(options.sample, options.variables):
-            rules.require_feasible(table)
-    return table, rules
+    return Inputs(model, table, conditions, changes)
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -191,10 +83,6 @@ def check_options(options: argparse.Namespace) -> None:
                 f"--conditions: the {options.model} model takes --rules; a combination that is "
                 "impossible for one person is a rule about each person"
             )
-    if given.get("bins") and options.model in (*HOUSEHOLD_MODELS, *CELL_MODELS):
-        raise UsageError(
-            f"--bins: the {options.model} model takes none; put the column into bins before"
-        )
     if given.get("weights") is not None and options.model in HOUSEHOLD_MODELS:
         raise UsageError(
             f"--weights: the {options.model} model takes none; households are taken for a simple "
@@ -247,7 +135,7 @@ def check_datasets(options: argparse.Namespace, inputs: Inputs) -> None:
             f"--format {options.format}: data sets of a folder are folders of Parquet files; leave "
             "it out"
         )
-    if inputs.bins and counts_cells(options):
+    if inputs.changes.bins and counts_cells(options):
         raise UsageError("--bins: are for a file, not for a folder that is read into cells")
     try:
         stata_spss.check_column_names(persons_of(inputs.table).schema.variables, options.format)

@@ -4,7 +4,10 @@ Bad input ends with exit code 2 and one line on stderr, before anything is writt
 """
 
 import importlib
+import logging
+import re
 import sys
+from collections.abc import Iterable, Iterator
 
 from bnp_models.cli.parser import make_parser, one_line
 
@@ -24,12 +27,16 @@ def main(argv: list[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else list(argv)
     try:
-        options = make_parser().parse_args(argv)
+        options = make_parser().parse_args(list(_joined(argv)))
     except SystemExit as stop:
         return int(stop.code or 0)
     # Imported late: --help and --version need no JAX.
     commands = importlib.import_module("bnp_models.cli.commands")
+    log = logging.getLogger("bnp_models")
+    level = log.level
     try:
+        if options.quiet:
+            log.setLevel(logging.ERROR)
         commands.connect(options)
         return commands.COMMANDS[options.name](options, argv)
     except commands.BAD_INPUT as error:
@@ -37,6 +44,23 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
+    finally:
+        log.setLevel(level)
+
+
+def _joined(argv: Iterable[str]) -> Iterator[str]:
+    """Words of a command; --missing and codes such as -9,NA, which look like options, in one."""
+    words = iter(argv)
+    for word in words:
+        if word == "--missing":
+            codes = next(words, None)
+            if codes is None or not re.match(r"-[0-9.]", codes):
+                yield word
+                word = codes
+            else:
+                word = f"{word}={codes}"
+        if word is not None:
+            yield word
 
 
 def _fail(message: str) -> int:

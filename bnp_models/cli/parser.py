@@ -3,7 +3,6 @@
 import argparse
 
 from bnp_models.cli.argument_types import (
-    bin_number,
     integer_type,
     mixture_type,
     name_list,
@@ -11,6 +10,7 @@ from bnp_models.cli.argument_types import (
     relative_kinds,
     seconds_type,
 )
+from bnp_models.cli.data_options import add_data, add_reading, add_recoding
 from bnp_models.cli.models import MODELS_OF
 from bnp_models.data.writing import FORMATS
 from bnp_models.version import __version__
@@ -23,7 +23,8 @@ MAX_MINUTES = 60.0
 DRAWS, UNTIL_RHAT, DEFAULT_MINUTES = 1000, 1.01, 10.0
 
 _TABLE = (
-    "CSV, Parquet, Stata (.dta) or SPSS (.sav) file, one record a row, or a folder of Parquet files"
+    "text file (CSV and the like), Parquet, Excel (.xlsx), Stata (.dta) or SPSS (.sav) file, one "
+    "record a row, or a folder of Parquet files"
 )
 
 
@@ -193,7 +194,8 @@ def _add_evaluate(commands) -> None:
     data.add_argument("--levels", metavar="FILE",
                       help="declared levels: columns variable and level (default: those that "
                       "ORIGINAL has; other labels are refused)")  # fmt: skip
-    _add_bins(data)
+    add_recoding(data)
+    add_reading(data, "ORIGINAL, --population and --holdout")
     data.add_argument("--conditions", metavar="FILE",
                       help="structural zeros, as for synthesize: records that break one are "
                       "counted")  # fmt: skip
@@ -266,7 +268,7 @@ def _add_compare(commands) -> None:
     parser.add_argument("--folds", metavar="F", type=integer_type(1, 2**31), default=1,
                         help="how many of them are held out, one at a time; K folds are a full "
                         "cross-validation (default: 1)")  # fmt: skip
-    _add_data(parser, "compare")
+    add_data(parser, "compare")
     _add_chains(parser)
     _add_output(parser.add_argument_group("output"))
 
@@ -319,7 +321,7 @@ def _add_command(commands, name: str, **texts):
 
 def _add_common(parser, name, keep_parameters):
     """Add the options that all commands of one model share: data, model, chains, output."""
-    _add_data(parser, name)
+    add_data(parser, name)
     model = parser.add_argument_group("model")
     models = MODELS_OF[name]
     model.add_argument("--model", choices=models, default=models[0],
@@ -389,38 +391,6 @@ def _add_processes(parser) -> None:
                        help="how many there are")  # fmt: skip
     group.add_argument("--process", metavar="I", type=integer_type(0, 2**16),
                        help="which this is, from 0")  # fmt: skip
-
-
-def _add_data(parser, name) -> None:
-    """Add the options that say what is read."""
-    data = parser.add_argument_group("data")
-    data.add_argument("--variables", metavar="A,B,..", type=name_list,
-                      help="variables to use and to write (default: all columns)"
-                      if name in ("synthesize", "impute") else
-                      "key variables (default: all columns)")  # fmt: skip
-    data.add_argument("--levels", metavar="CSV",
-                      help="declared levels: columns variable and level (default: those "
-                      "seen)")  # fmt: skip
-    if name != "impute":
-        _add_bins(data)
-    if name in ("risk", "synthesize"):
-        data.add_argument("--weights", metavar="COLUMN",
-                          help="column of the design weights: persons of the population that a "
-                          "record stands for (default: as many for each)")  # fmt: skip
-    data.add_argument("--conditions", metavar="CSV",
-                      help="structural zeros, for models that take them: the header names "
-                      "variables, each row is a combination that cannot occur, an empty cell "
-                      "leaves its variable free")  # fmt: skip
-
-
-def _add_bins(data) -> None:
-    """Add the option of bins of numeric columns."""
-    data.add_argument("--bins", metavar="A=B", type=bin_number, nargs="+", action="extend",
-                      default=[],
-                      help="put the numbers of column A into about B bins of as many records each; "
-                      "a number that a bin's share of the records has, and labels that are no "
-                      "numbers, stay as they are; synthetic values are drawn within the "
-                      "bins")  # fmt: skip
 
 
 def _add_chains(parser, draws: int | None = DRAWS):

@@ -65,7 +65,7 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
         raise UsageError("--validate: needs records, and the sample is a folder; leave it out")
     table = persons_of(inputs.table)
     weighted = isinstance(table, WeightedMicrodata)
-    with located(options.sample, options.variables):
+    with located(options):
         check_table(records_of(table), options.population_size)
         if isinstance(table, WeightedMicrodata):
             table.require_counts()

@@ -14,7 +14,7 @@ from bnp_models.cli.inputs import HOUSEHOLD_OPTIONS, MODEL_OPTIONS, Inputs
 from bnp_models.cli.models import MODELS
 from bnp_models.cli.outputs import output_names, remove_outputs
 from bnp_models.cli.parser import STOPPING
-from bnp_models.data.bins import Bins
+from bnp_models.cli.samples import Changes
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records
 from bnp_models.inference.checkpoint import Checkpoint
@@ -144,7 +144,7 @@ def recorded_settings(
     model: object,
     table: Records | Households,
     conditions: StructuralZeros | Rules | None,
-    bins: dict[str, Bins],
+    changes: Changes,
     **more: Any,
 ) -> dict[str, Any]:
     """Settings that decide the outputs, for run.json; JSON values only."""
@@ -158,7 +158,7 @@ def recorded_settings(
         **{name: given.get(name) for name in (*MODEL_OPTIONS, *HOUSEHOLD_OPTIONS)},
         **{name: vars(model)[name] for name in sorted(components)},
         **({"weights": given["weights"]} if given.get("weights") is not None else {}),
-        **({"bins": {name: list(of.labels) for name, of in bins.items()}} if bins else {}),
+        **changes.settings(),
         **({"level_prior": {"kind": vars(model)["level_prior"]}} if has_prior else {}),
         **{name: given[name] for name in names + STOPPING},
         "sample_sha256": table.digest,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -79,7 +80,7 @@ class Bins:
         Ends are cut at numbers of few digits between the values on either side, the outermost at
         the 5th smallest and largest value or beyond. What is further out is drawn inside.
         """
-        numbers = [_number(value) for value in values]
+        numbers = [number_of(value) for value in values]
         others = [value for value, x in zip(values, numbers, strict=True) if x is None]
         pairs = sorted((x, i) for i, x in enumerate(numbers) if x is not None)
         x, order = [x for x, _ in pairs], [i for _, i in pairs]
@@ -131,7 +132,7 @@ class Bins:
             if text in own:
                 codes.append(own[text])
                 continue
-            x = _number(value)
+            x = number_of(value)
             if x is None:
                 raise MicrodataError(
                     f"value {quoted(value)} is no number and no label of the original",
@@ -187,20 +188,43 @@ def bin_columns(table: Records, numbers: Mapping[str, int]) -> tuple[Records, di
         If a variable is unknown, or its values are no numbers.
     """
     bins = {}
-    tabulated = table.tabulated
     for variable, number in numbers.items():
         if variable not in table.schema.variables:
             raise unknown_variable(variable, table.schema.variables, "variable")
-        j = table.schema.variables.index(variable)
-        levels = table.schema.levels[j]
-        codes = tabulated.codes[:, j]
-        counts = np.bincount(codes[codes >= 0], tabulated.counts[codes >= 0], len(levels))
-        bins[variable] = Bins.choose(variable, levels, counts, number)
+        levels = table.schema.levels[table.schema.variables.index(variable)]
+        bins[variable] = Bins.choose(variable, levels, level_counts(table, variable), number)
     return in_bins(table, bins), bins
 
 
-def in_bins(table: Records, bins: Mapping[str, Bins]) -> Records:
-    """Put the values of columns into bins that there are already, as of another table."""
+def level_counts(table: Records, variable: str) -> np.ndarray:
+    """Records with each level of a variable, (L,) int64 array."""
+    j = table.schema.variables.index(variable)
+    cells = table.tabulated
+    codes = cells.codes[:, j]
+    counts = np.zeros(len(table.schema.levels[j]), np.int64)
+    np.add.at(counts, codes[codes >= 0], cells.counts[codes >= 0])
+    return counts
+
+
+class Recodes(Protocol):
+    """What gives labels their codes among other labels: `Bins`, or `Merged` levels."""
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """Labels that are left."""
+
+    def code(self, values: Iterable[Label]) -> np.ndarray:
+        """Code labels."""
+
+
+def in_bins(table: Records, bins: Mapping[str, Recodes]) -> Records:
+    """Put the values of columns into bins that there are already, as of another table.
+
+    Raises
+    ------
+    MicrodataError
+        If a value has no place in them.
+    """
     schema, codes = table.schema, np.array(table.codes)
     levels = list(schema.levels)
     for variable, of_variable in bins.items():
@@ -212,7 +236,11 @@ def in_bins(table: Records, bins: Mapping[str, Bins]) -> Records:
 
 
 def draw_in_bins(
-    rng: np.random.Generator, frame: pd.DataFrame, bins: Mapping[str, Bins]
+    rng: np.random.Generator,
+    frame: pd.DataFrame,
+    bins: Mapping[str, Bins],
+    household: str | None = None,
+    household_variables: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Replace the labels of bins by values drawn from them.
 
@@ -224,17 +252,26 @@ def draw_in_bins(
         Records whose columns of these names have labels of bins, or are missing.
     bins
         As from `bin_columns`.
+    household, household_variables
+        Column that says who lives with whom, and variables of which all of a household get one
+        value.
     """
     columns = {}
     for variable, of_variable in bins.items():
-        raw, values = pd.factorize(frame[variable])
+        shared = variable in household_variables
+        drawn_for = frame.drop_duplicates(household) if shared else frame
+        raw, values = pd.factorize(drawn_for[variable])
         codes = np.append(of_variable.code(values), -1)[raw]
-        columns[variable] = of_variable.draw(rng, codes).set_axis(frame.index)
+        drawn = of_variable.draw(rng, codes)
+        if shared:
+            columns[variable] = frame[household].map(drawn.set_axis(drawn_for[household]))
+        else:
+            columns[variable] = drawn.set_axis(frame.index)
     return frame.assign(**columns)
 
 
-def _number(label: Label) -> Fraction | None:
-    """The number that a label is or spells, exactly; None where it is none."""
+def number_of(label: Label) -> Fraction | None:
+    """Return the number that a label is or spells, exactly; None where it is none."""
     if isinstance(label, bool) or not isinstance(label, str | int | float):
         return None
     try:

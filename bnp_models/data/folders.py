@@ -17,8 +17,10 @@ from bnp_models.data.reading import (
     parquet_dataset,
     parquet_errors,
     read_microdata,
+    stands_for_missing,
 )
 from bnp_models.data.schema import Label, Levels, MicrodataError, Schema, choose_variables
+from bnp_models.data.text_files import AS_FOUND, Reading
 from bnp_models.data.writing import replacing
 
 # Records of a batch, and of a file that is written.
@@ -29,16 +31,18 @@ def read_records(
     path: str | PathLike,
     variables: Sequence[str] | None = None,
     levels: Levels | Schema | str | PathLike | None = None,
+    reading: Reading = AS_FOUND,
 ) -> Records:
     """Read a file as `read_microdata` does, a folder as `read_contingency_table`."""
     read = read_contingency_table if is_folder(path) else read_microdata
-    return read(path, variables, levels)
+    return read(path, variables, levels, reading)
 
 
 def read_contingency_table(
     path: str | PathLike,
     variables: Sequence[str] | None = None,
     levels: Levels | Schema | str | PathLike | None = None,
+    reading: Reading = AS_FOUND,
 ) -> ContingencyTable:
     """Read a folder of Parquet files, or one, in batches into its distinct cells with counts.
 
@@ -47,7 +51,7 @@ def read_contingency_table(
     path : str or path
         The files of a folder are read in the order of their names, those of its subfolders too; all
         have the columns of the first.
-    variables, levels
+    variables, levels, reading
         As for `read_microdata`.
 
     Raises
@@ -60,15 +64,15 @@ def read_contingency_table(
     Memory is that of a batch and of the distinct cells, whatever the number of records.
     """
     declared, chosen = choose_columns(
-        path, levels, lambda names: choose_variables(variables, names)
+        path, levels, lambda names: choose_variables(variables, names), reading
     )
     try:
-        return _tabulate(path, chosen, declared)
+        return _tabulate(path, chosen, declared, reading)
     except MicrodataError as error:
         raise error.in_file(path) from None
 
 
-def _tabulate(path, variables, declared) -> ContingencyTable:
+def _tabulate(path, variables, declared, reading) -> ContingencyTable:
     """Read chosen columns into a contingency table."""
     from pyarrow import types
 
@@ -86,7 +90,7 @@ def _tabulate(path, variables, declared) -> ContingencyTable:
         ):
             row = tabulator.num_rows
             columns = [
-                coder.add(*_factorized(column, name), row)
+                coder.add(*_factorized(column, name, reading), row)
                 for coder, column, name in zip(coders, batch.columns, variables, strict=True)
             ]
             tabulator.add(np.stack(columns, axis=1), [coder.num_labels for coder in coders])
@@ -101,8 +105,8 @@ def _tabulate(path, variables, declared) -> ContingencyTable:
     return table
 
 
-def _factorized(column: Any, name: str) -> tuple[np.ndarray, list[Label]]:
-    """Index of each record's value, -1 where missing, and the values."""
+def _factorized(column: Any, name: str, reading: Reading) -> tuple[np.ndarray, list[Label]]:
+    """Index of each record's value, -1 where missing, and the values, "" for a missing one."""
     from pyarrow import ArrowInvalid, ArrowNotImplementedError, types
 
     try:
@@ -111,7 +115,8 @@ def _factorized(column: Any, name: str) -> tuple[np.ndarray, list[Label]]:
     except (ArrowNotImplementedError, ArrowInvalid):
         raise not_plain(name) from None
     raw = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return raw, column.dictionary.to_pylist()
+    values = column.dictionary.to_pylist()
+    return raw, ["" if stands_for_missing(value, reading) else value for value in values]
 
 
 def write_contingency_table(table: ContingencyTable, folder: str | PathLike) -> None:

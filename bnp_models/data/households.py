@@ -24,6 +24,7 @@ from bnp_models.data.schema import (
     plain_label,
     unknown_variable,
 )
+from bnp_models.data.text_files import AS_FOUND, Reading
 
 
 class SizeBlock(NamedTuple):
@@ -165,6 +166,23 @@ class Households:
                 "all persons are of one household; at least two are needed", column=household
             )
         household_level = tuple(name for name in chosen if name in household_variables)
+        return cls._arranged(
+            persons, of_household, ids, household, household_level, head, columns.index(household)
+        )
+
+    @classmethod
+    def _arranged(
+        cls,
+        persons: Microdata,
+        of_household: np.ndarray,
+        ids: np.ndarray,
+        household: str,
+        household_level: tuple[str, ...],
+        head: tuple[str, Label] | None,
+        id_position: int,
+    ) -> "Households":
+        """Households of coded persons, given each person's household (N,)."""
+        chosen = persons.schema.variables
         for name in household_level:
             _require_constant(persons, name, of_household, ids)
         sizes = np.bincount(of_household)
@@ -174,7 +192,7 @@ class Households:
             household_level,
             head,
             size_variable_of(persons, household_level, of_household, sizes),
-            columns.index(household),
+            id_position,
         )
         is_head = np.zeros(persons.n, dtype=bool)
         if head is not None:
@@ -191,6 +209,31 @@ class Households:
             relationship = members[:, schema.personal.index(head[0])]
             relationship -= relationship > schema.head_code
         return cls(schema, household_codes, sizes, members, ids, rows)
+
+    def with_persons(
+        self, persons: Microdata, head: tuple[str, Label] | None = None
+    ) -> "Households":
+        """Return the same households with other codes of their persons, or with a head.
+
+        Parameters
+        ----------
+        persons : Microdata
+            As `persons`, whose variables it has, in the same order of persons.
+        head : (str, label), optional
+            As for :meth:`from_frame`.
+
+        Raises
+        ------
+        MicrodataError
+            As :meth:`from_frame`.
+        """
+        of_household = np.empty(self.num_persons, np.int64)
+        of_household[self.rows] = np.repeat(np.arange(self.n), self.sizes)
+        schema = self.schema
+        return self._arranged(
+            persons, of_household, self.ids, schema.household, schema.household_level, head,
+            schema.id_position,
+        )  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:
         """Return the persons with their labels and household identifiers, in the order of
@@ -370,6 +413,7 @@ def read_households(
     variables: Sequence[str] | None = None,
     levels: Levels | Schema | str | PathLike | None = None,
     head: tuple[str, Label] | None = None,
+    reading: Reading = AS_FOUND,
 ) -> Households:
     """Read persons from a file of any format that :func:`read_microdata` reads.
 
@@ -381,6 +425,8 @@ def read_households(
         As in :meth:`Households.from_frame`.
     levels : path, mapping, frame or Schema, optional
         Declared levels, or the file that :func:`read_levels` reads.
+    reading : Reading, optional
+        As for :func:`read_microdata`.
 
     Raises
     ------
@@ -394,6 +440,7 @@ def read_households(
         lambda frame, declared: Households.from_frame(
             frame, household, household_variables, tuple(frame.columns), declared, head
         ),
+        reading,
     )
 
 

@@ -1,7 +1,6 @@
-"""Files of microdata: CSV, Parquet, Stata and SPSS, read as labels or coded."""
+"""Files of microdata: text, Parquet, Excel, Stata and SPSS, read as labels or coded."""
 
 import contextlib
-import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from bnp_models.data import excel
 from bnp_models.data.messages import quoted, reason
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import (
@@ -20,6 +20,8 @@ from bnp_models.data.schema import (
     declared_levels,
     first_repeated,
     levels_of_frame,
+    plain_label,
+    text_of,
 )
 from bnp_models.data.stata_spss import (
     FormatError,
@@ -28,6 +30,7 @@ from bnp_models.data.stata_spss import (
     read_labelled,
     read_labelling,
 )
+from bnp_models.data.text_files import AS_FOUND, SEPARATORS, Reading, text_rows, written_as
 
 _PARQUET_SUFFIXES = (".parquet", ".pq")
 
@@ -38,22 +41,27 @@ def read_microdata(
     path: str | PathLike,
     variables: Sequence[str] | None = None,
     levels: Levels | Schema | str | PathLike | None = None,
+    reading: Reading = AS_FOUND,
 ) -> Microdata:
-    """Read a CSV file, or Parquet (.parquet, .pq), Stata (.dta) or SPSS (.sav, .zsav) by its name.
+    """Read a text file, or Parquet (.parquet, .pq), Excel (.xlsx), Stata or SPSS by its name.
 
     Parameters
     ----------
     path : str or path
         One record a row, with a header. A folder of Parquet files, in the order of their names, is
-        one sample (`read_contingency_table` reads one that is larger than memory). CSV is UTF-8;
-        its values are read as text (``01`` is not ``1``, ``NA`` is a label) and only empty cells
-        are missing. Stata and SPSS files need pyreadstat: values with a label are read as the
-        label, in the order of the values, and user-missing and extended missing values are missing.
+        one sample (`read_contingency_table` reads one that is larger than memory). The values of
+        text files, CSV and the like, compressed by gzip or not, are read as text (``01`` is not
+        ``1``, ``NA`` is a label) and only empty cells are missing. Of a workbook (.xlsx, needs
+        openpyxl) the first sheet is read. Stata (.dta) and SPSS files (.sav, .zsav) need
+        pyreadstat: values with a label are read as the label, in the order of the values, and
+        user-missing and extended missing values are missing.
     variables : sequence of str, optional
         The columns to keep; all by default.
     levels : path, mapping, frame or Schema, optional
         Declared levels as in :meth:`Microdata.from_frame`, or the file that :func:`read_levels`
         reads.
+    reading : Reading, optional
+        What is between the cells, the encoding, and labels that stand for missing values.
 
     Raises
     ------
@@ -65,6 +73,7 @@ def read_microdata(
         levels,
         lambda names: choose_variables(variables, names),
         lambda frame, declared: Microdata.from_frame(frame, levels=declared),
+        reading,
     )
 
 
@@ -73,12 +82,13 @@ def read_coded(
     levels: Levels | Schema | str | PathLike | None,
     choose: Callable[[list[str]], Sequence[str]],
     code: Callable[[pd.DataFrame, Mapping[str, Sequence[Label]]], Coded],
+    reading: Reading = AS_FOUND,
 ) -> Coded:
     """Read the columns that `choose` picks of a file's names, coded by `code`.
 
     Parameters
     ----------
-    path, levels
+    path, levels, reading
         As for :func:`read_microdata`.
     choose : callable
         Takes the names of the file's columns, returns the chosen ones.
@@ -90,8 +100,8 @@ def read_coded(
     MicrodataError
         If the file cannot be read, or `choose` or `code` raise it; it names the file.
     """
-    declared, chosen = choose_columns(path, levels, choose)
-    frame, lines = read_frame(path, chosen)
+    declared, chosen = choose_columns(path, levels, choose, reading)
+    frame, lines = read_frame(path, chosen, reading)
     try:
         return code(frame, declared)
     except MicrodataError as error:
@@ -102,12 +112,13 @@ def choose_columns(
     path: str | PathLike,
     levels: Levels | Schema | str | PathLike | None,
     choose: Callable[[list[str]], Sequence[str]],
+    reading: Reading = AS_FOUND,
 ) -> tuple[dict[str, Sequence[Label]], Sequence[str]]:
     """Return the levels declared of the columns that `choose` picks, and these columns.
 
     Parameters and errors are as of :func:`read_coded`.
     """
-    names = columns_of_file(path)
+    names = columns_of_file(path, reading)
     if isinstance(levels, str | PathLike):
         levels = read_levels(levels, names)
     try:
@@ -115,7 +126,16 @@ def choose_columns(
         chosen = choose(names)
     except MicrodataError as error:
         raise error.in_file(path) from None
-    return {name: kept for name, kept in declared.items() if name in chosen}, chosen
+    return {
+        name: [label for label in kept if not stands_for_missing(label, reading)]
+        for name, kept in declared.items()
+        if name in chosen
+    }, chosen
+
+
+def stands_for_missing(label: Label, reading: Reading) -> bool:
+    """Whether a label is one of those that stand for a missing value."""
+    return bool(reading.missing) and text_of(plain_label(label)) in reading.missing
 
 
 def read_levels(
@@ -149,54 +169,75 @@ def read_levels(
 
 
 def read_frame(
-    path: str | PathLike, columns: Sequence[str] | None = None
+    path: str | PathLike, columns: Sequence[str] | None = None, reading: Reading = AS_FOUND
 ) -> tuple[pd.DataFrame, list[int] | None]:
     """Read columns of a file as :func:`read_microdata` does, uncoded.
 
     Returns
     -------
     frame : DataFrame
-        For CSV, text, with empty strings where cells are empty.
+        For text files, text, with empty strings where cells are empty.
     lines : (n,) list of int or None
-        For CSV, the 1-based line on which each record starts.
+        For text files and workbooks, the 1-based line on which each record starts.
 
     Raises
     ------
     MicrodataError
         If the file cannot be read, a row has too many or too few cells, or a column is missing.
     """
-    names = columns_of_file(path)
+    names = columns_of_file(path, reading)
     try:
         chosen = choose_variables(columns, names)
     except MicrodataError as error:
         raise error.in_file(path) from None
+    frame, lines = _read_columns(path, names, chosen, reading)
+    if reading.missing:
+        for name in chosen:
+            frame[name] = _without_missing(frame[name], reading)
+    return frame, lines
+
+
+def _read_columns(path, names, chosen, reading) -> tuple[pd.DataFrame, list[int] | None]:
+    """Read chosen columns of a file of any format with these names; return frame and lines."""
     if is_folder(path) or Path(path).suffix.lower() in _PARQUET_SUFFIXES:
         with parquet_errors(path):
             return parquet_dataset(path).to_table(list(chosen)).to_pandas(), None
     if is_labelled(path):
         return _labelled(lambda: read_labelled(path, chosen), path), None
-    return _read_csv(path, names, chosen)
+    if excel.is_excel(path):
+        frame, rows = excel.read_sheet(path)
+        return frame.loc[:, list(chosen)], rows
+    return _read_text(path, names, chosen, reading)
 
 
-def _read_csv(
-    path: str | PathLike, names: Sequence[str], chosen: Sequence[str]
+def _without_missing(column: pd.Series, reading: Reading) -> pd.Series:
+    """A column without the labels that stand for missing values."""
+    codes = [value for value in column.unique() if stands_for_missing(value, reading)]
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.remove_categories(codes)
+    return column.mask(column.isin(codes)) if codes else column
+
+
+def _read_text(
+    path: str | PathLike, names: Sequence[str], chosen: Sequence[str], reading: Reading
 ) -> tuple[pd.DataFrame, list[int]]:
-    """Read chosen columns of a CSV file with these names; return frame and lines."""
+    """Read chosen columns of a text file with these names; return frame and lines."""
     positions = [names.index(name) for name in chosen]
     values: list[list[str]] = [[] for _ in chosen]
     # One object for each distinct value of a column: a tenth of the memory on large files.
     pools: list[dict[str, str]] = [{} for _ in chosen]
     lines: list[int] = []
-    for line, cells in _csv_rows(path):
+    for line, cells in text_rows(path, reading):
         if line == 1:
             continue
         if not cells and len(names) > 1:
             continue
         cells = cells or [""]
         if len(cells) != len(names):
+            sep, _ = written_as(path, reading)
             raise MicrodataError(
                 f"{len(cells)} cells but the header has {len(names)}; add or remove cells, or "
-                "quote the values that hold commas",
+                f"quote the values that hold {SEPARATORS.get(sep, quoted(sep))}",
                 file=path,
                 row=len(lines),
                 line=line,
@@ -207,7 +248,7 @@ def _read_csv(
     return pd.DataFrame(dict(zip(chosen, values, strict=True)), dtype=object), lines
 
 
-def columns_of_file(path: str | PathLike) -> list[str]:
+def columns_of_file(path: str | PathLike, reading: Reading = AS_FOUND) -> list[str]:
     """Return the names of a file's columns, without reading its records."""
     if is_folder(path) or Path(path).suffix.lower() in _PARQUET_SUFFIXES:
         schema = parquet_dataset(path).schema
@@ -215,7 +256,9 @@ def columns_of_file(path: str | PathLike) -> list[str]:
         return [name for name in schema.names if name not in index]
     if is_labelled(path):
         return _labelled(lambda: column_names(path), path)
-    header = next(iter(_csv_rows(path)), None)
+    if excel.is_excel(path):
+        return excel.column_names(path)
+    header = next(text_rows(path, reading), None)
     if header is None:
         raise MicrodataError("the file is empty; expected a header and records", file=path)
     _, cells = header
@@ -284,20 +327,3 @@ def _labelled(read: Callable[[], Coded], path: str | PathLike) -> Coded:
         raise MicrodataError(str(error), file=path, column=error.column) from None
     except OSError as error:
         raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
-
-
-def _csv_rows(path: str | PathLike) -> Iterable[tuple[int, list[str]]]:
-    """Yield the first line (1-based) and the cells of each row of a CSV file, header included."""
-    line = 1
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            for cells in reader:
-                yield line, cells
-                line = reader.line_num + 1
-    except OSError as error:
-        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
-    except UnicodeDecodeError:
-        raise MicrodataError("is not UTF-8 text; save it as UTF-8 CSV", file=path) from None
-    except csv.Error as error:
-        raise MicrodataError(f"is not valid CSV ({error})", file=path, line=line) from None

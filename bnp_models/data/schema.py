@@ -22,6 +22,8 @@ Levels: TypeAlias = Mapping[str, Sequence[Label]] | pd.DataFrame
 _Item = TypeVar("_Item", bound=Hashable)
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,4000}(?:\.[0-9]{1,300})?")
+_NUMBER_WITHIN = re.compile(r"([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)")
 
 
 class MicrodataError(ValueError):
@@ -272,16 +274,30 @@ def levels_of_frame(
 
 
 def sorted_labels(labels: list[Label]) -> list[Label]:
-    """Return labels sorted as numbers if all are numbers or the text of integers, else as text."""
+    """Return labels sorted as numbers if all are numbers, else as text, numbers in it by size.
 
-    def number(label: Label) -> float | None:
-        if isinstance(label, str):
-            return int(label) if _INTEGER.fullmatch(label) else None
-        return label if isinstance(label, int | float) else None
+    So "9" comes before "10", and "$30,000" before "$100,000".
+    """
+    numbers = list(map(_number_of, labels))
+    if any(number is None for number in numbers):
+        return sorted(labels, key=lambda label: (_pieces(text_of(label)), text_of(label)))
+    keys = dict(zip(labels, numbers, strict=True))
+    return sorted(labels, key=lambda label: (keys[label], text_of(label)))
 
-    if any(number(label) is None for label in labels):
-        return sorted(labels, key=text_of)
-    return sorted(labels, key=lambda label: (number(label), text_of(label)))
+
+def _number_of(label: Label) -> int | float | None:
+    """The number that a label is or spells, None where it is none."""
+    if isinstance(label, str):
+        if not _NUMBER.fullmatch(label):
+            return None
+        return float(label) if "." in label else int(label)
+    return label if isinstance(label, int | float) else None
+
+
+def _pieces(text: str) -> list[str | float]:
+    """Text and numbers in turn, the first a text."""
+    pieces = _NUMBER_WITHIN.split(text)
+    return [float(piece.replace(",", "")) if k % 2 else piece for k, piece in enumerate(pieces)]
 
 
 def in_type_of(seen: list[Label], declared: list[Label]) -> list[Label]:

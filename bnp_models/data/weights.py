@@ -11,6 +11,7 @@ from bnp_models.data.cells import Cells
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.text_files import AS_FOUND, Reading
 
 # Share by which the sum of weights may differ from the population size without a warning.
 _TOLERATED = 0.05
@@ -169,7 +170,7 @@ def total_warnings(total: float, population_size: int) -> list[str]:
     ]
 
 
-def read_weights(path: str | PathLike, column: str) -> np.ndarray:
+def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND) -> np.ndarray:
     """Read a column of weights of the file that `read_microdata` reads.
 
     Parameters
@@ -178,6 +179,8 @@ def read_weights(path: str | PathLike, column: str) -> np.ndarray:
         The file, one record a row.
     column
         Name of the column.
+    reading
+        How the file is written.
 
     Returns
     -------
@@ -189,7 +192,7 @@ def read_weights(path: str | PathLike, column: str) -> np.ndarray:
         If the column is missing or a value is not a positive number; it names the file, row and
         column.
     """
-    frame, lines = read_frame(path, (column,))
+    frame, lines = read_frame(path, (column,), reading)
     weights = np.empty(len(frame))
     for row, value in enumerate(frame[column]):
         try:

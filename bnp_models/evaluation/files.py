@@ -5,17 +5,19 @@ from os import PathLike
 
 import numpy as np
 
-from bnp_models.data.bins import Bins, in_bins
+from bnp_models.data.bins import Recodes, in_bins
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import Households, persons_of, read_households
-from bnp_models.data.microdata import Records
+from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.text_files import AS_FOUND, Reading
 
 
 def read_like(
     path: str | PathLike,
     table: Records | Households,
-    bins: Mapping[str, Bins] | None = None,
+    bins: Mapping[str, Recodes] | None = None,
+    reading: Reading = AS_FOUND,
 ) -> Records | Households:
     """Read a file of the same variables and levels as a table, such as a synthetic one.
 
@@ -26,7 +28,10 @@ def read_like(
     table
         Table with the coding that its records get; of households, without a head.
     bins
-        Bins of the table's variables that have any: the file has values, any numbers.
+        Bins or merged levels of the table's variables that have any: the file has values, any
+        numbers, or the merged levels.
+    reading
+        How the file is written.
 
     Raises
     ------
@@ -34,30 +39,31 @@ def read_like(
         If the file cannot be read, lacks a variable, or has a label that the table's levels have
         not; it names the file, row, line, column and value.
     """
-    if isinstance(table, Households):
-        return _read_households_like(path, table)
-    bins, schema = bins or {}, table.schema
+    bins, schema = bins or {}, persons_of(table).schema
     levels = {
         variable: labels
         for variable, labels in zip(schema.variables, schema.levels, strict=True)
         if variable not in bins
     }
-    records = read_records(path, schema.variables, levels)
     try:
-        records = in_bins(records, bins)
+        if isinstance(table, Households):
+            return _read_households_like(path, table, levels, bins, reading)
+        records = in_bins(read_records(path, schema.variables, levels, reading), bins)
     except MicrodataError as error:
-        raise error.in_file(path) from None
+        raise error if error.file is not None else error.in_file(path) from None
     return records.recoded(schema, records.codes)
 
 
-def _read_households_like(path, table: Households) -> Households:
+def _read_households_like(path, table: Households, levels, bins, reading) -> Households:
     """Read a file of persons within households with the coding of a table."""
     schema = table.schema
     columns = list(schema.table.variables)
     columns.insert(schema.id_position, schema.household)
     households = read_households(
-        path, schema.household, schema.household_level, columns, schema.table
+        path, schema.household, schema.household_level, columns, levels, reading=reading
     )
+    persons = in_bins(households.persons, bins)
+    households = households.with_persons(Microdata(schema.table, persons.codes))
     size = schema.size_variable
     if size is not None and households.schema.size_variable != size:
         raise MicrodataError(

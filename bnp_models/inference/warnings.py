@@ -7,7 +7,11 @@ import math
 
 import numpy as np
 
-from bnp_models.data.messages import listed
+from bnp_models.data.households import persons_of
+from bnp_models.data.identifying import identifying_variables
+from bnp_models.data.labels import label_warnings
+from bnp_models.data.messages import listed, quoted
+from bnp_models.data.weight_classes import records_of
 from bnp_models.inference.chunks import LEFT_OVER_TOLERANCE
 from bnp_models.inference.convergence import (
     MAX_RHAT,
@@ -61,9 +65,15 @@ def draws_warnings(
 
 
 def run_warnings(run: Run) -> list[str]:
-    """Sentences on the settings of a run, and on slots that its draws lacked."""
+    """Sentences on the settings of a run, on slots that its draws lacked, and on its sample."""
     sentences = (_no_warmup(run), _one_chain(run), _left_over(run))
-    return list(filter(None, sentences))
+    table = records_of(persons_of(run.table))
+    identifying = [
+        f"column {quoted(found.variable)} may identify: it {found.why}; leave it out, or put its "
+        "values into bins or fewer levels"
+        for found in identifying_variables(table)
+    ]
+    return [*filter(None, sentences), *identifying, *label_warnings(table.schema)]
 
 
 def growth_warnings(run: Run) -> list[str]:

@@ -1,13 +1,16 @@
 """Report of synthetic or completed data sets: one self-contained HTML page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import cast
 
+import numpy as np
 import pandas as pd
 
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households, persons_of
+from bnp_models.data.identifying import share_of_values
+from bnp_models.data.identifying import values_of_one as alone_values
 from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.weight_classes import cell_shares
 from bnp_models.data.writing import write_text
@@ -34,6 +37,8 @@ def render_synthesis_report(
     checks: PredictiveChecks | None = None,
     method: str = "predictive",
     binned: Sequence[str] = (),
+    merged: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+    values_of_one: Mapping[str, float] | None = None,
 ) -> str:
     """Report of synthetic or completed data sets.
 
@@ -59,6 +64,11 @@ def render_synthesis_report(
         How `synthesize` made the frames.
     binned
         Variables whose values are drawn from the bins that the frames have.
+    merged
+        By variable, the labels of the sample that became one level, by that level.
+    values_of_one
+        By variable, the share of the values of the data that one record alone of the sample has.
+        Default: counted in the frames.
 
     Returns
     -------
@@ -80,6 +90,12 @@ def render_synthesis_report(
         for v in variables
         for row in v["rows"]
     ]
+    if values_of_one is None and not imputed:
+        alone = alone_values(table)
+        values_of_one = {
+            name: float(np.mean([share_of_values(made, name, alone[name]) for made in frames]))
+            for name in alone
+        }
     return render_page(
         "synthesis.html.j2",
         run,
@@ -90,6 +106,8 @@ def render_synthesis_report(
         imputed=imputed,
         method=method,
         binned=binned,
+        merged=merged or {},
+        values_of_one=values_of_one or {},
         model_share=MODEL_SHARE,
         num_datasets=len(frames),
         rows=num_records(frames[0]),

@@ -85,12 +85,13 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
         (["synthesize", "--bins", "age"], "not a variable and a number of bins"),
         (["synthesize", "--bins", "age=1"], "not a variable and a number of bins"),
         (["synthesize", "--method", "best"], "invalid choice"),
-        (["synthesize", "--model", "ndpmpm", "--household", "sex", "--bins", "age=4"], "--bins"),
-        (["synthesize", "--model", "ndpmpm", "--household", "sex", "--method", "balanced"],
+        (["synthesize", "--bins", "age=4", "--top-code", "age=80"], "--top-code: 'age' is put"),
+        (["synthesize", "--top-code", "age=800"], "'age': has no number of 800 or more"),
+        (["synthesize", "--top-code", "age=old"], "not a variable and a number, such as"),
+        (["synthesize", "--model", "ndpmpm", "--household", "sex", "--variables", "sex,age",
+          "--method", "balanced"],
          "--method balanced: households"),
-        (["risk", "--population-size", "10000", "--model", "polettini-stander-1", "--bins",
-          "age=4"], "--bins"),
-        (["impute", "--bins", "age=4"], "unrecognized arguments"),
+        (["synthesize", "--variables", "sex,age,income", "--sep", ";"], "unknown column"),
     ],
 )  # fmt: skip
 def test_what_cannot_be(arguments, said, sample, tmp_path, capsys):

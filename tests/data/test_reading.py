@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.reading import read_levels, read_microdata
 from bnp_models.data.schema import MicrodataError, Schema
+from bnp_models.data.text_files import Reading
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -83,10 +85,10 @@ def test_file_errors_name_the_file(tmp_path, name, text, options, parts):
     assert all(part in message for part in parts), message
 
 
-@pytest.mark.parametrize("name", ["absent.csv", "absent.parquet", "folder", "latin.csv"])
+@pytest.mark.parametrize("name", ["absent.csv", "absent.parquet", "folder", "bytes.csv"])
 def test_unreadable_files(tmp_path, name):
     (tmp_path / "folder").mkdir()
-    write(tmp_path / "latin.csv", "x\né\nè\n", "latin-1")
+    (tmp_path / "bytes.csv").write_bytes(b"x\n\x81\n\x8d\n")
     with pytest.raises(MicrodataError, match=name):
         read_microdata(tmp_path / name)
 
@@ -103,3 +105,19 @@ def test_unreadable_files(tmp_path, name):
 def test_levels_file_errors(tmp_path, text, part):
     with pytest.raises(MicrodataError, match=part):
         read_levels(write(tmp_path / "levels.csv", text))
+
+
+@pytest.mark.parametrize("levels", [None, {"x": [1, 2, -9]}])
+def test_labels_that_stand_for_missing_values(tmp_path, levels):
+    reading = Reading(missing=("-9", "NA", "."))
+    frame = pd.DataFrame({"x": [1, -9, 2, 1], "y": pd.Categorical(["a", "b", "NA", "."])})
+    frame.to_csv(tmp_path / "s.csv", index=False)
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "s.parquet", tmp_path / "folder" / "0.parquet"):
+        frame.to_parquet(path)
+    for name, text in (("s.csv", True), ("s.parquet", False)):
+        table = read_microdata(tmp_path / name, None, levels, reading)
+        assert table.schema.levels == ((("1", "2") if text else (1, 2)), ("a", "b"))
+        np.testing.assert_array_equal(table.codes, [[0, 0], [-1, 1], [1, -1], [0, -1]])
+    cells = read_contingency_table(tmp_path / "folder", None, levels, reading)
+    assert cells.n == 4 and cells.codes.tolist() == table.tabulated.codes.tolist()

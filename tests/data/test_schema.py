@@ -80,10 +80,22 @@ def test_declared_levels_of_all_forms():
         declared_levels(frame[["variable"]], ["sex"])
 
 
-def test_labels_are_sorted_as_numbers_where_all_are():
-    assert sorted_labels(["10", "9", "-1"]) == ["-1", "9", "10"]
-    assert sorted_labels(["10", "9", "x"]) == ["10", "9", "x"]
-    assert sorted_labels([2.5, 1, 10]) == [1, 2.5, 10]
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["-1", "9", "10"],
+        ["1.25", "1.5", "10"],
+        [1, 2.5, 10],
+        ["9", "10", "x"],
+        ["$9,500", "$30,000", "$100,000", "$1,000,000"],
+        ["5 to 8", "9 to 12", "10+", "Under 5"],
+        ["x1", "x2", "x10", "y"],
+        ["1 to 1.25", "1 to 1.5"],
+        ["B", "a", "b"],
+    ],
+)
+def test_labels_are_sorted_as_numbers_or_with_numbers_by_size(labels):
+    assert sorted_labels(labels[::-1]) == labels
 
 
 def test_declared_labels_take_the_type_of_those_seen():

@@ -1,0 +1,183 @@
+"""Samples as the options say: read, recoded, with weights, and with what they keep."""
+
+import argparse
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bnp_models.cli.folder import UsageError, located, reading_of
+from bnp_models.cli.models import counts_cells
+from bnp_models.data.bins import Bins, bin_columns
+from bnp_models.data.folders import read_contingency_table
+from bnp_models.data.households import Households, read_households
+from bnp_models.data.identifying import identifying_variables, values_of_one
+from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
+from bnp_models.data.recoding import Merged, merge_levels
+from bnp_models.data.schema import MicrodataError
+from bnp_models.data.weight_classes import weighted_microdata
+from bnp_models.data.weights import read_weights
+from bnp_models.rules.census import find_head
+from bnp_models.rules.reading import read_rules
+from bnp_models.rules.rules import Rules
+from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
+
+
+class Changes(NamedTuple):
+    """What became of the levels of a sample before a model saw them."""
+
+    original: Records
+    """Records, or persons, as they were read."""
+    bins: dict[str, Bins]
+    """Bins of the variables that have any."""
+    merged: dict[str, Merged]
+    """Levels of the variables of which some were merged."""
+
+    @property
+    def all(self) -> dict[str, Bins | Merged]:
+        """Bins and merged levels by variable."""
+        return self.bins | self.merged
+
+    def settings(self) -> dict[str, dict]:
+        """What was changed, for run.json."""
+        bins = {name: list(of.labels) for name, of in self.bins.items()}
+        merged = {name: of.groups() for name, of in self.merged.items()}
+        return {k: v for k, v in (("bins", bins), ("merged", merged)) if v}
+
+    def values_of_one(self) -> dict[str, frozenset[str]]:
+        """Texts of the labels that one record has, by variable."""
+        return values_of_one(self.original)
+
+
+def read_sample(
+    options: argparse.Namespace,
+) -> tuple[Records, StructuralZeros | None, Changes]:
+    """Coded sample, cells with counts or records, the conditions that it keeps, and changes."""
+    table: Records
+    weights, reading = None, reading_of(options)
+    if counts_cells(options):
+        if vars(options).get("weights") is not None:
+            raise UsageError(
+                f"--weights: the {options.model} model counts the cells of a folder; give one "
+                "file, which can hold design weights"
+            )
+        table = read_contingency_table(options.sample, options.variables, options.levels, reading)
+        with located(options):
+            table.require_complete(f"the {options.model} model of a folder")
+    else:
+        weights, variables = weights_and_variables(options)
+        table = read_microdata(options.sample, variables, options.levels, reading)
+    table, changes = recoded(options, options.sample, table)
+    if weights is not None:
+        assert isinstance(table, Microdata)
+        table = weighted_microdata(table, weights)
+    if options.conditions is None:
+        return table, None, changes
+    conditions = read_conditions(options.conditions, table.schema)
+    try:
+        # Compiled now: conditions that make too many boxes are refused before anything is done.
+        _ = conditions.feasible, [group.impossible for group in conditions.groups]
+        _ = conditions.equivalences
+    except MicrodataError as error:
+        raise error.in_file(options.conditions) from None
+    with located(options):
+        conditions.require_feasible(table)
+    return table, conditions, changes
+
+
+def read_household_sample(
+    options: argparse.Namespace,
+) -> tuple[Households, Rules | None, Changes]:
+    """Coded households, the rules that they keep, and changes of their persons' levels."""
+    table = read_households(
+        options.sample, options.household, options.household_variables or (), options.variables,
+        options.levels, reading=reading_of(options),
+    )  # fmt: skip
+    persons, changes = recoded(options, options.sample, table.persons)
+    assert isinstance(persons, Microdata)
+    head = None if options.head == "no" else find_head(persons.schema)
+    if head is None and options.head == "yes":
+        raise UsageError("--head yes: no variable with a label such as Householder is found")
+    with located(options):
+        try:
+            table = table.with_persons(persons, head)
+        except MicrodataError:
+            # Not exactly one in each household; rules that want it say so of which.
+            if options.head == "yes":
+                raise
+            table = table.with_persons(persons)
+    if options.rules is None:
+        return table, None, changes
+    rules = read_rules(options.rules, table)
+    read = {name.removeprefix("head_") for names in rules.variables for name in names}
+    if both := sorted(read & changes.bins.keys()):
+        raise UsageError(
+            f"--bins: rules read {both[0]!r}, and a value drawn from a bin could break one; give "
+            "it as it is (--ordered may help)"
+        )
+    with located(options):
+        rules.require_feasible(table)
+    return table, rules, changes
+
+
+def weights_and_variables(
+    options: argparse.Namespace,
+) -> tuple[np.ndarray | None, Sequence[str] | None]:
+    """Design weights (n,) of the sample, if any are asked for, and the variables that are read."""
+    column, variables = vars(options).get("weights"), options.variables
+    if column is None:
+        return None, variables
+    reading = reading_of(options)
+    weights = read_weights(options.sample, column, reading)
+    if variables is None:
+        names = columns_of_file(options.sample, reading)
+        return weights, [name for name in names if name != column]
+    if column in variables:
+        raise MicrodataError(
+            "the column of the weights is no key variable; leave it out of --variables",
+            file=options.sample,
+            column=column,
+        )
+    return weights, variables
+
+
+def recoded(options: argparse.Namespace, path: str, table: Records) -> tuple[Records, Changes]:
+    """Records of a file, their levels merged and in bins as was asked for, and what was changed.
+
+    Raises
+    ------
+    MicrodataError
+        If that cannot be done, or a column identifies records and was not asked for.
+    """
+    bins = dict(vars(options).get("bins") or ())
+    top = dict(vars(options).get("top_code") or ())
+    if both := sorted(bins.keys() & top.keys()):
+        raise UsageError(f"--top-code: {both[0]!r} is put into bins, which have their own ends")
+    changed = table
+    try:
+        changed, merged = merge_levels(
+            changed, top, vars(options).get("merge_rare") or 0,
+            ordered=vars(options).get("ordered") or (), but=bins,
+        )  # fmt: skip
+        changed, made = bin_columns(changed, bins)
+        if "allow_identifying" in vars(options):
+            _refuse_identifying(options, changed, bins)
+    except MicrodataError as error:
+        raise error.in_file(path) from None
+    return changed, Changes(table, made, merged)
+
+
+def _refuse_identifying(options, table: Records, but) -> None:
+    """Refuse a column that identifies records, unless it was asked for."""
+    if options.allow_identifying or options.variables is not None:
+        return
+    declared = set() if options.levels is None else set(read_levels(options.levels))
+    for found in identifying_variables(table, {*but, *declared}):
+        name = found.variable
+        raise MicrodataError(
+            f"{found.why}: an identifier is no key variable, and exact values tell who somebody "
+            "is. Choose --variables without it, put numbers into bins "
+            f"(--bins {name}=20), merge rare levels (--merge-rare 10), or say --allow-identifying",
+            column=name,
+        )

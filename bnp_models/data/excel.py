@@ -1,0 +1,83 @@
+"""Excel workbooks: the first sheet, read by pandas and openpyxl."""
+
+import contextlib
+import importlib.util
+import warnings
+import zipfile
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+
+import pandas as pd
+
+from bnp_models.data.messages import reason
+from bnp_models.data.schema import MicrodataError
+
+_SUFFIXES = (".xlsx", ".xlsm")
+
+
+def is_excel(path: str | PathLike) -> bool:
+    """Whether this is the name of an Excel workbook."""
+    return Path(path).suffix.lower() in _SUFFIXES
+
+
+def column_names(path: str | PathLike) -> list[str]:
+    """Return the names in the first row of the first sheet; errors as of `read_sheet`."""
+    return _named(_sheet(path, 1), path)
+
+
+def read_sheet(path: str | PathLike) -> tuple[pd.DataFrame, list[int]]:
+    """Read the first sheet of a workbook.
+
+    Returns
+    -------
+    frame : DataFrame
+        Cells as they are, numbers as numbers, NaN where empty; rows that are empty are left out.
+    lines : (n,) list of int
+        The 1-based row of the sheet that holds each record.
+
+    Raises
+    ------
+    MicrodataError
+        If openpyxl is not installed, or the file is no workbook.
+    """
+    sheet = _sheet(path)
+    names = _named(sheet, path)
+    records = sheet.iloc[1:].dropna(how="all")
+    lines = [int(row) + 1 for row in records.index]
+    records = records.set_axis(names, axis=1).reset_index(drop=True)
+    return pd.concat([records.iloc[:, j].infer_objects() for j in range(len(names))], axis=1), lines
+
+
+def _sheet(path: str | PathLike, rows: int | None = None) -> pd.DataFrame:
+    """Cells of the first sheet, its first rows if so many are given."""
+    with _errors(path):
+        return pd.read_excel(
+            path, header=None, dtype=object, nrows=rows, keep_default_na=False, na_values=[""],
+            engine="openpyxl",
+        )  # fmt: skip
+
+
+def _named(sheet: pd.DataFrame, path: str | PathLike) -> list[str]:
+    """Names in the first row."""
+    if sheet.empty:
+        raise MicrodataError("the first sheet is empty; expected a header and records", file=path)
+    return ["" if pd.isna(name) else str(name) for name in sheet.iloc[0]]
+
+
+@contextlib.contextmanager
+def _errors(path: str | PathLike) -> Iterator[None]:
+    """Raise the errors of reading a workbook as errors of input."""
+    if importlib.util.find_spec("openpyxl") is None:
+        raise MicrodataError(
+            "needs openpyxl; pip install 'bnp-models[formats]', or save the sheet as CSV", file=path
+        )
+    try:
+        with warnings.catch_warnings():
+            # Of styles and the like that openpyxl does not keep.
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    except OSError as error:
+        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
+    except (zipfile.BadZipFile, ValueError, KeyError) as error:
+        raise MicrodataError(f"is not an Excel workbook ({reason(error)})", file=path) from None

@@ -1,0 +1,201 @@
+"""Levels merged before a model sees them: top coding, and levels that few records have."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bnp_models.data.bins import in_bins, level_counts, number_of
+from bnp_models.data.messages import quoted
+from bnp_models.data.microdata import Records
+from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
+
+OTHER = "other"
+"""Label of the rare levels of a variable whose levels have no order, merged."""
+
+_BEGINS_WITH_NUMBER = re.compile(r"\s*[<>]?[+-]?[0-9]")
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """Levels of one variable, some of which are several merged."""
+
+    variable: str
+    """Name of the column."""
+    labels: tuple[Label, ...]
+    """Levels that are left, in order."""
+    codes: Mapping[str, int]
+    """Code of the text of every label, merged or not."""
+    top: tuple[float, int] | None = None
+    """A number, and the code of all numbers from it on, those not seen in the sample too."""
+
+    def code(self, values: Iterable[Label]) -> np.ndarray:
+        """Code labels, merged or not.
+
+        Parameters
+        ----------
+        values
+            (m,) labels.
+
+        Returns
+        -------
+        codes : (m,) int32 array
+
+        Raises
+        ------
+        MicrodataError
+            If a label is neither one of the sample's nor at or above the number.
+        """
+        found = []
+        for value in values:
+            code = self.codes.get(text_of(value))
+            if code is None and self.top is not None:
+                number = number_of(value)
+                code = self.top[1] if number is not None and number >= self.top[0] else None
+            if code is None:
+                raise MicrodataError(
+                    f"value {quoted(value)} is no label of the original, whose levels were merged; "
+                    "declare it (--levels) or correct it",
+                    column=self.variable,
+                )
+            found.append(code)
+        return np.array(found, np.int32)
+
+    def groups(self) -> dict[str, list[str]]:
+        """Labels that were merged, by the text of the level they became."""
+        together: dict[str, list[str]] = {}
+        for text, code in self.codes.items():
+            if text != text_of(self.labels[code]):
+                together.setdefault(text_of(self.labels[code]), []).append(text)
+        return together
+
+
+def merge_levels(
+    table: Records,
+    top: Mapping[str, float] | None = None,
+    rare: int = 0,
+    *,
+    ordered: Collection[str] = (),
+    but: Collection[str] = (),
+) -> tuple[Records, dict[str, Merged]]:
+    """Top-code variables, and merge levels that fewer records than `rare` have.
+
+    Parameters
+    ----------
+    table
+        Records.
+    top
+        By variable, the number from which on all are one level, such as "85+".
+    rare
+        Records that a level that occurs has to have. 0: any do.
+    ordered
+        Variables whose levels are in an order. Rare levels are merged with the smaller of their
+        neighbours, as "17 to 19"; so are those of variables whose labels all begin with a number.
+        Of other variables all rare levels are merged, as "other", with the next rarest ones until
+        there are as many records.
+    but
+        Variables whose rare levels stay, as those with bins.
+
+    Returns
+    -------
+    table, merged
+        The records, and the levels of the variables that changed, by name.
+
+    Raises
+    ------
+    MicrodataError
+        If a variable to be top-coded is unknown, or has no number from the given one on.
+    """
+    top = dict(top or {})
+    for name in top:
+        if name not in table.schema.variables:
+            raise unknown_variable(name, table.schema.variables, "variable")
+    merged = {}
+    for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
+        of, left = np.arange(len(labels)), list(labels)
+        at_top = None
+        if name in top:
+            of, left, at_top = _top_coded(name, labels, top[name])
+        if rare > 1 and name not in but:
+            counts = np.bincount(of, level_counts(table, name), len(left))
+            in_order = name in ordered or all(
+                _BEGINS_WITH_NUMBER.match(text_of(label)) for label in left
+            )
+            again, left = (_join_neighbours if in_order else _join_rare)(left, counts, rare)
+            of = again[of]
+            at_top = None if at_top is None else int(again[at_top])
+        if len(left) < len(labels) or name in top:
+            codes = {text_of(label): int(code) for label, code in zip(labels, of, strict=True)}
+            codes |= {text_of(label): code for code, label in enumerate(left)}
+            limit = None if at_top is None else (top[name], at_top)
+            merged[name] = Merged(name, tuple(left), codes, limit)
+    return in_bins(table, merged), merged
+
+
+def _top_coded(
+    name: str, labels: Sequence[Label], limit: float
+) -> tuple[np.ndarray, list[Label], int]:
+    """New code of each level, the levels that are left, and the code of the top one."""
+    numbers = [number_of(label) for label in labels]
+    above = np.array([number is not None and number >= limit for number in numbers])
+    if not above.any():
+        raise MicrodataError(
+            f"has no number of {limit:g} or more to be top-coded; give a smaller one", column=name
+        )
+    below = [label for label, is_above in zip(labels, above, strict=True) if not is_above]
+    # Where the first of the numbers above was, labels that are no numbers beside it.
+    place = int(np.count_nonzero(~above[: int(np.argmax(above))]))
+    left = [*map(text_of, below[:place]), f"{limit:g}+", *map(text_of, below[place:])]
+    position = np.cumsum(~above) - 1
+    of = np.where(above, place, position + (position >= place))
+    return of, list(left), place
+
+
+def _join_neighbours(
+    labels: Sequence[Label], counts: np.ndarray, least: int
+) -> tuple[np.ndarray, list[Label]]:
+    """Merge rare levels with a neighbour until none is left; new codes, and the levels."""
+    runs = [[k] for k in range(len(labels))]
+    held = [int(count) for count in counts]
+    while len(runs) > 1:
+        short = [i for i, count in enumerate(held) if 0 < count < least]
+        if not short:
+            break
+        i = min(short, key=lambda i: held[i])
+        beside = [k for k in (i - 1, i + 1) if 0 <= k < len(runs)]
+        k = min(beside, key=lambda k: held[k])
+        first = min(i, k)
+        runs[first : first + 2] = [runs[first] + runs[first + 1]]
+        held[first : first + 2] = [held[first] + held[first + 1]]
+    left: list[Label] = [
+        labels[run[0]] if len(run) == 1 else f"{text_of(labels[run[0]])} to {_end(labels[run[-1]])}"
+        for run in runs
+    ]
+    return np.repeat(np.arange(len(runs)), [len(run) for run in runs]), left
+
+
+def _end(label: Label) -> str:
+    """The end of a run: the last of a label that is such a run itself."""
+    return text_of(label).rpartition(" to ")[2]
+
+
+def _join_rare(
+    labels: Sequence[Label], counts: np.ndarray, least: int
+) -> tuple[np.ndarray, list[Label]]:
+    """Merge all rare levels, and the next rarest until they suffice; new codes, and the levels."""
+    order = [k for k in np.argsort(counts, kind="stable") if counts[k] > 0]
+    rare = [k for k in order if counts[k] < least]
+    if not rare or len(order) < 2:
+        return np.arange(len(labels)), list(labels)
+    for k in order[len(rare) :]:
+        if counts[rare].sum() >= least and len(rare) > 1:
+            break
+        rare.append(k)
+    known = {text_of(label).casefold(): k for k, label in enumerate(labels)}
+    if (other := known.get(OTHER)) is not None and other not in rare:
+        rare.append(other)
+    is_rare = np.isin(np.arange(len(labels)), rare)
+    name = OTHER if other is None else labels[other]
+    left = [label for label, gone in zip(labels, is_rare, strict=True) if not gone]
+    return np.where(is_rare, len(left), np.cumsum(~is_rare) - 1), [*left, name]

@@ -1,0 +1,95 @@
+"""Top coding, and levels that few records have."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bnp_models.data.bins import in_bins
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.recoding import merge_levels
+from bnp_models.data.schema import MicrodataError
+
+
+def table_of(**columns):
+    return Microdata.from_frame(pd.DataFrame(columns))
+
+
+def labels(table, name):
+    return table.to_frame()[name].tolist()
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_top_coding(text):
+    ages = [3, 90, 84, 85, 17, 101]
+    table = table_of(age=list(map(str, ages)) if text else ages, sex=list("abaabb"))
+    changed, merged = merge_levels(table, {"age": 85})
+    assert changed.schema.levels == (("3", "17", "84", "85+"), ("a", "b"))
+    assert labels(changed, "age") == ["3", "85+", "84", "85+", "17", "85+"]
+    assert merged["age"].groups() == {"85+": ["85", "90", "101"]} and list(merged) == ["age"]
+    # Another file of the same kind: its own numbers above, or the level.
+    other = table_of(age=["3", "120", "85+", "84"], sex=list("abab"))
+    assert in_bins(other, merged).codes[:, 0].tolist() == [0, 3, 3, 2]
+    with pytest.raises(MicrodataError, match="'age': value '4' is no label of the original"):
+        in_bins(table_of(age=["3", "4"], sex=list("ab")), merged)
+
+
+def test_top_coding_leaves_what_is_no_number():
+    table = table_of(hours=["none", "10", "70", "80", "none"])
+    changed, _ = merge_levels(table, {"hours": 60})
+    assert set(changed.schema.levels[0]) == {"none", "10", "60+"}
+    assert labels(changed, "hours") == ["none", "10", "60+", "60+", "none"]
+
+
+def test_rare_levels_without_an_order_become_one():
+    table = table_of(job=list("aaaaabbbccd") + [None], one=list("xxxxxxyyyyyy"))
+    changed, merged = merge_levels(table, rare=3)
+    assert changed.schema.levels[0] == ("a", "b", "other") and list(merged) == ["job"]
+    assert labels(changed, "job")[:-1] == list("aaaaabbb") + ["other"] * 3
+    assert changed.codes[-1, 0] == -1
+    # One rare level takes the next rarest with it: alone it would be what it was.
+    changed, merged = merge_levels(table_of(job=list("aaaabbbc")), rare=2)
+    assert changed.schema.levels[0] == ("a", "other")
+    assert merged["job"].groups() == {"other": ["b", "c"]}
+    # There may be such a level already.
+    changed, merged = merge_levels(table_of(job=["Other", "Other", "a", "a", "b"]), rare=2)
+    assert changed.schema.levels[0] == ("a", "Other")
+    assert merged["job"].groups() == {"Other": ["b"]}
+
+
+def test_rare_levels_in_an_order_join_a_neighbour():
+    ages = [1] * 5 + [2] * 4 + [3] + [4] * 2 + [5] * 6
+    changed, merged = merge_levels(table_of(age=ages), rare=3)
+    assert changed.schema.levels[0] == (1, 2, "3 to 4", 5)
+    assert merged["age"].groups() == {"3 to 4": ["3", "4"]}
+    changed, _ = merge_levels(table_of(age=ages), rare=5)
+    assert changed.schema.levels[0] == (1, "2 to 4", 5)
+    named = table_of(size=["small"] * 4 + ["middle"] + ["large"] * 2)
+    levels = {"size": ["small", "middle", "large"]}
+    named = Microdata.from_frame(named.to_frame(), levels=levels)
+    changed, _ = merge_levels(named, rare=2, ordered=["size"])
+    assert changed.schema.levels[0] == ("small", "middle to large")
+    # Levels that are declared and that no record has stay.
+    declared = Microdata.from_frame(pd.DataFrame({"age": ages}), levels={"age": range(8)})
+    changed, _ = merge_levels(declared, rare=3)
+    assert changed.schema.levels[0] == (0, 1, 2, "3 to 4", 5, 6, 7)
+
+
+def test_every_level_holds_enough_after_both(sample_frame):
+    table = Microdata.from_frame(sample_frame.assign(age=np.arange(150) % 70))
+    changed, merged = merge_levels(table, {"age": 60}, rare=10, but=["race"])
+    assert set(merged) >= {"age"} and "race" not in merged
+    for j, name in enumerate(changed.schema.variables):
+        if name != "race":
+            counts = np.bincount(changed.codes[:, j], minlength=len(changed.schema.levels[j]))
+            assert counts[counts > 0].min() >= 10, name
+    # The same file again, and its raw labels.
+    np.testing.assert_array_equal(in_bins(table, merged).codes, changed.codes)
+    np.testing.assert_array_equal(in_bins(changed, merged).codes, changed.codes)
+
+
+def test_what_cannot_be_merged():
+    table = table_of(age=[1, 2, 3], sex=list("aba"))
+    for top, said in (({"height": 3}, "unknown variable"), ({"age": 4}, "no number of 4 or more"),
+                      ({"sex": 1}, "'sex': has no number")):  # fmt: skip
+        with pytest.raises(MicrodataError, match=said):
+            merge_levels(table, top)

@@ -1,0 +1,81 @@
+"""Text files as people have them: separators, encodings, compression."""
+
+import gzip
+
+import pytest
+
+from bnp_models.data.schema import MicrodataError
+from bnp_models.data.text_files import AS_FOUND, Reading, text_rows, written_as
+
+ROWS = [["name", "size"], ["Zoë; the first, of two", "1"], ["Žofie", "2"]]
+
+
+def written(sep, quote='"'):
+    return "\r\n".join(sep.join(f"{quote}{cell}{quote}" for cell in row) for row in ROWS) + "\r\n"
+
+
+@pytest.mark.parametrize("sep", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_what_is_told_from_the_file(sep, encoding, compressed, tmp_path, caplog):
+    content = written(sep).encode(encoding)
+    if encoding == "utf-16-le":
+        # Without a mark it is known by its zero bytes: of Western letters.
+        content = content.replace("Ž".encode(encoding), "Z".encode(encoding))
+    path = tmp_path / "s.csv"
+    path.write_bytes(gzip.compress(content) if compressed else content)
+    rows = [cells for _, cells in text_rows(path, AS_FOUND)]
+    assert [row[1] for row in rows] == ["size", "1", "2"]
+    assert rows[1] == ROWS[1]
+    assert [cells for _, cells in text_rows(path, AS_FOUND)] == rows
+    unusual = (sep != ",") + (encoding not in ("utf-8", "utf-8-sig"))
+    assert len(caplog.records) == (unusual > 0)
+    if encoding == "cp1252":
+        assert "read as cp1252 text" in caplog.text
+
+
+def test_what_is_said_is_not_looked_for(tmp_path, caplog):
+    path = tmp_path / "s.csv"
+    path.write_bytes("a;b\n1,5;é\n2,5;è\n".encode("latin-1"))
+    assert written_as(path, Reading(",", "latin-1")) == (",", "latin-1")
+    assert written_as(path, Reading("\\t")) == ("\t", "cp1252")
+    caplog.clear()
+    assert written_as(path, AS_FOUND) == (";", "cp1252")
+    assert "with semicolons between cells" in caplog.text
+    # Another file of the same name.
+    path.write_text("a,b\n1,2\n")
+    assert written_as(path, AS_FOUND) == (",", "utf-8-sig")
+
+
+def test_commas_within_cells_are_no_separators(tmp_path):
+    for text, sep in (("a;b\n1,5;2,5\n", ";"), ("a;b,c\n1,2\n", ","), ("a\n1;2\n", ","),
+                      ("a,b,c\n1,2\n3;4;5,6,7\n", ","), ("", ",")):  # fmt: skip
+        path = tmp_path / "s.csv"
+        path.write_text(text)
+        assert written_as(path, AS_FOUND)[0] == sep, text
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("content", "how", "said"),
+    [
+        (b"a,b\n\x81,1\n", AS_FOUND, "neither UTF-8, UTF-16 nor Windows-1252"),
+        (b"\x89PNG\0\x01\0\0\0\x01", AS_FOUND, "not a text file"),
+        ("a,b\né,1\n".encode("latin-1"), Reading(encoding="utf-8"), "is not utf-8 text"),
+        (gzip.compress(b"a,b\n1,2\n")[:-9], AS_FOUND, "cannot be read"),
+        (b'a,b\n"1,2\n', AS_FOUND, "line 2.*not valid CSV"),
+    ],
+)
+def test_what_cannot_be_read(content, how, said, tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_bytes(content)
+    with pytest.raises(MicrodataError, match=f"s.csv.*{said}"):
+        list(text_rows(path, how))
+
+
+def test_how_a_file_cannot_be_written():
+    for sep in ("", ";;", '"', "\n"):
+        with pytest.raises(MicrodataError, match="cannot be between cells"):
+            Reading(sep)
+    with pytest.raises(MicrodataError, match="no encoding is called 'ascii-9'"):
+        Reading(encoding="ascii-9")
