@@ -31,7 +31,7 @@ from bnp_models.inference.settings import Settings
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.cells.empirical_bayes import fit_empirical_bayes
 from bnp_models.models.cells.full_bayes import sample_hyperparameters
-from bnp_models.models.cells.polettini_stander import PolettiniStander
+from bnp_models.models.cells.polettini_stander import NoMaximumError, PolettiniStander
 from bnp_models.report.cells import (
     cell_inference_data,
     cell_risk_summary,
@@ -58,10 +58,16 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
         remove_outputs(options)
         fitted, draws, seconds = model, None, {}
         key_chains, key_counts = Keys(jax.random.key(options.seed), 2)
-        if options.hyperparameters == "empirical-bayes":
-            fit = fit_empirical_bayes(model, cells)
-            fitted, seconds = fit.model, fit.seconds
-        elif options.hyperparameters == "full-bayes":
+        method, notes = options.hyperparameters or "empirical-bayes", []
+        if method == "empirical-bayes":
+            try:
+                fit = fit_empirical_bayes(model, cells)
+                fitted, seconds = fit.model, fit.seconds
+            except NoMaximumError as error:
+                if options.hyperparameters is not None:
+                    raise
+                method, notes = "full-bayes", [f"{error}; full Bayes was done instead"]
+        if method == "full-bayes":
             draws = sample_hyperparameters(
                 model, cells, key=key_chains, num_chains=options.chains,
                 num_warmup=options.warmup, num_samples=options.draws, thin=options.thin,
@@ -73,9 +79,9 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
             num_samples=options.draws,
         )  # fmt: skip
         summary = cell_risk_summary(
-            result, method=options.hyperparameters, seed=options.seed,
-            seconds=seconds | result.seconds,
+            result, method=method, seed=options.seed, seconds=seconds | result.seconds,
         )  # fmt: skip
+        summary["warnings"] = notes + summary["warnings"]
         command = command_line(argv)
         data = cell_inference_data(result, seed=options.seed)
         write_netcdf(data, out / "posterior.nc")
@@ -98,17 +104,18 @@ def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, Weigh
         if vars(options)[name]:
             others = (m for m in MODELS_OF["risk"] if m not in CELL_MODELS)
             raise UsageError(f"{flag(name)}: is an option of --model {listed(others)} only")
-    if options.hyperparameters == "full-bayes":
-        for name in ("alpha", "a", "b", "gamma"):
-            if vars(options)[name] is not None:
-                raise UsageError(
-                    f"{flag(name)}: is sampled under full Bayes; leave the option out, or choose "
-                    "other --hyperparameters"
-                )
+    given = [name for name in ("alpha", "a", "b", "gamma") if vars(options)[name] is not None]
+    if given and options.hyperparameters is None:
+        options.hyperparameters = "fixed"
+    if given and options.hyperparameters == "full-bayes":
+        raise UsageError(
+            f"{flag(given[0])}: is sampled under full Bayes; leave the option out, or choose other "
+            "--hyperparameters"
+        )
     options.draws = options.draws or DRAWS
-    given = given_options(options, *MODELS[options.model].options)
+    values = given_options(options, *MODELS[options.model].options)
     try:
-        model = PolettiniStander(CELL_MODELS[options.model], **given)
+        model = PolettiniStander(CELL_MODELS[options.model], **values)
         Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
     except ValueError as error:
         raise UsageError(str(error)) from None

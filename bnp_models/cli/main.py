@@ -50,17 +50,15 @@ def main(argv: list[str] | None = None) -> int:
 
 def _joined(argv: Iterable[str]) -> Iterator[str]:
     """Words of a command; --missing and codes such as -9,NA, which look like options, in one."""
-    words = iter(argv)
-    for word in words:
-        if word == "--missing":
-            codes = next(words, None)
-            if codes is None or not re.match(r"-[0-9.]", codes):
-                yield word
-                word = codes
-            else:
-                word = f"{word}={codes}"
-        if word is not None:
-            yield word
+    held = False
+    for word in argv:
+        if held and not re.match(r"-[0-9.]", word):
+            yield "--missing"
+        before, held = held, word == "--missing"
+        if not held:
+            yield f"--missing={word}" if before and re.match(r"-[0-9.]", word) else word
+    if held:
+        yield "--missing"
 
 
 def _fail(message: str) -> int:

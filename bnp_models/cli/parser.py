@@ -96,16 +96,17 @@ def _add_cells(parser):
     cells.add_argument("--cells", metavar="K", type=integer_type(1, 2**62),
                        help="cells that a person can fall in (default: all combinations of "
                        "levels)")  # fmt: skip
-    cells.add_argument("--hyperparameters", default="fixed",
-                       choices=("fixed", "empirical-bayes", "full-bayes"),
-                       help="as given below, those of the largest likelihood, or sampled by "
-                       "NUTS (default: fixed)")  # fmt: skip
+    cells.add_argument("--hyperparameters", choices=("empirical-bayes", "full-bayes", "fixed"),
+                       help="those of the largest likelihood, sampled by NUTS, or as given below "
+                       "(default: fixed if any is given below, else empirical-bayes, or "
+                       "full-bayes where the likelihood has no maximum)")  # fmt: skip
     for name, what in (
-        ("alpha", "shape of the cell means (default: 0.92 in model 1, 0.1 in 2)"),
-        ("a", "of the sampling fractions: Beta(a, b) in model 1 (default: 0.86), Beta(a phat, "
-              "a (1 - phat)) in 2 (default: 80)"),
-        ("b", "of model 1 (default: 80)"),
-        ("gamma", "of model 2: share of the cells that can be sampled (default: 0.7)"),
+        ("alpha", "shape of the cell means (with fixed: 0.92 in model 1, 0.1 in 2, as in the "
+                  "paper)"),
+        ("a", "of the sampling fractions: Beta(a, b) in model 1 (with fixed: 0.86), Beta(a phat, "
+              "a (1 - phat)) in 2 (with fixed: 80)"),
+        ("b", "of model 1 (with fixed: 80)"),
+        ("gamma", "of model 2: share of the cells that can be sampled (with fixed: 0.7)"),
     ):  # fmt: skip
         cells.add_argument(f"--{name}", metavar="X", type=number_above(0), help=what)
     cells.add_argument("--empty-phat", metavar="P:W,..", type=mixture_type,

@@ -1,6 +1,7 @@
 """``risk --model polettini-stander-1`` and ``-2``: what is written, and what is refused."""
 
 import json
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -132,6 +133,24 @@ def test_empirical_bayes_at_the_edge_leaves_nothing(sample, tmp_path, capsys, mo
     assert main(arguments(sample, out, "--hyperparameters", "empirical-bayes")) == 2
     assert "no estimate" in one_line(capsys)
     assert not out.parent.exists()
+
+
+@pytest.mark.parametrize("estimated", [True, False])
+def test_the_default_is_estimated(estimated, sample, tmp_path, monkeypatch):
+    def fit(model, _):
+        if not estimated:
+            raise bnp.NoMaximumError("empirical Bayes: no estimate")
+        return SimpleNamespace(model=bnp.PolettiniStander(2, alpha=0.3), seconds={})
+
+    monkeypatch.setattr(cells, "fit_empirical_bayes", fit)
+    out = tmp_path / "out"
+    assert main(arguments(sample, out, "--warmup", "60")) == 0
+    risk = json.loads((out / "risk.json").read_text())
+    method = "empirical-bayes" if estimated else "full-bayes"
+    assert risk["hyperparameters"]["method"] == method
+    noted = "empirical Bayes: no estimate; full Bayes was done instead"
+    assert (noted in risk["warnings"]) == (not estimated)
+    assert (noted[1:] in (out / "report.html").read_text()) == (not estimated)
 
 
 GOOD = "x,y,w\n1,2,30\n1,2,40\n3,4,30\n"

@@ -111,8 +111,7 @@ def test_bins_of_households(frame, tmp_path, capsys):
     assert "is no label of the original" in one_line(capsys)
     rules = tmp_path / "rules.py"
     rules.write_text(
-        "from bnp_models.rules import at_most, aged\n"
-        "rules = at_most(3, aged(at_least=60))\n"
+        "from bnp_models.rules import at_most, aged\nrules = at_most(3, aged(at_least=60))\n"
     )
     more = ("--rules", str(rules), "--bins", "age=5", "--out", str(tmp_path / "x"))
     assert main((*command, *more)) == 2
