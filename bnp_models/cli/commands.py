@@ -3,6 +3,7 @@
 import argparse
 
 from bnp_models.cli.compare import compare_models
+from bnp_models.cli.conditions import conditions
 from bnp_models.cli.datasets import impute, synthesize
 from bnp_models.cli.evaluate import evaluate
 from bnp_models.cli.folder import UsageError
@@ -19,6 +20,7 @@ COMMANDS = {
     "impute": impute,
     "evaluate": evaluate,
     "compare": compare_models,
+    "conditions": conditions,
 }
 
 BAD_INPUT = (MicrodataError, CheckpointError, NoMaximumError, FormatError, UsageError)

@@ -1,6 +1,12 @@
 """Options that say what is read, and what becomes of its levels."""
 
-from bnp_models.cli.argument_types import bin_number, integer_type, name_list, number_of_variable
+from bnp_models.cli.argument_types import (
+    bin_number,
+    integer_type,
+    name_list,
+    number_above,
+    number_of_variable,
+)
 
 
 def add_data(parser, name: str) -> None:
@@ -24,7 +30,8 @@ def add_data(parser, name: str) -> None:
     data.add_argument("--conditions", metavar="FILE",
                       help="structural zeros, for models that take them: the header names "
                       "variables, each row is a combination that cannot occur, an empty cell "
-                      "leaves its variable free")  # fmt: skip
+                      "leaves its variable free; a cell may have several levels: a|b, !x, <25, "
+                      ">=65, 15-24")  # fmt: skip
     add_reading(data, "SAMPLE")
 
 
@@ -56,3 +63,38 @@ def add_reading(data, what: str) -> None:
     data.add_argument("--missing", metavar="X,Y,..", type=name_list,
                       help="labels that stand for a missing value, such as NA,-9,. (default: none, "
                       "only empty cells do)")  # fmt: skip
+
+
+def add_conditions(commands, table: str) -> None:
+    """Add the command ``conditions``; `table` says what a sample can be."""
+    parser = commands.add_parser(
+        "conditions",
+        allow_abbrev=False,
+        help="suggest structural zeros of a sample, or check some against it",
+        description="Structural zeros: suggest candidates, combinations that a sample lacks and by "
+        "chance should have, for a person to confirm; or list the records that break conditions.",
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    for action, what in (
+        ("suggest", "write candidates and how often they were to be expected, as a file of "
+                    "conditions that is refused until somebody has confirmed each"),
+        ("check", "write the records that are impossible, and why"),
+    ):  # fmt: skip
+        command = actions.add_parser(action, allow_abbrev=False, help=what, description=what)
+        command.set_defaults(name="conditions", action=action)
+        command.add_argument("sample", metavar="SAMPLE", help=table)
+        if action == "suggest":
+            command.add_argument("--least", metavar="E", type=number_above(0), default=5.0,
+                                 help="records that an empty combination should have by chance "
+                                 "(default: 5)")  # fmt: skip
+        else:
+            command.add_argument("--conditions", metavar="FILE", required=True,
+                                 help="structural zeros")  # fmt: skip
+        command.add_argument("--out", metavar="FILE", required=True, help="CSV or Parquet file")
+        data = command.add_argument_group("data")
+        data.add_argument("--variables", metavar="A,B,..", type=name_list,
+                          help="variables (default: all columns)")  # fmt: skip
+        data.add_argument("--levels", metavar="FILE", help="declared levels")
+        add_recoding(data)
+        add_reading(data, "SAMPLE")
+        command.add_argument("--quiet", action="store_true", help="print nothing but errors")

@@ -10,7 +10,7 @@ from bnp_models.cli.argument_types import (
     relative_kinds,
     seconds_type,
 )
-from bnp_models.cli.data_options import add_data, add_reading, add_recoding
+from bnp_models.cli.data_options import add_conditions, add_data, add_reading, add_recoding
 from bnp_models.cli.models import MODELS_OF
 from bnp_models.data.writing import FORMATS
 from bnp_models.version import __version__
@@ -48,6 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_impute(commands)
     _add_evaluate(commands)
     _add_compare(commands)
+    add_conditions(commands, _TABLE)
     return parser
 
 

@@ -67,4 +67,4 @@ def _without_class(conditions: StructuralZeros) -> StructuralZeros:
     """The same structural zeros of the records without the weight class, which they leave free."""
     schema = conditions.schema
     fewer = type(schema)(schema.variables[:-1], schema.levels[:-1])
-    return StructuralZeros(fewer, conditions.conditions[:, :-1])
+    return StructuralZeros(fewer, conditions.conditions[:, :-1], conditions.rows)

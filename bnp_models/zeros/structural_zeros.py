@@ -10,13 +10,13 @@ may be of any size.
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
 from bnp_models.data.contingency import ContingencyTable
-from bnp_models.data.messages import listing, quoted
+from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import (
@@ -24,8 +24,6 @@ from bnp_models.data.schema import (
     MicrodataError,
     Schema,
     content_digest,
-    first_repeated,
-    plain_label,
 )
 from bnp_models.zeros import membership
 from bnp_models.zeros.boxes import FEASIBLE, IMPOSSIBLE, Boxes
@@ -40,6 +38,7 @@ from bnp_models.zeros.diagram import (
 )
 from bnp_models.zeros.equivalences import Equivalence, Relations, find_relations
 from bnp_models.zeros.partition import make_boxes, make_slices
+from bnp_models.zeros.statements import read_statements
 from bnp_models.zeros.union import Union
 
 
@@ -54,6 +53,8 @@ class StructuralZeros:
     conditions : (M, J) integer array
         One impossible combination a row: the level code of each variable it fixes, -1 elsewhere.
         M may be 0. Copied to a read-only int32 array.
+    rows : (M,) integer array, optional
+        The row of the file that each comes from, for messages; by default they are the rows.
 
     Raises
     ------
@@ -64,16 +65,20 @@ class StructuralZeros:
 
     schema: Schema
     conditions: np.ndarray
+    # An array, once the default is filled in.
+    rows: np.ndarray = cast(np.ndarray, None)
 
     def __post_init__(self):
         conditions = Microdata(self.schema, self.conditions).codes
+        rows = np.arange(len(conditions)) if self.rows is None else np.array(self.rows)
         object.__setattr__(self, "conditions", conditions)
+        object.__setattr__(self, "rows", rows)
         empty = np.flatnonzero((conditions < 0).all(axis=1))
         if empty.size:
             raise MicrodataError(
                 "the condition fixes no variable, which would make every combination impossible; "
                 "fill in a value or remove the row",
-                row=int(empty[0]),
+                row=int(rows[empty[0]]),
             )
         if self.num_feasible_cells == 0:
             raise MicrodataError(
@@ -103,26 +108,20 @@ class StructuralZeros:
         frame : DataFrame, (M, any)
             Columns name variables of the schema, in any order; a variable without a column is
             free. Each row is one impossible combination; NaN, None, NA and the empty string leave
-            the variable free. Labels are compared with the schema's levels by their text. A
-            column that the schema lacks must be empty.
+            the variable free. Labels are compared with the schema's levels by their text. A cell
+            may mean several levels: ``a|b``, ``!x``, ``<25``, ``>=65``, ``15-24``. A column that
+            the schema lacks must be empty; one whose name begins with "#" holds remarks, and
+            ``#confirm`` has "?" where nobody has confirmed a row yet.
         schema : Schema
             The schema of the data analysed. Its levels are those seen unless more are declared.
 
         Raises
         ------
         MicrodataError
-            On an unknown or repeated column, an unknown level, a row that fixes nothing, or
-            conditions that leave no feasible cell.
+            On an unknown or repeated column, an unknown level, a row that fixes nothing or that
+            nobody has confirmed, or conditions that leave no feasible cell.
         """
-        names = [str(name) for name in frame.columns]
-        if (repeated := first_repeated(names)) is not None:
-            raise MicrodataError("the column name occurs twice; rename one", column=repeated)
-        codes = np.full((len(frame), len(schema.variables)), -1, dtype=np.int32)
-        for position, name in enumerate(names):
-            column = _encode_conditions(frame.iloc[:, position], name, schema)
-            if name in schema.variables:
-                codes[:, schema.variables.index(name)] = column
-        return cls(schema, codes)
+        return cls(schema, *read_statements(frame, schema))
 
     def to_frame(self) -> pd.DataFrame:
         """Return the conditions with their labels, None (or NaN, for text) where free."""
@@ -130,8 +129,8 @@ class StructuralZeros:
 
     @property
     def num_conditions(self) -> int:
-        """Number of conditions as given, M."""
-        return self.conditions.shape[0]
+        """Number of conditions as given: of rows, where one stands for several combinations."""
+        return len(np.unique(self.rows))
 
     @cached_property
     def diagram(self) -> Diagram:
@@ -185,7 +184,12 @@ class StructuralZeros:
         if len(groups) == 1:
             return (self,)
         return tuple(
-            StructuralZeros(self.schema, self.conditions[of_condition == group]) for group in groups
+            StructuralZeros(
+                self.schema,
+                self.conditions[of_condition == group],
+                self.rows[of_condition == group],
+            )
+            for group in groups
         )
 
     @property
@@ -349,41 +353,72 @@ class StructuralZeros:
         MicrodataError
             It names the first such record, its values and the condition they break.
         """
+        bad = self._impossible_rows(table)
+        if not bad.size:
+            return
+        first = int(bad[0])
+        number = bad.size
+        if isinstance(table, ContingencyTable):
+            number = int(table.counts[np.isin(table.first_rows, bad)].sum())
+        rows = f" (rows {_rows_listed(bad)})" if bad.size > 1 else ""
+        raise MicrodataError(
+            f"{self._why(*table.codes_at(bad[:1]))}; {number} of {table.n} records are "
+            f"impossible{rows}; correct or drop them, or correct the conditions",
+            row=first,
+        )
+
+    def impossible_records(self, table: Records) -> pd.DataFrame:
+        """List the records that are impossible, or that nothing can complete.
+
+        Parameters
+        ----------
+        table : Microdata or ContingencyTable
+            Records of the same variables and levels.
+
+        Returns
+        -------
+        DataFrame
+            One row a record (a cell, of a contingency table): `row`, 0-based; `condition`, the
+            0-based row of the first condition that it breaks, -1 where only several together do;
+            `why`, in words; and its values.
+        """
+        bad = self._impossible_rows(table)
+        codes = table.codes_at(bad)
+        first = [broken[0] if (broken := self.broken_by(x)).size else -1 for x in codes]
+        found = pd.DataFrame({
+            "row": bad, "condition": [-1 if k < 0 else int(self.rows[k]) for k in first],
+            "why": [self._why(record) for record in codes],
+        })  # fmt: skip
+        return pd.concat([found, Microdata(self.schema, codes).to_frame()], axis=1)
+
+    def _impossible_rows(self, table: Records) -> np.ndarray:
+        """Rows of the records that are impossible, ascending; of cells, their first records'."""
         if table.schema != self.schema:
             raise MicrodataError(
                 "the conditions were coded for other variables or levels than the records'; make "
                 "them with the schema of the records"
             )
-        incomplete = np.flatnonzero(~table.complete)
-        complete = np.flatnonzero(table.complete)
-        bad = np.concatenate(
-            [
-                complete[self.contains(table.codes[complete])],
-                incomplete[~self.admits(table.codes[incomplete])],
-            ]
+        bad = np.zeros(len(table.codes), bool)
+        bad[table.complete] = self.contains(table.codes[table.complete])
+        bad[~table.complete] = ~self.admits(table.codes[~table.complete])
+        return (
+            np.sort(table.first_rows[bad])
+            if isinstance(table, ContingencyTable)
+            else (np.flatnonzero(bad))
         )
-        if bad.size == 0:
-            return
-        row, number = int(bad.min()), bad.size
-        if isinstance(table, ContingencyTable):
-            row, number = int(table.first_rows[bad].min()), int(table.counts[bad].sum())
-        (record,) = table.codes_at(np.array([row]))
+
+    def _why(self, record: np.ndarray) -> str:
+        """Why a record is impossible, in words."""
         broken = self.broken_by(record)
-        if broken.size:
-            condition = self.conditions[broken[0]]
-            together = " together" if (condition >= 0).sum() > 1 else ""
-            problem = (
-                f"{self._values(condition)} cannot occur{together} (row {broken[0]} of the "
-                "conditions)"
-            )
-        else:
-            problem = (
+        if not broken.size:
+            return (
                 f"the conditions leave no value for the missing ones, given {self._values(record)}"
             )
-        raise MicrodataError(
-            f"{problem}; {number} of {table.n} records are impossible; correct or drop them, or "
-            "correct the conditions",
-            row=row,
+        condition = self.conditions[broken[0]]
+        together = " together" if (condition >= 0).sum() > 1 else ""
+        return (
+            f"{self._values(condition)} cannot occur{together} (row {self.rows[broken[0]]} of the "
+            "conditions)"
         )
 
     @cached_property
@@ -441,42 +476,17 @@ def read_conditions(path: str | PathLike, schema: Schema) -> StructuralZeros:
         If the file cannot be read or used; it names the file, row, line, column and value.
     """
     frame, lines = read_frame(path)
+    if frame.empty:
+        raise MicrodataError(
+            "has a header and no condition; add rows, or leave the file out", file=path
+        )
     try:
         return StructuralZeros.from_frame(frame, schema)
     except MicrodataError as error:
         raise error.in_file(path, lines) from None
 
 
-def _encode_conditions(column: pd.Series, name: str, schema: Schema) -> np.ndarray:
-    """Code one column of M labels; return (M,) int32 codes, -1 where free."""
-    try:
-        raw, values = pd.factorize(column)
-    except TypeError:
-        raise MicrodataError(
-            "values that are not plain labels (lists or the like); use text or numbers",
-            column=name,
-        ) from None
-    codes = []
-    for k, value in enumerate(map(plain_label, values)):
-        if value == "":
-            codes.append(-1)
-            continue
-        row = int(np.argmax(raw == k))
-        if name not in schema.variables:
-            raise MicrodataError(
-                f"value {quoted(value)} of a column that is not among the variables "
-                f"({listing(schema.variables)}); add it (--variables), correct its name or "
-                "remove the conditions that fix it",
-                row=row,
-                column=name,
-            )
-        try:
-            codes.append(schema.encode(name, value))
-        except MicrodataError as error:
-            raise MicrodataError(
-                f"{error.problem} (levels that no record has are declared with levels, or "
-                "--levels)",
-                row=row,
-                column=name,
-            ) from None
-    return np.array([*codes, -1], dtype=np.int32)[raw]
+def _rows_listed(rows: np.ndarray) -> str:
+    """Numbers of rows for a message: the first fifty."""
+    shown = ", ".join(map(str, rows[:50]))
+    return shown if len(rows) <= 50 else f"{shown}, ... all by bnp-models conditions check"

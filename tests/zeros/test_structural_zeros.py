@@ -178,7 +178,8 @@ def test_conditions_file(tmp_path):
     read = read_conditions(tmp_path / "zeros.parquet", PEOPLE)
     np.testing.assert_array_equal(read.conditions, expected)
     path.write_text("marital,age\n", encoding="utf-8")
-    assert read_conditions(path, PEOPLE).num_conditions == 0
+    with pytest.raises(MicrodataError, match="zeros.csv: has a header and no condition"):
+        read_conditions(path, PEOPLE)
     path.write_text("marital,age\n\nmarried,0-14\nwidowed,\n", encoding="utf-8")
     with pytest.raises(MicrodataError, match=r"zeros.csv, row 1 \(line 4\), column 'marital'"):
         read_conditions(path, PEOPLE)

@@ -1,0 +1,34 @@
+"""``bnp-models conditions``: structural zeros suggested from a sample, and checked against it."""
+
+import argparse
+from pathlib import Path
+
+from bnp_models.cli.folder import UsageError, reading_of, say
+from bnp_models.cli.samples import recoded
+from bnp_models.data.folders import read_records
+from bnp_models.data.writing import write_frame
+from bnp_models.zeros.structural_zeros import read_conditions
+from bnp_models.zeros.suggestions import suggest_conditions
+
+
+def conditions(options: argparse.Namespace, argv: list[str]) -> int:
+    """``bnp-models conditions suggest`` and ``check``: write a table, say what it holds."""
+    table = read_records(options.sample, options.variables, options.levels, reading_of(options))
+    table, _ = recoded(options, options.sample, table)
+    out = Path(options.out)
+    if out.is_dir() or not out.parent.is_dir():
+        raise UsageError(f"--out {out}: name a file in a folder that exists")
+    if options.action == "suggest":
+        frame = suggest_conditions(table, options.least)
+        write_frame(frame, out)
+        say(
+            options,
+            f"{len(frame)} candidates, each of which somebody has to confirm: in {out}, remove the "
+            "? where the combination is impossible, and the row where it is only rare",
+        )
+        return 0
+    given = read_conditions(options.conditions, table.schema)
+    frame = given.impossible_records(table)
+    write_frame(frame, out)
+    say(options, f"{len(frame)} records are impossible: {out}")
+    return 0

@@ -1,0 +1,234 @@
+"""Files of conditions: what a cell says of a variable, a label, several, a range, or "not"."""
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.messages import listing, quoted
+from bnp_models.data.schema import (
+    Label,
+    MicrodataError,
+    Schema,
+    first_repeated,
+    plain_label,
+    text_of,
+)
+
+_FREE = np.array([-1])
+
+# Combinations that the rows of a file stand for, at the most.
+_MOST_COMBINATIONS = 10**6
+
+_NUMBER = r"([+-]?[0-9]+(?:\.[0-9]+)?)"
+_COMPARED = re.compile(rf"(<=|>=|<|>|≤|≥)\s*{_NUMBER}")
+_RANGE = re.compile(rf"{_NUMBER}\s*(?:-|–|to)\s*{_NUMBER}")
+_FROM = re.compile(rf"{_NUMBER}\s*(?:\+|(?:and|or) (?:more|over|older))")
+_BELOW = re.compile(rf"(?:under|below|<)\s*{_NUMBER}", re.I)
+_SIGNS = {"≤": "<=", "≥": ">="}
+
+
+def read_statements(frame: pd.DataFrame, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
+    """Read a frame of conditions.
+
+    Parameters
+    ----------
+    frame : DataFrame, (rows, any)
+        As for `StructuralZeros.from_frame`.
+    schema : Schema
+        The variables and their levels.
+
+    Returns
+    -------
+    conditions : (M, J) int array
+        One impossible combination a row: level codes, -1 where a variable is free.
+    rows : (M,) int array
+        The row of the frame that each comes from, ascending.
+
+    Raises
+    ------
+    MicrodataError
+        As of `StructuralZeros.from_frame`.
+    """
+    names = [str(name) for name in frame.columns]
+    if (repeated := first_repeated(names)) is not None:
+        raise MicrodataError("the column name occurs twice; rename one", column=repeated)
+    conditions = np.full((len(frame), len(schema.variables)), -1)
+    several: dict[int, dict[int, np.ndarray]] = {}
+    for position, name in enumerate(names):
+        column = frame.iloc[:, position]
+        if name.startswith("#"):
+            _require_confirmed(column, name)
+            continue
+        raw, meant = _read_column(column, name, schema)
+        if name not in schema.variables:
+            continue
+        j = schema.variables.index(name)
+        conditions[:, j] = np.array([*(codes[0] for codes in meant), -1])[raw]
+        for k, codes in enumerate(meant):
+            for row in np.flatnonzero(raw == k) if len(codes) > 1 else ():
+                several.setdefault(int(row), {})[j] = codes
+    return _expanded(conditions, several)
+
+
+def _expanded(conditions, several) -> tuple[np.ndarray, np.ndarray]:
+    """One row for each combination, of rows some of whose variables have several codes."""
+    sizes = np.ones(len(conditions), np.int64)
+    for row, by_variable in several.items():
+        sizes[row] = math.prod(map(len, by_variable.values()))
+    if (total := int(sizes.sum())) > max(_MOST_COMBINATIONS, len(conditions)):
+        raise MicrodataError(
+            f"the row stands for {sizes.max():,} combinations, and all rows for {total:,}, more "
+            f"than {_MOST_COMBINATIONS:,}; say it by fewer variables or levels",
+            row=int(np.argmax(sizes)),
+        )
+    rows = np.repeat(np.arange(len(conditions)), sizes)
+    found = conditions[rows]
+    first = np.cumsum(sizes) - sizes
+    for row, by_variable in several.items():
+        mesh = np.meshgrid(*by_variable.values(), indexing="ij")
+        for j, codes in zip(by_variable, mesh, strict=True):
+            found[first[row] : first[row] + sizes[row], j] = codes.reshape(-1)
+    return found, rows
+
+
+def _require_confirmed(column: pd.Series, name: str) -> None:
+    """Refuse rows that are suggested and that nobody has confirmed."""
+    open_rows = np.flatnonzero(column.astype(str).str.strip() == "?")
+    if name == "#confirm" and open_rows.size:
+        raise MicrodataError(
+            f"{open_rows.size} suggested conditions wait for a person to confirm them: remove the "
+            "? where the combination is impossible, and the row where it is only rare",
+            row=int(open_rows[0]),
+            column=name,
+        )
+
+
+def _read_column(
+    column: pd.Series, name: str, schema: Schema
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Read one column; return the value of each cell, -1 where free, and what values mean."""
+    try:
+        raw, values = pd.factorize(column)
+    except TypeError:
+        raise MicrodataError(
+            "values that are not plain labels (lists or the like); use text or numbers",
+            column=name,
+        ) from None
+    meant = []
+    for k, value in enumerate(map(plain_label, values)):
+        if value == "":
+            meant.append(_FREE)
+            continue
+        row = int(np.argmax(raw == k))
+        if name not in schema.variables:
+            raise MicrodataError(
+                f"value {quoted(value)} of a column that is not among the variables "
+                f"({listing(schema.variables)}); add it (--variables), correct its name or "
+                "remove the conditions that fix it",
+                row=row,
+                column=name,
+            )
+        labels = schema.levels[schema.variables.index(name)]
+        try:
+            meant.append(codes_meant(text_of(value), labels))
+        except MicrodataError as error:
+            raise MicrodataError(
+                f"{error.problem} (levels that no record has are declared with levels, or "
+                "--levels)",
+                row=row,
+                column=name,
+            ) from None
+    return raw, meant
+
+
+def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
+    """Codes of the levels that a cell of a condition means.
+
+    Parameters
+    ----------
+    text
+        A label as it is; else ``a|b``, one of several; ``!x``, all but these; ``<25``, ``<=24``,
+        ``>64``, ``>=65`` and ``15-24``, numbers in a range.
+    labels
+        Levels of the variable. Of a label such as "15-24", "15 to 24", "75+" or "under 5" all its
+        numbers count.
+
+    Returns
+    -------
+    codes : (m,) int array
+        At least one, ascending.
+
+    Raises
+    ------
+    MicrodataError
+        If it means no level, or a range cuts one in two.
+    """
+    text = text.strip()
+    known = {text_of(label).strip(): code for code, label in enumerate(labels)}
+    if text in known:
+        return np.array([known[text]])
+    if text.startswith("!"):
+        meant = np.setdiff1d(np.arange(len(labels)), codes_meant(text[1:], labels))
+        if not meant.size:
+            raise MicrodataError(f"{quoted(text)} leaves no level ({listing(labels)})")
+        return meant
+    if "|" in text:
+        parts = [codes_meant(part, labels) for part in text.split("|")]
+        return np.unique(np.concatenate(parts))
+    interval = _interval_said(text)
+    if interval is None:
+        raise MicrodataError(
+            f"value {quoted(text)} is not a declared level (declared: {listing(labels)}), nor one "
+            "of <25, >=65, 15-24, a|b and !x"
+        )
+    inside = [code for code, label in enumerate(labels) if _inside(label, interval, text)]
+    if not inside:
+        raise MicrodataError(f"{quoted(text)} means no level (they are {listing(labels)})")
+    return np.array(inside)
+
+
+def _interval_said(text: str) -> tuple[float, float, bool, bool] | None:
+    """Ends of the range that a text says, and whether they are out of it; None: it says none."""
+    if match := _COMPARED.fullmatch(text):
+        sign, number = _SIGNS.get(match[1], match[1]), float(match[2])
+        if sign[0] == "<":
+            return -math.inf, number, False, sign == "<"
+        return number, math.inf, sign == ">", False
+    if (match := _RANGE.fullmatch(text)) and float(match[1]) <= float(match[2]):
+        return float(match[1]), float(match[2]), False, False
+    return None
+
+
+def _inside(label: Label, interval: tuple[float, float, bool, bool], text: str) -> bool:
+    """Whether all numbers of a label are in a range; it must not have some of them in it."""
+    numbers = _numbers_of(label)
+    if numbers is None:
+        return False
+    low, high, low_out, high_out = interval
+
+    def within(number):
+        above = number > low or (number == low and not low_out)
+        return above and (number < high or (number == high and not high_out))
+
+    ends = list(map(within, numbers))
+    apart = numbers[1] < low or numbers[0] > high
+    if ends[0] != ends[1] or (not ends[0] and not apart and numbers[0] < low < numbers[1]):
+        raise MicrodataError(f"{quoted(text)} cuts the level {quoted(label)}; name levels as a|b")
+    return ends[0]
+
+
+def _numbers_of(label: Label) -> tuple[float, float] | None:
+    """Least and largest number that a label stands for; None where it is none."""
+    text = re.sub(r"(?<=[0-9]),(?=[0-9]{3})|[$€£]", "", text_of(label)).strip()
+    if re.fullmatch(_NUMBER, text):
+        return float(text), float(text)
+    if match := _RANGE.fullmatch(text):
+        return float(match[1]), float(match[2])
+    if match := _FROM.fullmatch(text):
+        return float(match[1]), math.inf
+    if match := _BELOW.fullmatch(text):
+        return -math.inf, math.nextafter(float(match[1]), -math.inf)
+    return None

@@ -1,0 +1,169 @@
+"""Candidates for structural zeros: combinations that a sample lacks and should have by chance."""
+
+import itertools
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.margins import joint_codes, rake_once
+from bnp_models.data.microdata import Records
+from bnp_models.data.schema import Label, MicrodataError, Schema, text_of
+from bnp_models.zeros.statements import codes_meant
+
+CONFIRM, EXPECTED, CHANCE = "#confirm", "#expected", "#chance"
+"""Columns beside the variables; the first has "?" until a person removes it."""
+
+LEAST_EXPECTED = 5.0
+"""Records that a combination has to be expected to have, of which there are none."""
+
+# Cells of a table of three variables, and rounds of fitting its two-way margins.
+_MOST_CELLS, _ROUNDS = 20_000, 20
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+
+
+def suggest_conditions(
+    table: Records, least: float = LEAST_EXPECTED, most: int = 200
+) -> pd.DataFrame:
+    """Suggest structural zeros, for a person to confirm or to strike out.
+
+    Parameters
+    ----------
+    table
+        Records; those with a missing value count in the tables of the variables they have.
+    least
+        Expected records from which on an empty combination is suggested.
+    most
+        Rows at the most, those with the largest expected counts.
+
+    Returns
+    -------
+    DataFrame
+        Conditions as `StructuralZeros.from_frame` reads them, which refuses a row until the "?" in
+        ``#confirm`` is removed; ``#expected`` records, and ``#chance``, the Poisson probability
+        exp(-expected) that a combination which can occur is not in the sample.
+
+    Notes
+    -----
+    Of two variables, the expected count is that of independent ones; runs of adjacent levels that
+    begin with numbers are taken together. Of three, it is that of the log-linear model with all
+    two-way interactions, of cells whose two-way counts are all positive. A zero in a sample is no
+    proof: what cannot occur is known from the questionnaire, not from the data.
+    """
+    cells = table.tabulated
+    rows: list[tuple[float, dict[int, list[int]]]] = []
+    columns = [j for j, size in enumerate(table.schema.num_levels) if size > 1]
+    for pair in itertools.combinations(columns, 2):
+        rows += _of_two(table.schema, pair, *_counts(cells, pair))
+    for triple in itertools.combinations(columns, 3):
+        if np.prod([table.schema.num_levels[j] for j in triple]) <= _MOST_CELLS:
+            rows += _of_three(triple, *_counts(cells, triple), least)
+    rows = sorted((row for row in rows if row[0] >= least), key=lambda row: -row[0])[:most]
+    return _as_frame(table.schema, rows)
+
+
+def _counts(cells, columns) -> tuple[np.ndarray, float]:
+    """Table of some variables, of the records that have all of them, and how many these are."""
+    num_levels = [cells.schema.num_levels[j] for j in columns]
+    known = (cells.codes[:, columns] >= 0).all(axis=1)
+    joint = joint_codes([cells.codes[known, j] for j in columns], num_levels)
+    counts = np.bincount(joint, cells.counts[known], int(np.prod(num_levels)))
+    return counts.reshape(num_levels), float(counts.sum())
+
+
+def _of_two(schema, pair, counts, n) -> list[tuple[float, dict[int, list[int]]]]:
+    """Empty parts of the table of two variables, with the records expected of independent ones."""
+    if not n:
+        return []
+    first, second = pair
+    in_order = [_begin_with_numbers(schema.levels[j]) for j in pair]
+    if in_order[1] and (not in_order[0] or counts.shape[1] > counts.shape[0]):
+        first, second, counts, in_order = second, first, counts.T, in_order[::-1]
+    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / n
+    # Levels of the second variable, by the levels of the first that do not go with them.
+    together: dict[tuple[int, ...], list[int]] = {}
+    for b in range(counts.shape[1]):
+        empty = np.flatnonzero((counts[:, b] == 0) & (counts.sum(axis=1) > 0))
+        parts = _runs(empty, counts.sum(axis=1)) if in_order[0] else [(int(a),) for a in empty]
+        for part in parts:
+            if counts[:, b].any():
+                together.setdefault(tuple(part), []).append(b)
+    return [
+        (float(expected[np.ix_(a, b)].sum()), {first: list(a), second: b})
+        for a, b in together.items()
+    ]
+
+
+def _of_three(triple, counts, n, least) -> list[tuple[float, dict[int, list[int]]]]:
+    """Empty cells of the table of three variables, with the records that its margins expect."""
+    goals = [counts.sum(axis=k, keepdims=True) for k in range(3)]
+    possible = np.ones(counts.shape, bool)
+    for goal in goals:
+        possible &= goal > 0
+    empty = possible & (counts == 0)
+    if not empty.any() or n < least:
+        return []
+    fitted = possible.astype(float).reshape(-1)
+    index = np.indices(counts.shape)
+    margins = []
+    for k, goal in enumerate(goals):
+        kept = [i for i in range(3) if i != k]
+        where = joint_codes([index[i].reshape(-1) for i in kept], [counts.shape[i] for i in kept])
+        margins.append((where, goal.reshape(-1).astype(float)))
+    for _ in range(_ROUNDS):
+        fitted, _away = rake_once(fitted, margins)
+    fitted = fitted.reshape(counts.shape)
+    return [
+        (float(fitted[tuple(cell)]), {j: [int(code)] for j, code in zip(triple, cell, strict=True)})
+        for cell in np.argwhere(empty & (fitted >= least))
+    ]
+
+
+def _begin_with_numbers(labels: Sequence[Label]) -> bool:
+    """Whether all labels do, so that neighbours are alike."""
+    return all(_NUMBER.match(text_of(label)) for label in labels)
+
+
+def _runs(empty: np.ndarray, counts: np.ndarray) -> list[list[int]]:
+    """Runs of adjacent levels, those that no record has left out."""
+    position = np.cumsum(counts > 0)[empty]
+    return [
+        part.tolist()
+        for part in np.split(empty, np.flatnonzero(np.diff(position) > 1) + 1)
+        if part.size
+    ]
+
+
+def _as_frame(schema: Schema, rows) -> pd.DataFrame:
+    """Rows of conditions with their expected counts."""
+    used = sorted({j for _, fixed in rows for j in fixed})
+    columns: dict[str, list] = {schema.variables[j]: [] for j in used}
+    for _, fixed in rows:
+        for j in used:
+            text = _said(fixed[j], schema.levels[j]) if j in fixed else ""
+            columns[schema.variables[j]].append(text)
+    expected = np.array([count for count, _ in rows], float)
+    columns[CONFIRM] = ["?"] * len(rows)
+    columns[EXPECTED] = [f"{count:.1f}" for count in expected]
+    columns[CHANCE] = [f"{chance:.1g}" for chance in np.exp(-expected)]
+    return pd.DataFrame(columns)
+
+
+def _said(codes: Sequence[int], labels: Sequence[Label]) -> str:
+    """The levels in the words of a condition: a range where they are one."""
+    texts = [text_of(labels[code]) for code in codes]
+    numbers = [match.group() if (match := _NUMBER.match(text)) else None for text in texts]
+    if len(codes) > 2 and numbers[0] is not None:
+        following = codes[-1] + 1
+        beyond = _NUMBER.match(text_of(labels[following])) if following < len(labels) else None
+        ways = [f">={numbers[0]}"] if beyond is None else [f"<{beyond.group()}"]
+        ways.append(f"{texts[0]}-{texts[-1]}")
+        for way in ways:
+            try:
+                if codes_meant(way, labels).tolist() == list(codes):
+                    return way
+            except MicrodataError:
+                continue
+    return "|".join(texts)

@@ -1,0 +1,75 @@
+"""Candidates for structural zeros."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bnp_models.cli.main import main
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import MicrodataError
+from bnp_models.zeros.structural_zeros import StructuralZeros
+from bnp_models.zeros.suggestions import suggest_conditions
+
+
+def people(n=3000):
+    """Children are single and out of work; employed women of 65 and over do not occur."""
+    rng = np.random.default_rng(0)
+    age = rng.integers(0, 80, n)
+    marital = rng.choice(["single", "married", "widowed"], n, p=[0.5, 0.4, 0.1])
+    work = rng.choice(["employed", "none"], n)
+    sex = rng.choice(["f", "m"], n)
+    marital[age < 16], work[age < 16] = "single", "none"
+    old = np.where(age < 65, "no", "yes")
+    work[(old == "yes") & (sex == "f") & (work == "employed")] = "none"
+    return pd.DataFrame({"age": age, "marital": marital, "work": work, "sex": sex, "old": old})
+
+
+def test_what_is_impossible_is_found():
+    frame = people()
+    found = suggest_conditions(Microdata.from_frame(frame))
+    rows = found.drop(columns=["#expected", "#chance"]).to_dict("records")
+
+    def row(**fixed):
+        return (
+            dict.fromkeys(["age", "marital", "work", "sex", "old"], "") | fixed | {"#confirm": "?"}
+        )
+
+    assert row(age="<16", marital="married|widowed") in rows
+    assert row(age="<16", work="employed") in rows
+    assert row(age=">=65", old="no") in rows and row(age="<65", old="yes") in rows
+    assert row(work="employed", sex="f", old="yes") in rows
+    expected = found["#expected"].astype(float)
+    assert expected.is_monotonic_decreasing and expected.min() >= 5
+    # By hand: the rows and columns of the table of age and marital status.
+    young = (frame["age"] < 16).mean() * (frame["marital"] != "single").sum()
+    at = rows.index(row(age="<16", marital="married|widowed"))
+    assert expected[at] == pytest.approx(young, abs=0.051)
+    # Nobody has confirmed them; then they are conditions that the sample keeps.
+    table = Microdata.from_frame(frame)
+    with pytest.raises(MicrodataError, match="wait for a person"):
+        StructuralZeros.from_frame(found, table.schema)
+    StructuralZeros.from_frame(found.drop(columns="#confirm"), table.schema).require_feasible(table)
+
+
+def test_independent_variables_give_none():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.integers(0, 4, (500, 4)), columns=list("abcd"))
+    frame = frame.astype(object).mask(rng.random(frame.shape) < 0.1)
+    found = suggest_conditions(Microdata.from_frame(frame))
+    assert found.empty and list(found) == ["#confirm", "#expected", "#chance"]
+
+
+def test_from_the_command_line(tmp_path, capsys):
+    people(1000).to_csv(tmp_path / "s.csv", index=False)
+    out = tmp_path / "zeros.csv"
+    assert main(["conditions", "suggest", str(tmp_path / "s.csv"), "--out", str(out)]) == 0
+    assert "somebody has to confirm" in capsys.readouterr().out
+    check = ["conditions", "check", str(tmp_path / "s.csv"), "--conditions", str(out), "--out",
+             str(tmp_path / "bad.csv")]  # fmt: skip
+    assert main(check) == 2
+    out.write_text("age,marital\n<18,!single\n")
+    assert main(check) == 0
+    bad, sample = pd.read_csv(tmp_path / "bad.csv"), people(1000)
+    truth = np.flatnonzero((sample["age"] < 18) & (sample["marital"] != "single"))
+    assert bad["row"].tolist() == truth.tolist() and len(truth) > 3
+    assert main([*check[:-1], str(tmp_path / "none" / "bad.csv")]) == 2
