@@ -2,17 +2,18 @@
 
 import argparse
 import csv
+import re
 from collections.abc import Callable
+from fractions import Fraction
 
 
 def integer_type(least: int, most: int) -> Callable[[str], int]:
     """Type of integers of at least `least` and below `most`."""
 
     def integer(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not an integer") from None
+        value = _integer_said(text)
+        if value is None:
+            raise argparse.ArgumentTypeError(f"{text!r} is not an integer")
         if not least <= value < most:
             raise argparse.ArgumentTypeError(
                 f"{value} is out of range: at least {least} and below {most}"
@@ -20,6 +21,17 @@ def integer_type(least: int, most: int) -> Callable[[str], int]:
         return value
 
     return integer
+
+
+def _integer_said(text: str) -> int | None:
+    """The integer that a text such as 1000000, 1,000,000 or 1e6 says; None where it says none."""
+    if re.fullmatch(r"[+-]?[0-9]{1,3}(,[0-9]{3})+", text):
+        text = text.replace(",", "")
+    try:
+        number = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        return None
+    return int(number) if number.denominator == 1 and "/" not in text else None
 
 
 def seconds_type(text: str) -> float:

@@ -18,6 +18,8 @@ def conditions(options: argparse.Namespace, argv: list[str]) -> int:
     out = Path(options.out)
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"--out {out}: name a file in a folder that exists")
+    if out.exists() and not options.force:
+        raise UsageError(f"--out {out}: exists; name another file, or say --force to replace it")
     if options.action == "suggest":
         frame = suggest_conditions(table, options.least)
         write_frame(frame, out)

@@ -97,4 +97,5 @@ def add_conditions(commands, table: str) -> None:
         data.add_argument("--levels", metavar="FILE", help="declared levels")
         add_recoding(data)
         add_reading(data, "SAMPLE")
+        command.add_argument("--force", action="store_true", help="replace FILE")
         command.add_argument("--quiet", action="store_true", help="print nothing but errors")

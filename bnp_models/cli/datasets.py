@@ -119,9 +119,8 @@ def _write_datasets(
         merged={name: of.groups() for name, of in changes.merged.items()}, values_of_one=shares,
     )  # fmt: skip
     summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
-    if shares:
-        summary["values_of_one_person"] = shares
-    write_json(settings | summary, out / "run.json")
+    found = {"values_of_one_person": shares} if shares else {}
+    write_json(settings | found | summary, out / "run.json")
     return _datasets_message(run, frames, names, summary["warnings"], out, imputed)
 
 

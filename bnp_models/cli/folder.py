@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -54,16 +55,25 @@ def into_folder(
     if options.resume and _is_complete(out, outputs, settings):
         say(options, f"{out} is complete: nothing to resume")
         return 0
+    finished = all((out / name).exists() for name in outputs)
+    if finished and not options.resume and not options.force:
+        raise UsageError(
+            f"--out {out}: holds finished results; choose another folder, or say --force to "
+            "replace them"
+        )
     use_compilation_cache()
     if not processes.is_first():
         return _work_aside(options, work)
     made = _make_folder(out)
     try:
         answer = work(out)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         _remove_empty(made)
-        print(f"bnp-models: interrupted; {how_to_go_on}", file=sys.stderr)
-        return 130
+        how = how_to_go_on
+        if not (out / "checkpoint").exists():
+            how = "nothing was saved; repeat the command"
+        print(f"bnp-models: {str(error) or 'interrupted'}; {how}", file=sys.stderr)
+        return 128 + getattr(error, "number", signal.SIGINT)
     except BaseException:
         _remove_empty(made)
         raise
@@ -101,6 +111,13 @@ def shows_progress(options: argparse.Namespace) -> bool:
     """Whether progress bars are shown."""
     shown = options.progress or (sys.stderr.isatty() and not options.quiet)
     return shown and processes.is_first()
+
+
+def progress_of_chains(options: argparse.Namespace) -> bool | Callable[[str], None]:
+    """A bar for chains, or, where stderr is no terminal, what writes a line a minute to it."""
+    if shows_progress(options) or options.quiet:
+        return shows_progress(options)
+    return lambda text: print(f"bnp-models: {text}", file=sys.stderr, flush=True)
 
 
 def _make_folder(out):

@@ -5,7 +5,9 @@ Bad input ends with exit code 2 and one line on stderr, before anything is writt
 
 import importlib
 import logging
+import os
 import re
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -23,17 +25,24 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     code
-        0, or 2 on bad input, or 130 when interrupted.
+        0, or 2 on bad input, or 130 and 143 when stopped by SIGINT and SIGTERM.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
     try:
         options = make_parser().parse_args(list(_joined(argv)))
     except SystemExit as stop:
         return int(stop.code or 0)
+    # XLA's alarms on slow compilation; what it fails at is raised.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Imported late: --help and --version need no JAX.
     commands = importlib.import_module("bnp_models.cli.commands")
     log = logging.getLogger("bnp_models")
     level = log.level
+    try:
+        terminated = signal.signal(signal.SIGTERM, _terminate)
+    except ValueError:
+        # Not in the main thread, where alone signals are handled.
+        terminated = None
     try:
         if options.quiet:
             log.setLevel(logging.ERROR)
@@ -46,6 +55,15 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(f"{where}{error.strerror or error}")
     finally:
         log.setLevel(level)
+        if terminated is not None:
+            signal.signal(signal.SIGTERM, terminated)
+
+
+def _terminate(number: int, _frame: object) -> None:
+    """Let SIGTERM end the command as Ctrl-C does."""
+    stop = KeyboardInterrupt("terminated")
+    stop.number = number  # type: ignore[attr-defined]
+    raise stop
 
 
 def _joined(argv: Iterable[str]) -> Iterator[str]:

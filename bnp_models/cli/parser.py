@@ -424,6 +424,8 @@ def _add_output(output):
                         help="leave single records, and what fewer than five persons share, out "
                         "of report.html, so that it can be handed outside; write no records.csv "
                         "or cells.csv")  # fmt: skip
+    output.add_argument("--force", action="store_true",
+                        help="replace finished results in DIR")  # fmt: skip
     output.add_argument("--progress", action="store_true",
                         help="show progress bars even where stderr is not a terminal")  # fmt: skip
     output.add_argument("--quiet", action="store_true", help="print nothing but errors")

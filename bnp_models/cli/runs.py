@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from bnp_models.cli.folder import command_line, into_folder, say, shows_progress
+from bnp_models.cli.folder import command_line, into_folder, progress_of_chains, say
 from bnp_models.cli.inputs import HOUSEHOLD_OPTIONS, MODEL_OPTIONS, Inputs
 from bnp_models.cli.models import MODELS
 from bnp_models.cli.outputs import output_names, remove_outputs
@@ -133,7 +133,7 @@ def _sample(
         checkpoint=checkpoint,
         resume=options.resume,
         checkpoint_seconds=options.checkpoint_seconds,
-        progress=shows_progress(options),
+        progress=progress_of_chains(options),
         monitor=monitor,
         **until,
     )

@@ -1,8 +1,8 @@
 """Driver of chains: chunks of sweeps, capacity that grows and shrinks, kept draws, checkpoints."""
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -10,7 +10,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tqdm import tqdm
 
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records
@@ -30,7 +29,9 @@ from bnp_models.inference.chunks import (
     slots_of_buffer,
 )
 from bnp_models.inference.compilation import options_of_loops
+from bnp_models.inference.interruption import Interrupted, noted_signals
 from bnp_models.inference.placement import Placement, describe_devices, join_groups
+from bnp_models.inference.progress import Monitor, Progress, Tell
 from bnp_models.inference.run import Run, concatenate_draws
 from bnp_models.inference.settings import Settings, number_kept
 from bnp_models.kernels.variates.rng import Keys
@@ -40,9 +41,6 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 EARLY_SHARE = 0.25
 """Share of the warm-up after which slots that only the starts needed are given back."""
-
-Monitor = Callable[[dict[str, np.ndarray]], dict[str, float]]
-"""Figures for the progress bar, made of the latest kept quantities, each (chains, ...)."""
 
 
 class Task(NamedTuple):
@@ -66,8 +64,8 @@ class Execution:
     """Least time between checkpoints."""
     chunk_sweeps: int | None = None
     """Sweeps between returns to Python; None: as many as take about half a second."""
-    progress: bool = False
-    """Whether a progress bar is shown on stderr."""
+    progress: bool | Tell = False
+    """Whether a progress bar is shown on stderr; or what takes a sentence a minute."""
     monitor: Monitor | None = None
     """More figures for the bar."""
 
@@ -99,7 +97,8 @@ class Driver:
         self.key_init, key_sweeps, self.key_grow, self.key_risk = Keys(task.key, 4)
         self.chain_keys = self.place.groups(chain_keys_of(key_sweeps, settings.num_chains))
 
-        self.shown = execution.progress and processes.is_first()
+        shown = execution.progress if processes.is_first() else False
+        self.progress = Progress(shown, execution.monitor, settings.num_chains)
         self.clock = {"compile": 0.0, "warmup": 0.0, "draws": 0.0}
         self.iteration = 0
         self.capacity = capacity_of_starts(self.model, settings, task.table.n)
@@ -129,28 +128,27 @@ class Driver:
         rewrite
             Whether the first save replaces all draws in the store.
         """
-        with self._timed("compile"):
-            self._start(begin)
-            self._compile()
-        goal = self._goal(max_seconds)
-        last_save = time.perf_counter()
-        bar = tqdm(
-            total=goal, initial=self.iteration, unit="sweep", disable=not self.shown,
-            smoothing=0.1, dynamic_ncols=True, desc="warm-up",
-        )  # fmt: skip
-        with bar:
+        with noted_signals() as noted, contextlib.closing(self.progress):
+            with self._timed("compile"):
+                self._start(begin)
+                self._compile()
+            goal = self._goal(max_seconds)
+            last_save = time.perf_counter()
             while self.iteration < goal:
-                overflow = self._advance(goal, bar)
+                overflow = self._advance(goal)
                 if overflow:
                     self._grow()
                 elif self.iteration in (self.early_end, self.settings.num_warmup):
                     self._shrink()
                 goal = self._goal(max_seconds)
-                (since,) = processes.largest(time.perf_counter() - last_save)
-                due = since > self.execution.checkpoint_seconds or self.iteration >= goal
+                since, stop = processes.largest(time.perf_counter() - last_save, noted())
+                due = since > self.execution.checkpoint_seconds or self.iteration >= goal or stop
                 if self.execution.store is not None and due:
                     self._save(self.execution.store, rewrite)
                     last_save, rewrite = time.perf_counter(), False
+                if stop and self.iteration < goal:
+                    saved = self.execution.store is not None
+                    raise Interrupted(int(stop), self.iteration, goal, saved)
         return self._finish(goal)
 
     def _start(self, begin: Run | Saved | None) -> None:
@@ -207,7 +205,7 @@ class Driver:
         first = self.advance(self.chain_keys[0], self.states[0], self.iteration, self.iteration)
         jax.block_until_ready(first)
 
-    def _advance(self, goal: int, bar: tqdm) -> bool:
+    def _advance(self, goal: int) -> bool:
         """Run and keep a chunk of sweeps; whether it ended because a chain needs more slots."""
         settings, begin, began = self.settings, self.iteration, time.perf_counter()
         length = self.execution.chunk_sweeps
@@ -222,15 +220,10 @@ class Driver:
         )
         self.clock["warmup" if begin < settings.num_warmup else "draws"] += elapsed
         self.rate = (self.iteration - begin) / elapsed
-        warming = self.iteration <= settings.num_warmup
-        bar.set_description("warm-up" if warming else "draws", refresh=False)
-        bar.update(self.iteration - begin)
-        if self.shown:
-            latest = {
-                name: np.concatenate([group.buffers[name][group.last[name]] for group in groups])
-                for name in groups[0].buffers
-            }
-            bar.set_postfix(_postfix(latest, self.execution.monitor))
+        self.progress.update(self.iteration, goal, settings.num_warmup, lambda: {
+            name: np.concatenate([group.buffers[name][group.last[name]] for group in groups])
+            for name in groups[0].buffers
+        })  # fmt: skip
         return bool(overflow)
 
     def _advance_groups(self, begin: int, stop: int) -> list[Advanced]:
@@ -355,20 +348,10 @@ class Driver:
         number = -(-max(self.iteration - settings.num_warmup, 1) // settings.thin)
         return min(settings.num_warmup + number * settings.thin, settings.num_sweeps)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _timed(self, part: str):
         """Add the seconds of what is done within to a part of the clock."""
         began = time.perf_counter()
         yield
         (elapsed,) = processes.largest(time.perf_counter() - began)
         self.clock[part] += elapsed
-
-
-def _postfix(latest: dict[str, np.ndarray], monitor: Monitor | None) -> dict[str, str]:
-    """Figures that the progress bar shows."""
-    figures = {}
-    if "components" in latest:
-        figures["components"] = "/".join(str(int(c)) for c in latest["components"])
-    if monitor is not None:
-        figures |= {name: f"{value:.3g}" for name, value in monitor(latest).items()}
-    return figures

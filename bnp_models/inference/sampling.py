@@ -25,7 +25,8 @@ from bnp_models.data.microdata import Records
 from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.compilation import use_compilation_cache
-from bnp_models.inference.driver import Driver, Execution, Monitor, Task
+from bnp_models.inference.driver import Driver, Execution, Task
+from bnp_models.inference.progress import Monitor, Tell
 from bnp_models.inference.run import Run, Until
 from bnp_models.inference.settings import Settings, make_settings, settings_of_round
 from bnp_models.models.model import Model
@@ -56,7 +57,7 @@ def sample(
     resume: bool = False,
     checkpoint_seconds: float = 10.0,
     chunk_sweeps: int | None = None,
-    progress: bool = False,
+    progress: bool | Tell = False,
     monitor: Monitor | None = None,
 ) -> Run:
     """Run a model's Gibbs chains.
@@ -108,7 +109,8 @@ def sample(
     chunk_sweeps
         Sweeps between returns to Python; default as many as take about half a second.
     progress
-        Show a progress bar on stderr.
+        Show a progress bar on stderr; or a function that is called with a sentence, a forecast
+        after the first sweeps, and then once a minute.
     monitor
         Called with the latest kept quantities, each (chains, ...), while the bar is shown;
         returns more figures for it.
@@ -125,6 +127,9 @@ def sample(
     ValueError
         On settings out of range, an unknown name in `keep`, missing values or conditions that the
         model does not take, a record in a structural zero, or a checkpoint of another run.
+    Interrupted
+        A KeyboardInterrupt: SIGINT (Ctrl-C) or SIGTERM came, and the chains stopped at the end of
+        a stretch of sweeps, with a checkpoint where there is a folder for it.
 
     Notes
     -----
@@ -208,7 +213,7 @@ def extend(
     checkpoint: str | os.PathLike | None = None,
     checkpoint_seconds: float = 10.0,
     chunk_sweeps: int | None = None,
-    progress: bool = False,
+    progress: bool | Tell = False,
     monitor: Monitor | None = None,
 ) -> Run:
     """Go on with a finished run: the draws are those that a longer `sample` would have made.

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -142,6 +143,17 @@ def test_a_finished_run_is_left_alone(done, files, capsys):
     assert main(risk_arguments(files, done, "--resume", "--seed", "1")) == 2
     assert "finished run with other" in one_line(capsys)
     assert (done / "risk.json").stat().st_mtime_ns == before
+
+
+def test_finished_results_are_replaced_only_by_force(done, files, tmp_path, capsys):
+    out = tmp_path / "out"
+    shutil.copytree(done, out)
+    before = (out / "risk.json").read_bytes()
+    assert main(risk_arguments(files, out, *LATENT)) == 2
+    assert "holds finished results" in one_line(capsys)
+    assert (out / "risk.json").read_bytes() == before
+    assert main(risk_arguments(files, out, *LATENT, "--force", "--quiet")) == 0
+    assert json.loads((out / "risk.json").read_text())["model"] == "nplcm"
 
 
 def test_interruption_damage_and_resume(done, files, tmp_path, capsys, monkeypatch):

@@ -1,0 +1,48 @@
+"""Signals while chains are run: noted at once, obeyed where nothing is lost."""
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Chains were stopped by a signal, after a whole number of sweeps."""
+
+    def __init__(self, number: int, iteration: int, goal: int, saved: bool):
+        self.number, self.saved = number, saved
+        after = f"stopped after sweep {iteration:,} of {goal:,}"
+        super().__init__(f"{after}, which is saved" if saved else f"{after}; nothing was saved")
+
+
+@contextlib.contextmanager
+def noted_signals() -> Iterator[Callable[[], int]]:
+    """Note SIGINT and SIGTERM instead of obeying them; yield what tells the signal, 0 for none.
+
+    An exception that a handler raises while JAX calls back may be lost. A second signal of a kind
+    is obeyed as before. Outside of the main thread, where Python handles no signals, none is noted.
+    """
+    noted: list[int] = []
+    before: dict[signal.Signals, Any] = {}
+
+    def note(number, _frame):
+        noted.append(number)
+        signal.signal(number, before[number])
+        print("stopping where nothing is lost; once more to stop at once", file=sys.stderr)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            before[number] = signal.getsignal(number)
+            # None: a handler that Python did not set, nor could set again.
+            if before[number] is not None and before[number] != signal.SIG_IGN:
+                signal.signal(number, note)
+    try:
+        yield lambda: noted[0] if noted else 0
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)

@@ -1,0 +1,92 @@
+"""What is shown of chains on their way: a bar, or a sentence a minute."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+from tqdm import tqdm
+
+Monitor = Callable[[dict[str, np.ndarray]], dict[str, float]]
+"""Figures for the progress bar, made of the latest kept quantities, each (chains, ...)."""
+
+Tell = Callable[[str], None]
+"""Takes a sentence on how far the chains are."""
+
+_SECONDS_BETWEEN, _LEAST_FORECAST = 60.0, 5.0
+
+
+class Progress:
+    """Progress of chains to the sweep at which they end.
+
+    Parameters
+    ----------
+    shown
+        Whether a bar is shown on stderr; or what takes a forecast after the first sweeps, and a
+        sentence a minute.
+    monitor
+        More figures for the bar.
+    num_chains
+        Chains, for the forecast.
+    """
+
+    def __init__(self, shown: bool | Tell, monitor: Monitor | None, num_chains: int):
+        self.tell = shown if callable(shown) else None
+        self.has_bar = shown is True
+        self.monitor, self.num_chains = monitor, num_chains
+        self.bar: tqdm | None = None
+        self.begun: tuple[float, int] | None = None
+        self.told = 0.0
+        self.forecast = False
+
+    def update(
+        self, iteration: int, goal: int, num_warmup: int, latest: Callable[[], dict]
+    ) -> None:
+        """Show that the chains are at a sweep; `latest` gives their latest kept quantities."""
+        now = time.perf_counter()
+        if self.begun is None:
+            # The first stretch is no measure: buffers are made, and cells fetched, during it.
+            self.begun, self.told = (now, iteration), now
+            if self.has_bar:
+                self.bar = tqdm(
+                    total=goal, initial=iteration, unit="sweep", smoothing=0.1, dynamic_ncols=True
+                )
+            return
+        phase = "warm-up" if iteration <= num_warmup else "draws"
+        left = (now - self.begun[0]) / (iteration - self.begun[1]) * (goal - iteration)
+        if self.bar is not None:
+            self.bar.set_description(phase, refresh=False)
+            self.bar.total = goal
+            self.bar.update(iteration - self.bar.n)
+            self.bar.set_postfix(_postfix(latest(), self.monitor))
+        elif self.tell is not None and not self.forecast and now - self.begun[0] > 1:
+            self.forecast = True
+            if left > _LEAST_FORECAST:
+                self.tell(
+                    f"{self.num_chains} chains of {goal:,} sweeps: {_duration(left)}, by the first "
+                    f"{iteration:,} sweeps"
+                )
+        elif self.tell is not None and now - self.told > _SECONDS_BETWEEN and iteration < goal:
+            self.told = now
+            self.tell(f"{phase}: {iteration:,} of {goal:,} sweeps, {_duration(left)} left")
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self.bar is not None:
+            self.bar.close()
+
+
+def _duration(seconds: float) -> str:
+    """About how long that is, in words."""
+    if seconds < 90:
+        return f"about {max(1, round(seconds)):d} seconds"
+    return f"about {seconds / 60:,.0f} minutes"
+
+
+def _postfix(latest: dict[str, np.ndarray], monitor: Monitor | None) -> dict[str, str]:
+    """Figures that the progress bar shows."""
+    figures = {}
+    if "components" in latest:
+        figures["components"] = "/".join(str(int(c)) for c in latest["components"])
+    if monitor is not None:
+        figures |= {name: f"{value:.3g}" for name, value in monitor(latest).items()}
+    return figures
