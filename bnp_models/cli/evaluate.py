@@ -201,7 +201,7 @@ def _checked_posterior(options, original, synthetic, conditions):
     with located(options):
         check_columns(coded)
     for path, table in zip(options.synthetic, synthetic, strict=True):
-        with located(path, options.variables):
+        with located(options, path):
             table.require_complete("the attack")
     return posterior, coded
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from bnp_models.cli.parser import STOPPING
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
-from bnp_models.data.text_files import Reading
+from bnp_models.data.text_files import AS_FOUND, Reading
 from bnp_models.inference import processes
 from bnp_models.inference.compilation import use_compilation_cache
 
@@ -90,15 +90,19 @@ def _work_aside(options, work):
 
 
 @contextlib.contextmanager
-def located(options: argparse.Namespace) -> Iterator[None]:
-    """Name the file, and the line of the record, in an error about its coded records."""
-    path = vars(options).get("sample") or options.original
+def located(options: argparse.Namespace, other: str | None = None) -> Iterator[None]:
+    """Name the file, and the line of the record, in an error about its coded records.
+
+    The file is the sample, or another one, written as is told from it.
+    """
+    path = other or vars(options).get("sample") or options.original
     try:
         yield
     except MicrodataError as error:
         lines = None
         if error.row is not None:
-            _, lines = read_frame(path, options.variables, reading_of(options))
+            reading = AS_FOUND if path == other else reading_of(options)
+            _, lines = read_frame(path, options.variables, reading)
         raise error.in_file(path, lines) from None
 
 

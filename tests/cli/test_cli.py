@@ -569,7 +569,7 @@ def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch):
 
     monkeypatch.setattr(runs, "sample", stop)
     header = (files / "sample.csv").read_text().splitlines()[0]
-    (tmp_path / "z.csv").write_text(f"{header}\n")
+    (tmp_path / "z.csv").write_text(f"{header}\n0-14,,,Bachelor or higher\n")
     name, *more = [word.format(dir=tmp_path) for word in arguments]
     size = SHORT if name == "risk" else SHORT[2:]
     assert (

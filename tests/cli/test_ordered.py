@@ -26,6 +26,7 @@ def folder(tmp_path_factory):
     levels = [("group", label) for label in GROUPS]
     levels = pd.DataFrame(levels, columns=["variable", "level"])
     levels.to_csv(folder / "levels.csv", index=False)
+    levels[::-1].to_csv(folder / "reversed.csv", index=False)
     return folder
 
 
@@ -44,13 +45,15 @@ def test_ordered_variables_in_bins_and_by_declared_levels(folder, tmp_path):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (("--ordered", "group"), r"column 'group': the levels .* not in the order .*--levels"),
+        (("--ordered", "group", "--levels", "reversed.csv"),
+         r"column 'group': the levels .* not in the order .*--levels"),
         (("--ordered", "ages"), "column 'ages': ordered can be age, group, sex"),
         (("--model", "polettini-stander-1", "--ordered", "age"), "--ordered: is an option of"),
     ],
-)
-def test_what_is_refused(folder, tmp_path, capsys, more, says):
+)  # fmt: skip
+def test_what_is_refused(folder, tmp_path, capsys, more, says, monkeypatch):
     out = tmp_path / "out"
+    monkeypatch.chdir(folder)
     arguments = ("risk", str(folder / "sample.csv"), "--population-size", "9000", *more)
     assert main([*arguments, "--out", str(out)]) == 2
     assert not out.exists()
