@@ -136,8 +136,14 @@ if TYPE_CHECKING:
     from bnp_models.risk.population import PopulationRisk as PopulationRisk
     from bnp_models.risk.population import population_risk as population_risk
     from bnp_models.risk.population import tau1_monitor as tau1_monitor
+    from bnp_models.risk.protection import FileRisk as FileRisk
+    from bnp_models.risk.protection import Protection as Protection
+    from bnp_models.risk.protection import protect as protect
     from bnp_models.risk.validation import Validation as Validation
     from bnp_models.risk.validation import validate_within as validate_within
+    from bnp_models.risk.verdict import Limits as Limits
+    from bnp_models.risk.verdict import Verdict as Verdict
+    from bnp_models.risk.verdict import judge as judge
     from bnp_models.rules.census import census_relationships as census_relationships
     from bnp_models.rules.census import find_head as find_head
     from bnp_models.rules.reading import read_rules as read_rules
@@ -175,12 +181,14 @@ _EXPORTS = {
     "EmpiricalBayes": "models.cells.empirical_bayes",
     "Equivalence": "zeros.equivalences",
     "Evaluation": "evaluation.evaluation",
+    "FileRisk": "risk.protection",
     "FormatError": "data.stata_spss",
     "HDPMixedMembership": "models.mixed_membership.hdp",
     "HouseholdSchema": "data.household_schema",
     "Households": "data.households",
     "HyperparameterDraws": "models.cells.full_bayes",
     "Labelling": "data.stata_spss",
+    "Limits": "risk.verdict",
     "LogLinearRisk": "risk.loglinear",
     "Margins": "synthesis.margins",
     "Microdata": "data.microdata",
@@ -196,6 +204,7 @@ _EXPORTS = {
     "PredictiveChecks": "synthesis.predictive_checks",
     "PropensityScore": "evaluation.propensity",
     "Proportions": "evaluation.proportions",
+    "Protection": "risk.protection",
     "Rule": "rules.statements",
     "Rules": "rules.rules",
     "Run": "inference.run",
@@ -205,6 +214,7 @@ _EXPORTS = {
     "TNPLCM": "models.latent_classes.nplcm",
     "TreePropensity": "evaluation.tree_propensity",
     "Validation": "risk.validation",
+    "Verdict": "risk.verdict",
     "WeightedCells": "data.weights",
     "WeightedMicrodata": "data.weight_classes",
     "attack_risk": "evaluation.attack.attack",
@@ -241,6 +251,7 @@ _EXPORTS = {
     "impute": "synthesis.synthesize",
     "in_bins": "data.bins",
     "interval_overlap": "evaluation.combining",
+    "judge": "risk.verdict",
     "k_anonymity": "data.microdata",
     "level_margins": "synthesis.margins",
     "loglinear_risk": "risk.loglinear",
@@ -252,6 +263,7 @@ _EXPORTS = {
     "predictive_checks": "synthesis.predictive_checks",
     "propensity_score": "evaluation.propensity",
     "proportions": "evaluation.proportions",
+    "protect": "risk.protection",
     "read_conditions": "zeros.structural_zeros",
     "read_contingency_table": "data.folders",
     "read_frame": "data.reading",

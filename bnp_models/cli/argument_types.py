@@ -105,3 +105,28 @@ def bin_number(text: str) -> tuple[str, int]:
             f"{text!r} is not a variable and a number of bins from 2 to 1000, such as income=20"
         )
     return name, int(number)
+
+
+def share_type(text: str) -> float:
+    """Read a number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
+
+
+def importance_type(text: str) -> tuple[str, float]:
+    """Read a variable and its importance, as income=2."""
+    name, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = 0.0
+    if not name or not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a variable and its importance, a number above 0, such as income=2"
+        )
+    return name, value

@@ -19,6 +19,7 @@ from bnp_models.cli.inputs import (
 from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
 from bnp_models.cli.outputs import output_names, remove_outputs, risk_message
 from bnp_models.cli.parser import DRAWS, STOPPING, flag
+from bnp_models.cli.release import filing_of, limits_of, release_settings
 from bnp_models.cli.runs import recorded_settings
 from bnp_models.cli.samples import Changes, recoded, weights_and_variables
 from bnp_models.data.messages import listed
@@ -51,6 +52,7 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
     names = (*CELL_OPTIONS, "weights", "population_size")
     settings = recorded_settings(
         options, model, cells.table, None, changes, **{name: vars(options)[name] for name in names},
+        **release_settings(options),
         weights_sha256=hashlib.sha256(cells.weight.tobytes()).hexdigest(),
     )  # fmt: skip
 
@@ -80,17 +82,22 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
         )  # fmt: skip
         summary = cell_risk_summary(
             result, method=method, seed=options.seed, seconds=seconds | result.seconds,
+            limits=limits_of(options),
         )  # fmt: skip
         summary["warnings"] = notes + summary["warnings"]
         command = command_line(argv)
         data = cell_inference_data(result, seed=options.seed)
         write_netcdf(data, out / "posterior.nc")
         if not options.no_records:
-            write_cells(result, out / "cells.csv", baselines=options.baselines)
+            write_cells(
+                result, out / "cells.csv", baselines=options.baselines, bom=options.bom
+            )  # fmt: skip
+        filing = filing_of(options)
         write_cell_report(
-            out / "report.html", result, summary, command=command, records=not options.no_records
-        )
-        write_json(settings | {"command": command}, out / "run.json")
+            out / "report.html", result, summary, command=command,
+            records=not options.no_records, filing=filing,
+        )  # fmt: skip
+        write_json(settings | {"command": command, "filing": filing._asdict()}, out / "run.json")
         write_json(summary, out / "risk.json")
         return risk_message(options, summary, "cells.csv")
 

@@ -7,6 +7,7 @@ from bnp_models.cli.conditions import conditions
 from bnp_models.cli.datasets import impute, synthesize
 from bnp_models.cli.evaluate import evaluate
 from bnp_models.cli.folder import UsageError
+from bnp_models.cli.protect import protect_sample
 from bnp_models.cli.risk import risk
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import FormatError
@@ -21,6 +22,7 @@ COMMANDS = {
     "evaluate": evaluate,
     "compare": compare_models,
     "conditions": conditions,
+    "protect": protect_sample,
 }
 
 BAD_INPUT = (MicrodataError, CheckpointError, NoMaximumError, FormatError, UsageError)

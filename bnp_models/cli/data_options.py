@@ -7,6 +7,7 @@ from bnp_models.cli.argument_types import (
     number_above,
     number_of_variable,
 )
+from bnp_models.cli.release_options import add_identifiers
 
 
 def add_data(parser, name: str) -> None:
@@ -23,7 +24,9 @@ def add_data(parser, name: str) -> None:
                       help="take columns by default that identify records, or nearly so, too: they "
                       "are refused unless --variables names them")  # fmt: skip
     add_recoding(data)
-    if name in ("risk", "synthesize"):
+    if name in ("risk", "protect"):
+        add_identifiers(data)
+    if name in ("risk", "protect", "synthesize"):
         data.add_argument("--weights", metavar="COLUMN",
                           help="column of the design weights: persons of the population that a "
                           "record stands for (default: as many for each)")  # fmt: skip

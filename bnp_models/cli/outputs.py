@@ -13,6 +13,7 @@ OUTPUTS = {
     "risk": ("risk.json", "run.json", "report.html", "records.csv", "posterior.nc"),
     "synthesize": ("run.json", "report.html", "posterior.nc"),
     "impute": ("run.json", "report.html", "posterior.nc"),
+    "protect": ("protected.csv", "changes.json", "run.json", "report.html"),
 }
 
 DATASETS = {"synthesize": "synthetic_{}", "impute": "imputed_{}"}
@@ -60,6 +61,19 @@ def _suffix(options):
     return "" if counts_cells(options) else f".{options.format}"
 
 
+PROTECT = "bnp-models protect finds the coarsening and suppressions that meet the limits"
+
+
+def verdict_lines(summary: dict[str, Any], advice: str) -> list[str]:
+    """Lines that say the verdict of a summary, where there is one, and what to do if it is no."""
+    if "verdict" not in summary:
+        return []
+    verdict = summary["verdict"]
+    word = {True: "yes", False: "no"}.get(verdict["release"], "unknown")
+    lines = [f"release: {word}; {verdict['why']}"]
+    return [*lines, advice] if verdict["release"] is False else lines
+
+
 def risk_message(options: argparse.Namespace, summary: dict[str, Any], records: str) -> str:
     """Lines that say what was found, and what was written; `records` names the file of records."""
     tau1, out = summary["tau1"], Path(options.out)
@@ -70,6 +84,7 @@ def risk_message(options: argparse.Namespace, summary: dict[str, Any], records: 
     ]
     if "usable" in summary:
         lines.append(summary["usable"]["why"])
+    lines += verdict_lines(summary, PROTECT)
     lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
     names = ("risk.json", *([] if options.no_records else [records]), "posterior.nc")
     lines.append(f"written: {out / 'report.html'}, {', '.join(names)}")

@@ -12,6 +12,12 @@ from bnp_models.cli.argument_types import (
 )
 from bnp_models.cli.data_options import add_conditions, add_data, add_reading, add_recoding
 from bnp_models.cli.models import MODELS_OF
+from bnp_models.cli.release_options import (
+    add_filing,
+    add_limits,
+    add_protection,
+    add_spreadsheet,
+)
 from bnp_models.data.writing import FORMATS
 from bnp_models.version import __version__
 
@@ -49,6 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_compare(commands)
     add_conditions(commands, _TABLE)
+    _add_protect(commands)
     return parser
 
 
@@ -85,7 +92,10 @@ def _add_risk(commands) -> None:
                         help="a set of key variables, whose risk is evaluated too; may be given "
                         "more than once. The model is fitted to --variables, by default to all "
                         "that are in some set")  # fmt: skip
-    _add_common(parser, "risk", keep_parameters=False)
+    add_limits(parser)
+    output = _add_common(parser, "risk", keep_parameters=False)
+    add_filing(output)
+    add_spreadsheet(output)
     _add_cells(parser)
 
 
@@ -275,6 +285,26 @@ def _add_compare(commands) -> None:
     _add_output(parser.add_argument_group("output"))
 
 
+def _add_protect(commands) -> None:
+    """Add the command ``protect``."""
+    parser = _add_command(
+        commands,
+        "protect",
+        help="recode and suppress until a sample meets limits of the risk",
+        description="Protect a sample of categorical microdata: merge levels and drop variables, "
+        "and then suppress values of single records, until the estimated risk meets limits, at "
+        "the least loss of information that a greedy search finds.",
+        epilog="Writes protected.csv, changes.json, run.json and report.html to DIR. Only "
+        "protected.csv is meant for release: its other columns are those of SAMPLE.",
+    )
+    parser.add_argument("--population-size", metavar="N", type=integer_type(1, 2**53),
+                        required=True,
+                        help="persons in the population, those of the sample included")  # fmt: skip
+    add_limits(parser)
+    add_protection(parser)
+    add_filing(_add_common(parser, "protect", keep_parameters=True))
+
+
 def _add_household_columns(group) -> None:
     """Add the options that say which columns are of households."""
     group.add_argument("--household", metavar="COLUMN",
@@ -376,6 +406,7 @@ def _add_common(parser, name, keep_parameters):
                             help="put the model's arrays into posterior.nc too: 20 kB a draw and "
                             "more")  # fmt: skip
     _add_output(output)
+    return output
 
 
 def _add_processes(parser) -> None:

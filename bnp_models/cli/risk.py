@@ -6,12 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import pandas as pd
 
 from bnp_models.cli.cells import run_cell_risk
 from bnp_models.cli.folder import UsageError, located, shows_progress
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
 from bnp_models.cli.outputs import risk_message
+from bnp_models.cli.release import (
+    filing_of,
+    limits_of,
+    read_ids,
+    release_settings,
+    with_strictness,
+)
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
@@ -52,17 +60,18 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     if options.model in CELL_MODELS:
         for name, given in (
             ("validate", options.validate is not None), ("what-if", options.what_if),
-            ("keys", options.keys),
+            ("keys", options.keys), ("id", options.id),
         ):  # fmt: skip
             if given:
                 raise UsageError(f"--{name}: is not for models of cells")
-        return run_cell_risk(options, argv)
+        return with_strictness(options, run_cell_risk(options, argv))
     if options.keys and options.variables is None:
         options.variables = list(dict.fromkeys(name for names in options.keys for name in names))
     inputs = checked_input(options)
     coarsenings = _checked_coarsenings(options, inputs)
     if options.validate is not None and isinstance(inputs.table, ContingencyTable):
         raise UsageError("--validate: needs records, and the sample is a folder; leave it out")
+    ids = read_ids(options)
     table = persons_of(inputs.table)
     weighted = isinstance(table, WeightedMicrodata)
     with located(options):
@@ -71,7 +80,7 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
             table.require_counts()
     settings = recorded_settings(
         options, *inputs, population_size=options.population_size, validate=options.validate,
-        ties=options.ties, coarsenings=list(coarsenings),
+        ties=options.ties, coarsenings=list(coarsenings), **release_settings(options),
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk,
@@ -84,8 +93,9 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     monitor = None if weighted else tau1_monitor(
         inputs.model, table, options.population_size, conditions=inputs.conditions
     )  # fmt: skip
-    write = functools.partial(_write_risk, options, coarsenings)
-    return sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
+    write = functools.partial(_write_risk, options, coarsenings, ids)
+    code = sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
+    return with_strictness(options, code)
 
 
 def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[str, Coarsening]:
@@ -108,6 +118,7 @@ def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[st
 def _write_risk(
     options: argparse.Namespace,
     coarsenings: dict[str, Coarsening],
+    ids: pd.Series | None,
     run: Run,
     result: PopulationRisk,
     diagnosis: Diagnosis,
@@ -120,6 +131,7 @@ def _write_risk(
     coarser = coarsen(run, options.population_size, coarsenings, ties=options.ties == "on")
     found: dict[str, Any] = {
         "diagnosis": diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
+        "limits": limits_of(options),
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
     data = to_inference_data(
@@ -127,12 +139,14 @@ def _write_risk(
     )
     write_netcdf(data, out / "posterior.nc")
     if not options.no_records:
-        write_records(result, out / "records.csv")
+        write_records(result, out / "records.csv", ids, bom=options.bom)
+    filing = filing_of(options)
     write_report(
         out / "report.html", result, command=settings["command"], seed=seed,
-        records=not options.no_records, **found,
+        records=not options.no_records, filing=filing, **found,
     )  # fmt: skip
-    write_json(settings | {"level_prior": summary["level_prior"]}, out / "run.json")
+    of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
+    write_json(settings | of_run, out / "run.json")
     write_json(summary, out / "risk.json")
     return risk_message(options, summary, "records.csv")
 

@@ -62,7 +62,8 @@ def read_sample(
                 f"--weights: the {options.model} model counts the cells of a folder; give one "
                 "file, which can hold design weights"
             )
-        table = read_contingency_table(options.sample, options.variables, options.levels, reading)
+        _, variables = weights_and_variables(options)
+        table = read_contingency_table(options.sample, variables, options.levels, reading)
         with located(options):
             table.require_complete(f"the {options.model} model of a folder")
     else:
@@ -126,19 +127,20 @@ def weights_and_variables(
 ) -> tuple[np.ndarray | None, Sequence[str] | None]:
     """Design weights (n,) of the sample, if any are asked for, and the variables that are read."""
     column, variables = vars(options).get("weights"), options.variables
-    if column is None:
-        return None, variables
+    beside = {"weights": column, "identifiers": vars(options).get("id")}
+    beside = {what: name for what, name in beside.items() if name is not None}
+    for what, name in beside.items():
+        if variables is not None and name in variables:
+            raise MicrodataError(
+                f"the column of the {what} is no key variable; leave it out of --variables",
+                file=options.sample,
+                column=name,
+            )
     reading = reading_of(options)
-    weights = read_weights(options.sample, column, reading)
-    if variables is None:
+    if variables is None and beside:
         names = columns_of_file(options.sample, reading)
-        return weights, [name for name in names if name != column]
-    if column in variables:
-        raise MicrodataError(
-            "the column of the weights is no key variable; leave it out of --variables",
-            file=options.sample,
-            column=column,
-        )
+        variables = [name for name in names if name not in beside.values()]
+    weights = None if column is None else read_weights(options.sample, column, reading)
     return weights, variables
 
 

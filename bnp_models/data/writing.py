@@ -3,7 +3,8 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -12,6 +13,12 @@ import pandas as pd
 from bnp_models.data.stata_spss import FormatError, Labelling, write_labelled
 
 FORMATS = ("csv", "parquet", "dta", "sav")
+
+DIGITS = 8
+"""Significant digits of figures in tables: sums of thousands of them agree to a millionth."""
+
+# A spreadsheet runs text that begins with one of these, or with a sign, as a formula.
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![0-9.,]*$)")
 
 
 def write_json(document: dict, path: str | PathLike) -> None:
@@ -55,6 +62,42 @@ def write_frame(
             frame.to_parquet(partial, index=False)
         else:
             frame.to_csv(partial, index=False, lineterminator="\n", encoding="utf-8")
+
+
+def write_table(
+    frame: pd.DataFrame, path: str | PathLike, figures: Sequence[str] = (), *, bom: bool = False
+) -> None:
+    """Write a table for spreadsheets as CSV.
+
+    Text that a spreadsheet would run as a formula, of cells and of the header, is written after an
+    apostrophe; numbers such as -9 are left as they are.
+
+    Parameters
+    ----------
+    frame
+        The table.
+    path
+        The file.
+    figures
+        Columns of estimates, which are written with `DIGITS` significant digits.
+    bom
+        Begin with a byte order mark, by which Excel knows UTF-8.
+    """
+    columns = {
+        name: frame[name].map(lambda x: float(f"{x:.{DIGITS}g}"))
+        if name in figures
+        else frame[name].astype(object).map(_harmless)
+        for name in frame
+    }
+    table = pd.DataFrame(columns, columns=frame.columns).rename(columns=_harmless)
+    with replacing(path) as partial:
+        encoding = "utf-8-sig" if bom else "utf-8"
+        table.to_csv(partial, index=False, lineterminator="\n", encoding=encoding)
+
+
+def _harmless(value):
+    """The value, after an apostrophe where it is text that a spreadsheet would run."""
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def write_text(text: str, path: str | PathLike) -> None:

@@ -8,19 +8,22 @@ import pandas as pd
 
 from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.schema import MicrodataError
-from bnp_models.data.writing import write_frame, write_text
+from bnp_models.data.writing import write_table, write_text
 from bnp_models.inference.arviz import groups_for_arviz
 from bnp_models.inference.diagnosis import Diagnosis
-from bnp_models.report.pages import environment, of_chains
+from bnp_models.report.pages import Filing, environment, of_chains
 from bnp_models.report.plots import COLOURS, as_svg, new_axes
 from bnp_models.report.risk import NUM_RISKIEST
-from bnp_models.report.summaries import figures_of
+from bnp_models.report.summaries import figures_of, verdict
 from bnp_models.risk.cells import CellRisk, benedetti_franconi_risk, counts_of_counts
 from bnp_models.risk.loglinear import loglinear_risk
+from bnp_models.risk.verdict import Limits
 from bnp_models.version import __version__
 
 CELL_COLUMNS = ("f", "phat", "risk", "p_unique", "median", "mode", "q025", "q975")
 BASELINES = ("benedetti_franconi", "loglinear_main", "loglinear_two_way")
+
+_COUNTS = ("f", "median", "mode", "q025", "q975")
 
 _METHODS = {
     "fixed": "the hyperparameters were given",
@@ -43,7 +46,12 @@ def monitored_cells(result: CellRisk) -> dict[str, np.ndarray]:
 
 
 def cell_risk_summary(
-    result: CellRisk, *, method: str = "fixed", seed: int | None = None, seconds: dict | None = None
+    result: CellRisk,
+    *,
+    method: str = "fixed",
+    seed: int | None = None,
+    seconds: dict | None = None,
+    limits: Limits | None = None,
 ) -> dict:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
@@ -57,6 +65,8 @@ def cell_risk_summary(
         The seed, where there was one.
     seconds
         Wall-clock seconds by part of the run; default: those of `result`.
+    limits
+        An agency's limits, by which a verdict is given.
     """
     cells, diagnosis = result.cells, Diagnosis(monitored_cells(result))
     schema = cells.table.schema
@@ -70,6 +80,10 @@ def cell_risk_summary(
     # Mean and spread without the error of simulation: that of the mean, and of the count about it.
     sd = np.sqrt(np.var(conditional) + np.mean(result.tau1_variance))
     modes = {"modes": diagnosis.modes.document()} if diagnosis.draws else {}
+    tau1 = figures_of(result.tau1) | {"mean": float(conditional.mean()), "sd": float(sd)}
+    warnings = _cell_warnings(result, fit, diagnosis)
+    against = [sentence for sentence in warnings if sentence not in result.cells.warnings()]
+    why = f"tau1 should not be used: {'; '.join(against)}"
     timing = dict.fromkeys(("compile", "warmup", "draws"), 0.0) | (seconds or result.seconds)
     return {
         "model": result.model.name,
@@ -84,14 +98,15 @@ def cell_risk_summary(
         "version": __version__,
         "device": ", ".join(sorted({device.device_kind for device in jax.devices()})),
         "hyperparameters": {"method": method, **hyperparameters},
-        "tau1": figures_of(result.tau1) | {"mean": float(conditional.mean()), "sd": float(sd)},
+        "tau1": tau1,
         "tau1_conditional": figures_of(conditional),
         "tau2": figures_of(result.tau2),
+        **verdict(tau1, result.p_unique[cells.f == 1], limits, not against, why),
         "log_likelihood": float(np.mean(result.log_likelihood)),
         "fit": fit.to_dict(orient="records"),
         "diagnostics": diagnosis.figures,
         **modes,
-        "warnings": _cell_warnings(result, fit, diagnosis),
+        "warnings": warnings,
         "seconds": {name: round(value, 3) for name, value in timing.items()},
         # There are no sweeps: the entry is for programs that read it of other models.
         "sweeps_per_second": None,
@@ -183,14 +198,18 @@ def check_names(variables, baselines: bool = False) -> None:
             )
 
 
-def write_cells(result: CellRisk, path: str | PathLike, *, baselines: bool = False) -> None:
-    """Write one row per non-empty cell, riskiest first; numbers read back as they were."""
-    write_frame(cells_frame(result, baselines=baselines), path)
+def write_cells(
+    result: CellRisk, path: str | PathLike, *, baselines: bool = False, bom: bool = False
+) -> None:
+    """Write one row per non-empty cell, riskiest first, as `write_table` writes."""
+    figures = [name for name in (*CELL_COLUMNS, *BASELINES) if name not in _COUNTS]
+    write_table(cells_frame(result, baselines=baselines), path, figures, bom=bom)
 
 
 def render_cell_report(
-    result: CellRisk, summary: dict, *, command: str | None = None, records: bool = True
-) -> str:
+    result: CellRisk, summary: dict, *, command: str | None = None, records: bool = True,
+    filing: Filing | None = None,
+) -> str:  # fmt: skip
     """Report of the risk of cells.
 
     Parameters
@@ -203,6 +222,8 @@ def render_cell_report(
         The command line, where there was one.
     records
         Whether the page may show single cells.
+    filing
+        What the page is filed by.
 
     Returns
     -------
@@ -215,6 +236,7 @@ def render_cell_report(
     return page.render(
         s=summary,
         command=command,
+        filing=filing,
         how=_METHODS[summary["hyperparameters"]["method"]],
         values={
             name: value if result.draws is None else value["mean"]

@@ -3,8 +3,9 @@
 from os import PathLike
 
 import numpy as np
+import pandas as pd
 
-from bnp_models.data.writing import write_frame
+from bnp_models.data.writing import write_table
 from bnp_models.inference.arviz import arrange_draws
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
@@ -100,6 +101,27 @@ def _pointwise(run: Run, thin: int) -> np.ndarray:
     return log_p.reshape(*draws["alpha"].shape, -1)[..., cells.record_cell]
 
 
-def write_records(risk: PopulationRisk, path: str | PathLike) -> None:
-    """Write one row per sample unique, riskiest first; numbers read back as they were."""
-    write_frame(risk.records(), path)
+def write_records(
+    risk: PopulationRisk,
+    path: str | PathLike,
+    ids: pd.Series | None = None,
+    *,
+    bom: bool = False,
+) -> None:
+    """Write one row per sample unique, riskiest first, as `write_table` writes.
+
+    Parameters
+    ----------
+    risk
+        Result of `population_risk`.
+    path
+        The file.
+    ids
+        (n,) identifiers of the sample's records, named as their column is to be.
+    bom
+        Begin with a byte order mark.
+    """
+    frame = risk.records()
+    if ids is not None:
+        frame.insert(1, ids.name, ids.to_numpy(object)[frame["row"]])
+    write_table(frame, path, ("r1", "r2"), bom=bom)

@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jinja2
 import numpy as np
@@ -21,6 +22,21 @@ SMALLEST_SHOWN = 5
 """Least number of records that a page without single records shows something of."""
 
 _MAX_LEVELS_SHOWN = 12
+
+
+class Filing(NamedTuple):
+    """What a page is filed by."""
+
+    date: str
+    """Day on which it was made, as 2025-03-31."""
+    input: str
+    """Name of the input."""
+    sha256: str | None
+    """SHA-256 of the input, as ``sha256sum`` gives it; None for a folder."""
+    title: str | None = None
+    """Title, where one is wanted."""
+    author: str | None = None
+    """Author, where one is named."""
 
 
 def environment() -> jinja2.Environment:

@@ -7,12 +7,13 @@ import numpy as np
 from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
-from bnp_models.report.pages import SMALLEST_SHOWN, render_page
+from bnp_models.report.pages import SMALLEST_SHOWN, Filing, render_page
 from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.validation import Validation
+from bnp_models.risk.verdict import Limits
 from bnp_models.synthesis.predictive_checks import MAX_Z, PredictiveChecks
 
 NUM_RISKIEST = 20
@@ -35,6 +36,8 @@ def render_report(
     checks: PredictiveChecks | None = None,
     validation: Validation | None = None,
     coarser: dict[str, CoarserRisk] | None = None,
+    limits: Limits | None = None,
+    filing: Filing | None = None,
 ) -> str:
     """Report of a disclosure risk estimate.
 
@@ -56,6 +59,10 @@ def render_report(
         Result of `validate_within`, which the page then shows.
     coarser
         Result of `coarsen`, which the page then shows.
+    limits
+        An agency's limits, by which the page gives a verdict.
+    filing
+        What the page is filed by.
 
     Returns
     -------
@@ -66,7 +73,7 @@ def render_report(
     riskiest = risk.records().head(NUM_RISKIEST)
     summary = risk_summary(
         risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation,
-        coarser=coarser,
+        coarser=coarser, limits=limits,
     )  # fmt: skip
     return render_page(
         "report.html.j2",
@@ -75,6 +82,7 @@ def render_report(
         s=summary,
         active=summary["components"],
         command=command,
+        filing=filing,
         how=_METHODS[risk.method],
         thin=risk.thin,
         anonymity=k_anonymity(risk.law.table),

@@ -12,6 +12,7 @@ from bnp_models.inference.weighting import sample_law
 from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import TAUS, PopulationRisk
 from bnp_models.risk.validation import Validation
+from bnp_models.risk.verdict import Limits, judge
 from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 from bnp_models.version import __version__
@@ -35,6 +36,7 @@ def risk_summary(
     checks: PredictiveChecks | None = None,
     validation: Validation | None = None,
     coarser: dict[str, CoarserRisk] | None = None,
+    limits: Limits | None = None,
 ) -> dict:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
@@ -52,6 +54,8 @@ def risk_summary(
         Result of `validate_within`, whose warnings are added.
     coarser
         Result of `coarsen`.
+    limits
+        An agency's limits, by which a verdict is given.
     """
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     run = risk.law
@@ -60,6 +64,7 @@ def risk_summary(
     if run.conditions is not None:
         log_feasible = run.at_kept_arrays(run.draws["log_feasible"], risk.thin)
         of_region = {"p_zero": p_zero(log_feasible), "equivalences": equivalences(run)}
+    tau1, use = figures_of(risk.tau1), usable(diagnosis, risk, checks, validation)
     return {
         "model": run.model.name,
         "n": run.table.n,
@@ -72,11 +77,12 @@ def risk_summary(
         "seed": seed,
         "version": __version__,
         "device": run.device,
-        "tau1": figures_of(risk.tau1),
+        "tau1": tau1,
         "tau1_conditional": figures_of(risk.tau1_conditional),
         "tau2": figures_of(risk.tau2),
         "tau2_conditional": figures_of(risk.tau2_conditional),
-        "usable": usable(diagnosis, risk, checks, validation),
+        "usable": use,
+        **verdict(tau1, risk.r1, limits, use["tau1"], use["why"]),
         **_of_chains(run, diagnosis),
         "components": float(np.mean(run.draws["components"])),
         "level_prior": level_prior(run),
@@ -102,6 +108,15 @@ def usable(
     misfits = [sentence.split(":")[0] for sentences in found for sentence in sentences]
     verdict, why = diagnosis.verdict("tau1", misfits)
     return {"tau1": verdict, "why": why}
+
+
+def verdict(
+    tau1: dict[str, float], r1: np.ndarray, limits: Limits | None, usable: bool, why: str
+) -> dict[str, dict]:
+    """Entry "verdict", where there are limits; arguments as of `judge`."""
+    if limits is None or not limits.given:
+        return {}
+    return {"verdict": judge(tau1, r1, limits, usable, why).document()}
 
 
 def level_prior(run: Run) -> dict:

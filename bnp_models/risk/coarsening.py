@@ -72,8 +72,22 @@ class Coarsening(NamedTuple):
 
     def coarser(self, table: Records) -> Records:
         """The coarser form of complete records."""
-        codes = [of[table.codes[:, j]] for j, of in zip(self.variables, self.codes, strict=True)]
-        return table.recoded(self.schema, np.stack(codes, axis=1))
+        return table.recoded(self.schema, self.coarser_codes(table.codes))
+
+    def coarser_codes(self, codes: np.ndarray) -> np.ndarray:
+        """The coarser codes (m, J') of finer ones (m, J)."""
+        columns = [of[codes[:, j]] for j, of in zip(self.variables, self.codes, strict=True)]
+        return np.stack(columns, axis=1)
+
+    def without(self, dropped: np.ndarray) -> "Coarsening":
+        """The same without some of its variables, dropped where this (J',) is true; not all."""
+        kept = np.flatnonzero(~dropped)
+        schema = Schema(
+            tuple(self.schema.variables[j] for j in kept),
+            tuple(self.schema.levels[j] for j in kept),
+        )
+        variables = tuple(self.variables[j] for j in kept)
+        return Coarsening(schema, variables, tuple(self.codes[j] for j in kept))
 
     def finer(self, cell: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray:
         """All finer cells (m, J) of a coarser one (J',)."""
@@ -134,7 +148,7 @@ def parse_coarsening(text: str, schema: Schema) -> Coarsening:
                 f"{quoted(statement)} is no coarsening; write drop:VARIABLE, keep:VARIABLES or "
                 "merge:VARIABLE=A+B"
             )
-    return _coarsening(dropped, merged, schema)
+    return coarsening_of(dropped, merged, schema)
 
 
 def keep_variables(names: Sequence[str], schema: Schema) -> Coarsening:
@@ -146,14 +160,14 @@ def keep_variables(names: Sequence[str], schema: Schema) -> Coarsening:
         If one is unknown, or there is none.
     """
     kept = {_known(name, schema) for name in names}
-    return _coarsening(set(schema.variables) - kept, {}, schema)
+    return coarsening_of(set(schema.variables) - kept, {}, schema)
 
 
 def single_drops(table: Records, conditions: StructuralZeros | None) -> dict[str, Coarsening]:
     """Coarsenings that drop one variable each, as far as their cells can be listed."""
     schema = table.schema
     found = {
-        f"drop:{name}": _coarsening({name}, {}, schema)
+        f"drop:{name}": coarsening_of({name}, {}, schema)
         for name in schema.variables
         if len(schema.variables) > 1
     }
@@ -277,26 +291,59 @@ def unique_probabilities(
         (block, cells) log probabilities for a new record, cells in lexicographic order.
     """
     table = coarsening.coarser(run.table).tabulated
-    rows = run.table.codes_at(table.first_rows[table.unique_cells])
+    codes = run.table.codes_at(table.first_rows[table.unique_cells])
+    # As many as the finer file has: same shapes, nothing is compiled.
+    size = len(run.table.tabulated.codes)
+    return coarser_probabilities(run, draws, coarsening, codes, key, size)
+
+
+def coarser_probabilities(
+    run: Run,
+    draws: dict[str, np.ndarray],
+    coarsening: Coarsening,
+    codes: np.ndarray,
+    key: jax.Array,
+    size: int | None = None,
+) -> Iterator[np.ndarray]:
+    """Evaluate the coarser cells that some records are in, a block of draws at a time.
+
+    Parameters
+    ----------
+    run, draws
+        As for `population.cell_probabilities`.
+    coarsening
+        Of the run's records.
+    codes
+        (m, J) codes of the finer records, one for each cell.
+    key
+        For the particles.
+    size
+        Cells that arrays are padded to, at least m. Default: a power of two.
+
+    Yields
+    ------
+    log_p
+        (block, m) log probabilities for a new record.
+    """
     num_levels = run.table.schema.num_levels
     merged = None
     if run.conditions is None:
         merged = checked_model(run.model).merge_levels(draws, coarsening.groups(num_levels))
     if merged is not None:
-        # The code of any finer level stands for its merged one: same shapes, nothing is compiled.
-        draws, finer = draws | merged, [row[None] for row in rows]
-        size = len(run.table.tabulated.codes)
+        # The code of any finer level stands for its merged one.
+        draws, finer = draws | merged, [row[None] for row in codes]
     else:
-        coarse = table.codes[table.unique_cells]
-        finer = [coarsening.finer(cell, num_levels) for cell in coarse]
+        finer = [coarsening.finer(cell, num_levels) for cell in coarsening.coarser_codes(codes)]
         if run.conditions is not None:
             finer = [cells[~run.conditions.contains(cells)] for cells in finer]
-        size = 1 << (max(1, sum(map(len, finer))) - 1).bit_length()
     lengths = [len(cells) for cells in finer]
-    codes = np.concatenate([*finer, np.repeat(run.table.codes[:1], size - sum(lengths), axis=0)])
+    if merged is None or size is None:
+        size = 1 << (max(1, sum(lengths)) - 1).bit_length()
+    padding = np.repeat(run.table.codes[:1], size - sum(lengths), axis=0)
     first = np.cumsum([0, *lengths])[:-1]
     method = checked_method("auto", run.model, run.table)
-    for log_p, _, _ in cell_probabilities(run, draws, codes, method, key):
+    of_cells = np.concatenate([*finer, padding])
+    for log_p, _, _ in cell_probabilities(run, draws, of_cells, method, key):
         used = log_p[:, : sum(lengths)]
         yield np.logaddexp.reduceat(used, first, axis=1) if lengths else used
 
@@ -308,10 +355,16 @@ def _num_listed(coarsening: Coarsening, table: Records) -> int:
     return sum(coarsening.num_finer(cell, table.schema.num_levels) for cell in uniques)
 
 
-def _coarsening(
+def coarsening_of(
     dropped: set[str], merged: Mapping[str, Sequence[Sequence[int]]], schema: Schema
 ) -> Coarsening:
-    """Coarsening that drops variables, and merges groups of codes of others."""
+    """Coarsening that drops variables, and merges groups of codes of others.
+
+    Raises
+    ------
+    MicrodataError
+        If a variable is dropped that has levels merged, or all are dropped.
+    """
     if both := sorted(dropped & merged.keys()):
         raise MicrodataError("the variable is dropped and has levels merged", column=both[0])
     variables = tuple(j for j, name in enumerate(schema.variables) if name not in dropped)

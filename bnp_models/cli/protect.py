@@ -1,0 +1,189 @@
+"""``bnp-models protect``: a sample recoded and suppressed until its risk meets limits."""
+
+import argparse
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import pandas as pd
+
+from bnp_models.cli.folder import UsageError, located, reading_of, say, shows_progress
+from bnp_models.cli.inputs import Inputs, checked_input
+from bnp_models.cli.outputs import verdict_lines
+from bnp_models.cli.release import (
+    check_limits,
+    filing_of,
+    limits_of,
+    read_ids,
+    release_settings,
+    with_strictness,
+)
+from bnp_models.cli.runs import recorded_settings, sample_into_folder
+from bnp_models.data.households import persons_of
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.reading import read_frame
+from bnp_models.data.schema import MicrodataError
+from bnp_models.data.weight_classes import WeightedMicrodata, records_of
+from bnp_models.data.writing import write_frame, write_json
+from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.inference.run import Run
+from bnp_models.inference.sampling import sample
+from bnp_models.models.model import PredictsCells
+from bnp_models.report.protection import changes_document, write_protection_report
+from bnp_models.report.summaries import risk_summary
+from bnp_models.risk.coarsening import parse_coarsening
+from bnp_models.risk.population import (
+    PopulationRisk,
+    check_table,
+    population_risk,
+    tau1_monitor,
+)
+from bnp_models.risk.protection import Protection, check_names, protect
+from bnp_models.synthesis.predictive_checks import predictive_checks
+
+# Folded into the key that a run set aside.
+_REFIT = 0x52454649
+
+
+def protect_sample(options: argparse.Namespace, argv: list[str]) -> int:
+    """``bnp-models protect``: check everything, sample, protect, write the file and its log."""
+    check_limits(options, required=True)
+    inputs = checked_input(options)
+    ids = read_ids(options)
+    importance = dict(options.importance)
+    _check_protection(options, inputs, importance)
+    settings = recorded_settings(
+        options, *inputs, population_size=options.population_size, **release_settings(options),
+        recode=options.recode, suppress=options.suppress, importance=importance,
+        refit=options.refit,
+    )  # fmt: skip
+    evaluate = functools.partial(
+        population_risk, population_size=options.population_size, progress=shows_progress(options)
+    )
+    table = persons_of(inputs.table)
+    assert isinstance(inputs.model, PredictsCells)
+    monitor = None if isinstance(table, WeightedMicrodata) else tau1_monitor(
+        inputs.model, table, options.population_size, conditions=inputs.conditions
+    )  # fmt: skip
+    write = functools.partial(_write_protected, options, importance, ids, tuple(inputs.changes.all))
+    code = sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
+    return with_strictness(options, code, "run.json")
+
+
+def _check_protection(
+    options: argparse.Namespace, inputs: Inputs, importance: dict[str, float]
+) -> None:
+    """Check what is asked of the protection, before any work is done."""
+    table = records_of(persons_of(inputs.table))
+    assert isinstance(table, Microdata)
+    with located(options):
+        check_table(table, options.population_size)
+        if isinstance(inputs.table, WeightedMicrodata):
+            inputs.table.require_counts()
+    if options.refit and inputs.conditions is not None:
+        raise UsageError(
+            "--refit: structural zeros are of the sample's levels, not of merged ones; leave it "
+            "out, and run bnp-models risk on protected.csv with conditions of its own"
+        )
+    if options.refit and isinstance(inputs.table, WeightedMicrodata):
+        raise UsageError("--refit: takes no design weights; leave it out")
+    try:
+        check_names(table, importance, ())
+    except MicrodataError as error:
+        raise UsageError(f"--importance: {error}") from None
+    try:
+        for text in filter(None, [";".join(options.recode)]):
+            parse_coarsening(text, table.schema)
+    except MicrodataError as error:
+        raise UsageError(f"--recode: {error}") from None
+
+
+def _write_protected(
+    options: argparse.Namespace,
+    importance: dict[str, float],
+    ids: pd.Series | None,
+    changed: tuple[str, ...],
+    run: Run,
+    risk: PopulationRisk,
+    diagnosis: Diagnosis,
+    settings: dict[str, Any],
+) -> str:
+    """Write the protected file, its log, figures and page; return what is said of them.
+
+    `changed` names the variables whose labels are not those of the file.
+    """
+    out, limits = Path(options.out), limits_of(options)
+    checks = predictive_checks(run)
+    say(options, "looking for recodings and suppressions ...")
+    found = protect(
+        run, options.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
+        recode=options.recode, max_suppressed=options.suppress, importance=importance,
+        ordered=options.ordered or (),
+    )  # fmt: skip
+    refitted = None
+    if options.refit:
+        refitted = found.estimate(_refit(options, run, found))
+    summary = risk_summary(risk, seed=options.seed, diagnosis=diagnosis, checks=checks)
+    use = summary["usable"]
+    changes = changes_document(
+        found, refitted, ids=ids, usable=use["tau1"], why=use["why"]
+    )  # fmt: skip
+    frame, _ = read_frame(options.sample, reading=reading_of(options))
+    labels = found.table.to_frame()
+    frame = frame.assign(**{name: labels[name] for name in changed})
+    write_frame(found.apply(frame), out / "protected.csv")
+    write_json(changes, out / "changes.json")
+    filing = filing_of(options)
+    write_protection_report(
+        out / "report.html", risk, changes, summary=summary, diagnosis=diagnosis,
+        command=settings["command"], records=not options.no_records, filing=filing,
+    )  # fmt: skip
+    figures = {
+        "usable": use, "verdict": changes["verdict"], "warnings": summary["warnings"],
+        "diagnostics": summary["diagnostics"], "level_prior": summary["level_prior"],
+        "filing": filing._asdict(), "seconds": summary["seconds"],
+    }  # fmt: skip
+    write_json(settings | figures, out / "run.json")
+    return _message(found, changes, use["why"], out)
+
+
+def _refit(options: argparse.Namespace, run: Run, found: Protection) -> Run:
+    """Run chains like the first ones on the recoded sample."""
+    model = run.model
+    kept = found.coarsening.schema.variables
+    if vars(model).get("ordered"):
+        names = tuple(name for name in vars(model)["ordered"] if name in kept)
+        changed: dict[str, Any] = {"ordered": names}
+        model = dataclasses.replace(model, **changed)
+    return sample(
+        model, found.coarsening.coarser(found.table), key=jax.random.fold_in(run.key, _REFIT),
+        num_chains=options.chains, num_warmup=options.warmup, num_samples=options.draws,
+        thin=options.thin, progress=shows_progress(options),
+    )  # fmt: skip
+
+
+def _message(found: Protection, changes: dict, why: str, out: Path) -> str:
+    """Lines that say what was changed, and what is left of the risk."""
+    before, after = changes["before"], changes["after"]
+    merges = sum(one["to"] is not None for one in changes["recodings"])
+    drops = len(changes["recodings"]) - merges
+    values, records = int(found.suppressed.sum()), int(found.suppressed.any(axis=1).sum())
+    lines = [
+        f"{_number(merges, 'merge')} of levels, {_number(drops, 'variable')} dropped, "
+        f"{_number(values, 'value')} suppressed in {records:,} of {found.table.n:,} records: "
+        f"{after['loss']:.2f} bits a record are lost",
+        f"expected population uniques: {before['tau1']['mean']:.1f} before, "
+        f"{after['tau1']['mean']:.1f} after (95% interval {after['tau1']['q025']:.0f} to "
+        f"{after['tau1']['q975']:.0f})",
+        why,
+        *verdict_lines(changes, ""),
+        f"written: {out / 'report.html'}, protected.csv, changes.json, run.json",
+    ]
+    return "\n".join(lines)
+
+
+def _number(number: int, what: str) -> str:
+    """A number of things."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

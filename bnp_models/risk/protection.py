@@ -1,0 +1,345 @@
+"""Protection of a sample: recodings and suppressions until its risk meets an agency's limits.
+
+Both are chosen greedily: recodings by the loss of information (`recoding`) for what they take off
+the risk, suppressions to be few (`suppression`). The risk is that of the posterior draws at hand
+(`record_risks`): no chains are run again. The file is done where the verdict on it is yes
+(`verdict`).
+
+Global recoding and local suppression are those of Hundepool et al. 2012 (Statistical Disclosure
+Control, doi:10.1002/9781118348239, chapter 3).
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+
+from bnp_models.data.microdata import Microdata, SmallCells
+from bnp_models.data.schema import text_of, unknown_variable
+from bnp_models.inference.run import Run
+from bnp_models.inference.weighting import sample_law
+from bnp_models.kernels.variates.rng import Keys
+from bnp_models.risk.coarsening import Coarsening, parse_coarsening
+from bnp_models.risk.recoding import Recoded, importance_of, label_of, ordered_variables
+from bnp_models.risk.record_risks import RecordRisks, patterns
+from bnp_models.risk.suppression import Suppressed, suppress
+from bnp_models.risk.verdict import Limits, Verdict, judge
+
+SCAN_DRAWS, NUM_DRAWS = 50, 200
+"""Draws of a run at which recodings are compared, and at which the result is evaluated."""
+
+# Records that carry less than this share of the risk are left out when recodings are compared.
+_LEFT_OUT = 1e-3
+
+_PROTECT = 0x50524F54
+
+
+class Recoding(NamedTuple):
+    """One recoding of a variable."""
+
+    variable: str
+    levels: tuple[str, ...]
+    """Labels that became one; none where the variable was dropped."""
+    label: str | None
+    """Their new label; None where the variable was dropped."""
+    loss: float
+    """Information that was lost, in bits a record."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FileRisk:
+    """Risk of a file, recoded and with values suppressed."""
+
+    tau1: np.ndarray
+    """(draws,) draws of the number of records that are unique in the population."""
+    tau2: np.ndarray
+    """(draws,) draws of the sum over sample uniques of 1/F, F the persons that a record matches."""
+    r1: np.ndarray
+    """(n,) probability of each record to be unique in the population."""
+    sharing: np.ndarray
+    """(n,) records of the sample that have a record's remaining values, itself included."""
+    loss: float
+    """Information that was lost, in bits a record."""
+
+    @property
+    def sample_uniques(self) -> int:
+        """Records that no other shares its remaining values with."""
+        return int((self.sharing == 1).sum())
+
+    @cached_property
+    def anonymity(self) -> list[SmallCells]:
+        """Records with the remaining values of fewer than 2, 3 and 5."""
+        number = {k: int((self.sharing < k).sum()) for k in (2, 3, 5)}
+        return [SmallCells(k, m, m / len(self.sharing)) for k, m in number.items()]
+
+    def judge(self, limits: Limits, usable: bool = True, why: str = "") -> Verdict:
+        """Verdict by limits; arguments as of `verdict.judge`."""
+        low, high = np.quantile(self.tau1, [0.025, 0.975])
+        tau1 = {"mean": float(self.tau1.mean()), "q025": float(low), "q975": float(high)}
+        return judge(tau1, self.r1, limits, usable, why)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Protection:
+    """Protected form of a sample, and what it was found by."""
+
+    table: Microdata
+    """The sample as it was."""
+    population_size: int
+    limits: Limits
+    recoded: Recoded
+    """The recoded sample, without suppressions."""
+    recodings: tuple[Recoding, ...]
+    """Recodings in the order in which they were made."""
+    suppressed: np.ndarray
+    """(n, J') bool: values of the recoded sample that are suppressed."""
+    before: FileRisk
+    after: FileRisk
+
+    @property
+    def met(self) -> bool:
+        """Whether the protected file meets the limits."""
+        return self.after.judge(self.limits).release is True
+
+    @property
+    def coarsening(self) -> Coarsening:
+        """The recoding as a whole."""
+        return self.recoded.coarsening
+
+    def frame(self) -> pd.DataFrame:
+        """Key variables of the protected file as labels, None where suppressed."""
+        table = self.coarsening.coarser(self.table)
+        codes = np.where(self.suppressed, -1, table.codes)
+        return Microdata(table.schema, codes).to_frame()
+
+    def apply(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Put the protected key variables into the file (n, any) that they are of."""
+        kept = self.coarsening.schema.variables
+        gone = [name for name in self.table.schema.variables if name not in kept]
+        protected, labels = frame.drop(columns=gone), self.frame()
+        for name in kept:
+            protected[name] = labels[name].astype(object).to_numpy()
+        return protected
+
+    def suppressions(self) -> pd.DataFrame:
+        """One row per suppressed value: row, column and old, its label in the sample."""
+        rows, columns = np.nonzero(self.suppressed)
+        schema = self.table.schema
+        variables = [self.coarsening.variables[j] for j in columns]
+        old = [
+            text_of(schema.levels[j][self.table.codes[row, j]])
+            for row, j in zip(rows, variables, strict=True)
+        ]
+        names = [schema.variables[j] for j in variables]
+        return pd.DataFrame({"row": rows, "column": names, "old": old})
+
+    def estimate(self, run: Run, *, ties: bool = True, key: jax.Array | None = None) -> FileRisk:
+        """Estimate the risk of the protected file by chains on the recoded sample.
+
+        Parameters
+        ----------
+        run
+            Chains fitted to ``coarsening.coarser(table)``.
+        ties
+            Estimate with the layer for ties.
+        key
+            By default one that `run` set aside.
+        """
+        key = jax.random.fold_in(run.key if key is None else key, _PROTECT)
+        risks = RecordRisks(
+            run, self.population_size, ties=ties, num_draws=NUM_DRAWS, key=key
+        )  # fmt: skip
+        same = Recoded.unchanged(risks.table).coarsening
+        return _file_risk(risks, same, self.suppressed, self.after.loss)
+
+
+def protect(
+    run: Run,
+    population_size: int,
+    *,
+    max_tau1: float | None = None,
+    max_risk: float | None = None,
+    recode: Sequence[str] = (),
+    max_suppressed: float = 0.05,
+    importance: Mapping[str, float] | None = None,
+    ordered: Sequence[str] = (),
+    ties: bool = True,
+    key: jax.Array | None = None,
+) -> Protection:
+    """Recode a sample, and suppress values of its records, until its risk meets limits.
+
+    Parameters
+    ----------
+    run, population_size
+        As for `population_risk`; the run is of records, not of a table of cells.
+    max_tau1
+        Limit of tau_1: the upper end of its 95% interval is brought to it.
+    max_risk
+        Limit of the probability of each record to be unique in the population.
+    recode
+        Recodings that are made in any case, first: statements as of `coarsen`.
+    max_suppressed
+        Share of the records in which values may be suppressed, at the most. Variables are recoded,
+        each time in the way that loses least information for what it takes off tau_1, until this is
+        enough.
+    importance
+        What a bit of a variable's information is worth, by name; 1 where none is given.
+    ordered
+        Variables whose adjacent levels may be merged, besides those whose labels all begin with a
+        number. Of others the rarest level is merged with another.
+    ties
+        Evaluate with the layer for ties.
+    key
+        By default one that `run` set aside.
+
+    Returns
+    -------
+    protection
+        The nearest to the limits that was found, if they cannot be met.
+
+    Raises
+    ------
+    MicrodataError
+        If a statement cannot be read, or a variable is unknown.
+    ValueError
+        As `population_risk`; if no limit is given, or the sample is a table of cells.
+    """
+    limits = Limits(max_tau1, max_risk)
+    if not limits.given:
+        raise ValueError("give max_tau1, max_risk or both")
+    table = sample_law(run).table
+    if not isinstance(table, Microdata):
+        raise ValueError("protection needs records one by one, not a table of cells")
+    check_names(table, importance or {}, ordered)
+    weight = importance_of(table.schema, importance or {})
+    key_scan, key_result = Keys(jax.random.fold_in(run.key if key is None else key, _PROTECT), 2)
+    scan, risks = (
+        RecordRisks(run, population_size, ties=ties, num_draws=number, key=of)
+        for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))
+    )
+    recoded, recodings = _asked(recode, table, weight)
+    in_order = ordered_variables(table.schema, ordered)
+    while True:
+        found = _suppress(risks, recoded, limits, weight, int(max_suppressed * table.n))
+        step = None if found.met else _next_step(scan, recoded, limits, weight, in_order)
+        if step is None:
+            break
+        recoded, recoding = step
+        recodings.append(recoding)
+    unchanged = Recoded.unchanged(table)
+    nothing = np.zeros((table.n, table.num_variables), bool)
+    loss = recoded.loss(weight) + float(recoded.costs(weight)[found.mask].sum()) / table.n
+    return Protection(
+        table=table,
+        population_size=int(population_size),
+        limits=limits,
+        recoded=recoded,
+        recodings=tuple(recodings),
+        suppressed=found.mask,
+        before=_file_risk(risks, unchanged.coarsening, nothing, 0.0),
+        after=_file_risk(risks, recoded.coarsening, found.mask, loss),
+    )
+
+
+def check_names(table: Microdata, importance: Mapping[str, float], ordered: Sequence[str]) -> None:
+    """Raise MicrodataError unless these are variables of the table."""
+    for name in (*importance, *ordered):
+        if name not in table.schema.variables:
+            raise unknown_variable(name, table.schema.variables, "variable")
+
+
+def _asked(
+    statements: Sequence[str], table: Microdata, weight: np.ndarray
+) -> tuple[Recoded, list[Recoding]]:
+    """The sample after the recodings that were asked for, and these."""
+    recoded = Recoded.unchanged(table)
+    if not statements:
+        return recoded, []
+    asked, made = Recoded.by(parse_coarsening(";".join(statements), table.schema), table), []
+    for j, groups in enumerate(asked.groups):
+        for group in [None] if groups is None else [g for g in groups if len(g) > 1]:
+            new = recoded.dropping(j) if group is None else recoded.merging(j, group)
+            levels = None if group is None else tuple((code,) for code in group)
+            made.append(_recoding(recoded, new, j, levels, weight))
+            recoded = new
+    return recoded, made
+
+
+def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarray) -> Recoding:
+    """What one step did to variable j: groups of codes merged, or None if it was dropped."""
+    schema = before.table.schema
+    labels, loss = schema.levels[j], after.loss(weight) - before.loss(weight)
+    if levels is None:
+        return Recoding(schema.variables[j], (), None, loss)
+    names = tuple(label_of(labels, group) for group in levels)
+    together = sorted(code for group in levels for code in group)
+    return Recoding(schema.variables[j], names, label_of(labels, together), loss)
+
+
+def _suppress(
+    risks: RecordRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, most: int
+) -> Suppressed:
+    """Suppress values until the limits are met, in so many records at the most."""
+    return suppress(risks, recoded.coarsening, limits, weight[recoded.kept], most)
+
+
+def _next_step(
+    scan: RecordRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, ordered: np.ndarray
+) -> tuple[Recoded, Recoding] | None:
+    """The recoding with the least loss for what it takes off the risk; None: there is none."""
+    rows = np.flatnonzero(scan.sharing(recoded.coarsening) == 1)
+    r1 = scan.of_rows(recoded.coarsening, rows)[0].mean(axis=0)
+    order = np.argsort(-r1)
+    carried = np.cumsum(r1[order])
+    count = int(np.searchsorted(carried, (1 - _LEFT_OUT) * carried[-1])) + 1 if len(rows) else 0
+    rows = np.sort(rows[order[:count]])
+    now, best = _above(r1, limits), None
+    loss = recoded.loss(weight)
+    for j, levels, candidate in recoded.steps(ordered):
+        alone = rows[scan.uniques(candidate.coarsening, rows)]
+        if not scan.listable(candidate.coarsening, alone):
+            continue
+        left = _above(scan.of_rows(candidate.coarsening, alone)[0].mean(axis=0), limits)
+        gain = now - left
+        price = (candidate.loss(weight) - loss) / max(gain, 1e-300)
+        if gain > _LEFT_OUT * now and (best is None or price < best[0]):
+            best = price, j, levels, candidate
+    if best is None:
+        return None
+    _, j, levels, candidate = best
+    return candidate, _recoding(recoded, candidate, j, levels, weight)
+
+
+def _above(r1: np.ndarray, limits: Limits) -> float:
+    """What recodings take off: tau_1, or where only records have a limit, what is above it."""
+    if limits.max_tau1 is not None:
+        return float(r1.sum())
+    return float(np.maximum(r1 - limits.max_risk, 0).sum())
+
+
+def _file_risk(
+    risks: RecordRisks, coarsening: Coarsening, suppressed: np.ndarray, loss: float
+) -> FileRisk:
+    """Risk of a file after a coarsening and suppressions (n, J')."""
+    n = len(suppressed)
+    sharing, mean = np.full(n, n), np.zeros(n)
+    columns, rows, tau2 = [], [], np.zeros(risks.num_draws)
+    for pattern, where in patterns(suppressed):
+        if pattern.all():
+            continue
+        key = coarsening.without(pattern)
+        sharing[where] = risks.sharing(key)[where]
+        alone = where[sharing[where] == 1]
+        r1, _ = risks.of_rows(key, alone)
+        tau2 += np.sum(1 / (1 + risks.draw_joining(key, alone)), axis=1)
+        mean[alone] = r1.mean(axis=0)
+        columns.append(r1)
+        rows.append(alone)
+    none = np.zeros((risks.num_draws, 0))
+    r1 = np.concatenate([none, *columns], axis=1)
+    tau1 = risks.draw_tau1(r1, np.concatenate([np.zeros(0, int), *rows]))
+    return FileRisk(tau1, tau2, mean, sharing, loss)

@@ -1,0 +1,158 @@
+"""Global recodings of a sample: levels merged, variables dropped, and what information that costs.
+
+The loss is in bits a record: the entropy of a variable's distribution in the sample before, less
+that after, summed over the variables with their importance. It is the mean over the records of
+log2 of the share of the records that have the new level over that of the old one, so that the loss
+of a suppressed value, log2 of one over its share, adds up with it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import Label, Schema, text_of
+from bnp_models.risk.coarsening import Coarsening, coarsening_of
+
+Groups: TypeAlias = tuple[tuple[int, ...], ...]
+"""Codes of a variable that are one level, in the order of the first of each."""
+
+_NUMBER = re.compile(r"\s*[<>≤≥]?\s*[+-]?[0-9]")
+
+
+@dataclass(frozen=True, eq=False)
+class Recoded:
+    """Recoded form of a sample."""
+
+    table: Microdata
+    """The sample as it was."""
+    groups: tuple[Groups | None, ...]
+    """Of each variable, codes that are one level; None: it is dropped."""
+
+    @classmethod
+    def unchanged(cls, table: Microdata) -> "Recoded":
+        """The sample itself."""
+        return cls(table, tuple(tuple((c,) for c in range(k)) for k in table.schema.num_levels))
+
+    @classmethod
+    def by(cls, coarsening: Coarsening, table: Microdata) -> "Recoded":
+        """The sample after a coarsening."""
+        groups: list[Groups | None] = [None] * table.num_variables
+        for j, of in zip(coarsening.variables, coarsening.codes, strict=True):
+            groups[j] = tuple(tuple(np.flatnonzero(of == k).tolist()) for k in np.unique(of))
+        return cls(table, tuple(groups))
+
+    @property
+    def kept(self) -> list[int]:
+        """Variables that are not dropped."""
+        return [j for j, groups in enumerate(self.groups) if groups is not None]
+
+    @cached_property
+    def coarsening(self) -> Coarsening:
+        """The same as a `Coarsening`, its merged levels named "a + b"."""
+        schema = self.table.schema
+        dropped = {name for name, of in zip(schema.variables, self.groups, strict=True) if not of}
+        merged = {
+            name: [group for group in groups if len(group) > 1]
+            for name, groups in zip(schema.variables, self.groups, strict=True)
+            if groups is not None
+        }
+        found = coarsening_of(dropped, merged, schema)
+        levels = tuple(self._labels(j) for j in self.kept)
+        return found._replace(schema=Schema(found.schema.variables, levels))
+
+    def _labels(self, j: int) -> tuple[Label, ...]:
+        """Labels of a variable that is kept."""
+        labels, groups = self.table.schema.levels[j], self.groups[j] or ()
+        names = [labels[g[0]] if len(g) == 1 else label_of(labels, g) for g in groups]
+        return tuple(map(text_of, names) if any(isinstance(x, str) for x in names) else names)
+
+    @cached_property
+    def _counts(self) -> list[np.ndarray]:
+        """Of each variable, records with each of its levels."""
+        sizes = self.table.schema.num_levels
+        return [np.bincount(self.table.codes[:, j], minlength=k) for j, k in enumerate(sizes)]
+
+    def number(self, j: int, group: Sequence[int]) -> int:
+        """Records with one of these codes of a variable."""
+        return int(self._counts[j][list(group)].sum())
+
+    def loss(self, importance: np.ndarray) -> float:
+        """Bits a record that were lost, given the importance of each variable (J,)."""
+        total = 0.0
+        for j, groups in enumerate(self.groups):
+            every = (tuple(range(self.table.schema.num_levels[j])),)
+            for group in groups or every:
+                counts = self._counts[j][list(group)]
+                counts = counts[counts > 0]
+                total += importance[j] * float(counts @ np.log2(counts.sum() / counts))
+        return total / self.table.n
+
+    def costs(self, importance: np.ndarray) -> np.ndarray:
+        """Bits (n, J') that suppression of each value of the variables kept loses."""
+        columns = []
+        for j in self.kept:
+            bits = np.zeros(self.table.schema.num_levels[j])
+            for group in self.groups[j] or ():
+                number = self.number(j, group)
+                bits[list(group)] = np.log2(self.table.n / number) if number else 0
+            columns.append(importance[j] * bits[self.table.codes[:, j]])
+        return np.stack(columns, axis=1)
+
+    def dropping(self, j: int) -> "Recoded":
+        """The same without a variable."""
+        return Recoded(self.table, (*self.groups[:j], None, *self.groups[j + 1 :]))
+
+    def merging(self, j: int, codes: Sequence[int]) -> "Recoded":
+        """The same with the levels of a variable that have these codes as one."""
+        groups = self.groups[j] or ()
+        rest = [group for group in groups if not set(group) & set(codes)]
+        new = tuple(sorted([*rest, tuple(sorted(codes))]))
+        return Recoded(self.table, (*self.groups[:j], new, *self.groups[j + 1 :]))
+
+    def steps(self, ordered: np.ndarray) -> Iterator[tuple[int, Groups | None, "Recoded"]]:
+        """Yield each next step: the variable, the levels merged (None: it is dropped), the result.
+
+        Adjacent levels of variables that are `ordered` (J,) are merged, of others the rarest with
+        each; levels that no record has go with a neighbour, or are left.
+        """
+        for j in self.kept:
+            if len(self.kept) > 1:
+                yield j, None, self.dropping(j)
+            groups = self.groups[j] or ()
+            seen = [group for group in groups if self.number(j, group)]
+            if len(seen) < 3:
+                continue
+            if ordered[j]:
+                for low, high in zip(seen[:-1], seen[1:], strict=True):
+                    between = tuple(g for g in groups if low <= g <= high)
+                    yield j, between, self.merging(j, [c for g in between for c in g])
+            else:
+                rarest = min(seen, key=lambda group: self.number(j, group))
+                for group in seen:
+                    if group != rarest:
+                        yield j, (rarest, group), self.merging(j, [*rarest, *group])
+
+
+def label_of(labels: Sequence[Label], group: Sequence[int]) -> str:
+    """Label of a merged level."""
+    return " + ".join(text_of(labels[code]) for code in group)
+
+
+def ordered_variables(schema: Schema, named: Sequence[str] = ()) -> np.ndarray:
+    """Which variables (J,) have levels in order: those named, and those of numbers."""
+    return np.array(
+        [
+            name in named or all(_NUMBER.match(text_of(label)) for label in labels)
+            for name, labels in zip(schema.variables, schema.levels, strict=True)
+        ]
+    )
+
+
+def importance_of(schema: Schema, given: Mapping[str, float]) -> np.ndarray:
+    """Importance (J,) of each variable, 1 where none is given."""
+    return np.array([float(given.get(name, 1)) for name in schema.variables])

@@ -1,0 +1,155 @@
+"""Local suppression: values of single records left out, as few as will do.
+
+Every value that is suppressed costs the importance of its variable, 1 unless told otherwise, as in
+mu-Argus and sdcMicro: were bits of information counted, many values that nearly all records have
+would be suppressed in place of the one that makes a record rare.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bnp_models.risk.coarsening import Coarsening
+from bnp_models.risk.record_risks import RecordRisks, patterns
+from bnp_models.risk.verdict import Limits, judge
+
+# Records of a smaller risk than this are left as they are.
+_NO_RISK = 1e-4
+
+# Least records that get a suppression before the next best ones are looked for again.
+_BATCH = 8
+
+
+class Suppressed(NamedTuple):
+    """Values that are suppressed."""
+
+    mask: np.ndarray
+    """(n, J') bool."""
+    met: bool
+    """Whether the limits are met."""
+
+
+def suppress(
+    risks: RecordRisks, coarsening: Coarsening, limits: Limits, importance: np.ndarray, most: int
+) -> Suppressed:
+    """Suppress values until limits are met, the largest fall of risk for its cost first.
+
+    Parameters
+    ----------
+    risks
+        Evaluates the risks.
+    coarsening
+        Key that the records are known by before.
+    limits
+        To be met by the verdict on the file.
+    importance
+        (J',) cost of a suppressed value of each variable.
+    most
+        Records in which values may be suppressed, at the most: where these are too few, it ends
+        early with `met` false.
+    """
+    rows = np.flatnonzero(risks.sharing(coarsening) == 1)
+    r1 = risks.of_rows(coarsening, rows)[0]
+    search = _Search(risks, coarsening, rows, r1, importance)
+    met = search.meets(r1, limits)
+    if not met and fewest_records(r1.mean(axis=0), limits) <= most:
+        met = search.run(limits, most)
+    mask = np.zeros((risks.table.n, len(importance)), bool)
+    mask[rows] = search.mask
+    return Suppressed(mask, met)
+
+
+def fewest_records(r1: np.ndarray, limits: Limits) -> int:
+    """Count the records whose risk must fall, at the least, given all of them (m,)."""
+    descending = np.sort(r1)[::-1]
+    fewest = 0
+    if limits.max_tau1 is not None:
+        left = descending.sum() - np.concatenate([[0], np.cumsum(descending)])
+        fewest = int(np.argmax(left <= limits.max_tau1 + 1e-9))
+    if limits.max_risk is not None:
+        fewest = max(fewest, int((descending > limits.max_risk).sum()))
+    return fewest
+
+
+class _Search:
+    """State of the search: what is suppressed, and the best next value of each record."""
+
+    def __init__(self, risks, coarsening, rows, r1, importance):
+        self.risks, self.coarsening, self.rows = risks, coarsening, rows
+        self.importance = importance
+        self.r1 = r1
+        self.mask = np.zeros((len(rows), len(importance)), bool)
+        self.best = np.zeros(len(rows), int)
+        self.best_r1 = r1.copy()
+        self.worth = np.full(len(rows), -np.inf)
+        self.stale = np.ones(len(rows), bool)
+
+    def run(self, limits: Limits, most: int) -> bool:
+        """Suppress until the limits are met; whether they are."""
+        while True:
+            mean = self.r1.mean(axis=0)
+            open_ = (mean > _NO_RISK) & ~self.mask.all(axis=1)
+            self._refresh(np.flatnonzero(open_ & self.stale))
+            candidates = np.flatnonzero(open_ & np.isfinite(self.worth))
+            if not candidates.size:
+                return False
+            forced = mean > (np.inf if limits.max_risk is None else limits.max_risk)
+            order = candidates[np.lexsort([-self.worth[candidates], ~forced[candidates]])]
+            order = order[: max(_BATCH, len(order) // 4)]
+            number = self._enough(order, limits)
+            self._take(order[:number])
+            if self.meets(self.r1, limits):
+                return int(self.mask.any(axis=1).sum()) <= most
+            if self.mask.any(axis=1).sum() > most:
+                return False
+
+    def meets(self, r1: np.ndarray, limits: Limits) -> bool:
+        """Whether these risks (draws, m) meet the limits."""
+        draws = self.risks.draw_tau1(r1, self.rows)
+        low, high = np.quantile(draws, [0.025, 0.975])
+        tau1 = {"mean": draws.mean(), "q025": low, "q975": high}
+        return judge(tau1, r1.mean(axis=0), limits).release is True
+
+    def _enough(self, order: np.ndarray, limits: Limits) -> int:
+        """How many of the best next values, in this order, meet the limits; all, if they do not."""
+        few, many = 0, len(order)
+        while many - few > 1:
+            middle = (few + many) // 2
+            r1 = self.r1.copy()
+            r1[:, order[:middle]] = self.best_r1[:, order[:middle]]
+            few, many = (few, middle) if self.meets(r1, limits) else (middle, many)
+        return many
+
+    def _take(self, records: np.ndarray) -> None:
+        """Suppress the best next value of these records."""
+        self.mask[records, self.best[records]] = True
+        self.r1[:, records] = self.best_r1[:, records]
+        self.stale[records] = True
+
+    def _refresh(self, records: np.ndarray) -> None:
+        """Find the best next value of these records."""
+        self.worth[records] = -np.inf
+        self.stale[records] = False
+        for j in range(self.mask.shape[1]):
+            left = records[~self.mask[records, j]]
+            after = self.mask[left]
+            after[:, j] = True
+            for pattern, where in patterns(after):
+                self._compare(left[where], j, pattern)
+
+    def _compare(self, records: np.ndarray, j: int, pattern: np.ndarray) -> None:
+        """Compare the suppression of variable j, to this pattern (J',), with the best so far."""
+        r1 = np.zeros((self.risks.num_draws, len(records)))
+        if not pattern.all():
+            key = self.coarsening.without(pattern)
+            alone = self.risks.uniques(key, self.rows[records])
+            if not self.risks.listable(key, self.rows[records[alone]]):
+                return
+            if alone.any():
+                r1[:, alone] = self.risks.of_rows(key, self.rows[records[alone]])[0]
+        fall = self.r1[:, records].mean(axis=0) - r1.mean(axis=0)
+        worth = fall / self.importance[j]
+        better = worth > self.worth[records]
+        chosen = records[better]
+        self.worth[chosen], self.best[chosen] = worth[better], j
+        self.best_r1[:, chosen] = r1[:, better]

@@ -1,0 +1,106 @@
+"""Verdict on a release: the disclosure risk of a file against an agency's limits.
+
+The limit of tau_1 is on the number of population uniques among the records. A verdict is
+
+- "unknown" where tau_1 cannot be used: chains that have not converged, or a model that the checks
+  see not to fit, say nothing on either side of a limit;
+- no where the posterior mean, the expected number, is above the limit;
+- yes where the whole 95% interval is at or below it: a reviewer asks how sure the figure is, and a
+  mean just below the limit is as likely as not above it in truth;
+- "unknown" between: the expected number is within the limit, but the sample does not settle that
+  the number is. `protect` makes a file whose verdict is yes.
+
+The limit of records is on r_1, the posterior probability that a record is unique in the population,
+of every record: it is a probability already, so that no interval decides.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Limits(NamedTuple):
+    """An agency's limits of the risk; None: no limit."""
+
+    max_tau1: float | None = None
+    """Of the number of sample uniques that are unique in the population."""
+    max_risk: float | None = None
+    """Of the probability of every record to be unique in the population, r_1."""
+
+    @property
+    def given(self) -> bool:
+        """Whether there is a limit at all."""
+        return self != (None, None)
+
+
+class Verdict(NamedTuple):
+    """Whether a file may be released, by given limits."""
+
+    release: bool | None
+    """None where it is not known."""
+    why: str
+    """The figures against the limits, in words."""
+    limits: Limits
+    records_above: int | None
+    """Records with a larger risk than the limit; None where there is no such limit."""
+
+    @property
+    def word(self) -> str:
+        """The answer: yes, no or unknown."""
+        return {True: "yes", False: "no", None: "unknown"}[self.release]
+
+    def document(self) -> dict:
+        """Entry "verdict" of risk.json: "release" is true, false or "unknown"."""
+        release = "unknown" if self.release is None else self.release
+        above = {} if self.records_above is None else {"records_above": self.records_above}
+        return {"release": release, "why": self.why, **self.limits._asdict(), **above}
+
+
+def judge(
+    tau1: Mapping[str, float], r1: np.ndarray, limits: Limits, usable: bool = True, why: str = ""
+) -> Verdict:
+    """Judge a risk by limits.
+
+    Parameters
+    ----------
+    tau1
+        "mean", "q025" and "q975" of the posterior.
+    r1
+        Probabilities of the sample uniques to be unique in the population.
+    limits
+        One at least.
+    usable, why
+        Whether tau_1 can be used, and a sentence that says why not.
+    """
+    answers: list[bool | None] = [] if usable else [None]
+    reasons = [] if usable else [why]
+    if limits.max_tau1 is not None:
+        answer, reason = _of_tau1(tau1, limits.max_tau1)
+        answers.append(answer if usable else None)
+        reasons.append(reason)
+    above = None
+    if limits.max_risk is not None:
+        above, largest = int((r1 > limits.max_risk).sum()), float(r1.max(initial=0))
+        number = f"{above:,} records are" if above > 1 else "one record is" if above else "none is"
+        reasons.append(
+            f"{number} unique in the population with a probability above your limit of "
+            f"{limits.max_risk:g} (the largest is {largest:.3g})"
+        )
+        answers.append(above == 0 if usable else None)
+    release = False if False in answers else None if None in answers else True
+    return Verdict(release, "; ".join(reasons), limits, above)
+
+
+def _of_tau1(tau1: Mapping[str, float], limit: float) -> tuple[bool | None, str]:
+    """Answer by the limit of tau_1, and the figures in words."""
+    mean, upper = tau1["mean"], tau1["q975"]
+    figures = (
+        f"{mean:,.1f} expected population uniques against your limit of {limit:g} (95% interval "
+        f"{tau1['q025']:,.0f} to {upper:,.0f})"
+    )
+    if mean > limit:
+        return False, figures
+    if upper <= limit:
+        return True, f"{figures}, the whole interval within it"
+    return None, f"{figures}, which the interval reaches above"
