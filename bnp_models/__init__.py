@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from bnp_models.data.weights import weighted_cells as weighted_cells
     from bnp_models.data.writing import write_frame as write_frame
     from bnp_models.data.writing import write_json as write_json
+    from bnp_models.data.writing import write_table as write_table
     from bnp_models.evaluation.attack.attack import attack_risk as attack_risk
     from bnp_models.evaluation.attack.attack import refit as refit
     from bnp_models.evaluation.attack.posterior import Posterior as Posterior
@@ -303,6 +304,7 @@ _EXPORTS = {
     "write_records": "report.inference_data",
     "write_report": "report.risk",
     "write_synthesis_report": "report.synthesis",
+    "write_table": "data.writing",
 }
 
 __all__ = sorted([*_EXPORTS, "__version__", "datasets", "kernels"])

@@ -37,7 +37,7 @@ def test_the_quoted_output_is_that_of_the_demo():
 def test_the_documented_options_exist(capsys):
     from bnp_models.cli.main import main
 
-    for command in ("risk", "synthesize", "impute", "evaluate", "compare"):
+    for command in ("risk", "synthesize", "impute", "evaluate", "compare", "protect"):
         assert main([command, "--help"]) == 0
     known = capsys.readouterr().out
     others = {"--adults", "--compare", "--dist", "--help", "--maxprocesses", "--quiet", "--rows"}

@@ -14,6 +14,7 @@ from bnp_models.cli.runs import recorded_settings, sample_into_folder
 from bnp_models.cli.samples import Changes
 from bnp_models.data.bins import draw_in_bins
 from bnp_models.data.contingency import ContingencyTable
+from bnp_models.data.digests import file_digest
 from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
@@ -119,7 +120,9 @@ def _write_datasets(
         merged={name: of.groups() for name, of in changes.merged.items()}, values_of_one=shares,
     )  # fmt: skip
     summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
-    found = {"values_of_one_person": shares} if shares else {}
+    found: dict[str, Any] = {"files_sha256": {name: file_digest(out / name) for name in names}}
+    if shares:
+        found["values_of_one_person"] = shares
     write_json(settings | found | summary, out / "run.json")
     return _datasets_message(run, frames, names, summary["warnings"], out, imputed)
 

@@ -22,11 +22,12 @@ from bnp_models.data.folders import read_records
 from bnp_models.data.households import persons_of, read_households
 from bnp_models.data.schema import MicrodataError, unknown_variable
 from bnp_models.data.text_files import Reading
-from bnp_models.data.writing import write_frame, write_json
+from bnp_models.data.writing import write_json, write_table
 from bnp_models.evaluation import evaluation
 from bnp_models.evaluation.attack.attack import attack_risk, check_columns, refit
 from bnp_models.evaluation.attack.posterior import check_source, model_of, read_posterior
 from bnp_models.evaluation.files import read_like
+from bnp_models.evaluation.sources import find_sources
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.report.evaluation import write_evaluation_report
 from bnp_models.rules.census import find_head
@@ -69,11 +70,12 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
             )  # fmt: skip
         finally:
             close()
+        result = dataclasses.replace(result, sources=find_sources(options.synthetic, names))
         if posterior is not None:
             attack = _attack(options, posterior, coded, given.synthetic, given.conditions)
             result = dataclasses.replace(result, attack=attack)
             if not options.no_records:
-                write_frame(attack.records(), out / _RECORDS)
+                write_table(attack.records(), out / _RECORDS)
         command = command_line(argv)
         write_evaluation_report(
             out / "report.html", result, names, command=command, records=not options.no_records

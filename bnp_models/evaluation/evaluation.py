@@ -18,6 +18,7 @@ from bnp_models.evaluation.impossible import Impossible, find_impossible
 from bnp_models.evaluation.propensity import PropensityScore, num_columns, propensity_score
 from bnp_models.evaluation.proportions import Proportions, proportions
 from bnp_models.evaluation.shares import Shares, household_shares
+from bnp_models.evaluation.sources import Source
 from bnp_models.evaluation.tree_propensity import TreePropensity, tree_propensity
 from bnp_models.evaluation.uniques import Replicated, replicated_uniques
 from bnp_models.rules.rules import Rules
@@ -83,6 +84,8 @@ class Evaluation:
     """Wall-clock seconds, by step."""
     attack: AttackRisk | None = None
     """Risks of an attack, to be reported with the rest."""
+    sources: tuple[Source, ...] = ()
+    """Runs that the files come from, as far as they are known, to be reported with the rest."""
 
     def warnings(self, names: Sequence[str] | None = None) -> list[str]:
         """Warn of what should be known before the files are used or released.
@@ -96,6 +99,7 @@ class Evaluation:
         attack = [] if self.attack is None else self.attack.warnings()
         return [
             *self._warnings_of_impossible(names),
+            *(sentence for source in self.sources for sentence in source.sentences()),
             *self._warnings_of_scores(names),
             *self._warnings_of_tables(),
             *(f"attack risk: {sentence}" for sentence in attack),
@@ -246,6 +250,7 @@ class Evaluation:
             "impossible": (
                 None if self.impossible is None else [*map(_impossible_document, self.impossible)]
             ),
+            "synthetic_runs": [source._asdict() for source in self.sources],
             "attack_risk": None if self.attack is None else self.attack.summary(),
             "warnings": self.warnings(names),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},

@@ -60,12 +60,12 @@ def suppress(
 
 
 def fewest_records(r1: np.ndarray, limits: Limits) -> int:
-    """Count the records whose risk must fall, at the least, given all of them (m,)."""
+    """Count the records whose risk must fall, at the least; more than all (m,) where none helps."""
     descending = np.sort(r1)[::-1]
     fewest = 0
     if limits.max_tau1 is not None:
         left = descending.sum() - np.concatenate([[0], np.cumsum(descending)])
-        fewest = int(np.argmax(left <= limits.max_tau1 + 1e-9))
+        fewest = int((left > limits.max_tau1 + 1e-9).sum())
     if limits.max_risk is not None:
         fewest = max(fewest, int((descending > limits.max_risk).sum()))
     return fewest

@@ -65,8 +65,8 @@ def test_outputs(done, sample):
     assert cells["risk"].is_monotonic_decreasing
     unique = cells[cells["f"] == 1]
     assert len(unique) == risk["sample_uniques"]
-    assert unique["p_unique"].sum() == pytest.approx(risk["tau1"]["mean"], rel=1e-12)
-    assert unique["risk"].sum() == pytest.approx(risk["tau2"]["mean"], rel=1e-12)
+    assert unique["p_unique"].sum() == pytest.approx(risk["tau1"]["mean"], rel=1e-7)
+    assert unique["risk"].sum() == pytest.approx(risk["tau2"]["mean"], rel=1e-7)
     assert (cells["q025"] <= cells["median"]).all() and (cells["median"] <= cells["q975"]).all()
     assert (cells["mode"] >= cells["f"]).all()
     # The command is the notebook's few lines: same numbers.

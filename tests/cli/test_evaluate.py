@@ -12,6 +12,7 @@ from pages import check_well_formed, words_of
 
 import bnp_models as bnp
 from bnp_models.cli.main import main
+from bnp_models.data.digests import file_digest
 from bnp_models.evaluation import evaluation
 from bnp_models.report.evaluation import render_evaluation_report
 
@@ -65,7 +66,7 @@ def test_evaluation_json(done, folder):
         "variables", "levels", "cells", "missing", "seed", "version", "combining", "level",
         "proportions", "pmse", "worst_tables", "household_shares", "k_anonymity",
         "replicated_uniques", "closest_records", "disclosure", "pmse_trees", "impossible",
-        "attack_risk", "warnings", "seconds",
+        "synthetic_runs", "attack_risk", "warnings", "seconds",
     ]  # fmt: skip
     assert found["command"].startswith("bnp-models evaluate ")
     assert (found["n"], found["population_size"], found["levels"]) == (500, 20_000, [3, 2, 2, 4])
@@ -134,6 +135,33 @@ def test_a_bad_file_is_warned_of(folder, tmp_path, capsys):
     assert found["impossible"][0]["number"] == broken.sum()
     assert found["impossible"][0]["first_rows"] == np.flatnonzero(broken)[:20].tolist()
     assert "Do not release these files" in (out / "report.html").read_text()
+
+
+def test_no_green_box_over_chains_that_did_not_converge(folder, done, tmp_path):
+    assert "is not known: no run.json" in words_of((done / "report.html").read_text())
+    made = tmp_path / "made"
+    made.mkdir()
+    names = [f"synthetic_{m}.csv" for m in (1, 2, 3)]
+    for name in names:
+        (made / name).write_bytes((folder / name).read_bytes())
+    run = {"files_sha256": {name: file_digest(made / name) for name in names}, "warnings": []}
+    (made / "run.json").write_text(json.dumps(run))
+    call = ["evaluate", str(folder / "original.csv"), *(str(made / name) for name in names),
+            "--quiet", "--out"]  # fmt: skip
+    assert main([*call, str(tmp_path / "good")]) == 0
+    assert (
+        "run that made the files warned of nothing"
+        in (tmp_path / "good" / "report.html").read_text()
+    )
+    run["warnings"] = ["not converged: R-hat should be at most 1.05 and is alpha 1.4"]
+    (made / "run.json").write_text(json.dumps(run))
+    assert main([*call, str(tmp_path / "bad")]) == 0
+    page = (tmp_path / "bad" / "report.html").read_text()
+    said = f"run that made {names[0]}, {names[1]} and {names[2]}: {run['warnings'][0]}"
+    assert said in words_of(page) and 'class="box good"' not in page
+    found = json.loads((tmp_path / "bad" / "evaluation.json").read_text())
+    assert f"the {said}" in found["warnings"]
+    assert found["synthetic_runs"][0]["files"] == names
 
 
 def test_missing_values(folder, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -33,3 +34,18 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         raise RuntimeError("half way")
     assert json.loads(path.read_text()) == {"x": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_tables_are_safe_in_spreadsheets(tmp_path):
+    labels = ["=1+1", "+SUM(A1)", "-cmd|' /C calc'!A0", "@x", "-9", "+1.5", "0-14", "\tx", "é"]
+    frame = pd.DataFrame({"=a": labels, "b": range(9), "r1": np.array([1 / 3] * 9)})
+    bnp.write_table(frame, tmp_path / "a.csv", ["r1"], bom=True)
+    content = (tmp_path / "a.csv").read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf'=a,b,r1\n")
+    read = pd.read_csv(tmp_path / "a.csv", dtype=str, encoding="utf-8-sig")
+    assert read["'=a"].tolist() == [
+        "'=1+1", "'+SUM(A1)", "'-cmd|' /C calc'!A0", "'@x", "-9", "+1.5", "0-14", "'\tx", "é"
+    ]  # fmt: skip
+    assert set(read["r1"]) == {"0.33333333"} and read["b"][8] == "8"
+    bnp.write_table(frame, tmp_path / "a.csv", ["r1"])
+    assert (tmp_path / "a.csv").read_bytes().startswith(b"'=a,b,r1\n")

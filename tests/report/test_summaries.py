@@ -154,13 +154,13 @@ def test_figures():
     assert summaries.figures_of(np.ones((1, 1)))["sd"] == 0
 
 
-def test_records_read_back_exactly(small, tmp_path):
+def test_records_read_back_to_eight_digits(small, tmp_path):
     bnp.write_records(small.risk, tmp_path / "records.csv")
     read = pd.read_csv(tmp_path / "records.csv", dtype=str).astype({"r1": float, "r2": float})
     records = small.risk.records()
-    np.testing.assert_array_equal(read["r1"], records["r1"])
-    np.testing.assert_array_equal(read["r2"], records["r2"])
-    assert read["r1"].sum() == pytest.approx(small.risk.tau1_conditional.mean(), rel=1e-12)
+    np.testing.assert_allclose(read["r1"], records["r1"], rtol=1e-7)
+    np.testing.assert_allclose(read["r2"], records["r2"], rtol=1e-7)
+    assert read["r1"].sum() == pytest.approx(small.risk.tau1_conditional.mean(), rel=1e-7)
 
 
 def test_arviz_judges_models_by_the_records(small):

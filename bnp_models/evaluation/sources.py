@@ -1,0 +1,95 @@
+"""Runs that synthetic files come from, and what these warned of.
+
+`bnp-models synthesize` writes run.json beside its files, with their digests and the warnings of the
+run: files that are good by every comparison may come from chains that did not converge.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import NamedTuple
+
+from bnp_models.data.digests import file_digest
+from bnp_models.data.messages import listed
+
+
+class Source(NamedTuple):
+    """Run whose run.json lies beside synthetic files."""
+
+    run: str
+    """Path of run.json."""
+    files: list[str]
+    """Files that it made."""
+    changed: list[str]
+    """Files that it made, and that have changed since."""
+    strangers: list[str]
+    """Files in its folder that it did not make."""
+    warnings: list[str]
+    """What the run warned of."""
+
+    def sentences(self) -> Iterator[str]:
+        """Warn of what is known of the run, and of files that it does not tell of."""
+        made = self.files + self.changed
+        for sentence in self.warnings if made else ():
+            yield f"the run that made {_shown(made)}: {sentence}"
+        if self.changed:
+            have = "have" if len(self.changed) > 1 else "has"
+            yield f"{_shown(self.changed)} {have} changed since the run in {self.run}"
+        if self.strangers:
+            yield (
+                f"the run in {self.run} did not make {_shown(self.strangers)}: nothing is known of "
+                "the chains there"
+            )
+
+
+def find_sources(
+    paths: Sequence[str | PathLike], names: Sequence[str] | None = None
+) -> tuple[Source, ...]:
+    """Find the runs that files come from, by the run.json in their folders.
+
+    Parameters
+    ----------
+    paths
+        Synthetic files.
+    names
+        What they are called; by default their paths.
+
+    Returns
+    -------
+    sources
+        One for each folder with a run.json of `bnp-models synthesize`, or of `impute`.
+    """
+    folders: dict[Path, list[tuple[str, str]]] = {}
+    for path, name in zip(map(Path, paths), names or map(str, paths), strict=True):
+        folders.setdefault(path.parent, []).append((path.name, name))
+    found = []
+    for folder, files in folders.items():
+        run = _read(folder / "run.json")
+        if run is None:
+            continue
+        made = run["files_sha256"]
+        kinds: tuple[list[str], ...] = [], [], []
+        for file, name in files:
+            same = file in made and made[file] == file_digest(folder / file)
+            kinds[0 if same else 1 if file in made else 2].append(name)
+        warnings = list(map(str, run["warnings"]))
+        found.append(Source(str(folder / "run.json"), kinds[0], kinds[1], kinds[2], warnings))
+    return tuple(found)
+
+
+def _read(path: Path) -> dict | None:
+    """Content of the run.json of a run that made files; None where there is none."""
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(run, dict) or not isinstance(run.get("files_sha256"), dict):
+        return None
+    return run if isinstance(run.get("warnings"), list) else None
+
+
+def _shown(names: Sequence[str]) -> str:
+    """Names of files, the first three."""
+    rest = [] if len(names) <= 3 else [f"{len(names) - 3} others"]
+    return listed([*names[:3], *rest])

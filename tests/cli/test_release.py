@@ -1,0 +1,112 @@
+"""Limits, verdicts and identifiers of ``bnp-models risk``, and ``bnp-models protect``."""
+
+import datetime
+import hashlib
+import json
+
+import pandas as pd
+import pytest
+from commands import one_line
+from pages import check_well_formed, words_of
+
+from bnp_models.cli.main import main
+
+# Shapes of the coarser keys of test_compare: nothing is compiled twice.
+SHORT = ["--chains", "2", "--warmup", "30", "--draws", "20", "--model", "nplcm",
+         "--components", "4", "--variables", "age,sex,race",
+         "--population-size", "300"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def csv(tmp_path_factory, sample_frame):
+    path = tmp_path_factory.mktemp("input") / "sample.csv"
+    person = [f"={k}" for k in range(len(sample_frame))]
+    sample_frame.assign(person=person).to_csv(path, index=False)
+    return path
+
+
+def test_the_page_answers_the_question(csv, tmp_path, capsys):
+    out = tmp_path / "out"
+    call = ["risk", str(csv), *SHORT, "--max-tau1", "0.5", "--max-risk", "0.01", "--id", "person",
+            "--title", "A & B", "--author", "C. Doe", "--bom", "--strict",
+            "--out", str(out)]  # fmt: skip
+    assert main(call) == 3
+    printed = capsys.readouterr().out
+    risk, run = (json.loads((out / f"{name}.json").read_text()) for name in ("risk", "run"))
+    # So short a run cannot be used, and says nothing.
+    assert risk["verdict"]["release"] == "unknown" and not risk["usable"]["tau1"]
+    assert f"release: unknown; {risk['verdict']['why']}" in printed
+    above = pd.read_csv(out / "records.csv")["r1"] > 0.01
+    assert risk["verdict"]["records_above"] == above.sum() > 0
+    assert risk["verdict"]["why"].endswith(f"(the largest is {risk_of(out).max():.3g})")
+    digest = hashlib.sha256(csv.read_bytes()).hexdigest()
+    assert run["filing"] == {"date": datetime.date.today().isoformat(), "input": "sample.csv",
+                             "sha256": digest, "title": "A & B", "author": "C. Doe"}  # fmt: skip
+    words = words_of((out / "report.html").read_text())
+    for part in ("Release: unknown.", "A & B", "C. Doe", run["filing"]["date"], digest,
+                 "meets the limit"):  # fmt: skip
+        assert part in words
+    assert (out / "records.csv").read_bytes().startswith(b"\xef\xbb\xbfrow,person,age,")
+    records = pd.read_csv(out / "records.csv")
+    assert (records["person"] == "'=" + records["row"].astype(str)).all()
+    assert main([*call, "--resume"]) == 3 and "is complete" in capsys.readouterr().out
+    assert main([word for word in call if word != "--strict"]) == 0
+
+
+def risk_of(out):
+    return pd.read_csv(out / "records.csv")["r1"]
+
+
+def test_protect(csv, tmp_path, capsys, sample_frame):
+    out = tmp_path / "out"
+    assert main(["protect", str(csv), *SHORT, "--max-tau1", "2", "--id", "person", "--suppress",
+                 "0.02", "--recode", "merge:age=65-74+75+", "--out", str(out)]) == 0  # fmt: skip
+    printed = capsys.readouterr().out
+    assert sorted(path.name for path in out.iterdir()) == ["changes.json", "protected.csv",
+                                                           "report.html", "run.json"]  # fmt: skip
+    changes = json.loads((out / "changes.json").read_text())
+    made = pd.read_csv(out / "protected.csv", dtype=str, keep_default_na=False)
+    before = pd.read_csv(csv, dtype=str, keep_default_na=False)
+    assert changes["after"]["tau1"]["q975"] <= 2 < changes["before"]["tau1"]["q975"]
+    assert changes["verdict"]["release"] == "unknown" and "release: unknown" in printed
+    # The log undoes the protection.
+    for one in changes["suppressions"]:
+        assert made.loc[one["row"], one["column"]] == "" and one["id"] == f"={one['row']}"
+        assert before.loc[one["row"], one["column"]] == one["old"]
+    assert len(changes["suppressions"]) == (made == "").sum().sum()
+    assert changes["suppressed_records"] <= 3
+    first = changes["recodings"][0]
+    assert (first["variable"], first["to"]) == ("age", "65-74 + 75+")
+    for name in before:
+        if name not in made:
+            assert any(x["variable"] == name and x["to"] is None for x in changes["recodings"])
+        elif name not in ("age", "sex", "race"):
+            assert (made[name] == before[name]).all()
+        else:
+            same = [old in new.split(" + ") or new == "" for old, new in
+                    zip(before[name], made[name], strict=True)]  # fmt: skip
+            assert all(same)
+    page = (out / "report.html").read_text()
+    check_well_formed(page, page.count("<svg"))
+    assert "65-74 + 75+" in words_of(page) and "Before and after" in words_of(page)
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "parts"),
+    [
+        ("protect", [], ["--max-tau1", "--max-risk"]),
+        ("protect", ["--max-tau1", "1", "--recode", "merge:age=x+y"], ["--recode", "age"]),
+        ("protect", ["--max-tau1", "1", "--importance", "income=2"], ["--importance", "income"]),
+        ("protect", ["--max-tau1", "1", "--importance", "age"], ["such as income=2"]),
+        ("protect", ["--max-risk", "1.5"], ["number from 0 to 1"]),
+        ("risk", ["--id", "age"], ["identifiers", "column 'age'"]),
+        ("risk", ["--id", "nobody"], ["column 'nobody'", "unknown column"]),
+        ("risk", ["--id", "r1"], ["column 'r1'", "records.csv"]),
+    ],
+)
+def test_what_is_refused(command, more, parts, csv, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main([command, str(csv), *SHORT, "--out", str(out), *more]) == 2
+    message = one_line(capsys)
+    assert all(part in message for part in parts), message
+    assert not out.exists()

@@ -1,0 +1,257 @@
+"""Protected files: risks by hand over all cells, what is chosen, and what is written."""
+
+import dataclasses
+import itertools
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import bnp_models as bnp
+from bnp_models.inference.settings import Settings
+from bnp_models.risk.population import cell_probabilities
+from bnp_models.risk.protection import _file_risk, protect
+from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
+from bnp_models.risk.record_risks import RecordRisks
+
+AGES = ("0-4", "5-14", "15-44", "45-64", "65+")
+SCHEMA = bnp.Schema(("age", "sex", "town"), (AGES, ("f", "m"), tuple("abcdefgh")))
+NUM_LEVELS = SCHEMA.num_levels
+CELLS = np.array(list(itertools.product(*map(range, NUM_LEVELS))))
+N, NUM_CHAINS, NUM_DRAWS = 40, 2, 20
+POPULATION = 200
+
+
+@pytest.fixture(scope="module")
+def run(latent):
+    """Latent classes whose draws are given by hand, on 40 records."""
+    rng, shape = np.random.default_rng(0), (NUM_CHAINS, NUM_DRAWS)
+    levels = [np.moveaxis(rng.dirichlet(np.ones(s), (*shape, 4)), 3, 2) for s in NUM_LEVELS]
+    pi = rng.dirichlet(np.ones(4), shape)
+    draws = {
+        "alpha": np.ones(shape), "log_feasible": np.zeros(shape), "log_pi": np.log(pi),
+        "log_lambda": np.log(np.concatenate(levels, axis=2)),
+        "level_shape": np.ones((*shape, sum(NUM_LEVELS))),
+    }  # fmt: skip
+    codes = CELLS[rng.choice(len(CELLS), N, p=rng.dirichlet(np.full(len(CELLS), 0.7)))]
+    return dataclasses.replace(
+        latent.run, model=bnp.NPLCM(components=4), table=bnp.Microdata(SCHEMA, codes),
+        conditions=None, draws={name: np.float32(x) for name, x in draws.items()},
+        settings=Settings(NUM_CHAINS, 0, NUM_DRAWS, 1, (), (NUM_DRAWS,)),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fine(run):
+    """Probabilities (draws, cells) of all cells."""
+    blocks = cell_probabilities(run, run.parameters(), CELLS, "exact", jax.random.key(0))
+    return np.exp(np.concatenate([log_p for log_p, _, _ in blocks]))
+
+
+def risks_of(run, ties=False):
+    return RecordRisks(run, POPULATION, ties=ties, num_draws=1000, key=jax.random.key(1))
+
+
+def by_hand(codes, fine, groups, mask):
+    """For each record: records that agree with it, and the probability that a person does.
+
+    `groups` has the new code of every old one, of each variable.
+    """
+    cells = np.stack([of[CELLS[:, j]] for j, of in enumerate(groups)], axis=1)
+    records = np.stack([of[codes[:, j]] for j, of in enumerate(groups)], axis=1)
+    sharing, q = [], []
+    for record, gone in zip(records, mask, strict=True):
+        agree = (records == record) | gone
+        sharing.append(agree.all(axis=1).sum())
+        q.append(fine[:, ((cells == record) | gone).all(axis=1)].sum(axis=1))
+    return np.array(sharing), np.stack(q, axis=1)
+
+
+GROUPS = (np.array([0, 1, 1, 2, 3]), np.array([0, 1]), np.array([0, 1, 0, 2, 3, 4, 5, 6]))
+
+
+def merged(table):
+    return Recoded.unchanged(table).merging(0, [1, 2]).merging(2, [0, 2])
+
+
+def masked():
+    mask = np.random.default_rng(3).random((N, 3)) < 0.3
+    mask[0], mask[1:20] = True, False
+    return mask
+
+
+def test_risks_are_those_of_all_persons_who_agree_on_the_rest(run, fine):
+    table, mask, risks = run.table, masked(), risks_of(run)
+    found = _file_risk(risks, merged(table).coarsening, mask, 0.0)
+    sharing, q = by_hand(table.codes, fine, GROUPS, mask)
+    np.testing.assert_array_equal(found.sharing, sharing)
+    assert 3 < found.sample_uniques < N and (mask[sharing == 1]).any()
+    none = (1 - q) ** (POPULATION - N) * (sharing == 1)
+    np.testing.assert_allclose(found.r1, none.mean(axis=0), atol=1e-6, rtol=1e-4)
+    error = np.sqrt((none * (1 - none)).sum(axis=1).mean() / len(found.tau1))
+    assert abs(found.tau1.mean() - none.sum(axis=1).mean()) < 4 * error
+    # E 1 / (1 + Binomial(M, q)), summed over the sample uniques.
+    m = POPULATION - N + 1
+    inverse = ((1 - (1 - q) ** m) / (m * q))[:, sharing == 1].sum(axis=1)
+    spread = found.tau2.std() / np.sqrt(len(found.tau2))
+    assert abs(found.tau2.mean() - inverse.mean()) < 4 * spread
+    assert found.anonymity[1].records == (sharing < 3).sum()
+
+
+def test_with_the_layer_for_ties_they_are_those_of_the_same_cells(run, fine):
+    table, mask, risks = run.table, masked(), risks_of(run, ties=True)
+    found = _file_risk(risks, merged(table).coarsening, mask, 0.0)
+    sharing, q = by_hand(table.codes, fine, GROUPS, mask)
+    r1, _ = risks._tied.record_risks(np.log(np.minimum(q, 1)), POPULATION - N)
+    np.testing.assert_allclose(found.r1, r1.mean(axis=0) * (sharing == 1), atol=1e-6, rtol=1e-3)
+
+
+def test_under_structural_zeros_impossible_persons_count_for_nothing(run, fine):
+    zeros = bnp.StructuralZeros.from_codes(np.array([[0, 1, 0], [2, 0, -1]]), SCHEMA)
+    possible = ~zeros.contains(CELLS)
+    table = bnp.Microdata(SCHEMA, run.table.codes[~zeros.contains(run.table.codes)])
+    share = fine[:, possible].sum(axis=1)
+    draws = run.draws | {"log_feasible": np.float32(np.log(share)).reshape(2, -1)}
+    truncated = dataclasses.replace(
+        run, conditions=zeros, table=table, draws=draws, model=bnp.TNPLCM(components=4)
+    )
+    mask = masked()[: table.n]
+    found = _file_risk(risks_of(truncated), merged(table).coarsening, mask, 0.0)
+    only = np.where(possible, fine, 0) / share[:, None]
+    sharing, q = by_hand(table.codes, only, GROUPS, mask)
+    none = (1 - q) ** (POPULATION - table.n) * (sharing == 1)
+    np.testing.assert_allclose(found.r1, none.mean(axis=0), atol=1e-6, rtol=1e-3)
+
+
+def test_suppressions_meet_the_limits_with_few_values(run):
+    before = risks_of(run)
+    nothing = _file_risk(before, Recoded.unchanged(run.table).coarsening, np.zeros((N, 3), bool), 0)
+    limit = 0.5 * np.quantile(nothing.tau1, 0.975)
+    found = protect(run, POPULATION, max_tau1=limit, max_suppressed=1, ties=False)
+    assert found.met and not found.recodings
+    assert np.quantile(found.after.tau1, 0.975) <= limit < np.quantile(found.before.tau1, 0.975)
+    changed = found.suppressed.any(axis=1)
+    assert 0 < changed.sum() < nothing.sample_uniques
+    # Only sample uniques, and each by the value whose suppression lowers its own risk most.
+    assert (found.before.sharing[changed] == 1).all()
+    one = found.suppressed.sum(axis=1) == 1
+    for row in np.flatnonzero(one):
+        left = []
+        for j in range(3):
+            mask = np.zeros((N, 3), bool)
+            mask[row, j] = True
+            left.append(_file_risk(before, found.coarsening, mask, 0).r1[row])
+        assert left[int(found.suppressed[row].argmax())] == pytest.approx(min(left), abs=0.02)
+    worth = protect(
+        run, POPULATION, max_tau1=limit, max_suppressed=1, ties=False,
+        importance={"age": 1e6, "town": 1e6},
+    )  # fmt: skip
+    assert worth.suppressed[:, 1].sum() > found.suppressed[:, 1].sum()
+
+
+def test_every_record_is_brought_to_its_limit(run):
+    found = protect(run, POPULATION, max_risk=0.02, max_suppressed=1, ties=False)
+    assert found.before.r1.max() > 0.1 and found.after.r1.max() <= 0.02 and found.met
+    unchanged = found.before.r1 <= 0.02
+    assert not found.suppressed[unchanged].any()
+
+
+def test_recodings_go_on_until_few_records_are_left_to_suppress(run):
+    found = protect(
+        run, POPULATION, max_tau1=2, max_suppressed=0.1, ties=False, recode=["merge:town=b+d"],
+    )  # fmt: skip
+    first = found.recodings[0]
+    assert first[:3] == ("town", ("b", "d"), "b + d") and len(found.recodings) > 1
+    assert found.met and found.suppressed.any(axis=1).sum() <= 4
+    weight = np.ones(3)
+    assert sum(step.loss for step in found.recodings) == pytest.approx(found.recoded.loss(weight))
+    assert found.after.loss >= found.recoded.loss(weight) > found.before.loss == 0
+    alone = protect(run, POPULATION, max_tau1=2, max_suppressed=0, ties=False)
+    assert alone.met and not alone.suppressed.any()
+    hopeless = protect(run, POPULATION, max_tau1=-1, max_suppressed=0, ties=False)
+    assert not hopeless.met and hopeless.after.r1.max() == 0
+
+
+def test_the_protected_file_has_what_was_not_touched(run):
+    found = protect(run, POPULATION, max_tau1=4, max_suppressed=0.2, ties=False,
+                    recode=["merge:town=a+b"])  # fmt: skip
+    frame = run.table.to_frame().assign(weight=np.arange(N), note="x")
+    made = found.apply(frame)
+    assert list(made) == [x for x in frame if x in (*found.coarsening.schema.variables, "weight",
+                                                    "note")]  # fmt: skip
+    assert (made["weight"] == np.arange(N)).all() and frame["town"].isin(list("abcdefgh")).all()
+    for j, name in enumerate(found.coarsening.schema.variables):
+        gone = found.suppressed[:, j]
+        assert made[name].isna().tolist() == gone.tolist()
+        parts = [set(x.split(" + ")) for x in made[name][~gone]]
+        old = frame[name][~gone].astype(str)
+        assert all(x in part for x, part in zip(old, parts, strict=True))
+    log = found.suppressions()
+    assert len(log) == found.suppressed.sum()
+    for one in log.itertuples():
+        assert one.old == str(frame[one.column][one.row]) and pd.isna(made[one.column][one.row])
+
+
+def test_new_chains_on_the_recoded_table_estimate_the_same_file(run):
+    """Of a run whose draws are those of the merged table."""
+    found = protect(run, POPULATION, max_tau1=4, max_suppressed=0.2, ties=False,
+                    recode=["merge:town=a+b"])  # fmt: skip
+    coarse = found.coarsening
+    theta = np.exp(run.draws["log_lambda"])
+    first = np.cumsum([0, *NUM_LEVELS])
+    summed = [
+        theta[:, :, first[j] + np.flatnonzero(of == k)].sum(axis=2)
+        for j, of in zip(coarse.variables, coarse.codes, strict=True)
+        for k in range(of.max() + 1)
+    ]
+    new = dataclasses.replace(
+        run, table=coarse.coarser(run.table),
+        draws=run.draws | {"log_lambda": np.log(np.stack(summed, axis=2))},
+    )  # fmt: skip
+    again = found.estimate(new, ties=False)
+    np.testing.assert_allclose(again.r1, found.after.r1, rtol=1e-3, atol=1e-6)
+    np.testing.assert_array_equal(again.sharing, found.after.sharing)
+
+
+def test_losses_are_entropies(run):
+    table, weight = run.table, np.array([1.0, 2.0, 1.0])
+
+    def entropy(codes):
+        share = np.bincount(codes) / N
+        share = share[share > 0]
+        return -(share * np.log2(share)).sum()
+
+    recoded = merged(table).dropping(1)
+    expected = 2 * entropy(table.codes[:, 1])
+    for j in (0, 2):
+        expected += entropy(table.codes[:, j]) - entropy(GROUPS[j][table.codes[:, j]])
+    assert recoded.loss(weight) == pytest.approx(expected)
+    costs = recoded.costs(weight)
+    assert costs.sum() / N == pytest.approx(sum(entropy(GROUPS[j][table.codes[:, j]])
+                                                for j in (0, 2)))  # fmt: skip
+
+
+def test_names_and_orders():
+    numbers = bnp.Schema(("a", "b", "c"), (("<5", "5-9", "10+"), ("x", "1", "2"), (1, 2, 3)))
+    assert ordered_variables(numbers, ["b"]).tolist() == [True, True, True]
+    assert ordered_variables(numbers).tolist() == [True, False, True]
+    assert importance_of(numbers, {"b": 3}).tolist() == [1, 3, 1]
+    table = bnp.Microdata(numbers, np.array([[0, 0, 0], [1, 1, 1], [2, 2, 2], [2, 2, 2]]))
+    made = Recoded.unchanged(table).merging(2, [0, 1])
+    assert made.coarsening.schema.levels[2] == ("1 + 2", "3")
+    steps = [(j, levels) for j, levels, _ in Recoded.unchanged(table).steps(np.ones(3, bool))]
+    assert steps.count((0, None)) == 1 and (0, ((0,), (1,))) in steps
+    assert (0, ((0,), (2,))) not in steps
+
+
+def test_what_is_refused(run):
+    with pytest.raises(ValueError, match="give max_tau1"):
+        protect(run, POPULATION)
+    with pytest.raises(bnp.MicrodataError, match="unknown variable.*age"):
+        protect(run, POPULATION, max_tau1=1, importance={"income": 2})
+    with pytest.raises(bnp.MicrodataError, match="smaller than the sample"):
+        protect(run, 10, max_tau1=1)
+    counts = dataclasses.replace(run, table=run.table.tabulated)
+    with pytest.raises(ValueError, match="records one by one"):
+        protect(counts, POPULATION, max_tau1=1)
