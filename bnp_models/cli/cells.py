@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+from functools import partial
 
 from bnp_models.cli.folder import (
     UsageError,
@@ -10,6 +11,7 @@ from bnp_models.cli.folder import (
     located,
     reading_of,
     shows_progress,
+    write_files,
 )
 from bnp_models.cli.inputs import (
     CELL_OPTIONS,
@@ -86,19 +88,23 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
         )  # fmt: skip
         summary["warnings"] = notes + summary["warnings"]
         command = command_line(argv)
-        data = cell_inference_data(result, seed=options.seed)
-        write_netcdf(data, out / "posterior.nc")
-        if not options.no_records:
-            write_cells(
-                result, out / "cells.csv", baselines=options.baselines, bom=options.bom
-            )  # fmt: skip
         filing = filing_of(options)
-        write_cell_report(
-            out / "report.html", result, summary, command=command,
-            records=not options.no_records, filing=filing,
+        write_table = partial(
+            write_cells, result, baselines=options.baselines, bom=options.bom
         )  # fmt: skip
-        write_json(settings | {"command": command, "filing": filing._asdict()}, out / "run.json")
-        write_json(summary, out / "risk.json")
+        of_run = settings | {"command": command, "filing": filing._asdict()}
+        write_files(out, {
+            "risk.json": partial(write_json, summary),
+            **({} if options.no_records else {"cells.csv": write_table}),
+            "run.json": partial(write_json, of_run),
+            "posterior.nc": lambda path: write_netcdf(
+                cell_inference_data(result, seed=options.seed), path
+            ),
+            "report.html": lambda path: write_cell_report(
+                path, result, summary, command=command, records=not options.no_records,
+                filing=filing,
+            ),
+        })  # fmt: skip
         return risk_message(options, summary, "cells.csv")
 
     return into_folder(options, settings, output_names(options), work, "repeat the command")

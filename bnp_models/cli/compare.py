@@ -1,12 +1,20 @@
 """``bnp-models compare``: models of one sample side by side."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from bnp_models.cli.folder import UsageError, command_line, into_folder, located, shows_progress
+from bnp_models.cli.folder import (
+    UsageError,
+    command_line,
+    into_folder,
+    located,
+    shows_progress,
+    write_files,
+)
 from bnp_models.cli.models import MODELS, MODELS_OF
 from bnp_models.cli.samples import read_sample
 from bnp_models.comparison.comparison import Comparison, compare
@@ -60,9 +68,13 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
         )  # fmt: skip
         command = command_line(argv)
         summary = comparison_summary(found, seed=options.seed)
-        write_json(summary, out / "compare.json")
-        write_comparison_report(out / "report.html", found, command=command, seed=options.seed)
-        write_json(settings | {"command": command}, out / "run.json")
+        write_files(out, {
+            "compare.json": partial(write_json, summary),
+            "run.json": partial(write_json, settings | {"command": command}),
+            "report.html": lambda path: write_comparison_report(
+                path, found, command=command, seed=options.seed
+            ),
+        })  # fmt: skip
         for path in sorted((out / "checkpoint").iterdir()):
             Checkpoint(path, fingerprint="").clear()
         (out / "checkpoint").rmdir()

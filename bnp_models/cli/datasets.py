@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bnp_models.cli.folder import UsageError
+from bnp_models.cli.folder import UsageError, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
 from bnp_models.cli.outputs import dataset_names, remove_datasets
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
@@ -92,11 +92,15 @@ def _write_datasets(
     names, labelling = dataset_names(options), read_labelling(options.sample)
     given = vars(options)
     households = given.get("household"), given.get("household_variables") or ()
+    checks = predictive_checks(run)
+    summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
     alone = changes.values_of_one()
     shares = dict.fromkeys(() if imputed else alone, 0.0)
-    for m, (name, made) in enumerate(zip(names, frames, strict=True)):
+
+    def write_dataset(m, path):
+        made = frames[m]
         if isinstance(made, ContingencyTable):
-            write_contingency_table(made, out / name)
+            write_contingency_table(made, path)
         else:
             made = draw_in_bins(
                 np.random.default_rng([options.seed, m]), made, changes.bins, *households
@@ -104,26 +108,35 @@ def _write_datasets(
             if imputed:
                 known = changes.original.to_frame()[list(changes.bins)]
                 made = made.assign(**{n: known[n].where(known[n].notna(), made[n]) for n in known})
-            write_frame(made, out / name, labelling)
+            write_frame(made, path, labelling)
         for variable in shares:
             shares[variable] += share_of_values(made, variable, alone[variable]) / len(names)
-    checks = predictive_checks(run)
-    data = to_inference_data(
-        run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames),
-        checks=checks, method=settings.get("method"),
-    )  # fmt: skip
-    write_netcdf(data, out / "posterior.nc")
-    write_synthesis_report(
-        out / "report.html", run, frames, diagnosis=diagnosis, imputed=imputed,
-        command=settings["command"], seed=options.seed, records=not options.no_records,
-        checks=checks, method=settings.get("method", "predictive"), binned=tuple(changes.bins),
-        merged={name: of.groups() for name, of in changes.merged.items()}, values_of_one=shares,
-    )  # fmt: skip
-    summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
-    found: dict[str, Any] = {"files_sha256": {name: file_digest(out / name) for name in names}}
-    if shares:
-        found["values_of_one_person"] = shares
-    write_json(settings | found | summary, out / "run.json")
+
+    def write_settings(path):
+        found = {"files_sha256": {n: file_digest(out / n) for n in names if (out / n).exists()}}
+        if shares:
+            found["values_of_one_person"] = shares
+        write_json(settings | found | summary, path)
+
+    def write_posterior(path):
+        data = to_inference_data(
+            run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames),
+            checks=checks, method=settings.get("method"),
+        )  # fmt: skip
+        write_netcdf(data, path)
+
+    write_files(out, {
+        **{name: functools.partial(write_dataset, m) for m, name in enumerate(names)},
+        "run.json": write_settings,
+        "posterior.nc": write_posterior,
+        "report.html": lambda path: write_synthesis_report(
+            path, run, frames, diagnosis=diagnosis, imputed=imputed, command=settings["command"],
+            seed=options.seed, records=not options.no_records, checks=checks,
+            method=settings.get("method", "predictive"), binned=tuple(changes.bins),
+            merged={name: of.groups() for name, of in changes.merged.items()},
+            values_of_one=shares,
+        ),
+    })  # fmt: skip
     return _datasets_message(run, frames, names, summary["warnings"], out, imputed)
 
 

@@ -3,7 +3,9 @@
 import argparse
 import contextlib
 import dataclasses
+import functools
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from bnp_models.cli.folder import (
     located,
     reading_of,
     shows_progress,
+    write_files,
 )
 from bnp_models.cli.parser import flag
 from bnp_models.cli.samples import recoded
@@ -62,6 +65,7 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
     def work(out):
         for name in (*_OUTPUTS, _RECORDS):
             (out / name).unlink(missing_ok=True)
+        records: dict[str, Callable[[Path], None]] = {}
         tell, close = _progress(options)
         try:
             result = evaluation.evaluate(
@@ -75,18 +79,21 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
             attack = _attack(options, posterior, coded, given.synthetic, given.conditions)
             result = dataclasses.replace(result, attack=attack)
             if not options.no_records:
-                write_table(attack.records(), out / _RECORDS)
+                records[_RECORDS] = lambda path: write_table(attack.records(), path)
         command = command_line(argv)
-        write_evaluation_report(
-            out / "report.html", result, names, command=command, records=not options.no_records
-        )
         summary = result.summary(names)
         settings = {
             "command": command,
             "original_sha256": given.original.digest,
             "synthetic_sha256": [table.digest for table in given.synthetic],
         }
-        write_json(settings | summary, out / "evaluation.json")
+        write_files(out, {
+            "evaluation.json": functools.partial(write_json, settings | summary),
+            **records,
+            "report.html": lambda path: write_evaluation_report(
+                path, result, names, command=command, records=not options.no_records
+            ),
+        })  # fmt: skip
         return _message(summary, out, options.no_records)
 
     return into_folder(options, {}, _OUTPUTS, work, "repeat the command")

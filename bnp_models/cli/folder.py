@@ -9,10 +9,12 @@ import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bnp_models.cli.parser import STOPPING
+from bnp_models.data.messages import listed
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.text_files import AS_FOUND, Reading
@@ -22,6 +24,10 @@ from bnp_models.inference.compilation import use_compilation_cache
 
 class UsageError(ValueError):
     """Options that do not fit the data, or a folder that cannot be used."""
+
+
+class OutputError(RuntimeError):
+    """Files of a result that could not be made, where others were."""
 
 
 def into_folder(
@@ -74,6 +80,8 @@ def into_folder(
             how = "nothing was saved; repeat the command"
         print(f"bnp-models: {str(error) or 'interrupted'}; {how}", file=sys.stderr)
         return 128 + getattr(error, "number", signal.SIGINT)
+    except OutputError as error:
+        raise OutputError(f"{error}; once that is mended, {how_to_go_on}") from error
     except BaseException:
         _remove_empty(made)
         raise
@@ -87,6 +95,46 @@ def _work_aside(options, work):
         options.out, options.quiet = aside, True
         work(Path(aside))
     return 0
+
+
+def write_files(out: Path, writers: Mapping[str, Callable[[Path], None]]) -> None:
+    """Make the files of a result, in this order; where one cannot be made, the others are.
+
+    Those of an earlier run go first: files that are all there are of one run, and that is how
+    `--resume` knows a finished one, whatever stopped another halfway.
+
+    Parameters
+    ----------
+    out
+        The folder.
+    writers
+        Functions that write a file, given its path, by its name.
+
+    Raises
+    ------
+    OutputError
+        If some could not be made.
+    """
+    for name in writers:
+        if not (out / name).is_dir():
+            (out / name).unlink(missing_ok=True)
+    failed: dict[str, Exception] = {}
+    for name, write in writers.items():
+        try:
+            write(out / name)
+        except Exception as error:
+            failed[name] = error
+            if not isinstance(error, OSError | ImportError | ValueError):
+                # A fault of the program: whoever mends it needs the place.
+                traceback.print_exc()
+    if failed:
+        why = "; ".join(
+            f"{out / name}: could not be made ({type(error).__name__}: {error})"
+            for name, error in failed.items()
+        )
+        written = [name for name in writers if name not in failed]
+        kept = f"; written: {listed(written, 'and')}" if written else ""
+        raise OutputError(f"{why}{kept}") from next(iter(failed.values()))
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """The command ``bnp-models``: its arguments, and the codes it ends with.
 
-Bad input ends with exit code 2 and one line on stderr, before anything is written.
+Bad input ends with exit code 2 and one line on stderr, before anything is written. Where a file of
+the results cannot be made, the others are, and the exit code is 1.
 """
 
 import importlib
@@ -25,7 +26,8 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     code
-        0, or 2 on bad input, or 130 and 143 when stopped by SIGINT and SIGTERM.
+        0, or 1 where a file could not be made, 2 on bad input, 3 where --strict finds fault, and
+        130 and 143 when stopped by SIGINT and SIGTERM.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
     try:
@@ -48,6 +50,8 @@ def main(argv: list[str] | None = None) -> int:
             log.setLevel(logging.ERROR)
         commands.connect(options)
         return commands.COMMANDS[options.name](options, argv)
+    except commands.OutputError as error:
+        return _fail(str(error), 1)
     except commands.BAD_INPUT as error:
         return _fail(str(error))
     except OSError as error:
@@ -79,7 +83,7 @@ def _joined(argv: Iterable[str]) -> Iterator[str]:
         yield "--missing"
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, code: int = 2) -> int:
     """Say on stderr why the command fails; return its exit code."""
     print(f"bnp-models: error: {one_line(message)}", file=sys.stderr)
-    return 2
+    return code

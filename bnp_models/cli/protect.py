@@ -9,7 +9,14 @@ from typing import Any
 import jax
 import pandas as pd
 
-from bnp_models.cli.folder import UsageError, located, reading_of, say, shows_progress
+from bnp_models.cli.folder import (
+    UsageError,
+    located,
+    reading_of,
+    say,
+    shows_progress,
+    write_files,
+)
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.outputs import verdict_lines
 from bnp_models.cli.release import (
@@ -133,19 +140,21 @@ def _write_protected(
     frame, _ = read_frame(options.sample, reading=reading_of(options))
     labels = found.table.to_frame()
     frame = frame.assign(**{name: labels[name] for name in changed})
-    write_frame(found.apply(frame), out / "protected.csv")
-    write_json(changes, out / "changes.json")
     filing = filing_of(options)
-    write_protection_report(
-        out / "report.html", risk, changes, summary=summary, diagnosis=diagnosis,
-        command=settings["command"], records=not options.no_records, filing=filing,
-    )  # fmt: skip
     figures = {
         "usable": use, "verdict": changes["verdict"], "warnings": summary["warnings"],
         "diagnostics": summary["diagnostics"], "level_prior": summary["level_prior"],
         "filing": filing._asdict(), "seconds": summary["seconds"],
     }  # fmt: skip
-    write_json(settings | figures, out / "run.json")
+    write_files(out, {
+        "changes.json": functools.partial(write_json, changes),
+        "protected.csv": functools.partial(write_frame, found.apply(frame)),
+        "run.json": functools.partial(write_json, settings | figures),
+        "report.html": lambda path: write_protection_report(
+            path, risk, changes, summary=summary, diagnosis=diagnosis,
+            command=settings["command"], records=not options.no_records, filing=filing,
+        ),
+    })  # fmt: skip
     return _message(found, changes, use["why"], out)
 
 

@@ -9,7 +9,7 @@ import jax
 import pandas as pd
 
 from bnp_models.cli.cells import run_cell_risk
-from bnp_models.cli.folder import UsageError, located, shows_progress
+from bnp_models.cli.folder import UsageError, located, shows_progress, write_files
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
 from bnp_models.cli.outputs import risk_message
@@ -134,20 +134,26 @@ def _write_risk(
         "limits": limits_of(options),
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
-    data = to_inference_data(
-        run, result, parameters=options.keep_parameters, seed=seed, checks=checks
-    )
-    write_netcdf(data, out / "posterior.nc")
-    if not options.no_records:
-        write_records(result, out / "records.csv", ids, bom=options.bom)
+
+    def write_posterior(path):
+        data = to_inference_data(
+            run, result, parameters=options.keep_parameters, seed=seed, checks=checks
+        )
+        write_netcdf(data, path)
+
     filing = filing_of(options)
-    write_report(
-        out / "report.html", result, command=settings["command"], seed=seed,
-        records=not options.no_records, filing=filing, **found,
-    )  # fmt: skip
     of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
-    write_json(settings | of_run, out / "run.json")
-    write_json(summary, out / "risk.json")
+    write_table = functools.partial(write_records, result, ids=ids, bom=options.bom)
+    write_files(out, {
+        "risk.json": functools.partial(write_json, summary),
+        **({} if options.no_records else {"records.csv": write_table}),
+        "run.json": functools.partial(write_json, settings | of_run),
+        "posterior.nc": write_posterior,
+        "report.html": lambda path: write_report(
+            path, result, command=settings["command"], seed=seed,
+            records=not options.no_records, filing=filing, **found,
+        ),
+    })  # fmt: skip
     return risk_message(options, summary, "records.csv")
 
 

@@ -26,7 +26,7 @@ OPTIONS = ["--population-size", "299285", "--chains", "2", "--warmup", "300", "-
 
 def phase(out: Path) -> str:
     """How far a killed command had come, by what it left."""
-    if (out / "posterior.nc").exists() or list(out.glob(".*.partial")):
+    if (out / "risk.json").exists() or list(out.glob(".*.partial")):
         return "writing"
     manifest = out / "checkpoint" / "manifest.json"
     if not manifest.exists():

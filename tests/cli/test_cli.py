@@ -178,6 +178,43 @@ def test_interruption_damage_and_resume(done, files, tmp_path, capsys, monkeypat
     assert sorted(path.name for path in out.iterdir()) == OUTPUTS
 
 
+def test_a_file_that_fails_loses_no_other(done, files, tmp_path, capsys, monkeypatch):
+    """Its draws stay in the checkpoint, and `--resume` makes it."""
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(cli_risk, "write_netcdf", missing_package)
+        patch.setattr(cli_risk, "write_report", fault)
+        assert main(risk_arguments(files, out)) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" in said and "in fault" in said
+    line = said.splitlines()[-1]
+    for part in ("posterior.nc: could not be made (ImportError: No module named 'h5py')",
+                 "report.html: could not be made (TypeError: wrong)",
+                 "written: risk.json, records.csv and run.json", "--resume"):  # fmt: skip
+        assert part in line
+    kept = ["records.csv", "risk.json", "run.json"]
+    assert sorted(path.name for path in out.iterdir()) == ["checkpoint", *kept]
+    assert untimed(out) == untimed(done)
+    with monkeypatch.context() as patch:
+        # Stopped between two files, with one of another run about.
+        patch.setattr(cli_risk, "write_netcdf", interrupt)
+        (out / "posterior.nc").touch()
+        assert main(risk_arguments(files, out, "--resume")) == 130
+    assert sorted(path.name for path in out.iterdir()) == ["checkpoint", *kept]
+    assert main(risk_arguments(files, out, "--resume", "--quiet")) == 0
+    assert sorted(path.name for path in out.iterdir()) == OUTPUTS
+    for name in ("records.csv", "posterior.nc"):
+        assert (out / name).read_bytes() == (done / name).read_bytes()
+
+
+def missing_package(*_arguments):
+    raise ImportError("No module named 'h5py'")
+
+
+def fault(*_arguments, **_options):
+    raise TypeError("wrong")
+
+
 def test_nothing_is_left_of_a_run_interrupted_early(files, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(runs, "sample", interrupt)
     assert main(risk_arguments(files, tmp_path / "a" / "out")) == 130
