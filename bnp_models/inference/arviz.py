@@ -8,6 +8,7 @@ import os
 import tempfile
 import warnings
 from dataclasses import fields
+from datetime import UTC, datetime
 from os import PathLike
 from typing import Any
 from unittest import mock
@@ -15,6 +16,8 @@ from unittest import mock
 import jax
 import numpy as np
 
+from bnp_models.data.households import persons_of
+from bnp_models.data.schema import text_of
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.writing import replacing
 from bnp_models.version import __version__
@@ -66,25 +69,77 @@ def origin(run: Any) -> dict[str, str]:
     }
 
 
-def groups_for_arviz(groups: dict[str, dict[str, np.ndarray]], attributes: dict):
-    """Arrays (chains, draws, ..) by group and name, as this ArviZ has them.
+def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any = None):
+    """Arrays (chains, draws, ..) by name as an xarray Dataset, axes named as the model has them.
 
-    Empty groups are left out; versions are added to the attributes.
+    An axis of levels has the coordinate "age=0-14", and beside it the variable and the level alone.
+
+    Parameters
+    ----------
+    arrays
+        By name.
+    model
+        Whose `axes` name those after chain and draw; the others are "theta_dim_0" and so on.
+    levels
+        What `Model.levels_of_axes` says of the sample.
     """
-    az = load_arviz()
-    groups = {name: group for name, group in groups.items() if group}
-    with warnings.catch_warnings():
-        # ArviZ warns of fewer draws than chains, which `warnings_of` says better.
-        warnings.simplefilter("ignore", UserWarning)
-        if has_data_trees():
-            data = az.from_dict(groups)
-        else:
-            data = az.from_dict(**groups)
+    import xarray as xr
+
+    named = {} if model is None else model.axes
+    labels = {
+        axis: [(name, text_of(level)) for name, of in variables.items() for level in of]
+        for axis, variables in (levels or {}).items()
+    }
+    dims = {}
+    for name, values in arrays.items():
+        axes = named.get(name, ())
+        if len(axes) != values.ndim - 2:
+            axes = tuple(f"{name}_dim_{i}" for i in range(values.ndim - 2))
+        # Ordered variables have shapes of bands behind those of levels.
+        dims[name] = ("chain", "draw", *(
+            f"{axis}_or_band" if len(labels.get(axis, ())) not in (0, size) else axis
+            for axis, size in zip(axes, values.shape[2:], strict=True)
+        ))  # fmt: skip
+    data = xr.Dataset({name: (dims[name], values) for name, values in arrays.items()})
+    for axis, pairs in labels.items():
+        if axis in data.sizes:
+            variables, of_variable = zip(*pairs, strict=True)
+            data = data.assign_coords({
+                axis: [f"{variable}={level}" for variable, level in pairs],
+                axis.removesuffix("_level"): (axis, list(variables)),
+                axis.replace("variable_level", "level"): (axis, list(of_variable)),
+            })  # fmt: skip
+    return numbered(data)
+
+
+def numbered(data: Any):
+    """Dataset with the numbers from 0 along the axes that have no coordinate."""
+    axes = {name: np.arange(size) for name, size in data.sizes.items() if name not in data.coords}
+    return data.assign_coords(axes)
+
+
+def groups_for_arviz(groups: dict[str, Any], attributes: dict[str, Any]):
+    """Datasets by group, as this ArviZ has them: `InferenceData` or an xarray `DataTree`.
+
+    Empty groups are left out; versions and the time are added to the attributes of each.
+    """
     attributes = {"inference_library": "bnp-models"} | attributes
+    attributes |= {"inference_library_version": __version__}
     attributes |= {f"{name}_version": version for name, version in versions().items()}
-    # Replaced, not updated: ArviZ's own attributes hold the time.
-    for name in groups:
-        data[name].attrs = dict(attributes)
+    attributes |= {"created_at": datetime.now(UTC).isoformat()}
+    return _assemble(
+        {name: group.assign_attrs(attributes) for name, group in groups.items() if group.data_vars}
+    )
+
+
+def _assemble(groups: dict[str, Any], attributes: Any = None):
+    """Datasets by group, as this ArviZ has them."""
+    if not has_data_trees():
+        return load_arviz().InferenceData(attrs=attributes, **groups)
+    import xarray as xr
+
+    data = xr.DataTree.from_dict(groups)
+    data.attrs = dict(attributes or {})
     return data
 
 
@@ -95,7 +150,8 @@ def arrange_draws(
     *,
     thin: int = 1,
     parameters: bool = False,
-    groups: dict[str, dict[str, np.ndarray]] | None = None,
+    groups: dict[str, Any] | None = None,
+    constants: dict[str, int] | None = None,
 ):
     """Draws of a `Run`, and more quantities of the posterior, as this ArviZ has them.
 
@@ -112,9 +168,12 @@ def arrange_draws(
         Include arrays such as g0 and theta: in a group "parameters" of their own, whose coordinate
         draw has the indices of their draws, where they are kept of fewer.
     groups
-        More groups of arrays by name.
+        More groups, as Datasets, by name.
+    constants
+        Numbers of "constant_data", besides those of the sample.
     """
     every = run.settings.parameters_every
+    levels = run.model.levels_of_axes(run.table, run.conditions)
     chosen = {
         name: values
         for name, values in run.draws.items()
@@ -123,11 +182,17 @@ def arrange_draws(
     if quantities:
         chosen = {name: run.at_kept_arrays(values, thin) for name, values in chosen.items()}
     posterior = {name: values for name, values in chosen.items() if name not in SAMPLE_STATS}
+    statistics = {name: values for name, values in chosen.items() if name in SAMPLE_STATS}
     all_groups = {
-        "posterior": posterior | (quantities or {}),
-        "sample_stats": {name: values for name, values in chosen.items() if name in SAMPLE_STATS},
-        **(groups or {}),
+        "posterior": draws_dataset(posterior | (quantities or {}), run.model, levels),
+        "sample_stats": draws_dataset(statistics),
+        "constant_data": _constant_data(run.table).assign(constants or {}),
     }
+    if parameters and every > 1:
+        arrays = {name: values for name, values in run.draws.items() if values.ndim > 2}
+        group = draws_dataset(arrays, run.model, levels)
+        draws = every * np.arange(1, group.sizes["draw"] + 1) - 1
+        all_groups["parameters"] = group.assign_coords(draw=draws)
     attributes = {
         "model": run.model.name,
         "num_warmup": run.settings.num_warmup + run.settings.num_discarded,
@@ -135,16 +200,18 @@ def arrange_draws(
         **origin(run),
         **(attributes or {}),
     }
-    data = groups_for_arviz(all_groups, attributes)
-    if parameters and every > 1:
-        arrays = {name: values for name, values in run.draws.items() if values.ndim > 2}
-        group = groups_for_arviz({"posterior": arrays}, attributes)["posterior"]
-        draws = every * np.arange(1, group.sizes["draw"] + 1) - 1
-        if has_data_trees():
-            data["parameters"] = group.assign_coords(draw=draws)
-        else:
-            data.add_groups({"parameters": group.assign_coords(draw=draws)})
-    return data
+    return groups_for_arviz(all_groups | (groups or {}), attributes)
+
+
+def _constant_data(table: Any):
+    """Numbers of records and of levels, of households too: what is given, not modelled."""
+    import xarray as xr
+
+    persons = persons_of(table)
+    counts = {"num_records": persons.n} | ({} if persons is table else {"num_households": table.n})
+    data = xr.Dataset(counts)
+    variables, num_levels = list(persons.schema.variables), list(persons.schema.num_levels)
+    return data.assign(num_levels=("variable", num_levels)).assign_coords(variable=variables)
 
 
 def versions() -> dict[str, str]:
@@ -154,6 +221,15 @@ def versions() -> dict[str, str]:
 
 
 def write_netcdf(data, path: str | PathLike) -> None:
-    """Write the result of `to_inference_data`; the same draws give the same bytes."""
+    """Write the result of `to_inference_data`.
+
+    The same draws give the same bytes: of the attributes, `created_at` is left out.
+    """
+    names = data.children if has_data_trees() else data.groups()
+    groups = {}
+    for name in names:
+        group = data[name].to_dataset() if has_data_trees() else data[name]
+        groups[name] = group.copy(deep=False)
+        groups[name].attrs.pop("created_at", None)
     with replacing(path) as partial:
-        data.to_netcdf(str(partial), engine="h5netcdf")
+        _assemble(groups, data.attrs).to_netcdf(str(partial), engine="h5netcdf")

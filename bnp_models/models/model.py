@@ -6,6 +6,7 @@ that jit, and vmap over chains. It derives from the contracts that it fulfils: `
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import equinox as eqx
@@ -13,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.microdata import Microdata
+from bnp_models.data.schema import Label
 from bnp_models.zeros.coding import Coding
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ Info: TypeAlias = Any
 ``left_over`` is the weight () of components beyond the last slot, 0 where none can be.
 """
 
+Levels: TypeAlias = dict[str, tuple[Label, ...]]
+"""Levels of variables, by name, in the order in which arrays have them."""
+
 Draw: TypeAlias = dict[str, Array]
 """One kept draw: an array of each name of `Model.parameters`, and "alpha"."""
 
@@ -61,6 +66,8 @@ class Model(eqx.Module):
     """Names of more arrays kept of draws, which predictions do not read."""
     weight_parameters: ClassVar[tuple[str, ...]] = ()
     """Names of more arrays that predictions read, where `PredictsCells.weight_draws` made them."""
+    axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Names of the axes of arrays kept of draws, after chain and draw, for whoever reads them."""
     parameters_every: ClassVar[int] = 1
     """Default spacing of the draws whose arrays are kept: one of every so many."""
     table_type: ClassVar[type] = Microdata
@@ -88,6 +95,12 @@ class Model(eqx.Module):
     def coding(self, conditions: Conditions) -> Coding | None:
         """Form in which the model sees the records, where it is not as they are."""
         return None
+
+    def levels_of_axes(self, table: Table, conditions: Conditions) -> dict[str, Levels]:
+        """Variables and their levels along axes of levels, by name of the axis."""
+        coding = self.coding(conditions)
+        schema = table.schema if coding is None else coding.schema
+        return {"variable_level": dict(zip(schema.variables, schema.levels, strict=True))}
 
     @abstractmethod
     def prepare(self, table: Table, conditions: Conditions = None) -> Data:

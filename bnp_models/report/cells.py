@@ -9,7 +9,7 @@ import pandas as pd
 from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.writing import write_table, write_text
-from bnp_models.inference.arviz import groups_for_arviz
+from bnp_models.inference.arviz import draws_dataset, groups_for_arviz
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.pages import Filing, environment, of_chains
 from bnp_models.report.plots import COLOURS, as_svg, new_axes
@@ -147,11 +147,11 @@ def cell_inference_data(result: CellRisk, *, seed: int | None = None):
     if result.draws is not None:
         values, statistics = result.draws.values, result.draws.statistics
     groups = {
-        "posterior": {
+        "posterior": draws_dataset({
             **values, "tau1": result.tau1, "tau1_conditional": result.tau1_conditional,
             "tau2": result.tau2, "log_likelihood": result.log_likelihood,
-        },
-        "sample_stats": {"tau1_variance": result.tau1_variance, **statistics},
+        }),
+        "sample_stats": draws_dataset({"tau1_variance": result.tau1_variance, **statistics}),
     }  # fmt: skip
     attributes = {"model": result.model.name, "population_size": result.cells.population_size}
     return groups_for_arviz(groups, attributes | ({} if seed is None else {"seed": seed}))

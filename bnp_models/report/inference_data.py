@@ -1,12 +1,13 @@
 """Draws of a run and its risk for ArviZ, and the records at risk as a file."""
 
 from os import PathLike
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bnp_models.data.writing import write_table
-from bnp_models.inference.arviz import arrange_draws
+from bnp_models.inference.arviz import arrange_draws, numbered
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
 from bnp_models.risk.population import (
@@ -31,7 +32,10 @@ def to_inference_data(
     checks: PredictiveChecks | None = None,
     pointwise: bool = False,
 ):
-    """Arrange the draws for ArviZ.
+    """Arrange the draws for ArviZ, in the groups that its functions look for.
+
+    ``az.summary`` and ``az.plot_trace`` read "posterior"; ``az.loo`` and ``az.compare`` need
+    `pointwise`, and ``az.plot_ppc`` (``plot_ppc_dist`` of ArviZ 1.x) needs `checks`.
 
     Parameters
     ----------
@@ -41,7 +45,9 @@ def to_inference_data(
         Adds tau1, tau2, their conditional expectations, log_likelihood and the parameters of the
         layer for ties; everything is then thinned to the draws at which the risk was evaluated.
     parameters
-        Include arrays such as g0 and theta: 20 kB a draw and more.
+        Include arrays such as g0 and theta, 20 kB a draw and more. Their axes are named:
+        "variable_level" has labels such as "age=0-14", with the coordinates variable and level
+        beside it, "component" or "latent_class" has numbers.
     seed
         Recorded in the attributes, with digests of the sample and of the conditions.
     num_datasets
@@ -49,19 +55,28 @@ def to_inference_data(
     method
         How `synthesize` made them, recorded too.
     checks
-        Result of `predictive_checks`: adds the numbers of cells with 1, 2 and 3 records, of the
-        replicates in a group "posterior_predictive" and of the sample in "observed_data".
+        Result of `predictive_checks`: adds its figures, of the replicates in a group
+        "posterior_predictive" and of the sample in "observed_data": the numbers of cells with 1, 2
+        and 3 records, the distance of each two-way table, and the records in each feasible box.
     pointwise
         Add a group "log_likelihood", which ArviZ's ``loo`` and ``compare`` read: of each record the
         log probability of its cell, labels integrated out, under structural zeros among the
-        feasible cells. One number a record and draw.
+        feasible cells. One number a record and draw; the variable "record" has the axis row, as in
+        ``records.csv``.
 
     Returns
     -------
     data
         `arviz.InferenceData` on ArviZ 0.2x, an xarray `DataTree` on 1.x; groups "posterior" and
-        "sample_stats", dimensions chain and draw. Where a model's arrays are kept of fewer draws,
-        they are a group "parameters", whose coordinate draw has the indices of those draws.
+        "sample_stats", dimensions chain and draw, and "constant_data": numbers of records, of
+        levels, and of the population. Where a model's arrays are kept of fewer draws, they are a
+        group "parameters", whose coordinate draw has the indices of those draws. The variable
+        log_likelihood of "posterior" is the sum over records, which chains are monitored by. No
+        group holds the values of a record.
+
+        Attributes of each group say what made it: model, settings, versions, "inference_library",
+        and "created_at", the time of this call. `write_netcdf` leaves the time out, so that a
+        run that is repeated or resumed gives the same file.
     """
     quantities: dict[str, np.ndarray] = {}
     attributes: dict[str, int | str] = {}
@@ -77,28 +92,47 @@ def to_inference_data(
     if method is not None:
         attributes["method"] = method
     thin = 1 if risk is None else risk.thin
-    groups = {}
-    if checks is not None:
-        replicated = np.stack([x.replicated for x in checks.cells.values()], axis=-1)
-        groups["posterior_predictive"] = {"cells_with": replicated}
-        groups["observed_data"] = {
-            "cells_with": np.array([x.observed for x in checks.cells.values()])
-        }
+    groups = {} if checks is None else _figures_of_checks(checks)
     if pointwise:
-        groups["log_likelihood"] = {"record": _pointwise(run, thin)}
+        groups["log_likelihood"] = _pointwise(run, thin)
     return arrange_draws(
-        run, quantities, attributes, thin=thin, parameters=parameters, groups=groups
-    )
+        run, quantities, attributes, thin=thin, parameters=parameters, groups=groups,
+        constants={} if risk is None else {"population_size": risk.population_size},
+    )  # fmt: skip
 
 
-def _pointwise(run: Run, thin: int) -> np.ndarray:
-    """(chains, draws, n) log probabilities of the records' cells, at every `thin`-th draw."""
+def _figures_of_checks(checks: PredictiveChecks) -> dict[str, Any]:
+    """Figures of the replicates and of the sample, under one name, as ArviZ compares them."""
+    import xarray as xr
+
+    pairs = {f"{first}, {second}": check for (first, second), check in checks.pairs.items()}
+    figures: dict[str, tuple[str, dict]] = {
+        "cells_with": ("records_in_cell", checks.cells),
+        "table_distance": ("pair", pairs),
+        "records_in_box": ("box", checks.boxes),
+    }
+    replicated, observed = xr.Dataset(), xr.Dataset()
+    for name, (axis, of) in figures.items():
+        if of:
+            values = np.stack([check.replicated for check in of.values()], axis=-1)
+            replicated[name] = (("chain", "draw", axis), values)
+            observed[name] = (axis, [check.observed for check in of.values()])
+            observed = observed.assign_coords({axis: list(of)})
+    replicated = numbered(replicated.assign_coords(observed.coords))
+    return {"posterior_predictive": replicated, "observed_data": observed}
+
+
+def _pointwise(run: Run, thin: int):
+    """Log probabilities of the records' cells, at every `thin`-th draw: (chains, draws, n)."""
+    import xarray as xr
+
     run = sample_law(run)
     method = checked_method("auto", checked_model(run.model), run.table)
     draws, cells = run.parameters(thin), run.table.cells()
     blocks = cell_probabilities(run, draws, cells.codes, method, run.key)
     log_p = np.concatenate([log_p.astype(np.float32) for log_p, _, _ in blocks])
-    return log_p.reshape(*draws["alpha"].shape, -1)[..., cells.record_cell]
+    log_p = log_p.reshape(*draws["alpha"].shape, -1)[..., cells.record_cell]
+    return numbered(xr.Dataset({"record": (("chain", "draw", "row"), log_p)}))
 
 
 def write_records(

@@ -11,6 +11,7 @@ jit, and vmap over chains.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -68,6 +69,11 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     )  # fmt: skip
     parameters: ClassVar[tuple[str, ...]] = ("log_pi", "log_lambda", "log_feasible")
     hyperparameters: ClassVar[tuple[str, ...]] = ("level_shape",)
+    axes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "log_pi": ("latent_class",),
+        "log_lambda": ("variable_level", "latent_class"),
+        "level_shape": ("variable_level",),
+    }
     takes_missing: ClassVar[bool] = True
     takes_counts: ClassVar[bool] = True
     max_exact_variables: ClassVar[float] = math.inf

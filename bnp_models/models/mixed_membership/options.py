@@ -1,6 +1,7 @@
 """Options of the mixed membership models, and what the two do each in a way of its own."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -64,6 +65,11 @@ class MembershipOptions(PredictsCells, KnowsMargins):
     parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
     hyperparameters: ClassVar[tuple[str, ...]] = ("level_shape",)
     weight_parameters: ClassVar[tuple[str, ...]] = ("mean_weight",)
+    axes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "g0": ("component",),
+        "theta": ("variable_level", "component"),
+        "level_shape": ("variable_level",),
+    }
     conditions_type: ClassVar[type | None] = StructuralZeros
     max_exact_variables: ClassVar[float] = 12
     """For cell probabilities: 2,000 cells take about 20 ms at 10 variables, a second at 13."""

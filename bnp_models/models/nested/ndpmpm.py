@@ -9,6 +9,7 @@ truncated to the households that a `bnp_models.Rules` leaves possible (Hu, Reite
 doi:10.1214/16-BA1047). The functions are pure: they jit, and vmap over chains.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -20,6 +21,7 @@ from bnp_models.data.households import Households
 from bnp_models.kernels.variates.levels import groups_of_nodes
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.level_prior import mean_concentrations, uniform_shape
+from bnp_models.models.model import Levels
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import level_probabilities, simulate_possible
@@ -112,12 +114,38 @@ class NDPMPM(NestedOptions):
     )  # fmt: skip
     parameters: ClassVar[tuple[str, ...]] = (*NESTED, "log_feasible", "completed")
     hyperparameters: ClassVar[tuple[str, ...]] = ("household_shape", "member_shape")
+    axes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "log_pi": ("household_class",),
+        "log_omega": ("household_class", "member_class"),
+        "log_lambda": ("household_variable_level", "household_class"),
+        "log_phi": ("member_variable_level", "household_class", "member_class"),
+        "beta": ("household_class",),
+        "household_shape": ("household_variable_level",),
+        "member_shape": ("member_variable_level",),
+        "completed": ("missing_value",),
+    }
 
     def check(self, table: Households) -> None:
         """Raise MicrodataError unless the options `relative` and `ordered` fit the table."""
         ordered_columns(self, table.schema)
         if self.relative:
             RelativeCoding(table.schema, self.relative).require_heads(table)
+
+    def levels_of_axes(self, table: Households, conditions: Rules | None) -> dict[str, Levels]:
+        """Variables and levels of households, their size last, and of members."""
+        del conditions
+        schema = table.schema
+        sizes = tuple(block.size for block in table.size_blocks)
+        member = dict(zip(schema.member_variables, schema.member_levels, strict=True))
+        if self.relative:
+            for pair in RelativeCoding(schema, self.relative).pairs:
+                name = schema.member_variables[pair.member]
+                member[name] = tuple(f"head's {pair.kind} {k}" for k in range(pair.num_levels))
+        household = dict(zip(schema.household_variables, schema.household_levels, strict=True))
+        return {
+            "household_variable_level": household | {SIZE: sizes},
+            "member_variable_level": member,
+        }
 
     def prepare(self, table: Households, conditions: Rules | None = None) -> NestedData:
         """Arrays of coded households, and of the rules on them."""

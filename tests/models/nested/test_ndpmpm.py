@@ -20,6 +20,7 @@ import bnp_models as bnp
 from bnp_models.kernels.nested.members import in_parts
 from bnp_models.kernels.nested.possible import log_possible
 from bnp_models.models.nested import missing, predictions, prepare, sweep
+from bnp_models.models.nested.ndpmpm import SIZE
 from bnp_models.rules import each, exactly, person
 from bnp_models.rules.census import census_relationships
 
@@ -273,6 +274,17 @@ def test_parameters_of_fewer_draws_as_inference_data(incomplete_run):
     assert data["posterior"]["alpha"].shape == (2, 20)
     assert data["parameters"]["log_phi"].shape[:2] == (2, 5)
     np.testing.assert_array_equal(data["parameters"]["draw"], [3, 7, 11, 15, 19])
+    table, schema = incomplete_run.table, incomplete_run.table.schema
+    levels = data["parameters"]["log_phi"].isel(member_class=0, household_class=1)
+    last = schema.member_variables[-1]
+    np.testing.assert_array_equal(
+        levels.sel(member_variable_level=f"{last}={schema.member_levels[-1][-1]}"),
+        incomplete_run.draws["log_phi"][:, :, -1, 1, 0],
+    )
+    of_households = data["parameters"]["log_lambda"]
+    sizes = of_households["household_level"].values[of_households["household_variable"] == SIZE]
+    assert list(sizes) == [str(size) for size in np.unique(table.sizes)]
+    assert data["constant_data"]["num_households"] == table.n
 
 
 def test_resumed_and_interrupted_runs_agree(tmp_path):
