@@ -62,7 +62,7 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
     )
     names = _names_of(options.synthetic)
 
-    def work(out):
+    def work(out: Path) -> str:
         for name in (*_OUTPUTS, _RECORDS):
             (out / name).unlink(missing_ok=True)
         records: dict[str, Callable[[Path], None]] = {}

@@ -72,7 +72,7 @@ def origin(run: Any) -> dict[str, str]:
 def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any = None):
     """Arrays (chains, draws, ..) by name as an xarray Dataset, axes named as the model has them.
 
-    An axis of levels has the coordinate "age=0-14", and beside it the variable and the level alone.
+    Axes of levels have coordinates such as "age=0-14".
 
     Parameters
     ----------
@@ -86,10 +86,7 @@ def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any 
     import xarray as xr
 
     named = {} if model is None else model.axes
-    labels = {
-        axis: [(name, text_of(level)) for name, of in variables.items() for level in of]
-        for axis, variables in (levels or {}).items()
-    }
+    labels = {axis: _labels(variables) for axis, variables in (levels or {}).items()}
     dims = {}
     for name, values in arrays.items():
         axes = named.get(name, ())
@@ -101,15 +98,13 @@ def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any 
             for axis, size in zip(axes, values.shape[2:], strict=True)
         ))  # fmt: skip
     data = xr.Dataset({name: (dims[name], values) for name, values in arrays.items()})
-    for axis, pairs in labels.items():
-        if axis in data.sizes:
-            variables, of_variable = zip(*pairs, strict=True)
-            data = data.assign_coords({
-                axis: [f"{variable}={level}" for variable, level in pairs],
-                axis.removesuffix("_level"): (axis, list(variables)),
-                axis.replace("variable_level", "level"): (axis, list(of_variable)),
-            })  # fmt: skip
-    return numbered(data)
+    of_axes = {axis: of for axis, of in labels.items() if axis in data.sizes}
+    return numbered(data.assign_coords(of_axes))
+
+
+def _labels(variables: dict[str, tuple]) -> list[str]:
+    """Labels of the levels of variables, one after the other."""
+    return [f"{name}={text_of(level)}" for name, levels in variables.items() for level in levels]
 
 
 def numbered(data: Any):
@@ -181,12 +176,14 @@ def arrange_draws(
     }
     if quantities:
         chosen = {name: run.at_kept_arrays(values, thin) for name, values in chosen.items()}
-    posterior = {name: values for name, values in chosen.items() if name not in SAMPLE_STATS}
-    statistics = {name: values for name, values in chosen.items() if name in SAMPLE_STATS}
+    posterior, statistics = _by_kind(chosen)
+    early_posterior, early_statistics = _by_kind(run.warmup_draws)
     all_groups = {
         "posterior": draws_dataset(posterior | (quantities or {}), run.model, levels),
         "sample_stats": draws_dataset(statistics),
-        "constant_data": _constant_data(run.table).assign(constants or {}),
+        "warmup_posterior": draws_dataset(early_posterior),
+        "warmup_sample_stats": draws_dataset(early_statistics),
+        "constant_data": _constant_data(run.table, levels).assign(constants or {}),
     }
     if parameters and every > 1:
         arrays = {name: values for name, values in run.draws.items() if values.ndim > 2}
@@ -203,15 +200,30 @@ def arrange_draws(
     return groups_for_arviz(all_groups | (groups or {}), attributes)
 
 
-def _constant_data(table: Any):
-    """Numbers of records and of levels, of households too: what is given, not modelled."""
+def _by_kind(draws: dict[str, np.ndarray]) -> tuple[dict, dict]:
+    """Quantities of the posterior, and those of sweeps."""
+    return (
+        {name: values for name, values in draws.items() if name not in SAMPLE_STATS},
+        {name: values for name, values in draws.items() if name in SAMPLE_STATS},
+    )
+
+
+def _constant_data(table: Any, levels: dict[str, dict[str, tuple]]):
+    """Number of records, of households too, and the variable and level of each label of axes.
+
+    They are no coordinates of arrays: ArviZ 1.x cannot summarise a group of which some have any.
+    """
     import xarray as xr
 
     persons = persons_of(table)
     counts = {"num_records": persons.n} | ({} if persons is table else {"num_households": table.n})
-    data = xr.Dataset(counts)
-    variables, num_levels = list(persons.schema.variables), list(persons.schema.num_levels)
-    return data.assign(num_levels=("variable", num_levels)).assign_coords(variable=variables)
+    data = xr.Dataset(counts, {axis: _labels(of) for axis, of in levels.items()})
+    for axis, of in levels.items():
+        names = [name for name, labels in of.items() for _ in labels]
+        texts = [text_of(label) for labels in of.values() for label in labels]
+        data[axis.removesuffix("_level")] = axis, names
+        data[axis.replace("variable_level", "level")] = axis, texts
+    return data
 
 
 def versions() -> dict[str, str]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from bnp_models.inference.settings import Settings, number_kept
+from bnp_models.inference.settings import Settings, number_kept, scalars_kept
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.models.model import Growing
 
@@ -132,14 +132,15 @@ def advance_chains(
     keep,
     slots,
     every=1,
+    scalars_from=None,
     early_tolerance=EARLY_LEFT_OVER_TOLERANCE,
 ):
     """Run sweeps start..stop-1, or fewer where a chain outgrows its capacity.
 
     Start, stop and `every` are traced: chunks of any length share one compiled program. Buffers
-    hold `_MAX_SCALARS` scalars, and `slots` arrays, kept of one draw of every so many. A sweep that
-    is not kept writes to a spare slot behind the buffer. The model counts sweeps from `patience`
-    on.
+    hold `_MAX_SCALARS` scalars, and `slots` arrays, kept of one draw of every so many after the
+    warm-up; scalars from sweep `scalars_from` on, where it is given. A sweep that is not kept
+    writes to a spare slot behind the buffer. The model counts sweeps from `patience` on.
     """
     shapes = jax.eval_shape(one_draw, model, data, chain_keys, states)
     shapes = {name: shapes[name] for name in keep}
@@ -147,7 +148,8 @@ def advance_chains(
     scalars = by_platform(*_MAX_SCALARS)
     sizes = {name: scalars if s.ndim == 1 else slots for name, s in shapes.items()}
     buffers = {name: jnp.zeros((sizes[name] + 1, *s.shape), s.dtype) for name, s in shapes.items()}
-    past = jnp.maximum(start - warmup, 0)
+    scalars_from = warmup if scalars_from is None else scalars_from
+    first = {name: scalars_from if s.ndim == 1 else warmup for name, s in shapes.items()}
 
     def unfinished(carry):
         iteration, _, overflow, _, _ = carry
@@ -170,10 +172,9 @@ def advance_chains(
         # Chains that still shed the components of their starts are not given more slots.
         tolerance = jnp.where(iteration < patience, jnp.inf, tolerance)
         overflow = left_over > tolerance
-        done = iteration + 1 - warmup
         for name in keep:
-            step = thin * strides[name]
-            number = done // step - 1 - past // step
+            step, done = thin * strides[name], iteration + 1 - first[name]
+            number = done // step - 1 - jnp.maximum(start - first[name], 0) // step
             last[name] = jnp.where((done > 0) & (done % step == 0), number, sizes[name])
             buffers[name] = jax.lax.dynamic_update_index_in_dim(
                 buffers[name], kept[name], last[name], axis=0
@@ -198,8 +199,10 @@ def slots_of_buffer(available, num_chains: int) -> int:
 def chunk_end(iteration, settings, slots, chunk_sweeps, rate) -> int:
     """Sweep at which the next chunk ends: at the latest with warm-up, or with a buffer full."""
     length = chunk_sweeps or (8 if rate is None else max(1, int(rate * _CHUNK_SECONDS)))
+    scalars = scalars_kept(iteration, settings) + by_platform(*_MAX_SCALARS)
+    full = settings.scalars_from + scalars * settings.thin
     if iteration < settings.num_warmup:
-        return min(iteration + length, settings.num_warmup)
-    draws = min(by_platform(*_MAX_SCALARS), slots * settings.parameters_every)
-    full = settings.num_warmup + (number_kept(iteration, settings) + draws) * settings.thin
+        return min(iteration + length, full, settings.num_warmup)
+    arrays = number_kept(iteration, settings) + slots * settings.parameters_every
+    full = min(full, settings.num_warmup + arrays * settings.thin)
     return min(iteration + length, full, settings.num_sweeps)

@@ -33,7 +33,7 @@ from bnp_models.inference.interruption import Interrupted, noted_signals
 from bnp_models.inference.placement import Placement, describe_devices, join_groups
 from bnp_models.inference.progress import Monitor, Progress, Tell
 from bnp_models.inference.run import Run, concatenate_draws
-from bnp_models.inference.settings import Settings, number_kept
+from bnp_models.inference.settings import Settings, number_kept, scalars_kept
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Growing, Model
 from bnp_models.rules.rules import Rules
@@ -181,7 +181,11 @@ class Driver:
     def _restore(self, begin: Run | Saved, structure: jax.tree_util.PyTreeDef):
         """Take up where a checkpoint or a run ended; return the states."""
         if isinstance(begin, Run):
-            draws = {name: np.moveaxis(value, 1, 0) for name, value in begin.draws.items()}
+            early = {name: value[:, :0] for name, value in begin.draws.items()} | begin.warmup_draws
+            draws = {
+                name: np.moveaxis(np.concatenate([early[name], value], axis=1), 1, 0)
+                for name, value in begin.draws.items()
+            }
             self.segments, self.growth = [draws], list(begin.growth)
             self.iteration, self.capacity = begin.settings.num_sweeps, begin.capacity
             self.clock = dict(begin.seconds)
@@ -201,6 +205,7 @@ class Driver:
             advancing(options_of_loops(self.devices)), self.model, self.data,
             warmup=settings.num_warmup, patience=self.early_end, thin=settings.thin,
             keep=settings.keep, slots=self.slots, every=settings.parameters_every,
+            scalars_from=settings.scalars_from,
         )  # fmt: skip
         first = self.advance(self.chain_keys[0], self.states[0], self.iteration, self.iteration)
         jax.block_until_ready(first)
@@ -244,10 +249,9 @@ class Driver:
     def _numbers_kept(self, begin: int) -> dict[str, int]:
         """Number of draws to keep since sweep `begin`: scalars of all, arrays of some."""
         settings = self.settings
-        scalars, arrays = (
-            number_kept(self.iteration, settings, every) - number_kept(begin, settings, every)
-            for every in (1, settings.parameters_every)
-        )
+        scalars = scalars_kept(self.iteration, settings) - scalars_kept(begin, settings)
+        every = settings.parameters_every
+        arrays = number_kept(self.iteration, settings, every) - number_kept(begin, settings, every)
         return {
             name: scalars if self.available[name].ndim == 1 else arrays for name in settings.keep
         }
@@ -324,12 +328,18 @@ class Driver:
         if goal < settings.num_sweeps:
             discarded = settings.num_discarded // settings.thin
             settings = replace(settings, num_samples=number_kept(goal, settings) - discarded)
-        draws = concatenate_draws(self.segments + self.pending)
+        draws = {
+            name: np.moveaxis(value, 0, 1)
+            for name, value in concatenate_draws(self.segments + self.pending).items()
+        }
+        early = settings.num_warmup_draws
+        scalars = {name: value for name, value in draws.items() if value.ndim == 2}
         return Run(
             model=self.model,
             table=self.task.table,
             settings=settings,
-            draws={name: np.moveaxis(value, 0, 1) for name, value in draws.items()},
+            draws=draws | {name: value[:, early:] for name, value in scalars.items()},
+            warmup_draws={name: value[:, :early] for name, value in scalars.items() if early},
             key=self.key_risk,
             state=join_groups(self.states),
             capacity=self.capacity,

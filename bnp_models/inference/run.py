@@ -56,6 +56,8 @@ class Run:
     """The key that `sample` was given, from which that of every sweep follows."""
     until: Until | None = None
     """Target of a run that has one."""
+    warmup_draws: dict[str, np.ndarray] = field(default_factory=dict)
+    """Scalars of the warm-up, each (chains, draws), where they were kept."""
 
     @property
     def sweeps_per_second(self) -> float:
@@ -139,7 +141,10 @@ class Run:
             for name, value in self.draws.items()
             for step in (by if value.ndim == 2 else sparser,)
         }
-        return replace(self, settings=settings, draws=draws)
+        # Counted back from the end of the warm-up.
+        early = slice(-1 - (settings.num_warmup_draws - 1) * by, None, by)
+        warmup = {name: value[:, early].copy() for name, value in self.warmup_draws.items()}
+        return replace(self, settings=settings, draws=draws, warmup_draws=warmup)
 
     def second_half(self) -> "Run":
         """Run without the first half of its draws; a draw more, where arrays are kept of some."""
@@ -163,7 +168,13 @@ class Run:
         Parameters
         ----------
         parameters
-            Include arrays such as g0 and theta. `bnp_models.to_inference_data` can add a risk.
+            Include arrays such as g0 and theta.
+
+        Notes
+        -----
+        Groups are "posterior", "sample_stats" and "constant_data", and, of a run that has kept
+        its warm-up, "warmup_posterior" and "warmup_sample_stats". `bnp_models.to_inference_data`
+        adds a risk, posterior predictive checks, and the log-likelihood of each record.
         """
         return arrange_draws(self, parameters=parameters)
 

@@ -52,6 +52,7 @@ def sample(
     keep: Sequence[str] | None = None,
     start_components: Sequence[int] | None = None,
     parameters_every: int | None = None,
+    keep_warmup: bool = False,
     devices: Sequence[jax.Device] | None = None,
     checkpoint: str | os.PathLike | None = None,
     resume: bool = False,
@@ -99,6 +100,8 @@ def sample(
     parameters_every
         Keep arrays, such as level probabilities, of every so many draws only; scalars are kept of
         all. Default: of all, or as the model says whose arrays are large.
+    keep_warmup
+        Keep the scalars of the warm-up too: `Run.warmup_draws`, which nothing is computed from.
     devices
         Devices to use; default all of `jax.devices()`. Chains are sharded first, then records.
     checkpoint
@@ -144,7 +147,7 @@ def sample(
     use_compilation_cache()
     first = make_settings(
         model, table.n, num_chains, num_warmup, num_samples, thin, keep, start_components,
-        parameters_every,
+        parameters_every, keep_warmup,
     )  # fmt: skip
     check_input(model, table, conditions)
     asked = None if until is None else Until(until, _minutes(max_minutes), first)

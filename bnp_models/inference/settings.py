@@ -32,6 +32,8 @@ class Settings:
     """Interval at which arrays, such as level probabilities, are kept; 1: those of every draw."""
     num_discarded: int = 0
     """Sweeps between the warm-up and the kept draws, whose draws were let go."""
+    keep_warmup: bool = False
+    """Whether the scalars of the warm-up are kept too."""
 
     def __post_init__(self):
         for name, least in (
@@ -56,6 +58,16 @@ class Settings:
     def num_sweeps(self) -> int:
         """Sweeps of one chain, warm-up included."""
         return self.num_warmup + self.num_discarded + self.num_samples * self.thin
+
+    @property
+    def scalars_from(self) -> int:
+        """Sweep from which scalars are kept."""
+        return self.num_warmup % self.thin if self.keep_warmup else self.num_warmup
+
+    @property
+    def num_warmup_draws(self) -> int:
+        """Draws of the warm-up of which scalars are kept."""
+        return (self.num_warmup - self.scalars_from) // self.thin
 
     @property
     def num_arrays(self) -> int:
@@ -98,6 +110,7 @@ def make_settings(
     keep: Sequence[str] | None,
     start_components: Sequence[int] | None,
     parameters_every: int | None,
+    keep_warmup: bool = False,
 ) -> Settings:
     """Settings of a run, with what the model recommends where None is given."""
     keep = (
@@ -114,10 +127,16 @@ def make_settings(
         start_components = [min(c, most) if growing else c for c in model.start_components]
     start_components = tuple(int(c) for c in start_components)
     return Settings(
-        num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every
-    )
+        num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every,
+        keep_warmup=keep_warmup,
+    )  # fmt: skip
 
 
 def number_kept(iteration: int, settings: Settings, every: int = 1) -> int:
     """Draws that so many sweeps make, one for each `every` draws; those let go are among them."""
     return max(iteration - settings.num_warmup, 0) // (settings.thin * every)
+
+
+def scalars_kept(iteration: int, settings: Settings) -> int:
+    """Draws of which so many sweeps keep scalars, those of the warm-up included."""
+    return max(iteration - settings.scalars_from, 0) // settings.thin

@@ -46,8 +46,7 @@ def to_inference_data(
         layer for ties; everything is then thinned to the draws at which the risk was evaluated.
     parameters
         Include arrays such as g0 and theta, 20 kB a draw and more. Their axes are named:
-        "variable_level" has labels such as "age=0-14", with the coordinates variable and level
-        beside it, "component" or "latent_class" has numbers.
+        "variable_level" has labels such as "age=0-14", "component" or "latent_class" has numbers.
     seed
         Recorded in the attributes, with digests of the sample and of the conditions.
     num_datasets
@@ -68,11 +67,12 @@ def to_inference_data(
     -------
     data
         `arviz.InferenceData` on ArviZ 0.2x, an xarray `DataTree` on 1.x; groups "posterior" and
-        "sample_stats", dimensions chain and draw, and "constant_data": numbers of records, of
-        levels, and of the population. Where a model's arrays are kept of fewer draws, they are a
-        group "parameters", whose coordinate draw has the indices of those draws. The variable
-        log_likelihood of "posterior" is the sum over records, which chains are monitored by. No
-        group holds the values of a record.
+        "sample_stats", dimensions chain and draw, and "constant_data": the numbers of records and
+        of the population, and the variable and the level of each label "age=0-14". Where a model's
+        arrays are kept of fewer draws, they are a group "parameters", whose coordinate draw has
+        the indices of those draws. Of a run with `keep_warmup` there are "warmup_posterior" and
+        "warmup_sample_stats" too. The variable log_likelihood of "posterior" is the sum over
+        records, which chains are monitored by. No group holds the values of a record.
 
         Attributes of each group say what made it: model, settings, versions, "inference_library",
         and "created_at", the time of this call. `write_netcdf` leaves the time out, so that a

@@ -9,6 +9,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+import xarray as xr
 
 import bnp_models as bnp
 from bnp_models.inference import chunks, driver
@@ -66,6 +67,42 @@ def test_kept_draws_are_those_after_each_thinning(small, reference):
     every = run(small.table, thin=1, num_samples=20)
     for name, value in reference.draws.items():
         np.testing.assert_array_equal(value, every.draws[name][:, 1::2])
+
+
+def test_the_warm_up_is_kept_on_request(small, reference, tmp_path):
+    """Sweeps of this model without split-merge moves know no warm-up, beyond its first part."""
+    short = run(small.table, num_warmup=3, num_samples=7, thin=1, keep_warmup=True)
+    whole = run(small.table, num_warmup=0, num_samples=10, thin=1)
+    assert not whole.warmup_draws and set(short.warmup_draws) == set(MODEL.scalars) | {
+        "alpha_rate", "log_feasible"
+    }  # fmt: skip
+    for name, values in short.warmup_draws.items():
+        parts = [values, short.draws[name]]
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole.draws[name])
+
+    def equal_warmup(one):
+        same = [np.array_equal(x, one.warmup_draws[name]) for name, x in kept.warmup_draws.items()]
+        return all(same) and equal(one, kept)
+
+    kept = run(small.table, keep_warmup=True)
+    assert equal(kept, reference) and kept.warmup_draws["alpha"].shape == (2, 7)
+    how = {"keep_warmup": True, "checkpoint": tmp_path, "checkpoint_seconds": 0, "chunk_sweeps": 4}
+    assert equal_warmup(run(small.table, **how))
+    assert equal_warmup(run(small.table, resume=True, **how))
+    assert equal_warmup(bnp.extend(run(small.table, num_samples=4, keep_warmup=True), 6))
+    every_sweep = run(small.table, num_samples=20, thin=1, keep_warmup=True)
+    assert equal_warmup(every_sweep.thinned(2))
+    np.testing.assert_array_equal(
+        kept.warmup_draws["alpha"], every_sweep.warmup_draws["alpha"][:, 2::2]
+    )
+    assert every_sweep.thinned(20).warmup_draws["alpha"].shape == (2, 0)
+
+    data = kept.to_inference_data()
+    np.testing.assert_array_equal(data["warmup_posterior"]["alpha"], kept.warmup_draws["alpha"])
+    assert "tables" in data["warmup_sample_stats"]
+    bnp.write_netcdf(data, tmp_path / "posterior.nc")
+    with xr.open_datatree(tmp_path / "posterior.nc", engine="h5netcdf") as tree:
+        np.testing.assert_array_equal(tree["warmup_posterior"]["alpha"], kept.warmup_draws["alpha"])
 
 
 def test_a_resumed_run_ends_as_one_that_was_not(small, reference, tmp_path, monkeypatch):

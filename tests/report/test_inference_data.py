@@ -1,5 +1,6 @@
 """InferenceData as ArviZ's functions read it, of the generation that is installed."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import matplotlib
@@ -58,7 +59,10 @@ def test_groups(small, whole):
     constant = whole.data["constant_data"]
     assert int(constant["num_records"]) == small.table.n
     assert int(constant["population_size"]) == 20_000
-    assert constant["num_levels"].sel(variable="sex") == small.table.schema.num_levels[1]
+    of_sex = constant["variable_level"][constant["variable"] == "sex"]
+    labels = small.table.schema.levels[1]
+    assert list(of_sex.values) == [f"sex={label}" for label in labels]
+    assert list(constant["level"].sel(variable_level=of_sex).values) == list(labels)
 
 
 @of_few_draws
@@ -116,15 +120,20 @@ def test_axes_of_latent_classes(latent, of_arviz):
     assert levels.dims == ("chain", "draw", "variable_level", "latent_class")
     schema, start = latent.table.schema, 0
     for variable, of in zip(schema.variables, schema.levels, strict=True):
-        part = levels.isel(variable_level=levels["variable"].values == variable)
-        assert list(part["level"].values) == [str(level) for level in of]
+        part = levels.sel(variable_level=[f"{variable}={level}" for level in of])
         expected = latent.run.draws["log_lambda"][:, :, start : start + len(of)]
         np.testing.assert_array_equal(part, expected)
         start += len(of)
+    assert list(data["constant_data"]["variable"].values[-len(of) :]) == [variable] * len(of)
     boxes = data["observed_data"]["records_in_box"]
     assert len(boxes) == len(latent.conditions.feasible) and boxes.sum() == latent.table.n
-    summary = of_arviz.summary(data, var_names=["log_pi"])
-    assert len(summary) == latent.run.model.components
+    # Everything at once, of three classes.
+    draws = {name: values[..., :3] if name in ("log_pi", "log_lambda") else values
+             for name, values in latent.run.draws.items()}  # fmt: skip
+    few = dataclasses.replace(latent.run, draws=draws).to_inference_data(parameters=True)
+    num_levels = sum(schema.num_levels)
+    scalars = sum(values.ndim == 2 for values in few["posterior"].data_vars.values())
+    assert len(of_arviz.summary(few)) == scalars + 3 + 3 * num_levels + num_levels
     plot_traces(of_arviz, data, ["log_likelihood", "alpha"])
 
 

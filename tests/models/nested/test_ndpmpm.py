@@ -281,10 +281,12 @@ def test_parameters_of_fewer_draws_as_inference_data(incomplete_run):
         levels.sel(member_variable_level=f"{last}={schema.member_levels[-1][-1]}"),
         incomplete_run.draws["log_phi"][:, :, -1, 1, 0],
     )
-    of_households = data["parameters"]["log_lambda"]
-    sizes = of_households["household_level"].values[of_households["household_variable"] == SIZE]
+    constant = data["constant_data"]
+    sizes = constant["household_level"].values[constant["household_variable"] == SIZE]
     assert list(sizes) == [str(size) for size in np.unique(table.sizes)]
-    assert data["constant_data"]["num_households"] == table.n
+    labels = constant["household_variable_level"].values
+    np.testing.assert_array_equal(data["parameters"]["household_variable_level"], labels)
+    assert constant["num_households"] == table.n
 
 
 def test_resumed_and_interrupted_runs_agree(tmp_path):
