@@ -160,6 +160,10 @@ print(f"tau_1 by the model alone: mean {risk.layer.tau1.mean():.1f}")
 # same story, R-hat (`r_hat`) is near 1: below 1.05 is wanted. The effective sample size
 # (`ess_bulk`, `ess_tail`) says how many independent draws the chains are worth: 100 a chain is
 # wanted.
+#
+# `to_inference_data` arranges the draws as ArviZ wants them. With `parameters=True` the arrays are
+# there too, with labels such as "age=0-14" along their axes; `checks=bnp.predictive_checks(run)`
+# adds what `az.plot_ppc` compares, `pointwise=True` what `az.loo` and `az.compare` need.
 
 # %%
 data = bnp.to_inference_data(run, risk)

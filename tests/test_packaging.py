@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import sys
 import tomllib
 from pathlib import Path
 
@@ -15,6 +16,25 @@ ROOT = Path(__file__).parent.parent
 
 def project():
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_what_is_imported_is_declared():
+    """Every package that some module imports is a dependency, or brought by an extra."""
+    declared = project()["project"]["dependencies"]
+    for extra in ("formats", "trees"):
+        declared = declared + project()["project"]["optional-dependencies"][extra]
+    known = {line.split(">")[0].replace("-", "_") for line in declared}
+    known = (known - {"scikit_learn"}) | {"sklearn", "bnp_models"} | sys.stdlib_module_names
+    imported = set()
+    for path in [*(ROOT / "bnp_models").rglob("*.py"), *(ROOT / "kernels").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module.split(".")[0])
+    assert imported <= known, imported - known
+    # Imported by name, or by xarray, which is told to write by h5netcdf.
+    assert {"arviz", "h5netcdf", "h5py", "pyarrow"} <= known
 
 
 def test_every_package_is_found():
