@@ -13,16 +13,20 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.comparison.held_out import held_out_log_probability
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
-from bnp_models.inference.sampling import sample
+from bnp_models.inference.sampling import coded_input, sample
 from bnp_models.kernels.variates.rng import key_array, numpy_generator
 from bnp_models.models.model import Model
+from bnp_models.models.options import check_key
 from bnp_models.risk.population import PopulationRisk, population_risk
 from bnp_models.synthesis.predictive_checks import PredictiveChecks, predictive_checks
 from bnp_models.zeros.structural_zeros import StructuralZeros
+
+CALL = 'compare({"hdp": HDPMixedMembership()}, table, key=jax.random.key(0))'
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +94,11 @@ class Comparison:
 
 def compare(
     models: Mapping[str, Model],
-    table: Microdata,
+    table: Microdata | pd.DataFrame,
     *,
     key: jax.Array,
     population_size: int | None = None,
-    conditions: StructuralZeros | None = None,
+    conditions: StructuralZeros | pd.DataFrame | None = None,
     num_folds: int = 5,
     folds: int = 1,
     checkpoint: str | PathLike | None = None,
@@ -107,7 +111,7 @@ def compare(
     models
         By name. Those that take no structural zeros are fitted without.
     table
-        Complete records.
+        Complete records, or a data frame of them.
     key
         Used once. All models hold out the same records.
     population_size
@@ -137,6 +141,10 @@ def compare(
     A model that ignores structural zeros spends probability on impossible records, which its
     held-out figure shows.
     """
+    check_kind(Mapping, CALL, models=models)
+    check_key(key)
+    for model in models.values():
+        table, conditions = coded_input(CALL, model, table, conditions)
     if not 2 <= num_folds <= table.n or not 1 <= folds <= num_folds:
         raise ValueError(
             f"folds must be from 1 to num_folds, and num_folds from 2 to {table.n}, not {folds} "

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.messages import quoted
-from bnp_models.data.microdata import Records
+from bnp_models.data.microdata import Records, as_records
 from bnp_models.data.schema import (
     Label,
     MicrodataError,
@@ -167,13 +167,15 @@ class Bins:
         return pd.Series(made).infer_objects()
 
 
-def bin_columns(table: Records, numbers: Mapping[str, int]) -> tuple[Records, dict[str, Bins]]:
+def bin_columns(
+    table: Records | pd.DataFrame, numbers: Mapping[str, int]
+) -> tuple[Records, dict[str, Bins]]:
     """Put the values of numeric columns into bins.
 
     Parameters
     ----------
     table
-        Records with the values as levels.
+        Records with the values as levels, or a data frame.
     numbers
         About how many bins each of these variables gets.
 
@@ -187,6 +189,7 @@ def bin_columns(table: Records, numbers: Mapping[str, int]) -> tuple[Records, di
     MicrodataError
         If a variable is unknown, or its values are no numbers.
     """
+    table = as_records(table, "bin_columns(table, {variable: number})")
     bins = {}
     for variable, number in numbers.items():
         if variable not in table.schema.variables:
@@ -217,7 +220,7 @@ class Recodes(Protocol):
         """Code labels."""
 
 
-def in_bins(table: Records, bins: Mapping[str, Recodes]) -> Records:
+def in_bins(table: Records | pd.DataFrame, bins: Mapping[str, Recodes]) -> Records:
     """Put the values of columns into bins that there are already, as of another table.
 
     Raises
@@ -225,6 +228,7 @@ def in_bins(table: Records, bins: Mapping[str, Recodes]) -> Records:
     MicrodataError
         If a value has no place in them.
     """
+    table = as_records(table, "in_bins(table, bins)")
     schema, codes = table.schema, np.array(table.codes)
     levels = list(schema.levels)
     for variable, of_variable in bins.items():

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.cells import Cells, group_cells
 from bnp_models.data.coding import ColumnCoder, not_plain
 from bnp_models.data.contingency import (
@@ -172,6 +173,32 @@ class Microdata(Coded):
 Records: TypeAlias = Microdata | ContingencyTable
 """Records, one by one or by cell."""
 
+RECORDS = (Microdata, ContingencyTable)
+"""Their types."""
+
+
+def as_records(given: Any, call: str, kinds: tuple[type, ...] = RECORDS) -> Any:
+    """Return coded records as they are, and a data frame coded with all its columns.
+
+    Parameters
+    ----------
+    given
+        Coded records, or a data frame of one record a row.
+    call
+        How the function is called, for messages.
+    kinds
+        Types of coded records that may be given.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    MicrodataError
+        If the frame cannot be coded.
+    """
+    check_kind((*kinds, pd.DataFrame), call, table=given)
+    return Microdata.from_frame(given) if isinstance(given, pd.DataFrame) else given
+
 
 def _encode_column(
     column: pd.Series, variable: str, declared: Sequence[Label] | None
@@ -202,17 +229,19 @@ class SmallCells(NamedTuple):
     """Share of the complete records that are in smaller cells."""
 
 
-def k_anonymity(table: Records, sizes: Sequence[int] = (2, 3, 5)) -> list[SmallCells]:
+def k_anonymity(
+    table: Records | pd.DataFrame, sizes: Sequence[int] = (2, 3, 5)
+) -> list[SmallCells]:
     """Count the records that share their cell with fewer than k - 1 others, for each k.
 
     Parameters
     ----------
     table
-        Records; incomplete ones are left out.
+        Records, or a data frame of them; incomplete ones are left out.
     sizes
         The values of k.
     """
-    cells = table.tabulated
+    cells = as_records(table, "k_anonymity(table)").tabulated
     counts = cells.counts[cells.complete]
     total = counts.sum()
     if not total:

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.cells import group_cells
-from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.microdata import Microdata, Records, as_records
 from bnp_models.data.schema import MicrodataError, Schema, content_digest
 from bnp_models.data.weights import check_weights, total_warnings
 
@@ -134,13 +134,13 @@ class WeightedMicrodata(Microdata):
         }
 
 
-def weighted_microdata(table: Microdata, weights: np.ndarray) -> WeightedMicrodata:
+def weighted_microdata(table: Microdata | pd.DataFrame, weights: np.ndarray) -> WeightedMicrodata:
     """Add the class of each record's design weight to the records, as their last variable.
 
     Parameters
     ----------
     table
-        Records.
+        Records, or a data frame of them.
     weights : (n,) array
         Design weights, the inverse inclusion probabilities of the records; positive. Only the
         disclosure risk needs their scale.
@@ -156,6 +156,7 @@ def weighted_microdata(table: Microdata, weights: np.ndarray) -> WeightedMicroda
     cut into so many classes with the least sum of squares of their logarithms within the classes
     (Fisher 1958, doi:10.1080/01621459.1958.10501479).
     """
+    table = as_records(table, "weighted_microdata(table, weights)", (Microdata,))
     weights = check_weights(weights, table.n)
     _, code = np.unique(weights, return_inverse=True)
     if code.max() >= MAX_CLASSES:

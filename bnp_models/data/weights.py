@@ -7,8 +7,9 @@ from os import PathLike
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.arguments import check_number
 from bnp_models.data.cells import Cells
-from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.microdata import Microdata, Records, as_records
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.text_files import AS_FOUND, Reading
@@ -71,7 +72,7 @@ class WeightedCells:
 
 
 def weighted_cells(
-    table: Microdata,
+    table: Microdata | pd.DataFrame,
     population_size: int,
     weights: np.ndarray | None = None,
     *,
@@ -82,7 +83,7 @@ def weighted_cells(
     Parameters
     ----------
     table
-        Complete records.
+        Complete records, or a data frame of them.
     population_size
         Number of persons of the population, N, at least the sample's size.
     weights
@@ -97,6 +98,7 @@ def weighted_cells(
         than its records, the population is smaller than the sample, or `num_cells` is fewer than
         the cells that records fall in.
     """
+    table = as_records(table, "weighted_cells(table, population_size)", (Microdata,))
     check_population_size(table, population_size)
     table.require_complete("the disclosure risk")
     cells = table.cells()
@@ -212,8 +214,10 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
     return weights
 
 
-def check_population_size(table: Records, population_size: int) -> None:
+def check_population_size(table: Records | pd.DataFrame, population_size: int) -> None:
     """Raise `MicrodataError` unless the population is at least as large as the sample."""
+    table = as_records(table, "check_population_size(table, population_size)")
+    check_number(population_size=population_size)
     if population_size < table.n:
         raise MicrodataError(
             f"the population size {population_size} is smaller than the sample's {table.n} "

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bnp_models.data.contingency import common_cells
-from bnp_models.data.microdata import Records
-from bnp_models.evaluation.files import check_files
+from bnp_models.data.frames import Tabular
+from bnp_models.evaluation.files import coded_files
 
 # Synthetic records of a file that are looked at, at most, and pairs compared at once.
 _MOST_RECORDS, _PAIRS_AT_ONCE = 5000, 2**24
@@ -32,9 +32,9 @@ class ClosestRecords(NamedTuple):
 
 
 def closest_records(
-    original: Records,
-    synthetic: Sequence[Records],
-    holdout: Records | None = None,
+    original: Tabular,
+    synthetic: Tabular | Sequence[Tabular],
+    holdout: Tabular | None = None,
     *,
     seed: int = 0,
 ) -> ClosestRecords:
@@ -43,7 +43,7 @@ def closest_records(
     Parameters
     ----------
     original, synthetic
-        Files of the same schema, of which the complete records are used.
+        Files of the same schema, or data frames, of which the complete records are used.
     holdout
         Records of the same population that the synthetic ones were not made of.
     seed
@@ -60,8 +60,10 @@ def closest_records(
     Platzer, M. & Reutterer, T. (2021), doi:10.3389/fdata.2021.679939: the share that is closer to
     the records that the files were made of than to a holdout.
     """
-    others = [] if holdout is None else [holdout]
-    check_files(original, [*synthetic, *others], complete=True)
+    original, synthetic, others = coded_files(
+        "closest_records(original, synthetic)", original, synthetic, complete=True, holdout=holdout
+    )
+    holdout = others["holdout"]
     rng, variables = np.random.default_rng(seed), original.num_variables
     known, counts = _cells(original)
     chosen = [_records(rng, *_cells(file)) for file in synthetic]

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bnp_models.data.contingency import count_in_cells
-from bnp_models.data.microdata import Records
+from bnp_models.data.frames import Tabular
 from bnp_models.data.schema import unknown_variable
-from bnp_models.evaluation.files import check_files
+from bnp_models.evaluation.files import coded_files
 
 
 class TargetDisclosure(NamedTuple):
@@ -49,8 +49,8 @@ class Disclosure(NamedTuple):
 
 
 def disclosure(
-    original: Records,
-    synthetic: Sequence[Records],
+    original: Tabular,
+    synthetic: Tabular | Sequence[Tabular],
     keys: Sequence[str],
     targets: Sequence[str] | None = None,
 ) -> Disclosure:
@@ -59,7 +59,7 @@ def disclosure(
     Parameters
     ----------
     original, synthetic
-        Files of the same schema. A missing value counts as a level.
+        Files of the same schema, or data frames. A missing value counts as a level.
     keys
         Variables that the intruder knows.
     targets
@@ -71,7 +71,9 @@ def disclosure(
         If no file or no key is given, or schemas differ; a MicrodataError if a variable is unknown
         or both key and target.
     """
-    check_files(original, synthetic)
+    original, synthetic, _ = coded_files(
+        "disclosure(original, synthetic, keys)", original, synthetic
+    )
     names = original.schema.variables
     targets = [name for name in names if name not in keys] if targets is None else targets
     for name in (*keys, *targets):

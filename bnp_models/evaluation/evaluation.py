@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import pandas as pd
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.frames import Tabular
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Records, SmallCells, k_anonymity
 from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.closest import ClosestRecords, closest_records
 from bnp_models.evaluation.combining import COMBINING_RULES
 from bnp_models.evaluation.disclosure import Disclosure, disclosure
+from bnp_models.evaluation.files import coded_files
 from bnp_models.evaluation.impossible import Impossible, find_impossible
 from bnp_models.evaluation.propensity import PropensityScore, num_columns, propensity_score
 from bnp_models.evaluation.proportions import Proportions, proportions
@@ -23,7 +27,7 @@ from bnp_models.evaluation.tree_propensity import TreePropensity, tree_propensit
 from bnp_models.evaluation.uniques import Replicated, replicated_uniques
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
-from bnp_models.zeros.structural_zeros import StructuralZeros
+from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
 
 ORDERS = (1, 2, 3)
 
@@ -258,13 +262,13 @@ class Evaluation:
 
 
 def evaluate(
-    original: Records | Households,
-    synthetic: Sequence[Records | Households],
+    original: Tabular,
+    synthetic: Tabular | Sequence[Tabular],
     *,
-    population: Records | Households | None = None,
-    conditions: StructuralZeros | Rules | None = None,
+    population: Tabular | None = None,
+    conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
     quantities: Rules | None = None,
-    holdout: Records | Households | None = None,
+    holdout: Tabular | None = None,
     keys: Sequence[Sequence[str]] = (),
     targets: Sequence[str] | None = None,
     trees: bool = False,
@@ -279,9 +283,10 @@ def evaluate(
     ----------
     original
         The records that the synthetic ones stand for, one by one or by cell, or persons within
-        households.
+        households. A data frame of records is coded with the labels of all the frames given.
     synthetic
-        M files of the same variables and levels, as `read_like` reads them.
+        M files of the same variables and levels, as `read_like` reads them; or data frames, as
+        `synthesize` makes them, which are coded like the original.
     population
         Records of the whole population, where it is known.
     conditions
@@ -312,6 +317,14 @@ def evaluate(
     """
     if combining not in COMBINING_RULES:
         raise ValueError(f"the combining rule must be one of {COMBINING_RULES}, not {combining!r}")
+    original, synthetic, others = coded_files(
+        "evaluate(original, synthetic)", original, synthetic, population=population, holdout=holdout
+    )
+    population, holdout = others["population"], others["holdout"]
+    conditions = as_conditions(conditions, original.schema)
+    if conditions is not None:
+        kind = Rules if isinstance(original, Households) else StructuralZeros
+        check_kind(kind, "evaluate(original, synthetic, conditions=...)", conditions=conditions)
     persons = [persons_of(table) for table in (original, *synthetic)]
     whole = None if population is None else persons_of(population)
     tell: Tell = progress or (lambda *_: None)

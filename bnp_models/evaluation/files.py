@@ -1,12 +1,21 @@
-"""Synthetic files read as their original was coded."""
+"""Synthetic files read, or frames coded, as their original was."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from typing import Any
 
-import numpy as np
+import pandas as pd
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.bins import Recodes, in_bins
 from bnp_models.data.folders import read_records
+from bnp_models.data.frames import (
+    TABLES,
+    Tabular,
+    code_together,
+    person_columns,
+    with_schema_of,
+)
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.schema import MicrodataError
@@ -26,7 +35,7 @@ def read_like(
     path
         As for `read_records`, or `read_households`; other columns are left out.
     table
-        Table with the coding that its records get; of households, without a head.
+        Table with the coding that its records get.
     bins
         Bins or merged levels of the table's variables that have any: the file has values, any
         numbers, or the merged levels.
@@ -57,61 +66,61 @@ def read_like(
 def _read_households_like(path, table: Households, levels, bins, reading) -> Households:
     """Read a file of persons within households with the coding of a table."""
     schema = table.schema
-    columns = list(schema.table.variables)
-    columns.insert(schema.id_position, schema.household)
+    columns = person_columns(schema)
     households = read_households(
         path, schema.household, schema.household_level, columns, levels, reading=reading
     )
-    persons = in_bins(households.persons, bins)
-    households = households.with_persons(Microdata(schema.table, persons.codes))
-    size = schema.size_variable
-    if size is not None and households.schema.size_variable != size:
-        raise MicrodataError(
-            "is the number of persons in every household of the original, but not here; correct it",
-            file=path,
-            column=size,
-        )
-    # The labels of the table, whatever their type in the file.
-    names = schema.table.variables
-    codes = households.persons.codes[households.rows]
-    first = np.cumsum(households.sizes) - households.sizes
-    at_household = [names.index(name) for name in schema.household_variables]
-    at_member = [names.index(name) for name in schema.personal]
-    return Households(
-        schema,
-        codes[first][:, at_household],
-        households.sizes,
-        codes[:, at_member],
-        households.ids,
-        households.rows,
-    )
+    persons = Microdata(schema.table, in_bins(households.persons, bins).codes)
+    return with_schema_of(households.with_persons(persons, schema.head), table)
 
 
-def check_files(
-    original: Records | Households,
-    synthetic: Sequence[Records | Households],
-    population: Records | Households | None = None,
+def coded_files(
+    call: str,
+    original: Tabular,
+    synthetic: Tabular | Sequence[Tabular],
     *,
     complete: bool = False,
-) -> None:
-    """Check that files can be compared with their original.
+    **others: Tabular | None,
+) -> tuple[Any, list[Any], dict[str, Any]]:
+    """Code files that are to be compared with their original, and check that they can be.
 
     Parameters
     ----------
-    original, synthetic, population
-        The files.
+    call
+        How the function is called, for messages.
+    original
+        Coded records or households, or a data frame of records.
+    synthetic
+        The files, or one: tables of the same schema, or data frames, which are coded like the
+        original.
     complete
         Whether each of them has to have a complete record.
+    others
+        More files by the names of their arguments, or None.
+
+    Returns
+    -------
+    original, synthetic, others
+        Coded.
 
     Raises
     ------
+    TypeError
+        If a file is neither a table nor a data frame.
     ValueError
-        If no file is given, one has another schema, or no complete record where it has to.
+        If no file is given, one has another schema, or no complete record where it has to; a
+        MicrodataError if a data frame cannot be coded.
     """
-    if not synthetic:
+    files = [synthetic] if isinstance(synthetic, (*TABLES, pd.DataFrame)) else synthetic
+    check_kind(Sequence, call, synthetic=files)
+    if not len(files):
         raise ValueError("at least one synthetic file is needed")
-    for table in (*synthetic, *([] if population is None else [population])):
-        if table.schema != original.schema:
-            raise ValueError("the files have other variables or levels than the original")
-    if complete and not all(persons_of(x).complete.any() for x in (original, *synthetic)):
+    named = {f"synthetic file {m + 1}": file for m, file in enumerate(files)}
+    table, coded = code_together(original, {**named, **others}, call)
+    there = [table, *(x for x in coded if x is not None)]
+    if any(x.schema != table.schema for x in there):
+        raise ValueError("the files have other variables or levels than the original")
+    if complete and not all(persons_of(x).complete.any() for x in there):
         raise ValueError("a file has no complete record")
+    number = len(named)
+    return table, coded[:number], dict(zip(others, coded[number:], strict=True))

@@ -10,8 +10,9 @@ from scipy import linalg, sparse
 from scipy.special import expit, logit
 
 from bnp_models.data.contingency import common_cells
+from bnp_models.data.frames import Tabular
 from bnp_models.data.microdata import Records
-from bnp_models.evaluation.files import check_files
+from bnp_models.evaluation.files import coded_files
 
 # Added to the diagonal of the information of logistic regressions: coefficients that the data do
 # not settle (aliased, or infinite) stay finite, and fitted values move by less than 1e-6.
@@ -43,8 +44,8 @@ class PropensityScore(NamedTuple):
 
 
 def propensity_score(
-    original: Records,
-    synthetic: Records,
+    original: Tabular,
+    synthetic: Tabular,
     *,
     interactions: bool = False,
     max_parameters: int = 1000,
@@ -54,7 +55,7 @@ def propensity_score(
     Parameters
     ----------
     original, synthetic
-        Files of the same schema, of which the complete records are used.
+        Files of the same schema, or data frames, of which the complete records are used.
     interactions
         Have the interactions of all pairs of variables, besides main effects.
     max_parameters
@@ -78,7 +79,9 @@ def propensity_score(
     Snoke, J., Raab, G. M., Nowok, B., Dibben, C. & Slavkovic, A. (2018), General and specific
     utility measures for synthetic data, JRSS A 181, 663-688. doi:10.1111/rssa.12358
     """
-    check_files(original, [synthetic], complete=True)
+    original, (synthetic,), _ = coded_files(
+        "propensity_score(original, synthetic)", original, [synthetic], complete=True
+    )
     codes, of_files = common_cells([original, synthetic])
     counts, of_synthetic = of_files.sum(axis=0), of_files[1].astype(np.float64)
     design = _design(codes, counts, original.schema.num_levels, interactions, max_parameters)

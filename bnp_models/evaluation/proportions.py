@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.frames import Tabular
 from bnp_models.data.margins import joint_codes
-from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.evaluation.combining import compare_with_original
-from bnp_models.evaluation.files import check_files
+from bnp_models.evaluation.files import coded_files
 from bnp_models.evaluation.propensity import standardised
 
 
@@ -105,11 +105,11 @@ class Proportions:
 
 
 def proportions(
-    original: Records,
-    synthetic: Sequence[Records],
+    original: Tabular,
+    synthetic: Tabular | Sequence[Tabular],
     order: int,
     *,
-    population: Records | None = None,
+    population: Tabular | None = None,
     combining: str = "partially",
     level: float = 0.95,
     min_count: int = 10,
@@ -123,9 +123,9 @@ def proportions(
     Parameters
     ----------
     original
-        The records that the synthetic ones stand for.
+        The records that the synthetic ones stand for: a table, or a data frame.
     synthetic
-        M files of the same schema.
+        M files of the same schema, or data frames, which are coded like the original.
     order
         Number of variables of a table.
     population
@@ -156,7 +156,10 @@ def proportions(
     Karr, A. F. et al. (2006), doi:10.1198/000313006X124640: overlap. Raab, G. M., Nowok, B. &
     Dibben, C. (2021), doi:10.48550/arXiv.2109.12717: propensity scores of tables.
     """
-    check_files(original, synthetic, population)
+    original, synthetic, others = coded_files(
+        "proportions(original, synthetic, order)", original, synthetic, population=population
+    )
+    population = others["population"]
     schema, end = original.schema, 1 + len(synthetic)
     tables, left_out = _chosen_tables(schema.num_levels, order, max_tables, max_cells, seed)
     files = [original, *synthetic] + ([] if population is None else [population])

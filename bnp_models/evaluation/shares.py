@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.frames import Tabular
 from bnp_models.data.households import Households
 from bnp_models.evaluation.combining import compare_with_original
-from bnp_models.evaluation.files import check_files
+from bnp_models.evaluation.files import coded_files
 from bnp_models.rules.rules import Rules
 
 
@@ -33,9 +35,9 @@ class Shares(NamedTuple):
 def household_shares(
     quantities: Rules,
     original: Households,
-    synthetic: Sequence[Households],
+    synthetic: Tabular | Sequence[Tabular],
     *,
-    population: Households | None = None,
+    population: Tabular | None = None,
     combining: str = "partially",
     level: float = 0.95,
 ) -> Shares:
@@ -46,7 +48,8 @@ def household_shares(
     quantities
         The statements, as rules (`bnp_models.rules`): "at least one child", say.
     original, synthetic, population
-        Households of the same schema; those with a missing value are left out.
+        Households of the same schema; those with a missing value are left out. But for the
+        original, they may be data frames of persons.
     combining, level
         As in `proportions`.
 
@@ -57,7 +60,11 @@ def household_shares(
     MicrodataError
         If a rule does not fit the table.
     """
-    check_files(original, synthetic, population)
+    call = "household_shares(quantities, original, synthetic)"
+    check_kind(Rules, call, quantities=quantities)
+    check_kind(Households, call, original=original)
+    original, synthetic, others = coded_files(call, original, synthetic, population=population)
+    population = others["population"]
     files = [original, *synthetic] + ([] if population is None else [population])
     complete = [file.select(~file.incomplete) if file.has_missing else file for file in files]
     if any(file.n == 0 for file in complete):

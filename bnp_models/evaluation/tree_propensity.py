@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bnp_models.data.contingency import common_cells
-from bnp_models.data.microdata import Records
-from bnp_models.evaluation.files import check_files
+from bnp_models.data.frames import Tabular
+from bnp_models.evaluation.files import coded_files
 
 # As synthpop grows them: records of a leaf, and the gain of a split.
 _LEAF, _GAIN = 5, 1e-8
@@ -25,13 +25,13 @@ class TreePropensity(NamedTuple):
     """The first over the second: about 1 where nothing tells the records apart."""
 
 
-def tree_propensity(original: Records, synthetic: Records, *, seed: int = 0) -> TreePropensity:
+def tree_propensity(original: Tabular, synthetic: Tabular, *, seed: int = 0) -> TreePropensity:
     """Score how well a classification tree tells synthetic records from the original's.
 
     Parameters
     ----------
     original, synthetic
-        Files of the same schema, of which the complete records are used.
+        Files of the same schema, or data frames, of which the complete records are used.
     seed
         Of the permutations.
 
@@ -49,7 +49,9 @@ def tree_propensity(original: Records, synthetic: Records, *, seed: int = 0) -> 
     """
     from sklearn.tree import DecisionTreeClassifier
 
-    check_files(original, [synthetic], complete=True)
+    original, (synthetic,), _ = coded_files(
+        "tree_propensity(original, synthetic)", original, [synthetic], complete=True
+    )
     codes, counts = common_cells([original, synthetic])
     records = np.concatenate([np.repeat(codes, number, axis=0) for number in counts])
     features = _indicators(records, original.schema.num_levels)

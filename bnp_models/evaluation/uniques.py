@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bnp_models.data.contingency import common_cells
-from bnp_models.data.microdata import Records
-from bnp_models.evaluation.files import check_files
+from bnp_models.data.frames import Tabular
+from bnp_models.evaluation.files import coded_files
 
 
 class Replicated(NamedTuple):
@@ -30,20 +30,22 @@ class Replicated(NamedTuple):
     in_all: int
 
 
-def replicated_uniques(original: Records, synthetic: Sequence[Records]) -> Replicated:
+def replicated_uniques(original: Tabular, synthetic: Tabular | Sequence[Tabular]) -> Replicated:
     """Count the uniques of the original whose combination occurs in synthetic files.
 
     Parameters
     ----------
     original, synthetic
-        Files of the same schema, of which the complete records are used.
+        Files of the same schema, or data frames, of which the complete records are used.
 
     Notes
     -----
     A combination that occurs again may do so by chance, and does where the model is good: this is
     not the probability that an intruder learns anything.
     """
-    check_files(original, synthetic)
+    original, synthetic, _ = coded_files(
+        "replicated_uniques(original, synthetic)", original, synthetic
+    )
     _, counts = common_cells([original, *synthetic])
     there = counts[1:, counts[0] == 1]
     return Replicated(

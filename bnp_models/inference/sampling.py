@@ -18,10 +18,14 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.contingency import ContingencyTable
+from bnp_models.data.frames import TABLES, Tabular
 from bnp_models.data.households import Households
-from bnp_models.data.microdata import Records
+from bnp_models.data.microdata import as_records
+from bnp_models.data.schema import MicrodataError
 from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.compilation import use_compilation_cache
@@ -30,19 +34,22 @@ from bnp_models.inference.progress import Monitor, Tell
 from bnp_models.inference.run import Run, Until
 from bnp_models.inference.settings import Settings, make_settings, settings_of_round
 from bnp_models.models.model import Model
+from bnp_models.models.options import check_key
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
-from bnp_models.zeros.structural_zeros import StructuralZeros
+from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
 
 MAX_MINUTES = 60.0
+
+CALL = "sample(model, table, key=jax.random.key(0))"
 
 
 def sample(
     model: Model,
-    table: Records | Households,
+    table: Tabular,
     *,
     key: jax.Array,
-    conditions: StructuralZeros | Rules | None = None,
+    conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
     num_chains: int = 4,
     num_warmup: int = 1000,
     num_samples: int = 1000,
@@ -73,13 +80,14 @@ def sample(
     model
         For example `bnp_models.HDPMixedMembership()`.
     table
-        The coded sample; without missing values, unless the model draws them.
+        The coded sample; without missing values, unless the model draws them. A data frame of
+        records is coded by `Microdata.from_frame`, with all its columns.
     key
         A `jax.random.key`; the same key gives the same draws on one device or eight, resumed or
         not, whatever the chunks.
     conditions
         Structural zeros, for a model that takes them, or the rules of households; no record may
-        break one.
+        break one. A data frame is coded by `StructuralZeros.from_frame`.
     num_chains, num_warmup, num_samples, thin
         Chains; sweeps before the first draw; draws kept per chain; sweeps per kept draw.
     until
@@ -144,6 +152,8 @@ def sample(
     Before it would hold more, every second draw is let go (`Run.thinned`) and `thin` doubles from
     there on.
     """
+    table, conditions = coded_input(CALL, model, table, conditions)
+    check_key(key)
     use_compilation_cache()
     first = make_settings(
         model, table.n, num_chains, num_warmup, num_samples, thin, keep, start_components,
@@ -201,7 +211,7 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
 
 
 def sample_until(
-    target: Callable[[Run], bool], model: Model, table: Records | Households, **options: Any
+    target: Callable[[Run], bool], model: Model, table: Tabular, **options: Any
 ) -> Run:
     """Run a model's chains until a target is reached: ``sample(..., until=target)``."""
     return sample(model, table, until=target, **options)
@@ -256,10 +266,40 @@ def extend(
     return Driver(task, settings, execution).run(run, max_seconds, rewrite=True)
 
 
+def coded_input(call: str, model: Model, table: Any, conditions: Any) -> tuple[Any, Any]:
+    """Code a sample and conditions that are data frames, for a model.
+
+    Parameters
+    ----------
+    call
+        How the function is called, for messages.
+    model, table, conditions
+        As for `sample`.
+
+    Raises
+    ------
+    TypeError
+        If the model is no model or its class, or the table is neither a table nor a data frame.
+    MicrodataError
+        If a frame cannot be coded, or is to be households.
+    """
+    check_kind(Model, call, model=model)
+    if isinstance(table, pd.DataFrame) and model.table_type is Households:
+        raise MicrodataError(
+            f"the {model.name} model takes Households, not a data frame, of which it does not know "
+            "which column tells households apart; give Households.from_frame(frame, household=...)"
+        )
+    table = as_records(table, call, TABLES)
+    return table, as_conditions(conditions, table.schema)
+
+
 def check_input(
-    model: Model, table: Records | Households, conditions: StructuralZeros | Rules | None = None
+    model: Model,
+    table: Tabular,
+    conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
 ) -> None:
     """Raise ValueError unless the model can be fitted to these records under these conditions."""
+    table, conditions = coded_input("check_input(model, table)", model, table, conditions)
     conditions_type = model.conditions_type or StructuralZeros
     counted = isinstance(table, ContingencyTable)
     table_type = ContingencyTable if counted and model.takes_counts else model.table_type

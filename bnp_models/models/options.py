@@ -1,7 +1,12 @@
-"""Checks of a model's options, for `__check_init__`."""
+"""Checks of options and of random keys."""
 
 from collections.abc import Sequence
 from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bnp_models.data.arguments import described
 
 
 def check_positive(**options: Any) -> None:
@@ -23,6 +28,15 @@ def check_choice(choices: Sequence[str], **options: Any) -> None:
     for name, value in options.items():
         if value not in choices:
             raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
+
+
+def check_key(key: jax.Array) -> None:
+    """Raise TypeError unless this is one random key."""
+    is_key = isinstance(key, jax.Array) and key.shape == ()
+    if not is_key or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        raise TypeError(
+            f"key must be a random key, such as jax.random.key(0), not {described(key)}"
+        )
 
 
 def as_names(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
 from bnp_models.inference.placement import in_threads
 from bnp_models.inference.run import Run, blocks_of_draws
+from bnp_models.inference.sampling import coded_input
 from bnp_models.inference.settings import Settings
 from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.numerics.platforms import map_draws
@@ -437,10 +438,10 @@ def draw_taus(
 
 def tau1_monitor(
     model: PredictsCells,
-    table: Records,
+    table: Records | pd.DataFrame,
     population_size: int,
     max_cells: int = 256,
-    conditions: StructuralZeros | None = None,
+    conditions: StructuralZeros | pd.DataFrame | None = None,
 ) -> Callable[[dict[str, np.ndarray]], dict[str, float]]:
     """Make the `monitor` of `sample` that puts tau_1 of the first chain on the progress bar.
 
@@ -453,6 +454,9 @@ def tau1_monitor(
     max_cells
         With more sample uniques than this, tau_1 is scaled up from about so many of them.
     """
+    call = "tau1_monitor(model, table, population_size)"
+    table, conditions = coded_input(call, model, table, conditions)
+    check_population_size(table, population_size)
     cells = table.tabulated
     unique = cells.codes[cells.unique_cells]
     part = unique[:: max(1, -(-len(unique) // max_cells))]

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import pandas as pd
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import require_unweighted
-from bnp_models.inference.sampling import sample
+from bnp_models.inference.sampling import coded_input, sample
 from bnp_models.kernels.variates.rng import key_array, numpy_generator
 from bnp_models.models.model import Model
+from bnp_models.models.options import check_key
 from bnp_models.risk.population import population_risk
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -98,10 +100,10 @@ class Validation:
 
 def validate_within(
     model: Model,
-    table: Microdata,
+    table: Microdata | pd.DataFrame,
     *,
     key: jax.Array,
-    conditions: StructuralZeros | None = None,
+    conditions: StructuralZeros | pd.DataFrame | None = None,
     num_splits: int = 3,
     fraction: float = FRACTION,
     **options: Any,
@@ -131,6 +133,9 @@ def validate_within(
         If the fraction is not between 0 and 1, or leaves a part of fewer than two records, or the
         records have design weights: parts are simple random samples of them.
     """
+    call = "validate_within(model, table, key=jax.random.key(0))"
+    table, conditions = coded_input(call, model, table, conditions)
+    check_key(key)
     require_unweighted(table, "validation within the sample")
     size = round(fraction * table.n)
     if not 2 <= size < table.n:

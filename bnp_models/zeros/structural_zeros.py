@@ -10,7 +10,7 @@ may be of any size.
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -457,6 +457,12 @@ class NotApplicable(NamedTuple):
 
     coding: Coding
     conditions: StructuralZeros | None
+
+
+def as_conditions(given: Any, schema: Any) -> Any:
+    """Return structural zeros of records that are a data frame coded, and all else as it is."""
+    is_frame = isinstance(given, pd.DataFrame) and isinstance(schema, Schema)
+    return StructuralZeros.from_frame(given, schema) if is_frame else given
 
 
 def read_conditions(path: str | PathLike, schema: Schema) -> StructuralZeros:

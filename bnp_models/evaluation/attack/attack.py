@@ -24,6 +24,7 @@ in which no likelihood of a file occurs (`refit` makes the chains).
 
 from collections.abc import Sequence
 from functools import partial
+from os import PathLike
 from typing import Any
 
 import jax
@@ -32,9 +33,11 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.frames import TABLES, Tabular, code_like
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, persons_of
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Microdata, as_records
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.evaluation.attack.bootstrap import (
@@ -61,6 +64,7 @@ from bnp_models.inference.sampling import sample
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Model
 from bnp_models.models.nested.ndpmpm import NDPMPM
+from bnp_models.models.options import check_key
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -80,8 +84,8 @@ _MOVES = ("augmentation", "reorder", "split_merge_every", "swap")
 
 def attack_risk(
     source: Source,
-    table: Microdata | Households,
-    synthetic: Sequence[pd.DataFrame | Microdata | Households],
+    table: Tabular,
+    synthetic: Tabular | Sequence[Tabular],
     *,
     key: jax.Array,
     conditions: StructuralZeros | Rules | None = None,
@@ -105,7 +109,7 @@ def attack_risk(
         The chains that the synthetic files come from: a run that kept its ``parameters``, what
         `read_posterior` returns, or the path of a ``posterior.nc`` of ``bnp-models synthesize``.
     table
-        The sample that was synthesised, coded as it was then.
+        The sample that was synthesised, coded as it was then, or as a data frame.
     synthetic
         The M files: frames, or tables coded as the sample is.
     key
@@ -159,6 +163,10 @@ def attack_risk(
     their sizes, and so is their likelihood. Where members' values are relative to the head's, a
     candidate is as likely as what it is coded as: with another head all members are coded anew.
     """
+    check_key(key)
+    call = "attack_risk(run, table, synthetic, key=jax.random.key(0))"
+    check_kind((Run, Posterior, str, PathLike), call, source=source)
+    table, synthetic = _coded(call, source, table, synthetic)
     _check_settings(table, target, num_bootstrap, fdr, top, max_draws)
     if not len(synthetic):
         raise ValueError("no synthetic file is given")
@@ -210,8 +218,8 @@ def attack_risk(
 
 def refit(
     model: Model,
-    table: Microdata | Households,
-    synthetic: Sequence[pd.DataFrame | Microdata | Households],
+    table: Tabular,
+    synthetic: Tabular | Sequence[Tabular],
     *,
     key: jax.Array,
     conditions: StructuralZeros | Rules | None = None,
@@ -240,12 +248,28 @@ def refit(
     Households are an approximation: those of a file are drawn given their sizes, and count here as
     households whose sizes say something too. What sizes say of classes is then heard twice.
     """
+    call = "refit(model, table, synthetic, key=jax.random.key(0))"
+    check_kind(Model, call, model=model)
+    check_key(key)
+    table, synthetic = _coded(call, None, table, synthetic)
     require_unweighted(table, "the attack risk")
     files = [coded_like(frame, table, m) for m, frame in enumerate(synthetic)]
     return [
         sample(model, with_file(table, file), key=key_m, conditions=conditions, **how)
         for key_m, file in zip(Keys(key, len(files)), files, strict=True)
     ]
+
+
+def _coded(call, source, table, synthetic) -> tuple[Any, Sequence[Tabular]]:
+    """The sample, coded as that of the source is where it is a data frame, and files in a list."""
+    check_kind((*TABLES, pd.DataFrame), call, table=table)
+    if isinstance(source, Run):
+        table = code_like(table, source.table)
+    files = [synthetic] if isinstance(synthetic, (*TABLES, pd.DataFrame)) else synthetic
+    check_kind(Sequence, call, synthetic=files)
+    named = {f"synthetic file {m + 1}": file for m, file in enumerate(files)}
+    check_kind((*TABLES, pd.DataFrame), call, **named)
+    return as_records(table, call, TABLES), files
 
 
 def check_columns(table: Microdata | Households) -> None:

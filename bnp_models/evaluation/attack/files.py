@@ -1,15 +1,15 @@
 """Synthetic files with the codes of the sample, and added to it."""
 
 import numpy as np
-import pandas as pd
 
+from bnp_models.data.frames import Tabular, code_like
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.models.model import Table
 
 
-def coded_like(frame: pd.DataFrame | Microdata | Households, table: Table, number: int) -> Table:
+def coded_like(frame: Tabular, table: Table, number: int) -> Table:
     """Code a synthetic file as the sample is.
 
     Parameters
@@ -28,7 +28,7 @@ def coded_like(frame: pd.DataFrame | Microdata | Households, table: Table, numbe
         sample's have not.
     """
     try:
-        made = _coded(frame, table)
+        made = code_like(frame, table)
         if made.schema != table.schema:
             raise MicrodataError("has other variables or levels than the sample")
         if isinstance(made, Households) and not np.isin(made.sizes, table.sizes).all():
@@ -39,23 +39,6 @@ def coded_like(frame: pd.DataFrame | Microdata | Households, table: Table, numbe
     except MicrodataError as error:
         raise error.in_file(f"synthetic file {number + 1}") from None
     return made
-
-
-def _coded(frame, table):
-    """A table, or a frame as a table of the sample's schema."""
-    if isinstance(frame, Microdata | Households):
-        return frame
-    schema = table.schema
-    if isinstance(table, Households):
-        return Households.from_frame(
-            frame,
-            schema.household,
-            schema.household_level,
-            (schema.household, *schema.table.variables),
-            schema.table,
-            schema.head,
-        )
-    return Microdata.from_frame(frame, schema.variables, schema)
 
 
 def with_file(table: Table, file: Table) -> Table:
