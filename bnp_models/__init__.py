@@ -1,6 +1,28 @@
 """Bayesian non-parametric models for categorical microdata, on JAX.
 
 Names are imported when they are first used, so that ``import bnp_models`` is quick.
+
+Examples
+--------
+Examples of all functions and classes begin with these lines:
+
+>>> import jax, numpy as np, pandas as pd
+>>> import bnp_models as bnp
+>>> population = bnp.datasets.census_income()
+>>> frame = population.sample(60, seed=0)[["age", "sex", "education"]]
+>>> table = bnp.Microdata.from_frame(frame)
+>>> impossible = pd.DataFrame({"age": ["0-14"], "education": ["Bachelor or higher"]})
+>>> zeros = bnp.StructuralZeros.from_frame(impossible, table.schema)
+>>> households = bnp.datasets.bay_area_households().sample(20, seed=0).households()
+>>> cells = bnp.weighted_cells(table, population_size=5_000)
+
+Chains as short as these are for examples only:
+
+>>> short = {"num_chains": 2, "num_warmup": 20, "num_samples": 20}
+>>> model = bnp.NPLCM(components=4)
+>>> run = bnp.sample(model, table, key=jax.random.key(0), **short)
+>>> risk = bnp.population_risk(run, population_size=5_000)
+>>> files = bnp.synthesize(run, 2)
 """
 
 import importlib
@@ -93,6 +115,9 @@ if TYPE_CHECKING:
     from bnp_models.inference.sampling import sample as sample
     from bnp_models.inference.sampling import sample_until as sample_until
     from bnp_models.inference.settings import Settings as Settings
+    from bnp_models.inference.steps import Kernel as Kernel
+    from bnp_models.inference.steps import kernel_of as kernel_of
+    from bnp_models.inference.steps import model_of_steps as model_of_steps
     from bnp_models.inference.weighting import population_law as population_law
     from bnp_models.inference.weighting import sample_law as sample_law
     from bnp_models.inference.weighting import unsampled_law as unsampled_law
@@ -188,6 +213,7 @@ _EXPORTS = {
     "HouseholdSchema": "data.household_schema",
     "Households": "data.households",
     "HyperparameterDraws": "models.cells.full_bayes",
+    "Kernel": "inference.steps",
     "Labelling": "data.stata_spss",
     "Limits": "risk.verdict",
     "LogLinearRisk": "risk.loglinear",
@@ -254,9 +280,11 @@ _EXPORTS = {
     "interval_overlap": "evaluation.combining",
     "judge": "risk.verdict",
     "k_anonymity": "data.microdata",
+    "kernel_of": "inference.steps",
     "level_margins": "synthesis.margins",
     "loglinear_risk": "risk.loglinear",
     "model_of": "evaluation.attack.posterior",
+    "model_of_steps": "inference.steps",
     "monitored": "inference.convergence",
     "persons_of": "data.households",
     "population_law": "inference.weighting",

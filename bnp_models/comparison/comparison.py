@@ -14,6 +14,7 @@ import pandas as pd
 
 from bnp_models.comparison.held_out import held_out_log_probability
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.display import Shown, counted, displayed, spread, title_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.diagnosis import Diagnosis
@@ -26,12 +27,21 @@ from bnp_models.risk.population import PopulationRisk, population_risk
 from bnp_models.synthesis.predictive_checks import PredictiveChecks, predictive_checks
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-CALL = 'compare({"hdp": HDPMixedMembership()}, table, key=jax.random.key(0))'
+CALL = "compare({'hdp': HDPMixedMembership()}, table, key=...)"
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Compared:
-    """One model of a sample."""
+    """One model of a sample.
+
+    Examples
+    --------
+    >>> models = {"few": model}
+    >>> comparison = bnp.compare(models, table, key=jax.random.key(0), num_folds=20, **short)
+    >>> comparison.models["few"].log_probabilities.shape
+    (3,)
+    """
 
     log_probabilities: np.ndarray
     """(n held out,) log predictive probability of each held-out record, in nats."""
@@ -53,10 +63,29 @@ class Compared:
         """Sentences on the chains and on the fit."""
         return self.diagnosis.warnings + self.checks.warnings()
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "run": title_of(self.run),
+            "held out": f"{self.held_out:.4f} nats a record",
+            "z of sample uniques": f"{self.checks.cells[1].z:.2f}",
+            "tau_1": None if self.risk is None else spread(self.risk.tau1),
+        }
+        return Shown(f"Compared: {self.run.model.name}", lines)
+
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Comparison:
-    """Models of one sample, by name."""
+    """Models of one sample, by name.
+
+    Examples
+    --------
+    >>> models = {"few": model}
+    >>> comparison = bnp.compare(models, table, key=jax.random.key(0), num_folds=20, **short)
+    >>> comparison.best
+    'few'
+    """
 
     models: dict[str, Compared]
     """In the order given."""
@@ -90,6 +119,13 @@ class Comparison:
                 row |= {"tau1": one.risk.tau1.mean(), "q025": low, "q975": high}
             rows.append(row)
         return pd.DataFrame(rows).sort_values("held_out", ascending=False, ignore_index=True)
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        what = (
+            f"{counted(len(self.models), 'model')}, {self.folds} of {self.num_folds} parts held out"
+        )
+        return Shown(f"Comparison: {what}", {"best": self.best}, self.table())
 
 
 def compare(
@@ -140,6 +176,13 @@ def compare(
     -----
     A model that ignores structural zeros spends probability on impossible records, which its
     held-out figure shows.
+
+    Examples
+    --------
+    >>> models = {"few": model}
+    >>> comparison = bnp.compare(models, table, key=jax.random.key(0), num_folds=20, **short)
+    >>> comparison.table().columns.tolist()
+    ['model', 'held_out', 'behind', 'behind_se', 'z_uniques']
     """
     check_kind(Mapping, CALL, models=models)
     check_key(key)

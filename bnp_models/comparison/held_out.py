@@ -2,8 +2,12 @@
 
 import jax
 import numpy as np
+import pandas as pd
 from scipy.special import logsumexp
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.frames import code_like
+from bnp_models.data.microdata import Microdata
 from bnp_models.inference.run import Run
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.risk.population import cell_probabilities, checked_method, checked_model
@@ -14,7 +18,7 @@ NUM_DRAWS = 200
 
 def held_out_log_probability(
     run: Run,
-    codes: np.ndarray,
+    codes: np.ndarray | Microdata | pd.DataFrame,
     *,
     method: str = "auto",
     num_draws: int = NUM_DRAWS,
@@ -27,7 +31,8 @@ def held_out_log_probability(
     run
         Chains that kept the model's ``parameters``.
     codes
-        (m, J) level codes of complete records that the run has not seen, in the sample's schema.
+        (m, J) level codes of complete records that the run has not seen, in the sample's schema;
+        or a table, or a data frame of these.
     method, key
         As for `population_risk`.
     num_draws
@@ -43,7 +48,15 @@ def held_out_log_probability(
     ------
     ValueError
         If the model gives no probabilities of cells, or `run` kept no parameters.
+
+    Examples
+    --------
+    >>> bnp.held_out_log_probability(run, population.sample(5, seed=2)).shape
+    (5,)
     """
+    check_kind(Run, "held_out_log_probability(run, codes)", run=run)
+    if isinstance(codes, Microdata | pd.DataFrame):
+        codes = code_like(codes, run.table).codes
     method = checked_method(method, checked_model(run.model), run.table)
     draws = run.spaced_parameters(num_draws)
     key, _ = Keys(run.key if key is None else key)

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records, as_records
 from bnp_models.data.schema import (
@@ -26,11 +27,18 @@ _BEYOND = 5
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Bins:
     """Bins of one numeric column, each of a run of adjacent values.
 
     A value that a bin's share of the records has is a bin of its own, and so is every label that
     is no number, such as a code for "not applicable".
+
+    Examples
+    --------
+    >>> binned, bins = bnp.bin_columns(pd.DataFrame({"income": range(100)}), {"income": 4})
+    >>> bins["income"].labels
+    ('4 to 24', '25 to 49', '50 to 74', '75 to 95')
     """
 
     variable: str
@@ -166,6 +174,11 @@ class Bins:
                 made[i] = f"{x:.{self.decimals}f}"
         return pd.Series(made).infer_objects()
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {"labels": ", ".join(map(str, self.labels))}
+        return Shown(f"Bins: {counted(len(self.labels), 'bin')} of {self.variable}", lines)
+
 
 def bin_columns(
     table: Records | pd.DataFrame, numbers: Mapping[str, int]
@@ -188,6 +201,12 @@ def bin_columns(
     ------
     MicrodataError
         If a variable is unknown, or its values are no numbers.
+
+    Examples
+    --------
+    >>> binned, bins = bnp.bin_columns(pd.DataFrame({"income": range(100)}), {"income": 4})
+    >>> binned.schema.num_levels
+    (4,)
     """
     table = as_records(table, "bin_columns(table, {variable: number})")
     bins = {}
@@ -227,6 +246,13 @@ def in_bins(table: Records | pd.DataFrame, bins: Mapping[str, Recodes]) -> Recor
     ------
     MicrodataError
         If a value has no place in them.
+
+    Examples
+    --------
+    >>> incomes = pd.DataFrame({"income": range(100)})
+    >>> binned, bins = bnp.bin_columns(incomes, {"income": 4})
+    >>> bnp.in_bins(incomes, bins).digest == binned.digest
+    True
     """
     table = as_records(table, "in_bins(table, bins)")
     schema, codes = table.schema, np.array(table.codes)
@@ -259,6 +285,13 @@ def draw_in_bins(
     household, household_variables
         Column that says who lives with whom, and variables of which all of a household get one
         value.
+
+    Examples
+    --------
+    >>> binned, bins = bnp.bin_columns(pd.DataFrame({"income": range(100)}), {"income": 4})
+    >>> drawn = bnp.draw_in_bins(np.random.default_rng(0), binned.to_frame(), bins)
+    >>> drawn["income"].between(0, 99).all().item()
+    True
     """
     columns = {}
     for variable, of_variable in bins.items():

@@ -5,9 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bnp_models.data.display import Shown, counted, displayed
+
 _WORD_SIZE = 2**63 - 1
 
 
+@displayed
 class Cells(NamedTuple):
     """The distinct cells that records fall in.
 
@@ -21,6 +24,12 @@ class Cells(NamedTuple):
         Index into ``codes`` of each record's cell.
     first_rows : (D,) int64 array
         0-based row of the first record of each.
+
+    Examples
+    --------
+    >>> grouped = table.cells()
+    >>> int(grouped.counts.sum())
+    60
     """
 
     codes: np.ndarray
@@ -37,6 +46,13 @@ class Cells(NamedTuple):
     def sample_uniques(self) -> np.ndarray:
         """0-based rows of the records that are alone in their cell, ascending."""
         return np.flatnonzero(self.counts[self.record_cell] == 1)
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        number = (
+            f"{counted(len(self.record_cell), 'record')} in {counted(len(self.counts), 'cell')}"
+        )
+        return Shown(f"Cells: {number}, {counted(len(self.unique_cells), 'of one', 'of one')}")
 
 
 def group_cells(codes: np.ndarray, num_levels: Sequence[int]) -> Cells:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.cells import group_cells
+from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
 from bnp_models.data.schema import MicrodataError, Schema, content_digest
 
 # Cells of parts that are put together, at the least.
@@ -24,6 +25,12 @@ class Coded:
 
     schema: Schema
     codes: np.ndarray
+    n: Any
+    """Number of records."""
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return self.n
 
     @property
     def num_variables(self) -> int:
@@ -46,6 +53,7 @@ class Coded:
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class ContingencyTable(Coded):
     """Distinct cells of records of categorical variables, and how many records are in each.
 
@@ -61,6 +69,12 @@ class ContingencyTable(Coded):
         Number of records in each, at least 1.
     first_rows : (D,) int64 array
         0-based row of the first record of each.
+
+    Examples
+    --------
+    >>> counted = table.tabulated
+    >>> len(counted), int(counted.counts.sum())
+    (60, 60)
     """
 
     schema: Schema
@@ -106,6 +120,14 @@ class ContingencyTable(Coded):
         """Return the same records under another schema, their cells with these codes (D, J)."""
         grouped = group_rows(codes, schema.num_levels, self.counts, self.first_rows)
         return ContingencyTable(schema, *grouped)
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        what = f"{counted(self.n, 'record')} in {counted(len(self.counts), 'cell')}"
+        lines = levels_by_variable(self.schema.variables, self.schema.levels)
+        uniques = {"cells with one record": len(self.unique_cells)}
+        title = f"ContingencyTable: {what} of {counted(self.num_variables, 'variable')}"
+        return Shown(title, {**lines, **uniques})
 
 
 class Tabulator:

@@ -62,6 +62,13 @@ def read_contingency_table(
     Notes
     -----
     Memory is that of a batch and of the distinct cells, whatever the number of records.
+
+    Examples
+    --------
+    >>> frame.to_parquet("sample.parquet")
+    >>> counted = bnp.read_contingency_table("sample.parquet", levels=table.schema)
+    >>> counted.digest == table.tabulated.digest
+    True
     """
     declared, chosen = choose_columns(
         path, levels, lambda names: choose_variables(variables, names), reading

@@ -10,7 +10,7 @@ from bnp_models.data.arguments import check_kind
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import RECORDS, Microdata, Records
-from bnp_models.data.schema import MicrodataError, Schema
+from bnp_models.data.schema import Label, MicrodataError, text_of
 from bnp_models.data.weight_classes import require_unweighted
 
 Tabular: TypeAlias = Records | Households | pd.DataFrame
@@ -135,7 +135,7 @@ def code_together(
         original = (
             _named("original", original, tables[0])
             if tables
-            else Microdata.from_frame(original, levels=_levels_of([original, *frames]))
+            else Microdata.from_frame(original, levels=_levels_of(original, frames))
         )
     coded = {name: _named(name, other, original) for name, other in given.items()}
     return original, [coded.get(name) for name in others]
@@ -149,11 +149,14 @@ def _named(name, given, table):
         raise error.in_file(name) from None
 
 
-def _levels_of(frames: Sequence[pd.DataFrame]) -> Schema:
-    """Levels of the first frame's columns, of which any frame may have labels."""
-    common = [name for name in frames[0].columns if all(name in frame for frame in frames)]
-    if all(frame.dtypes[common].equals(frames[0].dtypes[common]) for frame in frames):
-        together = pd.concat([frame[common] for frame in frames])
-    else:
-        together = pd.concat([frame[common].astype(object) for frame in frames])
-    return Microdata.from_frame(together).schema
+def _levels_of(original: pd.DataFrame, files: Sequence[pd.DataFrame]) -> dict[str, list[Label]]:
+    """Labels of an original's columns, and after them those that only files have."""
+    schema = Microdata.from_frame(original).schema
+    levels = {name: list(own) for name, own in zip(schema.variables, schema.levels, strict=True)}
+    for file in files:
+        common = [name for name in levels if name in file and file[name].notna().any()]
+        for name in common:
+            known = {text_of(label) for label in levels[name]}
+            labels = Microdata.from_frame(file, [name]).schema.levels[0]
+            levels[name] += [label for label in labels if text_of(label) not in known]
+    return levels

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import (
@@ -23,6 +24,7 @@ _SIZE_LABEL = re.compile(r"\s*([0-9]{1,6})\s*(\+|(?:and|or) (?:more|over))?\s*")
 
 
 @dataclass(frozen=True)
+@displayed
 class HouseholdSchema:
     """The variables of persons within households, and how a model sees them; hashable.
 
@@ -48,6 +50,11 @@ class HouseholdSchema:
     MicrodataError
         If a variable is unknown or listed twice, no variable of persons is left, or the head's
         label is not a level.
+
+    Examples
+    --------
+    >>> households.schema.household
+    'household'
     """
 
     table: Schema
@@ -167,6 +174,16 @@ class HouseholdSchema:
         if self.head is None:
             return ()
         return tuple(name for name in self.personal if name != self.head[0])
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "household": self.household,
+            "household variables": ", ".join(self.household_level) or "none",
+            "head": None if self.head is None else " = ".join(map(str, self.head)),
+            **levels_by_variable(self.table.variables, self.table.levels),
+        }
+        return Shown(f"HouseholdSchema: {counted(len(self.table.variables), 'variable')}", lines)
 
 
 def codes_of_sizes(labels: Sequence[Label], sizes: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
 from bnp_models.data.household_schema import HouseholdSchema, codes_of_sizes, size_variable_of
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata, Records
@@ -52,6 +53,7 @@ class SizeBlock(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Households:
     """Households and their members as level codes.
 
@@ -77,6 +79,15 @@ class Households:
     ------
     MicrodataError
         If shapes do not fit, or a code is outside its variable's levels.
+
+    Examples
+    --------
+    >>> persons = pd.DataFrame({
+    ...     "hid": [1, 1, 2], "tenure": ["own", "own", "rent"], "sex": ["f", "m", "f"],
+    ... })
+    >>> families = bnp.Households.from_frame(persons, "hid", household_variables=["tenure"])
+    >>> len(families), families.num_persons
+    (2, 3)
     """
 
     schema: HouseholdSchema
@@ -272,6 +283,10 @@ class Households:
                     codes[~is_head, j] = column
         return Microdata(schema.table, codes[np.argsort(self.rows, kind="stable")])
 
+    def __len__(self) -> int:
+        """Return the number of households."""
+        return self.n
+
     @property
     def n(self) -> int:
         """Number of households."""
@@ -405,6 +420,23 @@ class Households:
             )
         return column
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        schema, size = self.schema, self.sizes
+        what = f"{counted(self.n, 'household')} of {counted(self.num_persons, 'person')}"
+        household = levels_by_variable(schema.household_variables, schema.household_levels)
+        member = levels_by_variable(schema.member_variables, schema.member_levels)
+        lines = {
+            "persons a household": f"{size.min()} to {size.max()}, {size.mean():.2f} in the mean",
+            "head": None if schema.head is None else " = ".join(map(str, schema.head)),
+            **{f"household: {name}": text for name, text in household.items()},
+            **{f"member: {name}": text for name, text in member.items()},
+            "missing": f"values in {self.incomplete.sum():,} households"
+            if self.has_missing
+            else None,
+        }
+        return Shown(f"Households: {what}", lines)
+
 
 def read_households(
     path: str | PathLike,
@@ -432,6 +464,13 @@ def read_households(
     ------
     MicrodataError
         If the file cannot be read or used; it names the file, row, line, column and value.
+
+    Examples
+    --------
+    >>> households.to_frame().to_csv("persons.csv", index=False)
+    >>> read = bnp.read_households("persons.csv", household="household")
+    >>> len(read)
+    20
     """
     return read_coded(
         path,
@@ -569,5 +608,11 @@ def _require_one_head(
 
 
 def persons_of(table: Records | Households) -> Records:
-    """Return the persons of households; a table of records is returned unchanged."""
+    """Return the persons of households; a table of records is returned unchanged.
+
+    Examples
+    --------
+    >>> bnp.persons_of(households).n == households.num_persons
+    True
+    """
     return table.persons if isinstance(table, Households) else table

@@ -18,6 +18,7 @@ from bnp_models.data.contingency import (
     missing_value,
     too_few,
 )
+from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
 from bnp_models.data.schema import (
     Label,
     Levels,
@@ -30,6 +31,7 @@ from bnp_models.data.schema import (
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Microdata(Coded):
     """Records of categorical variables as level codes.
 
@@ -44,6 +46,16 @@ class Microdata(Coded):
     ------
     MicrodataError
         If the array has the wrong shape or a code is outside its variable's levels.
+
+    Examples
+    --------
+    >>> records = bnp.Microdata.from_frame(pd.DataFrame({"a": ["x", "y", "x"], "b": [1, 2, 2]}))
+    >>> records
+    Microdata: 3 records of 2 variables
+      a  2 levels: x, y
+      b  2 levels: 1, 2
+    >>> records.codes.tolist()
+    [[0, 0], [1, 1], [0, 1]]
     """
 
     schema: Schema
@@ -169,6 +181,14 @@ class Microdata(Coded):
         self.require_complete("grouping records by cell")
         return group_cells(self.codes, self.schema.num_levels)
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        incomplete = int((~self.complete).sum())
+        lines = levels_by_variable(self.schema.variables, self.schema.levels)
+        missing = {"missing": f"values in {counted(incomplete, 'record')}"} if incomplete else {}
+        what = f"{counted(self.n, 'record')} of {counted(self.num_variables, 'variable')}"
+        return Shown(f"{type(self).__name__}: {what}", lines | missing)
+
 
 Records: TypeAlias = Microdata | ContingencyTable
 """Records, one by one or by cell."""
@@ -240,6 +260,11 @@ def k_anonymity(
         Records, or a data frame of them; incomplete ones are left out.
     sizes
         The values of k.
+
+    Examples
+    --------
+    >>> [row.k for row in bnp.k_anonymity(table)]
+    [2, 3, 5]
     """
     cells = as_records(table, "k_anonymity(table)").tabulated
     counts = cells.counts[cells.complete]

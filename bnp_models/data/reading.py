@@ -67,6 +67,12 @@ def read_microdata(
     ------
     MicrodataError
         If the file cannot be read or used; it names the file, row, line, column and value.
+
+    Examples
+    --------
+    >>> frame.to_csv("sample.csv", index=False)
+    >>> bnp.read_microdata("sample.csv", variables=["age", "sex"]).n
+    60
     """
     return read_coded(
         path,
@@ -155,6 +161,13 @@ def read_levels(
     ------
     MicrodataError
         If the file cannot be read, a cell is empty, a variable is unknown or a level repeated.
+
+    Examples
+    --------
+    >>> levels = pd.DataFrame({"variable": ["sex", "sex"], "level": ["Female", "Male"]})
+    >>> levels.to_csv("levels.csv", index=False)
+    >>> bnp.read_levels("levels.csv")
+    {'sex': ('Female', 'Male')}
     """
     if isinstance(variables, Schema):
         variables = variables.variables
@@ -184,6 +197,13 @@ def read_frame(
     ------
     MicrodataError
         If the file cannot be read, a row has too many or too few cells, or a column is missing.
+
+    Examples
+    --------
+    >>> frame.to_csv("sample.csv", index=False)
+    >>> read, lines = bnp.read_frame("sample.csv")
+    >>> read.shape, lines[:2]
+    ((60, 3), [2, 3])
     """
     names = columns_of_file(path, reading)
     try:

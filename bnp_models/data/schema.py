@@ -4,13 +4,14 @@ import hashlib
 import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from os import PathLike
 from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
 from bnp_models.data.messages import listing, quoted
 
 Label: TypeAlias = Hashable
@@ -41,6 +42,13 @@ class MicrodataError(ValueError):
         1-based line of the file on which the record starts (CSV only).
     column : str, optional
         The variable.
+
+    Examples
+    --------
+    >>> table.schema.encode("sex", "unknown")
+    Traceback (most recent call last):
+    ...
+    bnp_models.data.schema.MicrodataError: column 'sex': value 'unknown' is not a declared level ...
     """
 
     def __init__(
@@ -77,6 +85,7 @@ class MicrodataError(ValueError):
 
 
 @dataclass(frozen=True)
+@displayed
 class Schema:
     """Categorical variables and their levels; hashable.
 
@@ -91,6 +100,12 @@ class Schema:
     ------
     MicrodataError
         If there is no variable, a name or a label occurs twice, or a variable has no level.
+
+    Examples
+    --------
+    >>> schema = bnp.Schema(("age", "sex"), (("young", "old"), ("f", "m")))
+    >>> schema.num_cells
+    4
     """
 
     variables: tuple[str, ...]
@@ -144,6 +159,13 @@ class Schema:
         if text not in texts:
             raise MicrodataError(undeclared_level(label, labels), column=variable)
         return texts.index(text)
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        title = (
+            f"Schema: {counted(len(self.variables), 'variable')}, {counted(self.num_cells, 'cell')}"
+        )
+        return Shown(title, levels_by_variable(self.variables, self.levels))
 
 
 def plain_label(value: Label) -> Label:
@@ -311,9 +333,17 @@ def in_type_of(seen: list[Label], declared: list[Label]) -> list[Label]:
     return declared
 
 
+def _spelled(value: object) -> str:
+    """Return a value with all fields of dataclasses, whatever their ``repr`` shows."""
+    if not is_dataclass(value):
+        return repr(value)
+    spelled = (f"{field.name}={_spelled(getattr(value, field.name))}" for field in fields(value))
+    return f"{type(value).__qualname__}({', '.join(spelled)})"
+
+
 def content_digest(schema: object, *arrays: np.ndarray) -> str:
-    """Return the SHA-256 of a schema, by its ``repr``, and arrays, in hexadecimal digits."""
-    digest = hashlib.sha256(repr(schema).encode())
+    """Return the SHA-256 of a schema, by its fields, and arrays, in hexadecimal digits."""
+    digest = hashlib.sha256(_spelled(schema).encode())
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.messages import reason
 from bnp_models.data.schema import Label, plain_label
 
@@ -29,6 +30,13 @@ class FormatError(ValueError):
         The mistake and the remedy.
     column
         The variable, where there is one.
+
+    Examples
+    --------
+    >>> bnp.write_frame(frame.rename(columns={"age": "age in years"}), "sample.dta")
+    Traceback (most recent call last):
+    ...
+    bnp_models.data.stata_spss.FormatError: ...
     """
 
     def __init__(self, problem: str, column: str | None = None):
@@ -37,8 +45,16 @@ class FormatError(ValueError):
 
 
 @dataclass(frozen=True)
+@displayed
 class Labelling:
-    """The labels of a Stata or SPSS file."""
+    """The labels of a Stata or SPSS file.
+
+    Examples
+    --------
+    >>> labelling = bnp.Labelling(values={"sex": {1: "male", 2: "female"}})
+    >>> labelling.substantive("sex")
+    {1: 'male', 2: 'female'}
+    """
 
     variables: Mapping[str, str] = field(default_factory=dict)
     """Description of each variable."""
@@ -64,6 +80,14 @@ class Labelling:
         # Stata's extended missing values are letters among numbers.
         return any(not isinstance(value, str) for value in self.values[variable])
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "values labelled": ", ".join(self.values),
+            "missing": ", ".join(self.missing) or None,
+        }
+        return Shown(f"Labelling: {counted(len(self.variables), 'variable')} described", lines)
+
 
 def is_labelled(path: str | PathLike) -> bool:
     """Whether the name is that of a Stata or SPSS file."""
@@ -88,6 +112,14 @@ def read_labelling(path: str | PathLike) -> Labelling:
     ------
     FormatError
         If it cannot be read, or pyreadstat is not installed.
+
+    Examples
+    --------
+    >>> labelling = bnp.Labelling(values={"sex": {1: "male", 2: "female"}})
+    >>> codes = pd.DataFrame({"sex": [1, 2, 2]})
+    >>> bnp.write_frame(codes, "sample.sav", labelling)
+    >>> bnp.read_labelling("sample.sav").values["sex"]
+    {1.0: 'male', 2.0: 'female'}
     """
     return _labelling(_metadata(path)) if is_labelled(path) else Labelling()
 

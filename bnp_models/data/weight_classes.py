@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.cells import group_cells
+from bnp_models.data.display import Shown, displayed
 from bnp_models.data.microdata import Microdata, Records, as_records
 from bnp_models.data.schema import MicrodataError, Schema, content_digest
 from bnp_models.data.weights import check_weights, total_warnings
@@ -39,6 +40,7 @@ _INTERVALS = 200
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class WeightedMicrodata(Microdata):
     """Records whose last variable is the class of their design weight.
 
@@ -53,6 +55,13 @@ class WeightedMicrodata(Microdata):
         Level codes.
     weights : (n,) float64 array
         Design weights, positive.
+
+    Examples
+    --------
+    >>> weights = np.where(frame["sex"] == "Male", 50.0, 100.0)
+    >>> weighted = bnp.weighted_microdata(table, weights)
+    >>> weighted.class_weights.tolist()
+    [50.0, 100.0]
     """
 
     weights: np.ndarray
@@ -133,6 +142,13 @@ class WeightedMicrodata(Microdata):
             "classes": self.classes().to_dict("records"),
         }
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        title, lines, _ = super()._shown()
+        low, high, total = self.weights.min(), self.weights.max(), self.weights.sum()
+        weights = f"{low:,.4g} to {high:,.4g}, their sum {total:,.6g}"
+        return Shown(title, {**lines, "design weights": weights})
+
 
 def weighted_microdata(table: Microdata | pd.DataFrame, weights: np.ndarray) -> WeightedMicrodata:
     """Add the class of each record's design weight to the records, as their last variable.
@@ -155,6 +171,12 @@ def weighted_microdata(table: Microdata | pd.DataFrame, weights: np.ndarray) -> 
     The distinct weights are the classes, if they are at most `MAX_CLASSES`. Else the weights are
     cut into so many classes with the least sum of squares of their logarithms within the classes
     (Fisher 1958, doi:10.1080/01621459.1958.10501479).
+
+    Examples
+    --------
+    >>> weights = np.where(frame["sex"] == "Male", 50.0, 100.0)
+    >>> bnp.weighted_microdata(table, weights).schema.variables
+    ('age', 'sex', 'education', 'weight class')
     """
     table = as_records(table, "weighted_microdata(table, weights)", (Microdata,))
     weights = check_weights(weights, table.n)

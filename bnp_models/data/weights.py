@@ -9,6 +9,7 @@ import pandas as pd
 
 from bnp_models.data.arguments import check_number
 from bnp_models.data.cells import Cells
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.microdata import Microdata, Records, as_records
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
@@ -19,6 +20,7 @@ _TOLERATED = 0.05
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class WeightedCells:
     """The D non-empty cells of a sample.
 
@@ -36,6 +38,12 @@ class WeightedCells:
         Number of records in each cell.
     weight : (D,) float64 array
         Sum of the weights of the records in each cell; without weights, each record's is N / n.
+
+    Examples
+    --------
+    >>> cells = bnp.weighted_cells(table, 5_000)
+    >>> round(float(cells.weight.sum()))
+    5000
     """
 
     table: Microdata
@@ -70,6 +78,17 @@ class WeightedCells:
         """Return sentences on weights that do not fit the population size."""
         return total_warnings(float(self.weight.sum()), self.population_size)
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "population": self.population_size,
+            "cells that can occur": self.num_cells,
+            "cells with one record": int((self.f == 1).sum()),
+            "sum of weights": f"{self.weight.sum():,.6g}",
+        }
+        number = counted(len(self.f), "cell")
+        return Shown(f"WeightedCells: {counted(self.table.n, 'record')} in {number}", lines)
+
 
 def weighted_cells(
     table: Microdata | pd.DataFrame,
@@ -97,6 +116,13 @@ def weighted_cells(
         If a value is missing, a weight is not a positive number, a cell's weights add up to less
         than its records, the population is smaller than the sample, or `num_cells` is fewer than
         the cells that records fall in.
+
+    Examples
+    --------
+    >>> weights = np.where(frame["sex"] == "Male", 50.0, 100.0)
+    >>> cells = bnp.weighted_cells(table, round(weights.sum()), weights)
+    >>> cells.warnings()
+    []
     """
     table = as_records(table, "weighted_cells(table, population_size)", (Microdata,))
     check_population_size(table, population_size)
@@ -193,6 +219,12 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
     MicrodataError
         If the column is missing or a value is not a positive number; it names the file, row and
         column.
+
+    Examples
+    --------
+    >>> frame.assign(weight=2.5).to_csv("sample.csv", index=False)
+    >>> bnp.read_weights("sample.csv", "weight").sum().item()
+    150.0
     """
     frame, lines = read_frame(path, (column,), reading)
     weights = np.empty(len(frame))
@@ -215,7 +247,15 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
 
 
 def check_population_size(table: Records | pd.DataFrame, population_size: int) -> None:
-    """Raise `MicrodataError` unless the population is at least as large as the sample."""
+    """Raise `MicrodataError` unless the population is at least as large as the sample.
+
+    Examples
+    --------
+    >>> bnp.check_population_size(table, 50)
+    Traceback (most recent call last):
+    ...
+    bnp_models.data.schema.MicrodataError: the population size 50 is smaller than the ...
+    """
     table = as_records(table, "check_population_size(table, population_size)")
     check_number(population_size=population_size)
     if population_size < table.n:

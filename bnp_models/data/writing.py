@@ -28,6 +28,10 @@ def write_json(document: dict, path: str | PathLike) -> None:
     ------
     ValueError
         If it holds NaN or infinity.
+
+    Examples
+    --------
+    >>> bnp.write_json({"tau1": risk.tau1.mean()}, "risk.json")
     """
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     write_text(text + "\n", path)
@@ -51,6 +55,12 @@ def write_frame(
     ------
     FormatError
         If the format cannot hold the names or values, is .zsav, or pyreadstat is not installed.
+
+    Examples
+    --------
+    >>> bnp.write_frame(frame, "sample.parquet")
+    >>> pd.read_parquet("sample.parquet").shape
+    (60, 3)
     """
     kind = Path(path).suffix.lower().lstrip(".")
     if kind == "zsav":

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.cells import group_cells
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Label, MicrodataError
@@ -35,6 +36,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Truth:
     """The disclosure risk of a sample of a population that is known.
 
@@ -58,8 +60,14 @@ class Truth:
     rows: np.ndarray
     population_counts: np.ndarray
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {"tau_1": self.tau1, "tau_2": f"{self.tau2:,.1f}"}
+        return Shown(f"Truth: {counted(self.sample_uniques, 'sample unique')}", lines)
+
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Population:
     """A population of persons described by categorical variables.
 
@@ -188,6 +196,15 @@ class Population:
         ).to_csv(directory / "levels.csv", index=False)
         return self.truth(sample)
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "variables": ", ".join(self.variables),
+            "source": self.source,
+            "licence": self.licence,
+        }
+        return Shown(f"Population: {counted(len(self), 'person')}", lines)
+
 
 def census_income(*, adults: bool = False) -> Population:
     """Return the bundled census population: 299,285 persons, 10 variables, 460,800 cells.
@@ -218,6 +235,7 @@ def census_income(*, adults: bool = False) -> Population:
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class HouseholdData:
     """Persons within households, and how to code them.
 
@@ -282,6 +300,16 @@ class HouseholdData:
         return Households.from_frame(
             self.frame, self.household, self.household_variables, head=self.head if head else None
         )
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "variables": ", ".join(map(str, self.frame.columns)),
+            "source": self.source,
+            "licence": self.licence,
+        }
+        number = counted(len(self), "household")
+        return Shown(f"HouseholdData: {number} of {counted(len(self.frame), 'person')}", lines)
 
 
 def bay_area_households(*, group_quarters: bool = False, distinct: bool = False) -> HouseholdData:

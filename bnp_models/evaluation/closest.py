@@ -14,7 +14,14 @@ _MOST_RECORDS, _PAIRS_AT_ONCE = 5000, 2**24
 
 
 class ClosestRecords(NamedTuple):
-    """Distances to the closest record, in variables that differ, means over files."""
+    """Distances to the closest record, in variables that differ, means over files.
+
+    Examples
+    --------
+    >>> closest = bnp.closest_records(table, files)
+    >>> len(closest.share_by_distance)
+    4
+    """
 
     share_by_distance: tuple[float, ...]
     """(J + 1,) share of the synthetic records at each distance from the original: 0 is a copy of
@@ -59,6 +66,12 @@ def closest_records(
     ----------
     Platzer, M. & Reutterer, T. (2021), doi:10.3389/fdata.2021.679939: the share that is closer to
     the records that the files were made of than to a holdout.
+
+    Examples
+    --------
+    >>> closest = bnp.closest_records(table, files, holdout=population.sample(60, seed=1))
+    >>> 0 <= closest.closer_to_original <= 1
+    True
     """
     original, synthetic, others = coded_files(
         "closest_records(original, synthetic)", original, synthetic, complete=True, holdout=holdout

@@ -33,7 +33,14 @@ class TargetDisclosure(NamedTuple):
 
 
 class Disclosure(NamedTuple):
-    """Disclosure by one set of keys."""
+    """Disclosure by one set of keys.
+
+    Examples
+    --------
+    >>> found = bnp.disclosure(table, files, keys=["age", "sex"])
+    >>> [target.target for target in found.targets]
+    ['education']
+    """
 
     keys: tuple[str, ...]
     """Names of the key variables."""
@@ -70,6 +77,12 @@ def disclosure(
     ValueError
         If no file or no key is given, or schemas differ; a MicrodataError if a variable is unknown
         or both key and target.
+
+    Examples
+    --------
+    >>> found = bnp.disclosure(table, files, keys=["age", "sex"], targets=["education"])
+    >>> 0 <= found.targets[0].disco <= 1
+    True
     """
     original, synthetic, _ = coded_files(
         "disclosure(original, synthetic, keys)", original, synthetic

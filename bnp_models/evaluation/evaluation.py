@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.display import Shown, counted, displayed, title_of
 from bnp_models.data.frames import Tabular
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Records, SmallCells, k_anonymity
@@ -48,8 +49,18 @@ Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Evaluation:
-    """Figures of synthetic files, judged by their original."""
+    """Figures of synthetic files, judged by their original.
+
+    Examples
+    --------
+    >>> evaluation = bnp.evaluate(table, files)
+    >>> sorted(evaluation.proportions)
+    [1, 2, 3]
+    >>> evaluation.summary()["n"]
+    60
+    """
 
     original: Records | Households
     """Records that the synthetic ones stand for."""
@@ -260,6 +271,25 @@ class Evaluation:
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
         }
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        rows = {order: part.summary() for order, part in self.proportions.items()}
+        columns = ["tables", "cells", "mean_tvd", "k_marginal", "overlap"]
+        frame = pd.DataFrame(rows).T[columns].reset_index(names="variables")
+        ratios = [
+            f"{np.mean([score.ratio for score in scores]):.2f} by {_TOLD_BY[kind]}"
+            for kind, scores in self.scores.items()
+        ]
+        found = np.mean(self.replicated.found_unique)
+        lines = {
+            "original": title_of(self.original),
+            "pMSE over its expected value": ", ".join(ratios) or None,
+            "uniques that are unique in a file": f"{found:,.1f} of {self.replicated.uniques:,}",
+            "warnings": len(self.warnings()),
+        }
+        title = f"Evaluation: {counted(len(self.synthetic), 'synthetic file')}"
+        return Shown(title, lines, frame)
+
 
 def evaluate(
     original: Tabular,
@@ -314,6 +344,12 @@ def evaluate(
     ------
     ValueError
         If no file is given, variables or levels differ, or a file has no complete record.
+
+    Examples
+    --------
+    >>> evaluation = bnp.evaluate(table, bnp.synthesize(run, 2))
+    >>> [file["rows"] for file in evaluation.summary()["files"]]
+    [60, 60]
     """
     if combining not in COMBINING_RULES:
         raise ValueError(f"the combining rule must be one of {COMBINING_RULES}, not {combining!r}")

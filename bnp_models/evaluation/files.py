@@ -47,6 +47,12 @@ def read_like(
     MicrodataError
         If the file cannot be read, lacks a variable, or has a label that the table's levels have
         not; it names the file, row, line, column and value.
+
+    Examples
+    --------
+    >>> files[0].to_csv("synthetic_1.csv", index=False)
+    >>> bnp.read_like("synthetic_1.csv", table).schema == table.schema
+    True
     """
     bins, schema = bins or {}, persons_of(table).schema
     levels = {

@@ -25,7 +25,13 @@ _ALIASED = 1e-10
 
 
 class PropensityScore(NamedTuple):
-    """Propensity-score mean squared error (pMSE) of one synthetic file, and standardised."""
+    """Propensity-score mean squared error (pMSE) of one synthetic file, and standardised.
+
+    Examples
+    --------
+    >>> bnp.propensity_score(table, table).pmse
+    0.0
+    """
 
     pmse: float
     """Mean squared error; 0 where the original and the synthetic records cannot be told apart."""
@@ -78,6 +84,12 @@ def propensity_score(
     ----------
     Snoke, J., Raab, G. M., Nowok, B., Dibben, C. & Slavkovic, A. (2018), General and specific
     utility measures for synthetic data, JRSS A 181, 663-688. doi:10.1111/rssa.12358
+
+    Examples
+    --------
+    >>> score = bnp.propensity_score(table, files[0])
+    >>> score.ratio > 0
+    True
     """
     original, (synthetic,), _ = coded_files(
         "propensity_score(original, synthetic)", original, [synthetic], complete=True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.frames import Tabular
 from bnp_models.data.margins import joint_codes
 from bnp_models.data.schema import MicrodataError, Schema
@@ -17,11 +18,18 @@ from bnp_models.evaluation.propensity import standardised
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Proportions:
     """Proportions of the C cells of all T tables of one order.
 
     Intervals are those of one confidence level. Overlap and coverage are judged only for cells with
     enough records of the original inside and outside for a normal interval to make sense.
+
+    Examples
+    --------
+    >>> pairs = bnp.proportions(table, files, order=2)
+    >>> len(pairs.tables)
+    3
     """
 
     schema: Schema
@@ -103,6 +111,17 @@ class Proportions:
             figures["original_covers_population"] = share(self.covered("population", "original"))
         return figures
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "tables left out": self.left_out or None,
+            "cells": len(self.original),
+            "mean total variation distance": f"{self.fit['tvd'].mean():.4f}",
+            "k-marginal score": f"{self.k_marginal.mean():.1f}",
+        }
+        title = f"Proportions: {counted(len(self.tables), f'{self.order}-way table')}"
+        return Shown(title, lines, self.fit)
+
 
 def proportions(
     original: Tabular,
@@ -155,6 +174,11 @@ def proportions(
     ----------
     Karr, A. F. et al. (2006), doi:10.1198/000313006X124640: overlap. Raab, G. M., Nowok, B. &
     Dibben, C. (2021), doi:10.48550/arXiv.2109.12717: propensity scores of tables.
+
+    Examples
+    --------
+    >>> bnp.proportions(table, files, order=1).fit["variables"].tolist() != []
+    True
     """
     original, synthetic, others = coded_files(
         "proportions(original, synthetic, order)", original, synthetic, population=population

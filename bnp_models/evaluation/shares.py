@@ -59,6 +59,13 @@ def household_shares(
         If no file is given, schemas differ or a file has no complete household.
     MicrodataError
         If a rule does not fit the table.
+
+    Examples
+    --------
+    >>> rules = bnp.census_relationships(households)
+    >>> shares = bnp.household_shares(rules, households, [households.to_frame()])
+    >>> bool((shares.original == shares.synthetic).all())
+    True
     """
     call = "household_shares(quantities, original, synthetic)"
     check_kind(Rules, call, quantities=quantities)

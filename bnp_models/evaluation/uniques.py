@@ -42,6 +42,12 @@ def replicated_uniques(original: Tabular, synthetic: Tabular | Sequence[Tabular]
     -----
     A combination that occurs again may do so by chance, and does where the model is good: this is
     not the probability that an intruder learns anything.
+
+    Examples
+    --------
+    >>> found = bnp.replicated_uniques(table, files)
+    >>> found.uniques == len(table.tabulated.unique_cells)
+    True
     """
     original, synthetic, _ = coded_files(
         "replicated_uniques(original, synthetic)", original, synthetic

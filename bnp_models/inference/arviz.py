@@ -236,6 +236,10 @@ def write_netcdf(data, path: str | PathLike) -> None:
     """Write the result of `to_inference_data`.
 
     The same draws give the same bytes: of the attributes, `created_at` is left out.
+
+    Examples
+    --------
+    >>> bnp.write_netcdf(bnp.to_inference_data(run, risk), "posterior.nc")
     """
     names = data.children if has_data_trees() else data.groups()
     groups = {}

@@ -21,7 +21,16 @@ _MANIFEST = "manifest.json"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint is missing, damaged, or of another run."""
+    """A checkpoint is missing, damaged, or of another run.
+
+    Examples
+    --------
+    >>> run = bnp.sample(model, table, key=jax.random.key(0), checkpoint="chains", **short)
+    >>> bnp.sample(model, table, key=jax.random.key(1), checkpoint="chains", resume=True, **short)
+    Traceback (most recent call last):
+    ...
+    bnp_models.inference.checkpoint.CheckpointError: chains/manifest.json: made with other data, ...
+    """
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,15 @@ class Checkpoint:
         The folder; made at the first `save`.
     fingerprint
         Identifies the run (data, model, settings, key); a folder of another run is refused.
+
+    Examples
+    --------
+    >>> run = bnp.sample(model, table, key=jax.random.key(0), checkpoint="chains", **short)
+    >>> again = bnp.sample(
+    ...     model, table, key=jax.random.key(0), checkpoint="chains", resume=True, **short
+    ... )
+    >>> bool((again.draws["alpha"] == run.draws["alpha"]).all())
+    True
     """
 
     def __init__(self, directory: str | os.PathLike, fingerprint: str):
@@ -52,6 +70,9 @@ class Checkpoint:
         self.fingerprint = fingerprint
         self._segments: list[dict[str, str]] = []
         self._generation = 0
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({str(self.directory)!r})"
 
     def save(
         self,

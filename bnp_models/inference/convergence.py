@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.inference.run import Run
 
 MAX_RHAT = 1.05
@@ -55,12 +56,19 @@ def monitored(run: Run, evaluated: Evaluated | None = None) -> dict[str, np.ndar
         Result computed from the run's draws. With a `PopulationRisk`, tau1 is among the
         quantities, and those of the run are thinned to the draws at which it was evaluated; with
         `Margins`, the three on which the chains agree least.
+
+    Examples
+    --------
+    >>> bnp.monitored(run)["alpha"].shape
+    (2, 20)
     """
+    check_kind(Run, "monitored(run)", run=run)
     if evaluated is not None:
         return evaluated.monitored(run)
-    names = ("log_likelihood", "components", "alpha", "beta")
     draws = {
-        name: run.draws[name] for name in names if name in run.draws and run.draws[name].ndim == 2
+        name: run.draws[name]
+        for name in run.model.monitored
+        if name in run.draws and run.draws[name].ndim == 2
     }
     return draws | sampled_rate(run)
 
@@ -81,7 +89,13 @@ def convergence(run: Run, evaluated: Evaluated | None = None) -> dict[str, Figur
         risk, of log_likelihood, components, alpha and the worst margins: "rhat" (rank-normalised,
         split; nested, where there are superchains), "ess_bulk" and "ess_tail". None where a figure
         is undefined: fewer than 4 draws, constant draws, or, for R-hat, one chain.
+
+    Examples
+    --------
+    >>> sorted(bnp.convergence(run)["log_likelihood"])
+    ['ess_bulk', 'ess_tail', 'rhat']
     """
+    check_kind(Run, "convergence(run)", run=run)
     return figures_by_name(monitored(run, evaluated), run.settings.superchain)
 
 
@@ -146,6 +160,12 @@ class Converged:
     Notes
     -----
     A quantity that never changes, such as tau1 where no record is unique, is passed over.
+
+    Examples
+    --------
+    >>> target = bnp.Converged(max_rhat=1.01, min_ess=400)
+    >>> target(run)
+    False
     """
 
     max_rhat: float = 1.01

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.messages import listed
 from bnp_models.inference.convergence import (
     MAX_RHAT,
@@ -26,6 +29,7 @@ from bnp_models.inference.warnings import (
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Diagnosis:
     """Convergence of chains; each member is computed when it is first read, and then kept.
 
@@ -37,6 +41,12 @@ class Diagnosis:
         The run that they are of; None for chains of another sampler.
     evaluated
         Result computed from the run's draws: a `PopulationRisk` or `Margins`.
+
+    Examples
+    --------
+    >>> diagnosis = bnp.Diagnosis.of(run, risk)
+    >>> sorted(diagnosis.figures["tau1"])
+    ['ess_bulk', 'ess_tail', 'rhat']
     """
 
     draws: dict[str, np.ndarray]
@@ -130,6 +140,12 @@ class Diagnosis:
             sentences += self.evaluated.warnings()
         return sentences + growth_warnings(run)
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        frame = pd.DataFrame(self.figures).T.reset_index(names="quantity")
+        lines = {"modes": self.modes.verdict}
+        return Shown(f"Diagnosis: {counted(len(frame), 'quantity', 'quantities')}", lines, frame)
+
 
 def warnings_of(run: Run, evaluated: Evaluated | None = None) -> list[str]:
     """Sentences that a methodologist should know before using the figures.
@@ -145,10 +161,23 @@ def warnings_of(run: Run, evaluated: Evaluated | None = None) -> list[str]:
     -------
     warnings
         Empty if all is well.
+
+    Examples
+    --------
+    >>> any("not converged" in sentence for sentence in bnp.warnings_of(run, risk))
+    True
     """
+    check_kind(Run, "warnings_of(run)", run=run)
     return Diagnosis.of(run, evaluated).warnings
 
 
 def target_reached(run: Run, evaluated: Evaluated | None = None) -> bool:
-    """Whether a run of `bnp_models.sample_until` ended because its target was reached."""
+    """Whether a run of `bnp_models.sample_until` ended because its target was reached.
+
+    Examples
+    --------
+    >>> bnp.target_reached(run)
+    False
+    """
+    check_kind(Run, "target_reached(run)", run=run)
     return bool(Diagnosis.of(run, evaluated).reached)

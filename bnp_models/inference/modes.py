@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bnp_models.data.display import Shown, displayed
 from bnp_models.data.messages import listed
 from bnp_models.inference.convergence import MAX_RHAT, Figures, figures_by_name, large_rhats
 
@@ -24,8 +25,15 @@ DRAW_SEPARATION, SEGMENT_SEPARATION, CHAIN_SEPARATION = 0.75, 6.0, 7.0
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Modes:
-    """Modes of the posterior that the chains sit in."""
+    """Modes of the posterior that the chains sit in.
+
+    Examples
+    --------
+    >>> bnp.Diagnosis.of(run).modes.verdict
+    'there are too few draws to tell modes apart'
+    """
 
     labels: np.ndarray
     """(chains, segments) mode of each segment of each chain, the one of the highest log-likelihood
@@ -62,6 +70,10 @@ class Modes:
             "modes": list(self.each),
         }
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        return Shown(f"Modes: {self.verdict}")
+
 
 def find_modes(draws: dict[str, np.ndarray], figures: dict[str, Figures] | None = None) -> Modes:
     """Find out from the draws whether the chains sit in different modes.
@@ -81,6 +93,11 @@ def find_modes(draws: dict[str, np.ndarray], figures: dict[str, Figures] | None 
         reported.
     figures
         Their convergence figures, where these are known already.
+
+    Examples
+    --------
+    >>> bnp.find_modes(bnp.monitored(run)).number is None
+    True
     """
     judged = [name for name in ("log_likelihood", "components") if name in draws]
     num_chains, num_draws = next(iter(draws.values())).shape

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bnp_models.data.display import Shown, counted, displayed, shapes, spread, title_of
 from bnp_models.inference.arviz import arrange_draws
 from bnp_models.inference.settings import Settings, thinned_settings
 from bnp_models.models.model import Model
@@ -29,8 +30,17 @@ class Until:
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Run:
-    """The chains of one model on one sample."""
+    """The chains of one model on one sample.
+
+    Examples
+    --------
+    >>> run.draws["alpha"].shape
+    (2, 20)
+    >>> run.thinned(2).settings.num_samples
+    10
+    """
 
     model: Model
     table: Any
@@ -177,6 +187,24 @@ class Run:
         adds a risk, posterior predictive checks, and the log-likelihood of each record.
         """
         return arrange_draws(self, parameters=parameters)
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        settings, seconds = self.settings, self.seconds
+        thin = f", one draw in {settings.thin} sweeps" if settings.thin > 1 else ""
+        chains = counted(settings.num_chains, "chain")
+        lines = {
+            "model": repr(self.model),
+            "sample": title_of(self.table),
+            "conditions": None if self.conditions is None else repr(self.conditions).split("\n")[0],
+            "warm-up": f"{settings.num_warmup + settings.num_discarded:,} sweeps{thin}",
+            "components": spread(self.draws["components"]) if "components" in self.draws else None,
+            "kept": shapes(self.draws),
+            "seconds": ", ".join(f"{name} {value:.1f}" for name, value in seconds.items()),
+            "device": self.device or None,
+        }
+        title = f"Run: {chains} of {counted(settings.num_samples, 'draw')} of {self.model.name}"
+        return Shown(title, lines)
 
 
 def blocks_of_draws(total: int) -> list[tuple[np.ndarray, np.ndarray]]:

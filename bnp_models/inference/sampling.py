@@ -41,7 +41,7 @@ from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
 
 MAX_MINUTES = 60.0
 
-CALL = "sample(model, table, key=jax.random.key(0))"
+CALL = "sample(model, table, key=...)"
 
 
 def sample(
@@ -151,6 +151,15 @@ def sample(
     The memory of a run with a target is bounded: a chain holds at most four times its first draws.
     Before it would hold more, every second draw is let go (`Run.thinned`) and `thin` doubles from
     there on.
+
+    Examples
+    --------
+    >>> run = bnp.sample(
+    ...     bnp.NPLCM(components=4), table, key=jax.random.key(0), num_chains=2, num_warmup=20,
+    ...     num_samples=20,
+    ... )
+    >>> run.draws["alpha"].shape
+    (2, 20)
     """
     table, conditions = coded_input(CALL, model, table, conditions)
     check_key(key)
@@ -213,7 +222,15 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
 def sample_until(
     target: Callable[[Run], bool], model: Model, table: Tabular, **options: Any
 ) -> Run:
-    """Run a model's chains until a target is reached: ``sample(..., until=target)``."""
+    """Run a model's chains until a target is reached: ``sample(..., until=target)``.
+
+    Examples
+    --------
+    >>> target = bnp.Converged(max_rhat=10, min_ess=1)
+    >>> run = bnp.sample_until(target, model, table, key=jax.random.key(0), **short)
+    >>> bnp.target_reached(run)
+    True
+    """
     return sample(model, table, until=target, **options)
 
 
@@ -250,7 +267,14 @@ def extend(
     ------
     ValueError
         If `num_samples` is out of range, or the run does not hold the key that made it.
+
+    Examples
+    --------
+    >>> longer = bnp.extend(run, 10)
+    >>> longer.draws["alpha"].shape
+    (2, 30)
     """
+    check_kind(Run, "extend(run, num_samples)", run=run)
     if run.origin is None:
         raise ValueError("the run does not hold the key that made it: it cannot be extended")
     if num_samples < 1:
@@ -298,7 +322,12 @@ def check_input(
     table: Tabular,
     conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
 ) -> None:
-    """Raise ValueError unless the model can be fitted to these records under these conditions."""
+    """Raise ValueError unless the model can be fitted to these records under these conditions.
+
+    Examples
+    --------
+    >>> bnp.check_input(bnp.TNPLCM(), table, zeros)
+    """
     table, conditions = coded_input("check_input(model, table)", model, table, conditions)
     conditions_type = model.conditions_type or StructuralZeros
     counted = isinstance(table, ContingencyTable)

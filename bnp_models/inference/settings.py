@@ -20,7 +20,13 @@ RECORDS_OF_COMPONENT = 10
 
 @dataclass(frozen=True)
 class Settings:
-    """Chains, sweeps and kept quantities of a run."""
+    """Chains, sweeps and kept quantities of a run.
+
+    Examples
+    --------
+    >>> run.settings.num_sweeps
+    40
+    """
 
     num_chains: int
     num_warmup: int

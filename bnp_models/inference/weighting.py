@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.inference.run import Run
 from bnp_models.models.model import PredictsCells
@@ -16,12 +17,26 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
 def sample_law(run: Run) -> Run:
-    """Law of a record of the sample."""
+    """Law of a record of the sample.
+
+    Examples
+    --------
+    >>> bnp.sample_law(run) is run
+    True
+    """
+    check_kind(Run, "sample_law(run)", run=run)
     return _law(run, lambda table: np.ones_like(table.class_weights))
 
 
 def population_law(run: Run) -> Run:
-    """Law of a person of the population, drawn at random."""
+    """Law of a person of the population, drawn at random.
+
+    Examples
+    --------
+    >>> bnp.population_law(run) is run
+    True
+    """
+    check_kind(Run, "population_law(run)", run=run)
     return _law(run, lambda table: table.class_weights)
 
 
@@ -32,7 +47,13 @@ def unsampled_law(run: Run) -> Run:
     ------
     MicrodataError
         If a weight is below one.
+
+    Examples
+    --------
+    >>> bnp.unsampled_law(run) is run
+    True
     """
+    check_kind(Run, "unsampled_law(run)", run=run)
 
     def unsampled(table):
         table.require_counts()

@@ -13,6 +13,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.data.display import options_as_html
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Label
 from bnp_models.zeros.coding import Coding
@@ -68,6 +69,8 @@ class Model(eqx.Module):
     """Names of more arrays that predictions read, where `PredictsCells.weight_draws` made them."""
     axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Names of the axes of arrays kept of draws, after chain and draw, for whoever reads them."""
+    monitored: ClassVar[tuple[str, ...]] = ("log_likelihood", "components", "alpha", "beta")
+    """Names of the scalars that convergence is judged by, of those that are kept."""
     parameters_every: ClassVar[int] = 1
     """Default spacing of the draws whose arrays are kept: one of every so many."""
     table_type: ClassVar[type] = Microdata
@@ -78,6 +81,9 @@ class Model(eqx.Module):
     """Whether it draws missing values."""
     takes_counts: ClassVar[bool] = False
     """Whether it takes a `ContingencyTable`, cells with counts, in the place of `Microdata`."""
+
+    def _repr_html_(self) -> str:
+        return options_as_html(self)
 
     @property
     @abstractmethod

@@ -67,6 +67,12 @@ def cell_risk_summary(
         Wall-clock seconds by part of the run; default: those of `result`.
     limits
         An agency's limits, by which a verdict is given.
+
+    Examples
+    --------
+    >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
+    >>> bnp.cell_risk_summary(result)["population_size"]
+    5000
     """
     cells, diagnosis = result.cells, Diagnosis(monitored_cells(result))
     schema = cells.table.schema
@@ -140,6 +146,13 @@ def cell_inference_data(result: CellRisk, *, seed: int | None = None):
     """Draws for ArviZ, as `bnp_models.to_inference_data` gives those of a run.
 
     Without chains of hyperparameters these are constants, and the draws of tau1 independent.
+
+    Examples
+    --------
+    >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
+    >>> data = bnp.cell_inference_data(result)
+    >>> "tau1" in data["posterior"]
+    True
     """
     shape = result.tau1.shape
     values = {n: np.full(shape, v) for n, v in result.model.hyperparameters.items()}
@@ -172,6 +185,12 @@ def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
     ------
     MicrodataError
         If a key variable has the name of another column.
+
+    Examples
+    --------
+    >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
+    >>> "risk" in bnp.cells_frame(result)
+    True
     """
     check_names(result.cells.table.schema.variables, baselines)
     frame = result.frame()
@@ -188,7 +207,12 @@ def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
 
 
 def check_names(variables, baselines: bool = False) -> None:
-    """Raise MicrodataError if a variable has the name of a column of cells.csv."""
+    """Raise MicrodataError if a variable has the name of a column of cells.csv.
+
+    Examples
+    --------
+    >>> bnp.check_names(table.schema.variables)
+    """
     for name in (*CELL_COLUMNS, *(BASELINES if baselines else ())):
         if name in variables:
             raise MicrodataError(
@@ -201,7 +225,15 @@ def check_names(variables, baselines: bool = False) -> None:
 def write_cells(
     result: CellRisk, path: str | PathLike, *, baselines: bool = False, bom: bool = False
 ) -> None:
-    """Write one row per non-empty cell, riskiest first, as `write_table` writes."""
+    """Write one row per non-empty cell, riskiest first, as `write_table` writes.
+
+    Examples
+    --------
+    >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
+    >>> bnp.write_cells(result, "cells.csv")
+    >>> len(pd.read_csv("cells.csv")) == len(cells.f)
+    True
+    """
     figures = [name for name in (*CELL_COLUMNS, *BASELINES) if name not in _COUNTS]
     write_table(cells_frame(result, baselines=baselines), path, figures, bom=bom)
 
@@ -254,7 +286,13 @@ def render_cell_report(
 
 
 def write_cell_report(path: str | PathLike, result: CellRisk, summary: dict, **options) -> None:
-    """Write the page of `render_cell_report`, which takes the same options, to an HTML file."""
+    """Write the page of `render_cell_report`, which takes the same options, to an HTML file.
+
+    Examples
+    --------
+    >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
+    >>> bnp.write_cell_report("cells.html", result, bnp.cell_risk_summary(result))
+    """
     write_text(render_cell_report(result, summary, **options), path)
 
 

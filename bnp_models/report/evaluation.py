@@ -95,7 +95,12 @@ def render_evaluation_report(
 def write_evaluation_report(
     path: str | PathLike, evaluation: Evaluation, names: Sequence[str] | None = None, **options
 ) -> None:
-    """Write the page of `render_evaluation_report`, which takes the same options, to a file."""
+    """Write the page of `render_evaluation_report`, which takes the same options, to a file.
+
+    Examples
+    --------
+    >>> bnp.write_evaluation_report("evaluation.html", bnp.evaluate(table, files))
+    """
     write_text(render_evaluation_report(evaluation, names, **options), path)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.writing import write_table
 from bnp_models.inference.arviz import arrange_draws, numbered
 from bnp_models.inference.run import Run
@@ -77,7 +78,14 @@ def to_inference_data(
         Attributes of each group say what made it: model, settings, versions, "inference_library",
         and "created_at", the time of this call. `write_netcdf` leaves the time out, so that a
         run that is repeated or resumed gives the same file.
+
+    Examples
+    --------
+    >>> data = bnp.to_inference_data(run, risk)
+    >>> data["posterior"]["tau1"].shape
+    (2, 20)
     """
+    check_kind(Run, "to_inference_data(run)", run=run)
     quantities: dict[str, np.ndarray] = {}
     attributes: dict[str, int | str] = {}
     if risk is not None:
@@ -154,7 +162,14 @@ def write_records(
         (n,) identifiers of the sample's records, named as their column is to be.
     bom
         Begin with a byte order mark.
+
+    Examples
+    --------
+    >>> bnp.write_records(risk, "records.csv")
+    >>> len(pd.read_csv("records.csv")) == len(risk.rows)
+    True
     """
+    check_kind(PopulationRisk, "write_records(risk, path)", risk=risk)
     frame = risk.records()
     if ids is not None:
         frame.insert(1, ids.name, ids.to_numpy(object)[frame["row"]])

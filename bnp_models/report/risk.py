@@ -113,5 +113,10 @@ def _carriers(risk: PopulationRisk, records: bool) -> list[dict]:
 
 
 def write_report(path: str | PathLike, risk: PopulationRisk, **options) -> None:
-    """Write the page of `render_report`, which takes the same options, to an HTML file."""
+    """Write the page of `render_report`, which takes the same options, to an HTML file.
+
+    Examples
+    --------
+    >>> bnp.write_report("risk.html", risk)
+    """
     write_text(render_report(risk, **options), path)

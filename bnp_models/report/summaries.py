@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.schema import text_of
 from bnp_models.data.weight_classes import WeightedMicrodata
@@ -56,7 +57,13 @@ def risk_summary(
         Result of `coarsen`.
     limits
         An agency's limits, by which a verdict is given.
+
+    Examples
+    --------
+    >>> bnp.risk_summary(risk)["population_size"]
+    5000
     """
+    check_kind(PopulationRisk, "risk_summary(risk)", risk=risk)
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     run = risk.law
     schema = run.table.schema
@@ -222,7 +229,13 @@ def run_summary(
         The seed, where there was one.
     checks
         Result of `predictive_checks`, whose warnings are added.
+
+    Examples
+    --------
+    >>> bnp.run_summary(run)["model"]
+    'nplcm'
     """
+    check_kind(Run, "run_summary(run)", run=run)
     diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
     weights, of_weights = weight_warnings(run), _of_weights(run)
     run = sample_law(run)

@@ -130,5 +130,10 @@ def write_synthesis_report(
     frames: Sequence[pd.DataFrame] | Sequence[ContingencyTable],
     **options,
 ) -> None:
-    """Write the page of `render_synthesis_report`, which takes the same options, to a file."""
+    """Write the page of `render_synthesis_report`, which takes the same options, to a file.
+
+    Examples
+    --------
+    >>> bnp.write_synthesis_report("synthesis.html", run, files)
+    """
     write_text(render_synthesis_report(run, frames, **options), path)

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.thinning import benedetti_franconi, summarise
@@ -23,6 +25,7 @@ from bnp_models.models.cells.polettini_stander import (
     log_posterior_of_counts,
     mean_cell_size,
 )
+from bnp_models.models.options import check_key
 
 # Draws whose distributions of F are mixed for quantiles and modes, and levels of each.
 _MIXED, _MIXED_LEVELS = 64, 60
@@ -31,8 +34,16 @@ _BATCH_OF_DRAWS = 64
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class CellRisk:
-    """Disclosure risk of every non-empty cell of a sample."""
+    """Disclosure risk of every non-empty cell of a sample.
+
+    Examples
+    --------
+    >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
+    >>> result.frame().columns[-6:].tolist()
+    ['risk', 'p_unique', 'median', 'mode', 'q025', 'q975']
+    """
 
     model: PolettiniStander
     """Model with the hyperparameters that were used; under full Bayes, the medians of `draws`."""
@@ -74,6 +85,16 @@ class CellRisk:
         )  # fmt: skip
         return frame.sort_values("risk", ascending=False, kind="stable", ignore_index=True)
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "model": repr(self.model),
+            "cells": title_of(self.cells),
+            "tau_1": spread(self.tau1),
+            "tau_2": spread(self.tau2),
+        }
+        return Shown("CellRisk", lines, self.frame())
+
 
 def cell_risk(
     model: PolettiniStander,
@@ -104,7 +125,19 @@ def cell_risk(
     -----
     Under `draws`, risk and probability are means over all of them, quantiles and modes those of the
     mixture over 64 of them at most.
+
+    Examples
+    --------
+    >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
+    >>> result.tau1.shape
+    (4, 1000)
+    >>> len(result.frame()) == len(cells.f)
+    True
     """
+    call = "cell_risk(model, cells, key=...)"
+    check_kind(PolettiniStander, call, model=model)
+    check_kind(WeightedCells, call, cells=cells)
+    check_key(key)
     began = time.perf_counter()
     with double_precision():
         f, phat, _, pair = cells.distinct
@@ -260,7 +293,13 @@ def benedetti_franconi_risk(cells: WeightedCells) -> np.ndarray:
     -------
     risk
         (D,) E(1 / F), exactly.
+
+    Examples
+    --------
+    >>> bnp.benedetti_franconi_risk(cells).shape == cells.f.shape
+    True
     """
+    check_kind(WeightedCells, "benedetti_franconi_risk(cells)", cells=cells)
     with double_precision():
         f, phat, _, pair = cells.distinct
         risk = jax.jit(benedetti_franconi)(jnp.asarray(f), jnp.asarray(phat))
@@ -293,7 +332,15 @@ def counts_of_counts(model: PolettiniStander, cells: WeightedCells) -> pd.DataFr
     -----
     In Model II a cell's expectation depends on its phat, and on the assumed ones where it is empty;
     more than 48 distinct values are put into as many groups.
+
+    Examples
+    --------
+    >>> bnp.counts_of_counts(bnp.PolettiniStander(variant=1), cells).empty
+    False
     """
+    call = "counts_of_counts(model, cells)"
+    check_kind(PolettiniStander, call, model=model)
+    check_kind(WeightedCells, call, cells=cells)
     if model.variant == 1:
         phat, number = np.zeros(1), np.array([float(cells.num_cells)])
     else:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records, SmallCells, k_anonymity
 from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
@@ -21,6 +23,7 @@ from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
+from bnp_models.models.options import check_key
 from bnp_models.risk.population import (
     cell_probabilities,
     check_table,
@@ -39,8 +42,16 @@ MAX_CELLS = 2**16
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+@displayed
 class CoarserRisk:
-    """Disclosure risk of the sample on coarser keys."""
+    """Disclosure risk of the sample on coarser keys.
+
+    Examples
+    --------
+    >>> coarser = bnp.coarsen(run, 5_000, ["drop:education"])["drop:education"]
+    >>> coarser.table.schema.variables
+    ('age', 'sex')
+    """
 
     table: Records
     """The coarser records."""
@@ -58,6 +69,16 @@ class CoarserRisk:
     def anonymity(self) -> list[SmallCells]:
         """Records in cells of fewer than 2, 3 and 5."""
         return k_anonymity(self.table)
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "sample": title_of(self.table),
+            "sample uniques": self.sample_uniques,
+            "tau_1": spread(self.tau1),
+            "tau_2": spread(self.tau2),
+        }
+        return Shown("CoarserRisk", lines)
 
 
 class Coarsening(NamedTuple):
@@ -237,7 +258,16 @@ def coarsen(
     Notes
     -----
     The posterior is that of the finer file, which knows more than the coarser one would teach.
+
+    Examples
+    --------
+    >>> coarser = bnp.coarsen(run, 5_000, ["drop:education", "merge:age=0-14+15-24"])
+    >>> list(coarser)
+    ['drop:education', 'merge:age=0-14+15-24']
     """
+    check_kind(Run, "coarsen(run, population_size)", run=run)
+    if key is not None:
+        check_key(key)
     checked_model(run.model)
     rest, run = unsampled_law(run), sample_law(run)
     check_table(run.table, population_size)

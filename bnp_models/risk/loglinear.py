@@ -16,7 +16,9 @@ from itertools import combinations
 
 import numpy as np
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.cells import group_cells
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.margins import joint_codes, rake_once
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import WeightedCells
@@ -27,8 +29,16 @@ _MAX_SWEEPS = 2000
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class LogLinearRisk:
-    """A fitted log-linear model, and the risk of each non-empty cell under it."""
+    """A fitted log-linear model, and the risk of each non-empty cell under it.
+
+    Examples
+    --------
+    >>> fitted = bnp.loglinear_risk(cells, order=1)
+    >>> bool(((0 < fitted.risk) & (fitted.risk <= 1)).all())
+    True
+    """
 
     order: int
     """1 for main effects, 2 for two-way interactions too."""
@@ -44,6 +54,16 @@ class LogLinearRisk:
     """Sweeps of iterative proportional fitting; 0 where there was no need of it."""
     discrepancy: float
     """Largest difference between a fitted and an observed margin, in units of the total."""
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "largest E(1 / F)": f"{self.risk.max():.4g}",
+            "largest P(F = 1)": f"{self.p_unique.max():.4g}",
+            "cells that can occur": self.support or None,
+        }
+        what = "two-way interactions" if self.order == 2 else "main effects"
+        return Shown(f"LogLinearRisk: {counted(len(self.risk), 'cell')} by {what}", lines)
 
 
 def loglinear_risk(
@@ -66,7 +86,14 @@ def loglinear_risk(
     ------
     MicrodataError
         If there are more cells than `max_support`.
+
+    Examples
+    --------
+    >>> fitted = bnp.loglinear_risk(cells, order=1)
+    >>> fitted.risk.shape == cells.f.shape
+    True
     """
+    check_kind(WeightedCells, "loglinear_risk(cells)", cells=cells)
     if order not in (1, 2):
         raise ValueError(f"order is 1 or 2, not {order}")
     codes, weight = cells.codes, cells.weight / cells.weight.sum()
@@ -99,6 +126,10 @@ def check_support(cells: WeightedCells, max_support: int = MAX_SUPPORT) -> None:
     ------
     MicrodataError
         If there are more than `max_support`.
+
+    Examples
+    --------
+    >>> bnp.check_support(cells)
     """
     _support(cells.codes, max_support)
 

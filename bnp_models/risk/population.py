@@ -20,7 +20,9 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.contingency import labels_of
+from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
@@ -35,7 +37,7 @@ from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
-from bnp_models.models.options import check_choice
+from bnp_models.models.options import check_choice, check_key
 from bnp_models.risk.ties import MODEL_HOLDS, Tied, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -80,8 +82,16 @@ class LayerDraws:
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class PopulationRisk:
-    """Posterior of the disclosure risk of a sample."""
+    """Posterior of the disclosure risk of a sample.
+
+    Examples
+    --------
+    >>> risk = bnp.population_risk(run, 5_000)
+    >>> risk.records().columns.tolist()
+    ['row', 'age', 'sex', 'education', 'r1', 'r2']
+    """
 
     run: Run
     """Chains that the risk was evaluated from."""
@@ -182,6 +192,20 @@ class PopulationRisk:
             "exact method"
         ]
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        run = self.run
+        lines = {
+            "sample": title_of(self.law.table),
+            "population": self.population_size,
+            "sample uniques": len(self.rows),
+            "tau_1": spread(self.tau1),
+            "tau_2": spread(self.tau2),
+            "ties": self.ties,
+            "method": self.method,
+        }
+        return Shown(f"PopulationRisk: by {run.model.name}", lines, self.records())
+
 
 def population_risk(
     run: Run,
@@ -227,7 +251,16 @@ def population_risk(
         If the model gives no probabilities of cells (`PredictsCells`), the population is smaller
         than the sample, a record is incomplete, a variable is named row, r1 or r2, `ties`, `method`
         or `thin` is unknown or out of range, or `run` kept no parameters.
+
+    Examples
+    --------
+    >>> risk = bnp.population_risk(run, population_size=5_000)
+    >>> risk.tau1.shape
+    (2, 20)
     """
+    check_kind(Run, "population_risk(run, population_size)", run=run)
+    if key is not None:
+        check_key(key)
     model, chains = checked_model(run.model), run
     run, unsampled = sample_law(chains), unsampled_law(chains)
     table = run.table
@@ -453,6 +486,13 @@ def tau1_monitor(
         N, at least the sample's size.
     max_cells
         With more sample uniques than this, tau_1 is scaled up from about so many of them.
+
+    Examples
+    --------
+    >>> monitor = bnp.tau1_monitor(model, table, 5_000)
+    >>> latest = {name: draws[:, -1] for name, draws in run.draws.items()}
+    >>> list(monitor(latest))
+    ['tau_1']
     """
     call = "tau1_monitor(model, table, population_size)"
     table, conditions = coded_input(call, model, table, conditions)

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.sampling import coded_input, sample
@@ -54,8 +55,18 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True)
+@displayed
 class Validation:
-    """Splits of a sample, each fitted on its part."""
+    """Splits of a sample, each fitted on its part.
+
+    Examples
+    --------
+    >>> validation = bnp.validate_within(
+    ...     model, table, key=jax.random.key(0), num_splits=1, fraction=0.95, **short
+    ... )
+    >>> len(validation.splits)
+    1
+    """
 
     splits: tuple[Split, ...]
     fraction: float
@@ -97,6 +108,20 @@ class Validation:
             ],
         }  # fmt: skip
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        rows = [
+            {
+                "sample_uniques": split.sample_uniques, "truth": split.truth, "mean": split.mean,
+                "q025": split.interval[0], "q975": split.interval[1],
+            }
+            for split in self.splits
+        ]  # fmt: skip
+        title = (
+            f"Validation: {counted(len(rows), 'split')}, {self.fraction:.0%} of the sample fitted"
+        )
+        return Shown(title, {"estimates over truths": f"{self.ratio:.3g}"}, pd.DataFrame(rows))
+
 
 def validate_within(
     model: Model,
@@ -132,8 +157,16 @@ def validate_within(
     ValueError
         If the fraction is not between 0 and 1, or leaves a part of fewer than two records, or the
         records have design weights: parts are simple random samples of them.
+
+    Examples
+    --------
+    >>> validation = bnp.validate_within(
+    ...     model, table, key=jax.random.key(0), num_splits=1, fraction=0.95, **short
+    ... )
+    >>> validation.splits[0].tau1.shape
+    (2, 20)
     """
-    call = "validate_within(model, table, key=jax.random.key(0))"
+    call = "validate_within(model, table, key=...)"
     table, conditions = coded_input(call, model, table, conditions)
     check_key(key)
     require_unweighted(table, "validation within the sample")

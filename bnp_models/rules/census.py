@@ -117,6 +117,12 @@ def census_relationships(
     -----
     The names of the rules, for :meth:`Rules.without`, are those of ``describe()``. Grandparents,
     children-in-law and persons not related are in no rule.
+
+    Examples
+    --------
+    >>> rules = bnp.census_relationships(households)
+    >>> len(rules) > 5
+    True
     """
     variables = _person_schema(schema)
     relationship = _find(variables, "relationship", relationship)
@@ -194,6 +200,11 @@ def find_head(schema: HouseholdSchema | Schema) -> tuple[str, Label] | None:
 
     :meth:`Households.from_frame` takes it as `head`; None if there is no variable of a usual name,
     or not one label of the head.
+
+    Examples
+    --------
+    >>> bnp.find_head(households.schema)
+    ('relate', 'Householder')
     """
     persons = _person_schema(schema)
     for variable, labels in zip(persons.variables, persons.levels, strict=True):

@@ -34,6 +34,13 @@ def read_rules(source: str | PathLike, schema: Households | HouseholdSchema | Sc
     MicrodataError
         If there is no such rule set or file, the file fails (with the line), it defines no
         ``rules``, or they are of another type or do not fit the data.
+
+    Examples
+    --------
+    >>> with open("rules.py", "w") as file:
+    ...     _ = file.write("from bnp_models import census_relationships as rules")
+    >>> len(bnp.read_rules("rules.py", households)) > 5
+    True
     """
     if str(source) in SHIPPED:
         return SHIPPED[str(source)](schema)

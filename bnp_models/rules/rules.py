@@ -28,6 +28,12 @@ class Rules:
     ------
     ValueError
         If two rules have the same name.
+
+    Examples
+    --------
+    >>> rules = bnp.census_relationships(households)
+    >>> bool(rules.check(households).all())
+    True
     """
 
     def __init__(self, rules: Iterable[Rule] = ()):

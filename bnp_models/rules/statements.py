@@ -37,6 +37,13 @@ class Rule(ABC):
     ----------
     title : str, optional
         A name for the rule.
+
+    Examples
+    --------
+    >>> from bnp_models import rules
+    >>> rule = rules.exactly(1, rules.person(relate="Householder"))
+    >>> bool(bnp.Rules([rule]).check(households).all())
+    True
     """
 
     title: str | None = field(default=None, kw_only=True)

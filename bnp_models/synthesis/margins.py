@@ -5,7 +5,10 @@ from functools import partial
 
 import jax
 import numpy as np
+import pandas as pd
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.inference.convergence import monitored
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.inference.weighting import population_law
@@ -15,8 +18,16 @@ from bnp_models.models.model import KnowsMargins, MakesHouseholds
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Margins:
-    """Probabilities of the levels of each variable, for a new record, given thinned draws."""
+    """Probabilities of the levels of each variable, for a new record, given thinned draws.
+
+    Examples
+    --------
+    >>> margins = bnp.level_margins(run)
+    >>> margins.names[0]
+    'margin age=0-14'
+    """
 
     names: tuple[str, ...]
     """(R,) "margin VARIABLE=LEVEL" of each level."""
@@ -32,6 +43,14 @@ class Margins:
     def warnings(self) -> list[str]:
         """Sentences about the evaluation itself: none, it is exact."""
         return []
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        chains, draws, number = self.draws.shape
+        means = zip(self.names, self.draws.mean(axis=(0, 1)), strict=True)
+        frame = pd.DataFrame(means, columns=["margin", "mean"])
+        what = f"{counted(chains, 'chain')} of {counted(draws, 'draw')}"
+        return Shown(f"Margins: {counted(number, 'level')}, {what}", frame=frame)
 
 
 def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
@@ -57,7 +76,13 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     ValueError
         If the model does not know the margins (`KnowsMargins`, `MakesHouseholds`), or `run` kept no
         parameters.
+
+    Examples
+    --------
+    >>> bnp.level_margins(run).draws.shape
+    (2, 20, 15)
     """
+    check_kind(Run, "level_margins(run)", run=run)
     run = population_law(run)
     model, schema = run.model, run.table.schema
     data, feasible, num_levels = None, None, ()

@@ -12,9 +12,12 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.contingency import ContingencyTable
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.margins import joint_codes
 from bnp_models.data.schema import Schema
@@ -23,6 +26,7 @@ from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.model import Completes
+from bnp_models.models.options import check_key
 from bnp_models.synthesis.households import complete_households
 from bnp_models.synthesis.synthesize import complete_sample, simulate_samples
 from bnp_models.zeros.boxes import Boxes
@@ -73,8 +77,16 @@ class Check(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class PredictiveChecks:
-    """Replicates of a sample against it."""
+    """Replicates of a sample against it.
+
+    Examples
+    --------
+    >>> checks = bnp.predictive_checks(run)
+    >>> checks.cells[1].observed == len(table.tabulated.unique_cells)
+    True
+    """
 
     cells: dict[int, Check]
     """Number of cells with one, two and three records."""
@@ -124,6 +136,14 @@ class PredictiveChecks:
             ]
         return entry | {"replicates": self.num_replicates}
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        names = {f"cells of {size}": check for size, check in self.cells.items()}
+        worst = itertools.islice(self.pairs.items(), 2)
+        names |= {" x ".join(pair): check for pair, check in worst}
+        frame = pd.DataFrame([{"figure": name, **x.document()} for name, x in names.items()])
+        return Shown(f"PredictiveChecks: {counted(self.num_replicates, 'replicate')}", frame=frame)
+
 
 def predictive_checks(
     run: Run, num_replicates: int | None = None, *, key: jax.Array | None = None
@@ -151,7 +171,16 @@ def predictive_checks(
     -----
     Gelman, Meng & Stern (1996), Statistica Sinica 6, 733: figures of the data against their
     posterior predictive distribution. z is (observed - predicted) / sd.
+
+    Examples
+    --------
+    >>> checks = bnp.predictive_checks(run, num_replicates=10)
+    >>> checks.num_replicates
+    10
     """
+    check_kind(Run, "predictive_checks(run)", run=run)
+    if key is not None:
+        check_key(key)
     households = isinstance(run.table, Households)
     number = _of_each_chain(run, num_replicates, households)
     num_chains = run.settings.num_chains

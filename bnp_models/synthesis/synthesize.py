@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.contingency import ContingencyTable, Tabulator, labels_of
 from bnp_models.data.households import Households
 from bnp_models.data.weight_classes import cell_shares, require_unweighted
@@ -14,7 +15,7 @@ from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Completes, Data, Draw, PredictsCells, Table
-from bnp_models.models.options import check_choice
+from bnp_models.models.options import check_choice, check_key
 from bnp_models.synthesis.balancing import balanced_sample, calibrate, shuffled_records
 from bnp_models.synthesis.households import (
     IMPUTATION,
@@ -85,7 +86,16 @@ def synthesize(
     -----
     Estimates from the M files are combined by `combine_partially_synthetic`, however they were
     made: the variance within a file stands for that of the sample's own estimate.
+
+    Examples
+    --------
+    >>> files = bnp.synthesize(run, 2)
+    >>> files[0].shape
+    (60, 3)
     """
+    check_kind(Run, "synthesize(run, num_datasets)", run=run)
+    if key is not None:
+        check_key(key)
     check_method(method, run.table)
     observed = cell_shares(run.table)
     run = population_law(run)
@@ -234,7 +244,19 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     Notes
     -----
     Estimates from the M files are combined by `combine_imputed`.
+
+    Examples
+    --------
+    >>> gaps = frame.astype(object).mask(np.random.default_rng(0).random(frame.shape) < 0.1)
+    >>> incomplete = bnp.Microdata.from_frame(gaps, levels=table.schema)
+    >>> chains = bnp.sample(model, incomplete, key=jax.random.key(0), **short)
+    >>> completed = bnp.impute(chains, 2)
+    >>> bool(completed[0].isna().any(axis=None))
+    False
     """
+    check_kind(Run, "impute(run, num_datasets)", run=run)
+    if key is not None:
+        check_key(key)
     table, model = run.table, run.model
     require_unweighted(table, "imputation")
     if not table.has_missing:

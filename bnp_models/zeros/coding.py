@@ -12,6 +12,7 @@ from itertools import combinations, product
 
 import numpy as np
 
+from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError, Schema
@@ -24,6 +25,7 @@ _ALL_CHOICES = 8
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class Coding:
     """A coding of records in which items that another variable settles are absent.
 
@@ -39,6 +41,17 @@ class Coding:
         The same variables with the levels that are left.
     absent : tuple of Absence
         In the codes of the original schema (a parent's codes are the same in both).
+
+    Examples
+    --------
+    >>> answers = pd.DataFrame({"works": ["yes", "no"] * 4, "job": ["a", "none", "b", "none"] * 2})
+    >>> impossible = pd.DataFrame(
+    ...     [("no", "a"), ("no", "b"), ("yes", "none")], columns=["works", "job"]
+    ... )
+    >>> schema = bnp.Microdata.from_frame(answers).schema
+    >>> form = bnp.StructuralZeros.from_frame(impossible, schema).not_applicable
+    >>> form.coding.schema.num_levels
+    (2, 2)
     """
 
     original: Schema
@@ -126,6 +139,11 @@ class Coding:
         present = codes + (codes >= dropped).astype(codes.dtype)
         absent = absent.astype(codes.dtype)
         return present * (1 - absent) + level * absent
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {str(i + 1): sentence for i, sentence in enumerate(self.sentences[:10])}
+        return Shown(f"Coding: {counted(len(self.absent), 'item')} absent where settled", lines)
 
 
 def choose_absences(

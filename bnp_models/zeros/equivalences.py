@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bnp_models.data.display import Shown, displayed
 from bnp_models.data.messages import listing, quoted
 from bnp_models.data.schema import Label, Schema
 from bnp_models.zeros.boxes import Boxes, level_offsets
@@ -28,6 +29,7 @@ _SAFE = 1 << 20
 
 
 @dataclass(frozen=True)
+@displayed
 class Equivalence:
     """A sum of weights of levels that is the same in every feasible cell; ``str`` says it in words.
 
@@ -42,6 +44,17 @@ class Equivalence:
         the first variable and -1 for the levels of the second; else positive.
     total : int
         Sum of the weights of a feasible cell's levels.
+
+    Examples
+    --------
+    >>> answers = pd.DataFrame({"works": ["yes", "no"] * 4, "job": ["a", "none", "b", "none"] * 2})
+    >>> impossible = pd.DataFrame(
+    ...     [("no", "a"), ("no", "b"), ("yes", "none")], columns=["works", "job"]
+    ... )
+    >>> schema = bnp.Microdata.from_frame(answers).schema
+    >>> for equivalence in bnp.StructuralZeros.from_frame(impossible, schema).equivalences:
+    ...     print(equivalence)
+    works is 'no' if and only if job is 'none'
     """
 
     variables: tuple[str, ...]
@@ -65,6 +78,10 @@ class Equivalence:
             for label, weight in zip(labels, weights, strict=True)
         ]
         return f"these numbers always add up to {self.total}: {'; '.join(parts)}"
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        return Shown(f"Equivalence: {self}")
 
 
 class Absence(NamedTuple):

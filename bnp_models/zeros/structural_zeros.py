@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.arguments import check_kind
 from bnp_models.data.contingency import ContingencyTable
+from bnp_models.data.display import Shown, counted, displayed, whole
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import read_frame
@@ -43,6 +45,7 @@ from bnp_models.zeros.union import Union
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class StructuralZeros:
     """The impossible cells of records: the union of conditions that may overlap.
 
@@ -61,6 +64,12 @@ class StructuralZeros:
     MicrodataError
         If a code is out of range, a row fixes nothing, no feasible cell is left, or the
         conditions are too intertwined for a diagram of moderate size.
+
+    Examples
+    --------
+    >>> children = pd.DataFrame({"age": ["0-14"], "education": ["Bachelor or higher"]})
+    >>> bnp.StructuralZeros.from_frame(children, table.schema).num_feasible_cells
+    78
     """
 
     schema: Schema
@@ -443,6 +452,17 @@ class StructuralZeros:
             f"{quoted(name)} = {quoted(labels[code])}" for name, labels, code in named if code >= 0
         )
 
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        feasible, cells = self.num_feasible_cells, self.schema.num_cells
+        lines = {
+            "variables": len(self.schema.variables),
+            "impossible cells": f"{whole(cells - feasible)} of {whole(cells)}",
+        }
+        fixed = np.flatnonzero((self.conditions >= 0).any(axis=0))
+        frame = self.to_frame().iloc[:, fixed].fillna("")
+        return Shown(f"StructuralZeros: {counted(len(frame), 'condition')}", lines, frame)
+
 
 class NotApplicable(NamedTuple):
     """Records without the items that other items settle, and the structural zeros left of them.
@@ -480,7 +500,14 @@ def read_conditions(path: str | PathLike, schema: Schema) -> StructuralZeros:
     ------
     MicrodataError
         If the file cannot be read or used; it names the file, row, line, column and value.
+
+    Examples
+    --------
+    >>> zeros.to_frame().to_csv("zeros.csv", index=False)
+    >>> bnp.read_conditions("zeros.csv", table.schema).digest == zeros.digest
+    True
     """
+    check_kind(Schema, "read_conditions(path, table.schema)", schema=schema)
     frame, lines = read_frame(path)
     if frame.empty:
         raise MicrodataError(

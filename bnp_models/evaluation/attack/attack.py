@@ -162,9 +162,15 @@ def attack_risk(
     over both. The likelihood of a file contains it. Households of synthetic files are drawn given
     their sizes, and so is their likelihood. Where members' values are relative to the head's, a
     candidate is as likely as what it is coded as: with another head all members are coded anew.
+
+    Examples
+    --------
+    >>> attack = bnp.attack_risk(run, table, files, key=jax.random.key(1), rows=[0, 1])
+    >>> attack.num_files, len(attack.records())
+    (2, 2)
     """
     check_key(key)
-    call = "attack_risk(run, table, synthetic, key=jax.random.key(0))"
+    call = "attack_risk(run, table, synthetic, key=...)"
     check_kind((Run, Posterior, str, PathLike), call, source=source)
     table, synthetic = _coded(call, source, table, synthetic)
     _check_settings(table, target, num_bootstrap, fdr, top, max_draws)
@@ -247,8 +253,15 @@ def refit(
     -----
     Households are an approximation: those of a file are drawn given their sizes, and count here as
     households whose sizes say something too. What sizes say of classes is then heard twice.
+
+    Examples
+    --------
+    >>> small = bnp.synthesize(run, 2, num_rows=2)
+    >>> refits = bnp.refit(model, table, small, key=jax.random.key(0), **short)
+    >>> [chains.table.n for chains in refits]
+    [62, 62]
     """
-    call = "refit(model, table, synthetic, key=jax.random.key(0))"
+    call = "refit(model, table, synthetic, key=...)"
     check_kind(Model, call, model=model)
     check_key(key)
     table, synthetic = _coded(call, None, table, synthetic)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from bnp_models.data.display import Shown, displayed, shapes
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
@@ -29,8 +30,17 @@ _READ: dict[type[Model], tuple[str, ...]] = {
 _MODELS = {model.name: model for model in _READ}
 
 
+@displayed
 class Posterior(NamedTuple):
-    """Draws of a run, as kept or as read from its ``posterior.nc``."""
+    """Draws of a run, as kept or as read from its ``posterior.nc``.
+
+    Examples
+    --------
+    >>> bnp.write_netcdf(bnp.to_inference_data(run, parameters=True), "posterior.nc")
+    >>> posterior = bnp.read_posterior("posterior.nc")
+    >>> posterior.model
+    'nplcm'
+    """
 
     model: str
     """Name of the model."""
@@ -39,6 +49,10 @@ class Posterior(NamedTuple):
     attributes: dict
     """Attributes of the file; "sample_sha256" and "conditions_sha256" among them, and the model's
     "options" in JSON."""
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        return Shown(f"Posterior: draws of {self.model}", {"arrays": shapes(self.parameters)})
 
 
 Source: TypeAlias = Run | Posterior | str | PathLike
@@ -58,6 +72,12 @@ def read_posterior(path: str | PathLike) -> Posterior:
     MicrodataError
         If the file cannot be read, holds no parameters of a latent class or nested model, or
         synthetic files were not drawn at random.
+
+    Examples
+    --------
+    >>> bnp.write_netcdf(bnp.to_inference_data(run, parameters=True), "posterior.nc")
+    >>> bnp.read_posterior("posterior.nc").parameters["log_pi"].shape
+    (2, 20, 4)
     """
     arrays, attributes = _read_groups(path)
     name = attributes.get("model")
@@ -133,6 +153,12 @@ def model_of(posterior: Posterior) -> NPLCM | TNPLCM | NDPMPM:
     ------
     MicrodataError
         If another version had other options.
+
+    Examples
+    --------
+    >>> posterior, _ = bnp.check_source(run, table, None)
+    >>> bnp.model_of(posterior).components
+    4
     """
     kind: Any = _MODELS[posterior.model]
     options = {"components": posterior.parameters["log_pi"].shape[-1]}
@@ -173,6 +199,12 @@ def check_source(
     ------
     MicrodataError
         If they are not.
+
+    Examples
+    --------
+    >>> posterior, conditions = bnp.check_source(run, table, None)
+    >>> posterior.model, conditions
+    ('nplcm', None)
     """
     path = source if isinstance(source, str | PathLike) else None
     if isinstance(source, Run):

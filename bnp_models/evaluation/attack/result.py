@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.display import Shown, counted, displayed, title_of
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.evaluation.attack.bootstrap import MIN_BLOCKS, TIMES_IN_BLOCK
@@ -26,6 +27,7 @@ TOP = (1, 2, 3, 5, 10)
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class AttackRisk:
     """Probability that an intruder guesses each of the attacked records, and its error.
 
@@ -39,6 +41,14 @@ class AttackRisk:
     rejected, whereas the share of replicates with a rank of at most k would be small wherever that
     error is large. The p-values are adjusted over records by Benjamini & Hochberg, and a record
     whose hypothesis is not rejected is at risk: noisy draws make more records at risk, not fewer.
+
+    Examples
+    --------
+    >>> attack = bnp.attack_risk(run, table, files, key=jax.random.key(1), rows=[0, 1])
+    >>> sorted(attack.records()["row"])
+    [0, 1]
+    >>> sorted(attack.tau)
+    [1, 2, 3, 5, 10]
     """
 
     COLUMNS: ClassVar[frozenset[str]] = frozenset((
@@ -281,3 +291,14 @@ class AttackRisk:
                 f"{max(rhats):.3f}, should be below {MAX_RHAT}): sample longer"
             )
         return sentences
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "sample": title_of(self.table),
+            "files": self.num_files,
+            "estimator": self.estimator,
+            "at risk, rank k or better": ", ".join(f"{k}: {x:.1%}" for k, x in self.tau.items()),
+        }
+        what = counted(len(self.rows), self.target)
+        return Shown(f"AttackRisk: {what} attacked", lines, self.records())

@@ -22,12 +22,15 @@ import numpy as np
 from jax.scipy.special import betaln, gammaln
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.display import Shown, counted, displayed, spread
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.transfers import transfer_units
 from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.cells.full_bayes import PRIORS
 from bnp_models.models.cells.polettini_stander import LARGEST_PHAT, double_precision
+from bnp_models.models.options import check_key
 
 
 class CountsState(NamedTuple):
@@ -51,8 +54,18 @@ class CountsData(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class CountsRun:
-    """Chains of population counts."""
+    """Chains of population counts.
+
+    Examples
+    --------
+    >>> chains = bnp.sample_population_counts(
+    ...     cells, key=jax.random.key(0), num_chains=2, num_warmup=10, num_samples=10
+    ... )
+    >>> chains.draws["tau1"].shape
+    (2, 10)
+    """
 
     risk: np.ndarray
     """E(1 / F | f) of the D non-empty cells."""
@@ -63,6 +76,12 @@ class CountsRun:
     population) and tau2 (the sum of 1 / F over sample uniques)."""
     accepted: float
     """Share of the proposed transfers accepted."""
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {name: spread(values) for name, values in self.draws.items()}
+        title = f"CountsRun: {counted(len(self.risk), 'cell')}"
+        return Shown(title, {**lines, "accepted": f"{self.accepted:.0%} of the transfers"})
 
 
 def sample_population_counts(
@@ -86,7 +105,18 @@ def sample_population_counts(
         Sweeps before the first draw.
     num_samples, thin
         Draws of each chain, one every `thin` sweeps.
+
+    Examples
+    --------
+    >>> chains = bnp.sample_population_counts(
+    ...     cells, key=jax.random.key(0), num_chains=2, num_warmup=10, num_samples=10
+    ... )
+    >>> chains.risk.shape == cells.f.shape
+    True
     """
+    call = "sample_population_counts(cells, key=...)"
+    check_kind(WeightedCells, call, cells=cells)
+    check_key(key)
     num_empty = cells.num_cells - len(cells.f)
     with double_precision():
         f = jnp.asarray(np.concatenate([cells.f, np.zeros(num_empty)]).astype(np.int64))

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from jax.scipy.special import logit
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.display import Shown, displayed
 from bnp_models.data.weights import WeightedCells
 from bnp_models.models.cells.polettini_stander import (
     NoMaximumError,
@@ -36,8 +38,18 @@ _MAX_DECREMENT = 1e-3
 _DIFFERENCE = 1e-4
 
 
+@displayed
 class EmpiricalBayes(NamedTuple):
-    """A maximum of the likelihood of the hyperparameters."""
+    """A maximum of the likelihood of the hyperparameters.
+
+    Examples
+    --------
+    >>> many = population.sample(2_000, seed=0)[["age", "sex", "education", "race"]]
+    >>> many_cells = bnp.weighted_cells(many, population_size=len(population))
+    >>> fitted = bnp.fit_empirical_bayes(bnp.PolettiniStander(variant=2), many_cells)
+    >>> sorted(fitted.log_sd)
+    ['a', 'alpha', 'gamma']
+    """
 
     model: PolettiniStander
     """Model with the estimates."""
@@ -49,6 +61,12 @@ class EmpiricalBayes(NamedTuple):
     """Steps of L-BFGS."""
     seconds: dict[str, float]
     """Seconds of wall-clock time: "compile" and "search"."""
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {"model": repr(self.model), "log-likelihood": f"{self.log_likelihood:,.2f}"}
+        errors = ", ".join(f"{name} {value:.3g}" for name, value in self.log_sd.items())
+        return Shown("EmpiricalBayes", {**lines, "standard errors of logarithms": errors})
 
 
 def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> EmpiricalBayes:
@@ -65,7 +83,18 @@ def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> Empiri
     The likelihood is that of counts, hence bounded by one. It need not have a maximum inside: alpha
     and a play nearly the same part in Model I, and where one of them explains the counts the
     likelihood grows, ever more slowly, as the other goes to infinity.
+
+    Examples
+    --------
+    >>> many = population.sample(2_000, seed=0)[["age", "sex", "education", "race"]]
+    >>> many_cells = bnp.weighted_cells(many, population_size=len(population))
+    >>> fitted = bnp.fit_empirical_bayes(bnp.PolettiniStander(variant=2), many_cells)
+    >>> fitted.model.variant
+    2
     """
+    call = "fit_empirical_bayes(model, cells)"
+    check_kind(PolettiniStander, call, model=model)
+    check_kind(WeightedCells, call, cells=cells)
     import optax
 
     began = time.perf_counter()

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logit
 
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.display import Shown, counted, displayed, spread
 from bnp_models.data.weights import WeightedCells
 from bnp_models.models.cells.polettini_stander import (
     LARGEST_PHAT,
@@ -19,11 +21,23 @@ from bnp_models.models.cells.polettini_stander import (
     likelihood_data,
     log_likelihood_given,
 )
+from bnp_models.models.options import check_key
 
 
 @dataclass(frozen=True, eq=False)
+@displayed
 class HyperparameterDraws:
-    """Draws of the hyperparameters, by chain."""
+    """Draws of the hyperparameters, by chain.
+
+    Examples
+    --------
+    >>> draws = bnp.sample_hyperparameters(
+    ...     bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0), num_chains=2,
+    ...     num_warmup=20, num_samples=20,
+    ... )
+    >>> draws.log_likelihood.shape
+    (2, 20)
+    """
 
     values: dict[str, np.ndarray]
     """Draws (chains, draws) of each hyperparameter."""
@@ -33,6 +47,13 @@ class HyperparameterDraws:
     """Statistics (chains, draws) of NUTS: diverging, num_steps, acceptance_rate, energy."""
     seconds: dict[str, float]
     """Seconds of wall-clock time: "chains", for compilation, warm-up and draws."""
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        chains, draws = self.log_likelihood.shape
+        lines = {name: spread(values) for name, values in self.values.items()}
+        title = f"HyperparameterDraws: {counted(chains, 'chain')} of {counted(draws, 'draw')}"
+        return Shown(title, lines | {"divergences": int(self.statistics["diverging"].sum())})
 
 
 # Centre and standard deviation, on the log scale, of the priors of `sample_hyperparameters`.
@@ -71,7 +92,20 @@ def sample_hyperparameters(
     log-normal about 80 with 1.5; Model I's mean sampling fraction a / (a + b) has a logit that is
     normal about that of n / N, with 0.5; gamma is uniform. 95% of alpha lies from 0.016 to 5.7, of
     the concentration from 4 to 1,500.
+
+    Examples
+    --------
+    >>> draws = bnp.sample_hyperparameters(
+    ...     bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0), num_chains=2,
+    ...     num_warmup=20, num_samples=20,
+    ... )
+    >>> sorted(draws.values)
+    ['a', 'alpha', 'b']
     """
+    call = "sample_hyperparameters(model, cells, key=...)"
+    check_kind(PolettiniStander, call, model=model)
+    check_kind(WeightedCells, call, cells=cells)
+    check_key(key)
     from numpyro.infer import MCMC, NUTS, init_to_uniform
 
     with double_precision():

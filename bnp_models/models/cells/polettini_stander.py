@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from bnp_models.data.display import options_as_html
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.thinning import log_marginal, log_posterior
@@ -49,7 +50,13 @@ NODES = 96
 
 
 class NoMaximumError(ValueError):
-    """The likelihood has its maximum at the edge of the parameter space, so none is returned."""
+    """The likelihood has its maximum at the edge of the parameter space, so none is returned.
+
+    Examples
+    --------
+    >>> issubclass(bnp.NoMaximumError, ValueError)
+    True
+    """
 
 
 class PolettiniStander(eqx.Module):
@@ -75,6 +82,11 @@ class PolettiniStander(eqx.Module):
     ------
     ValueError
         If a hyperparameter is out of range or not the variant's.
+
+    Examples
+    --------
+    >>> bnp.PolettiniStander(variant=1, alpha=0.5).hyperparameters
+    {'alpha': 0.5, 'a': 0.86, 'b': 80.0}
     """
 
     variant: int = eqx.field(static=True)
@@ -117,6 +129,9 @@ class PolettiniStander(eqx.Module):
         self.b = None if variant == 2 else float(values["b"])
         self.gamma = None if variant == 1 else float(values["gamma"])
         self.empty_phat = empty_phat
+
+    def _repr_html_(self) -> str:
+        return options_as_html(self)
 
     @property
     def name(self) -> str:

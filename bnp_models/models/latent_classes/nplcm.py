@@ -224,6 +224,11 @@ class NPLCM(LatentClassModel):
     ----------
     Dunson, D. B. & Xing, C. (2009), doi:10.1198/jasa.2009.tm08439. Si, Y. & Reiter, J. P. (2013),
     doi:10.3102/1076998613480394.
+
+    Examples
+    --------
+    >>> bnp.NPLCM(components=10).capacity
+    10
     """
 
     name: ClassVar[str] = "nplcm"
@@ -261,6 +266,11 @@ class TNPLCM(LatentClassModel):
     ----------
     Manrique-Vallier, D. & Reiter, J. P. (2014), doi:10.1080/10618600.2013.844700.
     Manrique-Vallier, D. & Hu, J. (2018), doi:10.1111/rssa.12352.
+
+    Examples
+    --------
+    >>> bnp.TNPLCM(components=10).takes_missing
+    True
     """
 
     truncation: str = eqx.field(static=True, default="mixture")

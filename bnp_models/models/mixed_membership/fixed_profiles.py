@@ -54,6 +54,11 @@ class MixedMembership(MembershipOptions, FixedComponents):
     References
     ----------
     Manrique-Vallier, D. & Reiter, J. P. (2012), doi:10.1080/01621459.2012.710508.
+
+    Examples
+    --------
+    >>> bnp.MixedMembership(components=10).capacity
+    10
     """
 
     components: int = eqx.field(static=True, default=20)

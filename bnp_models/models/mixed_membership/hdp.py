@@ -96,6 +96,11 @@ class HDPMixedMembership(MembershipOptions, Growing):
     ----------
     Battiston, M. & Rimella, L. (2024). Disclosure risk assessment with Bayesian non-parametric
     hierarchical modelling. Teh, Y. W. et al. (2006), doi:10.1198/016214506000000302.
+
+    Examples
+    --------
+    >>> bnp.HDPMixedMembership(ordered="age").name
+    'hdp'
     """
 
     a: float = 2.0

@@ -101,6 +101,11 @@ class NDPMPM(NestedOptions):
     ----------
     Hu, J., Reiter, J. P. & Wang, Q. (2018), doi:10.1214/16-BA1047. Cap-and-weight: Akande, O.,
     Barrientos, A. & Reiter, J. P. (2019), doi:10.1093/jssam/smy022.
+
+    Examples
+    --------
+    >>> model = bnp.NDPMPM(components=10, member_components=5)
+    >>> bnp.check_input(model, households)
     """
 
     name: ClassVar[str] = "ndpmpm"

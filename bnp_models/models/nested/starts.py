@@ -41,6 +41,12 @@ def complete_households(
     MicrodataError
         If a complete household breaks a rule, or no possible completion of another was found in
         2^18 tries, or there is none; it names the household.
+
+    Examples
+    --------
+    >>> complete = bnp.complete_households(households, seed=0)
+    >>> complete.has_missing
+    False
     """
     rules = Rules() if rules is None else rules
     rules.require_feasible(households)

@@ -1,0 +1,268 @@
+"""Models as pairs of functions, and pairs of functions as models.
+
+`kernel_of` takes a model out of the driver, for a loop of one's own; `model_of_steps` puts steps of
+one's own into it, for chains, checkpoints, resuming, progress and diagnostics.
+"""
+
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import pandas as pd
+from jaxtyping import Array, Float, Int, Key
+
+from bnp_models.data.frames import Tabular
+from bnp_models.inference.sampling import check_input, coded_input
+from bnp_models.models.model import FixedComponents, Growing, Model
+from bnp_models.rules.rules import Rules
+from bnp_models.zeros.structural_zeros import StructuralZeros
+
+
+class KernelState(NamedTuple):
+    """State of a chain outside the driver."""
+
+    chain: Any
+    """State of the model."""
+    sweeps: Int[Array, ""]
+    """Sweeps made."""
+
+
+class Kernel(NamedTuple):
+    """A model's chain on one sample as two pure functions, as those of blackjax are.
+
+    Examples
+    --------
+    >>> init, step, keep = bnp.kernel_of(model, table)
+    >>> int(init(jax.random.key(0)).sweeps)
+    0
+    """
+
+    init: Callable[[Key[Array, ""]], KernelState]
+    """``init(key) -> state``."""
+    step: Callable[[Key[Array, ""], KernelState], tuple[KernelState, Any]]
+    """``step(key, state) -> (state, info)``: one sweep, which leaves the posterior invariant."""
+    keep: Callable[[KernelState, Any], dict[str, Array]]
+    """``keep(state, info)``: quantities of a sweep by name, of which a `Run` keeps some."""
+
+
+def kernel_of(
+    model: Model,
+    table: Tabular,
+    conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
+    *,
+    capacity: int | None = None,
+    num_components: int | None = None,
+) -> Kernel:
+    """Functions of a chain of a model on a sample, for a loop of one's own.
+
+    Parameters
+    ----------
+    model, table, conditions
+        As for `sample`.
+    capacity
+        Slots for components; default as many as the model has at the least. A model whose
+        components may outgrow them does not get more here: where ``info.left_over`` is above 1e-4,
+        begin again with more.
+    num_components
+        Components of the initial state at the most; default the first that the model recommends.
+
+    Returns
+    -------
+    kernel
+        Pure functions, which jit, scan and vmap over keys and states. The arrays of the sample are
+        constants of them.
+
+    Raises
+    ------
+    ValueError
+        As `check_input` does.
+
+    Notes
+    -----
+    With the keys that `sample` uses, and no warm-up, a scan makes the draws that `sample` makes.
+    In the warm-up `sample` does more: it gives back slots, and models settle their states.
+
+    Examples
+    --------
+    >>> kernel = bnp.kernel_of(model, table)
+    >>> state = kernel.init(jax.random.key(0))
+    >>> state, info = jax.jit(kernel.step)(jax.random.key(1), state)
+    >>> kernel.keep(state, info)["alpha"].shape
+    ()
+    """
+    table, conditions = coded_input("kernel_of(model, table)", model, table, conditions)
+    check_input(model, table, conditions)
+    data = model.prepare(table, conditions)
+    slots = model.capacity if capacity is None else capacity
+    start = model.start_components[0] if num_components is None else num_components
+    if isinstance(model, Growing) and num_components is None:
+        start = min(start, int(slots * model.start_share))
+
+    def init(key):
+        return KernelState(model.init(key, data, slots, jnp.int32(start)), jnp.int32(0))
+
+    def step(key, state):
+        chain, info = model.sweep(key, state.chain, data, state.sweeps)
+        return KernelState(chain, state.sweeps + 1), info
+
+    def keep(state, info):
+        return model.keep(state.chain, info)
+
+    return Kernel(init, step, keep)
+
+
+class StepsInfo(NamedTuple):
+    """Figures of one step, with what the driver reads."""
+
+    own: Any
+    """Second value of the step."""
+    left_over: Float[Array, ""]
+    """0: nothing outgrows its slots."""
+
+
+class Named:
+    """A function that is known by its code: the same in another process."""
+
+    def __init__(self, function: Callable):
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and self.function == other.function
+
+    def __hash__(self) -> int:
+        return hash(self.function)
+
+    def __repr__(self) -> str:
+        digest = hashlib.sha256()
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        for part in [type(self.function).__name__] if code is None else _parts(code):
+            digest.update(part)
+        return f"<{getattr(self.function, '__name__', 'function')} {digest.hexdigest()[:16]}>"
+
+
+def _parts(code: CodeType):
+    """Bytes of a function's code, without lines, files and addresses."""
+    yield code.co_code
+    yield repr(code.co_names).encode()
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _parts(constant)
+        else:
+            yield repr(constant).encode()
+
+
+class Steps(FixedComponents):
+    """A model made of a user's functions, by `model_of_steps`."""
+
+    init_chain: Named = eqx.field(static=True)
+    step_chain: Named = eqx.field(static=True)
+    data_of: Named | None = eqx.field(static=True)
+    kept: tuple[str, ...] = eqx.field(static=True)
+    label: str = eqx.field(static=True)
+
+    parameters: ClassVar[tuple[str, ...]] = ()
+    components: ClassVar[int] = 1
+    takes_missing: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Name of the model."""
+        return self.label
+
+    @property
+    def scalars(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of what is kept."""
+        return self.kept
+
+    @property
+    def monitored(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of what convergence is judged by, where it is one number a draw."""
+        return self.kept
+
+    def prepare(self, table, conditions=None):
+        """Data of the functions; an empty array where they have their own."""
+        return jnp.zeros(0) if self.data_of is None else self.data_of(table)
+
+    def init(self, key, data, capacity, num_components):
+        """State of one chain."""
+        return self.init_chain(key, *self._given(data))
+
+    def sweep(self, key, state, data, iteration):
+        """One step of one chain."""
+        state, info = self.step_chain(key, state, *self._given(data))
+        return state, StepsInfo(info, jnp.zeros(()))
+
+    def keep(self, state, info):
+        """All fields of the state and of the step's figures."""
+        return _by_name(state) | _by_name(info.own)
+
+    def _given(self, data) -> tuple:
+        """Data that the functions are given, if they are."""
+        return () if self.data_of is None else (data,)
+
+
+def _by_name(value: Any) -> dict[str, Any]:
+    """Fields of a dictionary, a named tuple or an object."""
+    if isinstance(value, dict):
+        return value
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    return dict(vars(value)) if hasattr(value, "__dict__") else {}
+
+
+def model_of_steps(
+    init: Callable[..., Any],
+    step: Callable[..., Any],
+    *,
+    keep: Sequence[str],
+    prepare: Callable[[Any], Any] | None = None,
+    name: str = "own",
+) -> Model:
+    """Make a model of functions of one's own, for `sample`.
+
+    Parameters
+    ----------
+    init
+        ``init(key) -> state``: the initial state of one chain, a pytree of arrays.
+    step
+        ``step(key, state) -> (state, info)``, pure and jittable; it has to leave the posterior
+        invariant. State and info are dictionaries, named tuples or `equinox.Module`.
+    keep
+        Names of what is kept of each draw, of the fields of state and info. Convergence is judged
+        by those that are one number.
+    prepare
+        Function of the coded table that returns the data, a pytree of arrays. Where it is given,
+        the functions are ``init(key, data)`` and ``step(key, state, data)``. Default: the functions
+        know their data.
+    name
+        Name of the model. Checkpoints are those of a run with the same name and the same code of
+        the functions; what else these refer to, such as constants outside, is not looked at: put
+        what changes into the name.
+
+    Examples
+    --------
+    >>> def init(key):
+    ...     return {"x": jax.random.normal(key)}
+    >>> def step(key, state):
+    ...     x = 0.5 * state["x"] + jax.random.normal(key)
+    ...     return {"x": x}, {"square": x**2}
+    >>> own = bnp.model_of_steps(init, step, keep=["x", "square"])
+    >>> chains = bnp.sample(own, table, key=jax.random.key(0), **short)
+    >>> chains.draws["square"].shape
+    (2, 20)
+    >>> sorted(bnp.convergence(chains))
+    ['square', 'x']
+    """
+    for argument, function in (("init", init), ("step", step), ("prepare", prepare)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{argument} must be a function, not {type(function).__name__}")
+    kept = (keep,) if isinstance(keep, str) else tuple(keep)
+    data_of = None if prepare is None else Named(prepare)
+    return Steps(Named(init), Named(step), data_of, kept, name)

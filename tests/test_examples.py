@@ -1,0 +1,42 @@
+"""Examples in docstrings: every public function and class has one, and each of them runs."""
+
+import doctest
+import inspect
+
+import pytest
+
+import bnp_models as bnp
+
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+PUBLIC = [name for name in bnp.__all__ if callable(getattr(bnp, name))]
+
+
+def run_examples(doc: str, names: dict, where: str) -> dict:
+    """Run the examples of a docstring with some names; return the names that there are then."""
+    test = doctest.DocTestParser().get_doctest(doc, names, where, None, 0)
+    assert test.examples, f"{where} has no example in its docstring"
+    report = []
+    failed, _ = doctest.DocTestRunner(optionflags=FLAGS).run(
+        test, out=report.append, clear_globs=False
+    )
+    assert not failed, "".join(report)
+    return test.globs
+
+
+@pytest.fixture(scope="module")
+def names():
+    """What the package's own docstring defines, for all others to use."""
+    return run_examples(bnp.__doc__, {}, "bnp_models")
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_examples(name, names, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_examples(inspect.getdoc(getattr(bnp, name)) or "", dict(names), name)
+
+
+def test_a_docstring_without_an_example_is_seen(names):
+    with pytest.raises(AssertionError, match="f has no example"):
+        run_examples("Add one.", {}, "f")
+    with pytest.raises(AssertionError, match="Expected"):
+        run_examples(">>> 1 + 1\n3", {}, "f")
