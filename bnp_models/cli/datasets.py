@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from bnp_models.cli.folder import UsageError, write_files
+from bnp_models.cli.folder import UsageError, reading_of, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
 from bnp_models.cli.outputs import dataset_names, remove_datasets
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
@@ -18,6 +19,8 @@ from bnp_models.data.digests import file_digest
 from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
+from bnp_models.data.messages import listed
+from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import read_labelling
 from bnp_models.data.writing import write_frame, write_json
@@ -29,6 +32,7 @@ from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
 from bnp_models.synthesis import synthesize as data_sets
 from bnp_models.synthesis.margins import Margins, level_margins
+from bnp_models.synthesis.partial import check_keep
 from bnp_models.synthesis.predictive_checks import predictive_checks
 from bnp_models.synthesis.synthesize import num_records
 
@@ -47,7 +51,45 @@ def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
         data_sets.check_method(options.method, inputs.table)
     except ValueError as error:
         raise UsageError(f"--method {options.method}: {error}") from None
-    return _make_datasets(options, argv, inputs, rows=options.rows, method=options.method)
+    _check_kept(options, inputs)
+    return _make_datasets(
+        options, argv, inputs, rows=options.rows, method=options.method, keep=options.keep,
+        carry=options.carry,
+    )  # fmt: skip
+
+
+def _check_kept(options: argparse.Namespace, inputs: Inputs) -> None:
+    """Check the columns that are kept, and those that are carried along with them.
+
+    Raises
+    ------
+    UsageError
+        If columns cannot be kept, or those that are carried tell whose records these are.
+    """
+    if not options.keep:
+        if options.carry:
+            raise UsageError(
+                "--carry: needs --keep; without it the records are nobody's, and no column of the "
+                "sample belongs to them"
+            )
+        return
+    table = inputs.table
+    if options.rows != persons_of(table).n:
+        raise UsageError("--rows: the sample's records keep columns; leave it out")
+    try:
+        check_keep(options.keep, inputs.model, table, options.method)
+    except ValueError as error:
+        raise UsageError(f"--keep: {error}") from None
+    if options.carry:
+        carried, _ = read_frame(options.sample, options.carry, reading_of(options))
+        kept = inputs.changes.as_released(table.to_frame()[list(options.keep)])
+        alone = _num_alone(pd.concat([kept, carried], axis=1))
+        if alone:
+            raise UsageError(
+                f"--carry: {alone:,} of {table.n:,} records are alone with their values of "
+                f"{listed([*options.keep, *options.carry])}: whoever knows these finds them. Carry "
+                "or keep fewer columns, or coarser ones"
+            )
 
 
 def impute(options: argparse.Namespace, argv: list[str]) -> int:
@@ -88,7 +130,9 @@ def _write_datasets(
     if imputed:
         frames = data_sets.impute(run, options.datasets)
     else:
-        frames = data_sets.synthesize(run, options.datasets, options.rows, method=options.method)
+        frames = data_sets.synthesize(
+            run, options.datasets, options.rows, method=options.method, keep=options.keep or ()
+        )
     names, labelling = dataset_names(options), read_labelling(options.sample)
     given = vars(options)
     households = given.get("household"), given.get("household_variables") or ()
@@ -96,6 +140,10 @@ def _write_datasets(
     summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
     alone = changes.values_of_one()
     shares = dict.fromkeys(() if imputed else alone, 0.0)
+    keep = list(given.get("keep") or ())
+    observed = [name for name in changes.bins if imputed or name in keep]
+    notes = _notes_on_kept(changes.as_released(run.table.to_frame()[keep])) if keep else []
+    summary["warnings"] = notes + summary["warnings"]
 
     def write_dataset(m, path):
         made = frames[m]
@@ -105,10 +153,9 @@ def _write_datasets(
             made = draw_in_bins(
                 np.random.default_rng([options.seed, m]), made, changes.bins, *households
             )
-            if imputed:
-                known = changes.original.to_frame()[list(changes.bins)]
-                made = made.assign(**{n: known[n].where(known[n].notna(), made[n]) for n in known})
-            write_frame(made, path, labelling)
+            if observed:
+                made = made.assign(**changes.as_released(made[observed]))
+            write_frame(_with_carried(options, made), path, labelling)
         for variable in shares:
             shares[variable] += share_of_values(made, variable, alone[variable]) / len(names)
 
@@ -121,7 +168,7 @@ def _write_datasets(
     def write_posterior(path):
         data = to_inference_data(
             run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames),
-            checks=checks, method=settings.get("method"),
+            checks=checks, method="keep" if keep else settings.get("method"),
         )  # fmt: skip
         write_netcdf(data, path)
 
@@ -134,10 +181,34 @@ def _write_datasets(
             seed=options.seed, records=not options.no_records, checks=checks,
             method=settings.get("method", "predictive"), binned=tuple(changes.bins),
             merged={name: of.groups() for name, of in changes.merged.items()},
-            values_of_one=shares,
+            values_of_one=shares, kept=keep, notes=notes,
         ),
     })  # fmt: skip
     return _datasets_message(run, frames, names, summary["warnings"], out, imputed)
+
+
+def _with_carried(options: argparse.Namespace, made: pd.DataFrame) -> pd.DataFrame:
+    """A file with the columns that are carried along, in the sample's order."""
+    if not vars(options).get("carry"):
+        return made
+    reading = reading_of(options)
+    carried, _ = read_frame(options.sample, options.carry, reading)
+    together = pd.concat([made, carried], axis=1)
+    return together[[n for n in columns_of_file(options.sample, reading) if n in together]]
+
+
+def _notes_on_kept(kept: pd.DataFrame) -> list[str]:
+    """Sentence on records that the columns kept tell apart."""
+    alone = _num_alone(kept)
+    return [
+        f"{alone:,} of {len(kept):,} records are alone with their values of {listed(kept)}, which "
+        "are kept: whoever knows these finds the record; what else is in it is drawn"
+    ] if alone else []  # fmt: skip
+
+
+def _num_alone(frame: pd.DataFrame) -> int:
+    """Number of rows that no other is like."""
+    return int((~frame.astype(str).duplicated(keep=False)).sum())
 
 
 def _datasets_message(run, frames, names, warnings, out, imputed) -> str:

@@ -153,6 +153,13 @@ def _add_synthesize(commands) -> None:
                         "brought near to the sample's. Files come nearer to the sample in this "
                         "order, and more of its unique combinations recur (default: "
                         "predictive)")  # fmt: skip
+    parser.add_argument("--keep", metavar="A,B,..", type=name_list, default=[],
+                        help="of nplcm and tnplcm: columns that every record of the sample keeps, "
+                        "the others being drawn given them (partially synthetic "
+                        "files)")  # fmt: skip
+    parser.add_argument("--carry", metavar="A,B,..", type=name_list, default=[],
+                        help="with --keep: more columns that are copied and not modelled; refused "
+                        "where they tell whose records these are")  # fmt: skip
     parser.add_argument("--rows", metavar="N", type=integer_type(1, 2**31),
                         help="records of each (default: as many as the sample has)")  # fmt: skip
     # The evaluation of what an intruder can learn reads the parameters.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from bnp_models.cli.folder import UsageError, located, reading_of
 from bnp_models.cli.models import counts_cells
@@ -44,6 +45,13 @@ class Changes(NamedTuple):
         bins = {name: list(of.labels) for name, of in self.bins.items()}
         merged = {name: of.groups() for name, of in self.merged.items()}
         return {k: v for k, v in (("bins", bins), ("merged", merged)) if v}
+
+    def as_released(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Columns of the sample's records with the values that were read where they have bins."""
+        raw = self.original.to_frame()[[name for name in frame if name in self.bins]]
+        return frame.assign(
+            **{name: raw[name].where(raw[name].notna(), frame[name]) for name in raw}
+        )
 
     def values_of_one(self) -> dict[str, frozenset[str]]:
         """Texts of the labels that one record has, by variable."""
@@ -129,6 +137,7 @@ def weights_and_variables(
     column, variables = vars(options).get("weights"), options.variables
     beside = {"weights": column, "identifiers": vars(options).get("id")}
     beside = {what: name for what, name in beside.items() if name is not None}
+    beside |= {f"carried {name}": name for name in vars(options).get("carry") or ()}
     for what, name in beside.items():
         if variables is not None and name in variables:
             raise MicrodataError(

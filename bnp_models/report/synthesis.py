@@ -39,6 +39,8 @@ def render_synthesis_report(
     binned: Sequence[str] = (),
     merged: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
     values_of_one: Mapping[str, float] | None = None,
+    kept: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> str:
     """Report of synthetic or completed data sets.
 
@@ -69,6 +71,10 @@ def render_synthesis_report(
     values_of_one
         By variable, the share of the values of the data that one record alone of the sample has.
         Default: counted in the frames.
+    kept
+        Columns that every record keeps, where the data are partially synthetic.
+    notes
+        More sentences that are to be read before use.
 
     Returns
     -------
@@ -77,6 +83,7 @@ def render_synthesis_report(
     """
     diagnosis = Diagnosis.of(run) if diagnosis is None else diagnosis
     summary = run_summary(run, diagnosis, seed=seed, checks=checks)
+    summary["warnings"] = [*notes, *summary["warnings"]]
     shares = cell_shares(run.table)
     run = sample_law(run)
     table = persons_of(run.table)
@@ -106,6 +113,7 @@ def render_synthesis_report(
         imputed=imputed,
         method=method,
         binned=binned,
+        kept=kept,
         merged=merged or {},
         values_of_one=values_of_one or {},
         model_share=MODEL_SHARE,

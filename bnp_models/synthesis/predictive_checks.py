@@ -27,8 +27,9 @@ from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.model import Completes
 from bnp_models.models.options import check_key
+from bnp_models.synthesis.completing import complete_sample
 from bnp_models.synthesis.households import complete_households
-from bnp_models.synthesis.synthesize import complete_sample, simulate_samples
+from bnp_models.synthesis.synthesize import simulate_samples
 from bnp_models.zeros.boxes import Boxes
 
 MAX_Z = 2.5

@@ -1,6 +1,6 @@
 """Synthetic and completed data sets from the draws of a run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import jax
@@ -14,9 +14,10 @@ from bnp_models.data.weight_classes import cell_shares, require_unweighted
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.model import Completes, Data, Draw, PredictsCells, Table
+from bnp_models.models.model import Completes, PredictsCells, Table
 from bnp_models.models.options import check_choice, check_key
 from bnp_models.synthesis.balancing import balanced_sample, calibrate, shuffled_records
+from bnp_models.synthesis.completing import complete_sample
 from bnp_models.synthesis.households import (
     IMPUTATION,
     SYNTHESIS,
@@ -24,6 +25,7 @@ from bnp_models.synthesis.households import (
     simulate_households,
     synthesize_households,
 )
+from bnp_models.synthesis.partial import check_keep, draw_others
 
 # Records simulated at once at most, and entries of the arrays of boxes by records.
 _RECORDS_AT_ONCE, _ENTRIES_AT_ONCE = 2**15, 2**25
@@ -43,8 +45,9 @@ def synthesize(
     *,
     key: jax.Array | None = None,
     method: str = "predictive",
+    keep: Sequence[str] = (),
 ) -> list[pd.DataFrame] | list[ContingencyTable]:
-    """Draw completely synthetic data sets.
+    """Draw synthetic data sets: completely synthetic, unless columns are kept.
 
     Parameters
     ----------
@@ -67,6 +70,9 @@ def synthesize(
         calibrated to the sample's one- and two-way margins, weighted where it has weights. Files
         come nearer to the sample in this order, and so do its unique combinations; households are
         made by the first only.
+    keep
+        Columns that stay as they are in every record, the others being drawn given them
+        (partially synthetic data): by latent class models, of single records, whose order stays.
 
     Returns
     -------
@@ -103,6 +109,14 @@ def synthesize(
         return synthesize_households(run, num_datasets, num_rows, key)
     if not isinstance(run.model, PredictsCells):
         raise ValueError(f"the {run.model.name} model does not simulate records")
+    if keep:
+        check_keep(keep, run.model, run.table, method)
+        if num_rows not in (None, run.table.n):
+            raise ValueError(
+                f"num_rows: columns are kept of the {run.table.n} records; leave it out"
+            )
+        key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
+        return [_checked_frame(run, made) for made in draw_others(run, keep, num_datasets, key)]
     num_rows = run.table.n if num_rows is None else num_rows
     if num_rows < 1:
         raise ValueError(f"num_rows must be at least 1, not {num_rows}")
@@ -277,11 +291,6 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     return frames
 
 
-def complete_sample(model: Completes, key: jax.Array, draw: Draw, data: Data) -> np.ndarray:
-    """Level codes (n, J) of the sample, its missing values drawn given one kept draw."""
-    return np.asarray(_complete(model, key, draw, data)).T[: int(data.num_records)]
-
-
 def _checked_frame(run, codes):
     """Frame of records, all of which are possible."""
     _require_possible(run, codes)
@@ -308,10 +317,3 @@ def _simulate(model, key, draw, feasible, num_records, num_levels):
     """(J, n) level codes of new records."""
     with jax.named_scope("simulate_records"):
         return model.simulate_records(key, draw, num_records, num_levels, feasible)
-
-
-@jax.jit
-def _complete(model, key, draw, data):
-    """(J, n) level codes of the sample, completed."""
-    with jax.named_scope("complete_records"):
-        return model.complete_records(key, draw, data)

@@ -160,7 +160,7 @@ def test_evaluation_across_formats(folder, tmp_path):
     made, labelling = tmp_path / "synthetic_1.sav", read_labelling(folder / "survey.sav")
     bnp.write_frame(complete, made, labelling)
     for original in (folder / "survey.sav", tmp_path / "sample.csv"):
-        code = main(["evaluate", str(original), str(made), "--quiet",
+        code = main(["evaluate", str(original), str(made), "--quiet", "--force",
                      "--out", str(tmp_path / "out")])  # fmt: skip
         assert code == 0
         found = json.loads((tmp_path / "out" / "evaluation.json").read_text())

@@ -88,6 +88,12 @@ def read_posterior(path: str | PathLike) -> Posterior:
             file=path,
         )
     method = attributes.get("method", "predictive")
+    if method == "keep":
+        raise MicrodataError(
+            "its synthetic files keep columns of the sample, and the attack weighs files that are "
+            "synthetic throughout; leave the posterior out",
+            file=path,
+        )
     if method != "predictive":
         raise MicrodataError(
             f"its synthetic files were made by --method {method}, and the attack weighs files that "
