@@ -173,8 +173,11 @@ if TYPE_CHECKING:
     from bnp_models.rules.census import census_relationships as census_relationships
     from bnp_models.rules.census import find_head as find_head
     from bnp_models.rules.reading import read_rules as read_rules
+    from bnp_models.rules.roles import Roles as Roles
+    from bnp_models.rules.roles import read_roles as read_roles
     from bnp_models.rules.rules import Rules as Rules
     from bnp_models.rules.statements import Rule as Rule
+    from bnp_models.rules.yaml_writing import rules_to_yaml as rules_to_yaml
     from bnp_models.synthesis.margins import Margins as Margins
     from bnp_models.synthesis.margins import level_margins as level_margins
     from bnp_models.synthesis.predictive_checks import PredictiveChecks as PredictiveChecks
@@ -232,6 +235,7 @@ _EXPORTS = {
     "PropensityScore": "evaluation.propensity",
     "Proportions": "evaluation.proportions",
     "Protection": "risk.protection",
+    "Roles": "rules.roles",
     "Rule": "rules.statements",
     "Rules": "rules.rules",
     "Run": "inference.run",
@@ -302,11 +306,13 @@ _EXPORTS = {
     "read_like": "evaluation.files",
     "read_microdata": "data.reading",
     "read_posterior": "evaluation.attack.posterior",
+    "read_roles": "rules.roles",
     "read_rules": "rules.reading",
     "read_weights": "data.weights",
     "refit": "evaluation.attack.attack",
     "replicated_uniques": "evaluation.uniques",
     "risk_summary": "report.summaries",
+    "rules_to_yaml": "rules.yaml_writing",
     "run_summary": "report.summaries",
     "sample": "inference.sampling",
     "sample_hyperparameters": "models.cells.full_bayes",

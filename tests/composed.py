@@ -11,11 +11,11 @@ from bnp_models.rules import aged, at_least, at_most, each, exactly, household, 
 from bnp_models.rules.persons import (
     Aged,
     AsHousehold,
+    Both,
+    Either,
+    Negation,
     OfHousehold,
     Person,
-    _Both,
-    _Either,
-    _Not,
 )
 from bnp_models.rules.statements import (
     And,
@@ -58,11 +58,11 @@ def is_true(predicate, one):
             )
         case AsHousehold(variable, other):
             return one[variable] == one[other]
-        case _Both(first, second):
+        case Both(first, second):
             return is_true(first, one) and is_true(second, one)
-        case _Either(first, second):
+        case Either(first, second):
             return is_true(first, one) or is_true(second, one)
-        case _Not(negated):
+        case Negation(negated):
             return not is_true(negated, one)
     raise TypeError(predicate)
 

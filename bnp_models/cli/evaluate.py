@@ -19,7 +19,7 @@ from bnp_models.cli.folder import (
     write_files,
 )
 from bnp_models.cli.parser import flag
-from bnp_models.cli.samples import recoded
+from bnp_models.cli.samples import given_roles, recoded
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import persons_of, read_households
@@ -40,7 +40,7 @@ from bnp_models.zeros.structural_zeros import read_conditions
 
 _OUTPUTS = ("evaluation.json", "report.html")
 _RECORDS = "records.csv"
-_OF_HOUSEHOLDS = ("household_variables", "rules", "quantities")
+_OF_HOUSEHOLDS = ("household_variables", "rules", "roles", "quantities")
 
 
 class _Files(NamedTuple):
@@ -123,10 +123,11 @@ def _checked_files(options: argparse.Namespace) -> _Files:
             _ = conditions.diagram, conditions.walk
         except MicrodataError as error:
             raise error.in_file(options.conditions) from None
+    roles = given_roles(options, persons_of(original))
     if options.rules is not None:
-        conditions = read_rules(options.rules, original)
+        conditions = read_rules(options.rules, original, roles)
     if options.quantities is not None:
-        quantities = read_rules(options.quantities, original)
+        quantities = read_rules(options.quantities, original, roles)
     if conditions is not None:
         with located(options):
             conditions.require_feasible(original)
@@ -198,7 +199,8 @@ def _checked_posterior(options, original, synthetic, conditions):
             raise UsageError(f"--posterior: the attack needs records, and {path} is a folder")
     posterior = read_posterior(options.posterior)
     coded = original
-    head = None if options.household is None else find_head(original.schema)
+    roles = given_roles(options, persons_of(original))
+    head = None if options.household is None else find_head(original.schema, roles)
     if head is not None and posterior.attributes["sample_sha256"] != original.digest:
         # The head of each household at household level, as synthesize has it where it can.
         with contextlib.suppress(MicrodataError):

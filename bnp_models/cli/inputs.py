@@ -31,7 +31,7 @@ from bnp_models.models.model import Model
 CELL_OPTIONS = ("cells", "hyperparameters", "baselines")
 
 # Options of the models of persons within households.
-HOUSEHOLD_OPTIONS = ("household", "household_variables", "rules", "head")
+HOUSEHOLD_OPTIONS = ("household", "household_variables", "rules", "roles", "head")
 
 MODEL_OPTIONS = tuple(dict.fromkeys(name for model in MODELS.values() for name in model.options))
 

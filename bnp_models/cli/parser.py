@@ -243,11 +243,12 @@ def _add_evaluate(commands) -> None:
     group = parser.add_argument_group("persons within households, one person a row")
     _add_household_columns(group)
     group.add_argument("--rules", metavar="RULES",
-                       help="what every household keeps, as for synthesize: households that break "
-                       "one are counted")  # fmt: skip
+                       help="what every household keeps, as for synthesize: "
+                       "census-relationships, a YAML file (safe), or a Python file, which is run "
+                       "as code; households that break a rule are counted")  # fmt: skip
     group.add_argument("--quantities", metavar="RULES",
-                       help="statements about households, in a Python file like that of --rules: "
-                       "how often each is true is compared")  # fmt: skip
+                       help="statements about households, in a YAML or Python file like that of "
+                       "--rules: how often each is true is compared")  # fmt: skip
     attack = parser.add_argument_group(
         "attack risk", "what an intruder who knows all records but one can tell of that one"
     )
@@ -318,6 +319,10 @@ def _add_household_columns(group) -> None:
                        help="column that says who lives with whom")  # fmt: skip
     group.add_argument("--household-variables", metavar="A,B,..", type=name_list,
                        help="columns that are the same for all members of a household")  # fmt: skip
+    group.add_argument("--roles", metavar="FILE",
+                       help="labels of the head, the spouse and others, in any language or coded, "
+                       "for census-relationships and for finding the head: columns role and label "
+                       "(docs/household_rules.md)")  # fmt: skip
 
 
 def _add_households(parser):
@@ -327,12 +332,14 @@ def _add_households(parser):
     )
     _add_household_columns(group)
     group.add_argument("--rules", metavar="RULES",
-                       help="what every household keeps: census-relationships, or a Python file "
-                       "that defines `rules`, which is run (see bnp_models.rules)")  # fmt: skip
+                       help="what every household keeps: census-relationships, a YAML file "
+                       "(.yaml), which is only read and so safe whoever wrote it, or a Python "
+                       "file (.py) that defines `rules`, which is run as code "
+                       "(docs/household_rules.md)")  # fmt: skip
     group.add_argument("--head", choices=("auto", "yes", "no"), default="auto",
                        help="let the head's variables be the household's: auto, where every "
-                       "household has one with a usual label such as Householder (default: "
-                       "auto)")  # fmt: skip
+                       "household has one with a usual label such as Householder, or a label of "
+                       "--roles (default: auto)")  # fmt: skip
     group.add_argument("--member-components", metavar="S", type=integer_type(2, 2**12),
                        help="classes of members in each class of households (default: "
                        "15)")  # fmt: skip

@@ -21,6 +21,7 @@ from bnp_models.data.weight_classes import weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
+from bnp_models.rules.roles import Roles, read_roles
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 
@@ -105,9 +106,13 @@ def read_household_sample(
     )  # fmt: skip
     persons, changes = recoded(options, options.sample, table.persons)
     assert isinstance(persons, Microdata)
-    head = None if options.head == "no" else find_head(persons.schema)
+    roles = given_roles(options, persons)
+    head = None if options.head == "no" else find_head(persons.schema, roles)
     if head is None and options.head == "yes":
-        raise UsageError("--head yes: no variable with a label such as Householder is found")
+        raise UsageError(
+            "--head yes: no variable with a label such as Householder is found; --roles can name "
+            "both"
+        )
     with located(options):
         try:
             table = table.with_persons(persons, head)
@@ -118,7 +123,7 @@ def read_household_sample(
             table = table.with_persons(persons)
     if options.rules is None:
         return table, None, changes
-    rules = read_rules(options.rules, table)
+    rules = read_rules(options.rules, table, roles)
     read = {name.removeprefix("head_") for names in rules.variables for name in names}
     if both := sorted(read & changes.bins.keys()):
         raise UsageError(
@@ -128,6 +133,11 @@ def read_household_sample(
     with located(options):
         rules.require_feasible(table)
     return table, rules, changes
+
+
+def given_roles(options: argparse.Namespace, persons: Records) -> Roles | None:
+    """Roles of labels that a table gives, None if none is given."""
+    return None if options.roles is None else read_roles(options.roles, persons.schema)
 
 
 def weights_and_variables(

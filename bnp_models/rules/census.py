@@ -1,84 +1,16 @@
 """Rules of census households, composed from the labels of a relationship variable."""
 
-import re
 from collections.abc import Mapping
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
 from bnp_models.data.messages import listing, quoted
-from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
+from bnp_models.data.schema import Label, MicrodataError, Schema, unknown_variable
 from bnp_models.rules.persons import Person, aged, person
+from bnp_models.rules.roles import ROLES, USUAL_NAMES, Roles, plain
 from bnp_models.rules.rules import Rules
 from bnp_models.rules.statements import Rule, at_least, at_most, each, exactly
 from bnp_models.rules.views import schema_of
-
-# The roles that the shipped rules know, and usual labels of each, in lower case and without
-# punctuation; "of head" and the like may follow. The rules say nothing of "other".
-ROLES = {
-    "head": (
-        "head", "householder", "head householder", "head of household", "household head",
-        "reference person", "householder reference person", "head of the household",
-    ),
-    "spouse": (
-        "spouse", "husband", "wife", "husband wife", "husband or wife", "wife husband",
-        "husband wife spouse", "opposite sex husband wife spouse", "opposite sex spouse",
-    ),
-    "same-sex spouse": ("same sex spouse", "same sex husband wife spouse"),
-    "child": (
-        "child", "biological child", "natural child", "natural born child", "own child", "son",
-        "daughter", "son daughter", "son or daughter", "biological son or daughter",
-        "biological son daughter", "natural born son daughter", "natural born son or daughter",
-    ),
-    "adopted child": (
-        "adopted child", "adopted", "adopted son or daughter", "adopted son daughter",
-    ),
-    "stepchild": (
-        "stepchild", "step child", "stepson or stepdaughter", "stepson stepdaughter",
-        "stepson", "stepdaughter",
-    ),
-    "sibling": (
-        "sibling", "brother", "sister", "brother sister", "brother or sister",
-    ),
-    "parent": (
-        "parent", "father", "mother", "father mother", "father or mother", "mother father",
-        "mother or father",
-    ),
-    "parent-in-law": (
-        "parent in law", "father in law", "mother in law", "father mother in law",
-        "mother father in law", "father in law or mother in law", "mother in law father in law",
-    ),
-    "grandchild": ("grandchild", "grand child", "grandson", "granddaughter"),
-    "other": (
-        "other", "other relative", "other relatives", "other non relative", "other non relatives",
-        "other nonrelative", "other nonrelatives", "nonrelative", "non relative", "nonrelatives",
-        "non relatives", "unrelated", "child in law", "son in law", "daughter in law",
-        "son daughter in law", "son in law or daughter in law", "son in law daughter in law",
-        "sibling in law", "brother in law", "sister in law", "brother sister in law",
-        "brother in law sister in law", "nephew niece", "nephew or niece", "grandparent",
-        "uncle aunt", "uncle or aunt", "cousin", "roomer", "boarder", "roomer boarder",
-        "roomer or boarder", "lodger", "housemate", "roommate", "housemate roommate",
-        "housemate or roommate", "roommate or housemate", "roommate housemate", "partner",
-        "unmarried partner", "partner friend visitor", "partner roommate", "partner or roommate",
-        "same sex unmarried partner", "opposite sex unmarried partner", "foster child", "visitor",
-        "friend", "friend visitor", "employee", "group quarters", "institutional inmates",
-        "institutionalized group quarters", "noninstitutionalized group quarters",
-        "institutionalized group quarters population",
-        "noninstitutionalized group quarters population",
-    ),
-}  # fmt: skip
-
-USUAL_NAMES = {
-    "relationship": (
-        "relate", "relationship", "relp", "relshipp", "related", "rel", "relation",
-        "relationship to head", "relationship to householder", "household relationship",
-    ),
-    "age": ("age", "agep", "age years", "age in years"),
-    "sex": ("sex", "gender"),
-}  # fmt: skip
-
-_ROLE_OF = {label: role for role, labels in ROLES.items() for label in labels}
-
-_OF_HEAD = re.compile(r" (?:of|to) (?:the )?(?:household )?(?:head|householder|reference person)$")
 
 
 def census_relationships(
@@ -89,6 +21,7 @@ def census_relationships(
     labels: Mapping[Label, str | None] | None = None,
     *,
     same_sex_spouse: bool = False,
+    roles: Roles | None = None,
 ) -> Rules:
     """Return the shipped rules of relationships to the head of the household, ages in years.
 
@@ -106,6 +39,9 @@ def census_relationships(
     same_sex_spouse : bool
         Leave out the rule ``spouse of the other sex``, and do not read the sex. Where spouses of
         the same sex have a label of their own, the rule is not about them in any case.
+    roles : Roles, optional
+        A table of roles (:func:`read_roles`): variables and roles of labels that the arguments
+        above do not give.
 
     Raises
     ------
@@ -124,30 +60,31 @@ def census_relationships(
     >>> len(rules) > 5
     True
     """
-    variables = _person_schema(schema)
-    relationship = _find(variables, "relationship", relationship)
-    age = _find(variables, "age", age)
-    labels_of = _labels_by_role(variables, relationship, labels or {})
-    roles = {role: person({relationship: known}) for role, known in labels_of.items()}
-    if "head" not in roles:
+    variables, table = _person_schema(schema), roles or Roles()
+    relationship = _find(variables, "relationship", relationship, table)
+    age = _find(variables, "age", age, table)
+    labels_of = _labels_by_role(variables, relationship, labels or {}, table)
+    persons = {role: person({relationship: known}) for role, known in labels_of.items()}
+    if "head" not in persons:
         raise MicrodataError(
-            "no level is the head of the household; map one: labels={LABEL: 'head'}",
+            "no level is the head of the household; map one, by a row head,LABEL of --roles, or in "
+            "Python by labels={LABEL: 'head'}",
             column=relationship,
         )
-    head = roles["head"]
+    head = persons["head"]
     spouses = (*labels_of.get("spouse", ()), *labels_of.get("same-sex spouse", ()))
     spouse = person({relationship: spouses}) if spouses else None
-    if "spouse" in roles and not same_sex_spouse:
-        sex = _find(variables, "sex", sex)
+    if "spouse" in persons and not same_sex_spouse:
+        sex = _find(variables, "sex", sex, table)
     rules = [
         exactly(1, head).named("one head"),
         each(head).has(aged(15, variable=age)).named("age of the head"),
     ]
     if spouse is not None:
-        other_sex = None if same_sex_spouse else roles.get("spouse")
+        other_sex = None if same_sex_spouse else persons.get("spouse")
         rules += _rules_of_spouses(head, spouse, other_sex, age, sex)
-    rules += _rules_of_relatives(head, roles, age)
-    if grandchild := roles.get("grandchild"):
+    rules += _rules_of_relatives(head, persons, age)
+    if grandchild := persons.get("grandchild"):
         rules += _rules_of_grandchildren(head, spouse, grandchild, age)
     composed = Rules(rules)
     if not isinstance(schema, Schema):
@@ -168,16 +105,16 @@ def _rules_of_spouses(
     return [*rules, each(spouse).is_within(49, head, age).named("ages of spouses")]
 
 
-def _rules_of_relatives(head: Person, roles: Mapping[str, Person], age: str) -> list[Rule]:
+def _rules_of_relatives(head: Person, persons: Mapping[str, Person], age: str) -> list[Rule]:
     """Return the rules of the ages of children, parents and siblings of the head."""
     rules = []
     for role, years in (("child", 7), ("adopted child", 11), ("stepchild", 9)):
-        if young := roles.get(role):
+        if young := persons.get(role):
             rules.append(each(young).is_younger_than(head, years, age).named(f"age of {role}"))
     for role in ("parent", "parent-in-law"):
-        if old := roles.get(role):
+        if old := persons.get(role):
             rules.append(each(old).is_older_than(head, 4, age).named(f"age of {role}"))
-    if sibling := roles.get("sibling"):
+    if sibling := persons.get("sibling"):
         rules.append(each(sibling).is_within(37, head, age).named("age of sibling"))
     return rules
 
@@ -195,21 +132,25 @@ def _rules_of_grandchildren(
     return [*rules, each(grandchild).is_younger_than(head, 26, age).named("age of grandchild")]
 
 
-def find_head(schema: HouseholdSchema | Schema) -> tuple[str, Label] | None:
+def find_head(
+    schema: HouseholdSchema | Schema, roles: Roles | None = None
+) -> tuple[str, Label] | None:
     """Return the relationship variable and its label for the head, if usual names tell them.
 
     :meth:`Households.from_frame` takes it as `head`; None if there is no variable of a usual name,
-    or not one label of the head.
+    or not one label of the head. A table of roles (:func:`read_roles`) says more names.
 
     Examples
     --------
     >>> bnp.find_head(households.schema)
     ('relate', 'Householder')
     """
-    persons = _person_schema(schema)
+    persons, roles = _person_schema(schema), roles or Roles()
+    named = roles.variables.get("relationship")
     for variable, labels in zip(persons.variables, persons.levels, strict=True):
-        if _plain(variable) in USUAL_NAMES["relationship"]:
-            heads = [label for label in labels if _role(label) == "head"]
+        usual = plain(variable) in USUAL_NAMES["relationship"]
+        if variable == named or (named is None and usual):
+            heads = [label for label in labels if roles.role(label) == "head"]
             if len(heads) == 1:
                 return variable, heads[0]
     return None
@@ -220,40 +161,30 @@ def _person_schema(schema: Households | HouseholdSchema | Schema) -> Schema:
     return schema if isinstance(schema, Schema) else schema_of(schema).table
 
 
-def _plain(label: Label) -> str:
-    """Return a label in lower case, with single spaces for what is no letter or digit."""
-    text = "".join(letter if letter.isalnum() else " " for letter in text_of(label).lower())
-    return " ".join(text.split())
-
-
-def _role(label: Label) -> str | None:
-    """Return the role that a label usually names."""
-    text = _plain(label)
-    return _ROLE_OF.get(text) or _ROLE_OF.get(_OF_HEAD.sub("", text))
-
-
-def _find(persons: Schema, what: str, given: str | None) -> str:
-    """Return the variable given, or the one that has a usual name."""
+def _find(persons: Schema, what: str, given: str | None, roles: Roles) -> str:
+    """Return the variable given, or that of the table of roles, or the one of a usual name."""
+    given = given or roles.variables.get(what)
     if given is not None:
         if given not in persons.variables:
             raise unknown_variable(given, persons.variables)
         return given
-    candidates = [name for name in persons.variables if _plain(name) in USUAL_NAMES[what]]
+    candidates = [name for name in persons.variables if plain(name) in USUAL_NAMES[what]]
     if len(candidates) == 1:
         return candidates[0]
     problem = "no variable has" if not candidates else f"{listing(candidates)} all have"
     raise MicrodataError(
         f"{problem} a usual name of the {what} ({listing(USUAL_NAMES[what])}); rename a column, or "
-        f"say which it is: census_relationships(schema, {what}=NAME)"
+        f"say which it is, by a row {what} variable,NAME of --roles, or in Python: "
+        f"census_relationships(schema, {what}=NAME)"
     )
 
 
 def _labels_by_role(
-    persons: Schema, relationship: str, given: Mapping[Label, str | None]
+    persons: Schema, relationship: str, given: Mapping[Label, str | None], roles: Roles
 ) -> dict[str, tuple[Label, ...]]:
     """Return the labels of each role that has any."""
     known = persons.levels[persons.variables.index(relationship)]
-    plain = {_plain(label): role or "other" for label, role in given.items()}
+    mapped = {plain(label): role or "other" for label, role in given.items()}
     for label, role in given.items():
         if (role or "other") not in ROLES:
             raise MicrodataError(
@@ -261,7 +192,7 @@ def _labels_by_role(
                 f"are {listing(list(ROLES))}",
                 column=relationship,
             )
-        if _plain(label) not in map(_plain, known):
+        if plain(label) not in map(plain, known):
             raise MicrodataError(
                 f"label {quoted(label)} is mapped to a role but is no level ({listing(known)}); "
                 "correct it",
@@ -270,15 +201,15 @@ def _labels_by_role(
     labels_of: dict[str, tuple[Label, ...]] = {}
     unknown = []
     for label in known:
-        role = plain.get(_plain(label), _role(label))
+        role = mapped.get(plain(label), roles.role(label))
         if role is None:
             unknown.append(label)
         else:
             labels_of[role] = (*labels_of.get(role, ()), label)
     if unknown:
         raise MicrodataError(
-            f"the role of {listing(unknown)} is not known; map each label to a role, in a Python "
-            "file of rules: rules = lambda schema: census_relationships(schema, "
+            f"the role of {listing(unknown)} is not known; map each label to a role, by a row such "
+            f"as other,{unknown[0]} of --roles, or in Python: census_relationships(schema, "
             f"labels={{{unknown[0]!r}: 'other'}}); the roles are {listing(list(ROLES))}",
             column=relationship,
         )

@@ -47,13 +47,13 @@ class PersonPredicate(ABC):
         """Return the persons of whom it is true, (..., h) bool."""
 
     def __and__(self, other: "PersonPredicate") -> "PersonPredicate":
-        return _Both(self, other)
+        return Both(self, other)
 
     def __or__(self, other: "PersonPredicate") -> "PersonPredicate":
-        return _Either(self, other)
+        return Either(self, other)
 
     def __invert__(self) -> "PersonPredicate":
-        return _Not(self)
+        return Negation(self)
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class _Pair(PersonPredicate):
 
 
 @dataclass(frozen=True)
-class _Both(_Pair):
+class Both(_Pair):
     """A person of whom both predicates are true."""
 
     def mask(self, view):
@@ -182,7 +182,7 @@ class _Both(_Pair):
 
 
 @dataclass(frozen=True)
-class _Either(_Pair):
+class Either(_Pair):
     """A person of whom at least one predicate is true."""
 
     def mask(self, view):
@@ -193,7 +193,7 @@ class _Either(_Pair):
 
 
 @dataclass(frozen=True)
-class _Not(PersonPredicate):
+class Negation(PersonPredicate):
     """A person of whom a predicate is false."""
 
     negated: PersonPredicate

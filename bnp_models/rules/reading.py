@@ -1,4 +1,4 @@
-"""Rule sets by name, or from a Python file that defines ``rules``."""
+"""Rule sets by name, from a YAML file, or from a Python file that defines ``rules``."""
 
 import runpy
 import traceback
@@ -11,39 +11,50 @@ from bnp_models.data.households import Households
 from bnp_models.data.messages import listing, quoted, reason
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.rules.census import census_relationships
+from bnp_models.rules.roles import Roles
 from bnp_models.rules.rules import Rules
 from bnp_models.rules.statements import Rule
+from bnp_models.rules.views import schema_of
+from bnp_models.rules.yaml_reading import read_yaml_rules
 
 SHIPPED = {"census-relationships": census_relationships}
 
 
-def read_rules(source: str | PathLike, schema: Households | HouseholdSchema | Schema) -> Rules:
-    """Return a shipped rule set, or the rules that a Python file defines.
+def read_rules(
+    source: str | PathLike,
+    schema: Households | HouseholdSchema | Schema,
+    roles: Roles | None = None,
+) -> Rules:
+    """Return a shipped rule set, or the rules that a YAML or a Python file states.
 
     Parameters
     ----------
     source : str or path
-        ``census-relationships``, or a file whose name ends in ``.py``. The file is run, so it must
-        be one you trust. It defines ``rules``: Rules, a rule, a list of rules, or a function of
-        `schema` that returns one of these.
+        ``census-relationships``, or a file. One whose name ends in ``.yaml`` or ``.yml`` has
+        statements only (``docs/household_rules.md``): nothing in it is run. One whose name ends in
+        ``.py`` is run, so it must be one you trust. It defines ``rules``: Rules, a rule, a list of
+        rules, or a function of `schema` that returns one of these.
     schema : Households, HouseholdSchema or Schema
         The data that the rules are for.
+    roles : Roles, optional
+        Labels of the shipped set's roles (:func:`read_roles`). Files name labels themselves.
 
     Raises
     ------
     MicrodataError
-        If there is no such rule set or file, the file fails (with the line), it defines no
-        ``rules``, or they are of another type or do not fit the data.
+        If there is no such rule set or file, the file fails or is wrong (with the line), it defines
+        no ``rules``, or they are of another type or do not fit the data.
 
     Examples
     --------
-    >>> with open("rules.py", "w") as file:
-    ...     _ = file.write("from bnp_models import census_relationships as rules")
-    >>> len(bnp.read_rules("rules.py", households)) > 5
-    True
+    >>> with open("rules.yaml", "w") as file:
+    ...     _ = file.write("rules: [{exactly: 1, of: {relate: Householder}}]")
+    >>> bnp.read_rules("rules.yaml", households)
+    <1 rules>
+    - exactly 1 person with relate 'Householder'
     """
     if str(source) in SHIPPED:
-        return SHIPPED[str(source)](schema)
+        return SHIPPED[str(source)](schema, roles=roles)
     path = Path(source)
     if not path.is_file():
         raise MicrodataError(
@@ -51,9 +62,13 @@ def read_rules(source: str | PathLike, schema: Households | HouseholdSchema | Sc
             f"({listing(list(SHIPPED))})",
             file=source,
         )
+    if path.suffix in (".yaml", ".yml"):
+        return read_yaml_rules(path, None if isinstance(schema, Schema) else schema_of(schema))
     if path.suffix != ".py":
         raise MicrodataError(
-            "is no Python file; name a shipped rule set or a file that ends in .py", file=source
+            "is no file of rules; name a shipped rule set, a YAML file (.yaml, .yml), or a Python "
+            "file (.py), which is run",
+            file=source,
         )
     try:
         defined = runpy.run_path(str(path))

@@ -240,7 +240,14 @@ from bnp_models.rules import Rules, at_least, exactly, household, person
 
 head, child = person(relate="head"), person(relate="child")
 rules = Rules([exactly(1, head).named("one head")])
-quantities = Rules([at_least(1, child).named("any child"), household(tenure="own").named("owned")])
+"""
+QUANTITIES = """
+rules:
+- name: any child
+  at least: 1
+  of: {relate: child}
+- name: owned
+  household: {tenure: own}
 """
 
 
@@ -261,11 +268,14 @@ def test_households(tmp_path, capsys):
     for name, frame in zip(("original", "s_1", "s_2"), frames, strict=True):
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
     (tmp_path / "rules.py").write_text(RULES)
-    (tmp_path / "quantities.py").write_text(RULES + "rules = quantities\n")
+    (tmp_path / "quantities.yaml").write_text(QUANTITIES)
     out = tmp_path / "out"
     files = [str(tmp_path / f"{name}.csv") for name in ("original", "s_1", "s_2")]
     options = ["--household", "hid", "--household-variables", "tenure", "--quantities",
-               str(tmp_path / "quantities.py"), "--out", str(out)]  # fmt: skip
+               str(tmp_path / "quantities.yaml"), "--out", str(out)]  # fmt: skip
+    (tmp_path / "roles.csv").write_text("role,label\nhead,head\nelf,child\n")
+    assert main(["evaluate", *files, *options, "--roles", str(tmp_path / "roles.csv")]) == 2
+    assert "roles.csv, row 1 (line 3), column 'role': unknown role 'elf'" in one_line(capsys)
     assert main(["evaluate", *files, *options, "--rules", str(tmp_path / "rules.py")]) == 0
     assert "do not release s_2.csv: 1 household breaks a rule" in capsys.readouterr().out
     found = json.loads((out / "evaluation.json").read_text())

@@ -9,6 +9,8 @@ from commands import one_line
 
 import bnp_models as bnp
 from bnp_models.cli.main import main
+from bnp_models.cli.parser import make_parser
+from bnp_models.cli.samples import read_household_sample
 from bnp_models.inference.arviz import load_arviz
 
 RULES = """
@@ -16,6 +18,16 @@ from bnp_models.rules import Rules, each, exactly, person
 
 head, child = person(relate="Householder"), person(relate="Child")
 rules = Rules([exactly(1, head), each(child).is_younger_than(head, 15)])
+"""
+SAME_RULES = """
+persons:
+  head: {relate: Householder}
+rules:
+- exactly: 1
+  of: head
+- each: {relate: Child}
+  younger than: head
+  by at least: 15
 """
 HOUSEHOLDS = ["--model", "ndpmpm", "--household", "hid", "--household-variables", "tenure,persons"]
 SHORT = ["--components", "3", "--member-components", "2", "--chains", "2", "--warmup", "20",
@@ -39,6 +51,9 @@ def folder(tmp_path_factory):
     two.loc[two.index[two["relate"] == "Child"][0], "relate"] = "Householder"
     two.to_csv(folder / "two.csv", index=False)
     (folder / "rules.py").write_text(RULES)
+    (folder / "rules.yaml").write_text(SAME_RULES)
+    (folder / "wrong.yaml").write_text("persons:\n  head:\n    relate: Haed\nrules: []\n")
+    (folder / "roles.csv").write_text("role,label\nhead,Householder\nchild,Child\nboss,Child\n")
     return folder
 
 
@@ -110,11 +125,22 @@ def test_resume_of_a_finished_run(done, folder, capsys):
         ("sample.csv", [*HOUSEHOLDS, "--relative", "height"], "relative to the head's can be age"),
         ("sample.csv", [*HOUSEHOLDS, "--relative", "age"], "has a missing value of a variable"),
         ("sample.csv", [*HOUSEHOLDS, "--head", "no", "--relative", "age"], "at household level"),
+        (
+            "sample.csv",
+            [*HOUSEHOLDS, "--rules", "{}/wrong.yaml"],
+            "wrong.yaml, line 3, column 'relate': value 'Haed' is not a declared level",
+        ),
+        (
+            "sample.csv",
+            [*HOUSEHOLDS, "--roles", "{}/roles.csv"],
+            "roles.csv, row 2 (line 4), column 'role': unknown role 'boss'",
+        ),
         ("two.csv", HOUSEHOLDS, "breaks the rule"),
         ("two.csv", [*HOUSEHOLDS, "--head", "yes"], "2 persons with the value 'Householder'"),
     ],
 )
 def test_bad_input(folder, tmp_path, capsys, file, options, message):
+    options = [word.format(folder) for word in options]
     rules = [] if "--rules" in options or "ndpmpm" not in options else [
         "--rules", str(folder / "rules.py")
     ]  # fmt: skip
@@ -122,6 +148,42 @@ def test_bad_input(folder, tmp_path, capsys, file, options, message):
     assert code == 2
     assert message in one_line(capsys)
     assert not (tmp_path / "o").exists()
+
+
+def read(*words):
+    """The households and the rules that options name, without a run."""
+    options = make_parser().parse_args(["synthesize", *map(str, words), "--out", "o"])
+    table, rules, _ = read_household_sample(options)
+    return table, rules.compile(table)
+
+
+def test_yaml_and_python_files_give_the_same_compiled_rules(folder):
+    files = [read(folder / "sample.csv", *HOUSEHOLDS, "--rules", folder / f"rules.{suffix}")[1]
+             for suffix in ("py", "yaml")]  # fmt: skip
+    assert files[0] == files[1] and len(files[1].rules) == 2
+
+
+def test_the_shipped_rules_in_another_language(folder, tmp_path):
+    sample = pd.read_csv(folder / "sample.csv")
+    german = sample.rename(columns={"relate": "stellung", "age": "alter"})
+    german["stellung"] = german["stellung"].map({"Householder": "Vorstand", "Child": "Kind"})
+    german.to_csv(tmp_path / "german.csv", index=False)
+    (tmp_path / "roles.csv").write_text(
+        "role,label\nrelationship variable,stellung\nage variable,alter\nhead,Vorstand\n"
+        "spouse,Gatte\nchild,KIND\n"
+    )
+    shipped = [*HOUSEHOLDS, "--rules", "census-relationships"]
+    table, rules = read(tmp_path / "german.csv", *shipped, "--roles", tmp_path / "roles.csv")
+    assert table.schema.head == ("stellung", "Vorstand")
+    same, of_same = read(folder / "sample.csv", *shipped)
+    assert [rule.name for rule in rules.rules] == [rule.name for rule in of_same.rules]
+    for mine, others in zip(table.size_blocks, same.size_blocks, strict=True):
+        codes = np.random.default_rng(0).permuted(mine.member_codes, axis=0)
+        np.testing.assert_array_equal(mine.member_codes, others.member_codes)
+        np.testing.assert_array_equal(
+            rules.on_numpy(mine.household_codes, codes),
+            of_same.on_numpy(others.household_codes, codes),
+        )
 
 
 def test_imputed_files(folder, capsys):

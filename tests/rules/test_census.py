@@ -9,7 +9,8 @@ from ruled import schema_of as drawn_schema
 import bnp_models as bnp
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.rules import Rules
-from bnp_models.rules.census import ROLES, census_relationships, find_head
+from bnp_models.rules.census import census_relationships, find_head
+from bnp_models.rules.roles import ROLES
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -103,7 +103,7 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(MicrodataError, match="no such file, and no shipped rule set .*'census-rel"):
         read_rules("census_relationship", SCHEMA)
     (tmp_path / "rules.txt").write_text("rules = []")
-    with pytest.raises(MicrodataError, match="rules.txt: is no Python file"):
+    with pytest.raises(MicrodataError, match="rules.txt: is no file of rules; .* a YAML file"):
         read_rules(tmp_path / "rules.txt", SCHEMA)
 
 
