@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 
+from bnp_models.cli.config import ConfigError, with_config
 from bnp_models.cli.parser import make_parser, one_line
 
 
@@ -30,8 +31,12 @@ def main(argv: list[str] | None = None) -> int:
         130 and 143 when stopped by SIGINT and SIGTERM.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
+    parser = make_parser()
     try:
-        options = make_parser().parse_args(list(_joined(argv)))
+        argv = with_config(parser, argv)
+        options = parser.parse_args(list(_joined(argv)))
+    except ConfigError as error:
+        return _fail(str(error))
     except SystemExit as stop:
         return int(stop.code or 0)
     # XLA's alarms on slow compilation; what it fails at is raised.

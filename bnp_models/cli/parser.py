@@ -54,8 +54,12 @@ def make_parser() -> argparse.ArgumentParser:
     _add_impute(commands)
     _add_evaluate(commands)
     _add_compare(commands)
-    add_conditions(commands, _TABLE)
     _add_protect(commands)
+    for command in commands.choices.values():
+        command.add_argument("--config", metavar="FILE",
+                             help="TOML file of options, by their names, or in tables by the "
+                             "names of commands; what is said here has the last word")  # fmt: skip
+    add_conditions(commands, _TABLE)
     return parser
 
 

@@ -1,0 +1,83 @@
+"""Options from a TOML file."""
+
+import pytest
+from commands import one_line
+
+from bnp_models.cli.config import ConfigError, with_config
+from bnp_models.cli.main import main
+from bnp_models.cli.parser import make_parser
+
+TOML = """
+population-size = "1,000,000"
+chains = 2
+quiet = true
+no-records = false
+variables = ["age", "sex, at birth"]
+missing = ["-9", "NA"]
+
+[risk]
+keys = [["age"], ["age", "sex, at birth"]]
+what-if = ["drop:age", "merge:age=0-4+5-9"]
+bins = {income = 20, rent = 5}
+max-tau1 = 2.5
+
+[synthesize]
+datasets = 3
+"""
+
+WORDS = [
+    "--population-size", "1000000", "--chains", "2", "--quiet", "--variables",
+    'age,"sex, at birth"', "--missing=-9,NA", "--keys", "age", "--keys", 'age,"sex, at birth"',
+    "--what-if", "drop:age", "merge:age=0-4+5-9", "--bins", "income=20", "rent=5", "--max-tau1",
+    "2.5",
+]  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "options.toml"
+    path.write_text(TOML)
+    return path
+
+
+@pytest.mark.parametrize("how", [["--config", "{}"], ["--config={}"]])
+def test_options_are_as_on_the_command_line(file, how):
+    parser = make_parser()
+    config = [word.format(file) for word in how]
+    argv = with_config(parser, ["risk", "s.csv", *config, "--out", "o"])
+    assert not any("config" in word for word in argv)
+    found, said = (
+        parser.parse_args(argv),
+        parser.parse_args(["risk", "s.csv", "--out", "o", *WORDS]),
+    )
+    assert vars(found) == vars(said)
+
+
+def test_the_command_line_has_the_last_word(file):
+    parser = make_parser()
+    argv = with_config(
+        parser, ["risk", "s.csv", "--out", "o", "--config", str(file), "--chains", "3"]
+    )
+    options = parser.parse_args(argv)
+    assert options.chains == 3 and options.population_size == 10**6
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("chain = 2", "'chain' is no option of risk, which has out, population-size"),
+        ("chains = ", "is not TOML"),
+        ("quiet = 1", "quiet is true or false"),
+        ("chains = true", "chains takes a value"),
+        ("help = true", "'help' is no option"),
+    ],
+)
+def test_what_is_no_file_of_options(text, said, tmp_path, capsys):
+    path = tmp_path / "options.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        with_config(make_parser(), ["risk", "s.csv", "--config", str(path)])
+    assert main(["risk", "s.csv", "--config", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert "options.toml" in one_line(capsys)
+    assert main(["risk", "s.csv", "--config", str(tmp_path / "none"), "--out", "o"]) == 2
+    assert "cannot be read" in one_line(capsys)
