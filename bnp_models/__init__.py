@@ -9,7 +9,7 @@ Examples of all functions and classes begin with these lines:
 >>> import jax, numpy as np, pandas as pd
 >>> import bnp_models as bnp
 >>> population = bnp.datasets.census_income()
->>> frame = population.sample(60, seed=0)[["age", "sex", "education"]]
+>>> frame = population.sample(62, seed=0)[["age", "sex", "education"]]
 >>> table = bnp.Microdata.from_frame(frame)
 >>> impossible = pd.DataFrame({"age": ["0-14"], "education": ["Bachelor or higher"]})
 >>> zeros = bnp.StructuralZeros.from_frame(impossible, table.schema)

@@ -9,6 +9,11 @@ import bnp_models as bnp
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PUBLIC = [name for name in bnp.__all__ if callable(getattr(bnp, name))]
+COMPILES = {
+    "CountsRun", "HyperparameterDraws", "impute", "sample_hyperparameters",
+    "sample_population_counts",
+}  # fmt: skip
+"""Samplers that no other example runs: their compilation would be half of the time of all."""
 
 
 def run_examples(doc: str, names: dict, where: str) -> dict:
@@ -29,7 +34,10 @@ def names():
     return run_examples(bnp.__doc__, {}, "bnp_models")
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name in COMPILES)) for name in PUBLIC],
+)
 def test_examples(name, names, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_examples(inspect.getdoc(getattr(bnp, name)) or "", dict(names), name)

@@ -38,9 +38,10 @@ class Compared:
     Examples
     --------
     >>> models = {"few": model}
-    >>> comparison = bnp.compare(models, table, key=jax.random.key(0), num_folds=20, **short)
+    >>> parts = {"num_folds": 62, "folds": 2}
+    >>> comparison = bnp.compare(models, table, key=jax.random.key(0), **parts, **short)
     >>> comparison.models["few"].log_probabilities.shape
-    (3,)
+    (2,)
     """
 
     log_probabilities: np.ndarray
@@ -82,7 +83,8 @@ class Comparison:
     Examples
     --------
     >>> models = {"few": model}
-    >>> comparison = bnp.compare(models, table, key=jax.random.key(0), num_folds=20, **short)
+    >>> parts = {"num_folds": 62, "folds": 2}
+    >>> comparison = bnp.compare(models, table, key=jax.random.key(0), **parts, **short)
     >>> comparison.best
     'few'
     """
@@ -180,7 +182,8 @@ def compare(
     Examples
     --------
     >>> models = {"few": model}
-    >>> comparison = bnp.compare(models, table, key=jax.random.key(0), num_folds=20, **short)
+    >>> parts = {"num_folds": 62, "folds": 2}
+    >>> comparison = bnp.compare(models, table, key=jax.random.key(0), **parts, **short)
     >>> comparison.table().columns.tolist()
     ['model', 'held_out', 'behind', 'behind_se', 'z_uniques']
     """

@@ -1,5 +1,7 @@
 """How well a model predicts records that it has not seen."""
 
+from typing import Any, cast
+
 import jax
 import numpy as np
 import pandas as pd
@@ -56,7 +58,7 @@ def held_out_log_probability(
     """
     check_kind(Run, "held_out_log_probability(run, codes)", run=run)
     if isinstance(codes, Microdata | pd.DataFrame):
-        codes = code_like(codes, run.table).codes
+        codes = cast(Any, code_like(codes, run.table)).codes
     method = checked_method(method, checked_model(run.model), run.table)
     draws = run.spaced_parameters(num_draws)
     key, _ = Keys(run.key if key is None else key)

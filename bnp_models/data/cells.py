@@ -29,7 +29,7 @@ class Cells(NamedTuple):
     --------
     >>> grouped = table.cells()
     >>> int(grouped.counts.sum())
-    60
+    62
     """
 
     codes: np.ndarray

@@ -74,7 +74,7 @@ class ContingencyTable(Coded):
     --------
     >>> counted = table.tabulated
     >>> len(counted), int(counted.counts.sum())
-    (60, 60)
+    (62, 62)
     """
 
     schema: Schema

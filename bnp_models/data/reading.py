@@ -72,7 +72,7 @@ def read_microdata(
     --------
     >>> frame.to_csv("sample.csv", index=False)
     >>> bnp.read_microdata("sample.csv", variables=["age", "sex"]).n
-    60
+    62
     """
     return read_coded(
         path,
@@ -203,7 +203,7 @@ def read_frame(
     >>> frame.to_csv("sample.csv", index=False)
     >>> read, lines = bnp.read_frame("sample.csv")
     >>> read.shape, lines[:2]
-    ((60, 3), [2, 3])
+    ((62, 3), [2, 3])
     """
     names = columns_of_file(path, reading)
     try:

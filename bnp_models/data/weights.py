@@ -224,7 +224,7 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
     --------
     >>> frame.assign(weight=2.5).to_csv("sample.csv", index=False)
     >>> bnp.read_weights("sample.csv", "weight").sum().item()
-    150.0
+    155.0
     """
     frame, lines = read_frame(path, (column,), reading)
     weights = np.empty(len(frame))

@@ -60,7 +60,7 @@ def write_frame(
     --------
     >>> bnp.write_frame(frame, "sample.parquet")
     >>> pd.read_parquet("sample.parquet").shape
-    (60, 3)
+    (62, 3)
     """
     kind = Path(path).suffix.lower().lstrip(".")
     if kind == "zsav":

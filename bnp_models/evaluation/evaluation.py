@@ -59,7 +59,7 @@ class Evaluation:
     >>> sorted(evaluation.proportions)
     [1, 2, 3]
     >>> evaluation.summary()["n"]
-    60
+    62
     """
 
     original: Records | Households
@@ -349,7 +349,7 @@ def evaluate(
     --------
     >>> evaluation = bnp.evaluate(table, bnp.synthesize(run, 2))
     >>> [file["rows"] for file in evaluation.summary()["files"]]
-    [60, 60]
+    [62, 62]
     """
     if combining not in COMBINING_RULES:
         raise ValueError(f"the combining rule must be one of {COMBINING_RULES}, not {combining!r}")

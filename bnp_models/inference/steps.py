@@ -6,7 +6,8 @@ one's own into it, for chains, checkpoints, resuming, progress and diagnostics.
 
 import hashlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import CodeType
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,8 +38,9 @@ class Kernel(NamedTuple):
     Examples
     --------
     >>> init, step, keep = bnp.kernel_of(model, table)
-    >>> int(init(jax.random.key(0)).sweeps)
-    0
+    >>> shapes = jax.eval_shape(init, jax.random.key(0))
+    >>> shapes.sweeps.dtype.name
+    'int32'
     """
 
     init: Callable[[Key[Array, ""]], KernelState]
@@ -89,9 +91,12 @@ def kernel_of(
     Examples
     --------
     >>> kernel = bnp.kernel_of(model, table)
-    >>> state = kernel.init(jax.random.key(0))
-    >>> state, info = jax.jit(kernel.step)(jax.random.key(1), state)
-    >>> kernel.keep(state, info)["alpha"].shape
+    >>> def two_steps(key):
+    ...     state = kernel.init(jax.random.fold_in(key, 0))
+    ...     state, _ = kernel.step(jax.random.fold_in(key, 1), state)
+    ...     state, info = kernel.step(jax.random.fold_in(key, 2), state)
+    ...     return kernel.keep(state, info)["alpha"]
+    >>> jax.eval_shape(two_steps, jax.random.key(0)).shape  # jax.jit(two_steps) runs it
     ()
     """
     table, conditions = coded_input("kernel_of(model, table)", model, table, conditions)
@@ -140,14 +145,16 @@ class Named:
         return hash(self.function)
 
     def __repr__(self) -> str:
-        digest = hashlib.sha256()
-        code = getattr(inspect.unwrap(self.function), "__code__", None)
-        for part in [type(self.function).__name__] if code is None else _parts(code):
-            digest.update(part)
-        return f"<{getattr(self.function, '__name__', 'function')} {digest.hexdigest()[:16]}>"
+        function = inspect.unwrap(self.function)
+        while isinstance(function, partial):
+            function = inspect.unwrap(function.func)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        code = getattr(function, "__code__", None)
+        parts = [] if code is None else _parts(code)
+        return f"<{name} {hashlib.sha256(b'|'.join(parts)).hexdigest()[:16]}>"
 
 
-def _parts(code: CodeType):
+def _parts(code: CodeType) -> Iterator[bytes]:
     """Bytes of a function's code, without lines, files and addresses."""
     yield code.co_code
     yield repr(code.co_names).encode()
@@ -168,7 +175,7 @@ class Steps(FixedComponents):
     label: str = eqx.field(static=True)
 
     parameters: ClassVar[tuple[str, ...]] = ()
-    components: ClassVar[int] = 1
+    components: ClassVar[int] = 1  # type: ignore[misc]
     takes_missing: ClassVar[bool] = True
 
     @property
@@ -265,4 +272,4 @@ def model_of_steps(
             raise TypeError(f"{argument} must be a function, not {type(function).__name__}")
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
     data_of = None if prepare is None else Named(prepare)
-    return Steps(Named(init), Named(step), data_of, kept, name)
+    return Steps(Named(init), Named(step), data_of, kept, name)  # type: ignore[call-arg]

@@ -62,7 +62,7 @@ class Validation:
     Examples
     --------
     >>> validation = bnp.validate_within(
-    ...     model, table, key=jax.random.key(0), num_splits=1, fraction=0.95, **short
+    ...     model, table, key=jax.random.key(0), num_splits=1, fraction=0.99, **short
     ... )
     >>> len(validation.splits)
     1
@@ -161,7 +161,7 @@ def validate_within(
     Examples
     --------
     >>> validation = bnp.validate_within(
-    ...     model, table, key=jax.random.key(0), num_splits=1, fraction=0.95, **short
+    ...     model, table, key=jax.random.key(0), num_splits=1, fraction=0.99, **short
     ... )
     >>> validation.splits[0].tau1.shape
     (2, 20)

@@ -97,7 +97,7 @@ def synthesize(
     --------
     >>> files = bnp.synthesize(run, 2)
     >>> files[0].shape
-    (60, 3)
+    (62, 3)
     """
     check_kind(Run, "synthesize(run, num_datasets)", run=run)
     if key is not None:

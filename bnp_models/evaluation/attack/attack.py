@@ -259,7 +259,7 @@ def refit(
     >>> small = bnp.synthesize(run, 2, num_rows=2)
     >>> refits = bnp.refit(model, table, small, key=jax.random.key(0), **short)
     >>> [chains.table.n for chains in refits]
-    [62, 62]
+    [64, 64]
     """
     call = "refit(model, table, synthetic, key=...)"
     check_kind(Model, call, model=model)

@@ -44,11 +44,14 @@ class EmpiricalBayes(NamedTuple):
 
     Examples
     --------
-    >>> many = population.sample(2_000, seed=0)[["age", "sex", "education", "race"]]
-    >>> many_cells = bnp.weighted_cells(many, population_size=len(population))
-    >>> fitted = bnp.fit_empirical_bayes(bnp.PolettiniStander(variant=2), many_cells)
+    >>> rng = np.random.default_rng(1)
+    >>> in_population = rng.poisson(10_000 * rng.dirichlet(np.full(500, 0.3)))
+    >>> in_sample = rng.binomial(in_population, rng.beta(2, 6, 500))
+    >>> sample = pd.DataFrame({"cell": np.repeat(range(500), in_sample)})
+    >>> simulated = bnp.weighted_cells(sample, population_size=10_000, num_cells=500)
+    >>> fitted = bnp.fit_empirical_bayes(bnp.PolettiniStander(variant=1), simulated)
     >>> sorted(fitted.log_sd)
-    ['a', 'alpha', 'gamma']
+    ['a', 'alpha', 'b']
     """
 
     model: PolettiniStander
@@ -86,11 +89,14 @@ def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> Empiri
 
     Examples
     --------
-    >>> many = population.sample(2_000, seed=0)[["age", "sex", "education", "race"]]
-    >>> many_cells = bnp.weighted_cells(many, population_size=len(population))
-    >>> fitted = bnp.fit_empirical_bayes(bnp.PolettiniStander(variant=2), many_cells)
+    >>> rng = np.random.default_rng(1)
+    >>> in_population = rng.poisson(10_000 * rng.dirichlet(np.full(500, 0.3)))
+    >>> in_sample = rng.binomial(in_population, rng.beta(2, 6, 500))
+    >>> sample = pd.DataFrame({"cell": np.repeat(range(500), in_sample)})
+    >>> simulated = bnp.weighted_cells(sample, population_size=10_000, num_cells=500)
+    >>> fitted = bnp.fit_empirical_bayes(bnp.PolettiniStander(variant=1), simulated)
     >>> fitted.model.variant
-    2
+    1
     """
     call = "fit_empirical_bayes(model, cells)"
     check_kind(PolettiniStander, call, model=model)
