@@ -64,14 +64,14 @@ def _suffix(options):
 PROTECT = "bnp-models protect finds the coarsening and suppressions that meet the limits"
 
 
-def verdict_lines(summary: dict[str, Any], advice: str) -> list[str]:
+def verdict_lines(summary: dict[str, Any], advice: str = "") -> list[str]:
     """Lines that say the verdict of a summary, where there is one, and what to do if it is no."""
     if "verdict" not in summary:
         return []
     verdict = summary["verdict"]
     word = {True: "yes", False: "no"}.get(verdict["release"], "unknown")
     lines = [f"release: {word}; {verdict['why']}"]
-    return [*lines, advice] if verdict["release"] is False else lines
+    return [*lines, advice] if advice and verdict["release"] is False else lines
 
 
 def risk_message(options: argparse.Namespace, summary: dict[str, Any], records: str) -> str:

@@ -187,7 +187,7 @@ def _message(found: Protection, changes: dict, why: str, out: Path) -> str:
         f"{after['tau1']['mean']:.1f} after (95% interval {after['tau1']['q025']:.0f} to "
         f"{after['tau1']['q975']:.0f})",
         why,
-        *verdict_lines(changes, ""),
+        *verdict_lines(changes),
         f"written: {out / 'report.html'}, protected.csv, changes.json, run.json",
     ]
     return "\n".join(lines)
