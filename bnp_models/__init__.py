@@ -50,16 +50,21 @@ if TYPE_CHECKING:
     from bnp_models.data.households import Households as Households
     from bnp_models.data.households import persons_of as persons_of
     from bnp_models.data.households import read_households as read_households
+    from bnp_models.data.identifying import Identifying as Identifying
+    from bnp_models.data.identifying import identifying_variables as identifying_variables
     from bnp_models.data.microdata import Microdata as Microdata
     from bnp_models.data.microdata import k_anonymity as k_anonymity
     from bnp_models.data.reading import read_frame as read_frame
     from bnp_models.data.reading import read_levels as read_levels
     from bnp_models.data.reading import read_microdata as read_microdata
+    from bnp_models.data.recoding import Merged as Merged
+    from bnp_models.data.recoding import merge_levels as merge_levels
     from bnp_models.data.schema import MicrodataError as MicrodataError
     from bnp_models.data.schema import Schema as Schema
     from bnp_models.data.stata_spss import FormatError as FormatError
     from bnp_models.data.stata_spss import Labelling as Labelling
     from bnp_models.data.stata_spss import read_labelling as read_labelling
+    from bnp_models.data.text_files import Reading as Reading
     from bnp_models.data.weight_classes import WeightedMicrodata as WeightedMicrodata
     from bnp_models.data.weight_classes import weighted_microdata as weighted_microdata
     from bnp_models.data.weights import WeightedCells as WeightedCells
@@ -107,6 +112,7 @@ if TYPE_CHECKING:
     from bnp_models.inference.diagnosis import Diagnosis as Diagnosis
     from bnp_models.inference.diagnosis import target_reached as target_reached
     from bnp_models.inference.diagnosis import warnings_of as warnings_of
+    from bnp_models.inference.interruption import Interrupted as Interrupted
     from bnp_models.inference.modes import Modes as Modes
     from bnp_models.inference.modes import find_modes as find_modes
     from bnp_models.inference.run import Run as Run
@@ -188,6 +194,7 @@ if TYPE_CHECKING:
     from bnp_models.zeros.equivalences import Equivalence as Equivalence
     from bnp_models.zeros.structural_zeros import StructuralZeros as StructuralZeros
     from bnp_models.zeros.structural_zeros import read_conditions as read_conditions
+    from bnp_models.zeros.suggestions import suggest_conditions as suggest_conditions
 
 _EXPORTS = {
     "AttackRisk": "evaluation.attack.result",
@@ -216,11 +223,14 @@ _EXPORTS = {
     "HouseholdSchema": "data.household_schema",
     "Households": "data.households",
     "HyperparameterDraws": "models.cells.full_bayes",
+    "Identifying": "data.identifying",
+    "Interrupted": "inference.interruption",
     "Kernel": "inference.steps",
     "Labelling": "data.stata_spss",
     "Limits": "risk.verdict",
     "LogLinearRisk": "risk.loglinear",
     "Margins": "synthesis.margins",
+    "Merged": "data.recoding",
     "Microdata": "data.microdata",
     "MicrodataError": "data.schema",
     "MixedMembership": "models.mixed_membership.fixed_profiles",
@@ -235,6 +245,7 @@ _EXPORTS = {
     "PropensityScore": "evaluation.propensity",
     "Proportions": "evaluation.proportions",
     "Protection": "risk.protection",
+    "Reading": "data.text_files",
     "Roles": "rules.roles",
     "Rule": "rules.statements",
     "Rules": "rules.rules",
@@ -279,6 +290,7 @@ _EXPORTS = {
     "fit_empirical_bayes": "models.cells.empirical_bayes",
     "held_out_log_probability": "comparison.held_out",
     "household_shares": "evaluation.shares",
+    "identifying_variables": "data.identifying",
     "impute": "synthesis.synthesize",
     "in_bins": "data.bins",
     "interval_overlap": "evaluation.combining",
@@ -287,6 +299,7 @@ _EXPORTS = {
     "kernel_of": "inference.steps",
     "level_margins": "synthesis.margins",
     "loglinear_risk": "risk.loglinear",
+    "merge_levels": "data.recoding",
     "model_of": "evaluation.attack.posterior",
     "model_of_steps": "inference.steps",
     "monitored": "inference.convergence",
@@ -319,6 +332,7 @@ _EXPORTS = {
     "sample_law": "inference.weighting",
     "sample_population_counts": "models.cells.dirichlet_multinomial",
     "sample_until": "inference.sampling",
+    "suggest_conditions": "zeros.suggestions",
     "synthesize": "synthesis.synthesize",
     "target_reached": "inference.diagnosis",
     "tau1_monitor": "risk.population",

@@ -18,7 +18,14 @@ LEAST_VALUES, MOST_NUMBERS = 20, 200
 
 
 class Identifying(NamedTuple):
-    """A column that identifies records, or nearly so."""
+    """A column that identifies records, or nearly so.
+
+    Examples
+    --------
+    >>> names = bnp.Microdata.from_frame(pd.DataFrame({"name": [f"N{i}" for i in range(40)]}))
+    >>> bnp.identifying_variables(names)[0].why
+    'has 40 values, and 100% of the records have one that no other record has'
+    """
 
     variable: str
     """Name of the column."""
@@ -51,6 +58,11 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
     found
         Variables with at least `LEAST_VALUES` values that `LARGEST_SHARE` of the records are alone
         with, or with more than `MOST_NUMBERS` values that are all numbers.
+
+    Examples
+    --------
+    >>> bnp.identifying_variables(table)
+    []
     """
     found = []
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):

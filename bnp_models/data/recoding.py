@@ -19,7 +19,15 @@ _BEGINS_WITH_NUMBER = re.compile(r"\s*[<>]?[+-]?[0-9]")
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """Levels of one variable, some of which are several merged."""
+    """Levels of one variable, some of which are several merged.
+
+    Examples
+    --------
+    >>> ages = bnp.Microdata.from_frame(pd.DataFrame({"age": [17, 84, 90]}))
+    >>> _, merged = bnp.merge_levels(ages, {"age": 80})
+    >>> merged["age"].groups()
+    {'80+': ['84', '90']}
+    """
 
     variable: str
     """Name of the column."""
@@ -106,6 +114,13 @@ def merge_levels(
     ------
     MicrodataError
         If a variable to be top-coded is unknown, or has no number from the given one on.
+
+    Examples
+    --------
+    >>> ages = bnp.Microdata.from_frame(pd.DataFrame({"age": [17, 17, 60, 84, 90]}))
+    >>> changed, _ = bnp.merge_levels(ages, {"age": 80}, rare=2)
+    >>> changed.schema.levels
+    ((17, '60 to 80+'),)
     """
     top = dict(top or {})
     for name in top:

@@ -43,6 +43,12 @@ class Reading:
     ------
     MicrodataError
         If `sep` is not one character, or the encoding is unknown.
+
+    Examples
+    --------
+    >>> frame.astype(str).replace("Male", "-9").to_csv("s.csv", sep=";", index=False)
+    >>> bnp.read_microdata("s.csv", reading=bnp.Reading(missing=["-9"])).schema.num_levels
+    (8, 1, 5)
     """
 
     sep: str | None = None

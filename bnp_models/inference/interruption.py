@@ -11,7 +11,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """Chains were stopped by a signal, after a whole number of sweeps."""
+    """Chains were stopped by a signal, after a whole number of sweeps.
+
+    Examples
+    --------
+    >>> str(bnp.Interrupted(number=2, iteration=60, goal=400, saved=True))
+    'stopped after sweep 60 of 400, which is saved'
+    """
 
     def __init__(self, number: int, iteration: int, goal: int, saved: bool):
         self.number, self.saved = number, saved

@@ -51,6 +51,12 @@ def suggest_conditions(
     begin with numbers are taken together. Of three, it is that of the log-linear model with all
     two-way interactions, of cells whose two-way counts are all positive. A zero in a sample is no
     proof: what cannot occur is known from the questionnaire, not from the data.
+
+    Examples
+    --------
+    >>> found = bnp.suggest_conditions(table)
+    >>> found.loc[0, ["age", "education"]].tolist()
+    ['>=15', 'Under 15 years old']
     """
     cells = table.tabulated
     rows: list[tuple[float, dict[int, list[int]]]] = []
