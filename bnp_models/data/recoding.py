@@ -120,7 +120,7 @@ def merge_levels(
     >>> ages = bnp.Microdata.from_frame(pd.DataFrame({"age": [17, 17, 60, 84, 90]}))
     >>> changed, _ = bnp.merge_levels(ages, {"age": 80}, rare=2)
     >>> changed.schema.levels
-    ((17, '60 to 80+'),)
+    (('17 to 60', '80+'),)
     """
     top = dict(top or {})
     for name in top:
