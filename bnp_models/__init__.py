@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from bnp_models.data.households import read_households as read_households
     from bnp_models.data.identifying import Identifying as Identifying
     from bnp_models.data.identifying import identifying_variables as identifying_variables
+    from bnp_models.data.merging import Merged as Merged
+    from bnp_models.data.merging import merge_levels as merge_levels
     from bnp_models.data.microdata import Microdata as Microdata
     from bnp_models.data.microdata import k_anonymity as k_anonymity
     from bnp_models.data.reading import read_frame as read_frame
     from bnp_models.data.reading import read_levels as read_levels
     from bnp_models.data.reading import read_microdata as read_microdata
-    from bnp_models.data.recoding import Merged as Merged
-    from bnp_models.data.recoding import merge_levels as merge_levels
     from bnp_models.data.schema import MicrodataError as MicrodataError
     from bnp_models.data.schema import Schema as Schema
     from bnp_models.data.stata_spss import FormatError as FormatError
@@ -230,7 +230,7 @@ _EXPORTS = {
     "Limits": "risk.verdict",
     "LogLinearRisk": "risk.loglinear",
     "Margins": "synthesis.margins",
-    "Merged": "data.recoding",
+    "Merged": "data.merging",
     "Microdata": "data.microdata",
     "MicrodataError": "data.schema",
     "MixedMembership": "models.mixed_membership.fixed_profiles",
@@ -299,7 +299,7 @@ _EXPORTS = {
     "kernel_of": "inference.steps",
     "level_margins": "synthesis.margins",
     "loglinear_risk": "risk.loglinear",
-    "merge_levels": "data.recoding",
+    "merge_levels": "data.merging",
     "model_of": "evaluation.attack.posterior",
     "model_of_steps": "inference.steps",
     "monitored": "inference.convergence",

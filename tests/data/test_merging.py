@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from bnp_models.data.bins import in_bins
+from bnp_models.data.merging import merge_levels
 from bnp_models.data.microdata import Microdata
-from bnp_models.data.recoding import merge_levels
 from bnp_models.data.schema import MicrodataError
 
 
