@@ -31,8 +31,9 @@ def connect(
         If what is left out cannot be told from the environment, as it can under Slurm, Open MPI
         and Kubernetes (`jax.distributed.initialize`), or the processes do not meet.
     """
-    # It would take a termination for a notice, and go on.
-    jax.config.update("jax_enable_preemption_service", False)
+    # It would take a termination for a notice, and go on; older JAX has no such switch.
+    if hasattr(jax.config, "jax_enable_preemption_service"):
+        jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(coordinator, number, index)
 
 
