@@ -11,6 +11,7 @@ versions and outcomes beside this file.
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -80,7 +81,9 @@ def lowest() -> str:
 def outcome(command: list[str], folder: Path) -> tuple[str, float, str]:
     """Run a command: whether it passed, its seconds and its last line, or the error's."""
     began = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    # The installed package, whatever the caller imports from.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     seconds = time.perf_counter() - began
     said = (done.stdout + (done.stderr if done.returncode else "")).strip()
     if done.returncode:
