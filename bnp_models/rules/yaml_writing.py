@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from bnp_models.data.schema import plain_label
+from bnp_models.data.schema import MicrodataError, plain_label
 from bnp_models.rules.persons import (
     ANYONE,
     Aged,
@@ -89,12 +89,20 @@ def rules_to_yaml(rules: Rules, persons: Mapping[str, PersonPredicate] | None = 
         document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=96,
         default_flow_style=False,
     )  # fmt: skip
-    if rules_of_yaml(text) != rules:
+    if not _reads_as(text, rules):
         raise ValueError(
             "a label or the name of a variable or person has no form in YAML; leave the rules in a "
             "Python file"
         )
     return text
+
+
+def _reads_as(text: str, rules: Rules) -> bool:
+    """Whether a text is read as these rules."""
+    try:
+        return rules_of_yaml(text) == rules
+    except MicrodataError:
+        return False
 
 
 def _rule(rule: Rule, names: Mapping[str, PersonPredicate]) -> dict[str, Any]:
