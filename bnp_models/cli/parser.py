@@ -7,10 +7,10 @@ from bnp_models.cli.argument_types import (
     mixture_type,
     name_list,
     number_above,
-    relative_kinds,
     seconds_type,
 )
 from bnp_models.cli.data_options import add_conditions, add_data, add_reading, add_recoding
+from bnp_models.cli.household_options import add_household_columns, add_households
 from bnp_models.cli.models import MODELS_OF
 from bnp_models.cli.release_options import (
     add_filing,
@@ -245,7 +245,7 @@ def _add_evaluate(commands) -> None:
     data.add_argument("--seed", metavar="K", type=integer_type(0, 2**32), default=0,
                       help="chooses tables where there are too many (default: 0)")  # fmt: skip
     group = parser.add_argument_group("persons within households, one person a row")
-    _add_household_columns(group)
+    add_household_columns(group)
     group.add_argument("--rules", metavar="RULES",
                        help="what every household keeps, as for synthesize: "
                        "census-relationships, a YAML file (safe), or a Python file, which is run "
@@ -317,49 +317,6 @@ def _add_protect(commands) -> None:
     add_filing(_add_common(parser, "protect", keep_parameters=True))
 
 
-def _add_household_columns(group) -> None:
-    """Add the options that say which columns are of households."""
-    group.add_argument("--household", metavar="COLUMN",
-                       help="column that says who lives with whom")  # fmt: skip
-    group.add_argument("--household-variables", metavar="A,B,..", type=name_list,
-                       help="columns that are the same for all members of a household")  # fmt: skip
-    group.add_argument("--roles", metavar="FILE",
-                       help="labels of the head, the spouse and others, in any language or coded, "
-                       "for census-relationships and for finding the head: columns role and label "
-                       "(docs/household_rules.md)")  # fmt: skip
-
-
-def _add_households(parser):
-    """Add the options of the models of persons within households."""
-    group = parser.add_argument_group(
-        "ndpmpm", "persons within households; one person a row, households of the sample's sizes"
-    )
-    _add_household_columns(group)
-    group.add_argument("--rules", metavar="RULES",
-                       help="what every household keeps: census-relationships, a YAML file "
-                       "(.yaml), which is only read and so safe whoever wrote it, or a Python "
-                       "file (.py) that defines `rules`, which is run as code "
-                       "(docs/household_rules.md)")  # fmt: skip
-    group.add_argument("--head", choices=("auto", "yes", "no"), default="auto",
-                       help="let the head's variables be the household's: auto, where every "
-                       "household has one with a usual label such as Householder, or a label of "
-                       "--roles (default: auto)")  # fmt: skip
-    group.add_argument("--member-components", metavar="S", type=integer_type(2, 2**12),
-                       help="classes of members in each class of households (default: "
-                       "15)")  # fmt: skip
-    group.add_argument("--relative", metavar="A,B,..", type=relative_kinds,
-                       help="variables that members have relative to the head's: by the "
-                       "difference, where every label begins with a number (age), else by whether "
-                       "it is the same (race); age:difference or age:same says which. Couples "
-                       "then are alike without a class for each age")  # fmt: skip
-    group.add_argument("--impossible-weight", metavar="W", type=integer_type(1, 1001),
-                       help="cap-and-weight, an approximation: draw a W-th of the impossible "
-                       "households and let each stand for W (default: 1, exact)")  # fmt: skip
-    group.add_argument("--sizes", choices=("random", "given"),
-                       help="whether households' sizes are part of the model, or fixed by the "
-                       "design of the sample (default: random)")  # fmt: skip
-
-
 def _add_command(commands, name: str, **texts):
     """Add a command that takes a sample and fills a folder."""
     parser = commands.add_parser(name, allow_abbrev=False, **texts)
@@ -401,7 +358,7 @@ def _add_common(parser, name, keep_parameters):
                        "their probabilities go by bands of levels, and by levels within bands. "
                        "Levels are in the order of --levels, or of their numbers")  # fmt: skip
     if "ndpmpm" in models:
-        _add_households(parser)
+        add_households(parser)
     chains = _add_chains(parser, draws=None)
     chains.add_argument("--until-rhat", metavar="R", type=number_above(1),
                         help="after those draws go on, until R-hat is at most R and the "
