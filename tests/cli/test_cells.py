@@ -135,7 +135,7 @@ def test_empirical_bayes_at_the_edge_leaves_nothing(sample, tmp_path, capsys, mo
     assert not out.parent.exists()
 
 
-@pytest.mark.parametrize("estimated", [True, False])
+@pytest.mark.parametrize("estimated", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_the_default_is_estimated(estimated, sample, tmp_path, monkeypatch):
     def fit(model, _):
         if not estimated:

@@ -146,15 +146,16 @@ def test_a_finished_run_is_left_alone(done, files, capsys):
     assert (done / "risk.json").stat().st_mtime_ns == before
 
 
-def test_finished_results_are_replaced_only_by_force(done, files, tmp_path, capsys):
+def test_finished_results_are_replaced_only_by_force(done, files, tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
     shutil.copytree(done, out)
     before = (out / "risk.json").read_bytes()
     assert main(risk_arguments(files, out, *LATENT)) == 2
     assert "holds finished results" in one_line(capsys)
     assert (out / "risk.json").read_bytes() == before
-    assert main(risk_arguments(files, out, *LATENT, "--force", "--quiet")) == 0
-    assert json.loads((out / "risk.json").read_text())["model"] == "nplcm"
+    monkeypatch.setattr(runs, "sample", interrupt)
+    assert main(risk_arguments(files, out, *LATENT, "--force")) == 130
+    assert not (out / "risk.json").exists()
 
 
 def test_interruption_damage_and_resume(done, files, tmp_path, capsys, monkeypatch):

@@ -322,8 +322,8 @@ def test_a_page_without_records_shows_no_single_person():
 def test_no_cells_are_written_on_request(folder, tmp_path, capsys):
     out = tmp_path / "out"
     code = main(["risk", str(folder / "original.csv"), "--population-size", "20000", "--chains",
-                 "2", "--draws", "10", "--model", "polettini-stander-1", "--no-records", "--out",
-                 str(out)])  # fmt: skip
+                 "2", "--draws", "10", "--model", "polettini-stander-1", "--alpha", "0.9",
+                 "--no-records", "--out", str(out)])  # fmt: skip
     assert code == 0
     assert sorted(path.name for path in out.iterdir()) == [
         "posterior.nc", "report.html", "risk.json", "run.json",

@@ -9,6 +9,7 @@ import pytest
 from commands import one_line
 from pages import Page
 
+from bnp_models.cli import runs
 from bnp_models.cli.main import main
 
 CHAINS = ("--chains", "2", "--warmup", "20", "--draws", "20")
@@ -36,7 +37,7 @@ def european(frame, tmp_path):
     return path
 
 
-def test_identifiers_are_refused(european, tmp_path, capsys, caplog):
+def test_identifiers_are_refused(frame, european, tmp_path, capsys, caplog, monkeypatch):
     out = tmp_path / "out"
     command = ("risk", str(european), "--population-size", "9000", *LATENT, "--out", str(out))
     assert main(command) == 2
@@ -49,9 +50,16 @@ def test_identifiers_are_refused(european, tmp_path, capsys, caplog):
     levels = tmp_path / "levels.csv"
     declared = [("pid", f"P{i:04}") for i in range(300)]
     pd.DataFrame(declared, columns=["variable", "level"]).to_csv(levels, index=False)
-    assert main((*command, "--levels", str(levels), "--quiet")) == 0
-    warnings = json.loads((out / "risk.json").read_text())["warnings"]
-    assert any("column 'pid' may identify" in sentence for sentence in warnings)
+    asked = []
+
+    def stop(_model, table, **_options):
+        asked.append(table.schema.variables)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "sample", stop)
+    for more in (("--levels", str(levels)), ("--allow-identifying",), ("--variables", "pid,age")):
+        assert main((*command, *more)) == 130
+    assert asked == [tuple(frame)] * 2 + [("pid", "age")]
 
 
 def test_levels_are_merged_and_said(european, tmp_path, capsys):
@@ -90,6 +98,7 @@ def test_observed_values_stay_in_imputed_files(frame, tmp_path):
     assert made["rent"].notna().all() and (made["rent"] % 100 == 0).all()
 
 
+@pytest.mark.long
 def test_bins_of_households(frame, tmp_path, capsys):
     sample, out = tmp_path / "s.csv", tmp_path / "out"
     frame.drop(columns="pid").to_csv(sample, index=False, encoding="cp1250")
@@ -121,7 +130,8 @@ def test_bins_of_households(frame, tmp_path, capsys):
 def test_cells_of_merged_levels(european, tmp_path):
     out = tmp_path / "out"
     assert main(("risk", str(european), "--variables", "age,town", "--population-size", "9000",
-                 "--model", "polettini-stander-1", "--merge-rare", "20", "--bins", "age=8",
+                 "--model", "polettini-stander-1", "--alpha", "0.9", "--merge-rare", "20",
+                 "--bins", "age=8", "--draws", "20",
                  "--out", str(out), "--quiet")) == 0  # fmt: skip
     cells = pd.read_csv(out / "cells.csv", dtype=str, keep_default_na=False)
     assert cells["age"].nunique() in range(6, 11) and "other" in set(cells["town"])

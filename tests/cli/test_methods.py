@@ -29,7 +29,7 @@ def sample(tmp_path_factory):
     ("model", "method"),
     [
         ("tnplcm", "calibrated"),
-        ("hdp", "balanced"),
+        pytest.param("hdp", "balanced", marks=pytest.mark.long),
         pytest.param("nplcm", "predictive", marks=pytest.mark.long),
     ],
 )

@@ -96,3 +96,17 @@ def test_columns_without_numbers_are_refused():
         bnp.bin_columns(table, {"a": 3})
     with pytest.raises(bnp.MicrodataError, match="unknown variable"):
         bnp.bin_columns(table, {"c": 3})
+
+
+def test_all_of_a_household_get_one_value():
+    rng = np.random.default_rng(0)
+    rent = np.repeat(rng.integers(10, 60, 50), 3)
+    frame = pd.DataFrame({"hid": np.repeat(np.arange(50), 3), "rent": rent, "age": rent})
+    table, bins = bnp.bin_columns(frame[["rent", "age"]], {"rent": 4, "age": 4})
+    labels = table.to_frame().assign(hid=frame["hid"])
+    made = bnp.draw_in_bins(rng, labels, bins, "hid", ["rent"])
+    assert (made.groupby("hid")["rent"].nunique() == 1).all() and made["rent"].nunique() > 8
+    assert (made.groupby("hid")["age"].nunique() > 1).any()
+    # In the bins that they were drawn from.
+    again = bnp.in_bins(made[["rent", "age"]], bins)
+    np.testing.assert_array_equal(again.codes, table.codes)

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from bnp_models.data.households import Households, read_households
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError, Schema
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -289,3 +290,21 @@ def test_errors_name_file_and_line(frame, tmp_path):
         read_households(path, "id")
     with pytest.raises(MicrodataError, match=r"absent.csv: cannot be read"):
         read_households(tmp_path / "absent.csv", "hid")
+
+
+def test_the_same_households_with_other_codes_or_a_head():
+    frame = pd.DataFrame({
+        "hid": [2, 1, 2, 1, 2], "role": ["c", "h", "h", "c", "c"], "age": [3, 40, 50, 7, 9],
+        "tenure": ["own", "rent", "own", "rent", "own"],
+    })  # fmt: skip
+    table = Households.from_frame(frame, "hid", ["tenure"])
+    headed = Households.from_frame(frame, "hid", ["tenure"], head=("role", "h"))
+    made = table.with_persons(table.persons, ("role", "h"))
+    assert made.schema == headed.schema and made.digest == headed.digest
+    pd.testing.assert_frame_equal(made.to_frame(), frame)
+    older = table.persons.to_frame().assign(age=[1, 2, 2, 1, 1])
+    changed = headed.with_persons(Microdata.from_frame(older), ("role", "h"))
+    assert changed.to_frame()["age"].tolist() == [1, 2, 2, 1, 1]
+    assert changed.to_frame()["hid"].tolist() == frame["hid"].tolist()
+    with pytest.raises(MicrodataError, match="has 2 persons with the value 'c'"):
+        table.with_persons(table.persons, ("role", "c"))

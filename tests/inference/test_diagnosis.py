@@ -8,6 +8,7 @@ import numpy as np
 import bnp_models as bnp
 from bnp_models.inference import convergence
 from bnp_models.inference.run import Until
+from bnp_models.inference.warnings import run_warnings
 from bnp_models.report.risk import render_report
 from bnp_models.report.synthesis import render_synthesis_report
 
@@ -67,3 +68,13 @@ def test_quantities_of_a_target_that_fall_short_are_told(small):
         diagnosis = bnp.Diagnosis({"x": values}, dataclasses.replace(small.run, until=until))
         assert diagnosis.reached == reached
         assert any("R-hat of apart" in one for one in diagnosis.warnings) != reached
+
+
+def test_columns_and_labels_that_are_not_what_they_seem(small):
+    assert run_warnings(small.run) == []
+    frame = small.table.to_frame().assign(pid=np.arange(small.table.n))
+    frame.loc[frame.index[:9], "sex"] = "NA"
+    run = dataclasses.replace(small.run, table=bnp.Microdata.from_frame(frame))
+    identifying, missing = run_warnings(run)
+    assert identifying.startswith("column 'pid' may identify: it has 150 values, and 100%")
+    assert missing.startswith("missing values? 'sex' has 'NA' among its levels")
