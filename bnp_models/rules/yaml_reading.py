@@ -46,6 +46,9 @@ Parts: TypeAlias = dict[str, yaml.Node]
 # The word for ``person()``.
 EVERYBODY = "anyone"
 
+# Characters of the longest description of persons, in words.
+_LONGEST = 20_000
+
 ALL, ANY, NOT = "all of", "any of", "not"
 
 
@@ -98,6 +101,9 @@ class _Reader:
                 if name == EVERYBODY:
                     raise mistake(key, f"{name!r} is every person; choose another name")
                 self.persons[name] = self.who(described)
+                # Names that each stand for another one twice would grow without bounds.
+                if len(str(self.persons[name])) > _LONGEST:
+                    raise mistake(key, f"{quoted(name)} is too long a description; shorten it")
         rules: list[Rule] = []
         for part in sequence(parts["rules"], "statements"):
             rule = self.rule(part)
@@ -148,6 +154,10 @@ class _Reader:
             if word in (ALL, ANY):
                 parts = [self.who(one) for one in _two(sequence(part, "descriptions"), part)]
                 return reduce(operator.and_ if word == ALL else operator.or_, parts)
+        return self._with_values(entries)
+
+    def _with_values(self, entries: Entries) -> PersonPredicate:
+        """Return the persons who have some labels, and whose other values are within bounds."""
         labels: dict[str, tuple[Label, ...]] = {}
         others = []
         for variable, (key, value) in entries.items():

@@ -237,6 +237,12 @@ def test_mistakes_in_a_file_are_named(text, part, tmp_path):
     assert "\n" not in str(caught.value) and str(caught.value).startswith(str(path))
 
 
+def test_names_do_not_grow_without_bounds():
+    twice = [f"  p{i + 1}: {{any of: [p{i}, p{i}]}}\n" for i in range(60)]
+    with pytest.raises(MicrodataError, match="line 1[0-9]: 'p[0-9]+' is too long a description"):
+        rules_of_yaml("persons:\n  p0: {sex: f}\n" + "".join(twice) + "rules: []\n")
+
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "household_rules.md"
 
 
