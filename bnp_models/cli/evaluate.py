@@ -290,11 +290,7 @@ def _message(summary, out, no_records):
         )
     attack = summary["attack_risk"]
     if attack is not None and attack["attacked"]:
-        lines.append(
-            f"{attack['at_risk']['1']:,} of {attack['attacked']:,} {attack['target']}s that are "
-            "alone with their values may be what an intruder who knows all others would guess "
-            f"first; {attack['ranked_within']['1']:,} are, by estimate"
-        )
+        lines.append(attack["in_words"])
     lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
     table = ", records.csv" if attack is not None and not no_records else ""
     lines.append(f"written: {out / 'report.html'}, evaluation.json{table}")

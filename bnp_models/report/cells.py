@@ -12,7 +12,7 @@ from bnp_models.data.writing import write_table, write_text
 from bnp_models.inference.arviz import draws_dataset, groups_for_arviz
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.pages import Filing, environment, of_chains
-from bnp_models.report.plots import COLOURS, as_svg, new_axes
+from bnp_models.report.plots import COLOURS, as_svg, new_axes, plain_tick
 from bnp_models.report.risk import NUM_RISKIEST
 from bnp_models.report.summaries import figures_of, verdict
 from bnp_models.risk.cells import CellRisk, benedetti_franconi_risk, counts_of_counts
@@ -22,6 +22,11 @@ from bnp_models.version import __version__
 
 CELL_COLUMNS = ("f", "phat", "risk", "p_unique", "median", "mode", "q025", "q975")
 BASELINES = ("benedetti_franconi", "loglinear_main", "loglinear_two_way")
+
+_HEADERS = {
+    "f": "records", "phat": "sampling fraction", "p_unique": "chance of one person only",
+    "median": "persons, median", "q025": "2.5%", "q975": "97.5%",
+}  # fmt: skip
 
 _COUNTS = ("f", "median", "mode", "q025", "q975")
 
@@ -279,7 +284,7 @@ def render_cell_report(
         fit_plot=plot_fit(pd.DataFrame(summary["fit"])),
         anonymity=k_anonymity(result.cells.table),
         records=records,
-        header=list(riskiest.columns),
+        header=[_HEADERS.get(name, name) for name in riskiest.columns],
         riskiest=[[_shown(value) for value in row] for row in riskiest.to_numpy(dtype=object)],
         **of_chains(draws, len(result.tau1)),
     )
@@ -298,11 +303,13 @@ def write_cell_report(path: str | PathLike, result: CellRisk, summary: dict, **o
 
 def plot_fit(fit: pd.DataFrame):
     """Numbers of cells by number of records, observed and expected, as inline SVG."""
-    figure, axes = new_axes(5.4, 2.6)
+    figure, axes = new_axes(4.4, 2.2)
     x = np.arange(len(fit))
     axes.plot(x, np.maximum(fit["observed"], 1e-9), "o", color=COLOURS[0], label="observed")
     axes.plot(x, np.maximum(fit["expected"], 1e-9), "x", color=COLOURS[1], label="expected")
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(plain_tick)
+    axes.yaxis.set_minor_formatter("")
     axes.set_ylim(bottom=0.3)
     axes.set_xticks(x, fit["records"])
     axes.set_xlabel("records in the cell")

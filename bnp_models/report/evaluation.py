@@ -9,9 +9,8 @@ from bnp_models.data.writing import write_text
 from bnp_models.evaluation.evaluation import BAD_RATIO, Evaluation, shares_document
 from bnp_models.evaluation.proportions import Proportions
 from bnp_models.report.pages import SMALLEST_SHOWN, environment, of_chains
-from bnp_models.report.plots import COLOURS, as_svg, new_axes
+from bnp_models.report.plots import COLOURS, INK, as_svg, new_axes
 
-_INK = "#39424e"
 _WORST_SHOWN = {1: 12, 2: 12, 3: 12}
 _LABELS = {1: "one variable", 2: "two variables", 3: "three variables"}
 # Points of a plot are drawn once for each square of this grid.
@@ -134,7 +133,7 @@ def _scatter(part: Proportions, across: str, least: int, order: int):
         np.floor(x / top * _GRID) * _GRID + np.floor(y / top * _GRID), return_index=True
     )
     figure, axes = new_axes(3.1, 2.9)
-    axes.plot([0, top], [0, top], color=_INK, lw=0.8, ls=":")
+    axes.plot([0, top], [0, top], color=INK, lw=0.8, ls=":")
     size = {1: 14, 2: 8}.get(order, 4)
     axes.scatter(x[first], y[first], s=size, color=COLOURS[0], alpha=0.6, lw=0)
     ticks = [t for t in (0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1) if np.sqrt(t) <= top]

@@ -14,7 +14,7 @@ from bnp_models.inference.arviz import versions
 from bnp_models.inference.convergence import MAX_RHAT, MIN_ESS_PER_CHAIN
 from bnp_models.inference.run import Run
 from bnp_models.models.mixed_membership.options import MembershipOptions
-from bnp_models.report.plots import COLOURS, rank_plot, trace_plot
+from bnp_models.report.plots import COLOURS, rank_plot, themed, trace_plot
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -75,7 +75,7 @@ def of_chains(draws: dict[str, np.ndarray], num_chains: int) -> dict:
         "max_rhat": MAX_RHAT,
         "min_ess": MIN_ESS_PER_CHAIN * num_chains,
         "colours": [
-            (chain + 1, COLOURS[chain % len(COLOURS)])
+            (chain + 1, themed(COLOURS[chain]))
             for chain in range(min(num_chains, len(COLOURS)))
         ],
         "traces": [

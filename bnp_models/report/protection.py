@@ -117,7 +117,7 @@ def render_protection_report(
         command=command,
         records=records,
         filing=filing,
-        shown=changes["suppressions"][:_SHOWN],
+        shown=[list(one.values()) for one in changes["suppressions"][:_SHOWN]],
     )
 
 

@@ -93,8 +93,11 @@ def render_report(
         records=records,
         carriers=_carriers(risk, records),
         histogram=histogram_plot(risk) if len(risk.rows) else None,
-        header=list(riskiest.columns),
-        riskiest=riskiest.to_numpy(dtype=object).tolist(),
+        header=["r1", "r2", *riskiest.columns[:-2]],
+        riskiest=[
+            [f"{r1:.3f}", f"{r2:.3f}", *values]
+            for *values, r1, r2 in riskiest.to_numpy(dtype=object).tolist()
+        ],
     )
 
 

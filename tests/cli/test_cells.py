@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from commands import one_line, untimed
+from pages import check_well_formed
 
 import bnp_models as bnp
 from bnp_models.cli import cells
@@ -89,6 +90,7 @@ def test_draws_and_report(done):
     assert "sample_stats" in data
     assert abs(float(posterior["tau1"].mean()) - risk["tau1"]["mean"]) < risk["tau1"]["sd"]
     page = (done / "report.html").read_text()
+    check_well_formed(page, num_plots=1)
     assert "Do the hyperparameters fit?" in page and "Have the chains converged?" not in page
     assert "<svg" in page and "--hyperparameters" not in page and "bnp-models risk" in page
 

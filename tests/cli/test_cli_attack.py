@@ -83,7 +83,7 @@ def test_the_page_says_the_same(done):
     found = json.loads((done / "evaluation.json").read_text())
     text = (done / "report.html").read_text()
     words = words_of(text)
-    assert "Truth among the first" in words and "was not evaluated" not in words
+    assert found["attack_risk"]["in_words"][1:] in words and "was not evaluated" not in words
     assert f"{found['attack_risk']['tau']['1']:.1%}" in words
     for sentence in found["attack_risk"]["warnings"]:
         assert f"attack risk: {sentence}" in found["warnings"]
@@ -97,7 +97,7 @@ def test_refit_and_no_records(folder, tmp_path, capsys):
     found = json.loads((out / "evaluation.json").read_text())["attack_risk"]
     assert found["estimator"] == "refit" and len(found["log_likelihood"]) == 4
     assert not (out / "records.csv").exists()
-    assert "may be what an intruder" in capsys.readouterr().out
+    assert found["in_words"] in capsys.readouterr().out
 
 
 def test_another_sample_or_other_conditions(folder, tmp_path, capsys):

@@ -101,7 +101,7 @@ def test_the_report_says_the_same(done):
         assert f"<td>{row['overlap']:.1%}</td>" in text
         assert f"<td>{row['covers_population']:.1%}</td>" in text
     for row in found["k_anonymity"]["original"]:
-        assert f"<td>fewer than {row['k']}</td><td>{row['records']}</td>" in text
+        assert f">fewer than {row['k']}</th><td>{row['records']}</td>" in text
     assert "Not one record breaks a condition" in words and "Read before use" not in words
 
 
@@ -339,7 +339,7 @@ def test_files_that_break_the_same_conditions_have_their_own_names():
     result = bnp.evaluate(original, [synthetic, synthetic], conditions=zeros)
     page = render_evaluation_report(result, ["first.csv", "second.csv"])
     for name in ("first.csv", "second.csv"):
-        assert page.count(f"<tr><td>{name}</td><td>1</td>") == 1
+        assert page.count(f'<tr><th scope="row">{name}</th><td>1</td>') == 1
 
 
 def test_tables_of_too_many_cells_are_refused_in_one_line(tmp_path, capsys):

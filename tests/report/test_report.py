@@ -9,6 +9,7 @@ from pages import Page, check_well_formed, words_of
 
 import bnp_models as bnp
 from bnp_models.inference.run import Until
+from bnp_models.report.plots import plain_tick, trace_plot
 from bnp_models.report.risk import render_report
 from bnp_models.report.synthesis import render_synthesis_report
 
@@ -31,7 +32,7 @@ def test_it_says_what_the_summary_says(small, text):
     assert "bnp-models risk a.csv" in words
     assert f"bnp-models {bnp.__version__}" in words
     riskiest = small.risk.records().head(20)
-    shown = re.findall(r"<tr><td>(0\.\d{3}|1\.000)</td>", text)
+    shown = re.findall(r'<td data-name="r1">(0\.\d{3}|1\.000)</td>', text)
     assert shown == [f"{r1:.3f}" for r1 in riskiest["r1"]]
 
 
@@ -90,7 +91,7 @@ def test_it_shows_modes_and_why_the_run_stopped(small, with_draws):
     modes = bnp.risk_summary(risk)["modes"]
     assert f"The {modes['verdict'][4:]}." in words
     for chain, mode in enumerate(modes["modes"]):
-        assert f"<td>{chain + 1}</td><td>50%</td><td>{mode['log_likelihood']:.1f}</td>" in text
+        assert f">{chain + 1}</th><td>50%</td><td>{mode['log_likelihood']:.1f}</td>" in text
     assert "after the 2 minutes allowed" in words
     assert "made 100 draws and kept the last 100" in words
     check_well_formed(text, num_plots=9)
@@ -105,7 +106,7 @@ def test_synthesis_says_what_was_made(latent, made, incomplete_frame):
     assert "18 conditions" in words and "driven by the prior" in words
     original = (incomplete_frame["sex"].dropna() == "Male").mean()
     synthetic = sum((frame["sex"] == "Male").mean() for frame in frames) / 3
-    assert f'<td title="Male">Male</td><td>{original:.1%}</td><td>{synthetic:.1%}</td>' in text
+    assert f'<th scope="row">Male</th><td>{original:.1%}</td><td>{synthetic:.1%}</td>' in text
     for name in bnp.convergence(latent.run, latent.margins):
         assert name in words
 
@@ -119,8 +120,8 @@ def test_imputation_says_what_was_filled_in(latent, made, incomplete_frame):
     gone = missing["sex"]
     imputed = sum((frame.loc[gone, "sex"] == "Male").mean() for frame in frames) / 3
     observed = (incomplete_frame.loc[~gone, "sex"] == "Male").mean()
-    assert f'<td title="Male">Male</td><td>{observed:.1%}</td><td>{imputed:.1%}</td>' in text
-    assert f"<td>sex</td><td>2</td><td>{gone.mean():.1%}</td>" in text
+    assert f'<th scope="row">Male</th><td>{observed:.1%}</td><td>{imputed:.1%}</td>' in text
+    assert f">sex</th><td>2</td><td>{gone.mean():.1%}</td>" in text
 
 
 def test_equivalences_are_told_with_what_to_do_about_them(latent, made):
@@ -141,7 +142,7 @@ def test_complete_variables_have_no_imputed_proportions(latent, made):
     codes[:, 1] = np.maximum(codes[:, 1], 0)
     run = dataclasses.replace(latent.run, table=bnp.Microdata(latent.table.schema, codes))
     text = render_synthesis_report(run, made[True][0], imputed=True)
-    assert "<td>sex</td><td>2</td><td>–</td>" in text
+    assert ">sex</th><td>2</td><td>–</td>" in text
     assert "<h3>sex</h3>" not in text and "<h3>age</h3>" in text
 
 
@@ -154,7 +155,7 @@ def test_many_levels_are_cut_to_the_frequent_ones(latent):
     draws = {name: x for name, x in latent.run.draws.items() if name != "level_shape"}
     run = dataclasses.replace(latent.run, table=table, conditions=None, draws=draws)
     text = render_synthesis_report(run, [table.to_frame()])
-    assert text.count("<td title=") == 12
+    assert text.count('<th scope="row">level ') == 12
     assert "28 rarer levels" in text and "structural zeros" not in text.lower()
 
 
@@ -181,14 +182,14 @@ def test_counts_of_records_in_small_cells(small, text):
     counts = small.table.cells()
     own = counts.counts[counts.record_cell]
     for k in (2, 3, 5):
-        assert f"<td>fewer than {k} sample records</td><td>{(own < k).sum()}</td>" in text
+        assert f">fewer than {k} sample records</th><td>{(own < k).sum()}</td>" in text
 
 
 def test_a_page_without_records_names_none(small):
     text = render_report(small.risk, records=False)
     check_well_formed(text, num_plots=9)
     assert "The riskiest records" not in text and "left out of this page" in words_of(text)
-    assert not re.search(r"<tr><td>(0\.\d{3}|1\.000)</td>", text)
+    assert not re.search(r'<td data-name="r1">(0\.\d{3}|1\.000)</td>', text)
 
 
 def test_levels_of_few_persons_are_left_out_on_request(latent):
@@ -200,7 +201,7 @@ def test_levels_of_few_persons_are_left_out_on_request(latent):
     run = dataclasses.replace(latent.run, table=table, conditions=None)
     made = bnp.Microdata(table.schema, np.maximum(codes, 0)).to_frame()
     pages = [render_synthesis_report(run, [made], records=records) for records in (True, False)]
-    few, five = '<td title="Female">', '<td title="0-14">'
+    few, five = '<th scope="row">Female</th>', '<th scope="row">0-14</th>'
     assert few in pages[0] and five in pages[0]
     assert few not in pages[1] and five in pages[1]
     words = words_of(pages[1])
@@ -218,6 +219,24 @@ def test_labels_are_escaped(small):
     text = render_report(risk)
     assert "&lt;b&gt;&amp;" in text and "&lt;i&gt;" in text
     assert "<b>&" not in text and "<i>" not in text
+
+
+def test_a_posterior_that_is_constant_is_said_to_be(small):
+    risk = small.risk
+    none = {name: 0.0 * vars(risk)[name] for name in ("tau1", "tau1_conditional")}
+    text = render_report(dataclasses.replace(risk, **none))
+    words = words_of(text)
+    assert "0: the same in every draw" in words and "no draw ranks above another" in words
+    assert words.count("the same in every draw") == 2
+    check_well_formed(text, num_plots=9)
+
+
+def test_ticks_are_plain():
+    values = 1.2e6 + np.random.default_rng(0).random((2, 50))
+    words = words_of(trace_plot("x", values))
+    assert "1,200,000.2" in words and "+1" not in words and "e" not in words
+    said = [plain_tick(x) for x in (0.1 + 0.2, -0.0, -1234.5, 2e7, 3e-7)]
+    assert said == ["0.3", "0", "\N{MINUS SIGN}1,234.5", "20,000,000", "0.0000003"]
 
 
 def test_it_is_written_whole(small, tmp_path):

@@ -203,6 +203,20 @@ class AttackRisk:
         frame = pd.DataFrame(columns)
         return frame.sort_values("rho", ascending=False, kind="stable", ignore_index=True)
 
+    def in_words(self) -> str:
+        """Say how many an intruder guesses rightly at once, and of how many that is open."""
+        first, open_ = self.rank == 1, self.at_risk[:, 0]
+        sentence = (
+            f"attack on {counted(len(self.rows), self.target)}, each alone with its values: an "
+            f"intruder who knows all of the original but one value of the {self.target} would, by "
+            f"estimate, guess that value rightly at the first try for {first.sum():,} of them"
+        )
+        if more := (open_ & ~first).sum():
+            sentence += f"; for {more:,} more the draws are too few to rule it out"
+        if ruled_out := (~open_ & ~first).sum():
+            sentence += f"; for the other {ruled_out:,} it is ruled out"
+        return sentence
+
     def summary(self) -> dict:
         """Figures of all attacked together, as JSON values."""
         number, rho = len(self.rows), self.rho[:, 0]
@@ -222,6 +236,7 @@ class AttackRisk:
             "tau": {str(k): share for k, share in self.tau.items()},
             "at_risk": {k: int(n) for k, n in by_top(self.at_risk.sum(axis=0))},
             "ranked_within": {k: int(n) for k, n in by_top(ranked)},
+            "in_words": self.in_words(),
             "rho": None if not number else {
                 "mean": float(rho.mean()), "max": float(rho.max()),
                 "mean_before": float((1 / self.num_candidates).mean()),
