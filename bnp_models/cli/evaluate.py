@@ -290,7 +290,10 @@ def _message(summary, out, no_records):
         )
     attack = summary["attack_risk"]
     if attack is not None and attack["attacked"]:
-        lines.append(attack["in_words"])
+        lines.append(
+            f"attack on every {attack['target']} that is alone with its values: "
+            f"{attack['in_words']}"
+        )
     lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
     table = ", records.csv" if attack is not None and not no_records else ""
     lines.append(f"written: {out / 'report.html'}, evaluation.json{table}")

@@ -75,8 +75,7 @@ def of_chains(draws: dict[str, np.ndarray], num_chains: int) -> dict:
         "max_rhat": MAX_RHAT,
         "min_ess": MIN_ESS_PER_CHAIN * num_chains,
         "colours": [
-            (chain + 1, themed(COLOURS[chain]))
-            for chain in range(min(num_chains, len(COLOURS)))
+            (chain + 1, themed(COLOURS[chain])) for chain in range(min(num_chains, len(COLOURS)))
         ],
         "traces": [
             (name, trace_plot(name, values), rank_plot(name, values))

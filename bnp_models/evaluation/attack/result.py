@@ -207,9 +207,9 @@ class AttackRisk:
         """Say how many an intruder guesses rightly at once, and of how many that is open."""
         first, open_ = self.rank == 1, self.at_risk[:, 0]
         sentence = (
-            f"attack on {counted(len(self.rows), self.target)}, each alone with its values: an "
-            f"intruder who knows all of the original but one value of the {self.target} would, by "
-            f"estimate, guess that value rightly at the first try for {first.sum():,} of them"
+            f"an intruder who knows all of the original but one value of a {self.target} would, by "
+            f"estimate, guess that value rightly at the first try for {first.sum():,} of the "
+            f"{counted(len(self.rows), self.target)} attacked"
         )
         if more := (open_ & ~first).sum():
             sentence += f"; for {more:,} more the draws are too few to rule it out"
