@@ -121,9 +121,9 @@ def new_axes(width: float, height: float):
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(_LINE)
     axes.tick_params(labelsize=8, color=_LINE, labelcolor=INK)
+    axes.locator_params(nbins=6)
     for axis in (axes.xaxis, axes.yaxis):
         axis.label.set(fontsize=8.5, color=INK)
-        axis.get_major_locator().set_params(nbins=6)
         axis.set_major_formatter(plain_tick)
     return figure, axes
 
