@@ -2,6 +2,7 @@
 
 import io
 import re
+from decimal import Decimal
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def histogram_plot(risk: PopulationRisk):
         interval, mean = np.quantile(draws, [0.025, 0.975]), draws.mean()
         axes.axvspan(*interval + [-0.5, 0.5], color=BAND, lw=0, zorder=0, label="95% interval")
         axes.axvline(mean, color=COLOURS[1], lw=1.6, label=f"mean {mean:,.1f}")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params("x", integer=True)
         _legend_above(axes)
     axes.set_xlabel("sample uniques that are unique in the population")
     axes.set_ylabel("posterior probability")
@@ -68,7 +69,7 @@ def checks_plot(checks: PredictiveChecks):
     axes.set_yticks(range(len(sizes)), [f"{n} record{'s'[: n > 1]}" for n in sizes])
     axes.set_ylim(len(sizes) - 0.6, -0.4)
     axes.set_xlabel("number of cells")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params("x", integer=True)
     _legend_above(axes)
     return as_svg(figure, "Cells with one, two and three records, expected and observed")
 
@@ -82,6 +83,7 @@ def trace_plot(name: str, values: np.ndarray):
             np.arange(values.shape[1])[::step], draws[::step], lw=0.6, alpha=0.8,
             color=COLOURS[chain % len(COLOURS)],
         )  # fmt: skip
+    axes.locator_params("y", integer=bool((values % 1 == 0).all()))
     if np.ptp(values) == 0:
         _say_same(axes, values.flat[0])
     axes.set_xlabel("draw")
@@ -120,7 +122,7 @@ def new_axes(width: float, height: float):
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(_LINE)
-    axes.tick_params(labelsize=8, color=_LINE, labelcolor=INK)
+    axes.tick_params(which="both", labelsize=8, color=_LINE, labelcolor=INK)
     axes.locator_params(nbins=6)
     for axis in (axes.xaxis, axes.yaxis):
         axis.label.set(fontsize=8.5, color=INK)
@@ -130,8 +132,7 @@ def new_axes(width: float, height: float):
 
 def plain_tick(value: float, _=None) -> str:
     """Tick as it is read: thousands apart, no exponent, nothing to be added to it."""
-    text = f"{round(value, 10) + 0.0:,.10f}".rstrip("0").rstrip(".")
-    return text.replace("-", "\N{MINUS SIGN}")
+    return f"{Decimal(f'{value + 0.0:.12g}'):,f}".replace("-", "\N{MINUS SIGN}")
 
 
 def themed(colour: str) -> str:
