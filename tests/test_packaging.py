@@ -24,8 +24,8 @@ def test_what_is_imported_is_declared():
     for extra in ("formats", "trees"):
         declared = declared + project()["project"]["optional-dependencies"][extra]
     known = {line.split(">")[0].replace("-", "_") for line in declared}
-    known = (known - {"scikit_learn", "pyyaml"}) | {"sklearn", "yaml", "bnp_models"}
-    known |= sys.stdlib_module_names
+    modules = {"scikit_learn": "sklearn", "pyyaml": "yaml"}
+    known = {modules.get(name, name) for name in known} | {"bnp_models"} | sys.stdlib_module_names
     imported = set()
     for path in [*(ROOT / "bnp_models").rglob("*.py"), *(ROOT / "kernels").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
