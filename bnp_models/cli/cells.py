@@ -19,7 +19,7 @@ from bnp_models.cli.inputs import (
     given_options,
 )
 from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
-from bnp_models.cli.outputs import output_names, remove_outputs, risk_message
+from bnp_models.cli.outputs import output_names, remove_outputs, risk_message, table_name
 from bnp_models.cli.parser import DRAWS, STOPPING, flag
 from bnp_models.cli.release import filing_of, limits_of, release_settings
 from bnp_models.cli.runs import recorded_settings
@@ -95,7 +95,7 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
         of_run = settings | {"command": command, "filing": filing._asdict()}
         write_files(out, {
             "risk.json": partial(write_json, summary),
-            **({} if options.no_records else {"cells.csv": write_table}),
+            **({} if options.no_records else {table_name(options): write_table}),
             "run.json": partial(write_json, of_run),
             "posterior.nc": lambda path: write_netcdf(
                 cell_inference_data(result, seed=options.seed), path
@@ -105,7 +105,7 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
                 filing=filing,
             ),
         })  # fmt: skip
-        return risk_message(options, summary, "cells.csv")
+        return risk_message(options, summary, table_name(options))
 
     return into_folder(options, settings, output_names(options), work, "repeat the command")
 

@@ -22,16 +22,22 @@ DATASETS = {"synthesize": "synthetic_{}", "impute": "imputed_{}"}
 def output_names(options: argparse.Namespace) -> tuple[str, ...]:
     """Names of all files of a finished run."""
     names = OUTPUTS[options.name]
-    if options.model in CELL_MODELS:
-        names = tuple("cells.csv" if name == "records.csv" else name for name in names)
     if options.no_records:
-        names = tuple(name for name in names if name not in ("records.csv", "cells.csv"))
+        names = tuple(name for name in names if name != "records.csv")
+    names = tuple(table_name(options) if name == "records.csv" else name for name in names)
     return names + dataset_names(options)
+
+
+def table_name(options: argparse.Namespace) -> str:
+    """Name of the table of records, or of cells by the models of these."""
+    stem = "cells" if options.model in CELL_MODELS else "records"
+    return f"{stem}.{vars(options).get('format') or 'csv'}"
 
 
 def remove_outputs(options: argparse.Namespace) -> None:
     """Remove what an earlier run left, of another model too."""
-    for name in {*OUTPUTS[options.name], *output_names(options), "records.csv", "cells.csv"}:
+    tables = {f"{stem}.{kind}" for stem in ("records", "cells") for kind in FORMATS}
+    for name in {*OUTPUTS[options.name], *output_names(options), *tables}:
         path = Path(options.out) / name
         if not path.is_dir():
             path.unlink(missing_ok=True)

@@ -33,7 +33,9 @@ def add_filing(output) -> None:
 
 
 def add_spreadsheet(output) -> None:
-    """Add the option of tables that Excel reads."""
+    """Add the options of the table of records or cells."""
+    output.add_argument("--format", choices=("csv", "parquet"), default="csv",
+                        help="of the table of records or cells (default: csv)")  # fmt: skip
     output.add_argument("--bom", action="store_true",
                         help="begin records.csv or cells.csv with a byte order mark, by which "
                         "Excel knows UTF-8")  # fmt: skip

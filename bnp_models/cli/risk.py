@@ -12,7 +12,7 @@ from bnp_models.cli.cells import run_cell_risk
 from bnp_models.cli.folder import UsageError, located, shows_progress, write_files
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
-from bnp_models.cli.outputs import risk_message
+from bnp_models.cli.outputs import risk_message, table_name
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -146,7 +146,7 @@ def _write_risk(
     write_table = functools.partial(write_records, result, ids=ids, bom=options.bom)
     write_files(out, {
         "risk.json": functools.partial(write_json, summary),
-        **({} if options.no_records else {"records.csv": write_table}),
+        **({} if options.no_records else {table_name(options): write_table}),
         "run.json": functools.partial(write_json, settings | of_run),
         "posterior.nc": write_posterior,
         "report.html": lambda path: write_report(
@@ -154,7 +154,7 @@ def _write_risk(
             records=not options.no_records, filing=filing, **found,
         ),
     })  # fmt: skip
-    return risk_message(options, summary, "records.csv")
+    return risk_message(options, summary, table_name(options))
 
 
 def _validate(options: argparse.Namespace, run: Run) -> Validation:

@@ -77,7 +77,7 @@ def write_frame(
 def write_table(
     frame: pd.DataFrame, path: str | PathLike, figures: Sequence[str] = (), *, bom: bool = False
 ) -> None:
-    """Write a table for spreadsheets as CSV.
+    """Write a table for spreadsheets as CSV, or as Parquet if the file is named so.
 
     Text that a spreadsheet would run as a formula, of cells and of the header, is written after an
     apostrophe; numbers such as -9 are left as they are.
@@ -93,6 +93,9 @@ def write_table(
     bom
         Begin with a byte order mark, by which Excel knows UTF-8.
     """
+    if Path(path).suffix.lower() in (".parquet", ".pq"):
+        write_frame(frame, path)
+        return
     columns = {
         name: frame[name].map(lambda x: float(f"{x:.{DIGITS}g}"))
         if name in figures

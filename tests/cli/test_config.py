@@ -5,6 +5,7 @@ from commands import one_line
 
 from bnp_models.cli.config import ConfigError, with_config
 from bnp_models.cli.main import main
+from bnp_models.cli.outputs import output_names, remove_outputs
 from bnp_models.cli.parser import make_parser
 
 TOML = """
@@ -81,3 +82,19 @@ def test_what_is_no_file_of_options(text, said, tmp_path, capsys):
     assert "options.toml" in one_line(capsys)
     assert main(["risk", "s.csv", "--config", str(tmp_path / "none"), "--out", "o"]) == 2
     assert "cannot be read" in one_line(capsys)
+
+
+@pytest.mark.parametrize("model", ["hdp", "polettini-stander-1"])
+def test_names_of_the_table_of_records(model, tmp_path):
+    given = ["risk", "s.csv", "--population-size", "9", "--model", model, "--out", str(tmp_path)]
+    stem = "records" if model == "hdp" else "cells"
+    for more, name in (([], f"{stem}.csv"), (["--format", "parquet"], f"{stem}.parquet")):
+        options = make_parser().parse_args([*given, *more])
+        assert sorted(output_names(options)) == sorted(
+            ["risk.json", "run.json", "report.html", name, "posterior.nc"]
+        )
+        (tmp_path / "cells.parquet").touch()
+        remove_outputs(options)
+        assert not list(tmp_path.iterdir())
+    options = make_parser().parse_args([*given, "--no-records"])
+    assert not any(stem in name for name in output_names(options))

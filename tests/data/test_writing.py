@@ -49,3 +49,9 @@ def test_tables_are_safe_in_spreadsheets(tmp_path):
     assert set(read["r1"]) == {"0.33333333"} and read["b"][8] == "8"
     bnp.write_table(frame, tmp_path / "a.csv", ["r1"])
     assert (tmp_path / "a.csv").read_bytes().startswith(b"'=a,b,r1\n")
+
+
+def test_a_table_as_parquet(tmp_path):
+    frame = pd.DataFrame({"label": ["=1+1", "a"], "r1": [1 / 3, 0.5]})
+    bnp.write_table(frame, tmp_path / "a.parquet", ["r1"], bom=True)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "a.parquet"), frame)
