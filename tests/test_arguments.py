@@ -7,6 +7,7 @@ import jax
 import pytest
 
 import bnp_models as bnp
+from bnp_models.models.options import typed_key
 
 KEY = jax.random.key(0)
 
@@ -24,7 +25,7 @@ WRONG = {
         "key must be a random key, such as jax.random.key(0), not 0",
     ),
     "an array for a key": (
-        lambda small: bnp.sample(bnp.NPLCM(), small.table, key=jax.random.PRNGKey(0)),
+        lambda small: bnp.sample(bnp.NPLCM(), small.table, key=jax.numpy.zeros(3)),
         "key must be a random key, such as jax.random.key(0), not ArrayImpl",
     ),
     "a path for a table": (
@@ -101,3 +102,9 @@ def test_kernels_are_listed_and_imported_by_name():
     subprocess.run([sys.executable, "-c", script], check=True)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         bnp.kernels.nothing  # noqa: B018
+
+
+def test_keys_of_either_kind_are_keys():
+    assert typed_key(KEY) is KEY
+    made = typed_key(jax.random.PRNGKey(0))
+    assert jax.random.bits(made) == jax.random.bits(KEY)

@@ -22,7 +22,7 @@ from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import coded_input, sample
 from bnp_models.kernels.variates.rng import key_array, numpy_generator
 from bnp_models.models.model import Model
-from bnp_models.models.options import check_key
+from bnp_models.models.options import typed_key
 from bnp_models.risk.population import PopulationRisk, population_risk
 from bnp_models.synthesis.predictive_checks import PredictiveChecks, predictive_checks
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -188,7 +188,7 @@ def compare(
     ['model', 'held_out', 'behind', 'behind_se', 'z_uniques']
     """
     check_kind(Mapping, CALL, models=models)
-    check_key(key)
+    key = typed_key(key)
     for model in models.values():
         table, conditions = coded_input(CALL, model, table, conditions)
     if not 2 <= num_folds <= table.n or not 1 <= folds <= num_folds:

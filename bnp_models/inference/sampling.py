@@ -34,7 +34,7 @@ from bnp_models.inference.progress import Monitor, Tell
 from bnp_models.inference.run import Run, Until
 from bnp_models.inference.settings import Settings, make_settings, settings_of_round
 from bnp_models.models.model import Model
-from bnp_models.models.options import check_key
+from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
 from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
@@ -162,7 +162,7 @@ def sample(
     (2, 20)
     """
     table, conditions = coded_input(CALL, model, table, conditions)
-    check_key(key)
+    key = typed_key(key)
     use_compilation_cache()
     first = make_settings(
         model, table.n, num_chains, num_warmup, num_samples, thin, keep, start_components,

@@ -30,13 +30,14 @@ def check_choice(choices: Sequence[str], **options: Any) -> None:
             raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
 
 
-def check_key(key: jax.Array) -> None:
-    """Raise TypeError unless this is one random key."""
-    is_key = isinstance(key, jax.Array) and key.shape == ()
-    if not is_key or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        raise TypeError(
-            f"key must be a random key, such as jax.random.key(0), not {described(key)}"
-        )
+def typed_key(key: jax.Array) -> jax.Array:
+    """Return one random key, typed where it is of `jax.random.PRNGKey`; else raise TypeError."""
+    if isinstance(key, jax.Array):
+        if key.shape == () and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            return key
+        if key.shape == (2,) and key.dtype == jnp.uint32:
+            return jax.random.wrap_key_data(key)
+    raise TypeError(f"key must be a random key, such as jax.random.key(0), not {described(key)}")
 
 
 def as_names(names: str | Sequence[str]) -> tuple[str, ...]:

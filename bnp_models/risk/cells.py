@@ -25,7 +25,7 @@ from bnp_models.models.cells.polettini_stander import (
     log_posterior_of_counts,
     mean_cell_size,
 )
-from bnp_models.models.options import check_key
+from bnp_models.models.options import typed_key
 
 # Draws whose distributions of F are mixed for quantiles and modes, and levels of each.
 _MIXED, _MIXED_LEVELS = 64, 60
@@ -137,7 +137,7 @@ def cell_risk(
     call = "cell_risk(model, cells, key=...)"
     check_kind(PolettiniStander, call, model=model)
     check_kind(WeightedCells, call, cells=cells)
-    check_key(key)
+    key = typed_key(key)
     began = time.perf_counter()
     with double_precision():
         f, phat, _, pair = cells.distinct

@@ -23,7 +23,7 @@ from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
-from bnp_models.models.options import check_key
+from bnp_models.models.options import typed_key
 from bnp_models.risk.population import (
     cell_probabilities,
     check_table,
@@ -267,7 +267,7 @@ def coarsen(
     """
     check_kind(Run, "coarsen(run, population_size)", run=run)
     if key is not None:
-        check_key(key)
+        key = typed_key(key)
     checked_model(run.model)
     rest, run = unsampled_law(run), sample_law(run)
     check_table(run.table, population_size)

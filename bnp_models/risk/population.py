@@ -37,7 +37,7 @@ from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
-from bnp_models.models.options import check_choice, check_key
+from bnp_models.models.options import check_choice, typed_key
 from bnp_models.risk.ties import MODEL_HOLDS, Tied, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -260,7 +260,7 @@ def population_risk(
     """
     check_kind(Run, "population_risk(run, population_size)", run=run)
     if key is not None:
-        check_key(key)
+        key = typed_key(key)
     model, chains = checked_model(run.model), run
     run, unsampled = sample_law(chains), unsampled_law(chains)
     table = run.table

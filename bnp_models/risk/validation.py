@@ -18,7 +18,7 @@ from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.sampling import coded_input, sample
 from bnp_models.kernels.variates.rng import key_array, numpy_generator
 from bnp_models.models.model import Model
-from bnp_models.models.options import check_key
+from bnp_models.models.options import typed_key
 from bnp_models.risk.population import population_risk
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -168,7 +168,7 @@ def validate_within(
     """
     call = "validate_within(model, table, key=...)"
     table, conditions = coded_input(call, model, table, conditions)
-    check_key(key)
+    key = typed_key(key)
     require_unweighted(table, "validation within the sample")
     size = round(fraction * table.n)
     if not 2 <= size < table.n:

@@ -26,7 +26,7 @@ from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.model import Completes
-from bnp_models.models.options import check_key
+from bnp_models.models.options import typed_key
 from bnp_models.synthesis.completing import complete_sample
 from bnp_models.synthesis.households import complete_households
 from bnp_models.synthesis.synthesize import simulate_samples
@@ -181,7 +181,7 @@ def predictive_checks(
     """
     check_kind(Run, "predictive_checks(run)", run=run)
     if key is not None:
-        check_key(key)
+        key = typed_key(key)
     households = isinstance(run.table, Households)
     number = _of_each_chain(run, num_replicates, households)
     num_chains = run.settings.num_chains

@@ -15,7 +15,7 @@ from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Completes, PredictsCells, Table
-from bnp_models.models.options import check_choice, check_key
+from bnp_models.models.options import check_choice, typed_key
 from bnp_models.synthesis.balancing import balanced_sample, calibrate, shuffled_records
 from bnp_models.synthesis.completing import complete_sample
 from bnp_models.synthesis.households import (
@@ -101,7 +101,7 @@ def synthesize(
     """
     check_kind(Run, "synthesize(run, num_datasets)", run=run)
     if key is not None:
-        check_key(key)
+        key = typed_key(key)
     check_method(method, run.table)
     observed = cell_shares(run.table)
     run = population_law(run)
@@ -270,7 +270,7 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     """
     check_kind(Run, "impute(run, num_datasets)", run=run)
     if key is not None:
-        check_key(key)
+        key = typed_key(key)
     table, model = run.table, run.model
     require_unweighted(table, "imputation")
     if not table.has_missing:

@@ -64,7 +64,7 @@ from bnp_models.inference.sampling import sample
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.model import Model
 from bnp_models.models.nested.ndpmpm import NDPMPM
-from bnp_models.models.options import check_key
+from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -169,7 +169,7 @@ def attack_risk(
     >>> attack.num_files, len(attack.records())
     (2, 2)
     """
-    check_key(key)
+    key = typed_key(key)
     call = "attack_risk(run, table, synthetic, key=...)"
     check_kind((Run, Posterior, str, PathLike), call, source=source)
     table, synthetic = _coded(call, source, table, synthetic)
@@ -263,7 +263,7 @@ def refit(
     """
     call = "refit(model, table, synthetic, key=...)"
     check_kind(Model, call, model=model)
-    check_key(key)
+    key = typed_key(key)
     table, synthetic = _coded(call, None, table, synthetic)
     require_unweighted(table, "the attack risk")
     files = [coded_like(frame, table, m) for m, frame in enumerate(synthetic)]

@@ -30,7 +30,7 @@ from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.cells.full_bayes import PRIORS
 from bnp_models.models.cells.polettini_stander import LARGEST_PHAT, double_precision
-from bnp_models.models.options import check_key
+from bnp_models.models.options import typed_key
 
 
 class CountsState(NamedTuple):
@@ -116,7 +116,7 @@ def sample_population_counts(
     """
     call = "sample_population_counts(cells, key=...)"
     check_kind(WeightedCells, call, cells=cells)
-    check_key(key)
+    key = typed_key(key)
     num_empty = cells.num_cells - len(cells.f)
     with double_precision():
         f = jnp.asarray(np.concatenate([cells.f, np.zeros(num_empty)]).astype(np.int64))

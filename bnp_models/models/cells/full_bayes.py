@@ -21,7 +21,7 @@ from bnp_models.models.cells.polettini_stander import (
     likelihood_data,
     log_likelihood_given,
 )
-from bnp_models.models.options import check_key
+from bnp_models.models.options import typed_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ def sample_hyperparameters(
     call = "sample_hyperparameters(model, cells, key=...)"
     check_kind(PolettiniStander, call, model=model)
     check_kind(WeightedCells, call, cells=cells)
-    check_key(key)
+    key = typed_key(key)
     from numpyro.infer import MCMC, NUTS, init_to_uniform
 
     with double_precision():
