@@ -92,6 +92,12 @@ def write_table(
         Columns of estimates, which are written with `DIGITS` significant digits.
     bom
         Begin with a byte order mark, by which Excel knows UTF-8.
+
+    Examples
+    --------
+    >>> bnp.write_table(pd.DataFrame({"label": ["=1+1"], "r1": [1 / 3]}), "risks.csv", ["r1"])
+    >>> pd.read_csv("risks.csv")["label"].tolist()
+    ["'=1+1"]
     """
     if Path(path).suffix.lower() in (".parquet", ".pq"):
         write_frame(frame, path)

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Microdata, SmallCells
 from bnp_models.data.schema import text_of, unknown_variable
 from bnp_models.inference.run import Run
@@ -50,9 +51,17 @@ class Recoding(NamedTuple):
     """Information that was lost, in bits a record."""
 
 
+@displayed
 @dataclasses.dataclass(frozen=True, eq=False)
 class FileRisk:
-    """Risk of a file, recoded and with values suppressed."""
+    """Risk of a file, recoded and with values suppressed.
+
+    Examples
+    --------
+    >>> before = bnp.protect(run, 5_000, max_tau1=2, max_suppressed=0.2).before
+    >>> before.sample_uniques > 0
+    True
+    """
 
     tau1: np.ndarray
     """(draws,) draws of the number of records that are unique in the population."""
@@ -64,6 +73,16 @@ class FileRisk:
     """(n,) records of the sample that have a record's remaining values, itself included."""
     loss: float
     """Information that was lost, in bits a record."""
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "sample uniques": self.sample_uniques,
+            "tau_1": spread(self.tau1),
+            "tau_2": spread(self.tau2),
+            "bits lost": f"{self.loss:.3g} a record",
+        }
+        return Shown("FileRisk", lines)
 
     @property
     def sample_uniques(self) -> int:
@@ -83,9 +102,17 @@ class FileRisk:
         return judge(tau1, self.r1, limits, usable, why)
 
 
+@displayed
 @dataclasses.dataclass(frozen=True, eq=False)
 class Protection:
-    """Protected form of a sample, and what it was found by."""
+    """Protected form of a sample, and what it was found by.
+
+    Examples
+    --------
+    >>> found = bnp.protect(run, 5_000, max_tau1=2, max_suppressed=0.2)
+    >>> found.met, list(found.suppressions())
+    (True, ['row', 'column', 'old'])
+    """
 
     table: Microdata
     """The sample as it was."""
@@ -99,6 +126,21 @@ class Protection:
     """(n, J') bool: values of the recoded sample that are suppressed."""
     before: FileRisk
     after: FileRisk
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "limits": ", ".join(
+                f"{name} {limit:g}" for name, limit in self.limits._asdict().items()
+                if limit is not None
+            ),
+            "met": "yes" if self.met else "no",
+            "recodings": len(self.recodings),
+            "values suppressed": int(self.suppressed.sum()),
+            "tau_1 before": spread(self.before.tau1),
+            "tau_1 after": spread(self.after.tau1),
+        }  # fmt: skip
+        return Shown(f"Protection of {title_of(self.table)}", lines)
 
     @property
     def met(self) -> bool:
@@ -207,6 +249,12 @@ def protect(
         If a statement cannot be read, or a variable is unknown.
     ValueError
         As `population_risk`; if no limit is given, or the sample is a table of cells.
+
+    Examples
+    --------
+    >>> found = bnp.protect(run, 5_000, max_tau1=2, max_suppressed=0.2)
+    >>> int(found.frame().isna().sum().sum()) == int(found.suppressed.sum())
+    True
     """
     limits = Limits(max_tau1, max_risk)
     if not limits.given:

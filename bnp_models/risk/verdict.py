@@ -21,7 +21,13 @@ import numpy as np
 
 
 class Limits(NamedTuple):
-    """An agency's limits of the risk; None: no limit."""
+    """An agency's limits of the risk; None: no limit.
+
+    Examples
+    --------
+    >>> bnp.Limits(max_tau1=5).given
+    True
+    """
 
     max_tau1: float | None = None
     """Of the number of sample uniques that are unique in the population."""
@@ -35,7 +41,14 @@ class Limits(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether a file may be released, by given limits."""
+    """Whether a file may be released, by given limits.
+
+    Examples
+    --------
+    >>> tau1 = {"mean": 2, "q025": 0, "q975": 4}
+    >>> bnp.judge(tau1, np.array([0.2]), bnp.Limits(max_tau1=5, max_risk=0.1)).document()["why"]
+    '2.0 expected population uniques against your limit of 5 (95% interval 0 to 4), ...'
+    """
 
     release: bool | None
     """None where it is not known."""
@@ -72,6 +85,11 @@ def judge(
         One at least.
     usable, why
         Whether tau_1 can be used, and a sentence that says why not.
+
+    Examples
+    --------
+    >>> bnp.judge({"mean": 2, "q025": 0, "q975": 9}, np.zeros(1), bnp.Limits(max_tau1=5)).word
+    'unknown'
     """
     answers: list[bool | None] = [] if usable else [None]
     reasons = [] if usable else [why]

@@ -80,6 +80,7 @@ def test_bad_comparisons_are_refused(more, parts, csv, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_coarser_keys(csv, tmp_path):
     out = tmp_path / "out"
     assert main([

@@ -287,7 +287,7 @@ def test_households(tmp_path, capsys):
     assert child["original"] == pytest.approx(has_child[0])
     assert child["synthetic"] == pytest.approx(np.mean(has_child[1:]))
     assert owned["name"] == "owned" and 0 < owned["overlap"] < 1
-    assert '<td class="wrap">any child</td>' in (out / "report.html").read_text()
+    assert '<th scope="row" class="wrap">any child</th>' in (out / "report.html").read_text()
     assert main(["evaluate", files[0], files[1], *options, "--conditions", "z.csv"]) == 2
     assert "--conditions" in one_line(capsys)
     assert main(["evaluate", files[2], files[1], *options[:-1], str(tmp_path / "o"), "--rules",

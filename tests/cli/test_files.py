@@ -86,6 +86,7 @@ def test_levels_are_merged_and_said(european, tmp_path, capsys):
     assert (judged / "evaluation.json").exists()
 
 
+@pytest.mark.long
 def test_observed_values_stay_in_imputed_files(frame, tmp_path):
     sample, out = tmp_path / "s.xlsx", tmp_path / "out"
     rent = frame["rent"].astype(int).astype(object).where(frame.index % 5 > 0)

@@ -125,6 +125,7 @@ def test_what_is_refused(sample, tmp_path, capsys, options, parts):
     assert not out.exists()
 
 
+@pytest.mark.long
 def test_models_of_records_take_folders_too(sample, tmp_path):
     """Into memory, record by record."""
     out = tmp_path / "out"

@@ -14,6 +14,7 @@ from bnp_models.kernels.variates.rng import Keys
 SETTINGS = {"num_chains": 2, "num_warmup": 0, "num_samples": 20}
 
 
+@pytest.mark.long
 def test_a_kernel_makes_the_draws_of_sample(sample_frame):
     """A scan of the steps with the keys that `sample` uses."""
     model, key = bnp.NPLCM(components=5), jax.random.key(3)

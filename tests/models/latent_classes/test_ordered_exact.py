@@ -90,12 +90,14 @@ def joint():
     return Joint(model, [[1, 1, -1], [2, 1, -1]], FAULTS)
 
 
+@pytest.mark.long
 def test_joint_distribution(joint):
     z = joint.scores(11)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.long
 def test_joint_distribution_rejects(joint, fault):
     z = joint.scores(12, fault)
     assert np.abs(z).max() > Z_LIMIT, z
