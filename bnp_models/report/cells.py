@@ -311,7 +311,7 @@ def plot_fit(fit: pd.DataFrame):
     axes.yaxis.set_major_formatter(plain_tick)
     axes.yaxis.set_minor_formatter("")
     axes.set_ylim(bottom=0.3)
-    axes.set_xticks(x, fit["records"])
+    axes.set_xticks(x, fit["records"], rotation=30)
     axes.set_xlabel("records in the cell")
     axes.set_ylabel("cells")
     axes.legend(frameon=False, fontsize=8)
