@@ -10,11 +10,12 @@ from bnp_models.data.bins import level_counts, number_of
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import plain_label, text_of
 
-LARGEST_SHARE = 0.2
-"""Share of the records with a value that nobody else has, from which on a column identifies."""
+LARGEST_SHARE, OF_NUMBERS = 0.5, 0.9
+"""Share of the records with a value that nobody else has, from which on a column identifies; and
+one of numbers, which may be ages of a small sample."""
 
 LEAST_VALUES, MOST_NUMBERS = 20, 200
-"""Values below which no column identifies, and above which one of numbers does."""
+"""Values below which no column identifies, and numbers above which one does."""
 
 
 class Identifying(NamedTuple):
@@ -56,8 +57,8 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
     Returns
     -------
     found
-        Variables with at least `LEAST_VALUES` values that `LARGEST_SHARE` of the records are alone
-        with, or with more than `MOST_NUMBERS` values that are all numbers.
+        Variables with at least `LEAST_VALUES` values of which `LARGEST_SHARE` of the records are
+        alone with theirs (`OF_NUMBERS` where most are numbers), or more than `MOST_NUMBERS` numbers.
 
     Examples
     --------
@@ -72,8 +73,9 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
         values, known = int((counts > 0).sum()), counts.sum()
         alone = float((counts == 1).sum() / known) if known else 0.0
         seen = (label for label, count in zip(labels, counts, strict=True) if count)
-        many = values > MOST_NUMBERS and all(number_of(label) is not None for label in seen)
-        if values >= LEAST_VALUES and (alone >= LARGEST_SHARE or many):
+        numbers = sum(number_of(label) is not None for label in seen)
+        most = OF_NUMBERS if 2 * numbers > values else LARGEST_SHARE
+        if values >= LEAST_VALUES and (alone >= most or numbers > MOST_NUMBERS):
             found.append(Identifying(name, values, alone))
     return found
 

@@ -17,6 +17,7 @@ def test_what_identifies():
             "nearly": [f"P{i // 2 if i < 100 else i}" for i in range(n)],
             "income": rng.permutation(np.arange(n) % 250) * 100,
             "age": rng.integers(0, 90, n),
+            "wage": ["none", *(rng.permutation(np.arange(n - 1) % 230) * 50)],
             "place": [f"place {i}" for i in rng.integers(0, 250, n)],
             "sex": rng.integers(0, 2, n),
         }
@@ -25,10 +26,15 @@ def test_what_identifies():
     frame["place"] = [f"place {i % 130}" for i in range(n)]
     table = Microdata.from_frame(frame)
     found = {x.variable: x for x in identifying_variables(table)}
-    assert list(found) == ["pid", "nearly", "income"]
+    assert list(found) == ["pid", "nearly", "income", "wage"]
     assert found["pid"].alone == 1 and found["nearly"].alone == pytest.approx(0.75)
     assert "has 400 values, and 100% of the records" in found["pid"].why
-    assert [x.variable for x in identifying_variables(table, {"pid", "income"})] == ["nearly"]
+    but = {"pid", "income", "wage"}
+    assert [x.variable for x in identifying_variables(table, but)] == ["nearly"]
+    # Ages in years of a small sample: most are alone with theirs, and they are no key.
+    ages = frame[["age", "pid"]][:40]
+    assert ages["age"].nunique() >= 20
+    assert [x.variable for x in identifying_variables(Microdata.from_frame(ages))] == ["pid"]
     # A small file is no list of names.
     assert identifying_variables(Microdata.from_frame(frame[:12])) == []
 
