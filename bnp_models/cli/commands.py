@@ -6,6 +6,7 @@ from bnp_models.cli.compare import compare_models
 from bnp_models.cli.conditions import conditions
 from bnp_models.cli.datasets import impute, synthesize
 from bnp_models.cli.evaluate import evaluate
+from bnp_models.cli.folder import MESSAGES as MESSAGES
 from bnp_models.cli.folder import OutputError as OutputError
 from bnp_models.cli.folder import UsageError
 from bnp_models.cli.protect import protect_sample

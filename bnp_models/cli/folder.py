@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import logging
 import os
 import re
 import shlex
@@ -20,6 +21,27 @@ from bnp_models.data.schema import MicrodataError
 from bnp_models.data.text_files import AS_FOUND, Reading
 from bnp_models.inference import processes
 from bnp_models.inference.compilation import use_compilation_cache
+
+
+class HeldMessages(logging.Handler):
+    """Messages on what is told from files, held until the input is known to be good."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hold a message."""
+        self.held.append(record.getMessage())
+
+    def show(self) -> None:
+        """Print what is held to stderr."""
+        for text in self.held:
+            print(f"bnp-models: {text}", file=sys.stderr)
+        self.held.clear()
+
+
+MESSAGES = HeldMessages()
 
 
 class UsageError(ValueError):
@@ -67,6 +89,7 @@ def into_folder(
             f"--out {out}: holds finished results; choose another folder, or say --force to "
             "replace them"
         )
+    MESSAGES.show()
     use_compilation_cache()
     if not processes.is_first():
         return _work_aside(options, work)

@@ -53,8 +53,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if options.quiet:
             log.setLevel(logging.ERROR)
+        log.addHandler(commands.MESSAGES)
         commands.connect(options)
-        return commands.COMMANDS[options.name](options, argv)
+        code = commands.COMMANDS[options.name](options, argv)
+        commands.MESSAGES.show()
+        return code
     except commands.OutputError as error:
         return _fail(str(error), 1)
     except commands.BAD_INPUT as error:
@@ -64,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(f"{where}{error.strerror or error}")
     finally:
         log.setLevel(level)
+        log.removeHandler(commands.MESSAGES)
+        commands.MESSAGES.held.clear()
         if terminated is not None:
             signal.signal(signal.SIGTERM, terminated)
 

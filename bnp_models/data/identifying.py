@@ -57,8 +57,9 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
     Returns
     -------
     found
-        Variables with at least `LEAST_VALUES` values of which `LARGEST_SHARE` of the records are
-        alone with theirs (`OF_NUMBERS` where most are numbers), or more than `MOST_NUMBERS` numbers.
+        Variables with at least `LEAST_VALUES` values, where `LARGEST_SHARE` of the records are
+        alone with theirs (`OF_NUMBERS` if most are numbers), or of more numbers than
+        `MOST_NUMBERS`.
 
     Examples
     --------

@@ -41,7 +41,9 @@ def test_identifiers_are_refused(frame, european, tmp_path, capsys, caplog, monk
     out = tmp_path / "out"
     command = ("risk", str(european), "--population-size", "9000", *LATENT, "--out", str(out))
     assert main(command) == 2
-    assert caplog.messages == [f"{european}: read as utf-16 text and with semicolons between cells"]
+    read = f"{european}: read as utf-16 text and with semicolons between cells"
+    assert caplog.messages == [read]
+    # One line, on what is wrong: how the file was read is said where the work begins.
     said = one_line(capsys)
     assert "column 'pid': has 300 values, and 100% of the records have one that no other" in said
     assert "--variables" in said and "--allow-identifying" in said
@@ -59,7 +61,11 @@ def test_identifiers_are_refused(frame, european, tmp_path, capsys, caplog, monk
     monkeypatch.setattr(runs, "sample", stop)
     for more in (("--levels", str(levels)), ("--allow-identifying",), ("--variables", "pid,age")):
         assert main((*command, *more)) == 130
-    assert asked == [tuple(frame)] * 2 + [("pid", "age")]
+        assert f"bnp-models: {read}\n" not in capsys.readouterr().err
+    european.touch()
+    assert main((*command, "--variables", "pid,age")) == 130
+    assert f"bnp-models: {read}\n" in capsys.readouterr().err
+    assert asked == [tuple(frame)] * 2 + [("pid", "age")] * 2
 
 
 def test_levels_are_merged_and_said(european, tmp_path, capsys):
