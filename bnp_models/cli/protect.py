@@ -34,7 +34,7 @@ from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
-from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.inference.diagnosis import Diagnosis, warnings_of
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
@@ -129,10 +129,12 @@ def _write_protected(
         recode=options.recode, max_suppressed=options.suppress, importance=importance,
         ordered=options.ordered or (),
     )  # fmt: skip
+    summary = risk_summary(risk, seed=options.seed, diagnosis=diagnosis, checks=checks)
     refitted = None
     if options.refit:
-        refitted = found.estimate(_refit(options, run, found))
-    summary = risk_summary(risk, seed=options.seed, diagnosis=diagnosis, checks=checks)
+        again = _refit(options, run, found)
+        refitted = found.estimate(again)
+        summary["warnings"] += [f"new chains: {sentence}" for sentence in warnings_of(again)]
     use = summary["usable"]
     changes = changes_document(
         found, refitted, ids=ids, usable=use["tau1"], why=use["why"]
