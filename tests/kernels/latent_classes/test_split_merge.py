@@ -146,7 +146,8 @@ def alone(request):
     return Alone(request.param)
 
 
-@pytest.mark.parametrize("accelerator", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("accelerator", [False, True])
 def test_joint_distribution_of_cells_with_counts(key, accelerator):
     """Five of eight records are counted by cell: a cell's are divided by one binomial variate."""
     with forms_of(accelerator):
@@ -154,6 +155,7 @@ def test_joint_distribution_of_cells_with_counts(key, accelerator):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_joint_distribution_of_cells_rejects(key, monkeypatch):
     """Drawn with other probabilities than those that the acceptance counts with."""
     right = members.binomial

@@ -122,6 +122,7 @@ def counted():
     return exact
 
 
+@LONG
 def test_quadrature_with_cells_and_counts(counted):
     """Records one by one, and cells with the counts of their classes, all moves on."""
     z = counted.scores(jax.random.key(31))

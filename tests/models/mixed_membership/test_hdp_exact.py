@@ -55,7 +55,7 @@ def scores(exact, model, sweep=None):
     ("concentration", "level_prior", "moves"),
     [
         ("shared", "learned", ALL_MOVES),
-        ("shared", "learned", PLAIN),
+        pytest.param("shared", "learned", PLAIN, marks=pytest.mark.long),
         pytest.param("shared", "uniform", PLAIN, marks=pytest.mark.long),
         pytest.param("record", "learned", ALL_MOVES, marks=pytest.mark.long),
     ],
@@ -146,6 +146,7 @@ def test_enumeration_rejects_a_dish_move_without_weights(exact):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_enumeration_rejects_labels_drawn_where_they_agree(exact):
     """Which records are drawn may depend on alpha, and not on the labels."""
     model = HDPMixedMembership(concentration="shared", **PLAIN)

@@ -174,7 +174,7 @@ def test_joint_distribution_with_a_learned_prior(learned):
 
 
 @pytest.mark.parametrize(
-    "fault", [pytest.param(f, marks=[LONG] * (LEARNED_FAULTS[f] == 200)) for f in LEARNED_FAULTS]
+    "fault", [pytest.param(f, marks=[LONG] * (LEARNED_FAULTS[f] >= 200)) for f in LEARNED_FAULTS]
 )
 def test_joint_distribution_with_a_learned_prior_rejects(learned, fault):
     z = learned.scores(17, fault, num_sweeps=LEARNED_FAULTS[fault])

@@ -245,7 +245,7 @@ def learned():
     return Joint("none")
 
 
-@pytest.mark.parametrize("joint", ["under_rules", "learned"])
+@pytest.mark.parametrize("joint", ["under_rules", pytest.param("learned", marks=pytest.mark.long)])
 def test_joint_distribution(joint, request):
     z = request.getfixturevalue(joint).scores(jax.random.key(3))
     assert np.abs(z).max() < Z_LIMIT, z
