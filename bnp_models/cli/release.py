@@ -79,7 +79,10 @@ def with_strictness(options: argparse.Namespace, code: int, document: str = "ris
     if not options.strict or code != 0 or not processes.is_first():
         return code
     found = json.loads((Path(options.out) / document).read_text(encoding="utf-8"))
-    converged = found["usable"]["tau1"] if "usable" in found else not found["warnings"]
+    # The verdict on cells is unknown already where their figures cannot be used.
+    converged = "verdict" in found or not found["warnings"]
+    if "usable" in found:
+        converged = found["usable"]["tau1"]
     released = found["verdict"]["release"] is True if "verdict" in found else True
     return 0 if converged and released else NOT_MET
 
