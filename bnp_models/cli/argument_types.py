@@ -87,14 +87,19 @@ def relative_kinds(text: str) -> list:
 
 def number_of_variable(text: str) -> tuple[str, float]:
     """Read a variable and a number, as age=85."""
-    name, _, number = text.rpartition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = float("nan")
+    name, value = _variable_and_number(text)
     if not name or not abs(value) < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a variable and a number, such as age=85")
     return name, value
+
+
+def _variable_and_number(text: str) -> tuple[str, float]:
+    """A variable and the number after "=", NaN where there is none."""
+    name, _, number = text.rpartition("=")
+    try:
+        return name, float(number)
+    except ValueError:
+        return name, float("nan")
 
 
 def bin_number(text: str) -> tuple[str, int]:
@@ -120,11 +125,7 @@ def share_type(text: str) -> float:
 
 def importance_type(text: str) -> tuple[str, float]:
     """Read a variable and its importance, as income=2."""
-    name, _, number = text.rpartition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = 0.0
+    name, value = _variable_and_number(text)
     if not name or not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a variable and its importance, a number above 0, such as income=2"

@@ -134,7 +134,7 @@ def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, Weigh
         raise UsageError(str(error)) from None
     weights, variables = weights_and_variables(options)
     read = read_microdata(options.sample, variables, options.levels, reading_of(options))
-    table, changes = recoded(options, options.sample, read)
+    table, changes = recoded(options, read)
     assert isinstance(table, Microdata)
     with located(options):
         check_names(table.schema.variables, options.baselines)

@@ -14,7 +14,7 @@ from bnp_models.zeros.suggestions import suggest_conditions
 def conditions(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models conditions suggest`` and ``check``: write a table, say what it holds."""
     table = read_records(options.sample, options.variables, options.levels, reading_of(options))
-    table, _ = recoded(options, options.sample, table)
+    table, _ = recoded(options, table)
     out = Path(options.out)
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"--out {out}: name a file in a folder that exists")

@@ -81,7 +81,7 @@ def _check_kept(options: argparse.Namespace, inputs: Inputs) -> None:
     except ValueError as error:
         raise UsageError(f"--keep: {error}") from None
     if options.carry:
-        carried, _ = read_frame(options.sample, options.carry, reading_of(options))
+        carried = _carried(options)
         kept = inputs.changes.as_released(table.to_frame()[list(options.keep)])
         alone = _num_alone(pd.concat([kept, carried], axis=1))
         if alone:
@@ -138,8 +138,9 @@ def _write_datasets(
     households = given.get("household"), given.get("household_variables") or ()
     checks = predictive_checks(run)
     summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
-    alone = changes.values_of_one()
-    shares = dict.fromkeys(() if imputed else alone, 0.0)
+    alone = {} if imputed else changes.values_of_one()
+    shares = dict.fromkeys(alone, 0.0)
+    carried = _carried(options)
     keep = list(given.get("keep") or ())
     observed = [name for name in changes.bins if imputed or name in keep]
     notes = _notes_on_kept(changes.as_released(run.table.to_frame()[keep])) if keep else []
@@ -155,7 +156,7 @@ def _write_datasets(
             )
             if observed:
                 made = made.assign(**changes.as_released(made[observed]))
-            write_frame(_with_carried(options, made), path, labelling)
+            write_frame(_with_carried(options, made, carried), path, labelling)
         for variable in shares:
             shares[variable] += share_of_values(made, variable, alone[variable]) / len(names)
 
@@ -187,14 +188,23 @@ def _write_datasets(
     return _datasets_message(run, frames, names, summary["warnings"], out, imputed)
 
 
-def _with_carried(options: argparse.Namespace, made: pd.DataFrame) -> pd.DataFrame:
-    """A file with the columns that are carried along, in the sample's order."""
+def _carried(options: argparse.Namespace) -> pd.DataFrame | None:
+    """Columns of the sample that are carried along; None where none are."""
     if not vars(options).get("carry"):
+        return None
+    carried, _ = read_frame(options.sample, options.carry, reading_of(options))
+    return carried
+
+
+def _with_carried(
+    options: argparse.Namespace, made: pd.DataFrame, carried: pd.DataFrame | None
+) -> pd.DataFrame:
+    """A file with the columns that are carried along, in the sample's order."""
+    if carried is None:
         return made
-    reading = reading_of(options)
-    carried, _ = read_frame(options.sample, options.carry, reading)
     together = pd.concat([made, carried], axis=1)
-    return together[[n for n in columns_of_file(options.sample, reading) if n in together]]
+    names = columns_of_file(options.sample, reading_of(options))
+    return together[[name for name in names if name in together]]
 
 
 def _notes_on_kept(kept: pd.DataFrame) -> list[str]:

@@ -108,7 +108,7 @@ def _checked_files(options: argparse.Namespace) -> _Files:
     elif options.conditions is not None:
         raise UsageError("--conditions: are of single records; with --household give --rules")
     original = _read(options)
-    persons, changes = recoded(options, options.original, persons_of(original))
+    persons, changes = recoded(options, persons_of(original))
     if options.household is None:
         original = persons
     else:

@@ -21,6 +21,7 @@ from bnp_models.data.schema import MicrodataError
 from bnp_models.data.text_files import AS_FOUND, Reading
 from bnp_models.inference import processes
 from bnp_models.inference.compilation import use_compilation_cache
+from bnp_models.inference.interruption import Stopped
 
 
 class HeldMessages(logging.Handler):
@@ -102,7 +103,7 @@ def into_folder(
         if not (out / "checkpoint").exists():
             how = "nothing was saved; repeat the command"
         print(f"bnp-models: {str(error) or 'interrupted'}; {how}", file=sys.stderr)
-        return 128 + getattr(error, "number", signal.SIGINT)
+        return 128 + (error.number if isinstance(error, Stopped) else signal.SIGINT)
     except OutputError as error:
         raise OutputError(f"{error}; once that is mended, {how_to_go_on}") from error
     except BaseException:

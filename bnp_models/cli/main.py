@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from bnp_models.cli.config import ConfigError, with_config
 from bnp_models.cli.parser import make_parser, one_line
+from bnp_models.inference.interruption import Stopped
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -75,9 +76,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _terminate(number: int, _frame: object) -> None:
     """Let SIGTERM end the command as Ctrl-C does."""
-    stop = KeyboardInterrupt("terminated")
-    stop.number = number  # type: ignore[attr-defined]
-    raise stop
+    raise Stopped(number, "terminated")
 
 
 def _joined(argv: Iterable[str]) -> Iterator[str]:

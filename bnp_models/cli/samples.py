@@ -2,7 +2,8 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,8 @@ from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 
 
-class Changes(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Changes:
     """What became of the levels of a sample before a model saw them."""
 
     original: Records
@@ -49,10 +51,15 @@ class Changes(NamedTuple):
 
     def as_released(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Columns of the sample's records with the values that were read where they have bins."""
-        raw = self.original.to_frame()[[name for name in frame if name in self.bins]]
+        raw = self._read[[name for name in frame if name in self.bins]]
         return frame.assign(
             **{name: raw[name].where(raw[name].notna(), frame[name]) for name in raw}
         )
+
+    @cached_property
+    def _read(self) -> pd.DataFrame:
+        """The records as they were read."""
+        return self.original.to_frame()
 
     def values_of_one(self) -> dict[str, frozenset[str]]:
         """Texts of the labels that one record has, by variable."""
@@ -64,21 +71,20 @@ def read_sample(
 ) -> tuple[Records, StructuralZeros | None, Changes]:
     """Coded sample, cells with counts or records, the conditions that it keeps, and changes."""
     table: Records
-    weights, reading = None, reading_of(options)
+    reading = reading_of(options)
+    if counts_cells(options) and vars(options).get("weights") is not None:
+        raise UsageError(
+            f"--weights: the {options.model} model counts the cells of a folder; give one file, "
+            "which can hold design weights"
+        )
+    weights, variables = weights_and_variables(options)
     if counts_cells(options):
-        if vars(options).get("weights") is not None:
-            raise UsageError(
-                f"--weights: the {options.model} model counts the cells of a folder; give one "
-                "file, which can hold design weights"
-            )
-        _, variables = weights_and_variables(options)
         table = read_contingency_table(options.sample, variables, options.levels, reading)
         with located(options):
             table.require_complete(f"the {options.model} model of a folder")
     else:
-        weights, variables = weights_and_variables(options)
         table = read_microdata(options.sample, variables, options.levels, reading)
-    table, changes = recoded(options, options.sample, table)
+    table, changes = recoded(options, table)
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
@@ -104,7 +110,7 @@ def read_household_sample(
         options.sample, options.household, options.household_variables or (), options.variables,
         options.levels, reading=reading_of(options),
     )  # fmt: skip
-    persons, changes = recoded(options, options.sample, table.persons)
+    persons, changes = recoded(options, table.persons)
     assert isinstance(persons, Microdata)
     roles = given_roles(options, persons)
     head = None if options.head == "no" else find_head(persons.schema, roles)
@@ -163,8 +169,8 @@ def weights_and_variables(
     return weights, variables
 
 
-def recoded(options: argparse.Namespace, path: str, table: Records) -> tuple[Records, Changes]:
-    """Records of a file, their levels merged and in bins as was asked for, and what was changed.
+def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Changes]:
+    """Records of the sample, levels merged and in bins as was asked for, and what was changed.
 
     Raises
     ------
@@ -175,17 +181,14 @@ def recoded(options: argparse.Namespace, path: str, table: Records) -> tuple[Rec
     top = dict(vars(options).get("top_code") or ())
     if both := sorted(bins.keys() & top.keys()):
         raise UsageError(f"--top-code: {both[0]!r} is put into bins, which have their own ends")
-    changed = table
-    try:
+    with located(options):
         changed, merged = merge_levels(
-            changed, top, vars(options).get("merge_rare") or 0,
+            table, top, vars(options).get("merge_rare") or 0,
             ordered=vars(options).get("ordered") or (), but=bins,
         )  # fmt: skip
         changed, made = bin_columns(changed, bins)
         if "allow_identifying" in vars(options):
             _refuse_identifying(options, changed, bins)
-    except MicrodataError as error:
-        raise error.in_file(path) from None
     return changed, Changes(table, made, merged)
 
 

@@ -255,6 +255,8 @@ def in_bins(table: Records | pd.DataFrame, bins: Mapping[str, Recodes]) -> Recor
     True
     """
     table = as_records(table, "in_bins(table, bins)")
+    if not bins:
+        return table
     schema, codes = table.schema, np.array(table.codes)
     levels = list(schema.levels)
     for variable, of_variable in bins.items():

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.coding import not_plain
 from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
 from bnp_models.data.household_schema import HouseholdSchema, codes_of_sizes, size_variable_of
 from bnp_models.data.messages import quoted
@@ -555,10 +556,7 @@ def _identify(column: pd.Series, household: str) -> tuple[np.ndarray, np.ndarray
     try:
         of_household, ids = pd.factorize(column)
     except TypeError:
-        raise MicrodataError(
-            "values that are not plain labels (lists or the like); use text or numbers",
-            column=household,
-        ) from None
+        raise not_plain(household) from None
     return of_household, np.asarray(ids)
 
 

@@ -1,6 +1,5 @@
 """Levels merged before a model sees them: top coding, and levels that few records have."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,12 +8,16 @@ import numpy as np
 from bnp_models.data.bins import in_bins, level_counts, number_of
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records
-from bnp_models.data.schema import Label, MicrodataError, text_of, unknown_variable
+from bnp_models.data.schema import (
+    Label,
+    MicrodataError,
+    begin_with_numbers,
+    text_of,
+    unknown_variable,
+)
 
 OTHER = "other"
 """Label of the rare levels of a variable whose levels have no order, merged."""
-
-_BEGINS_WITH_NUMBER = re.compile(r"\s*[<>]?[+-]?[0-9]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +137,7 @@ def merge_levels(
             of, left, at_top = _top_coded(name, labels, top[name])
         if rare > 1 and name not in but:
             counts = np.bincount(of, level_counts(table, name), len(left))
-            in_order = name in ordered or all(
-                _BEGINS_WITH_NUMBER.match(text_of(label)) for label in left
-            )
+            in_order = name in ordered or begin_with_numbers(left)
             again, left = (_join_neighbours if in_order else _join_rare)(left, counts, rare)
             of = again[of]
             at_top = None if at_top is None else int(again[at_top])

@@ -24,6 +24,7 @@ _Item = TypeVar("_Item", bound=Hashable)
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,4000}(?:\.[0-9]{1,300})?")
+_BEGINS_WITH_NUMBER = re.compile(r"\s*[<>≤≥]?\s*[+-]?[0-9]")
 _NUMBER_WITHIN = re.compile(r"([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)")
 
 
@@ -305,6 +306,11 @@ def sorted_labels(labels: list[Label]) -> list[Label]:
         return sorted(labels, key=lambda label: (_pieces(text_of(label)), text_of(label)))
     keys = dict(zip(labels, numbers, strict=True))
     return sorted(labels, key=lambda label: (keys[label], text_of(label)))
+
+
+def begin_with_numbers(labels: Iterable[Label]) -> bool:
+    """Whether all labels begin with a number, such as "15-24" and "<5": neighbours are alike."""
+    return all(_BEGINS_WITH_NUMBER.match(text_of(label)) for label in labels)
 
 
 def _number_of(label: Label) -> int | float | None:

@@ -10,7 +10,15 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interrupted(KeyboardInterrupt):
+class Stopped(KeyboardInterrupt):
+    """A signal came that ends the work."""
+
+    def __init__(self, number: int, what: str):
+        self.number = number
+        super().__init__(what)
+
+
+class Interrupted(Stopped):
     """Chains were stopped by a signal, after a whole number of sweeps.
 
     Examples
@@ -20,9 +28,9 @@ class Interrupted(KeyboardInterrupt):
     """
 
     def __init__(self, number: int, iteration: int, goal: int, saved: bool):
-        self.number, self.saved = number, saved
+        self.saved = saved
         after = f"stopped after sweep {iteration:,} of {goal:,}"
-        super().__init__(f"{after}, which is saved" if saved else f"{after}; nothing was saved")
+        super().__init__(number, f"{after}{', which is saved' if saved else '; nothing was saved'}")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ log2 of the share of the records that have the new level over that of the old on
 of a suppressed value, log2 of one over its share, adds up with it.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,13 +14,11 @@ from typing import TypeAlias
 import numpy as np
 
 from bnp_models.data.microdata import Microdata
-from bnp_models.data.schema import Label, Schema, text_of
+from bnp_models.data.schema import Label, Schema, begin_with_numbers, text_of
 from bnp_models.risk.coarsening import Coarsening, coarsening_of
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 """Codes of a variable that are one level, in the order of the first of each."""
-
-_NUMBER = re.compile(r"\s*[<>≤≥]?\s*[+-]?[0-9]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +144,7 @@ def ordered_variables(schema: Schema, named: Sequence[str] = ()) -> np.ndarray:
     """Which variables (J,) have levels in order: those named, and those of numbers."""
     return np.array(
         [
-            name in named or all(_NUMBER.match(text_of(label)) for label in labels)
+            name in named or begin_with_numbers(labels)
             for name, labels in zip(schema.variables, schema.levels, strict=True)
         ]
     )

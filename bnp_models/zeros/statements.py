@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.coding import not_plain
 from bnp_models.data.messages import listing, quoted
 from bnp_models.data.schema import (
     Label,
@@ -113,10 +114,7 @@ def _read_column(
     try:
         raw, values = pd.factorize(column)
     except TypeError:
-        raise MicrodataError(
-            "values that are not plain labels (lists or the like); use text or numbers",
-            column=name,
-        ) from None
+        raise not_plain(name) from None
     meant = []
     for k, value in enumerate(map(plain_label, values)):
         if value == "":

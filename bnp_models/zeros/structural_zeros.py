@@ -370,8 +370,9 @@ class StructuralZeros:
         if isinstance(table, ContingencyTable):
             number = int(table.counts[np.isin(table.first_rows, bad)].sum())
         rows = f" (rows {_rows_listed(bad)})" if bad.size > 1 else ""
+        _, why = self._why(*table.codes_at(bad[:1]))
         raise MicrodataError(
-            f"{self._why(*table.codes_at(bad[:1]))}; {number} of {table.n} records are "
+            f"{why}; {number} of {table.n} records are "
             f"impossible{rows}; correct or drop them, or correct the conditions",
             row=first,
         )
@@ -393,11 +394,8 @@ class StructuralZeros:
         """
         bad = self._impossible_rows(table)
         codes = table.codes_at(bad)
-        first = [broken[0] if (broken := self.broken_by(x)).size else -1 for x in codes]
-        found = pd.DataFrame({
-            "row": bad, "condition": [-1 if k < 0 else int(self.rows[k]) for k in first],
-            "why": [self._why(record) for record in codes],
-        })  # fmt: skip
+        found = pd.DataFrame(map(self._why, codes), columns=["condition", "why"])
+        found.insert(0, "row", bad)
         return pd.concat([found, Microdata(self.schema, codes).to_frame()], axis=1)
 
     def _impossible_rows(self, table: Records) -> np.ndarray:
@@ -410,24 +408,21 @@ class StructuralZeros:
         bad = np.zeros(len(table.codes), bool)
         bad[table.complete] = self.contains(table.codes[table.complete])
         bad[~table.complete] = ~self.admits(table.codes[~table.complete])
-        return (
-            np.sort(table.first_rows[bad])
-            if isinstance(table, ContingencyTable)
-            else (np.flatnonzero(bad))
-        )
+        if isinstance(table, ContingencyTable):
+            return np.sort(table.first_rows[bad])
+        return np.flatnonzero(bad)
 
-    def _why(self, record: np.ndarray) -> str:
-        """Why a record is impossible, in words."""
+    def _why(self, record: np.ndarray) -> tuple[int, str]:
+        """Why a record is impossible: the row of a condition, -1 for several, and words."""
         broken = self.broken_by(record)
         if not broken.size:
-            return (
-                f"the conditions leave no value for the missing ones, given {self._values(record)}"
-            )
-        condition = self.conditions[broken[0]]
+            left = "the conditions leave no value for the missing ones, given"
+            return -1, f"{left} {self._values(record)}"
+        condition, row = self.conditions[broken[0]], int(self.rows[broken[0]])
         together = " together" if (condition >= 0).sum() > 1 else ""
         return (
-            f"{self._values(condition)} cannot occur{together} (row {self.rows[broken[0]]} of the "
-            "conditions)"
+            row,
+            f"{self._values(condition)} cannot occur{together} (row {row} of the conditions)",
         )
 
     @cached_property

@@ -1,5 +1,6 @@
 """Limits, verdicts and identifiers of ``bnp-models risk``, and ``bnp-models protect``."""
 
+import argparse
 import datetime
 import hashlib
 import json
@@ -10,6 +11,7 @@ from commands import one_line
 from pages import check_well_formed, words_of
 
 from bnp_models.cli.main import main
+from bnp_models.cli.release import with_strictness
 
 # Shapes of the coarser keys of test_compare: nothing is compiled twice.
 SHORT = ["--chains", "2", "--warmup", "30", "--draws", "20", "--model", "nplcm",
@@ -110,3 +112,24 @@ def test_what_is_refused(command, more, parts, csv, tmp_path, capsys):
     message = one_line(capsys)
     assert all(part in message for part in parts), message
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        ({"usable": {"tau1": True}, "warnings": ["for information"]}, 0),
+        ({"usable": {"tau1": False}, "warnings": []}, 3),
+        ({"usable": {"tau1": True}, "verdict": {"release": "unknown"}}, 3),
+        # Of cells: the verdict is unknown already where their figures cannot be used.
+        ({"verdict": {"release": True}, "warnings": ["full Bayes was done instead"]}, 0),
+        ({"verdict": {"release": "unknown"}, "warnings": []}, 3),
+        ({"warnings": ["not converged"]}, 3),
+        ({"warnings": []}, 0),
+    ],
+)
+def test_the_code_of_strict_commands(found, code, tmp_path):
+    (tmp_path / "risk.json").write_text(json.dumps(found))
+    options = argparse.Namespace(strict=True, out=tmp_path)
+    assert with_strictness(options, 0) == code and with_strictness(options, 2) == 2
+    options.strict = False
+    assert with_strictness(options, 0) == 0
