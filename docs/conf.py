@@ -1,0 +1,94 @@
+"""Settings of the documentation: sphinx-build -c docs . build/docs, from the repository's root.
+
+The sources are the whole repository, so that the pages of docs/, the experiments' reports and the
+notebooks link to each other, and to files, as they do there.
+"""
+
+from docutils.nodes import SkipNode
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util import logging
+
+from bnp_models import __version__
+
+project = "bnp-models"
+author = "the bnp-models contributors"
+copyright = author
+release = version = __version__
+root_doc = "docs/index"
+language = "en"
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinxarg.ext",
+]
+include_patterns = [
+    "docs/**",
+    "experiments/**/*.md",
+    "notebooks/README.md",
+    "notebooks/*.ipynb",
+    "bnp_models/datasets/README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+]
+exclude_patterns = ["docs/_templates"]
+templates_path = ["_templates"]
+
+# Markdown as on the repository's pages: anchors of headings, tables, formulas.
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 4
+myst_dmath_allow_digits = False
+myst_dmath_allow_space = False
+nb_execution_mode = "off"
+nb_merge_streams = True
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+maximum_signature_line_length = 80
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+nitpicky = True
+
+html_theme = "furo"
+html_title = "bnp-models"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
+html_additional_pages = {"index": "to_docs.html"}
+html_show_sourcelink = False
+html_copy_source = False
+html_show_copyright = False
+html_math_renderer = "mathml"
+
+
+def write_math(as_block):
+    """Visitor of formulas: MathML, which browsers show without a network."""
+
+    def visit(translator, node):
+        try:
+            translator.body.append(tex2mathml(node.astext(), as_block=as_block))
+        except MathError as error:
+            text = f"formula {node.astext()!r}: {error}"
+            logging.getLogger(__name__).warning(text, location=node, type="math")
+        raise SkipNode
+
+    return visit
+
+
+def complete_tables(app, docname, source):
+    """Give a title to the tables that experiments write, which are in no menu."""
+    if docname.startswith("experiments/") and not docname.endswith("/README"):
+        title = "" if source[0].startswith("# ") else f"# {docname.removeprefix('experiments/')}"
+        source[0] = f"---\norphan: true\n---\n\n{title}\n\n{source[0]}"
+
+
+def setup(app):
+    """Hooks of the build."""
+    app.add_html_math_renderer("mathml", (write_math(False), None), (write_math(True), None))
+    app.connect("source-read", complete_tables)
