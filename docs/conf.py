@@ -4,9 +4,14 @@ The sources are the whole repository, so that the pages of docs/, the experiment
 notebooks link to each other, and to files, as they do there.
 """
 
+import os
+import re
+from pathlib import Path
+
 from docutils.nodes import SkipNode
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
 from bnp_models import __version__
@@ -48,13 +53,18 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 napoleon_google_docstring = False
+napoleon_use_param = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 maximum_signature_line_length = 80
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
+default_role = "literal"
+
+# Types are words or arrays with shapes, often of other packages: they need no link.
 nitpicky = True
+nitpick_ignore_regex = [("py:class", ".*")]
 
 html_theme = "furo"
 html_title = "bnp-models"
@@ -81,6 +91,26 @@ def write_math(as_block):
     return visit
 
 
+def include_sections(app, docname, source):
+    """Put a section of another file where a page has a comment, as <!-- FILE: ## HEADING -->."""
+
+    def section(comment):
+        path, heading = Path(app.srcdir, comment[1]), comment[2]
+        app.env.note_dependency(str(path))
+        text = path.read_text(encoding="utf-8")
+        rest = rf"^{re.escape(heading)}\n(.*?)(?=^##? |\Z)"
+        found = re.search(rest, text, flags=re.DOTALL | re.MULTILINE)
+        if found is None:
+            raise ExtensionError(f"{docname}: {comment[1]} has no section {heading!r}")
+        return re.sub(r"\]\((?!https?:|#)([^)]+)\)", relinked(path.parent), found[1].strip())
+
+    def relinked(folder):
+        here = Path(app.srcdir, docname).parent
+        return lambda link: f"]({os.path.relpath(folder / link[1], here)})"
+
+    source[0] = re.sub(r"^<!-- (\S+): (#.*) -->$", section, source[0], flags=re.MULTILINE)
+
+
 def complete_tables(app, docname, source):
     """Give a title to the tables that experiments write, which are in no menu."""
     if docname.startswith("experiments/") and not docname.endswith("/README"):
@@ -88,7 +118,21 @@ def complete_tables(app, docname, source):
         source[0] = f"---\norphan: true\n---\n\n{title}\n\n{source[0]}"
 
 
+def adapt_docstring(app, what, name, obj, options, lines):
+    """Keep |b| from being a substitution, and types of attributes from being links."""
+    if what in ("attribute", "property") and lines and lines[-1].startswith(":type: "):
+        # Napoleon takes the words before a colon for a type.
+        lines[0] = f"{lines[-1].removeprefix(':type: ')}: {lines[0]}"
+        del lines[-1]
+    text = re.sub(r"(?<!`)\|(\w+)\|", r"\\|\1\\|", "\n".join(lines))
+    for attribute, kind in re.findall(r"^:vartype (\w+): (.*)$", text, flags=re.MULTILINE):
+        text = text.replace(f":ivar {attribute}:", f":ivar {attribute}: ({kind})")
+    lines[:] = re.sub(r"^:vartype .*\n?", "", text, flags=re.MULTILINE).split("\n")
+
+
 def setup(app):
     """Hooks of the build."""
+    app.connect("autodoc-process-docstring", adapt_docstring, priority=900)
     app.add_html_math_renderer("mathml", (write_math(False), None), (write_math(True), None))
+    app.connect("source-read", include_sections)
     app.connect("source-read", complete_tables)

@@ -102,7 +102,7 @@ class Roles:
     ----------
     labels : dict of str to str
         The role (``ROLES``) of each label, which is in lower case and without punctuation
-        (:func:`plain`). It is stronger than the role that the label usually has.
+        (`plain`). It is stronger than the role that the label usually has.
     variables : dict of str to str
         Names of the variables that are the ``relationship``, the ``age`` and the ``sex``.
 

@@ -65,7 +65,7 @@ def rules_to_yaml(rules: Rules, persons: Mapping[str, PersonPredicate] | None = 
     Raises
     ------
     ValueError
-        If YAML has no form of a rule, as of a Python function (:func:`predicate`), or of a name.
+        If YAML has no form of a rule, as of a Python function (`predicate`), or of a name.
 
     Examples
     --------

@@ -47,8 +47,9 @@ class MixedMembership(MembershipOptions, FixedComponents):
         Extreme profiles K.
     a, b
         Shape and rate of alpha's prior.
-    dish_stride, cell_stride, seating_every, augmentation, tilt, trajectory_steps, not_applicable,
-    level_prior, ordered
+    dish_stride, cell_stride, seating_every, augmentation, tilt
+        As in `bnp_models.HDPMixedMembership`.
+    trajectory_steps, not_applicable, level_prior, ordered
         As in `bnp_models.HDPMixedMembership`.
 
     References
