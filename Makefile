@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: demo test test-long lint clean
+.PHONY: demo test test-long lint docs docs-links clean
 
 demo:
 	$(PYTHON) -m venv .venv
@@ -26,6 +26,16 @@ lint:
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
 	.venv/bin/mypy
+
+docs:
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet -e '.[docs]'
+	.venv/bin/sphinx-build -q -W --keep-going -n -c docs -d build/doctrees . build/docs
+
+docs-links:
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet -e '.[docs]'
+	.venv/bin/sphinx-build -q -b linkcheck -c docs -d build/doctrees . build/links
 
 clean:
 	rm -rf .venv demo build dist bnp_models.egg-info
