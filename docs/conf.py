@@ -61,6 +61,7 @@ add_module_names = False
 toc_object_entries_show_parents = "hide"
 
 default_role = "literal"
+highlight_language = "none"
 
 # Types are words or arrays with shapes, often of other packages: they need no link.
 nitpicky = True

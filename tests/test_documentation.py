@@ -1,0 +1,98 @@
+"""The documentation names all there is to name, and its links lead somewhere.
+
+`make docs` builds it, and turns warnings into errors; these tests need neither Sphinx nor a network.
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+import bnp_models as bnp
+from bnp_models.cli.parser import make_parser
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([
+    *ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("notebooks/*.md"),
+    *ROOT.glob("experiments/**/*.md"), *ROOT.glob("bnp_models/**/*.md"),
+])  # fmt: skip
+SECTION = re.compile(r"^<!-- (\S+): (#+ .*) -->$", flags=re.MULTILINE)
+
+
+def prose(text):
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def links(page):
+    """Internal links of a page, as (path, anchor)."""
+    text = re.sub(r"`[^`\n]*`", "", prose(page.read_text(encoding="utf-8")))
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    inside = [target for target in targets if not re.match(r"[a-z]+:", target)]
+    return [(path, anchor) for path, _, anchor in (t.partition("#") for t in inside)]
+
+
+def anchors(page):
+    """Anchors of a page's headings, those of sections that it takes from others too."""
+    headings = re.findall(r"^#+ +(.*)$", prose(page.read_text(encoding="utf-8")), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-") for text in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_internal_links_lead_to_files_and_headings(page):
+    for path, anchor in links(page):
+        target = page.parent / path if path else page
+        assert target.exists(), f"no file {path}"
+        assert ROOT in target.resolve().parents, f"{path} is outside of the repository"
+        if anchor:
+            assert anchor in anchors(target), f"no heading #{anchor} in {target.name}"
+
+
+def test_broken_links_are_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A `b` (c)\n\n[x](no.md) [y](#a-b-c)\n[z](https://x.y) `[q](r)`\n")
+    assert links(page) == [("no.md", ""), ("", "a-b-c")]
+    assert anchors(page) == {"a-b-c"}
+
+
+def test_sections_taken_from_other_pages_exist():
+    taken = [(page, *found) for page in PAGES for found in SECTION.findall(page.read_text("utf-8"))]
+    assert len(taken) > 5
+    for page, path, heading in taken:
+        text = prose((ROOT / path).read_text(encoding="utf-8"))
+        assert re.search(rf"^{re.escape(heading)}$", text, re.MULTILINE), (page.name, heading)
+
+
+def test_every_public_name_has_its_place_in_the_reference():
+    directive = re.compile(r"^\.\. auto(?:class|function|exception):: (\w+)$", re.MULTILINE)
+    named = []
+    for page in (DOCS / "api").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for block in text.split(".. currentmodule:: bnp_models\n")[1:]:
+            named += directive.findall(block.split("```")[0])
+    pages_of_their_own = {"__version__", "datasets", "kernels"}
+    assert sorted(named) == sorted(set(bnp.__all__) - pages_of_their_own)
+
+
+def test_every_module_of_kernels_has_its_place_in_the_reference():
+    text = (DOCS / "api" / "kernels.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\.\. automodule:: bnp_models\.kernels\.([\w.]+)$", text, re.MULTILINE)
+    modules = {
+        ".".join(path.relative_to(ROOT / "kernels").with_suffix("").parts)
+        for path in (ROOT / "kernels").glob("*/*.py")
+        if path.stem != "__init__"
+    }
+    assert sorted(named) == sorted(modules)
+
+
+def test_every_command_has_its_place_in_the_reference():
+    (commands,) = (
+        action.choices
+        for action in make_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    text = (DOCS / "command_line.md").read_text(encoding="utf-8")
+    assert re.findall(r":path: (\w+)", text) == list(commands)
