@@ -1,6 +1,6 @@
 """The documentation names all there is to name, and its links lead somewhere.
 
-`make docs` builds it, and turns warnings into errors; these tests need neither Sphinx nor a network.
+`make docs` builds it and turns warnings into errors; these tests need neither Sphinx nor a network.
 """
 
 import argparse
