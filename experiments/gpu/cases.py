@@ -1,6 +1,9 @@
 """Models and samples whose sweeps are timed, or counted, in this folder."""
 
+import fcntl
 import sys
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import bnp_models as bnp
@@ -20,6 +23,10 @@ MODELS = {
     "tnplcm, 55 conditions": bnp.TNPLCM(),
     "ndpmpm, rules": bnp.NDPMPM(),
     "ndpmpm": bnp.NDPMPM(),
+    "hdp, ordered": bnp.HDPMixedMembership(ordered="age"),
+    "nplcm, ordered": bnp.NPLCM(ordered="age"),
+    "tnplcm, 55 conditions, ordered": bnp.TNPLCM(ordered="age"),
+    "ndpmpm, rules, ordered": bnp.NDPMPM(ordered="age"),
 }
 # Records; of households, households.
 RECORDS, HOUSEHOLDS = 10_000, 1000
@@ -34,3 +41,11 @@ def make_case(case):
     table = bnp.Microdata.from_frame(bnp.datasets.census_income().sample(RECORDS, 0))
     conditions = bnp.read_conditions(CONDITIONS, table.schema) if "conditions" in case else None
     return MODELS[case], table, conditions
+
+
+@contextmanager
+def alone():
+    """What several processes have compiled side by side, they time one after the other."""
+    with open(Path(tempfile.gettempdir()) / "bnp-models-speed.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

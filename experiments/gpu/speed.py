@@ -10,9 +10,7 @@ timed one after the other.
 """
 
 import argparse
-import fcntl
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -22,7 +20,7 @@ import pandas as pd
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent / name) for name in ("benchmark", "accuracy")]
-from cases import MODELS, make_case  # noqa: E402
+from cases import MODELS, alone, make_case  # noqa: E402
 from results import Results, markdown  # noqa: E402
 from run import Chains  # noqa: E402
 
@@ -35,8 +33,7 @@ def measure(case, num_chains):
     model, table, conditions = make_case(case)
     start = {} if case.startswith("ndpmpm") else {"start": 40, "fixed": True}
     chains = Chains(model, table, num_chains, conditions, burn=0, **start)
-    with open(Path(tempfile.gettempdir()) / "bnp-models-speed.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone():
         sweeps, seconds = 5, 0.0
         while seconds < STRETCH and sweeps < MOST:
             if seconds:
