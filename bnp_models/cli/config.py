@@ -1,4 +1,4 @@
-"""Options of a command from a TOML file."""
+"""Options of a command from a TOML file, and as one."""
 
 import argparse
 import csv
@@ -7,7 +7,17 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+import tomli_w
+
+from bnp_models.cli.argument_types import name_list
 from bnp_models.data.messages import listed, reason
+from bnp_models.version import __version__
+
+REPEATING = "run.toml"
+"""Name of the file of options that repeats a run."""
+
+# What a run that is repeated is not told again.
+_ONCE = ("--help", "--config", "--resume", "--force")
 
 
 class ConfigError(ValueError):
@@ -17,12 +27,13 @@ class ConfigError(ValueError):
 def with_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
     """Return the words of a command, those of its file of options in the place of ``--config``.
 
-    Words of the command line come after those of the file, and so have the last word.
+    Words of the command line come after those of the file, and so have the last word. The file
+    names the sample only where the command line names none.
 
     Parameters
     ----------
     parser
-        Parser of all commands.
+        Parser of all commands, which is used up.
     argv
         Words of the command line.
 
@@ -31,10 +42,9 @@ def with_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
     ConfigError
         If the file cannot be read, is no TOML, or has a key that is no option of the command.
     """
-    name = next((word for word in argv if not word.startswith("-")), None)
-    command = _commands(parser).get(name) if name is not None else None
-    if name is None or command is None or "--config" not in command._option_string_actions:
+    if (found := _command(parser, argv)) is None:
         return argv
+    name, command = found
     argv, path = _without_config(argv)
     if path is None:
         return argv
@@ -54,17 +64,88 @@ def with_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
         for flag in action.option_strings
         if flag.startswith("--") and flag not in ("--help", "--config")
     }
+    files = {action.dest: action for action in command._actions if not action.option_strings}
     words: list[str] = []
+    named: list[str] = []
     for key, value in (shared | own).items():
         flag = f"--{key.replace('_', '-')}"
-        if flag not in options:
+        if key in files:
+            named += value if isinstance(value, list) else [value]
+        elif flag in options:
+            words += _words(flag, options[flag], value, path)
+        else:
             raise ConfigError(
                 f"--config {path}: {key!r} is no option of {name}, which has "
-                f"{listed(flag[2:] for flag in options)}"
+                f"{listed([*files, *(flag[2:] for flag in options)])}"
             )
-        words += _words(flag, options[flag], value, path)
     position = argv.index(name) + 1
-    return [*argv[:position], *words, *argv[position:]]
+    words = [*words, *argv[position:]]
+    if named:
+        for action in files.values():
+            action.nargs, action.required = "*" if action.nargs else "?", False
+        said = vars(parser.parse_args([*argv[:position], *words]))
+        if not any(said[dest] for dest in files):
+            words = [*named, *words]
+    return [*argv[:position], *words]
+
+
+def as_config(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
+    """Return the text of a file of options by which ``--config`` repeats a command.
+
+    It has what was said, and the defaults of today.
+
+    Parameters
+    ----------
+    parser
+        Parser of all commands, which is used up.
+    argv
+        Words of the command line, without ``--config``.
+
+    Returns
+    -------
+    text
+        None of a command that takes no such file.
+    """
+    if (found := _command(parser, argv)) is None:
+        return None
+    name, command = found
+    types = {}
+    for action in command._actions:
+        # Values as they were said.
+        types[action.dest], action.type = action.type, None
+    said = vars(parser.parse_args(argv))
+    values = {
+        action.dest.replace("_", "-"): _value(said[action.dest], types[action.dest])
+        for action in command._actions
+        if not set(action.option_strings) & set(_ONCE) and not _is_unsaid(said.get(action.dest))
+    }
+    head = (
+        f"# bnp-models {__version__}; to repeat this run, from the folder where it was run:\n"
+        f"# bnp-models {name} --config {REPEATING} --out ANOTHER_FOLDER\n\n"
+    )
+    return head + tomli_w.dumps({name: values})
+
+
+def _is_unsaid(value: Any) -> bool:
+    """Whether an option was not given; 0 is a value."""
+    return value is None or value is False or value == []
+
+
+def _value(said: Any, read: Any) -> Any:
+    """A value as TOML has it: names in a list, and numbers that are written as such."""
+    if isinstance(said, list):
+        return [_value(one, read) for one in said]
+    if not isinstance(said, str) or read is None:
+        return said
+    if read is name_list:
+        return name_list(said)
+    for number in (int, float):
+        try:
+            if str(number(said)) == said:
+                return number(said)
+        except ValueError:
+            continue
+    return said
 
 
 def _without_config(argv: list[str]) -> tuple[list[str], str | None]:
@@ -80,6 +161,15 @@ def _without_config(argv: list[str]) -> tuple[list[str], str | None]:
         else:
             left.append(word)
     return left, path
+
+
+def _command(parser, argv) -> tuple[str, argparse.ArgumentParser] | None:
+    """The command that is given, and its parser, if it takes a file of options."""
+    name = next((word for word in argv if not word.startswith("-")), None)
+    command = None if name is None else _commands(parser).get(name)
+    if name is None or command is None or "--config" not in command._option_string_actions:
+        return None
+    return name, command
 
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

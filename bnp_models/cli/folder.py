@@ -14,11 +14,13 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from bnp_models.cli.config import REPEATING
 from bnp_models.cli.parser import STOPPING
 from bnp_models.data.messages import listed
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.text_files import AS_FOUND, Reading
+from bnp_models.data.writing import write_text
 from bnp_models.inference import processes
 from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.interruption import Stopped
@@ -81,7 +83,7 @@ def into_folder(
         The exit code.
     """
     out = Path(options.out)
-    if options.resume and _is_complete(out, outputs, settings):
+    if options.resume and _is_complete(out, (*outputs, REPEATING), settings):
         say(options, f"{out} is complete: nothing to resume")
         return 0
     finished = all((out / name).exists() for name in outputs)
@@ -97,6 +99,7 @@ def into_folder(
     made = _make_folder(out)
     try:
         answer = work(out)
+        write_text(options.repeating, out / REPEATING)
     except KeyboardInterrupt as error:
         _remove_empty(made)
         how = how_to_go_on

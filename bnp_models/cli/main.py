@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 
-from bnp_models.cli.config import ConfigError, with_config
+from bnp_models.cli.config import ConfigError, as_config, with_config
 from bnp_models.cli.parser import make_parser, one_line
 from bnp_models.inference.interruption import Stopped
 
@@ -31,11 +31,11 @@ def main(argv: list[str] | None = None) -> int:
         0, or 1 where a file could not be made, 2 on bad input, 3 where --strict finds fault, and
         130 and 143 when stopped by SIGINT and SIGTERM.
     """
-    argv = sys.argv[1:] if argv is None else list(argv)
-    parser = make_parser()
+    argv = list(_joined(sys.argv[1:] if argv is None else argv))
     try:
-        argv = with_config(parser, argv)
-        options = parser.parse_args(list(_joined(argv)))
+        argv = with_config(make_parser(), argv)
+        options = make_parser().parse_args(argv)
+        options.repeating = as_config(make_parser(), argv)
     except ConfigError as error:
         return _fail(str(error))
     except SystemExit as stop:

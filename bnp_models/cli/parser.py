@@ -2,6 +2,8 @@
 
 import argparse
 
+import shtab
+
 from bnp_models.cli.argument_types import (
     integer_type,
     mixture_type,
@@ -48,6 +50,11 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"bnp-models {__version__}")
+    shtab.add_argument_to(
+        parser,
+        "--print-completion",
+        help="print what makes a shell complete options: put it where your shell looks for it",
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_risk(commands)
     _add_synthesize(commands)

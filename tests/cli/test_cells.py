@@ -16,7 +16,7 @@ from bnp_models.cli.main import main
 from bnp_models.inference.arviz import load_arviz
 
 VARIABLES = ["age", "sex", "race", "education"]
-OUTPUTS = ["cells.csv", "posterior.nc", "report.html", "risk.json", "run.json"]
+OUTPUTS = ["cells.csv", "posterior.nc", "report.html", "risk.json", "run.json", "run.toml"]
 COLUMNS = ["f", "phat", "risk", "p_unique", "median", "mode", "q025", "q975"]
 FIGURES = ["mean", "sd", "q025", "q05", "q50", "q95", "q975"]
 SHORT = ["--population-size", "20000", "--chains", "2", "--draws", "50"]

@@ -30,7 +30,7 @@ from bnp_models.kernels.mixed_membership import urn_boxes
 VARIABLES = ("age", "sex", "race", "education")
 SHORT = ["--population-size", "20000", "--chains", "2", "--warmup", "100", "--draws", "30"]
 LATENT = ["--model", "nplcm", "--components", "6"]
-OUTPUTS = ["posterior.nc", "records.csv", "report.html", "risk.json", "run.json"]
+OUTPUTS = ["posterior.nc", "records.csv", "report.html", "risk.json", "run.json", "run.toml"]
 FIGURES = ["mean", "sd", "q025", "q05", "q50", "q95", "q975"]
 
 
@@ -419,7 +419,7 @@ SYNTHETIC = [f"synthetic_{m}.csv" for m in range(1, 6)]
 
 def test_synthesize(synthesized, latent_files, latent):
     assert sorted(path.name for path in synthesized.iterdir()) == [
-        "posterior.nc", "report.html", "run.json", *SYNTHETIC,
+        "posterior.nc", "report.html", "run.json", "run.toml", *SYNTHETIC,
     ]  # fmt: skip
     sample = read(latent_files / "sample.csv")
     for name in SYNTHETIC:
@@ -473,7 +473,7 @@ def test_impute(latent_files, tmp_path, capsys, latent):
     assert "2 completed data sets of 150 records, none of them in a structural zero" in printed
     assert "warning: " in printed and "imputed_1.csv to imputed_2.csv" in printed
     assert sorted(path.name for path in out.iterdir()) == [
-        "imputed_1.csv", "imputed_2.csv", "posterior.nc", "report.html", "run.json",
+        "imputed_1.csv", "imputed_2.csv", "posterior.nc", "report.html", "run.json", "run.toml",
     ]  # fmt: skip
     sample = read(latent_files / "sample.csv").drop(columns="note")
     for m in (1, 2):
@@ -514,7 +514,7 @@ def test_synthesis_goes_on_after_an_interruption(synthesized, latent_files, tmp_
     (out / "synthetic_of_mine.csv").touch()
     assert main([*arguments, "--resume", "--quiet"]) == 0
     assert sorted(path.name for path in out.iterdir()) == [
-        "posterior.nc", "report.html", "run.json", *SYNTHETIC, "synthetic_of_mine.csv",
+        "posterior.nc", "report.html", "run.json", "run.toml", *SYNTHETIC, "synthetic_of_mine.csv",
     ]  # fmt: skip
     for name in (*SYNTHETIC, "posterior.nc"):
         assert (out / name).read_bytes() == (synthesized / name).read_bytes()

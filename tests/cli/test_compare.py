@@ -46,7 +46,7 @@ def test_compare(csv, tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "the best" in said and "behind" in said
     assert sorted(path.name for path in out.iterdir()) == ["compare.json", "report.html",
-                                                           "run.json"]  # fmt: skip
+                                                           "run.json", "run.toml"]  # fmt: skip
     found = json.loads((out / "compare.json").read_text())
     assert list(found["models"]) == MODELS.split(",") and found["best"] in found["models"]
     assert found["held_out_records"] == found["n"] / found["parts"]

@@ -3,7 +3,7 @@
 import pytest
 from commands import one_line
 
-from bnp_models.cli.config import ConfigError, with_config
+from bnp_models.cli.config import ConfigError, as_config, with_config
 from bnp_models.cli.main import main
 from bnp_models.cli.outputs import output_names, remove_outputs
 from bnp_models.cli.parser import make_parser
@@ -66,7 +66,7 @@ def test_the_command_line_has_the_last_word(file):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("chain = 2", "'chain' is no option of risk, which has out, population-size"),
+        ("chain = 2", "'chain' is no option of risk, which has sample, out, population-size"),
         ("chains = ", "is not TOML"),
         ("quiet = 1", "quiet is true or false"),
         ("chains = true", "chains takes a value"),
@@ -98,3 +98,46 @@ def test_names_of_the_table_of_records(model, tmp_path):
         assert not list(tmp_path.iterdir())
     options = make_parser().parse_args([*given, "--no-records"])
     assert not any(stem in name for name in output_names(options))
+
+
+REPEATED = [
+    ["risk", "my file.csv", "--out", "o", *WORDS, "--empty-phat", "0.1:0.5,0.2:0.5", "--id", "12"],
+    ["risk", "s.csv", "--out", "o", "--population-size", "1,000,000", "--validate", "--strict"],
+    ["risk", "s.csv", "--out", "o", "--population-size", "1e6", "--validate", "5", "--thin", "2"],
+    ["synthesize", "s.csv", "--out", "o", "--model", "ndpmpm", "--relative", "age,race:same",
+     "--household", "hid", "--rules", "census-relationships"],
+    ["evaluate", "s.csv", "a.csv", "b.csv", "--out", "o", "--keys", "a,b", "--keys", "c"],
+    ["compare", "s.csv", "--out", "o", "--models", "hdp,nplcm:ordered=a+b", "--sep", "\\t"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("argv", REPEATED, ids=range(len(REPEATED)))
+def test_a_file_repeats_a_command(argv, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(as_config(make_parser(), argv))
+    assert f"[{argv[0]}]\n" in path.read_text()
+    words = with_config(make_parser(), [argv[0], "--config", str(path)])
+    assert vars(make_parser().parse_args(words)) == vars(make_parser().parse_args(argv))
+
+
+def test_a_file_names_the_sample_where_the_command_line_does_not(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(as_config(make_parser(), REPEATED[4]))
+    argv = ["evaluate", "other.csv", "c.csv", "--config", str(path), "--out", "again"]
+    options = make_parser().parse_args(with_config(make_parser(), argv))
+    assert (options.original, options.synthetic, options.out) == ("other.csv", ["c.csv"], "again")
+
+
+def test_a_file_leaves_out_what_a_repeated_run_is_not_told():
+    argv = ["risk", "s.csv", "--out", "o", "--population-size", "9", "--resume", "--force"]
+    text = as_config(make_parser(), argv)
+    assert "resume" not in text and "force" not in text
+    assert "seed = 0" in text
+    assert as_config(make_parser(), ["conditions", "check", "s.csv"]) is None
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_knows_commands_and_options(shell, capsys):
+    assert main(["--print-completion", shell]) == 0
+    printed = capsys.readouterr().out
+    assert "--population-size" in printed and "synthesize" in printed

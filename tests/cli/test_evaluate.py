@@ -326,7 +326,7 @@ def test_no_cells_are_written_on_request(folder, tmp_path, capsys):
                  "--no-records", "--out", str(out)])  # fmt: skip
     assert code == 0
     assert sorted(path.name for path in out.iterdir()) == [
-        "posterior.nc", "report.html", "risk.json", "run.json",
+        "posterior.nc", "report.html", "risk.json", "run.json", "run.toml",
     ]  # fmt: skip
     assert "cells.csv" not in capsys.readouterr().out
     page = (out / "report.html").read_text()

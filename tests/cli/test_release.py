@@ -65,7 +65,8 @@ def test_protect(csv, tmp_path, capsys, sample_frame):
                  "0.02", "--recode", "merge:age=65-74+75+", "--out", str(out)]) == 0  # fmt: skip
     printed = capsys.readouterr().out
     assert sorted(path.name for path in out.iterdir()) == ["changes.json", "protected.csv",
-                                                           "report.html", "run.json"]  # fmt: skip
+                                                           "report.html", "run.json",
+                                                           "run.toml"]  # fmt: skip
     changes = json.loads((out / "changes.json").read_text())
     made = pd.read_csv(out / "protected.csv", dtype=str, keep_default_na=False)
     before = pd.read_csv(csv, dtype=str, keep_default_na=False)
