@@ -66,11 +66,11 @@ def with_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
     }
     files = {action.dest: action for action in command._actions if not action.option_strings}
     words: list[str] = []
-    named: list[str] = []
+    named: dict[str, list[str]] = {}
     for key, value in (shared | own).items():
         flag = f"--{key.replace('_', '-')}"
         if key in files:
-            named += value if isinstance(value, list) else [value]
+            named[key] = [str(one) for one in (value if isinstance(value, list) else [value])]
         elif flag in options:
             words += _words(flag, options[flag], value, path)
         else:
@@ -85,7 +85,8 @@ def with_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
             action.nargs, action.required = "*" if action.nargs else "?", False
         said = vars(parser.parse_args([*argv[:position], *words]))
         if not any(said[dest] for dest in files):
-            words = [*named, *words]
+            # In the order of the command, whatever that of the file.
+            words = [*(path for dest in files for path in named.get(dest, [])), *words]
     return [*argv[:position], *words]
 
 

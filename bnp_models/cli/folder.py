@@ -97,6 +97,8 @@ def into_folder(
     if not processes.is_first():
         return _work_aside(options, work)
     made = _make_folder(out)
+    # An earlier run's would stay beside new results if this run were killed between the two.
+    (out / REPEATING).unlink(missing_ok=True)
     try:
         answer = work(out)
         write_text(options.repeating, out / REPEATING)

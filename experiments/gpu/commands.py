@@ -135,7 +135,7 @@ def main():
         for run in args.runs:
             cases = [{"device": device, "command": name, "run": run} for name in args.commands]
             list(pool.map(add, results.missing(cases)))
-    table = pd.read_csv(results.path).sort_values(["device", "command", "run"], kind="stable")
+    table = pd.read_csv(results.path)
     table["run"] = pd.Categorical(table["run"], RUNS)
     table = table.sort_values(["device", "command", "run"]).drop(columns="warnings")
     (HERE / "commands.md").write_text(markdown(table, index=False) + "\n")

@@ -4,6 +4,7 @@ import pytest
 from commands import one_line
 
 from bnp_models.cli.config import ConfigError, as_config, with_config
+from bnp_models.cli.folder import into_folder
 from bnp_models.cli.main import main
 from bnp_models.cli.outputs import output_names, remove_outputs
 from bnp_models.cli.parser import make_parser
@@ -126,6 +127,29 @@ def test_a_file_names_the_sample_where_the_command_line_does_not(tmp_path):
     argv = ["evaluate", "other.csv", "c.csv", "--config", str(path), "--out", "again"]
     options = make_parser().parse_args(with_config(make_parser(), argv))
     assert (options.original, options.synthetic, options.out) == ("other.csv", ["c.csv"], "again")
+
+
+def test_a_file_names_the_samples_in_any_order(tmp_path):
+    path = tmp_path / "options.toml"
+    path.write_text('synthetic = ["a.csv", "b.csv"]\noriginal = "s.csv"\nout = "o"\n')
+    words = with_config(make_parser(), ["evaluate", "--config", str(path)])
+    options = make_parser().parse_args(words)
+    assert (options.original, options.synthetic) == ("s.csv", ["a.csv", "b.csv"])
+
+
+def test_the_file_of_an_earlier_run_goes_before_the_work(tmp_path):
+    argv = ["risk", "s.csv", "--out", str(tmp_path), "--population-size", "9", "--quiet"]
+    options = make_parser().parse_args(argv)
+    options.repeating = "seed = 1"
+    path = tmp_path / "run.toml"
+    path.touch()
+
+    def work(out):
+        assert not path.exists()
+        return ""
+
+    assert into_folder(options, {}, ["risk.json"], work, "") == 0
+    assert path.read_text() == "seed = 1"
 
 
 def test_a_file_leaves_out_what_a_repeated_run_is_not_told():
