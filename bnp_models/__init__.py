@@ -152,6 +152,7 @@ if TYPE_CHECKING:
     from bnp_models.report.evaluation import write_evaluation_report as write_evaluation_report
     from bnp_models.report.inference_data import to_inference_data as to_inference_data
     from bnp_models.report.inference_data import write_records as write_records
+    from bnp_models.report.json_schemas import json_schema as json_schema
     from bnp_models.report.risk import write_report as write_report
     from bnp_models.report.summaries import risk_summary as risk_summary
     from bnp_models.report.summaries import run_summary as run_summary
@@ -294,6 +295,7 @@ _EXPORTS = {
     "impute": "synthesis.synthesize",
     "in_bins": "data.bins",
     "interval_overlap": "evaluation.combining",
+    "json_schema": "report.json_schemas",
     "judge": "risk.verdict",
     "k_anonymity": "data.microdata",
     "kernel_of": "inference.steps",

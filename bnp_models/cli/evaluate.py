@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +21,13 @@ from bnp_models.cli.folder import (
 )
 from bnp_models.cli.parser import flag
 from bnp_models.cli.samples import given_roles, recoded
+from bnp_models.data.bins import Recodes
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import persons_of, read_households
-from bnp_models.data.schema import MicrodataError, unknown_variable
+from bnp_models.data.merging import Merged, merge_in_steps
+from bnp_models.data.microdata import Records
+from bnp_models.data.schema import MicrodataError, Schema, unknown_variable
 from bnp_models.data.text_files import Reading
 from bnp_models.data.writing import write_json, write_table
 from bnp_models.evaluation import evaluation
@@ -107,8 +111,14 @@ def _checked_files(options: argparse.Namespace) -> _Files:
                 raise UsageError(f"{flag(name)}: needs --household, the column of households")
     elif options.conditions is not None:
         raise UsageError("--conditions: are of single records; with --household give --rules")
+    if options.household is not None and options.changes is not None:
+        raise UsageError("--changes: is of single records, not of --household")
     original = _read(options)
     persons, changes = recoded(options, persons_of(original))
+    bins: dict[str, Recodes] = {**changes.all}
+    if options.changes is not None:
+        persons, merged = _as_protected(options, persons)
+        bins |= merged
     if options.household is None:
         original = persons
     else:
@@ -136,7 +146,7 @@ def _checked_files(options: argparse.Namespace) -> _Files:
     made = Reading(missing=reading.missing)
 
     def read(path, reading=reading):
-        return read_like(path, original, changes.all, reading)
+        return read_like(path, original, bins, reading)
 
     files = [(path, read(path, made)) for path in options.synthetic]
     population = None
@@ -181,6 +191,28 @@ def _read(options: argparse.Namespace) -> Any:
         options.original, options.household, options.household_variables or (),
         options.variables, options.levels, reading=reading_of(options),
     )  # fmt: skip
+
+
+def _as_protected(options: argparse.Namespace, table: Records) -> tuple[Records, dict[str, Merged]]:
+    """The original recoded as ``bnp-models protect`` recoded its file, and its merged levels."""
+    path = options.changes
+    try:
+        steps = json.loads(Path(path).read_text(encoding="utf-8"))["recodings"]
+        dropped = {one["variable"] for one in steps if one["to"] is None}
+        merges = [(x["variable"], x["levels"], x["to"]) for x in steps if x["to"] is not None]
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"--changes: {path}: is no changes.json of bnp-models protect") from None
+    names = table.schema.variables
+    try:
+        # Of variables that are left out, nothing is asked.
+        table, merged = merge_in_steps(table, [step for step in merges if step[0] in names])
+    except MicrodataError as error:
+        raise error.in_file(path) from None
+    kept = [j for j, name in enumerate(names) if name not in dropped]
+    schema = Schema(tuple(names[j] for j in kept), tuple(table.schema.levels[j] for j in kept))
+    return table.recoded(schema, table.codes[:, kept]), {
+        name: one for name, one in merged.items() if name not in dropped
+    }
 
 
 def _checked_posterior(options, original, synthetic, conditions):

@@ -225,6 +225,10 @@ def _add_evaluate(commands) -> None:
                       help="declared levels: columns variable and level (default: those that "
                       "ORIGINAL has; other labels are refused)")  # fmt: skip
     add_recoding(data)
+    data.add_argument("--changes", metavar="FILE",
+                      help="changes.json of protect, where SYNTHETIC is its protected.csv: "
+                      "ORIGINAL is recoded as that file was, and what suppression took from it is "
+                      "judged")  # fmt: skip
     add_reading(data, "ORIGINAL, --population and --holdout")
     data.add_argument("--conditions", metavar="FILE",
                       help="structural zeros, as for synthesize: records that break one are "

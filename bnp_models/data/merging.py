@@ -149,6 +149,50 @@ def merge_levels(
     return in_bins(table, merged), merged
 
 
+def merge_in_steps(
+    table: Records, steps: Iterable[tuple[str, Sequence[str], str]]
+) -> tuple[Records, dict[str, Merged]]:
+    """Merge the levels that are named, step by step.
+
+    Parameters
+    ----------
+    table
+        Records.
+    steps
+        Of each step the variable, texts of at least two of its levels, which may come from steps
+        before, and the label that they become.
+
+    Returns
+    -------
+    table, merged
+        As `merge_levels` returns them.
+
+    Raises
+    ------
+    MicrodataError
+        If a variable or level is unknown.
+    """
+    schema = table.schema
+    now: dict[str, list[str]] = {}
+    for name, levels, to in steps:
+        if name not in schema.variables:
+            raise unknown_variable(name, schema.variables, "variable")
+        old = schema.levels[schema.variables.index(name)]
+        texts = now.setdefault(name, list(map(text_of, old)))
+        for level in levels:
+            if level not in texts:
+                raise unknown_variable(level, sorted(set(texts)), "level")
+        now[name] = [to if text in levels else text for text in texts]
+    merged = {}
+    for name, texts in now.items():
+        old = schema.levels[schema.variables.index(name)]
+        left = tuple(dict.fromkeys(texts))
+        codes = {text_of(label): left.index(text) for label, text in zip(old, texts, strict=True)}
+        codes |= {text: code for code, text in enumerate(left)}
+        merged[name] = Merged(name, left, codes)
+    return in_bins(table, merged), merged
+
+
 def _top_coded(
     name: str, labels: Sequence[Label], limit: float
 ) -> tuple[np.ndarray, list[Label], int]:

@@ -93,6 +93,19 @@ def test_protect(csv, tmp_path, capsys, sample_frame):
     check_well_formed(page, page.count("<svg"))
     assert "65-74 + 75+" in words_of(page) and "Before and after" in words_of(page)
 
+    # What it cost: the sample recoded as the file was, and nothing but suppression between them.
+    judged = ["evaluate", str(csv), str(out / "protected.csv"), "--variables",
+              "age,sex,race,education", "--quiet", "--out"]  # fmt: skip
+    changed = ["--changes", str(out / "changes.json")]
+    assert main([*judged, str(tmp_path / "e"), *changed]) == 0
+    found = json.loads((tmp_path / "e/evaluation.json").read_text())
+    assert found["proportions"]["1"]["overlap"] > 0.9
+    assert main([*judged, str(tmp_path / "f")]) == 2 and "65-74 + 75+" in one_line(capsys)
+    other = ["--changes", str(out / "run.json")]
+    assert main([*judged, str(tmp_path / "f"), *other]) == 2
+    assert "is no changes.json of bnp-models protect" in one_line(capsys)
+    assert not (tmp_path / "f").exists()
+
 
 @pytest.mark.parametrize(
     ("command", "more", "parts"),

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from bnp_models.data.bins import in_bins
-from bnp_models.data.merging import merge_levels
+from bnp_models.data.merging import merge_in_steps, merge_levels
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 
@@ -93,3 +93,19 @@ def test_what_cannot_be_merged():
                       ({"sex": 1}, "'sex': has no number")):  # fmt: skip
         with pytest.raises(MicrodataError, match=said):
             merge_levels(table, top)
+
+
+def test_levels_merged_step_by_step():
+    table = table_of(job=[*"abcd", None], n=[1, 2, 3, 2, 1])
+    steps = [("job", ("c", "a"), "a + c"), ("n", ("1", "3"), "1 + 3"),
+             ("job", ("a + c", "d"), "a + c + d")]  # fmt: skip
+    changed, merged = merge_in_steps(table, steps)
+    assert changed.schema.levels == (("a + c + d", "b"), ("1 + 3", "2"))
+    assert changed.codes.T.tolist() == [[0, 1, 0, 0, -1], [0, 1, 0, 1, 0]]
+    # A file in which they are merged already.
+    other = table_of(job=["a + c + d", "b", "c"], n=["1 + 3", "2", "2"])
+    assert in_bins(other, merged).codes.T.tolist() == [[0, 1, 0], [0, 1, 1]]
+    with pytest.raises(MicrodataError, match="'x': unknown level; the levels are"):
+        merge_in_steps(table, [("job", ("a", "b"), "c"), ("job", ("x", "c"), "y")])
+    with pytest.raises(MicrodataError, match="'age': unknown variable"):
+        merge_in_steps(table, [("age", ("a", "b"), "c")])
