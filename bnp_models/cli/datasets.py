@@ -156,7 +156,10 @@ def _write_datasets(
             )
             if observed:
                 made = made.assign(**changes.as_released(made[observed]))
-            write_frame(_with_carried(options, made, carried), path, labelling)
+            # Completed records are those of real persons.
+            write_frame(
+                _with_carried(options, made, carried), path, labelling, private=imputed
+            )  # fmt: skip
         for variable in shares:
             shares[variable] += share_of_values(made, variable, alone[variable]) / len(names)
 

@@ -139,7 +139,7 @@ def write_contingency_table(table: ContingencyTable, folder: str | PathLike) -> 
     partial.mkdir()
     try:
         for number, codes in enumerate(_records_of_cells(table)):
-            with replacing(partial / f"part-{number:05}.parquet") as path:
+            with replacing(partial / f"part-{number:05}.parquet", private=False) as path:
                 write_table(_labelled(table.schema, codes), path)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)

@@ -10,6 +10,9 @@ from bnp_models.data.bins import level_counts, number_of
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import plain_label, text_of
 
+SMALLEST_SHOWN = 5
+"""Least number of records that a page without single records shows something of."""
+
 LARGEST_SHARE, OF_NUMBERS = 0.5, 0.9
 """Share of the records with a value that nobody else has, from which on a column identifies; and
 one of numbers, which may be ages of a small sample."""

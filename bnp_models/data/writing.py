@@ -1,4 +1,8 @@
-"""Files written whole or not at all: JSON, text, and records in several formats."""
+"""Files written whole or not at all: JSON, text, and records in several formats.
+
+What describes a sample may be read by its owner only (mode 0600); data sets for release have the
+mode that the process gives its files.
+"""
 
 import contextlib
 import json
@@ -22,7 +26,7 @@ _FORMULA = re.compile(r"[=@\t\r]|[+-](?![0-9.,]*$)")
 
 
 def write_json(document: dict, path: str | PathLike) -> None:
-    """Write a document as JSON.
+    """Write a document as JSON, in a file that its owner alone may read.
 
     Raises
     ------
@@ -38,7 +42,11 @@ def write_json(document: dict, path: str | PathLike) -> None:
 
 
 def write_frame(
-    frame: pd.DataFrame, path: str | PathLike, labelling: Labelling | None = None
+    frame: pd.DataFrame,
+    path: str | PathLike,
+    labelling: Labelling | None = None,
+    *,
+    private: bool = False,
 ) -> None:
     """Write records as CSV, or as Parquet, Stata (.dta) or SPSS (.sav) by the name of the file.
 
@@ -50,6 +58,8 @@ def write_frame(
         The file. CSV has a header, and missing values are empty cells.
     labelling
         Value and variable labels for Stata and SPSS, as `read_labelling` returns them.
+    private
+        Whether its owner alone may read the file.
 
     Raises
     ------
@@ -65,7 +75,7 @@ def write_frame(
     kind = Path(path).suffix.lower().lstrip(".")
     if kind == "zsav":
         raise FormatError("compressed .zsav files are read only; name the file .sav")
-    with replacing(path) as partial:
+    with replacing(path, private) as partial:
         if kind in ("dta", "sav"):
             write_labelled(frame, partial, kind, labelling)
         elif kind in ("parquet", "pq"):
@@ -79,8 +89,8 @@ def write_table(
 ) -> None:
     """Write a table for spreadsheets as CSV, or as Parquet if the file is named so.
 
-    Text that a spreadsheet would run as a formula, of cells and of the header, is written after an
-    apostrophe; numbers such as -9 are left as they are.
+    Its owner alone may read the file. Text that a spreadsheet would run as a formula, of cells and
+    of the header, is written after an apostrophe; numbers such as -9 are left as they are.
 
     Parameters
     ----------
@@ -100,7 +110,7 @@ def write_table(
     ["'=1+1"]
     """
     if Path(path).suffix.lower() in (".parquet", ".pq"):
-        write_frame(frame, path)
+        write_frame(frame, path, private=True)
         return
     columns = {
         name: frame[name].map(lambda x: float(f"{x:.{DIGITS}g}"))
@@ -120,20 +130,24 @@ def _harmless(value):
 
 
 def write_text(text: str, path: str | PathLike) -> None:
-    """Write a text as UTF-8."""
+    """Write a text as UTF-8, in a file that its owner alone may read."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
-def replacing(path: str | PathLike) -> Iterator[Path]:
-    """Yield a name to write to; then sync that file and rename it to `path`.
+def replacing(path: str | PathLike, private: bool = True) -> Iterator[Path]:
+    """Yield an empty file to write to; then sync that file and rename it to `path`.
 
-    A crash leaves the old file, or none, but never half of the new one.
+    A crash leaves the old file, or none, but never half of the new one. Where it is private, its
+    owner alone may ever read it.
     """
     path = Path(path)
     partial = path.with_name(f".{path.name}.partial")
     try:
+        partial.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        os.close(os.open(partial, flags, 0o600 if private else 0o666))
         yield partial
         with open(partial, "rb") as stream:
             os.fsync(stream.fileno())

@@ -20,6 +20,11 @@ from bnp_models.inference import processes
 _MANIFEST = "manifest.json"
 
 
+def _private(path: str, flags: int) -> int:
+    """Open a file that its owner alone may read: states hold what was drawn for each record."""
+    return os.open(path, flags, 0o600)
+
+
 class CheckpointError(ValueError):
     """A checkpoint is missing, damaged, or of another run.
 
@@ -88,7 +93,7 @@ class Checkpoint:
         """
         if not processes.is_first():
             return
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._generation += 1
         superseded = self._segments if replace else []
         self._segments = [] if replace else list(self._segments)
@@ -163,7 +168,7 @@ class Checkpoint:
     def _write(self, name: str, content: bytes) -> str:
         """Write a file whole, so that it survives a crash; return its SHA-256."""
         partial = self.directory / f"{name}.partial"
-        with open(partial, "wb") as stream:
+        with open(partial, "wb", opener=_private) as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())

@@ -5,10 +5,11 @@ from os import PathLike
 
 import numpy as np
 
+from bnp_models.data.identifying import SMALLEST_SHOWN
 from bnp_models.data.writing import write_text
 from bnp_models.evaluation.evaluation import BAD_RATIO, Evaluation, shares_document
 from bnp_models.evaluation.proportions import Proportions
-from bnp_models.report.pages import SMALLEST_SHOWN, environment, of_chains
+from bnp_models.report.pages import environment, of_chains
 from bnp_models.report.plots import COLOURS, INK, as_svg, new_axes
 
 _WORST_SHOWN = {1: 12, 2: 12, 3: 12}

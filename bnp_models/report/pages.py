@@ -18,9 +18,6 @@ from bnp_models.report.plots import COLOURS, rank_plot, themed, trace_plot
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-SMALLEST_SHOWN = 5
-"""Least number of records that a page without single records shows something of."""
-
 _MAX_LEVELS_SHOWN = 12
 
 

@@ -4,10 +4,11 @@ from os import PathLike
 
 import numpy as np
 
+from bnp_models.data.identifying import SMALLEST_SHOWN
 from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
-from bnp_models.report.pages import SMALLEST_SHOWN, Filing, render_page
+from bnp_models.report.pages import Filing, render_page
 from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.coarsening import CoarserRisk

@@ -9,7 +9,7 @@ import pandas as pd
 
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import Households, persons_of
-from bnp_models.data.identifying import share_of_values
+from bnp_models.data.identifying import SMALLEST_SHOWN, share_of_values
 from bnp_models.data.identifying import values_of_one as alone_values
 from bnp_models.data.microdata import k_anonymity
 from bnp_models.data.weight_classes import cell_shares
@@ -17,7 +17,7 @@ from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
-from bnp_models.report.pages import SMALLEST_SHOWN, compared_levels, render_page
+from bnp_models.report.pages import compared_levels, render_page
 from bnp_models.report.plots import checks_plot
 from bnp_models.report.summaries import run_summary
 from bnp_models.synthesis.balancing import MODEL_SHARE
@@ -59,7 +59,7 @@ def render_synthesis_report(
     seed
         The seed, where there was one.
     records
-        Whether the page may show levels that fewer than five records of the sample have.
+        Whether the page may show labels that fewer than five records of the sample have.
     checks
         Result of `predictive_checks`, which the page then shows.
     method

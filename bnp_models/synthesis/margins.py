@@ -8,7 +8,12 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.bins import level_counts
 from bnp_models.data.display import Shown, counted, displayed
+from bnp_models.data.households import persons_of
+from bnp_models.data.identifying import SMALLEST_SHOWN
+from bnp_models.data.microdata import Records
+from bnp_models.data.schema import Label
 from bnp_models.inference.convergence import monitored
 from bnp_models.inference.run import Run, blocks_of_draws
 from bnp_models.inference.weighting import population_law
@@ -30,7 +35,8 @@ class Margins:
     """
 
     names: tuple[str, ...]
-    """(R,) "margin VARIABLE=LEVEL" of each level."""
+    """(R,) "margin VARIABLE=LEVEL" of each level; "margin VARIABLE, level NUMBER" where so few
+    records have it that pages for others do not show it, for warnings name margins."""
     draws: np.ndarray
     """(chains, draws, R) float64 probabilities."""
     thin: int
@@ -85,15 +91,16 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     check_kind(Run, "level_margins(run)", run=run)
     run = population_law(run)
     model, schema = run.model, run.table.schema
+    rare = _rare_levels(persons_of(run.table))
     data, feasible, num_levels = None, None, ()
     if isinstance(model, MakesHouseholds):
         data = model.prepare(run.table, run.conditions)
-        names = _names_of_households(schema, data)
+        names = _names_of_households(schema, data, rare)
     elif isinstance(model, KnowsMargins):
         if run.coding is not None:
             return None
         feasible, num_levels = run.feasible_sets, schema.num_levels
-        names = _names(schema.variables, schema.levels)
+        names = _names(schema.variables, schema.levels, rare)
     else:
         raise ValueError(f"the {model.name} model does not know the margins of variables")
     thin = max(1, -(-run.settings.num_arrays // max_draws))
@@ -113,23 +120,36 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     return Margins(tuple(filter(None, names)), values[..., known], thin)
 
 
-def _names(variables, levels):
+def _rare_levels(table: Records) -> set[tuple[str, Label]]:
+    """Variable and label of levels that are not shown where single records are not."""
+    return {
+        (name, label)
+        for name, labels in zip(table.schema.variables, table.schema.levels, strict=True)
+        for label, count in zip(labels, level_counts(table, name), strict=True)
+        if 0 < count < SMALLEST_SHOWN
+    }
+
+
+def _names(variables, levels, rare):
     """Name of each margin, the levels of one variable after the other."""
+    # Levels of the head of a household are those of a person.
     return [
-        f"margin {variable}={label}"
+        f"margin {variable}, level {k}"
+        if {(variable, label), (variable.removeprefix("head_"), label)} & rare
+        else f"margin {variable}={label}"
         for variable, labels in zip(variables, levels, strict=True)
-        for label in labels
+        for k, label in enumerate(labels, 1)
     ]
 
 
-def _names_of_households(schema, data):
+def _names_of_households(schema, data, rare):
     """The same for households and their members; None where there is none.
 
     Synthetic households have the sizes of the sample's, and levels relative to a head's are not
     those of a variable.
     """
-    household = _names(schema.household_variables, schema.household_levels)
-    member = _names(schema.member_variables, schema.member_levels)
+    household = _names(schema.household_variables, schema.household_levels, rare)
+    member = _names(schema.member_variables, schema.member_levels, rare)
     relative = {pair.member for pair in data.relative.pairs} if data.relative else set()
     variable = variable_of_rows(schema.num_member_levels)
     member = [None if j in relative else name for j, name in zip(variable, member, strict=True)]

@@ -1,6 +1,7 @@
 """Files written whole or not at all."""
 
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -55,3 +56,25 @@ def test_a_table_as_parquet(tmp_path):
     frame = pd.DataFrame({"label": ["=1+1", "a"], "r1": [1 / 3, 0.5]})
     bnp.write_table(frame, tmp_path / "a.parquet", ["r1"], bom=True)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "a.parquet"), frame)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "dta", "sav"])
+def test_files_for_release_alone_are_for_all(tmp_path, kind):
+    frame = pd.DataFrame({"a": ["x", "y"]})
+    path = tmp_path / f"a.{kind}"
+    before = os.umask(0o022)
+    try:
+        for private, mode in ((False, 0o644), (True, 0o600), (False, 0o644)):
+            bnp.write_frame(frame, path, private=private)
+            assert path.stat().st_mode & 0o777 == mode
+        bnp.write_table(frame, path)
+        assert path.stat().st_mode & 0o777 == 0o600
+        bnp.write_json({}, path)
+        assert path.stat().st_mode & 0o777 == 0o600
+        # What a killed process left.
+        aside = tmp_path / f".{path.name}.partial"
+        aside.touch(0o666)
+        with writing.replacing(path) as partial:
+            assert partial == aside and partial.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)

@@ -6,6 +6,7 @@ import pytest
 from nested import tiny_households
 
 import bnp_models as bnp
+from bnp_models.synthesis import margins as margins_of_levels
 
 
 def test_margins_are_named_and_thinned(latent):
@@ -25,8 +26,9 @@ HOUSEHOLDS = [
 
 
 @pytest.mark.parametrize("relative", [(), ("age",)])
-def test_margins_of_households_and_their_members(relative):
+def test_margins_of_households_and_their_members(relative, monkeypatch):
     """Neither of sizes, which are the sample's, nor of levels relative to the head's."""
+    monkeypatch.setattr(margins_of_levels, "SMALLEST_SHOWN", 0)
     table = tiny_households(HOUSEHOLDS, ("role", "head"), ages=3)
     model = bnp.NDPMPM(components=2, member_components=2, relative=relative)
     run = bnp.sample(
@@ -42,6 +44,17 @@ def test_margins_of_households_and_their_members(relative):
     np.testing.assert_allclose(margins.draws[:, :, :2].sum(axis=2), 1, rtol=1e-5)
     worst = [name for name in bnp.convergence(run, margins) if name.startswith("margin ")]
     assert len(worst) == 3 and "margin role=other" not in worst
+    # Levels that few persons have, of heads too, are not told.
+    monkeypatch.setattr(margins_of_levels, "SMALLEST_SHOWN", 3)
+    shown = bnp.level_margins(run).names
+    assert shown[:5] == (
+        *names[:2],
+        names[2],
+        "margin head_age, level 2",
+        "margin head_age, level 3",
+    )
+    assert shown[5:] == ("margin role=other", *([] if relative else [
+        "margin age=0", "margin age, level 2", "margin age, level 3"]))  # fmt: skip
 
 
 def test_as_many_draws_are_evaluated_as_arrays_were_kept():
