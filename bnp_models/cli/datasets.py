@@ -19,10 +19,10 @@ from bnp_models.data.digests import file_digest
 from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
-from bnp_models.data.messages import listed
+from bnp_models.data.messages import listed, listing
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.schema import MicrodataError
-from bnp_models.data.stata_spss import read_labelling
+from bnp_models.data.stata_spss import names_in_file, read_labelling
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.diagnosis import Diagnosis
@@ -133,13 +133,15 @@ def _write_datasets(
         frames = data_sets.synthesize(
             run, options.datasets, options.rows, method=options.method, keep=options.keep or ()
         )
-    names, labelling = dataset_names(options), read_labelling(options.sample)
+    names = dataset_names(options)
+    labelling = read_labelling(options.sample, options.variables or ())
     given = vars(options)
     households = given.get("household"), given.get("household_variables") or ()
     checks = predictive_checks(run)
     summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
     alone = {} if imputed else changes.values_of_one()
     shares = dict.fromkeys(alone, 0.0)
+    renamed: dict[str, str] = {}
     carried = _carried(options)
     keep = list(given.get("keep") or ())
     observed = [name for name in changes.bins if imputed or name in keep]
@@ -156,10 +158,10 @@ def _write_datasets(
             )
             if observed:
                 made = made.assign(**changes.as_released(made[observed]))
+            made = _with_carried(options, made, carried)
             # Completed records are those of real persons.
-            write_frame(
-                _with_carried(options, made, carried), path, labelling, private=imputed
-            )  # fmt: skip
+            write_frame(made, path, labelling, private=imputed)
+            renamed.update(names_in_file(list(made), options.format))
         for variable in shares:
             shares[variable] += share_of_values(made, variable, alone[variable]) / len(names)
 
@@ -188,7 +190,16 @@ def _write_datasets(
             values_of_one=shares, kept=keep, notes=notes,
         ),
     })  # fmt: skip
-    return _datasets_message(run, frames, names, summary["warnings"], out, imputed)
+    said = _renamed_message(options, renamed) + [f"warning: {text}" for text in summary["warnings"]]
+    return _datasets_message(run, frames, names, said, out, imputed)
+
+
+def _renamed_message(options: argparse.Namespace, names: dict[str, str]) -> list[str]:
+    """Line on columns that have other names in the files than in the sample."""
+    changed = [f"{name} -> {own}" for name, own in names.items() if name != own]
+    if not changed:
+        return []
+    return [f"renamed for .{options.format}, with their names as labels: {listing(changed)}"]
 
 
 def _carried(options: argparse.Namespace) -> pd.DataFrame | None:
@@ -206,7 +217,7 @@ def _with_carried(
     if carried is None:
         return made
     together = pd.concat([made, carried], axis=1)
-    names = columns_of_file(options.sample, reading_of(options))
+    names = columns_of_file(options.sample, reading_of(options), list(together))
     return together[[name for name in names if name in together]]
 
 
@@ -224,7 +235,7 @@ def _num_alone(frame: pd.DataFrame) -> int:
     return int((~frame.astype(str).duplicated(keep=False)).sum())
 
 
-def _datasets_message(run, frames, names, warnings, out, imputed) -> str:
+def _datasets_message(run, frames, names, said, out, imputed) -> str:
     """Lines that say what was made of the sample, and where it is."""
     kind = "completed" if imputed else "synthetic"
     keeping = "" if run.conditions is None else ", none of them in a structural zero"
@@ -232,8 +243,7 @@ def _datasets_message(run, frames, names, warnings, out, imputed) -> str:
         keeping = " in households that keep the rules"
     plural = "s"[: len(frames) > 1]
     number = num_records(frames[0])
-    lines = [f"{len(frames)} {kind} data set{plural} of {number:,} records{keeping}"]
-    lines += [f"warning: {sentence}" for sentence in warnings]
+    lines = [f"{len(frames)} {kind} data set{plural} of {number:,} records{keeping}", *said]
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     lines.append(f"written: {out / shown}, report.html, run.json, posterior.nc")
     return "\n".join(lines)

@@ -20,11 +20,10 @@ from bnp_models.cli.parser import (
     flag,
 )
 from bnp_models.cli.samples import Changes, read_household_sample, read_sample
-from bnp_models.data import stata_spss
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Records
-from bnp_models.data.stata_spss import FormatError
+from bnp_models.data.stata_spss import FormatError, names_in_file
 from bnp_models.inference.settings import Settings
 from bnp_models.models.model import Model
 
@@ -129,7 +128,7 @@ def _check_stopping(options: argparse.Namespace) -> None:
 
 
 def check_datasets(options: argparse.Namespace, inputs: Inputs) -> None:
-    """Refuse names that the format cannot hold, and more data sets than draws."""
+    """Refuse names that the format can hold nowhere, and more data sets than draws."""
     if counts_cells(options) and options.format not in ("csv", "parquet"):
         raise UsageError(
             f"--format {options.format}: data sets of a folder are folders of Parquet files; leave "
@@ -138,9 +137,14 @@ def check_datasets(options: argparse.Namespace, inputs: Inputs) -> None:
     if inputs.changes.bins and counts_cells(options):
         raise UsageError("--bins: are for a file, not for a folder that is read into cells")
     try:
-        stata_spss.check_column_names(persons_of(inputs.table).schema.variables, options.format)
-        if options.household is not None:
-            stata_spss.check_column_names([options.household], options.format)
+        names_in_file(
+            [
+                *persons_of(inputs.table).schema.variables,
+                *filter(None, [options.household]),
+                *(vars(options).get("carry") or ()),
+            ],
+            options.format,
+        )
     except FormatError as error:
         where = "" if error.column is None else f" column {error.column!r}:"
         raise UsageError(f"--format {options.format}:{where} {error}") from None

@@ -198,7 +198,8 @@ def _add_format(parser) -> None:
     """Add the option of the files' format."""
     parser.add_argument("--format", choices=FORMATS, default="csv",
                         help="of the files: csv, parquet, Stata's dta or SPSS's sav, these with "
-                        "the value labels of SAMPLE if it is one (default: csv)")  # fmt: skip
+                        "the value labels of SAMPLE if it is one; names that they cannot have are "
+                        "changed, and are the columns' labels (default: csv)")  # fmt: skip
 
 
 def _add_evaluate(commands) -> None:

@@ -30,7 +30,7 @@ from bnp_models.cli.release import (
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
 from bnp_models.data.households import persons_of
 from bnp_models.data.microdata import Microdata
-from bnp_models.data.reading import read_frame
+from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
@@ -139,7 +139,8 @@ def _write_protected(
     changes = changes_document(
         found, refitted, ids=ids, usable=use["tau1"], why=use["why"]
     )  # fmt: skip
-    frame, _ = read_frame(options.sample, reading=reading_of(options))
+    columns = columns_of_file(options.sample, reading_of(options), options.variables or ())
+    frame, _ = read_frame(options.sample, columns, reading_of(options))
     labels = found.table.to_frame()
     frame = frame.assign(**{name: labels[name] for name in changed})
     filing = filing_of(options)

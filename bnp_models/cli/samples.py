@@ -163,7 +163,7 @@ def weights_and_variables(
             )
     reading = reading_of(options)
     if variables is None and beside:
-        names = columns_of_file(options.sample, reading)
+        names = columns_of_file(options.sample, reading, tuple(map(str, beside.values())))
         variables = [name for name in names if name not in beside.values()]
     weights = None if column is None else read_weights(options.sample, column, reading)
     return weights, variables

@@ -481,6 +481,7 @@ def read_households(
             frame, household, household_variables, tuple(frame.columns), declared, head
         ),
         reading,
+        (household, *household_variables, *(variables or ())),
     )
 
 

@@ -56,7 +56,8 @@ def read_microdata(
         pyreadstat: values with a label are read as the label, in the order of the values, and
         user-missing and extended missing values are missing.
     variables : sequence of str, optional
-        The columns to keep; all by default.
+        The columns to keep; all by default. A column that :func:`write_frame` had to rename for
+        Stata or SPSS may be called what it was before.
     levels : path, mapping, frame or Schema, optional
         Declared levels as in :meth:`Microdata.from_frame`, or the file that :func:`read_levels`
         reads.
@@ -80,6 +81,7 @@ def read_microdata(
         lambda names: choose_variables(variables, names),
         lambda frame, declared: Microdata.from_frame(frame, levels=declared),
         reading,
+        variables or (),
     )
 
 
@@ -89,6 +91,7 @@ def read_coded(
     choose: Callable[[list[str]], Sequence[str]],
     code: Callable[[pd.DataFrame, Mapping[str, Sequence[Label]]], Coded],
     reading: Reading = AS_FOUND,
+    wanted: Sequence[str] = (),
 ) -> Coded:
     """Read the columns that `choose` picks of a file's names, coded by `code`.
 
@@ -100,13 +103,15 @@ def read_coded(
         Takes the names of the file's columns, returns the chosen ones.
     code : callable
         Takes the frame of the chosen columns and the levels declared of them, returns coded data.
+    wanted : sequence of str
+        Names that `choose` will ask for, as for :func:`columns_of_file`.
 
     Raises
     ------
     MicrodataError
         If the file cannot be read, or `choose` or `code` raise it; it names the file.
     """
-    declared, chosen = choose_columns(path, levels, choose, reading)
+    declared, chosen = choose_columns(path, levels, choose, reading, wanted)
     frame, lines = read_frame(path, chosen, reading)
     try:
         return code(frame, declared)
@@ -119,12 +124,13 @@ def choose_columns(
     levels: Levels | Schema | str | PathLike | None,
     choose: Callable[[list[str]], Sequence[str]],
     reading: Reading = AS_FOUND,
+    wanted: Sequence[str] = (),
 ) -> tuple[dict[str, Sequence[Label]], Sequence[str]]:
     """Return the levels declared of the columns that `choose` picks, and these columns.
 
     Parameters and errors are as of :func:`read_coded`.
     """
-    names = columns_of_file(path, reading)
+    names = columns_of_file(path, reading, wanted)
     if isinstance(levels, str | PathLike):
         levels = read_levels(levels, names)
     try:
@@ -205,7 +211,7 @@ def read_frame(
     >>> read.shape, lines[:2]
     ((62, 3), [2, 3])
     """
-    names = columns_of_file(path, reading)
+    names = columns_of_file(path, reading, columns or ())
     try:
         chosen = choose_variables(columns, names)
     except MicrodataError as error:
@@ -268,14 +274,20 @@ def _read_text(
     return pd.DataFrame(dict(zip(chosen, values, strict=True)), dtype=object), lines
 
 
-def columns_of_file(path: str | PathLike, reading: Reading = AS_FOUND) -> list[str]:
-    """Return the names of a file's columns, without reading its records."""
+def columns_of_file(
+    path: str | PathLike, reading: Reading = AS_FOUND, wanted: Sequence[str] = ()
+) -> list[str]:
+    """Return the names of a file's columns, without reading its records.
+
+    A column of a Stata or SPSS file that was renamed when it was written has the name that it had
+    if that is `wanted`, and the name in the file otherwise.
+    """
     if is_folder(path) or Path(path).suffix.lower() in _PARQUET_SUFFIXES:
         schema = parquet_dataset(path).schema
         index = (schema.pandas_metadata or {}).get("index_columns", [])
         return [name for name in schema.names if name not in index]
     if is_labelled(path):
-        return _labelled(lambda: column_names(path), path)
+        return _labelled(lambda: column_names(path, wanted), path)
     if excel.is_excel(path):
         return excel.column_names(path)
     header = next(text_rows(path, reading), None)
@@ -291,7 +303,7 @@ def _levels_of_labels(
     path: str | PathLike, names: Sequence[str] | None
 ) -> dict[str, tuple[Label, ...]]:
     """Return the value labels of a Stata or SPSS file, by variable that has any."""
-    labelling = _labelled(lambda: read_labelling(path), path)
+    labelling = _labelled(lambda: read_labelling(path, names or ()), path)
     labelled = [name for name in labelling.values if names is None or name in names]
     levels = {name: tuple(labelling.substantive(name).values()) for name in labelled}
     for name, labels in levels.items():

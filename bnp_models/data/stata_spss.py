@@ -2,6 +2,9 @@
 
 A value with a label is read as that label, in the order of the values; one without is read as it
 is. User-missing values (SPSS) and extended missing values (Stata) are missing.
+
+A column whose name the format cannot have gets another, and its own name as label; whoever asks
+for it by its own name gets it.
 """
 
 import re
@@ -9,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,6 +23,65 @@ from bnp_models.data.schema import Label, plain_label
 
 _LABELLED_SUFFIXES = (".dta", ".sav", ".zsav")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,8})")
+
+
+class _Naming(NamedTuple):
+    """What a format takes as names of columns."""
+
+    fitting: re.Pattern
+    """Names that it can have, of any size."""
+    others: re.Pattern
+    """Characters that none has."""
+    in_bytes: bool
+    """Whether sizes are of UTF-8, rather than characters."""
+    most: int
+    """Size of a name."""
+    most_of_label: int
+    """Size of a label."""
+    cased: bool
+    """Whether names that differ in case only are two."""
+
+    def fits(self, name: str) -> bool:
+        """Whether a column can have the name."""
+        return bool(self.fitting.fullmatch(name)) and self.cut(name) == name
+
+    def cut(self, name: str, suffix: str = "") -> str:
+        """The name, cut where it is too long with the suffix, and the suffix."""
+        most = self.most - len(suffix)
+        cut = name.encode()[:most].decode(errors="ignore") if self.in_bytes else name[:most]
+        return cut + suffix
+
+    def folded(self, name: str) -> str:
+        """What names that are one to the format have in common."""
+        return name if self.cased else name.upper()
+
+    def shortened(self, name: str) -> str:
+        """A name that fits in the place of one that does not."""
+        shown = self.others.sub("_", name).strip("_")
+        return self.cut(shown if self.fitting.fullmatch(shown) else f"v_{shown}")
+
+    def stands_for(self, own: str, name: str) -> bool:
+        """Whether `own` is a name that a column called `name` can have got."""
+        number = re.search("_[0-9]+$", own)
+        short = self.shortened(name)
+        return own == short or (number is not None and own == self.cut(short, number[0]))
+
+
+_NAMINGS = {
+    "dta": _Naming(
+        re.compile(
+            r"(?!(_all|_b|byte|_coef|_cons|double|float|if|in|int|long|_n|_N|_pi|_pred|_rc|_skip|"
+            r"str[0-9]+|strL|using|with)\Z)[^\W\d]\w*"
+        ),
+        re.compile(r"\W+"), in_bytes=False, most=32, most_of_label=80, cased=True,
+    ),
+    "sav": _Naming(
+        re.compile(
+            r"(?!(ALL|AND|BY|EQ|GE|GT|LE|LT|NE|NOT|OR|TO|WITH)\Z)[^\W\d_][\w.@#$]*", re.IGNORECASE
+        ),
+        re.compile(r"[^\w.@#$]+"), in_bytes=True, most=64, most_of_label=256, cased=False,
+    ),
+}  # fmt: skip
 
 
 class FormatError(ValueError):
@@ -33,7 +96,7 @@ class FormatError(ValueError):
 
     Examples
     --------
-    >>> bnp.write_frame(frame.rename(columns={"age": "age in years"}), "sample.dta")
+    >>> bnp.write_frame(frame.rename(columns={"age": "age in years" * 7}), "sample.dta")
     Traceback (most recent call last):
     ...
     bnp_models.data.stata_spss.FormatError: ...
@@ -94,19 +157,35 @@ def is_labelled(path: str | PathLike) -> bool:
     return Path(path).suffix.lower() in _LABELLED_SUFFIXES
 
 
-def column_names(path: str | PathLike) -> list[str]:
+def column_names(path: str | PathLike, wanted: Sequence[str] = ()) -> list[str]:
     """Return the names of the columns of a Stata or SPSS file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    wanted
+        Names that are asked for. One that no column has is given to the column that
+        `names_in_file` can have renamed from it: the one with it as label.
 
     Raises
     ------
     FormatError
         If it cannot be read, or pyreadstat is not installed.
     """
-    return list(_metadata(path).column_names)
+    return list(_names(_metadata(path), path, wanted).values())
 
 
-def read_labelling(path: str | PathLike) -> Labelling:
+def read_labelling(path: str | PathLike, wanted: Sequence[str] = ()) -> Labelling:
     """Read the labels of a Stata or SPSS file; of other files, none.
+
+    Parameters
+    ----------
+    path
+        The file.
+    wanted
+        Names of columns that are asked for: one that was renamed when the file was written has the
+        name that it had if that is wanted.
 
     Raises
     ------
@@ -121,7 +200,10 @@ def read_labelling(path: str | PathLike) -> Labelling:
     >>> bnp.read_labelling("sample.sav").values["sex"]
     {1.0: 'male', 2.0: 'female'}
     """
-    return _labelling(_metadata(path)) if is_labelled(path) else Labelling()
+    if not is_labelled(path):
+        return Labelling()
+    metadata = _metadata(path)
+    return _labelling(metadata, _names(metadata, path, wanted))
 
 
 def read_labelled(path: str | PathLike, columns: Sequence[str]) -> pd.DataFrame:
@@ -132,7 +214,7 @@ def read_labelled(path: str | PathLike, columns: Sequence[str]) -> pd.DataFrame:
     path
         The file.
     columns
-        Names of the columns.
+        Names of the columns, as `column_names` gives them where these are wanted.
 
     Raises
     ------
@@ -140,46 +222,61 @@ def read_labelled(path: str | PathLike, columns: Sequence[str]) -> pd.DataFrame:
         If it cannot be read, two values of a variable have one label, or pyreadstat is not
         installed.
     """
-    labelling = _labelling(_metadata(path))
-    frame, _ = _read(path, usecols=list(columns))
-    return pd.DataFrame(
-        {name: _labels_for(frame[name], labelling.substantive(name), name) for name in columns}
-    )
+    metadata = _metadata(path)
+    names = _names(metadata, path, columns)
+    labelling, own = _labelling(metadata, names), {name: own for own, name in names.items()}
+    frame, _ = _read(path, usecols=[own[name] for name in columns])
+    return pd.DataFrame({
+        name: _labels_for(frame[own[name]], labelling.substantive(name), name) for name in columns
+    })  # fmt: skip
 
 
-def check_column_names(columns: Sequence[str], kind: str) -> None:
-    """Refuse column names that a format cannot hold, and a format that cannot be written here.
+def names_in_file(columns: Sequence[str], kind: str) -> dict[str, str]:
+    """Return the names of columns in a file, of any of `bnp_models.data.writing.FORMATS`.
 
-    Parameters
-    ----------
-    columns
-        Names.
-    kind
-        One of `bnp_models.data.writing.FORMATS`.
+    Names that Stata or SPSS can have are kept. Of others, characters become _, with none at the
+    ends; reserved words and what begins with a digit get v_ before them; what is too long is cut,
+    and what is taken gets a number.
 
     Raises
     ------
     FormatError
-        If a name is too long or has a character that the format cannot hold, or pyreadstat is not
-        installed.
+        If a name that is changed has no room in a label, or pyreadstat is not installed.
     """
-    if kind not in ("dta", "sav"):
-        return
+    if kind not in _NAMINGS:
+        return {name: name for name in columns}
     _pyreadstat()
-    allowed, most = {"dta": (r"[^\W\d]\w*", 32), "sav": (r"[^\W\d_][\w.@#$]*", 64)}[kind]
+    naming = _NAMINGS[kind]
+    names, taken = {}, set()
     for name in columns:
-        if not re.fullmatch(allowed, name) or len(name.encode()) > most:
+        if naming.fits(name) and naming.folded(name) not in taken:
+            names[name] = name
+            taken.add(naming.folded(name))
+    for name in columns:
+        if name in names:
+            continue
+        if (len(name.encode()) if naming.in_bytes else len(name)) > naming.most_of_label:
+            unit = "bytes" if naming.in_bytes else "characters"
             raise FormatError(
-                f"a .{kind} file cannot have a column of this name (letters, digits and _, at most "
-                f"{most}); rename it",
+                f"a .{kind} file can have this name neither for a column nor as its label, which "
+                f"has at most {naming.most_of_label} {unit}; shorten it",
                 column=name,
             )
+        short, number = naming.shortened(name), 1
+        names[name] = short
+        while naming.folded(names[name]) in taken:
+            number += 1
+            names[name] = naming.cut(short, f"_{number}")
+        taken.add(naming.folded(names[name]))
+    return {name: names[name] for name in columns}
 
 
 def write_labelled(
     frame: pd.DataFrame, path: str | PathLike, kind: str, labelling: Labelling | None = None
 ) -> None:
     """Write records as a Stata ("dta") or SPSS ("sav") file.
+
+    A column that `names_in_file` renames has its own name as label, in the place of a description.
 
     Parameters
     ----------
@@ -199,32 +296,34 @@ def write_labelled(
     FormatError
         If the format cannot hold the names or values, or pyreadstat is not installed.
     """
-    check_column_names(list(map(str, frame.columns)), kind)
+    frame = frame.set_axis(list(map(str, frame.columns)), axis=1)
+    names = names_in_file(list(frame), kind)
     labelling = labelling or Labelling()
     columns, value_labels = {}, {}
-    for name in map(str, frame.columns):
+    for name, own in names.items():
         labels = labelling.substantive(name)
         text = isinstance(next(iter(labels), None), str)
         values = {label: value for value, label in labels.items()}
-        columns[name] = _values_for(frame[name], values, text)
+        columns[own] = _values_for(frame[name], values, text)
         # SPSS keeps the labels of what is user-missing; Stata has none for text.
         kept = labels if kind == "dta" else labelling.values.get(name, {})
         if labels and not (text and kind == "dta"):
-            value_labels[name] = {
+            value_labels[own] = {
                 plain_label(value): label
                 for value, label in kept.items()
                 if isinstance(value, str) == text
             }
     options = {
         "column_labels": {
-            name: text for name, text in labelling.variables.items() if name in columns
+            own: labelling.variables.get(name) if own == name else name
+            for name, own in names.items()
         },
         "variable_value_labels": value_labels,
     }
     module = _pyreadstat()
     try:
         if kind == "sav":
-            missing = {name: list(r) for name, r in labelling.missing.items() if name in columns}
+            missing = {names[n]: list(r) for n, r in labelling.missing.items() if n in names}
             module.write_sav(pd.DataFrame(columns), str(path), missing_ranges=missing, **options)
         else:
             # The format of Stata 14 and later, the first with Unicode.
@@ -254,7 +353,7 @@ def _metadata(path):
 def _read(path, **options):
     """Read a file by pyreadstat, and raise its errors in one line."""
     module = _pyreadstat()
-    stata = Path(path).suffix.lower() == ".dta"
+    stata = _is_stata(path)
     read = module.read_dta if stata else module.read_sav
     with open(path, "rb"):
         pass
@@ -265,12 +364,31 @@ def _read(path, **options):
         raise FormatError(f"is not {kind} file ({reason(error)})") from None
 
 
-def _labelling(metadata) -> Labelling:
-    """Return the labels among metadata of pyreadstat."""
+def _is_stata(path) -> bool:
+    """Whether the name, of a Stata or SPSS file, is that of a Stata file."""
+    return Path(path).suffix.lower() == ".dta"
+
+
+def _names(metadata, path, wanted: Sequence[str]) -> dict[str, str]:
+    """Return the names of a file's columns as `column_names` does, by those in the file."""
+    naming = _NAMINGS["dta" if _is_stata(path) else "sav"]
+    names = {own: own for own in metadata.column_names}
+    for name in (wanted,) if isinstance(wanted, str) else wanted:
+        if name in metadata.column_names:
+            continue
+        for own, label in metadata.column_names_to_labels.items():
+            # Blanks at the end of a label are lost in reading.
+            if label == name.rstrip(" ") and naming.stands_for(own, name):
+                names[own] = name
+    return names
+
+
+def _labelling(metadata, names: Mapping[str, str]) -> Labelling:
+    """Return the labels among metadata of pyreadstat, with these names of the columns."""
     return Labelling(
-        {name: text for name, text in metadata.column_names_to_labels.items() if text},
-        {name: dict(labels) for name, labels in metadata.variable_value_labels.items()},
-        {name: tuple(ranges) for name, ranges in metadata.missing_ranges.items()},
+        {names[own]: text for own, text in metadata.column_names_to_labels.items() if text},
+        {names[own]: dict(labels) for own, labels in metadata.variable_value_labels.items()},
+        {names[own]: tuple(ranges) for own, ranges in metadata.missing_ranges.items()},
     )
 
 

@@ -50,6 +50,10 @@ def write_frame(
 ) -> None:
     """Write records as CSV, or as Parquet, Stata (.dta) or SPSS (.sav) by the name of the file.
 
+    A column whose name Stata or SPSS cannot have gets one that it can have ("age in years" becomes
+    age_in_years), and its own as label, in the place of a description; `read_microdata` and
+    `read_frame` find it by either.
+
     Parameters
     ----------
     frame
@@ -64,13 +68,19 @@ def write_frame(
     Raises
     ------
     FormatError
-        If the format cannot hold the names or values, is .zsav, or pyreadstat is not installed.
+        If the format cannot hold the values, or the names, not even as labels, is .zsav, or
+        pyreadstat is not installed.
 
     Examples
     --------
     >>> bnp.write_frame(frame, "sample.parquet")
     >>> pd.read_parquet("sample.parquet").shape
     (62, 3)
+    >>> bnp.write_frame(frame.rename(columns={"age": "age in years"}), "sample.dta")
+    >>> bnp.read_microdata("sample.dta").schema.variables[0]
+    'age_in_years'
+    >>> bnp.read_microdata("sample.dta", ["age in years"]).schema.variables
+    ('age in years',)
     """
     kind = Path(path).suffix.lower().lstrip(".")
     if kind == "zsav":

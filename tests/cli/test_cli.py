@@ -466,6 +466,29 @@ def test_spss_files_in_and_out(synthesized, latent_files, tmp_path):
             assert frame[variable].map(labels[variable]).tolist() == expected[variable].tolist()
 
 
+def test_stata_files_of_names_that_it_cannot_have(synthesized, latent_files, tmp_path, capsys):
+    """The same records as with other names, which are labels, and evaluate finds the columns."""
+    out, names = tmp_path / "out", {"age": "int", "class_of_worker": "class of worker"}
+    for name in ("sample.csv", "zeros.csv"):
+        read(latent_files / name).rename(columns=names).to_csv(tmp_path / name, index=False)
+    expected = read(synthesized / SYNTHETIC[0]).rename(columns=names)
+    arguments = made_arguments("synthesize", tmp_path, out, "--format", "dta")
+    arguments[5] = ",".join(expected)
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "for .dta, with their names as labels: 'int -> v_int', 'class of worker -> " in said
+    made = str(out / "synthetic_1.dta")
+    labels = pyreadstat.read_dta(made, metadataonly=True)[1].column_names_to_labels
+    assert {label: own for own, label in labels.items() if label} == {
+        "int": "v_int", "class of worker": "class_of_worker"
+    }  # fmt: skip
+    pd.testing.assert_frame_equal(bnp.read_frame(made, list(expected))[0], expected)
+    judged = ["evaluate", arguments[1], made, "--variables", arguments[5], "--quiet"]
+    assert main([*judged, "--out", str(tmp_path / "judged")]) == 0
+    found = json.loads((tmp_path / "judged" / "evaluation.json").read_text())
+    assert found["variables"] == list(expected)
+
+
 def test_impute(latent_files, tmp_path, capsys, latent):
     out = tmp_path / "out"
     assert main(made_arguments("impute", latent_files, out, "--datasets", "2")) == 0

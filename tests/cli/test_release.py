@@ -10,6 +10,7 @@ import pytest
 from commands import one_line
 from pages import check_well_formed, words_of
 
+import bnp_models as bnp
 from bnp_models.cli.main import main
 from bnp_models.cli.release import with_strictness
 
@@ -57,6 +58,18 @@ def test_the_page_answers_the_question(csv, tmp_path, capsys):
 
 def risk_of(out):
     return pd.read_csv(out / "records.csv")["r1"]
+
+
+def test_protect_knows_columns_by_labels(csv, tmp_path):
+    """No column is left as it was beside the protected one."""
+    frame = pd.read_csv(csv, dtype=str).rename(columns={"age": "age in years"})
+    bnp.write_frame(frame, tmp_path / "sample.dta")
+    short = [word.replace("age", "age in years") for word in SHORT]
+    assert main(["protect", str(tmp_path / "sample.dta"), *short, "--max-tau1", "2", "--suppress",
+                 "0.02", "--out", str(tmp_path / "out"), "--quiet"]) == 0  # fmt: skip
+    made = pd.read_csv(tmp_path / "out" / "protected.csv")
+    dropped = {"age in years", "sex", "race"} - set(made)
+    assert list(made) == [column for column in frame if column not in dropped]
 
 
 def test_protect(csv, tmp_path, capsys, sample_frame):
