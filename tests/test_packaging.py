@@ -3,11 +3,14 @@
 import ast
 import importlib.util
 import os
+import shutil
+import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
-import setuptools
+import pytest
 
 import bnp_models
 
@@ -38,17 +41,6 @@ def test_what_is_imported_is_declared():
     assert {"arviz", "h5netcdf", "h5py", "pyarrow"} <= known
 
 
-def test_every_package_is_found():
-    folders = [path.parent for path in (ROOT / "bnp_models").rglob("__init__.py")]
-    folders += [
-        Path(ROOT / "bnp_models") / path.parent.relative_to(ROOT)
-        for path in (ROOT / "kernels").rglob("__init__.py")
-    ]
-    expected = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
-    include = project()["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert set(setuptools.find_packages(str(ROOT), include=include)) == expected
-
-
 def test_kernels_are_reached_by_a_relative_link():
     link = ROOT / "bnp_models" / "kernels"
     assert link.is_symlink()
@@ -56,26 +48,52 @@ def test_kernels_are_reached_by_a_relative_link():
     assert (link / "__init__.py").samefile(ROOT / "kernels" / "__init__.py")
 
 
-def test_one_version():
-    assert project()["project"]["version"] == bnp_models.__version__
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory):
+    """Folders of a wheel and a source archive, built twice from copies made at other times."""
+    folders = []
+    for k in range(2):
+        copy = tmp_path_factory.mktemp("tree") / "tree"
+        for path in ["pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"]:
+            copy.mkdir(exist_ok=True)
+            shutil.copyfile(ROOT / path, copy / path)
+            os.utime(copy / path, (10**9 + k, 10**9 + k))
+        for folder in ("bnp_models", "kernels"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=ignored)
+        command = [sys.executable, "-m", "hatchling", "build", "-d", str(copy / "dist")]
+        subprocess.run(command, cwd=copy, check=True, capture_output=True)
+        folders.append(copy / "dist")
+    return folders
 
 
-def test_data_files_are_listed():
-    listed = project()["tool"]["setuptools"]["package-data"]
-    for package, patterns in listed.items():
-        folder = ROOT.joinpath(*package.split("."))
-        assert all(list(folder.glob(pattern)) for pattern in patterns)
-    others = [
-        path
-        for path in (ROOT / "bnp_models").rglob("*")
-        if path.is_file() and path.suffix not in (".py", ".pyc")
+def test_a_build_has_the_same_bytes_twice(builds):
+    first, second = ({path.name: path.read_bytes() for path in dist.iterdir()} for dist in builds)
+    assert sorted(first) == [
+        f"bnp_models-{bnp_models.__version__}-py3-none-any.whl",
+        f"bnp_models-{bnp_models.__version__}.tar.gz",
     ]
-    for path in others:
-        owners = [p for p in listed if ROOT.joinpath(*p.split(".")) in path.parents]
-        package = max(owners, key=len, default=None)
-        assert package is not None, path
-        within = path.relative_to(ROOT.joinpath(*package.split(".")))
-        assert any(within.match(pattern) for pattern in listed[package]), path
+    assert first == second
+
+
+def test_a_wheel_has_every_file_of_the_package(builds):
+    (wheel,) = builds[0].glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    # Of the kernels too, which are behind a link.
+    tree = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("bnp_models", "bnp_models/kernels")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert packed == tree
+
+
+def test_one_version():
+    assert "version" in project()["project"]["dynamic"]
+    cited = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {bnp_models.__version__}\n" in cited
+    assert f"\n## {bnp_models.__version__} " in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_type_checkers_see_the_public_names():
