@@ -11,6 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import bnp_models
 
@@ -120,3 +122,17 @@ def test_the_wheel_check_knows_the_tree():
     names = module.tree_modules(ROOT)
     assert {"bnp_models", "bnp_models.cli", "bnp_models.kernels.variates.sticks"} <= names
     assert not any(name.startswith("kernels") for name in names)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "constraints").iterdir()), ids=lambda x: x.stem)
+def test_constraints_meet_what_is_declared(path):
+    pinned = {
+        canonicalize_name(found.name): found.specifier
+        for found in map(Requirement, path.read_text().splitlines())
+    }
+    assert all(len(found) == 1 and str(found).startswith("==") for found in pinned.values())
+    extras = project()["project"]["optional-dependencies"]
+    for line in project()["project"]["dependencies"] + extras["test"]:
+        wanted = Requirement(line)
+        (version,) = pinned[canonicalize_name(wanted.name)]
+        assert wanted.specifier.contains(version.version), line
