@@ -38,4 +38,4 @@ docs-links:
 	.venv/bin/sphinx-build -q -b linkcheck -c docs -d build/doctrees . build/links
 
 clean:
-	rm -rf .venv demo build dist bnp_models.egg-info
+	rm -rf .venv demo build dist

@@ -25,7 +25,7 @@ EXTRAS = "formats,trees"
 
 ALLOWED = (
     "0BSD", "Apache Software License", "Apache-2.0", "BSD", "BSD License", "BSD-2-Clause",
-    "BSD-3-Clause", "CC0-1.0", "GPL-3.0-or-later WITH GCC-exception-3.1", "ISC", "MIT", "MIT License",
+    "BSD-3-Clause", "CC0-1.0", "MIT", "MIT License",
     "MIT-CMU", "MPL-2.0", "PSF-2.0", "Python Software Foundation License", "Zlib",
 )  # fmt: skip
 """Licences that leave users free to use, change and pass on the whole: permissive ones, and weak
