@@ -259,8 +259,8 @@ def _untruncated_alpha(wrong):
     right = conditionals.truncated_shared_concentration
 
     def truncated_shared_concentration(*args):
-        *rest, log_feasible = args
-        return right(*rest, lambda alpha: jnp.where(wrong, 0, log_feasible(alpha)))
+        *rest, log_growth = args
+        return right(*rest, lambda *both: jnp.where(wrong, 0, log_growth(*both)))
 
     return conditionals, "truncated_shared_concentration", truncated_shared_concentration
 

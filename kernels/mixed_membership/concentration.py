@@ -145,7 +145,7 @@ def truncated_shared_concentration(
     num_items: int,
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
-    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]],
+    log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]],
 ) -> Float[Array, ""]:
     """Draw the alpha that all records of a truncated sample share, without augmented records.
 
@@ -153,8 +153,9 @@ def truncated_shared_concentration(
     ----------
     key, alpha, num_tables, num_records, num_items, shape, rate
         As for `shared_concentration`.
-    log_feasible
-        Function of alpha: log P(F) at the current weights and level probabilities.
+    log_growth
+        Function of an old and a new alpha: log of P(F) under the new one over that under the old,
+        at the current weights and level probabilities.
 
     Notes
     -----
@@ -170,7 +171,7 @@ def truncated_shared_concentration(
         rising = jnp.sum(jnp.log1p((new - old) / (old + t)))
         return (shape + extra_tables) * jnp.log(new / old) - rate * (new - old) - n * rising
 
-    return _truncated_walk(key, alpha, n, log_ratio, log_feasible)
+    return _truncated_walk(key, alpha, n, log_ratio, log_growth)
 
 
 @jax.named_scope("seatless_shared_concentration")
@@ -184,7 +185,7 @@ def seatless_shared_concentration(
     num_items: int,
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
-    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
+    log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> Float[Array, ""]:
     """Draw the alpha that all records share, the labels of some of them summed out.
 
@@ -205,9 +206,8 @@ def seatless_shared_concentration(
         Items of a record, J.
     shape, rate
         Of the prior of alpha.
-    log_feasible
-        Function of alpha: log P(F) at the current weights and level probabilities; None: the
-        sample is not truncated.
+    log_growth
+        As for `truncated_shared_concentration`; None: the sample is not truncated.
 
     Notes
     -----
@@ -234,7 +234,7 @@ def seatless_shared_concentration(
         )
         return (shape + extra_tables) * step - rate * (new - old) + gains - n * rising
 
-    return _truncated_walk(key, alpha, n, log_ratio, log_feasible or jnp.zeros_like)
+    return _truncated_walk(key, alpha, n, log_ratio, log_growth)
 
 
 @jax.named_scope("truncated_gamma_rate")
@@ -246,11 +246,11 @@ def truncated_gamma_rate(
     alpha_shape: Float[Array, ""] | float,
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
-    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]],
+    log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]],
 ) -> Float[Array, ""]:
     """Draw b for a truncated sample: from the conditional of `gamma_rate` over P_b(F)^n.
 
-    By Metropolis steps; `log_feasible` gives log P(F) as a function of b.
+    By Metropolis steps; `log_growth` is as for `truncated_shared_concentration`, of b.
     """
     n = num_records.astype(sum_alpha.dtype)
     total = shape + n * alpha_shape
@@ -258,7 +258,7 @@ def truncated_gamma_rate(
     def log_ratio(old, new):
         return total * jnp.log(new / old) - (rate + sum_alpha) * (new - old)
 
-    return _truncated_walk(key, b, n, log_ratio, log_feasible, unit=10 * lax.rsqrt(total))
+    return _truncated_walk(key, b, n, log_ratio, log_growth, unit=10 * lax.rsqrt(total))
 
 
 @jax.named_scope("rescale_concentrations")
@@ -271,7 +271,7 @@ def rescale_concentrations(
     num_items: int,
     shape: Float[Array, ""] | float,
     rate_prior: Float[Array, ""] | float,
-    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
+    log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
     """Take all alpha_i times c and the rate of their prior over c: a Metropolis-Hastings step.
 
@@ -289,8 +289,8 @@ def rescale_concentrations(
         Items of a record, J.
     shape, rate_prior
         a1 and b1 of b's prior Ga(a1, b1).
-    log_feasible
-        Function of b: log P(F) of a truncated sample.
+    log_growth
+        As for `truncated_shared_concentration`, of b, where the sample is truncated.
 
     Notes
     -----
@@ -312,25 +312,24 @@ def rescale_concentrations(
         - rate_prior * (new_rate - rate)
         - jnp.sign(s) * order_free_sum(jnp.abs(rising))
     )
-    if log_feasible is not None:
-        log_accept -= n * (log_feasible(new_rate) - log_feasible(rate))
+    if log_growth is not None:
+        log_accept -= n * log_growth(rate, new_rate)
     accept = jnp.log(u[1]) < log_accept
     return jnp.where(accept, alpha * jnp.exp(s), alpha), jnp.where(accept, new_rate, rate)
 
 
-def _truncated_walk(key, x, num_records, log_ratio, log_feasible, unit=1.0):
+def _truncated_walk(key, x, num_records, log_ratio, log_growth, unit=1.0):
     """Take random-walk steps on log x; `log_ratio` is that of the density of log x without P(F)."""
     dtype = x.dtype
     first, second = word_pair(key, (len(_SCALES),))
     step = unit * jnp.asarray(_SCALES, dtype) * normal(first, dtype.type)
     log_u = jnp.log(uniform(second, dtype.type))
 
-    def attempt(i, carry):
-        x, log_p = carry
+    def attempt(i, x):
         proposal = x * jnp.exp(step[i])
-        log_p_new = log_feasible(proposal)
-        log_accept = log_ratio(x, proposal) - num_records * (log_p_new - log_p)
-        accept = log_u[i] < log_accept
-        return jnp.where(accept, proposal, x), jnp.where(accept, log_p_new, log_p)
+        log_accept = log_ratio(x, proposal)
+        if log_growth is not None:
+            log_accept -= num_records * log_growth(x, proposal)
+        return jnp.where(log_u[i] < log_accept, proposal, x)
 
-    return lax.fori_loop(0, len(_SCALES), attempt, (x, log_feasible(x)))[0]
+    return lax.fori_loop(0, len(_SCALES), attempt, x)

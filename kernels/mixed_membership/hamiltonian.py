@@ -20,6 +20,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     differentiable_probability,
 )
 from bnp_models.kernels.numerics.counting import sum_by_group
+from bnp_models.kernels.numerics.precision import in_double
 from bnp_models.kernels.variates.levels import Bands, count_nodes, log_node_shares
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, words
 
@@ -35,6 +36,7 @@ def hamiltonian_step(
     precision: PyTree,
     num_steps: int,
     steps: tuple[float, float],
+    double: bool = False,
 ) -> tuple[PyTree, Bool[Array, ""]]:
     """Take one Hamiltonian Monte Carlo step.
 
@@ -48,6 +50,8 @@ def hamiltonian_step(
         Present position, and the variances of the momenta: must not depend on the position.
     num_steps, steps
         Leapfrog steps, and the bounds of their length, which is drawn uniformly on a log scale.
+    double
+        Accept by log densities in double precision.
 
     Returns
     -------
@@ -90,7 +94,10 @@ def hamiltonian_step(
     nowhere = jax.tree.map(jnp.zeros_like, position), jnp.zeros((), dtype)
     start = (position, momentum, *nowhere, nowhere[1])
     moved, p, _, after, before = lax.fori_loop(0, num_steps + 1, leapfrog, start)
-    log_accept = after - before - kinetic(p) + kinetic(momentum)
+    growth = after - before
+    if double:
+        growth = in_double(lambda new, old: log_density(new) - log_density(old), moved, position)
+    log_accept = growth - kinetic(p) + kinetic(momentum)
     # A diverged trajectory is not a number, and is refused.
     accepted = jnp.log(uniform(words(key_accept, ()), dtype.type)) < log_accept
     return jax.tree.map(lambda x, new: jnp.where(accepted, new, x), position, moved), accepted
@@ -131,6 +138,7 @@ def move_parameters(
     feasible: UrnBoxes,
     num_steps: int,
     bands: Bands | None = None,
+    double: bool = False,
 ) -> tuple[Parameters, Bool[Array, ""]]:
     """Move level probabilities, component weights and the concentration by one Hamiltonian step.
 
@@ -160,6 +168,8 @@ def move_parameters(
         Leapfrog steps.
     bands
         Bands of ordered variables.
+    double
+        Accept by log densities in double precision.
 
     Returns
     -------
@@ -196,7 +206,9 @@ def move_parameters(
     if concentration is not None:
         position["concentration"] = jnp.log(parameters.concentration)
         precision["concentration"] = concentration.precision
-    x, accepted = hamiltonian_step(key_move, log_density, position, precision, num_steps, STEPS)
+    x, accepted = hamiltonian_step(
+        key_move, log_density, position, precision, num_steps, STEPS, double
+    )
     point = _point(frame, x)
     moved = parameters._replace(theta=jnp.exp(point.log_theta), g0=point.g0)
     if concentration is not None:

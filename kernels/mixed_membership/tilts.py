@@ -20,6 +20,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     probability,
 )
 from bnp_models.kernels.numerics.counting import sum_by_group
+from bnp_models.kernels.numerics.precision import in_double
 from bnp_models.kernels.variates.levels import Bands, count_nodes
 from bnp_models.kernels.variates.rng import normal, uniform, uniform_index, word_pair
 
@@ -56,6 +57,7 @@ def tilt_component(
     weights: Float[Array, " Q"],
     feasible: UrnBoxes,
     bands: Bands | None = None,
+    double: bool = False,
 ) -> Tilted:
     """Tilt a component picked among those with a table, by one Metropolis-Hastings step.
 
@@ -87,6 +89,8 @@ def tilt_component(
         The feasible boxes.
     bands
         Bands of ordered variables.
+    double
+        Accept by a ratio in double precision.
 
     Notes
     -----
@@ -94,8 +98,26 @@ def tilt_component(
     of the others, which keep theirs. In logarithms of theta's odds and the logit of g_k the map is
     a translation for every t, so that its Jacobian is one.
     """
+    k, t, u = _choose_tilt(key, tables, theta.dtype)
+
+    def tilt(t, u, theta, g0, totals, tables):
+        if double:
+            totals = partition_totals(block_sums(theta, g0, feasible), feasible)
+        return _tilt(
+            k, t, u, direction, theta, g0, totals, counts, level_shape, tables, others,
+            num_records, variable, weights, feasible, bands,
+        )  # fmt: skip
+
+    given = (t, u, theta, g0, totals, tables)
+    return in_double(tilt, *given) if double else tilt(*given)
+
+
+def _tilt(
+    k, t, u, direction, theta, g0, totals, counts, level_shape, tables, others, num_records,
+    variable, weights, feasible, bands,
+) -> Tilted:  # fmt: skip
+    """Tilt component k by t, or refuse it by the uniform u."""
     dtype = theta.dtype
-    k, t, u = _choose_tilt(key, tables, dtype)
     old, g, m = theta[:, k], g0[k], tables[k]
     others = others + jnp.sum(tables) - m
     new, log_change = _tilt_levels(old, t * direction, variable)

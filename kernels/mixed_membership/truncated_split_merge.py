@@ -15,6 +15,7 @@ from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     UrnBoxes,
     block_sums,
+    log_growth,
     partition_totals,
     probability,
 )
@@ -67,6 +68,7 @@ def split_or_merge_truncated(
     feasible: UrnBoxes,
     region: Region,
     bands: Bands | None = None,
+    double: bool = False,
 ) -> TruncatedSplitMerge:
     """Split or merge components by one Metropolis-Hastings step, given the seating.
 
@@ -86,6 +88,8 @@ def split_or_merge_truncated(
         The feasible boxes, for records of several components and for those of one.
     bands
         Bands of ordered variables.
+    double
+        Evaluate the truncation in double precision.
 
     Notes
     -----
@@ -123,7 +127,10 @@ def split_or_merge_truncated(
     # Together they weigh sum(apart exp(-scale)).
     of_weights = total * jnp.sum(apart * jnp.expm1(-scale)) + jnp.sum(m * scale)
     of_weights = of_weights + jnp.log(alpha0) + log_beta(m[0], m[1])
-    growth = jnp.log(probability(moved_totals, weights) / probability(totals, weights))
+    if double:
+        growth = log_growth((theta, g0), (moved_theta, moved), weights, feasible)
+    else:
+        growth = jnp.log(probability(moved_totals, weights) / probability(totals, weights))
     truncation = num_records * jnp.where(is_split, -growth, growth)
     spare = jnp.sum(tables == 0) - is_split >= SPARE_SLOTS
     accepted = spare & proposal.accepted(evidence + of_weights + truncation)

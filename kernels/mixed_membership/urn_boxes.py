@@ -30,6 +30,7 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.platforms import on_accelerator
+from bnp_models.kernels.numerics.precision import in_double
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson, split_counts
 from bnp_models.kernels.variates.gamma import gamma_variate
@@ -303,13 +304,20 @@ def block_sums(
     """S_b of every type b of block: `block_products` summed over the components."""
     low, high = _half_products(theta, boxes)
     # All pairs of halves: a matrix product costs less than gathers for the pairs that there are.
-    pairs = jnp.matmul(low, (high * g0).T, precision=lax.Precision.HIGHEST)
+    pairs = _matmul(low, (high * g0).T)
     return pairs[boxes.half_of_type[0], boxes.half_of_type[1]]
+
+
+def _matmul(a, b):
+    """Matrix product; of doubles by a sum, which programs of single precision can batch too."""
+    if b.dtype == jnp.float64:
+        return jnp.sum(a[:, :, None] * b, axis=1)
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
 def _half_products(theta, boxes):
     """Products over the sets of each half of a block, by component."""
-    of_set = jnp.matmul(boxes.sets, theta, precision=lax.Precision.HIGHEST)
+    of_set = _matmul(boxes.sets, theta)
     of_set = jnp.concatenate([of_set, jnp.ones_like(of_set[:1])])
     return [_product(of_set, half.T) for half in boxes.halves]
 
@@ -413,6 +421,27 @@ def weights_by_size(log_weights: Float[Array, " D"], boxes: UrnBoxes) -> Float[A
 def probability(totals: Float[Array, " Q"], weights: Float[Array, " Q"]) -> Float[Array, ""]:
     """Probability of the region, from `partition_totals` and `weights_by_size`."""
     return jnp.sum(totals * weights)
+
+
+@jax.named_scope("log_growth")
+def log_growth(
+    old: tuple[Float[Array, "R K"], Float[Array, " K"]],
+    new: tuple[Float[Array, "R K"], Float[Array, " K"]],
+    weights: Float[Array, " Q"],
+    boxes: UrnBoxes,
+) -> Float[Array, ""]:
+    """Log of the region's probability under new theta and g_0 over that under old ones.
+
+    It is evaluated in double precision: a sample of n records takes it n times.
+    """
+
+    def ratio(*both):
+        p_old, p_new = (
+            probability(partition_totals(block_sums(*x, boxes), boxes), weights) for x in both
+        )
+        return jnp.log(p_new / p_old)
+
+    return in_double(ratio, old, new)
 
 
 @jax.named_scope("count_blocks")

@@ -27,9 +27,10 @@ from bnp_models.data.display import Shown, counted, displayed, spread
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.transfers import transfer_units
 from bnp_models.kernels.numerics.gamma_ratios import log_gamma_ratio
+from bnp_models.kernels.numerics.precision import double_precision
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.cells.full_bayes import PRIORS
-from bnp_models.models.cells.polettini_stander import LARGEST_PHAT, double_precision
+from bnp_models.models.cells.polettini_stander import LARGEST_PHAT
 from bnp_models.models.options import typed_key
 
 

@@ -14,7 +14,6 @@ Polettini & Stander, Bayesian models for risk estimation in statistical disclosu
 """
 
 import math
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -28,11 +27,7 @@ from bnp_models.data.display import options_as_html
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weights import WeightedCells
 from bnp_models.kernels.cells.thinning import log_marginal, log_posterior
-
-try:
-    from jax import enable_x64
-except ImportError:  # An older JAX.
-    from jax.experimental import enable_x64  # type: ignore[attr-defined,no-redef]
+from bnp_models.kernels.numerics.precision import double_precision
 
 # The paper's values, elicited for a sample of the Italian census of 1991.
 DEFAULTS = {
@@ -180,11 +175,6 @@ class PolettiniStander(eqx.Module):
     def _values(self) -> dict[str, jax.Array]:
         """Hyperparameters by name, as arrays of the present precision."""
         return {name: jnp.asarray(value) for name, value in self.hyperparameters.items()}
-
-
-def double_precision() -> AbstractContextManager:
-    """Context in which JAX computes in float64."""
-    return enable_x64(True)
 
 
 class LikelihoodData(NamedTuple):

@@ -35,12 +35,12 @@ def draw_alpha(
     opens: Bool[Array, "J n"],
     num_tables: Int[Array, ""],
     augmented: Augmented | None = None,
-    log_feasible: Callable[[Float[Array, ""]], Float[Array, ""]] | None = None,
+    log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> tuple[Float[Array, "*n"], Float[Array, ""]]:
     """Step 3: draw alpha, and the rate of its prior.
 
-    Under structural zeros either `augmented` records count as the sample's do, or `log_feasible`,
-    a function of the shared alpha or the rate, integrates the truncation.
+    Under structural zeros either `augmented` records count as the sample's do, or `log_growth`,
+    of `log_growth_given`, integrates the truncation.
     """
     num_items = state.z.shape[0]
     num_records = data.num_records
@@ -49,7 +49,7 @@ def draw_alpha(
         num_records = num_records + augmented.records
         num_tables = num_tables + jnp.sum(augmented.tables)
         more_alpha = augmented.sum_alpha
-    truncation = () if log_feasible is None else (log_feasible,)
+    truncation = () if log_growth is None else (log_growth,)
     if model.shared:
         draw = truncated_shared_concentration if truncation else shared_concentration
         alpha = draw(

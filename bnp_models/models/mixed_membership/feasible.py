@@ -21,6 +21,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
 )
 from bnp_models.kernels.numerics.lanes import in_turn
 from bnp_models.kernels.numerics.platforms import map_draws
+from bnp_models.kernels.numerics.precision import RECORDS, in_double
 from bnp_models.kernels.numerics.set_partitions import log_block_weights, log_block_weights_gamma
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import Keys
@@ -141,15 +142,25 @@ def log_feasible(
     return jnp.log(jnp.mean(mass))
 
 
-def log_feasible_given(
+def log_growth_given(
     model: MembershipOptions, state: HDPState, boxes: UrnBoxes
-) -> Callable[[Float[Array, ""]], Float[Array, ""]]:
-    """log P(feasible) as a function of a concentration as `of_urn` gives it."""
+) -> Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]]:
+    """Log of P(feasible) under a new concentration, as of `of_urn`, over that under an old one."""
 
-    def log_p(concentration):
-        return jnp.log(feasible_probability(model, concentration, state.totals, boxes))
+    def ratio(totals, old, new):
+        p_old, p_new = (feasible_probability(model, x, totals, boxes) for x in (old, new))
+        return jnp.log(p_new / p_old)
 
-    return log_p
+    def log_growth(old, new):
+        given = (state.totals, old, new)
+        return in_double(ratio, *given) if many_records(state) else ratio(*given)
+
+    return log_growth
+
+
+def many_records(state: HDPState) -> bool:
+    """Whether there are so many records that log densities of them need double precision."""
+    return state.z.shape[-1] >= RECORDS
 
 
 def weight_draws(

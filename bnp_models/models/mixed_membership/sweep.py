@@ -39,7 +39,7 @@ from bnp_models.models.mixed_membership.conditionals import (
     draw_level_shape,
     draw_theta,
 )
-from bnp_models.models.mixed_membership.feasible import log_feasible_given
+from bnp_models.models.mixed_membership.feasible import log_growth_given
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
 from bnp_models.models.mixed_membership.truncated_sweep import update_parameters_truncated
@@ -154,12 +154,12 @@ def update_seating(
     log_totals = log_totals_by_tables(cells, seats)
     boxes = None if data.zeros is None else data.zeros.feasible
     if data.zeros is None or boxes is not None:
-        log_p = None if boxes is None else log_feasible_given(model, state, boxes)
+        growth = None if boxes is None else log_growth_given(model, state, boxes)
         records = jnp.zeros(num_padded, alpha.dtype).at[data.cell].add(seated & real)
         others = real & ~seated
         alpha = seatless_shared_concentration(
             key_alpha, alpha, log_totals, records, jnp.sum(opens * others), jnp.sum(others),
-            num_items, model.a, model.b, log_p,
+            num_items, model.a, model.b, growth,
         )  # fmt: skip
     z = draw_seating(key_z, data.rows, alpha, seats, seated & real, cells, log_totals)
     z = z.astype(state.z.dtype)

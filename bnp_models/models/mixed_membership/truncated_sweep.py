@@ -49,7 +49,8 @@ from bnp_models.models.mixed_membership.conditionals import (
 from bnp_models.models.mixed_membership.feasible import (
     feasible_totals,
     log_feasible,
-    log_feasible_given,
+    log_growth_given,
+    many_records,
     of_urn,
     urn_weights,
 )
@@ -87,8 +88,8 @@ def update_parameters_truncated(
     num_tables = jnp.sum(tables)
     accepted_trajectory = jnp.zeros((), bool)
     if boxes is not None:
-        log_p = log_feasible_given(model, state, boxes)
-        alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables, None, log_p)
+        growth = log_growth_given(model, state, boxes)
+        alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables, None, growth)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
         state, accepted_trajectory = update_trajectory(
             model, key_trajectory, state, data, counts, tables, num_tables
@@ -185,6 +186,7 @@ def update_trajectory(
             state.level_shape, tables + of_component, of_no_one,
             _concentration_density(model, state, n, num_tables, sum_alpha), n, data.variable,
             lambda x: urn_weights(model, x, boxes), boxes, model.trajectory_steps, data.bands,
+            many_records(state),
         )  # fmt: skip
 
     moved, accepted = move()
@@ -243,7 +245,7 @@ def update_tilts(
         return tilt_component(
             key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts,
             state.level_shape, tables + of_component, of_no_one, data.num_records, data.variable,
-            weights, boxes, data.bands,
+            weights, boxes, data.bands, many_records(state),
         )  # fmt: skip
 
     tilted = tilt()
@@ -291,7 +293,7 @@ def _split_or_merge(model, key, state, data, opens) -> HDPState:
         return split_or_merge_truncated(
             key_move, proposal, state.z, tables, data.variable, data.num_records, state.alpha0,
             state.level_shape, state.theta, state.g0, state.totals, weights, boxes, region,
-            data.bands,
+            data.bands, many_records(state),
         )  # fmt: skip
 
     moved = move()

@@ -181,6 +181,10 @@ def feasible(alpha, xp=jnp):
     return (0.02 + 0.6 * alpha) / (1 + alpha) + 0.1 * xp.exp(-alpha)
 
 
+def growth_of_feasible(old, new):
+    return jnp.log(feasible(new) / feasible(old))
+
+
 def truncated(log_density, num_records):
     return lambda x: log_density(x) - num_records * np.log(feasible(x, np))
 
@@ -196,7 +200,7 @@ def test_truncated_shared_concentration(key, num_items, num_records, num_tables)
         return run(
             lambda key, alpha: concentration.truncated_shared_concentration(
                 key, alpha, tables, records, num_items, SHAPE, RATE,
-                lambda alpha: jnp.log(feasible(alpha)),
+                growth_of_feasible,
             ),
             key, start,
         )  # fmt: skip
@@ -218,7 +222,7 @@ def test_truncated_gamma_rate(key, num_records):
         return run(
             lambda key, b: concentration.truncated_gamma_rate(
                 key, b, jnp.float32(total), jnp.int32(num_records), jnp.float32(2), SHAPE, RATE,
-                lambda b: jnp.log(feasible(b)),
+                growth_of_feasible,
             ),
             key, start,
         )  # fmt: skip
@@ -236,7 +240,7 @@ def test_truncated_steps_move(key, num_records):
 
     def step(alpha, key):
         alpha = concentration.truncated_shared_concentration(
-            key, alpha, tables, records, 5, SHAPE, RATE, lambda a: jnp.log(feasible(a))
+            key, alpha, tables, records, 5, SHAPE, RATE, growth_of_feasible
         )
         return alpha, alpha
 

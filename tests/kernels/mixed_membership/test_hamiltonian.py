@@ -405,6 +405,38 @@ def test_single_precision_decides_as_double_does(key, seed, x64, monkeypatch):
     assert np.mean(np.asarray(rounded[1] == double)) < 0.85
 
 
+def test_many_records_are_decided_in_double_precision(key, x64):
+    """Levels of ten million items: their log density is rounded to half a nat and more."""
+    counts = np.random.default_rng(0).multinomial(
+        10**7, np.random.default_rng(1).dirichlet([1] * 40)
+    )
+
+    def moves(dtype, double):
+        """Which of many proposals from the mode are taken."""
+
+        def log_density(x):
+            return (
+                jnp.sum(counts * (x["x"] - jax.nn.logsumexp(x["x"]))) - 0.5 * jnp.mean(x["x"]) ** 2
+            )
+
+        def step(key):
+            start = {"x": jnp.asarray(np.log(counts / 10**7 + 1e-9), dtype)}
+            precision = {"x": jnp.asarray(1 + counts, dtype)}
+            return hamiltonian.hamiltonian_step(
+                key, log_density, start, precision, 4, (0.3, 0.6), double
+            )[1]
+
+        return np.asarray(jax.jit(jax.vmap(step))(jax.random.split(key, 2000)))
+
+    right = moves(np.float64, False)
+    assert 0.3 < right.mean() < 0.95
+    with jax.enable_x64(False):
+        double, single = moves(np.float32, True), moves(np.float32, False)
+    # Shown to fail: single precision.
+    assert np.mean(double != right) < 0.01 and np.mean(single != right) > 0.05, (
+        np.mean(double != right), np.mean(single != right))  # fmt: skip
+
+
 # The probability and its gradient -----------------------------------------------------------------
 
 

@@ -48,13 +48,16 @@ def make_state(seed, num_slots=4, dtype=np.float32):
 LEVEL_SHAPE = np.array([0.4, 1.0, 2.0, 0.2, 0.7, 1.3, 0.5])
 
 
-def tilt(key, theta, g0, counts, tables, others=0.7, num_records=6, alpha=0.9, shape=LEVEL_SHAPE):
+def tilt(
+    key, theta, g0, counts, tables, others=0.7, num_records=6, alpha=0.9, shape=LEVEL_SHAPE,
+    double=False,
+):  # fmt: skip
     (direction,) = ZEROS.tilts
     return tilt_component(
         key, jnp.asarray(direction, theta.dtype), theta, g0, totals_of(theta, g0), counts,
         jnp.asarray(shape, theta.dtype), tables.astype(theta.dtype),
         jnp.asarray(others, theta.dtype), jnp.asarray(num_records),
-        jnp.asarray(VARIABLE), weights_of(alpha), FEASIBLE,
+        jnp.asarray(VARIABLE), weights_of(alpha), FEASIBLE, double=double,
     )  # fmt: skip
 
 
@@ -120,7 +123,7 @@ TWO_TABLES, ALPHA0 = np.array([6, 2]), 1.4
 
 
 def exact_draws(rng, num_records, size):
-    """Draws with weights 1 / P(F)^n by resampling."""
+    """Draws with weights 1 / P(F)^n by resampling: for small n, few of them are repeated."""
     shape = LEVEL_SHAPE[:, None] + np.column_stack([COUNTS, np.zeros(7)])
     theta = rng.standard_gamma(shape, (20 * size, 7, 3))
     for j in range(3):
@@ -161,6 +164,7 @@ def p_values(seed, key, num_records, wrong=None):
             found = tilt(
                 jax.random.fold_in(key, t), *now, counts, tables, given.get("others", ALPHA0),
                 given["num_records"], shape=given.get("shape", LEVEL_SHAPE),
+                double=given.get("double", False),
             )  # fmt: skip
             return found.theta, found.g0
 
@@ -174,9 +178,9 @@ def p_values(seed, key, num_records, wrong=None):
     ]
 
 
-@pytest.mark.parametrize("num_records", [0, 4])
-def test_tilts_keep_the_posterior(key, seed, num_records):
-    assert min(p_values(seed, key, num_records)) > P_LIMIT
+@pytest.mark.parametrize(("num_records", "double"), [(0, False), (2, False), (2, True)])
+def test_tilts_keep_the_posterior(key, seed, num_records, double):
+    assert min(p_values(seed, key, num_records, {"double": double})) > P_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,7 @@ def test_tilts_keep_the_posterior(key, seed, num_records):
     ids=["an item more", "levels' prior of ones", "not truncated", "no alpha_0", "one table each"],
 )
 def test_a_wrong_ratio_is_seen(key, seed, wrong):
-    assert min(p_values(seed, key, 4, wrong)) < P_LIMIT
+    assert min(p_values(seed, key, 2, wrong)) < P_LIMIT
 
 
 def test_new_parameters_compile_nothing(key):

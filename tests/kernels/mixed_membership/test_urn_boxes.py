@@ -132,6 +132,26 @@ def test_single_precision_follows_double(x64, seed, alpha):
             np.testing.assert_allclose(single, exact[name], rtol=2e-5)
 
 
+def test_growth_of_the_probability_is_in_double_precision(x64, seed):
+    """Of parameters in single precision, to a hundredth of what a million records let matter."""
+    rng = np.random.default_rng(seed)
+    old = [np.asarray(x, np.float32) for x in make_state(seed, num_slots=40)]
+    new = [x * np.float32(1 + 1e-4 * rng.standard_normal(x.shape)) for x in old]
+    p_old, p_new = (
+        float(region_probability(*map(jnp.float64, x), 0.3, make_boxes()["feasible"]))
+        for x in (old, new)
+    )
+    with jax.enable_x64(False):
+        boxes = make_boxes()["feasible"]
+        weights = weights_of(jnp.float32(0.3), boxes)
+        growth = jax.jit(urn_boxes.log_growth)(old, new, weights, boxes)
+        single = [region_probability(*x, jnp.float32(0.3), boxes) for x in (old, new)]
+    assert growth.dtype == np.float32
+    error = 1e6 * abs(float(growth) - np.log(p_new / p_old))
+    # Shown to fail: single precision.
+    assert error < 1e-3 < 1e6 * abs(float(np.log(single[1] / single[0])) - np.log(p_new / p_old))
+
+
 @pytest.mark.parametrize("name", REGIONS)
 def test_weights_by_size(x64, name):
     """Weights of a smaller urn are those of the largest, its last items left out."""

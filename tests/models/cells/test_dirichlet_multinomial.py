@@ -14,9 +14,9 @@ from harness import Z_LIMIT, z_scores
 from scipy.special import betaln, gammaln
 
 import bnp_models as bnp
+from bnp_models.kernels.numerics.precision import double_precision
 from bnp_models.models.cells import dirichlet_multinomial
 from bnp_models.models.cells.full_bayes import PRIORS
-from bnp_models.models.cells.polettini_stander import double_precision
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from scipy.stats import chi2, chisquare
 
 import bnp_models as bnp
 from bnp_models.kernels.numerics.hypergeometric import log_hyp2f1
+from bnp_models.kernels.numerics.precision import double_precision
 from bnp_models.models.cells.full_bayes import PRIORS
-from bnp_models.models.cells.polettini_stander import double_precision
 
 NUM_CELLS, POPULATION = 3000, 60_000
 ONE = {"alpha": 0.4, "a": 2.0, "b": 30.0}
