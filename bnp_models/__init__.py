@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from bnp_models.inference.diagnosis import target_reached as target_reached
     from bnp_models.inference.diagnosis import warnings_of as warnings_of
     from bnp_models.inference.interruption import Interrupted as Interrupted
+    from bnp_models.inference.memory import NotEnoughMemory as NotEnoughMemory
     from bnp_models.inference.modes import Modes as Modes
     from bnp_models.inference.modes import find_modes as find_modes
     from bnp_models.inference.run import Run as Run
@@ -239,6 +240,7 @@ _EXPORTS = {
     "NDPMPM": "models.nested.ndpmpm",
     "NPLCM": "models.latent_classes.nplcm",
     "NoMaximumError": "models.cells.polettini_stander",
+    "NotEnoughMemory": "inference.memory",
     "PolettiniStander": "models.cells.polettini_stander",
     "PopulationRisk": "risk.population",
     "Posterior": "evaluation.attack.posterior",

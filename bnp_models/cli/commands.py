@@ -15,6 +15,7 @@ from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import FormatError
 from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import CheckpointError
+from bnp_models.inference.memory import NotEnoughMemory
 from bnp_models.models.cells.polettini_stander import NoMaximumError
 
 COMMANDS = {
@@ -27,7 +28,9 @@ COMMANDS = {
     "protect": protect_sample,
 }
 
-BAD_INPUT = (MicrodataError, CheckpointError, NoMaximumError, FormatError, UsageError)
+BAD_INPUT = (
+    MicrodataError, CheckpointError, NoMaximumError, FormatError, UsageError, NotEnoughMemory
+)  # fmt: skip
 
 
 def connect(options: argparse.Namespace) -> None:

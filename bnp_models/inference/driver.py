@@ -30,6 +30,7 @@ from bnp_models.inference.chunks import (
 )
 from bnp_models.inference.compilation import options_of_loops
 from bnp_models.inference.interruption import Interrupted, noted_signals
+from bnp_models.inference.memory import LARGE, check_memory
 from bnp_models.inference.placement import Placement, describe_devices, join_groups
 from bnp_models.inference.progress import Monitor, Progress, Tell
 from bnp_models.inference.run import Run, concatenate_draws
@@ -201,13 +202,19 @@ class Driver:
         settings = self.settings
         kept = {name: self.available[name] for name in settings.keep}
         self.slots = slots_of_buffer(kept, settings.num_chains)
-        self.advance = partial(
-            advancing(options_of_loops(self.devices)), self.model, self.data,
-            warmup=settings.num_warmup, patience=self.early_end, thin=settings.thin,
-            keep=settings.keep, slots=self.slots, every=settings.parameters_every,
-            scalars_from=settings.scalars_from,
-        )  # fmt: skip
-        first = self.advance(self.chain_keys[0], self.states[0], self.iteration, self.iteration)
+        program = advancing(options_of_loops(self.devices))
+        given = {
+            "warmup": settings.num_warmup, "patience": self.early_end, "thin": settings.thin,
+            "keep": settings.keep, "slots": self.slots, "every": settings.parameters_every,
+            "scalars_from": settings.scalars_from,
+        }  # fmt: skip
+        of_chains = self.chain_keys[0], self.states[0], self.iteration, self.iteration
+        if sum(leaf.nbytes for leaf in jax.tree.leaves((self.data, self.states))) >= LARGE:
+            lowered = program.lower(self.model, self.data, *of_chains, **given)
+            shared = len(self.states) if self.devices[0].platform == "cpu" else 1
+            check_memory(lowered.compile(), self.devices[0], shared)
+        self.advance = partial(program, self.model, self.data, **given)
+        first = self.advance(*of_chains)
         jax.block_until_ready(first)
 
     def _advance(self, goal: int) -> bool:

@@ -1,0 +1,63 @@
+"""Whether a compiled program fits into the memory that is free, told before it runs."""
+
+from pathlib import Path
+
+import jax
+
+_GIB = 2**30
+
+LARGE = 2**24
+"""Bytes of data and states from which on it is asked: that takes a second compilation, mostly from
+the cache."""
+
+
+class NotEnoughMemory(MemoryError):
+    """A run that would need more memory than there is; the message says how much.
+
+    Examples
+    --------
+    >>> issubclass(bnp.NotEnoughMemory, MemoryError)
+    True
+    """
+
+
+def check_memory(program: jax.stages.Compiled, device: jax.Device, number: int = 1) -> None:
+    """Raise `NotEnoughMemory` where so many of a program at once do not fit beside what is held.
+
+    Parameters
+    ----------
+    program
+        What will run. Its arguments are there already.
+    device
+        Where it will run.
+    number
+        Programs that share the device's memory.
+    """
+    found, free = program.memory_analysis(), free_bytes(device)
+    if found is None or free is None:
+        return
+    needed = number * (found.temp_size_in_bytes + found.output_size_in_bytes)
+    if needed > free:
+        raise NotEnoughMemory(
+            f"the chains need about {needed / _GIB:.0f} GiB of memory, and {free / _GIB:.0f} GiB "
+            "are free; run fewer chains (--chains), or components (--components), take a sample of "
+            "the records, or give them as a folder of Parquet files, whose equal records are "
+            "counted"
+        )
+
+
+def free_bytes(device: jax.Device) -> int | None:
+    """Memory that is free on a device, or of the host where that is a CPU; None: unknown."""
+    if device.platform != "cpu":
+        stats = device.memory_stats() or {}
+        if "bytes_limit" not in stats:
+            return None
+        return int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines if "kB" in line}
+    if "MemAvailable" not in kilobytes:
+        return None
+    return 1024 * (kilobytes["MemAvailable"] + kilobytes.get("SwapFree", 0))

@@ -1,0 +1,52 @@
+"""Runs that do not fit into memory are refused before the first sweep."""
+
+import jax
+import pytest
+from commands import one_line
+
+import bnp_models as bnp
+from bnp_models.cli.main import main
+from bnp_models.inference import driver, memory
+
+
+def test_a_run_that_does_not_fit_is_refused(sample_frame, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(driver, "LARGE", 1)
+    sample_frame.to_csv(tmp_path / "sample.csv", index=False)
+    words = ["risk", str(tmp_path / "sample.csv"), "--variables", "age,sex,race", "--chains", "2",
+             "--warmup", "30", "--draws", "20", "--model", "nplcm", "--components", "4",
+             "--population-size", "300", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
+    assert main(words) == 2
+    said = one_line(capsys)
+    assert "the chains need about 0 GiB of memory" in said and "fewer chains (--chains)" in said
+    assert not (tmp_path / "out").exists()
+    # Where it fits, or nothing is known, it runs.
+    for free in (2**40, None):
+        monkeypatch.setattr(memory, "free_bytes", lambda device, free=free: free)
+        assert main([*words, "--force"]) == 0
+
+
+def test_free_memory_is_that_of_the_device():
+    class Card:
+        platform = "gpu"
+
+        def __init__(self, **stats):
+            self.memory_stats = lambda: stats
+
+    assert memory.free_bytes(Card(bytes_limit=80, bytes_in_use=30)) == 50
+    assert memory.free_bytes(Card()) is None
+    assert 2**20 < memory.free_bytes(jax.devices("cpu")[0]) < 2**50
+
+
+def test_what_is_needed_is_what_the_program_says():
+    def outer(x):
+        return jax.numpy.sort(x[:, None] * x, axis=0)
+
+    compiled = jax.jit(outer).lower(jax.numpy.ones(1000)).compile()
+    device = jax.devices("cpu")[0]
+    memory.check_memory(compiled, device)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "free_bytes", lambda device: 6 * 10**6)
+        memory.check_memory(compiled, device)
+        with pytest.raises(bnp.NotEnoughMemory, match="need about"):
+            memory.check_memory(compiled, device, 2)
