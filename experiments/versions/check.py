@@ -4,9 +4,9 @@
     python experiments/versions/check.py --python python3.11 --lowest
 
 With the newest releases of all dependencies that pip finds, or with the lowest that pyproject.toml
-declares. First without extras: the demo in small, synthetic data, their evaluation, and
-posterior.nc read back; then, with the extra for tests, the tests of some folders. Writes a table of
-versions and outcomes beside this file.
+declares. First without extras: the demo in small, once more with the programs that the first run
+compiled, synthetic data, their evaluation, and posterior.nc read back; then, with the extra for
+tests, the tests of some folders. Writes a table of versions and outcomes beside this file.
 """
 
 import argparse
@@ -36,6 +36,17 @@ for folder in ("demo", "synthetic"):
     print(az.summary(az.from_netcdf(folder + "/posterior.nc")))
 """
 
+# A second run reads its programs from the cache.
+SAME = """
+import pathlib, sys, xarray as xr
+assert list(pathlib.Path("cache").rglob("jit_advance_chains-*")), "nothing was cached"
+first, again = (
+    xr.open_datatree(folder + "/posterior.nc", engine="h5netcdf")["posterior"].to_dataset()
+    for folder in ("demo", "again")
+)
+sys.exit(0 if first.equals(again) else "other draws with programs from the cache")
+"""
+
 VERSIONS = """
 import importlib.metadata as found, json, sys
 names = {found.metadata("bnp-models")["Name"], "jaxlib"}
@@ -56,10 +67,12 @@ def steps(folder: Path) -> dict[str, list[str]]:
     """Arguments of Python by the name of what they do, in a folder of their own."""
     command = ["-m", "bnp_models"]
     sample = [str(folder / "demo/sample.csv"), "--levels", str(folder / "demo/levels.csv")]
+    risk = ["risk", *sample, "--population-size", "228421", *SMALL]
     return {
         "demo: sample": ["-m", "bnp_models.datasets", "demo", "--adults", "--rows", "300"],
-        "demo: risk": [*command, "risk", *sample, "--population-size", "228421", *SMALL,
-                       "--out", "demo"],
+        "demo: risk": [*command, *risk, "--out", "demo"],
+        "demo: risk again": [*command, *risk, "--out", "again"],
+        "the same draws": ["-c", SAME],
         "demo: compare": ["-m", "bnp_models.datasets", "demo", "--compare"],
         "synthesize": [*command, "synthesize", *sample, "--components", "6", "--datasets", "2",
                        *SMALL, "--out", "synthetic"],
@@ -78,11 +91,13 @@ def lowest() -> str:
     return "".join(line.replace(">=", "==") + "\n" for line in lines)
 
 
-def outcome(command: list[str], folder: Path) -> tuple[str, float, str]:
+def outcome(command: list[str], folder: Path, **variables: str) -> tuple[str, float, str]:
     """Run a command: whether it passed, its seconds and its last line, or the error's."""
     began = time.perf_counter()
-    # The installed package, whatever the caller imports from.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # The installed package, whatever the caller imports from, and no programs of earlier runs.
+    left = {"PYTHONPATH", "JAX_COMPILATION_CACHE_DIR"}
+    environment = {name: value for name, value in os.environ.items() if name not in left}
+    environment |= variables
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     seconds = time.perf_counter() - began
     said = (done.stdout + (done.stderr if done.returncode else "")).strip()
@@ -96,8 +111,8 @@ def main(python: str, at_lowest: bool, tests: list[str]) -> int:
     """Make the environment, run everything, write the table; 1 where anything failed."""
     rows: list[tuple[str, str, float, str]] = []
 
-    def run(name: str, command: list[str], folder: Path) -> None:
-        rows.append((name, *outcome(command, folder)))
+    def run(name: str, command: list[str], folder: Path, **variables: str) -> None:
+        rows.append((name, *outcome(command, folder, **variables)))
         print(*rows[-1], sep="  ", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="versions-") as made:
@@ -117,7 +132,7 @@ def main(python: str, at_lowest: bool, tests: list[str]) -> int:
         found = subprocess.run([own, "-c", VERSIONS], check=True, capture_output=True, text=True)
         versions = json.loads(found.stdout)
         for name, arguments in steps(folder).items():
-            run(name, [own, *arguments], folder)
+            run(name, [own, *arguments], folder, XDG_CACHE_HOME=str(folder / "cache"))
         run("install with the extra for tests", [*install, f"{source}[test]"], folder)
         # -P: the installed package, not the tree.
         pytest = [own, "-P", "-m", "pytest", "-p", "no:cacheprovider", "-m", "not long"]
