@@ -50,15 +50,22 @@ def test_ignored_signals_stay_ignored_and_other_threads_note_none():
     assert found == [0] and signal.getsignal(signal.SIGINT) == before
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.fixture(params=SIGNALS)
+def obeyed(request):
+    """A signal that is obeyed; jobs that a shell starts in the background ignore SIGINT."""
+    before = signal.signal(request.param, signal.default_int_handler)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 def test_chains_stop_with_a_checkpoint_and_go_on_to_the_same_draws(
-    number, small, tmp_path, monkeypatch
+    obeyed, small, tmp_path, monkeypatch
 ):
     advance = Driver._advance
 
     def with_signal(self, goal):
         if self.iteration == 45:
-            signal.raise_signal(number)
+            signal.raise_signal(obeyed)
         return advance(self, goal)
 
     def sample(**options):
@@ -71,7 +78,7 @@ def test_chains_stop_with_a_checkpoint_and_go_on_to_the_same_draws(
         patch.setattr(Driver, "_advance", with_signal)
         with pytest.raises(Interrupted, match="after sweep 65 of 130, which is saved") as caught:
             sample(checkpoint=tmp_path)
-        assert caught.value.number == number and caught.value.saved
+        assert caught.value.number == obeyed and caught.value.saved
         with pytest.raises(Interrupted, match="65 of 130; nothing was saved"):
             sample()
     run = sample(checkpoint=tmp_path, resume=True)
