@@ -5,6 +5,7 @@ import csv
 import io
 import tomllib
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 import tomli_w
@@ -74,10 +75,10 @@ def with_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
         elif flag in options:
             words += _words(flag, options[flag], value, path)
         else:
-            raise ConfigError(
-                f"--config {path}: {key!r} is no option of {name}, which has "
-                f"{listed([*files, *(flag[2:] for flag in options)])}"
-            )
+            names = [*files, *(flag[2:] for flag in options)]
+            near = get_close_matches(key.replace("_", "-"), names)
+            which = f"do you mean {listed(near, 'or')}?" if near else f"which has {listed(names)}"
+            raise ConfigError(f"--config {path}: {key!r} is no option of {name}, {which}")
     position = argv.index(name) + 1
     words = [*words, *argv[position:]]
     if named:

@@ -15,6 +15,7 @@ from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.identifying import identifying_variables, values_of_one
 from bnp_models.data.merging import Merged, merge_levels
+from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
 from bnp_models.data.schema import MicrodataError
@@ -197,11 +198,18 @@ def _refuse_identifying(options, table: Records, but) -> None:
     if options.allow_identifying or options.variables is not None:
         return
     declared = set() if options.levels is None else set(read_levels(options.levels))
-    for found in identifying_variables(table, {*but, *declared}):
-        name = found.variable
-        raise MicrodataError(
-            f"{found.why}: an identifier is no key variable, and exact values tell who somebody "
-            "is. Choose --variables without it, put numbers into bins "
-            f"(--bins {name}=20), merge rare levels (--merge-rare 10), or say --allow-identifying",
-            column=name,
-        )
+    if not (found := identifying_variables(table, {*but, *declared})):
+        return
+    first, *others = found
+    # With --variables nothing more is refused: what is left out by name has to be known at once.
+    also = ""
+    if others:
+        names = listed(repr(one.variable) for one in others)
+        also = f"; {names} {'is' if len(others) == 1 else 'are'} refused too"
+    coarsest = min(found, key=lambda one: one.alone).variable
+    raise MicrodataError(
+        f"{first.why}{also}: an identifier is no key variable, and exact values tell who somebody "
+        f"is. Choose --variables without {'them' if others else 'it'}, put numbers into bins "
+        f"(--bins {coarsest}=20), merge rare levels (--merge-rare 10), or say --allow-identifying",
+        column=first.variable,
+    )

@@ -67,7 +67,8 @@ def test_the_command_line_has_the_last_word(file):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("chain = 2", "'chain' is no option of risk, which has sample, out, population-size"),
+        ("chaims = 2", "'chaims' is no option of risk, do you mean chains?"),
+        ("whatever = 2", "'whatever' is no option of risk, which has sample, out, population-size"),
         ("chains = ", "is not TOML"),
         ("quiet = 1", "quiet is true or false"),
         ("chains = true", "chains takes a value"),

@@ -68,6 +68,17 @@ def test_identifiers_are_refused(frame, european, tmp_path, capsys, caplog, monk
     assert asked == [tuple(frame)] * 2 + [("pid", "age")] * 2
 
 
+def test_all_identifying_columns_are_named_at_once(frame, tmp_path, capsys):
+    path = tmp_path / "sample.csv"
+    frame.assign(number=range(300), salary=range(1000, 1300)).to_csv(path, index=False)
+    command = ("risk", str(path), "--population-size", "9000", "--out", str(tmp_path / "out"))
+    assert main(command) == 2
+    said = one_line(capsys)
+    assert "column 'pid': has 300 values" in said
+    assert "; 'number' and 'salary' are refused too: " in said
+    assert "--variables without them" in said
+
+
 def test_levels_are_merged_and_said(european, tmp_path, capsys):
     out = tmp_path / "out"
     chosen = ("--variables", "age,town,rent", "--missing", "-9,NA", "--top-code", "age=80",
