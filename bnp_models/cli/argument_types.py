@@ -45,6 +45,21 @@ def seconds_type(text: str) -> float:
     return value
 
 
+def number_at_least(least: float) -> Callable[[str], float]:
+    """Type of finite numbers of at least `least`."""
+
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not least <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is out of range: at least {least:g}")
+        return value
+
+    return number
+
+
 def number_above(least: float) -> Callable[[str], float]:
     """Type of finite numbers above `least`."""
 

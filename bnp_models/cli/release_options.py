@@ -1,12 +1,12 @@
 """Options of the command line for limits of the risk, for filing, and for protected files."""
 
-from bnp_models.cli.argument_types import importance_type, number_above, share_type
+from bnp_models.cli.argument_types import importance_type, number_at_least, share_type
 
 
 def add_limits(parser) -> None:
     """Add the limits that a verdict is given by."""
     group = parser.add_argument_group("limits", "by which a release is judged")
-    group.add_argument("--max-tau1", metavar="X", type=number_above(-1e-300),
+    group.add_argument("--max-tau1", metavar="X", type=number_at_least(0),
                        help="most population uniques that may be among the records: the verdict is "
                        "no where their expected number, the mean of tau_1, is above it, yes where "
                        "the whole 95%% interval is within it, else unknown; and unknown where "

@@ -18,7 +18,7 @@ from bnp_models.data.merging import Merged, merge_levels
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
-from bnp_models.data.schema import MicrodataError
+from bnp_models.data.schema import MicrodataError, unknown_variable
 from bnp_models.data.weight_classes import weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.rules.census import find_head
@@ -165,6 +165,9 @@ def weights_and_variables(
     reading = reading_of(options)
     if variables is None and beside:
         names = columns_of_file(options.sample, reading, tuple(map(str, beside.values())))
+        for name in beside.values():
+            if name not in names:
+                raise unknown_variable(name, names).in_file(options.sample)
         variables = [name for name in names if name not in beside.values()]
     weights = None if column is None else read_weights(options.sample, column, reading)
     return weights, variables
@@ -206,10 +209,14 @@ def _refuse_identifying(options, table: Records, but) -> None:
     if others:
         names = listed(repr(one.variable) for one in others)
         also = f"; {names} {'is' if len(others) == 1 else 'are'} refused too"
+    # It may be what records are to be told by.
+    by_id = vars(options).get("id", "") is None and first.alone == 1
+    carried = f"; --id {first.variable} carries it along" if by_id else ""
     coarsest = min(found, key=lambda one: one.alone).variable
     raise MicrodataError(
         f"{first.why}{also}: an identifier is no key variable, and exact values tell who somebody "
         f"is. Choose --variables without {'them' if others else 'it'}, put numbers into bins "
-        f"(--bins {coarsest}=20), merge rare levels (--merge-rare 10), or say --allow-identifying",
+        f"(--bins {coarsest}=20), merge rare levels (--merge-rare 10), or say --allow-identifying"
+        f"{carried}",
         column=first.variable,
     )

@@ -93,6 +93,8 @@ def text_rows(path: str | PathLike, how: Reading) -> Iterator[tuple[int, list[st
         with _opened(path, encoding) as file:
             reader = csv.reader(file, strict=True, delimiter=sep)
             for cells in reader:
+                if line == 1 and how.sep is not None and len(cells) == 1:
+                    _check_separator(path, sep, encoding)
                 yield line, cells
                 line = reader.line_num + 1
     except (OSError, EOFError) as error:
@@ -181,16 +183,32 @@ def _encoding_of(path: str) -> str:
     )
 
 
-def _separator_of(path: str, encoding: str) -> str:
+def _separator_of(path: str | PathLike, encoding: str) -> str:
     """The separator that cuts the first rows into as many cells each, the most of them."""
     best, most = ",", (False, 1)
     for sep in SEPARATORS:
-        try:
-            with _opened(path, encoding) as file:
-                rows = csv.reader(file, strict=True, delimiter=sep)
-                widths = [len(cells) for cells in itertools.islice(rows, _ROWS) if cells]
-        except (UnicodeError, csv.Error):
-            continue
+        widths = _widths(path, sep, encoding)
         if widths and (score := (len(set(widths)) == 1 and widths[0] > 1, widths[0])) > most:
             best, most = sep, score
     return best
+
+
+def _widths(path: str | PathLike, sep: str, encoding: str) -> list[int]:
+    """Numbers of cells of the first rows, none where they cannot be read."""
+    try:
+        with _opened(path, encoding) as file:
+            rows = csv.reader(file, strict=True, delimiter=sep)
+            return [len(cells) for cells in itertools.islice(rows, _ROWS) if cells]
+    except (UnicodeError, csv.Error):
+        return []
+
+
+def _check_separator(path: str | PathLike, sep: str, encoding: str) -> None:
+    """Refuse a separator that leaves one column where another one cuts all rows alike."""
+    other = _separator_of(path, encoding)
+    widths = set(_widths(path, other, encoding))
+    if other != sep and len(widths) == 1 and widths != {1}:
+        raise MicrodataError(
+            f"one column with {SEPARATORS.get(sep, quoted(sep))} between cells, and {widths.pop()} "
+            f"with {SEPARATORS[other]}; leave --sep out, or correct it", file=path,
+        )  # fmt: skip

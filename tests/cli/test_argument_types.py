@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from bnp_models.cli.argument_types import integer_type, number_of_variable
+from bnp_models.cli.argument_types import integer_type, number_at_least, number_of_variable
 
 
 @pytest.mark.parametrize("text", ["1000000", "1,000,000", "1e6", "1_000_000", "10.0e5", "+1000000"])
@@ -23,3 +23,10 @@ def test_a_number_of_a_variable():
     for text in ("age", "age=", "=3", "age=nan", "age=inf"):
         with pytest.raises(argparse.ArgumentTypeError):
             number_of_variable(text)
+
+
+def test_a_number_that_may_be_the_least():
+    assert number_at_least(0)("0") == 0
+    for text, said in (("-1", "-1 is out of range: at least 0"), ("x", "'x' is not a number")):
+        with pytest.raises(argparse.ArgumentTypeError, match=said):
+            number_at_least(0)(text)

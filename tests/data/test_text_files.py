@@ -64,6 +64,8 @@ def test_commas_within_cells_are_no_separators(tmp_path):
         ("a,b\né,1\n".encode("latin-1"), Reading(encoding="utf-8"), "is not utf-8 text"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0)[:-9], AS_FOUND, "cannot be read"),
         (b'a,b\n"1,2\n', AS_FOUND, "line 2.*not valid CSV"),
+        (b"a,b\n1,2\n", Reading(";"), "one column with semicolons .* 2 with commas; leave --sep"),
+        (b"a\tb\n1\t2\n", Reading("^"), "one column with '.' between cells, and 2 with tabs"),
     ],
 )
 def test_what_cannot_be_read(content, how, said, tmp_path):
@@ -71,6 +73,12 @@ def test_what_cannot_be_read(content, how, said, tmp_path):
     path.write_bytes(content)
     with pytest.raises(MicrodataError, match=f"s.csv.*{said}"):
         list(text_rows(path, how))
+
+
+def test_one_column_may_have_signs_of_other_files(tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text("sex, at birth\nmale\nfemale\n")
+    assert [cells for _, cells in text_rows(path, Reading(";"))][0] == ["sex, at birth"]
 
 
 def test_how_a_file_cannot_be_written():
