@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     -------
     code
         0, or 1 where a file could not be made, 2 on bad input, 3 where --strict finds fault, and
-        130 and 143 when stopped by SIGINT and SIGTERM.
+        130 and 143 when stopped by SIGINT and SIGTERM, 141 where nobody reads stdout any more.
     """
     argv = list(_joined(sys.argv[1:] if argv is None else argv))
     try:
@@ -38,6 +38,8 @@ def main(argv: list[str] | None = None) -> int:
         options.repeating = as_config(make_parser(), argv)
     except ConfigError as error:
         return _fail(str(error))
+    except BrokenPipeError:
+        return _unread()
     except SystemExit as stop:
         return int(stop.code or 0)
     # XLA's alarms on slow compilation; what it fails at is raised.
@@ -58,11 +60,14 @@ def main(argv: list[str] | None = None) -> int:
         commands.connect(options)
         code = commands.COMMANDS[options.name](options, argv)
         commands.MESSAGES.show()
+        sys.stdout.flush()
         return code
     except commands.OutputError as error:
         return _fail(str(error), 1)
     except commands.BAD_INPUT as error:
         return _fail(str(error))
+    except BrokenPipeError:
+        return _unread()
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
@@ -77,6 +82,13 @@ def main(argv: list[str] | None = None) -> int:
 def _terminate(number: int, _frame: object) -> None:
     """Let SIGTERM end the command as Ctrl-C does."""
     raise Stopped(number, "terminated")
+
+
+def _unread() -> int:
+    """End without a word where who reads stdout has enough, as ``head`` has."""
+    # What is still to be flushed at the end goes nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 def _joined(argv: Iterable[str]) -> Iterator[str]:

@@ -1,5 +1,9 @@
 """Options from a TOML file."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from commands import one_line
 
@@ -166,3 +170,15 @@ def test_completion_knows_commands_and_options(shell, capsys):
     assert main(["--print-completion", shell]) == 0
     printed = capsys.readouterr().out
     assert "--population-size" in printed and "synthesize" in printed
+
+
+def test_a_reader_that_has_enough_ends_the_command_without_a_word():
+    reading, writing = os.pipe()
+    os.close(reading)
+    call = "import sys; from bnp_models.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", call, "--print-completion", "bash"], stdout=writing,
+        stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
