@@ -1,6 +1,7 @@
 """Samples as the options say: read, recoded, with weights, and with what they keep."""
 
 import argparse
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,8 @@ from bnp_models.rules.reading import read_rules
 from bnp_models.rules.roles import Roles, read_roles
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +193,11 @@ def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Chang
             table, top, vars(options).get("merge_rare") or 0,
             ordered=vars(options).get("ordered") or (), but=bins,
         )  # fmt: skip
+        if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
+            _LOG.warning(
+                "%s: one level is left of %s: it says nothing any more; merge fewer (--merge-rare, "
+                "--top-code)", options.sample, listed(only),
+            )  # fmt: skip
         changed, made = bin_columns(changed, bins)
         if "allow_identifying" in vars(options):
             _refuse_identifying(options, changed, bins)

@@ -1,6 +1,8 @@
 """Files of microdata: text, Parquet, Excel, Stata and SPSS, read as labels or coded."""
 
 import contextlib
+import errno
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -345,6 +347,9 @@ def parquet_errors(path: str | PathLike) -> Iterator[None]:
         yield
     except MicrodataError:
         raise
+    except FileNotFoundError:
+        # That of pyarrow has the path and no reason.
+        raise MicrodataError(f"cannot be read ({os.strerror(errno.ENOENT)})", file=path) from None
     except OSError as error:
         raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
     except (ArrowException, ValueError) as error:

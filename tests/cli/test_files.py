@@ -82,6 +82,22 @@ def test_all_identifying_columns_are_named_at_once(frame, tmp_path, capsys):
     assert "column 'pod': unknown column; the columns are 'pid'" in one_line(capsys)
 
 
+def test_merging_down_to_one_level_is_said(frame, tmp_path, capsys, monkeypatch):
+    path = tmp_path / "sample.csv"
+    frame[["age", "town"]].to_csv(path, index=False)
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "sample", stop)
+    command = ("risk", str(path), "--population-size", "9000", "--out", str(tmp_path / "out"))
+    assert main((*command, "--merge-rare", "200")) == 130
+    said = capsys.readouterr().err
+    assert f"{path}: one level is left of 'age' and 'town': " in said
+    assert main((*command, "--merge-rare", "20")) == 130
+    assert "one level is left" not in capsys.readouterr().err
+
+
 def test_levels_are_merged_and_said(european, tmp_path, capsys):
     out = tmp_path / "out"
     chosen = ("--variables", "age,town,rent", "--missing", "-9,NA", "--top-code", "age=80",

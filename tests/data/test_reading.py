@@ -91,6 +91,9 @@ def test_unreadable_files(tmp_path, name):
     (tmp_path / "bytes.csv").write_bytes(b"x\n\x81\n\x8d\n")
     with pytest.raises(MicrodataError, match=name):
         read_microdata(tmp_path / name)
+    if name.startswith("absent"):
+        with pytest.raises(MicrodataError, match=r"cannot be read \(No such file"):
+            read_microdata(tmp_path / name)
 
 
 @pytest.mark.parametrize(
