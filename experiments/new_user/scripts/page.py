@@ -1,0 +1,18 @@
+"""Items 9, 12 and 15: what is in a page, `python page.py FILE`."""
+
+import re
+import sys
+
+page = open(sys.argv[1], encoding="utf-8").read()
+for what in (
+    "prefers-color-scheme",
+    "@media print",
+    "<caption",
+    'scope="',
+    "overflow-x",
+    "SHA-256",
+):
+    print(f"{what}: {page.count(what)}", end="; ")
+print(f"tables: {page.count('<table')}; {len(page) // 1000} kB")
+box = re.search(r'class="[^"]*\b(ok|warn\w*|box|good|bad|note)\b[^"]*"', page)
+print(re.sub(r"\s+", " ", re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.S))[:400])
