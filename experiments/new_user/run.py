@@ -57,9 +57,11 @@ def shown(case: Case, said: str, folder: Path) -> str:
 def prepare(revision: str, folder: Path, limit: int) -> dict:
     """Clone and install a revision: the row of the installation."""
     folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / "clone", ignore_errors=True)
     subprocess.run(["git", "clone", "-q", ROOT, folder / "clone"], check=True)
     subprocess.run(["git", "-C", folder / "clone", "checkout", "-q", revision], check=True)
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    if not (folder / "venv").exists():
+        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     return outcome(INSTALL, folder, limit)
 
 
@@ -82,24 +84,27 @@ def main(options: argparse.Namespace, work: Path) -> None:
         print(side, flush=True)
         installed = prepare(revision, work / side, options.limit)
         if side == "after":
+            shutil.rmtree(work / "inputs", ignore_errors=True)
             (work / "inputs").mkdir()
             python = work / "after/venv/bin/python"
             command = [python, HERE / "scripts/inputs.py", work / "inputs"]
             subprocess.run(command, check=True)
         scratch = work / side / "scratch"
+        shutil.rmtree(scratch, ignore_errors=True)
         shutil.copytree(HERE / "scripts", scratch, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(work / "inputs", scratch, dirs_exist_ok=True)
-        rows = [outcome(case, work / side, options.limit) for case in [*FIRST, *wanted]]
         commit = ["git", "-C", work / side / "clone", "rev-parse", "--short", "HEAD"]
         at = subprocess.run(commit, check=True, capture_output=True, text=True).stdout.strip()
-        rows = [{"revision": at} | row for row in [installed, *rows]]
-        file = HERE / f"{side}.json"
-        if options.only is not None:
-            # The rows of the item in the place of its earlier ones.
-            rows = [row for row in rows if row["item"] == options.only]
-            rows += [r for r in json.loads(file.read_text()) if r["item"] != options.only]
-            rows.sort(key=lambda row: row["item"])
-        file.write_text(json.dumps(rows, indent=1) + "\n")
+        # Of an item that is tried again, the rows come in the place of its earlier ones.
+        file, rows = HERE / f"{side}.json", []
+        earlier = json.loads(file.read_text()) if options.only is not None else []
+        for case in [None, *FIRST, *wanted]:
+            row = installed if case is None else outcome(case, work / side, options.limit)
+            if options.only in (None, row["item"]):
+                rows.append({"revision": at} | row)
+            kept = [row for row in earlier if row["item"] != options.only]
+            text = json.dumps(sorted(rows + kept, key=lambda row: row["item"]), indent=1)
+            file.write_text(text + "\n")
     (HERE / "table.md").write_text(page())
 
 
@@ -120,19 +125,20 @@ def cell(row: dict) -> str:
     code = f"no end within {row['seconds']:.0f} s" if row["code"] is None else f"exit {row['code']}"
     said = row["said"].replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
     said = said.replace("`", "&#96;").replace("*", "&#42;").replace("_", "&#95;")
-    return f"*{code}, {row['seconds']:.0f} s*<br>" + "<br>".join(said.splitlines())
+    return f"*{code}*<br>" + "<br>".join(said.splitlines())
 
 
 def sections(rows: dict[str, list[dict]]) -> list[str]:
     """Lines of a table for each item."""
     lines = []
+    before = {row["command"]: row for row in rows["before"]}
     for item, name in ITEMS.items():
-        pairs = [p for p in zip(rows["before"], rows["after"], strict=True) if p[0]["item"] == item]
-        if pairs:
-            lines += ["", f"## {item}. {name}", "", "| command | before | now |", "|---|---|---|"]
-        for before, after in pairs:
-            command = before["command"].replace("|", "\\|")
-            lines.append(f"| `{command}` | {cell(before)} | {cell(after)} |")
+        lines += ["", f"## {item}. {name}", "", "| command | before | now |", "|---|---|---|"]
+        for now in rows["after"]:
+            if now["item"] == item:
+                command = now["command"].replace("|", "\\|")
+                then = before.get(now["command"])
+                lines.append(f"| `{command}` | {cell(then) if then else ''} | {cell(now)} |")
     return lines
 
 
@@ -146,5 +152,7 @@ if __name__ == "__main__":
     parser.add_argument("--limit", type=int, default=300, help="seconds of one command at the most")
     # Jobs in the background of a shell ignore SIGINT, and so would the commands.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    parser.add_argument("--work", type=Path, help="folder that is kept, environments and all")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="new-user-") as made:
-        main(parser.parse_args(), Path(made))
+        main(options, options.work or Path(made))

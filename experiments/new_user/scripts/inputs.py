@@ -15,35 +15,33 @@ sample = bnp.datasets.census_income(adults=True).sample(300, seed=0).astype(str)
 sample = sample[["age", "sex", "race", "marital_status", "education", "class_of_worker"]]
 sample.to_csv(out / "sample.csv", index=False)
 
-people = sample[["age", "sex", "education"]].copy()
+people = sample.copy()
 people.insert(0, "person_number", 190_000_000 + rng.permutation(10**6)[: len(people)])
 people["salary"] = rng.lognormal(10.3, 0.6, len(people)).astype(int)
 people.to_csv(out / "people.csv", index=False)
 
-german = people[["age", "sex", "salary"]].assign(
-    town=rng.choice(["Köln", "Düsseldorf", "Münster"], len(people)),
+german = sample.assign(sex=sample["sex"].replace({"Male": "männlich", "Female": "weiblich"}))
+priced = people[["age"]].assign(
     salary=pd.cut(people["salary"], [0, 9_000, 30_000, 100_000, 10**9]).cat.rename_categories(
         ["$9,000", "$30,000", "$100,000", "more"]
     ),
 )
-german.to_csv(out / "plain.csv", index=False)
+priced.to_csv(out / "plain.csv", index=False)
 german.to_csv(out / "semicolon_cp1252.csv", sep=";", index=False, encoding="cp1252")
 german.to_csv(out / "tab_utf16.txt", sep="\t", index=False, encoding="utf-16")
 german.to_excel(out / "sheet.xlsx", index=False)
 (out / "packed.csv.gz").write_bytes(gzip.compress(german.to_csv(index=False).encode()))
 
-codes = sample[["age", "sex", "race"]].copy()
-codes.loc[codes.index[::30], "race"] = "-9"
-codes.loc[codes.index[7::40], "sex"] = "female"
-codes.loc[codes.index[3::40], "sex"] = "Female "
+codes = sample.replace({"race": {"American Indian or other": "-9"},
+                        "education": {"Bachelor or higher": "some college"}})  # fmt: skip
 codes.to_csv(out / "codes.csv", index=False)
 
-formulas = sample[["age", "sex", "race", "education"]].copy()
+formulas = sample.copy()
 formulas["sex"] = formulas["sex"].replace({"Male": "=1+1", "Female": "@SUM(A1)"})
 formulas.insert(0, "id", [f"P{i:03d}" for i in range(len(formulas))])
 formulas.to_csv(out / "formulas.csv", index=False)
 
-long = sample.iloc[:, :3].rename(
+long = sample.rename(
     columns={"age": "age in completed years at the day of the survey", "sex": "sex (self-reported)"}
 )
 long.to_csv(out / "long_names.csv", index=False)
