@@ -112,8 +112,8 @@ CASES = [
     Case(12, "bnp-models synthesize sample.csv --model nplcm --components 6 --chains 1 "
              "--warmup 0 --draws 10 --datasets 2 --out bad", 5, 900, warnings=True),
     Case(12, "bnp-models evaluate sample.csv bad/synthetic_*.csv --out judged_bad", 6, 900, warnings=True),
-    Case(12, "python words.py judged_bad/report.html "
-             "'one chain only|No warnings|no warnings|nothing'", 4, 500),
+    Case(12, "grep -o 'class=.box[^>]*' judged_bad/report.html; python words.py "
+             "judged_bad/report.html 'one chain only'", 4, 500),
     Case(13, "timeout --preserve-status -s INT 70 bnp-models risk sample.csv $N --chains 2 "
              "--draws 100000 --out long 2> long.err; echo exit code $?; tail -7 long.err; ls long", 10, 1200),
     Case(13, "timeout --preserve-status -s TERM 20 bnp-models risk sample.csv $N --model nplcm "
@@ -128,9 +128,9 @@ CASES = [
     Case(14, "python arguments.py", 9, 1200),
     Case(14, "python doctests.py", 2, 600),
     Case(14, "python -c 'import bnp_models; print(*dir(bnp_models.kernels))'", 1, 300),
-    Case(15, "python page.py risk/report.html", 2, 700),
+    Case(15, "python page.py risk/report.html", 3, 700),
     Case(15, "bnp-models evaluate sample.csv synthetic/synthetic_*.csv --out evaluated "
-             "&& python page.py evaluated/report.html", 2, 700),
+             "&& python page.py evaluated/report.html", 3, 700),
     Case(16, "bnp-models risk sample.csv $N $SMALL --format parquet --out parquet && ls parquet", 9),
     Case(16, "bnp-models --print-completion bash | head -3", 3),
     Case(16, "printf '[risk]\\nmodel = \"nplcm\"\\ncomponents = 6\\nchains = 2\\nwarmup = 100\\n"

@@ -14,5 +14,6 @@ for what in (
 ):
     print(f"{what}: {page.count(what)}", end="; ")
 print(f"tables: {page.count('<table')}; {len(page) // 1000} kB")
-box = re.search(r'class="[^"]*\b(ok|warn\w*|box|good|bad|note)\b[^"]*"', page)
-print(re.sub(r"\s+", " ", re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.S))[:400])
+print("boxes:", *re.findall(r'class="box[^"]*"', page))
+text = re.sub(r"<(style|script|svg|title).*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)
+print(re.sub(r"\s+", " ", text).strip()[:300])
