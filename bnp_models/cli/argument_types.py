@@ -27,11 +27,13 @@ def _integer_said(text: str) -> int | None:
     """The integer that a text such as 1000000, 1,000,000 or 1e6 says; None where it says none."""
     if re.fullmatch(r"[+-]?[0-9]{1,3}(,[0-9]{3})+", text):
         text = text.replace(",", "")
-    try:
-        number = Fraction(text)
-    except (ValueError, ZeroDivisionError):
+    # Not all that a fraction can be: 1e999999999 would have to be written out.
+    if not re.fullmatch(
+        r"\s*[+-]?[0-9](_?[0-9]){0,99}(\.[0-9]{0,99})?(e[+-]?[0-9]{1,2})?\s*", text, re.I
+    ):
         return None
-    return int(number) if number.denominator == 1 and "/" not in text else None
+    number = Fraction(text)
+    return int(number) if number.denominator == 1 else None
 
 
 def seconds_type(text: str) -> float:

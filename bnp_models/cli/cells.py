@@ -16,7 +16,9 @@ from bnp_models.cli.folder import (
 from bnp_models.cli.inputs import (
     CELL_OPTIONS,
     check_options,
+    check_sweeps,
     given_options,
+    of_option,
 )
 from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
 from bnp_models.cli.outputs import output_names, remove_outputs, risk_message, table_name
@@ -30,7 +32,6 @@ from bnp_models.data.reading import read_microdata
 from bnp_models.data.weights import WeightedCells, weighted_cells
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
-from bnp_models.inference.settings import Settings
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.cells.empirical_bayes import fit_empirical_bayes
 from bnp_models.models.cells.full_bayes import sample_hyperparameters
@@ -129,9 +130,9 @@ def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, Weigh
     values = given_options(options, *MODELS[options.model].options)
     try:
         model = PolettiniStander(CELL_MODELS[options.model], **values)
-        Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise of_option(error, options) from None
+    check_sweeps(options)
     weights, variables = weights_and_variables(options)
     read = read_microdata(options.sample, variables, options.levels, reading_of(options))
     table, changes = recoded(options, read)

@@ -15,6 +15,7 @@ from bnp_models.cli.folder import (
     shows_progress,
     write_files,
 )
+from bnp_models.cli.inputs import check_sweeps
 from bnp_models.cli.models import MODELS, MODELS_OF
 from bnp_models.cli.samples import read_sample
 from bnp_models.comparison.comparison import Comparison, compare
@@ -22,7 +23,6 @@ from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.writing import write_json
 from bnp_models.inference.checkpoint import Checkpoint
-from bnp_models.inference.settings import Settings
 from bnp_models.models.model import Model
 from bnp_models.report.comparison import comparison_summary, write_comparison_report
 from bnp_models.risk.population import check_table
@@ -45,7 +45,7 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
         raise UsageError(f"--folds {options.folds}: is more than --parts {options.parts}")
     if options.parts > table.n:
         raise UsageError(f"--parts {options.parts}: is more than the {table.n} records")
-    Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
+    check_sweeps(options)
     names = ("models", "folds", "parts", "population_size", "chains", "warmup", "draws", "thin",
              "seed", "no_records")  # fmt: skip
     settings = {name: vars(options)[name] for name in names} | {

@@ -11,7 +11,7 @@ from typing import Any
 import tomli_w
 
 from bnp_models.cli.argument_types import name_list
-from bnp_models.data.messages import listed, reason
+from bnp_models.data.messages import listed, quoted, reason
 from bnp_models.version import __version__
 
 REPEATING = "run.toml"
@@ -126,6 +126,32 @@ def as_config(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
         f"# bnp-models {name} --config {REPEATING} --out ANOTHER_FOLDER\n\n"
     )
     return head + tomli_w.dumps({name: values})
+
+
+# Options that name a file or a folder, of which there is none without a name.
+_FILES = (
+    "sample", "original", "synthetic", "out", "levels", "conditions", "rules", "roles",
+    "quantities", "population", "holdout", "changes", "posterior",
+)  # fmt: skip
+
+
+def check_texts(options: argparse.Namespace) -> None:
+    """Refuse texts that no file could be called or hold, and files without a name.
+
+    Raises
+    ------
+    ConfigError
+        It names the option.
+    """
+    for name, value in vars(options).items():
+        for text in value if isinstance(value, list) else [value]:
+            if not isinstance(text, str):
+                continue
+            where = name.upper() if name in _FILES[:3] else f"--{name.replace('_', '-')}"
+            if text == "" and name in _FILES:
+                raise ConfigError(f"{where}: is empty; name a file")
+            if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+                raise ConfigError(f"{where}: {quoted(text)} is no text in UTF-8; rename it")
 
 
 def _is_unsaid(value: Any) -> bool:

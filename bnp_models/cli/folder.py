@@ -184,7 +184,18 @@ def located(options: argparse.Namespace, other: str | None = None) -> Iterator[N
 
 
 def reading_of(options: argparse.Namespace) -> Reading:
-    """How the sample is written, as far as the options say."""
+    """How the sample is written, as far as the options say.
+
+    Raises
+    ------
+    UsageError
+        If one of them says what cannot be.
+    """
+    for name in ("sep", "encoding"):
+        try:
+            Reading(**{name: vars(options)[name]})
+        except MicrodataError as error:
+            raise UsageError(f"--{name}: {error}") from None
     return Reading(options.sep, options.encoding, tuple(options.missing or ()))
 
 

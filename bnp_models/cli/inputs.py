@@ -1,6 +1,7 @@
 """Input and options of commands, checked before any work is done."""
 
 import argparse
+import re
 from typing import Any, NamedTuple
 
 from bnp_models.cli.folder import UsageError, located
@@ -53,9 +54,9 @@ def checked_input(options: argparse.Namespace) -> Inputs:
     registered = MODELS[options.model]
     try:
         model = registered.load()(**given_options(options, *registered.options))
-        Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise of_option(error, options) from None
+    check_sweeps(options)
     if options.conditions is not None and model.conditions_type is None:
         raise UsageError(
             f"--conditions: the {options.model} model does not take structural zeros; use --model "
@@ -98,6 +99,22 @@ def check_options(options: argparse.Namespace) -> None:
     for name in ("augmentation", "not_applicable"):
         if options.conditions is None and given.get(name) is not None:
             raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
+
+
+def of_option(error: ValueError, options: argparse.Namespace) -> UsageError:
+    """The error of a field of a model, which its message begins with, as one of the option."""
+    name = re.split(r"\W", str(error), maxsplit=1)[0]
+    return UsageError(f"{flag(name) if name in vars(options) else name}{str(error)[len(name) :]}")
+
+
+def check_sweeps(options: argparse.Namespace) -> None:
+    """Refuse more sweeps than can be numbered."""
+    try:
+        Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
+    except ValueError:
+        raise UsageError(
+            "--warmup, --draws and --thin make more sweeps than 2**31; lower one of them"
+        ) from None
 
 
 def _taking_zeros(command: str) -> list[str]:

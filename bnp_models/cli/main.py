@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 
-from bnp_models.cli.config import ConfigError, as_config, with_config
+from bnp_models.cli.config import ConfigError, as_config, check_texts, with_config
 from bnp_models.cli.parser import make_parser, one_line
 from bnp_models.inference.interruption import Stopped
 
@@ -35,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         argv = with_config(make_parser(), argv)
         options = make_parser().parse_args(argv)
+        check_texts(options)
         options.repeating = as_config(make_parser(), argv)
     except ConfigError as error:
         return _fail(str(error))

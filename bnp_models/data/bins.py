@@ -1,6 +1,7 @@
 """Bins of numeric columns: what models see of them, and values drawn from the bins."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,6 +25,9 @@ from bnp_models.data.schema import (
 # So many of the smallest and of the largest values are beyond the ends of the bins, so that no end
 # is the value of one record.
 _BEYOND = 5
+
+# Neither 1/3, which has no last digit, nor 1e999999999, which would have to be written out.
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})(?:[eE][+-]?[0-9]{1,2})?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,10 +317,8 @@ def number_of(label: Label) -> Fraction | None:
     """Return the number that a label is or spells, exactly; None where it is none."""
     if isinstance(label, bool) or not isinstance(label, str | int | float):
         return None
-    try:
-        return Fraction(text_of(label).strip())
-    except (ValueError, ZeroDivisionError):
-        return None
+    text = text_of(label).strip()
+    return Fraction(text) if _NUMBER.fullmatch(text) else None
 
 
 def _runs(x, count, size, marks) -> list[tuple[int, int]]:
@@ -363,6 +365,9 @@ def _ends(x, total, first, last, marks) -> tuple[Fraction, Fraction, Fraction]:
     unit = Fraction(10) ** 12
     while any(value % unit for value in x[first : last + 1]):
         unit /= 10
+    # As many as can be counted, and told apart.
+    while x[last] - x[first] > unit * 10**15:
+        unit *= 10
     if first == 0:
         low = x[min(int(np.searchsorted(total, _BEYOND)), last)]
     else:

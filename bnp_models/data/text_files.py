@@ -65,8 +65,9 @@ class Reading:
             )
         if self.encoding is not None:
             try:
-                codecs.lookup(self.encoding)
-            except LookupError:
+                # Knows codecs of bytes, such as rot13, from those of text.
+                io.TextIOWrapper(io.BytesIO(), self.encoding)
+            except (LookupError, ValueError):
                 raise MicrodataError(
                     f"no encoding is called {quoted(self.encoding)}; such as utf-8, utf-16 and "
                     "cp1252 are"

@@ -5,6 +5,8 @@ mode that the process gives its files.
 """
 
 import contextlib
+import csv
+import itertools
 import json
 import os
 import re
@@ -13,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from bnp_models.data.stata_spss import FormatError, Labelling, write_labelled
 
@@ -21,8 +24,9 @@ FORMATS = ("csv", "parquet", "dta", "sav")
 DIGITS = 8
 """Significant digits of figures in tables: sums of thousands of them agree to a millionth."""
 
-# A spreadsheet runs text that begins with one of these, or with a sign, as a formula.
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?![0-9.,]*$)")
+# A spreadsheet runs text that begins with one of these, or with a sign, as a formula; some take the
+# wide forms of East Asian text for them.
+_FORMULA = re.compile(r"[=@\t\r\n\uff1d\uff20\uff0b\uff0d]|[+-](?![0-9.,]*\Z)")
 
 
 def write_json(document: dict, path: str | PathLike) -> None:
@@ -91,7 +95,7 @@ def write_frame(
         elif kind in ("parquet", "pq"):
             frame.to_parquet(partial, index=False)
         else:
-            frame.to_csv(partial, index=False, lineterminator="\n", encoding="utf-8")
+            _write_csv(frame, partial, "utf-8")
 
 
 def write_table(
@@ -130,8 +134,17 @@ def write_table(
     }
     table = pd.DataFrame(columns, columns=frame.columns).rename(columns=_harmless)
     with replacing(path) as partial:
-        encoding = "utf-8-sig" if bom else "utf-8"
-        table.to_csv(partial, index=False, lineterminator="\n", encoding=encoding)
+        _write_csv(table, partial, "utf-8-sig" if bom else "utf-8")
+
+
+def _write_csv(frame: pd.DataFrame, path: Path, encoding: str) -> None:
+    """Write a frame as CSV."""
+    columns = (column for _, column in frame.items() if not is_numeric_dtype(column.dtype))
+    texts = itertools.chain(frame.columns, *(column.unique() for column in columns))
+    # Python puts no quotes around a carriage return, which ends a line when it is read.
+    bare = any(isinstance(text, str) and "\r" in text for text in texts)
+    quoting = csv.QUOTE_NONNUMERIC if bare else csv.QUOTE_MINIMAL
+    frame.to_csv(path, index=False, lineterminator="\n", encoding=encoding, quoting=quoting)
 
 
 def _harmless(value):

@@ -245,6 +245,8 @@ def aged(
     """
     if at_least is None and at_most is None:
         raise ValueError("give at_least, at_most or both")
+    if at_least is not None and at_most is not None and at_least > at_most:
+        raise ValueError(f"at_least {at_least} is above at_most {at_most}; correct one")
     return Aged(at_least, at_most, variable)
 
 

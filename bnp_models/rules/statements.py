@@ -237,6 +237,11 @@ class Compare(Comparison):
     relation: str
     years: float
 
+    def __post_init__(self):
+        least = 0 if self.relation == "within" else -OPEN_ENDED
+        if not least <= self.years <= OPEN_ENDED:
+            raise ValueError(f"years: from {least:,} to {OPEN_ENDED:,}, not {self.years}")
+
     def _ages(self, view: View):
         """Return the least and largest numbers that the labels of persons stand for."""
         codes = view.person_codes(self.variable)
@@ -257,7 +262,7 @@ class Compare(Comparison):
     def _holds_apart(self, view, who, whom):
         xp = view.xp
         least, most = self._ages(view)
-        far = np.array(4 * OPEN_ENDED, dtype=least.dtype)
+        far = np.array(10 * OPEN_ENDED, dtype=least.dtype)
         # The extremes decide: the oldest of those who must be younger, and so on.
         highest = xp.where(who, least, -far).max(-1)
         lowest = xp.where(who, most, far).min(-1)

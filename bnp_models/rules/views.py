@@ -23,8 +23,9 @@ from bnp_models.data.schema import (
     unknown_variable,
 )
 
-# The number that a label without an upper bound ("85+") stands for at most.
-OPEN_ENDED = 10**6
+# The number that a label without an upper bound ("85+") stands for at most, and the largest that a
+# rule may speak of: sums of a few are exact.
+OPEN_ENDED = 10**8
 
 _YEARS = r"\s*(?:years?(?: old| of age)?)?\s*"
 
@@ -314,16 +315,22 @@ def bounds_of_label(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray,
         text = text_of(label)
         if match := _NUMBER.fullmatch(text):
             pairs.append((float(match[1]), float(match[1])))
-        elif match := _INTERVAL.fullmatch(text):
+        elif (match := _INTERVAL.fullmatch(text)) and float(match[1]) <= float(match[2]):
             pairs.append((float(match[1]), float(match[2])))
         elif match := _AT_LEAST.fullmatch(text):
             pairs.append((float(match[1]), float(OPEN_ENDED)))
-        elif match := _LESS_THAN.fullmatch(text):
+        elif (match := _LESS_THAN.fullmatch(text)) and float(match[1]) > 0:
             pairs.append((0.0, float(match[1]) - 1))
         else:
             raise MicrodataError(
                 f"level {quoted(label)} is no number; a rule that compares numbers takes levels "
                 "such as 7, '5-9', '85+' or 'under 5'",
+                column=variable,
+            )
+        if max(pairs[-1]) > OPEN_ENDED:
+            raise MicrodataError(
+                f"level {quoted(label)} is too large for a rule that compares numbers; let them be "
+                f"at most {OPEN_ENDED:,}",
                 column=variable,
             )
     bounds = np.array(pairs).T

@@ -27,7 +27,7 @@ from bnp_models.rules.persons import (
 )
 from bnp_models.rules.rules import Rules
 from bnp_models.rules.statements import Count, HouseholdHas, Rule, at_least, at_most, each, exactly
-from bnp_models.rules.views import JointLevels, Variables, columns_of
+from bnp_models.rules.views import OPEN_ENDED, JointLevels, Variables, columns_of
 from bnp_models.rules.yaml_nodes import (
     Entries,
     compose,
@@ -232,7 +232,15 @@ def _between(reader: _Reader, parts: Parts) -> Rule:
 
 def _years(parts: Parts, key: str) -> int | float:
     """Return the difference of two ages."""
-    return number(parts[key], "a number of years")
+    years = number(parts[key], "a number of years")
+    least = 0 if key == "within" else -OPEN_ENDED
+    if not least <= years <= OPEN_ENDED:
+        raise mistake(
+            parts[key],
+            f"here should be a number of years from {least:,} to {OPEN_ENDED:,}, not "
+            f"{quoted(parts[key].value)}",
+        )
+    return years
 
 
 def _variable(parts: Parts) -> str:
@@ -321,6 +329,8 @@ def _bounds(variable: str, node: yaml.Node) -> PersonPredicate:
     at_least, at_most = (
         number(parts[key], "a number") if key in parts else None for key in ("at least", "at most")
     )
+    if at_least is not None and at_most is not None and at_least > at_most:
+        raise mistake(node, f"at least {at_least} and at most {at_most} cannot be; correct one")
     return aged(at_least, at_most, variable)
 
 

@@ -140,7 +140,7 @@ def _read_groups(path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
                 kept = np.asarray(data["draw"])
                 arrays |= {str(name): np.asarray(data[name]) for name in data.data_vars}
         except FileNotFoundError:
-            raise
+            raise MicrodataError("cannot be read (there is no such file)", file=path) from None
         except (OSError, ValueError, KeyError) as error:
             if group == "posterior":
                 raise MicrodataError(
