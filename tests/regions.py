@@ -157,6 +157,48 @@ def some_feasible_cells(zeros, number, seed):
     return np.stack(columns, axis=1)
 
 
+def one_hot(cells, num_levels):
+    return np.concatenate(
+        [cells[:, j, None] == np.arange(levels) for j, levels in enumerate(num_levels)], axis=1
+    ).astype(float)
+
+
+def check_equivalence(equivalence, zeros, cells):
+    """Its weights add up to its total in every feasible cell; two variables say if and only if."""
+    names, labels = zeros.schema.variables, zeros.schema.levels
+    total, holds = np.zeros(len(cells), dtype=int), []
+    for name, levels, weights in zip(
+        equivalence.variables, equivalence.levels, equivalence.weights, strict=True
+    ):
+        j = names.index(name)
+        weight = dict(zip(levels, weights, strict=True))
+        total += np.array([weight.get(label, 0) for label in labels[j]])[cells[:, j]]
+        holds.append(np.array([label in levels for label in labels[j]])[cells[:, j]])
+    np.testing.assert_array_equal(total, equivalence.total)
+    if len(holds) == 2:
+        np.testing.assert_array_equal(*holds)
+        assert " if and only if " in str(equivalence)
+
+
+def check_coding(form, zeros, feasible, reduced):
+    """Exact both ways, on feasible cells and on cells of the reduced schema."""
+    coding, conditions = form
+    codes = coding.reduce(feasible)
+    np.testing.assert_array_equal(coding.expand(codes), feasible)
+    absent = np.zeros(feasible.shape, dtype=bool)
+    for item, level, parent, where in coding.absent:
+        absent[:, item] = where[feasible[:, parent]]
+        np.testing.assert_array_equal(absent[:, item], feasible[:, item] == level)
+        assert not any(other.variable == parent for other in coding.absent)
+    np.testing.assert_array_equal(codes < 0, absent)
+    impossible = zeros.contains(coding.expand(reduced))
+    if conditions is None:
+        assert not impossible.any()
+    else:
+        np.testing.assert_array_equal(conditions.contains(reduced), impossible)
+        assert conditions.schema == coding.schema
+
+
 HOMES = Schema(
     ("ownership", "mortgage", "rooms"),
     (("owned", "rented", "free"), ("not applicable", "small", "large"), (1, 2)),

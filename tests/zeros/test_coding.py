@@ -7,29 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from latent import all_cells, feasible_cells, structural_zeros
-from regions import homes, random_zeros, some_feasible_cells
+from regions import check_coding, homes, random_zeros, some_feasible_cells
 
 from bnp_models import Coding, MicrodataError, StructuralZeros
 from bnp_models.zeros.coding import choose_absences
-
-
-def check_coding(form, zeros, feasible, reduced):
-    """Exact both ways, on feasible cells and on cells of the reduced schema."""
-    coding, conditions = form
-    codes = coding.reduce(feasible)
-    np.testing.assert_array_equal(coding.expand(codes), feasible)
-    absent = np.zeros(feasible.shape, dtype=bool)
-    for item, level, parent, where in coding.absent:
-        absent[:, item] = where[feasible[:, parent]]
-        np.testing.assert_array_equal(absent[:, item], feasible[:, item] == level)
-        assert not any(other.variable == parent for other in coding.absent)
-    np.testing.assert_array_equal(codes < 0, absent)
-    impossible = zeros.contains(coding.expand(reduced))
-    if conditions is None:
-        assert not impossible.any()
-    else:
-        np.testing.assert_array_equal(conditions.contains(reduced), impossible)
-        assert conditions.schema == coding.schema
 
 
 def test_codings_are_exact():

@@ -6,17 +6,11 @@ import itertools
 import numpy as np
 import pytest
 from latent import all_cells, feasible_cells, structural_zeros
-from regions import homes, random_zeros, some_feasible_cells
+from regions import check_equivalence, homes, one_hot, random_zeros, some_feasible_cells
 
 from bnp_models import Equivalence
 from bnp_models.zeros.boxes import Boxes
 from bnp_models.zeros.equivalences import find_relations, null_space
-
-
-def one_hot(cells, num_levels):
-    return np.concatenate(
-        [cells[:, j, None] == np.arange(levels) for j, levels in enumerate(num_levels)], axis=1
-    ).astype(float)
 
 
 def check_tilt(tilt, cells, num_levels, rng):
@@ -26,23 +20,6 @@ def check_tilt(tilt, cells, num_levels, rng):
     weights = [np.exp(hot @ (log_p + t * tilt)) for t in (0, rng.normal())]
     before, after = (weight / weight.sum() for weight in weights)
     np.testing.assert_allclose(after, before, rtol=1e-12)
-
-
-def check_equivalence(equivalence, zeros, cells):
-    """Its weights add up to its total in every feasible cell; two variables say if and only if."""
-    names, labels = zeros.schema.variables, zeros.schema.levels
-    total, holds = np.zeros(len(cells), dtype=int), []
-    for name, levels, weights in zip(
-        equivalence.variables, equivalence.levels, equivalence.weights, strict=True
-    ):
-        j = names.index(name)
-        weight = dict(zip(levels, weights, strict=True))
-        total += np.array([weight.get(label, 0) for label in labels[j]])[cells[:, j]]
-        holds.append(np.array([label in levels for label in labels[j]])[cells[:, j]])
-    np.testing.assert_array_equal(total, equivalence.total)
-    if len(holds) == 2:
-        np.testing.assert_array_equal(*holds)
-        assert " if and only if " in str(equivalence)
 
 
 def test_all_directions_are_found():
