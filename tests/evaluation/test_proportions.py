@@ -88,6 +88,21 @@ def test_pairs_against_crosstab(files):
         assert row.pmse_ratio == pytest.approx(np.mean(ratios))
 
 
+def test_k_marginal_scores_against_crosstab(files):
+    """A thousand times one less the mean total variation distance, file by file."""
+    original, synthetic, _ = files
+    score = bnp.proportions(original, synthetic, 2)
+    first, *others = (table.to_frame() for table in (original, *synthetic))
+    for made, k_marginal in zip(others, score.k_marginal, strict=True):
+        distances = []
+        for a, b in itertools.combinations(NAMES, 2):
+            shares = [pd.crosstab(f[a], f[b], normalize="all") for f in (first, made)]
+            away = shares[0].sub(shares[1], fill_value=0)
+            distances.append(away.abs().to_numpy().sum() / 2)
+        assert k_marginal == pytest.approx(1000 * (1 - np.mean(distances)))
+    assert score.summary()["k_marginal"] == pytest.approx(score.k_marginal.mean())
+
+
 def test_the_original_itself_overlaps_with_itself(files):
     original, _, _ = files
     shuffled = bnp.Microdata(SCHEMA, original.codes[::-1])

@@ -6,6 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from goodness import P_LIMIT, ks_p_value
+from harness import Z_LIMIT
+from scipy import stats
 
 import bnp_models as bnp
 from bnp_models.inference.chunks import chain_keys_of
@@ -95,6 +98,24 @@ def test_own_steps_are_sampled_saved_and_resumed(sample_frame, tmp_path):
             keep=["x", "log_likelihood", "pair"],
         )
         bnp.sample(other, table, resume=True, **options, **saving)
+
+
+def test_every_sweep_of_every_chain_has_a_key_of_its_own(sample_frame):
+    """What each sweep adds to an autoregression is another standard normal variate."""
+    run = bnp.sample(make_steps(), sample_frame, key=jax.random.key(5), **SETTINGS | {
+        "num_chains": 4, "num_samples": 400,
+    })  # fmt: skip
+    x = run.draws["x"]
+    added = x[:, 1:] - x[:, :-1] / 2
+    assert len(np.unique(added.round(5))) > 0.99 * added.size
+    assert ks_p_value(added, stats.norm.cdf) > P_LIMIT
+    # Autocorrelations of what is added, and those between chains, are none.
+    centred = (added - added.mean()) / added.std()
+    for lag in range(1, 20):
+        z = (centred[:, lag:] * centred[:, :-lag]).mean() * np.sqrt(centred[:, lag:].size)
+        assert abs(z) < Z_LIMIT
+    z = (np.corrcoef(centred) - np.eye(4)) * np.sqrt(centred.shape[1])
+    assert np.abs(z).max() < Z_LIMIT
 
 
 def test_own_steps_are_given_their_data(sample_frame):

@@ -10,7 +10,12 @@ from populations import simulate_tau1
 from scipy.stats import binom
 
 import bnp_models as bnp
-from bnp_models.risk.population import draw_joining, record_risks
+from bnp_models.risk.population import (
+    _unbiased_risks,
+    cell_probabilities,
+    draw_joining,
+    record_risks,
+)
 
 
 @pytest.mark.parametrize("num_new", [0, 1, 37, 2000])
@@ -65,9 +70,51 @@ def test_records_sum_to_the_conditional_expectation(small):
 def test_counts_agree_with_their_conditional_expectation(small):
     """The count's spread is wider, its mean the same, in a population that leaves some uniques."""
     risk = bnp.population_risk(small.run, 600, ties="off")
-    difference = (risk.tau1 - risk.tau1_conditional).ravel()
-    assert abs(difference.mean()) < Z_LIMIT * difference.std() / np.sqrt(difference.size)
-    assert risk.tau1.std() > risk.tau1_conditional.std()
+    for count, expected in (
+        (risk.tau1, risk.tau1_conditional), (risk.tau2, risk.tau2_conditional)
+    ):  # fmt: skip
+        difference = (count - expected).ravel()
+        assert abs(difference.mean()) < Z_LIMIT * difference.std() / np.sqrt(difference.size)
+        assert count.std() > expected.std()
+
+
+def log_probabilities(run, codes):
+    """Of records, draw by draw."""
+    key, parts = jax.random.key(0), []
+    for log_p, _, _ in cell_probabilities(run, run.parameters(), codes, "exact", key):
+        parts.append(log_p)
+    return np.concatenate(parts)
+
+
+def test_the_log_likelihood_is_that_of_every_record(small):
+    log_p = log_probabilities(small.run, small.table.codes)
+    np.testing.assert_allclose(small.risk.log_likelihood.ravel(), log_p.sum(axis=1), rtol=1e-5)
+
+
+def test_records_and_risks_by_level(small):
+    """Against pandas: all records of a level, and the risks of its uniques."""
+    frame, records = small.table.to_frame(), small.risk.records()
+    for row in small.risk.by_level().itertuples():
+        unique = records[records[row.variable] == row.level]
+        assert row.records == (frame[row.variable] == row.level).sum()
+        assert row.sample_uniques == len(unique)
+        assert (row.tau1, row.tau2) == pytest.approx((unique["r1"].sum(), unique["r2"].sum()))
+
+
+@pytest.mark.parametrize("max_cells", [256, 20])
+def test_the_monitor_estimates_tau1_of_the_latest_draw(small, max_cells):
+    """From some of the uniques, in proportion."""
+    monitor = bnp.tau1_monitor(small.run.model, small.table, 2000, max_cells)
+    latest = {name: x[:, -1] for name, x in small.run.parameters().items()}
+    cells = small.table.tabulated
+    uniques = cells.codes[cells.unique_cells]
+    every = -(-len(uniques) // max_cells)
+    assert (every > 1) == (max_cells == 20)
+    some = np.exp(
+        log_probabilities(small.run, uniques[::every])[small.run.settings.num_samples - 1]
+    )
+    expected = ((1 - some) ** (2000 - small.table.n)).mean() * len(uniques)
+    assert monitor(latest) == {"tau_1": pytest.approx(expected, rel=1e-4)}
 
 
 def counted_and_simulated(run, size):
@@ -131,6 +178,36 @@ def test_monte_carlo_roads_agree_with_the_exact_one(small, method):
     np.testing.assert_allclose(other.tau2_conditional, exact.tau2_conditional, rtol=0.05)
     np.testing.assert_allclose(other.log_likelihood, exact.log_likelihood, rtol=0.01)
     assert 0 < other.relative_error < 0.2 and exact.relative_error == 0
+
+
+def test_noise_of_probabilities_leaves_no_bias():
+    """Unbiased estimates by two halves: of their risks the curvature's share is taken away."""
+    rng = np.random.default_rng(0)
+    q, num_new = np.array([3e-4, 1e-3]), 1000
+    halves = q * rng.gamma(20, 1 / 20, (200_000, 2, 2))
+    estimate = np.log(halves.mean(axis=1)), np.log(halves)
+
+    def evaluate(log_b, num_new, log_q):
+        return record_risks(log_q, num_new)
+
+    found = _unbiased_risks(evaluate, estimate, estimate, num_new)
+    plain = record_risks(estimate[0], num_new)
+    for unbiased, plug_in, exact in zip(
+        found, plain, record_risks(np.log(q), num_new), strict=True
+    ):
+        z = [
+            (x.mean(axis=0) - exact) / x.std(axis=0) * np.sqrt(len(x)) for x in (unbiased, plug_in)
+        ]
+        assert np.abs(z[0]).max() < Z_LIMIT < np.abs(z[1]).min()
+
+
+def test_particles_of_each_draw_are_its_own(small):
+    """Errors that all draws share would not go away in their mean."""
+    draws = {name: x[:, :1].repeat(4, axis=1) for name, x in small.run.parameters().items()}
+    codes, key = small.table.tabulated.codes[:20], jax.random.key(0)
+    found = cell_probabilities(small.run, draws, codes, "sequential", key)
+    log_p = np.concatenate([block for block, _, _ in found])
+    assert len(np.unique(log_p[:4, 0])) == len(np.unique(log_p[4:, 0])) == 4
 
 
 def test_a_census_of_everyone_leaves_every_unique_unique(small):

@@ -14,6 +14,8 @@ from bnp_models.risk.population import cell_probabilities
 from bnp_models.risk.protection import _file_risk, protect
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
 from bnp_models.risk.record_risks import RecordRisks
+from bnp_models.risk.suppression import fewest_records
+from bnp_models.risk.verdict import Limits
 
 AGES = ("0-4", "5-14", "15-44", "45-64", "65+")
 SCHEMA = bnp.Schema(("age", "sex", "town"), (AGES, ("f", "m"), tuple("abcdefgh")))
@@ -148,6 +150,15 @@ def test_suppressions_meet_the_limits_with_few_values(run):
         importance={"age": 1e6, "town": 1e6},
     )  # fmt: skip
     assert worth.suppressed[:, 1].sum() > found.suppressed[:, 1].sum()
+
+
+@pytest.mark.parametrize(
+    ("limits", "number"),
+    [(Limits(1.2), 0), (Limits(0.6), 1), (Limits(0.59), 2), (Limits(0), 4), (None, 0),
+     (Limits(None, 0.15), 3), (Limits(0.6, 0.2), 2), (Limits(0.3, 0.4), 2)],
+)  # fmt: skip
+def test_the_fewest_records_that_can_do(limits, number):
+    assert fewest_records(np.array([0.2, 0.5, 0.1, 0.3]), limits or Limits()) == number
 
 
 def test_every_record_is_brought_to_its_limit(run):

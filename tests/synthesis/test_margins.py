@@ -65,3 +65,15 @@ def test_as_many_draws_are_evaluated_as_arrays_were_kept():
     )  # fmt: skip
     assert bnp.level_margins(run, max_draws=8).draws.shape[:2] == (2, 8)
     assert bnp.level_margins(run, max_draws=4).draws.shape[:2] == (2, 4)
+
+
+def test_the_worst_margins_are_those_whose_halves_of_chains_are_furthest_apart():
+    """In units of the spread within: neither the widest ones nor those that are constant."""
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(4, 100, 6)) * [1, 50, 0.01, 1, 1, 0]
+    draws[1, :, 0] += 1  # A chain apart,
+    draws[2, 50:, 2] += 0.03  # a chain that moves,
+    draws[3, :, 4] += 0.5  # and one a little apart.
+    worst = margins_of_levels.worst_margins(bnp.Margins(tuple("abcdef"), draws, 1))
+    assert list(worst) == ["c", "a", "e"]
+    np.testing.assert_array_equal(worst["a"], draws[:, :, 0])

@@ -1,6 +1,7 @@
 """Synthetic and completed records: feasible, and of the model's distribution."""
 
 import dataclasses
+import itertools
 
 import jax
 import numpy as np
@@ -59,6 +60,19 @@ def test_by_default_as_many_rows_as_the_sample_and_the_same_again(latent):
     assert not first[0].equals(first[1])
     other = bnp.synthesize(latent.run, 1, key=jax.random.key(7))[0]
     assert not other.equals(bnp.synthesize(latent.run, 1)[0])
+
+
+def one_draw(run):
+    """The run with the first draw in place of all others."""
+    draws = {name: np.broadcast_to(x[:1, :1], x.shape) for name, x in run.draws.items()}
+    return dataclasses.replace(run, draws=draws)
+
+
+@pytest.mark.parametrize("keep", [(), ("age",)])
+def test_files_of_one_draw_differ(latent, keep):
+    """Each file, and each part of one, has a key of its own."""
+    files = bnp.synthesize(one_draw(latent.run), 3, keep=keep)
+    assert not any(a.equals(b) for a, b in itertools.combinations(files, 2))
 
 
 def test_many_boxes_mean_small_batches(latent, monkeypatch):
