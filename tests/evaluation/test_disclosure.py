@@ -36,6 +36,12 @@ def test_an_example_by_hand():
     assert of_illness.disclosive_in_both == 3 / 8
 
 
+def test_a_unique_that_occurs_twice_is_not_replicated():
+    original = table(["old f yes", "old m no", "young m no", "young m yes"])
+    synthetic = [table(["old f yes", "old f no", "old m no", "young f no"]), original]
+    assert bnp.disclosure(original, synthetic, KEYS).replicated_uniques == (1 / 4 + 2 / 4) / 2
+
+
 def test_the_original_itself_discloses_what_it_does():
     original = table(["old f yes"] * 3 + ["young m no", "young m yes", "young f no"])
     of_illness = bnp.disclosure(original, [original] * 2, KEYS).targets[0]

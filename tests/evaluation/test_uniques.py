@@ -14,6 +14,8 @@ def test_k_anonymity_and_uniques_by_hand():
         (2, 2, 0.25), (3, 4, 0.5), (5, 8, 1.0)
     ]  # fmt: skip
     assert bnp.replicated_uniques(a, [b, a]) == (2, (2, 2), (1, 2), 2, 2)
+    c = bnp.Microdata(schema, np.array([[2, 1], [0, 0]]))
+    assert bnp.replicated_uniques(a, [b, c]) == (2, (2, 1), (1, 1), 2, 1)
 
 
 def test_all_uniques_of_the_original_itself_recur(files):

@@ -168,6 +168,15 @@ def test_every_record_is_brought_to_its_limit(run):
     assert not found.suppressed[unchanged].any()
 
 
+def test_a_record_gets_as_many_suppressions_as_it_needs(run):
+    """Few persons in all: with one value less most records are unique still."""
+    table = bnp.Microdata(SCHEMA, np.array([[i, i % 2, i] for i in range(5)]))
+    few = dataclasses.replace(run, table=table)
+    found = protect(few, 20, max_risk=0.02, max_suppressed=1, ties=False)
+    assert found.met and not found.recodings and found.after.r1.max() <= 0.02
+    assert (found.suppressed.sum(axis=1) > 1).any()
+
+
 def test_recodings_go_on_until_few_records_are_left_to_suppress(run):
     found = protect(
         run, POPULATION, max_tau1=2, max_suppressed=0.1, ties=False, recode=["merge:town=b+d"],
