@@ -12,6 +12,8 @@ from scipy import signal, stats
 
 import bnp_models as bnp
 from bnp_models.inference.convergence import diagnose
+from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.inference.modes import Modes
 from bnp_models.inference.run import Until
 from bnp_models.kernels.mixed_membership import urn_boxes
 
@@ -321,6 +323,12 @@ def test_a_chain_that_crosses(rng):
         assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
+def test_crossings_are_counted_one_by_one():
+    labels = np.array([[0, 1, 1, 0, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]])
+    found = Modes(labels, ({}, {}), "")
+    assert found.crossings == 4 and found.crossing_chains == [1, 3]
+
+
 def test_chains_that_change_modes_all_the_time_agree(rng):
     visits = np.repeat(rng.random((4, 250)) < 0.4, 4, axis=1)
     assert modes_of(rng.normal(size=(4, 1000)) - 10 * visits).number == 1
@@ -380,6 +388,27 @@ def test_a_target_is_reached_where_every_figure_is_good(chains, rng):
     for bad in ({"max_rhat": 1.0}, {"max_rhat": float("nan")}, {"min_ess": 0}):
         with pytest.raises(ValueError, match="must be"):
             bnp.Converged(**bad)
+
+
+def test_tails_that_mix_slowly_have_few_effective_draws(rng):
+    """Draws whose sign is new each time, and whose size hardly changes."""
+    noise, log_size = rng.normal(size=(4, 1000)), np.zeros((4, 1000))
+    for t in range(1, 1000):
+        log_size[:, t] = 0.98 * log_size[:, t - 1] + 0.2 * noise[:, t]
+    figures = diagnose(rng.normal(size=(4, 1000)) * np.exp(log_size))
+    assert figures["ess_tail"] < 1000 < 2000 < figures["ess_bulk"]
+
+
+@pytest.mark.parametrize("num_chains", [2, 6])
+def test_effective_draws_are_asked_of_each_chain(rng, num_chains):
+    """A hundred, in bulk and tails: of independent draws, 75 are too few and 200 enough."""
+    few, many = (rng.normal(size=(num_chains, number)) for number in (75, 200))
+    missed = bnp.Converged(1.2).missed({"tau1": few})
+    assert missed[0].startswith("the bulk ESS of tau1 is") and len(missed) == 2
+    assert bnp.Converged(1.2).missed({"tau1": many}) == []
+    least = f"should be at least {100 * num_chains} (100 a chain)"
+    assert any(least in sentence for sentence in Diagnosis({"tau1": few}).warnings)
+    assert not any("effective" in sentence for sentence in Diagnosis({"tau1": many}).warnings)
 
 
 def test_what_is_not_reported_is_judged_by_its_own_limit(chains, rng):

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 
 import numpy as np
+import pytest
 
 import bnp_models as bnp
 from bnp_models.inference import convergence
@@ -68,6 +69,20 @@ def test_quantities_of_a_target_that_fall_short_are_told(small):
         diagnosis = bnp.Diagnosis({"x": values}, dataclasses.replace(small.run, until=until))
         assert diagnosis.reached == reached
         assert any("R-hat of apart" in one for one in diagnosis.warnings) != reached
+
+
+def test_minutes_that_are_needed(small):
+    """Ten times the draws; twice as long where the first half of them will be let go."""
+    values = np.random.default_rng(1).normal(size=(2, 100))
+    figures = convergence.diagnose(values)
+    least = 10 * min(figures["ess_bulk"], figures["ess_tail"])
+    settings = small.run.settings
+    later = dataclasses.replace(settings, num_samples=2 * settings.num_samples)
+    run = dataclasses.replace(small.run, seconds={"warmup": 60.0, "draws": 120.0})
+    for now, minutes in ((settings, 2 * 10 * 3), (later, 10 * 3)):
+        until = Until(bnp.Converged(1.5, least), 1.0, settings)
+        judged = dataclasses.replace(run, until=until, settings=now)
+        assert bnp.Diagnosis({"x": values}, judged).minutes_needed == pytest.approx(minutes)
 
 
 def test_columns_and_labels_that_are_not_what_they_seem(small):
