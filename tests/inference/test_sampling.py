@@ -324,7 +324,31 @@ def test_slots_of_the_starts_are_given_back(small):
     assert equal(few, again)
 
 
-def test_capacity_grows_by_itself(small):
+class Marked(bnp.NPLCM):
+    """Each time that a state is settled, it doubles shapes that no sweep changes."""
+
+    def settle(self, state, data):
+        return dataclasses.replace(state, level_shape=2 * state.level_shape)
+
+
+@pytest.mark.parametrize("chunk_sweeps", [3, None])
+def test_states_are_settled_in_the_warm_up_and_never_after(small, chunk_sweeps):
+    """A state that is put in order between two draws would leave the posterior."""
+    model = Marked(components=2, level_prior="uniform", split_merge_every=0)
+    options = {"num_warmup": 5, "num_samples": 12, "keep": ["level_shape", "alpha"]}
+    made = run(small.table, model=model, thin=1, chunk_sweeps=chunk_sweeps, **options)
+    assert (made.draws["level_shape"] == 2**5).all()
+
+
+def test_capacity_grows_by_itself(small, monkeypatch):
+    """By new slots that have a key of their own each time, in each chain."""
+    keys, right = [], driver.grow_chains
+
+    def grow_chains(model, of_chains, *others):
+        keys.append(np.asarray(jax.random.key_data(of_chains)))
+        return right(model, of_chains, *others)
+
+    monkeypatch.setattr(driver, "grow_chains", grow_chains)
     few = dataclasses.replace(MODEL, capacity=16)
     options = SETTINGS | {"num_warmup": 60, "start_components": (3,)}
     grown = bnp.sample(few, small.table, key=jax.random.key(0), **options)
@@ -346,6 +370,8 @@ def test_capacity_grows_by_itself(small):
         extended,
         bnp.sample(few, small.table, key=jax.random.key(0), **options | {"num_samples": 70}),
     )
+    times = {sweep for made in (grown, extended) for sweep, _ in made.growth}
+    assert len(np.unique(np.concatenate(keys), axis=0)) == 2 * len(times) > 2
 
 
 def test_a_second_run_on_data_of_the_same_shape_compiles_nothing(small):

@@ -295,3 +295,33 @@ def test_rescaling_leaves_the_joint_distribution_invariant(key, fault):
     p_alpha = ks_p_value(np.asarray(moved * new_rate[:, None])[:, 0], stats.gamma(1.5).cdf)
     assert (p < P_LIMIT) == fault, p
     assert p_alpha > P_LIMIT
+
+
+@pytest.mark.parametrize("fault", [None, "without truncation", "padding"])
+def test_rescaling_under_truncation_leaves_the_joint_distribution_invariant(key, fault):
+    """The rate's density is its prior over P(feasible)^n, and one record is padding."""
+    size, num_records, num_items = 40_000, 3, 4
+    u, key_alpha, key_tables, key_steps = jax.random.split(key, 4)
+    cdf, inverse = density_cdf(truncated(lambda b: np.log(b) - b, num_records))
+    rate = jnp.asarray(inverse(np.asarray(jax.random.uniform(u, (size,)))), jnp.float32)
+    alpha = gamma_variate(key_alpha, jnp.full((size, num_records + 1), 1.5), rate[:, None])
+    more = alpha[..., None] / (alpha[..., None] + jnp.arange(num_items))
+    tables = jnp.sum(jax.random.uniform(key_tables, more.shape) < more, axis=-1)
+    weight = jnp.asarray([1, 1, 1, int(fault == "padding")])
+
+    def log_growth(old, new):
+        growth = jnp.log(feasible(new) / feasible(old))
+        return 0 * growth if fault == "without truncation" else growth
+
+    def steps(key, alpha, rate, tables):
+        def step(i, carry):
+            return concentration.rescale_concentrations(
+                jax.random.fold_in(key, i), *carry, tables, weight, num_items, 2.0, 1.0,
+                log_growth,
+            )  # fmt: skip
+
+        return jax.lax.fori_loop(0, 20, step, (alpha, rate))
+
+    keys = jax.random.split(key_steps, size)
+    _, moved = jax.jit(jax.vmap(steps))(keys, alpha, rate, tables)
+    assert (ks_p_value(moved, cdf) < P_LIMIT) == (fault is not None)

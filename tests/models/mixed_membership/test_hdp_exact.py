@@ -169,19 +169,21 @@ def seating_scores():
 
     Of log alpha, of the number U of records with two labels, and of log alpha U. Two items never
     sit at more than two tables, so that all records are seated anew. The new labels of a wrong step
-    are given the old alpha.
+    are given the old alpha. There are rows of padding, which are of no one.
     """
     model, num_levels, num_records = HDPMixedMembership(**PLAIN), (3, 3), 4
     first_row = jnp.cumsum(jnp.asarray((0, *num_levels[:-1])))[:, None]
-    template = start.prepare_records(model, np.zeros((num_records, 2), int), num_levels, multiple=1)
+    template = start.prepare_records(model, np.zeros((num_records, 2), int), num_levels, multiple=3)
+    padded, real = template.weight.size, template.weight > 0
+    assert padded > num_records
 
     def one(key, wrong):
         key_prior, key_step = jax.random.split(key)
-        state, codes = start.draw_prior(model, key_prior, num_records, num_levels, 16)
+        state, codes = start.draw_prior(model, key_prior, padded, num_levels, 16)
         rows = first_row + codes
         data = eqx.tree_at(
             lambda d: (d.rows, d.cell, d.cell_rows, d.num_cells), template,
-            (rows, jnp.arange(num_records), rows, jnp.asarray(num_records)),
+            (rows, jnp.arange(padded) * real, rows, jnp.asarray(num_records)),
         )  # fmt: skip
         right = mixed_membership_sweep.draw_seating
 
@@ -193,7 +195,7 @@ def seating_scores():
             new = mixed_membership_sweep.update_seating(model, key_step, state, data)
 
         def moments(state):
-            log_alpha, two = jnp.log(state.alpha), jnp.sum(state.z[0] != state.z[1])
+            log_alpha, two = jnp.log(state.alpha), jnp.sum((state.z[0] != state.z[1]) & real)
             return jnp.stack([log_alpha, two, log_alpha * two])
 
         return moments(new) - moments(state)
