@@ -168,7 +168,7 @@ def weights_and_variables(
     reading = reading_of(options)
     if variables is None and beside:
         names = columns_of_file(options.sample, reading, tuple(map(str, beside.values())))
-        for name in beside.values():
+        for name in map(str, beside.values()):
             if name not in names:
                 raise unknown_variable(name, names).in_file(options.sample)
         variables = [name for name in names if name not in beside.values()]

@@ -1,7 +1,7 @@
 """Run the fuzz tests with many examples, and write how many there were and what they found.
 
-    python experiments/fuzz/run.py --examples 5000
-    python experiments/fuzz/run.py --examples 5000 --targets rules zeros
+python experiments/fuzz/run.py --examples 5000
+python experiments/fuzz/run.py --examples 5000 --targets rules zeros
 """
 
 import argparse
