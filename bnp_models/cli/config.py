@@ -3,9 +3,11 @@
 import argparse
 import csv
 import io
+import shlex
 import tomllib
 from collections.abc import Iterator
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import tomli_w
@@ -121,9 +123,10 @@ def as_config(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
         for action in command._actions
         if not set(action.option_strings) & set(_ONCE) and not _is_unsaid(said.get(action.dest))
     }
+    own = shlex.quote(str(Path(said["out"]) / REPEATING))
     head = (
         f"# bnp-models {__version__}; to repeat this run, from the folder where it was run:\n"
-        f"# bnp-models {name} --config {REPEATING} --out ANOTHER_FOLDER\n\n"
+        f"# bnp-models {name} --config {own} --out ANOTHER_FOLDER\n\n"
     )
     return head + tomli_w.dumps({name: values})
 

@@ -161,6 +161,8 @@ def test_a_file_leaves_out_what_a_repeated_run_is_not_told():
     argv = ["risk", "s.csv", "--out", "o", "--population-size", "9", "--resume", "--force"]
     text = as_config(make_parser(), argv)
     assert "resume" not in text and "force" not in text
+    # The file lies in the folder of the results.
+    assert "\n# bnp-models risk --config o/run.toml --out ANOTHER_FOLDER\n" in text
     assert "seed = 0" in text
     assert as_config(make_parser(), ["conditions", "check", "s.csv"]) is None
 
