@@ -19,7 +19,7 @@ from bnp_models.data.digests import file_digest
 from bnp_models.data.folders import write_contingency_table
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.identifying import share_of_values
-from bnp_models.data.messages import listed, listing
+from bnp_models.data.messages import listed, quoted
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import names_in_file, read_labelling
@@ -196,10 +196,12 @@ def _write_datasets(
 
 def _renamed_message(options: argparse.Namespace, names: dict[str, str]) -> list[str]:
     """Line on columns that have other names in the files than in the sample."""
-    changed = [f"{name} -> {own}" for name, own in names.items() if name != own]
+    changed = [f"{quoted(name)} -> {own}" for name, own in names.items() if name != own]
     if not changed:
         return []
-    return [f"renamed for .{options.format}, with their names as labels: {listing(changed)}"]
+    more = [f"... ({len(changed)} in all)"] if len(changed) > 12 else []
+    shown = ", ".join(changed[:12] + more)
+    return [f"renamed for .{options.format}, with their names as labels: {shown}"]
 
 
 def _carried(options: argparse.Namespace) -> pd.DataFrame | None:

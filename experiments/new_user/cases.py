@@ -119,10 +119,10 @@ CASES = [
     Case(13, "timeout --preserve-status -s TERM 20 bnp-models risk sample.csv $N --model nplcm "
              "--components 6 --chains 2 --draws 200000 --out term; echo exit code $?", 4, 700),
     Case(13, "timeout --preserve-status -s INT 15 bnp-models risk sample.csv $N --model nplcm "
-             "--components 6 --chains 2 --draws 20000 --thin 20 --out stopped; echo exit code $?; "
+             "--components 6 --chains 2 --draws 2000 --thin 10 --out stopped; echo exit code $?; "
              "bnp-models risk sample.csv $N --model nplcm --components 6 --chains 2 "
-             "--draws 20000 --thin 20 --out stopped --resume", 9, 1200),
-    Case(13, "bnp-models risk sample.csv $N $SMALL --out risk", 2),
+             "--draws 2000 --thin 10 --out stopped --resume", 9, 1200),
+    Case(13, "bnp-models risk sample.csv $N $SMALL --out risk; echo exit code $?", 2),
     Case(13, "bnp-models risk sample.csv --population-size 1e6 $SMALL --out million", 2),
     Case(13, "bnp-models risk sample.csv --population-size 1,000,000 $SMALL --out commas", 2),
     Case(14, "python arguments.py", 9, 1200),

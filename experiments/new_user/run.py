@@ -23,6 +23,7 @@ from cases import CASES, FIRST, INSTALL, ITEMS, VARIABLES, Case
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+SIDES = ("before", "after")
 
 
 def execute(command: str, folder: Path, environment: dict[str, str], limit: int) -> dict:
@@ -110,7 +111,7 @@ def main(options: argparse.Namespace, work: Path) -> None:
 
 def page() -> str:
     """The tables, of the two files of rows."""
-    rows = {side: json.loads((HERE / f"{side}.json").read_text()) for side in ("before", "after")}
+    rows = {side: json.loads((HERE / f"{side}.json").read_text()) for side in SIDES}
     revisions = {side: sorted({row["revision"] for row in of}) for side, of in rows.items()}
     lines = ["# Each item, tried before and after", ""]
     lines.append(
@@ -131,14 +132,14 @@ def cell(row: dict) -> str:
 def sections(rows: dict[str, list[dict]]) -> list[str]:
     """Lines of a table for each item."""
     lines = []
-    before = {row["command"]: row for row in rows["before"]}
+    found = {side: {row["command"]: cell(row) for row in of} for side, of in rows.items()}
     for item, name in ITEMS.items():
         lines += ["", f"## {item}. {name}", "", "| command | before | now |", "|---|---|---|"]
-        for now in rows["after"]:
-            if now["item"] == item:
-                command = now["command"].replace("|", "\\|")
-                then = before.get(now["command"])
-                lines.append(f"| `{command}` | {cell(then) if then else ''} | {cell(now)} |")
+        for case in [INSTALL, *FIRST, *CASES]:
+            if case.item == item:
+                before, now = (found[side].get(case.command, "not run") for side in SIDES)
+                command = case.command.replace("|", "\\|")
+                lines.append(f"| `{command}` | {before} | {now} |")
     return lines
 
 

@@ -476,7 +476,7 @@ def test_stata_files_of_names_that_it_cannot_have(synthesized, latent_files, tmp
     arguments[5] = ",".join(expected)
     assert main(arguments) == 0
     said = capsys.readouterr().out
-    assert "for .dta, with their names as labels: 'int -> v_int', 'class of worker -> " in said
+    assert "for .dta, with their names as labels: 'int' -> v_int, 'class of worker' -> " in said
     made = str(out / "synthetic_1.dta")
     labels = pyreadstat.read_dta(made, metadataonly=True)[1].column_names_to_labels
     assert {label: own for own, label in labels.items() if label} == {
