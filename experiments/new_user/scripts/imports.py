@@ -11,7 +11,7 @@ slow = ("numpyro", "optax", "matplotlib", "arviz")
 
 
 def imported(when):
-    print(f"{when}:", *(name for name in slow if name in sys.modules) or ["none of them"])
+    print(f"{when}:", ", ".join(name for name in slow if name in sys.modules) or "none of them")
 
 
 imported("import bnp_models")
