@@ -196,23 +196,35 @@ def _read(options: argparse.Namespace) -> Any:
 def _as_protected(options: argparse.Namespace, table: Records) -> tuple[Records, dict[str, Merged]]:
     """The original recoded as ``bnp-models protect`` recoded its file, and its merged levels."""
     path = options.changes
-    try:
-        steps = json.loads(Path(path).read_text(encoding="utf-8"))["recodings"]
-        dropped = {one["variable"] for one in steps if one["to"] is None}
-        merges = [(x["variable"], x["levels"], x["to"]) for x in steps if x["to"] is not None]
-    except (ValueError, KeyError, TypeError):
-        raise UsageError(f"--changes: {path}: is no changes.json of bnp-models protect") from None
+    steps = _recodings(path)
+    dropped = {one["variable"] for one in steps if one["to"] is None}
+    merges = [(x["variable"], x["levels"], x["to"]) for x in steps if x["to"] is not None]
     names = table.schema.variables
+    kept = [j for j, name in enumerate(names) if name not in dropped]
     try:
         # Of variables that are left out, nothing is asked.
         table, merged = merge_in_steps(table, [step for step in merges if step[0] in names])
+        schema = Schema(tuple(names[j] for j in kept), tuple(table.schema.levels[j] for j in kept))
     except MicrodataError as error:
         raise error.in_file(path) from None
-    kept = [j for j, name in enumerate(names) if name not in dropped]
-    schema = Schema(tuple(names[j] for j in kept), tuple(table.schema.levels[j] for j in kept))
     return table.recoded(schema, table.codes[:, kept]), {
         name: one for name, one in merged.items() if name not in dropped
     }
+
+
+def _recodings(path: str) -> list[dict[str, Any]]:
+    """Recodings that a changes.json tells of."""
+    try:
+        steps = json.loads(Path(path).read_text(encoding="utf-8"))["recodings"]
+        for one in steps:
+            texts = [one["variable"], *one["levels"], "" if one["to"] is None else one["to"]]
+            # Texts, and such as a page can hold.
+            "".join(texts).encode()
+            if not isinstance(one["levels"], list):
+                raise TypeError
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UsageError(f"--changes: {path}: is no changes.json of bnp-models protect") from None
+    return steps
 
 
 def _checked_posterior(options, original, synthetic, conditions):

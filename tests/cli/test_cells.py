@@ -171,7 +171,7 @@ BAD = {
     "alpha": (GOOD, ["--alpha", "0"], ["--alpha", "out of range"]),
     "gamma": (GOOD, ["--gamma", "1.5"], ["gamma must be above 0 and at most 1"]),
     "mixture": (GOOD, ["--empty-phat", "0.5"], ["--empty-phat", "0.0034:0.86"]),
-    "shares": (GOOD, ["--empty-phat", "0.5:0.5"], ["empty_phat", "add up to 1"]),
+    "shares": (GOOD, ["--empty-phat", "0.5:0.5"], ["--empty-phat", "add up to 1"]),
     "conditions": (GOOD, ["--conditions", "z.csv"], ["--conditions", "hdp"]),
     "keep": (GOOD, ["--keep-parameters"], ["--keep-parameters", "hdp"]),
     "rhat": (GOOD, ["--until-rhat", "1.1"], ["--until-rhat", "hdp"]),

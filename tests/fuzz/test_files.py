@@ -1,14 +1,18 @@
 """Files of any kind: a command runs on them, or ends with one line that says where and why."""
 
+import json
+
 import pytest
 from fuzzing import (
     GOOD,
     REACHED,
     Table,
     altered,
+    cells_of,
     check_refusal,
     coarsenings,
     condition_tables,
+    damaged,
     ended,
     folder_with,
     fuzzed,
@@ -135,6 +139,37 @@ def test_any_files_are_read_or_refused(monkeypatch, command):
     check(*command, monkeypatch)
 
 
+@st.composite
+def logs_of_changes(draw):
+    """An evaluation of a file by a log of changes, or by any JSON."""
+    name = st.sampled_from(GOOD.header) | labels
+    step = st.fixed_dictionaries(
+        {
+            "variable": mostly(name, odd_json, 8),
+            "levels": mostly(st.lists(cells_of(GOOD, "sex"), max_size=3), odd_json, 8),
+            "to": mostly(st.none() | labels, odd_json, 8),
+        }
+    )
+    document = {"recodings": draw(mostly(st.lists(step, max_size=3), odd_json, 8))}
+    text = json.dumps(draw(mostly(st.just(document), odd_json, 8)))
+    argv = ["evaluate", "{}/sample.csv", "{}/sample.csv", "--changes={}/changes.json"]
+    content = draw(mostly(st.just(text.encode()), damaged(text.encode()), 20))
+    return argv, {"sample.csv": file_of(GOOD), "changes.json": content}
+
+
+odd_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | labels,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(labels, inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@fuzzed()
+@given(logs_of_changes())
+def test_any_log_of_changes_is_read_or_refused(monkeypatch, command):
+    check(*command, monkeypatch)
+
+
 def file_of(table):
     return "\n".join(map(",".join, [table.header, *table.rows])).encode()
 
@@ -142,6 +177,8 @@ def file_of(table):
 RISK = ("risk", "{}/sample.csv", *COMMANDS["risk"], "--allow-identifying")
 HOUSEHOLDS = ("synthesize", "{}/sample.csv", *COMMANDS["synthesize households"],
               "--allow-identifying", "--rules={}/rules.yaml")  # fmt: skip
+CHANGES = ("evaluate", "{}/sample.csv", "{}/sample.csv", "--changes={}/changes.json")
+STEP = '{"recodings": [{"variable": "sex", "levels": %s}]}'
 WITHIN = "rules:\n- each: anyone\n  within: -1\n  of: anyone\n"
 BOUNDS = "rules:\n- at least: 1\n  of: {age: {at least: 12, at most: 10}}\n"
 YEARS = "rules:\n- each: {{relate: Child}}\n  {}: {{relate: {}}}\n  {}: {}\n"
@@ -158,6 +195,13 @@ FOUND = [
     (RISK + ("--bins=age=2",), {"sample.csv": b"age,sex\n1e9999999,a\n2,b\n2,a\n2,b\n"}, "numbers"),
     # Larger than any float: a traceback.
     (RISK + ("--bins=age=2",), {"sample.csv": b"age,sex\n1e400,a\n2,b\n2,a\n2,b\n"}, "numbers"),
+    # Values of other types, here and below: tracebacks.
+    (CHANGES, {"changes.json": STEP % '5, "to": "x"'}, "is no changes.json"),
+    (CHANGES, {"changes.json": STEP % '["Male"], "to": ["x"]'}, "is no changes.json"),
+    (CHANGES, {"changes.json": "[" * 100_000}, "is no changes.json"),
+    # The message did not say which file drops all variables.
+    (CHANGES + ("--variables=sex",), {"changes.json": STEP % '["Male"], "to": null'},
+     "changes.json: no variable is chosen"),
     # More years than 32 bits hold: a traceback.
     (HOUSEHOLDS, {"rules.yaml": YEARS.format("older than", "Spouse", "by at least", 3 * 10**9)},
      "rules.yaml, line 4: here should be a number of years"),

@@ -188,7 +188,7 @@ def test_any_options_are_taken_or_refused(monkeypatch, command):
     check(*command, monkeypatch)
 
 
-@fuzzed(0.4)
+@fuzzed()
 @given(configs())
 def test_any_file_of_options_is_taken_or_refused(monkeypatch, command):
     check(*command, monkeypatch)

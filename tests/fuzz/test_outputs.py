@@ -123,7 +123,11 @@ def distinct(strategy, size):
     return st.lists(strategy, min_size=size, max_size=size, unique=True)
 
 
-labels = st.one_of(odd_text, plain_labels).filter(bool)
+# Half of the text is such as a page, or a spreadsheet, might take for its own.
+MARKUP = ("<script>alert(1)</script>", "<b>", "&lt;", "&amp;", "a&b", '"', "'", "<", "</td>")
+FORMULAS = ("=1+1", "+cmd", "@x", "-x", "\t=1", "\r=1", "\n=1", "\uff1d1", "-9", "+1.5")
+labels = st.one_of(st.sampled_from(MARKUP), st.sampled_from(FORMULAS), odd_text, plain_labels)
+labels = labels.filter(bool)
 
 
 @st.composite

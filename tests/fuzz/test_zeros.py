@@ -35,6 +35,13 @@ LABELS = (
     {"-1": [-1], "0.5": [0.5], "$1,000": [1000], "20 or more": between(20, 1000)},
 )  # fmt: skip
 NUMBERS = st.sampled_from([0, 1, 2, 5, 9, 10, 14, 15, 24, 25, 65, 0.5, 20, -1])
+ENDS = [
+    NUMBERS if kind == 0 else st.sampled_from(
+        [float(end) if end % 1 else int(end) for numbers in of.values() if numbers is not None
+         for end in (numbers[0], numbers[-1]) if -2 < end < 100]
+    ) | NUMBERS
+    for kind, of in enumerate(LABELS)
+]  # fmt: skip
 SIGNS = {
     "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
     "\u2264": np.less_equal, "\u2265": np.greater_equal,
@@ -63,11 +70,11 @@ def parts(draw, kind, size):
         code = draw(st.integers(0, size - 1))
         return labels[code], {code}
     if how == 3:
-        low, high = sorted([draw(NUMBERS), draw(NUMBERS)])
+        low, high = sorted([draw(ENDS[kind]), draw(ENDS[kind])])
         text = f"{low}{draw(st.sampled_from(['-', ' to ']))}{high}"
         found = inside(kind, range(size), lambda x: (x >= low) & (x <= high))
     else:
-        sign, number = draw(st.sampled_from(sorted(SIGNS))), draw(NUMBERS)
+        sign, number = draw(st.sampled_from(sorted(SIGNS))), draw(ENDS[kind])
         text = f"{sign}{number}"
         found = inside(kind, range(size), lambda x: SIGNS[sign](x, number))
     if text in labels:
