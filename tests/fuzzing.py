@@ -347,5 +347,5 @@ def check_refusal(outcome, folder):
     assert len(outcome.err.splitlines()) == 1, outcome.err
     assert "Traceback" not in outcome.err
     said = outcome.err.partition("error: ")[2]
-    named = (str(folder), "--", "argument", ": cannot be read", "SAMPLE: ", "ORIGINAL: ")
+    named = (str(folder), "--", "argument", ": cannot be read", ": File name too", "SAMPLE: ")
     assert any(name in said for name in named), outcome.err
