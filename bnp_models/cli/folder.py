@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bnp_models.cli.config import REPEATING
+from bnp_models.cli.lock import FolderInUse, locked
 from bnp_models.cli.parser import STOPPING
 from bnp_models.data.messages import listed
 from bnp_models.data.reading import read_frame
@@ -97,11 +98,14 @@ def into_folder(
     if not processes.is_first():
         return _work_aside(options, work)
     made = _make_folder(out)
-    # An earlier run's would stay beside new results if this run were killed between the two.
-    (out / REPEATING).unlink(missing_ok=True)
     try:
-        answer = work(out)
-        write_text(options.repeating, out / REPEATING)
+        with locked(out):
+            # An earlier run's would stay beside new results if this run were killed between.
+            (out / REPEATING).unlink(missing_ok=True)
+            answer = work(out)
+            write_text(options.repeating, out / REPEATING)
+    except FolderInUse as error:
+        raise UsageError(f"--out {out}: {error}") from None
     except KeyboardInterrupt as error:
         _remove_empty(made)
         how = how_to_go_on
