@@ -91,7 +91,7 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
         (["synthesize", "--model", "ndpmpm", "--household", "sex", "--variables", "sex,age",
           "--method", "balanced"],
          "--method balanced: households"),
-        (["synthesize", "--variables", "sex,age,income", "--sep", ";"], "unknown column"),
+        (["synthesize", "--variables", "sex,age,income", "--sep", ";"], "leave --sep out"),
     ],
 )  # fmt: skip
 def test_what_cannot_be(arguments, said, sample, tmp_path, capsys):

@@ -72,6 +72,7 @@ def test_two_processes_draw_what_one_draws(tmp_path):
     assert both[0]["device"] == "2 x cpu"
 
 
+@pytest.mark.long
 def test_killed_processes_go_on(tmp_path):
     (alone,) = results(start(1, tmp_path / "alone"))
     folder, manifest = tmp_path / "killed", tmp_path / "killed" / "manifest.json"

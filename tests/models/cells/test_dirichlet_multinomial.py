@@ -72,6 +72,7 @@ def test_counts_against_enumeration(key):
         assert fit(counts_of_states(key, dirichlet_multinomial.update_counts)) > P_LIMIT
 
 
+@pytest.mark.long
 def test_a_wrong_beta_is_seen(key):
     """A concentration three times as large."""
 

@@ -129,6 +129,7 @@ def test_quadrature_with_cells_and_counts(counted):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_quadrature_with_cells_rejects(counted):
     z = counted.scores(jax.random.key(32), CELL_FAULT)
     assert np.abs(z).max() > Z_LIMIT, z

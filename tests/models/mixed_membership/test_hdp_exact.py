@@ -129,6 +129,7 @@ def test_joint_distribution_rejects_the_printed_algorithm():
     assert np.abs(z).max() > Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_enumeration_rejects_a_dish_move_without_weights(exact):
     """A dish move that ignores the weights g_0 is found out."""
     model = HDPMixedMembership(concentration="record", **{**PLAIN, "dish_stride": 2})

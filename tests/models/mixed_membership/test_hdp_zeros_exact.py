@@ -173,6 +173,7 @@ def test_joint_distribution_with_a_learned_prior(learned):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fault", [pytest.param(f, marks=[LONG] * (LEARNED_FAULTS[f] >= 200)) for f in LEARNED_FAULTS]
 )

@@ -251,6 +251,7 @@ def test_joint_distribution(joint, request):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("joint", "fault"), [("under_rules", JOINT_FAULTS[0])] + [("learned", x) for x in JOINT_FAULTS]
 )
