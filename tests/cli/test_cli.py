@@ -259,7 +259,7 @@ BAD = {
                             ["--conditions", "nplcm", "--model hdp, mixed-membership or tnplcm"]),
     "zero chains": ("x,y\n1,2\n3,4\n", ["--chains", "0"], ["--chains", "0 is out of range"]),
     "no number": ("x,y\n1,2\n3,4\n", ["--draws", "many"], ["--draws", "'many'"]),
-    "too many sweeps": ("x,y\n1,2\n3,4\n", ["--thin", "2000000000"], ["make more sweeps than 2**31"]),
+    "too many sweeps": ("x,y\n1,2\n3,4\n", ["--thin", "2000000000"], ["sweeps than 2**31"]),
     "seed": ("x,y\n1,2\n3,4\n", ["--seed", "-1"], ["--seed", "-1"]),
     "model": ("x,y\n1,2\n3,4\n", ["--model", "other"], ["--model", "other", "hdp", "tnplcm"]),
     "components": ("x,y\n1,2\n3,4\n", ["--components", "5"],
