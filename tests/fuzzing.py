@@ -332,12 +332,31 @@ def ended(argv):
 
 @contextlib.contextmanager
 def folder_with(files):
-    """A new folder with these files, by name; none but these are left in it."""
+    """A new folder with these files, by name; in texts {} stands for the folder."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         folder = Path(folder)
         for name, content in files.items():
+            if isinstance(content, str):
+                content = content.replace("{}", str(folder)).encode()
             (folder / name).write_bytes(content)
         yield folder
+
+
+def check(argv, files, monkeypatch):
+    """Run a command in a folder of its own with these files, and look at how it ends."""
+    with folder_with(files) as folder, no_work(monkeypatch):
+        out = folder / ("found.csv" if argv[0] == "conditions" else "out")
+        argv = [word.replace("{}", str(folder)) for word in argv]
+        outcome = ended([*argv, "--out", str(out)])
+        if outcome.code == 2:
+            check_refusal(outcome, folder)
+        elif argv[0] == "conditions":
+            assert outcome.code == 0 and out.is_file()
+            out.unlink()
+        else:
+            assert outcome.code == REACHED, outcome
+        assert sorted(path.name for path in folder.iterdir()) == sorted(files)
+        return outcome
 
 
 def check_refusal(outcome, folder):

@@ -49,29 +49,24 @@ def seconds_type(text: str) -> float:
 
 def number_at_least(least: float) -> Callable[[str], float]:
     """Type of finite numbers of at least `least`."""
-
-    def number(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-        if not least <= value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text} is out of range: at least {least:g}")
-        return value
-
-    return number
+    return _number(lambda value: value >= least, f"at least {least}")
 
 
 def number_above(least: float) -> Callable[[str], float]:
     """Type of finite numbers above `least`."""
+    return _number(lambda value: value > least, f"above {least}")
+
+
+def _number(fits: Callable[[float], bool], which: str) -> Callable[[str], float]:
+    """Type of finite numbers that fit; `which` says in words which do."""
 
     def number(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-        if not least < value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text} is out of range: above {least}")
+        if not (fits(value) and value < float("inf")):
+            raise argparse.ArgumentTypeError(f"{text} is out of range: {which}")
         return value
 
     return number

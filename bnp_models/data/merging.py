@@ -142,10 +142,8 @@ def merge_levels(
             of = again[of]
             at_top = None if at_top is None else int(again[at_top])
         if len(left) < len(labels) or name in top:
-            codes = {text_of(label): int(code) for label, code in zip(labels, of, strict=True)}
-            codes |= {text_of(label): code for code, label in enumerate(left)}
             limit = None if at_top is None else (top[name], at_top)
-            merged[name] = Merged(name, tuple(left), codes, limit)
+            merged[name] = _merged(name, labels, of, left, limit)
     return in_bins(table, merged), merged
 
 
@@ -172,25 +170,34 @@ def merge_in_steps(
     MicrodataError
         If a variable or level is unknown.
     """
-    schema = table.schema
+    labels = dict(zip(table.schema.variables, table.schema.levels, strict=True))
     now: dict[str, list[str]] = {}
     for name, levels, to in steps:
-        if name not in schema.variables:
-            raise unknown_variable(name, schema.variables, "variable")
-        old = schema.levels[schema.variables.index(name)]
-        texts = now.setdefault(name, list(map(text_of, old)))
+        if name not in labels:
+            raise unknown_variable(name, table.schema.variables, "variable")
+        texts = now.setdefault(name, list(map(text_of, labels[name])))
         for level in levels:
             if level not in texts:
                 raise unknown_variable(level, sorted(set(texts)), "level")
         now[name] = [to if text in levels else text for text in texts]
     merged = {}
     for name, texts in now.items():
-        old = schema.levels[schema.variables.index(name)]
-        left = tuple(dict.fromkeys(texts))
-        codes = {text_of(label): left.index(text) for label, text in zip(old, texts, strict=True)}
-        codes |= {text: code for code, text in enumerate(left)}
-        merged[name] = Merged(name, left, codes)
+        left = {text: code for code, text in enumerate(dict.fromkeys(texts))}
+        merged[name] = _merged(name, labels[name], [left[text] for text in texts], list(left))
     return in_bins(table, merged), merged
+
+
+def _merged(
+    name: str,
+    labels: Sequence[Label],
+    of: Iterable[int],
+    left: Sequence[Label],
+    top: tuple[float, int] | None = None,
+) -> Merged:
+    """Levels of a variable, of which each label has the new code `of`, and these are left."""
+    codes = {text_of(label): int(code) for label, code in zip(labels, of, strict=True)}
+    codes |= {text_of(label): code for code, label in enumerate(left)}
+    return Merged(name, tuple(left), codes, top)
 
 
 def _top_coded(

@@ -15,14 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bnp_models.data.writing import replacing
 from bnp_models.inference import processes
 
 _MANIFEST = "manifest.json"
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that its owner alone may read: states hold what was drawn for each record."""
-    return os.open(path, flags, 0o600)
 
 
 class CheckpointError(ValueError):
@@ -167,12 +163,9 @@ class Checkpoint:
 
     def _write(self, name: str, content: bytes) -> str:
         """Write a file whole, so that it survives a crash; return its SHA-256."""
-        partial = self.directory / f"{name}.partial"
-        with open(partial, "wb", opener=_private) as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, self.directory / name)
+        # Its owner alone may read it: states hold what was drawn for each record.
+        with replacing(self.directory / name) as partial:
+            partial.write_bytes(content)
         folder = os.open(self.directory, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -5,22 +5,18 @@ import json
 import pytest
 from fuzzing import (
     GOOD,
-    REACHED,
     Table,
     altered,
     cells_of,
-    check_refusal,
+    check,
     coarsenings,
     condition_tables,
     damaged,
-    ended,
-    folder_with,
     fuzzed,
     known_names,
     labels,
     level_tables,
     mostly,
-    no_work,
     role_tables,
     rule_files,
     tables,
@@ -114,23 +110,6 @@ def commands(draw):
         if option in TAKEN[kind] and draw(st.integers(0, 9)) == 0:
             argv.append(f"{option}={draw(values)}")
     return argv, files
-
-
-def check(argv, files, monkeypatch):
-    """Run a command in a folder of its own, and look at how it ends."""
-    with folder_with(files) as folder, no_work(monkeypatch):
-        out = folder / ("found.csv" if argv[0] == "conditions" else "out")
-        argv = [word.replace("{}", str(folder)) for word in argv]
-        outcome = ended([*argv, "--out", str(out)])
-        if outcome.code == 2:
-            check_refusal(outcome, folder)
-        elif argv[0] == "conditions":
-            assert outcome.code == 0 and out.is_file()
-            out.unlink()
-        else:
-            assert outcome.code == REACHED, outcome
-        assert sorted(path.name for path in folder.iterdir()) == sorted(files)
-        return outcome
 
 
 @fuzzed()

@@ -9,13 +9,9 @@ import pytest
 import tomli_w
 from fuzzing import (
     GOOD,
-    REACHED,
-    check_refusal,
-    ended,
-    folder_with,
+    check,
     fuzzed,
     mostly,
-    no_work,
     odd_text,
 )
 from hypothesis import given
@@ -163,23 +159,6 @@ def written_toml(document):
     """A document as TOML, now and then with something wrong in it."""
     text = tomli_w.dumps(document)
     return mostly(st.just(text), st.sampled_from([text + "x", text[: len(text) // 2], "\0", "="]))
-
-
-def check(argv, files, monkeypatch):
-    """Run a command on these files, and look at how it ends."""
-    files = {name: text for name, text in files.items()}
-    with folder_with({}) as folder, no_work(monkeypatch):
-        for name, text in files.items():
-            (folder / name).write_text(text.replace("{}", str(folder)), encoding="utf-8")
-        out = folder / "out"
-        argv = [word.replace("{}", str(folder)) for word in argv]
-        outcome = ended([*argv, "--out", str(out)])
-        if outcome.code == 2:
-            check_refusal(outcome, folder)
-        else:
-            assert outcome.code == REACHED, outcome
-        assert sorted(path.name for path in folder.iterdir()) == sorted(files)
-        return outcome
 
 
 @fuzzed()
