@@ -114,11 +114,11 @@ CASES = [
     Case(12, "bnp-models evaluate sample.csv bad/synthetic_*.csv --out judged_bad", 6, 900, warnings=True),
     Case(12, "grep -o 'class=.box[^>]*' judged_bad/report.html; python words.py "
              "judged_bad/report.html 'one chain only'", 4, 500),
-    Case(13, "timeout --preserve-status -s INT 70 bnp-models risk sample.csv $N --chains 2 "
+    Case(13, "timeout --foreground --preserve-status -s INT 150 bnp-models risk sample.csv $N --chains 2 "
              "--draws 100000 --out long 2> long.err; echo exit code $?; tail -7 long.err; ls long", 10, 1200),
-    Case(13, "timeout --preserve-status -s TERM 20 bnp-models risk sample.csv $N --model nplcm "
+    Case(13, "timeout --foreground --preserve-status -s TERM 20 bnp-models risk sample.csv $N --model nplcm "
              "--components 6 --chains 2 --draws 200000 --out term; echo exit code $?", 4, 700),
-    Case(13, "timeout --preserve-status -s INT 15 bnp-models risk sample.csv $N --model nplcm "
+    Case(13, "timeout --foreground --preserve-status -s INT 15 bnp-models risk sample.csv $N --model nplcm "
              "--components 6 --chains 2 --draws 2000 --thin 10 --out stopped; echo exit code $?; "
              "bnp-models risk sample.csv $N --model nplcm --components 6 --chains 2 "
              "--draws 2000 --thin 10 --out stopped --resume", 9, 1200),

@@ -126,6 +126,8 @@ def cell(row: dict) -> str:
     code = f"no end within {row['seconds']:.0f} s" if row["code"] is None else f"exit {row['code']}"
     said = row["said"].replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
     said = said.replace("`", "&#96;").replace("*", "&#42;").replace("_", "&#95;")
+    # No link: what looks like one points nowhere.
+    said = said.replace("](", "]&#40;")
     return f"*{code}*<br>" + "<br>".join(said.splitlines())
 
 
