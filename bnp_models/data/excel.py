@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import warnings
-import zipfile
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
@@ -79,5 +78,6 @@ def _errors(path: str | PathLike) -> Iterator[None]:
             yield
     except OSError as error:
         raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
-    except (zipfile.BadZipFile, ValueError, KeyError) as error:
+    except Exception as error:
+        # openpyxl checks little: what is wrong with a file comes as any kind of error.
         raise MicrodataError(f"is not an Excel workbook ({reason(error)})", file=path) from None

@@ -19,6 +19,9 @@ HEAD = "| target | examples | seconds | failures found |\n|---|---|---|---|\n"
 
 TARGETS = {
     "files": "test_files.py::test_any_files_are_read_or_refused",
+    "files of other formats": (
+        "test_files.py::test_any_bytes_in_files_of_other_formats_are_read_or_refused"
+    ),
     "logs of changes": "test_files.py::test_any_log_of_changes_is_read_or_refused",
     "options": "test_options.py::test_any_options_are_taken_or_refused",
     "files of options": "test_options.py::test_any_file_of_options_is_taken_or_refused",

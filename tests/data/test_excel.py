@@ -1,6 +1,7 @@
 """Excel workbooks."""
 
 import importlib.util
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -46,3 +47,15 @@ def test_what_is_no_workbook(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MicrodataError, match="needs openpyxl"):
         read_microdata(path)
+
+
+@pytest.mark.parametrize(("part", "old", "new"), [("Types", b"xmlns", b"x"), ("styles", b"<", b"")])
+def test_damaged_parts_of_a_workbook(tmp_path, part, old, new):
+    path, damaged = tmp_path / "s.xlsx", tmp_path / "damaged.xlsx"
+    pd.DataFrame({"a": [1, 2]}).to_excel(path, index=False)
+    with zipfile.ZipFile(path) as book, zipfile.ZipFile(damaged, "w") as changed:
+        for name in book.namelist():
+            content = book.read(name)
+            changed.writestr(name, content.replace(old, new) if part in name else content)
+    with pytest.raises(MicrodataError, match="damaged.xlsx: is not an Excel workbook"):
+        read_microdata(damaged)

@@ -1,7 +1,10 @@
 """Files of any kind: a command runs on them, or ends with one line that says where and why."""
 
+import io
 import json
+import zipfile
 
+import pandas as pd
 import pytest
 from fuzzing import (
     GOOD,
@@ -12,6 +15,7 @@ from fuzzing import (
     coarsenings,
     condition_tables,
     damaged,
+    folder_with,
     fuzzed,
     known_names,
     labels,
@@ -24,6 +28,8 @@ from fuzzing import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+
+from bnp_models.data.writing import write_frame
 
 SMALL = ("--chains", "2", "--draws", "10", "--warmup", "1")
 COMMANDS = {
@@ -146,6 +152,62 @@ odd_json = st.recursive(
 @fuzzed()
 @given(logs_of_changes())
 def test_any_log_of_changes_is_read_or_refused(monkeypatch, command):
+    check(*command, monkeypatch)
+
+
+@st.composite
+def other_formats(draw):
+    """A command on Parquet, Excel, Stata or SPSS files, some bytes of which are others."""
+    ending = draw(st.sampled_from(sorted(WRITERS)))
+    content = bytes_of(draw(st.just(GOOD) | altered(GOOD)), ending)
+    kind = draw(st.sampled_from(["risk", "synthesize", "evaluate"]))
+    name = f"sample.{ending}"
+    argv = [kind, f"{{}}/{name}", *COMMANDS[kind]]
+    argv += [argv[1]] if kind == "evaluate" else ["--allow-identifying"]
+    return argv, {name: draw(mostly(with_other_bytes(content, ending), st.just(content), 6))}
+
+
+@st.composite
+def with_other_bytes(draw, content, ending):
+    """Some bytes replaced, or the end cut off; in a workbook, of one of its parts too."""
+    if ending == "xlsx" and draw(st.integers(0, 3)):
+        with zipfile.ZipFile(io.BytesIO(content)) as book:
+            parts = {name: book.read(name) for name in book.namelist()}
+        name = draw(st.sampled_from(sorted(parts)))
+        parts[name] = draw(with_other_bytes(parts[name], "xml"))
+        with zipfile.ZipFile(changed := io.BytesIO(), "w") as book:
+            for name, part in parts.items():
+                book.writestr(name, part)
+        return changed.getvalue()
+    # The size hangs on the date of writing, and what is drawn must not.
+    places = st.integers(0, 2**20 - 1).map(lambda k: k * len(content) >> 20)
+    if draw(st.integers(0, 4)) == 0:
+        return content[: draw(places)]
+    changed = bytearray(content)
+    for place in draw(st.lists(places, min_size=1, max_size=4)):
+        changed[place] ^= draw(st.integers(1, 255))
+    return bytes(changed)
+
+
+WRITERS = {
+    "parquet": pd.DataFrame.to_parquet,
+    "xlsx": lambda frame, path: frame.to_excel(path, index=False),
+    "dta": write_frame,
+    "sav": write_frame,
+}
+
+
+def bytes_of(table, ending):
+    """The table as a file of this format."""
+    frame = pd.DataFrame(table.rows, columns=table.header).replace("", None)
+    with folder_with({}) as folder:
+        WRITERS[ending](frame, folder / f"sample.{ending}")
+        return (folder / f"sample.{ending}").read_bytes()
+
+
+@fuzzed()
+@given(other_formats())
+def test_any_bytes_in_files_of_other_formats_are_read_or_refused(monkeypatch, command):
     check(*command, monkeypatch)
 
 
