@@ -359,7 +359,10 @@ def _read(path, **options):
         pass
     try:
         return read(str(path), apply_value_formats=False, **options)
-    except (module.ReadstatError, module.PyreadstatError, UnicodeDecodeError, ValueError) as error:
+    except OSError:
+        raise
+    except Exception as error:
+        # In a damaged file an index out of bounds, bytes that are no text, and others.
         kind = "a Stata" if stata else "an SPSS"
         raise FormatError(f"is not {kind} file ({reason(error)})") from None
 

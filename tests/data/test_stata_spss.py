@@ -262,3 +262,12 @@ def test_files_that_are_written_can_be_read(tmp_path):
     pd.testing.assert_frame_equal(bnp.read_microdata(tmp_path / "a.pq").to_frame(), frame)
     with pytest.raises(bnp.FormatError, match="name the file .sav"):
         bnp.write_frame(frame, tmp_path / "a.zsav")
+
+
+def test_a_file_with_another_number_of_records(tmp_path):
+    path = tmp_path / "s.dta"
+    bnp.write_frame(pd.DataFrame({"a": ["x", "y", "x"]}), path)
+    # Reading it ends in an IndexError.
+    path.write_bytes(path.read_bytes().replace(b"<N>\x03\0\0\0\0", b"<N>\x03\0\0\0\1"))
+    with pytest.raises(bnp.MicrodataError, match="s.dta: is not a Stata file"):
+        bnp.read_microdata(path)
