@@ -285,9 +285,10 @@ def columns_of_file(
     if that is `wanted`, and the name in the file otherwise.
     """
     if is_folder(path) or Path(path).suffix.lower() in _PARQUET_SUFFIXES:
-        schema = parquet_dataset(path).schema
-        index = (schema.pandas_metadata or {}).get("index_columns", [])
-        return [name for name in schema.names if name not in index]
+        with parquet_errors(path):
+            schema = parquet_dataset(path).schema
+            index = (schema.pandas_metadata or {}).get("index_columns", [])
+            return [name for name in schema.names if name not in index]
     if is_labelled(path):
         return _labelled(lambda: column_names(path, wanted), path)
     if excel.is_excel(path):
@@ -341,8 +342,6 @@ def parquet_dataset(path: str | PathLike) -> Any:
 @contextlib.contextmanager
 def parquet_errors(path: str | PathLike) -> Iterator[None]:
     """Raise the errors of reading Parquet files as errors of input."""
-    from pyarrow import ArrowException
-
     try:
         yield
     except MicrodataError:
@@ -352,7 +351,8 @@ def parquet_errors(path: str | PathLike) -> Iterator[None]:
         raise MicrodataError(f"cannot be read ({os.strerror(errno.ENOENT)})", file=path) from None
     except OSError as error:
         raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
-    except (ArrowException, ValueError) as error:
+    except Exception as error:
+        # Of pyarrow's own kind, or of any where what pandas had noted of the columns is damaged.
         raise MicrodataError(f"is not a Parquet file ({reason(error)})", file=path) from None
 
 

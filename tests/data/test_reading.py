@@ -2,7 +2,9 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.reading import read_levels, read_microdata
@@ -124,3 +126,13 @@ def test_labels_that_stand_for_missing_values(tmp_path, levels):
         np.testing.assert_array_equal(table.codes, [[0, 0], [-1, 1], [1, -1], [0, -1]])
     cells = read_contingency_table(tmp_path / "folder", None, levels, reading)
     assert cells.n == 4 and cells.codes.tolist() == table.tabulated.codes.tolist()
+
+
+@pytest.mark.parametrize(
+    "noted", [b"{", b"\xe0", b'{"index_columns": [{"kind": "range"}]}', b"[1]"]
+)
+def test_damaged_notes_of_pandas_in_parquet(tmp_path, noted):
+    table = pa.table({"a": ["x", "y"]}).replace_schema_metadata({"pandas": noted})
+    parquet.write_table(table, tmp_path / "s.parquet")
+    with pytest.raises(MicrodataError, match="s.parquet: is not a Parquet file"):
+        read_microdata(tmp_path / "s.parquet")
