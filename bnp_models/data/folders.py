@@ -95,6 +95,7 @@ def _tabulate(path, variables, declared, reading) -> ContingencyTable:
         for batch in dataset.to_batches(
             columns=list(variables), batch_size=_BATCH, batch_readahead=2, fragment_readahead=1
         ):
+            batch.validate(full=True)
             row = tabulator.num_rows
             columns = [
                 coder.add(*_factorized(column, name, reading), row)

@@ -229,7 +229,10 @@ def _read_columns(path, names, chosen, reading) -> tuple[pd.DataFrame, list[int]
     """Read chosen columns of a file of any format with these names; return frame and lines."""
     if is_folder(path) or Path(path).suffix.lower() in _PARQUET_SUFFIXES:
         with parquet_errors(path):
-            return parquet_dataset(path).to_table(list(chosen)).to_pandas(), None
+            table = parquet_dataset(path).to_table(list(chosen))
+            # Or bytes that are no text are found by whoever looks at them first.
+            table.validate(full=True)
+            return table.to_pandas(), None
     if is_labelled(path):
         return _labelled(lambda: read_labelled(path, chosen), path), None
     if excel.is_excel(path):

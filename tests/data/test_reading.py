@@ -136,3 +136,11 @@ def test_damaged_notes_of_pandas_in_parquet(tmp_path, noted):
     parquet.write_table(table, tmp_path / "s.parquet")
     with pytest.raises(MicrodataError, match="s.parquet: is not a Parquet file"):
         read_microdata(tmp_path / "s.parquet")
+
+
+def test_bytes_that_are_no_text_in_parquet(tmp_path):
+    array = pa.array([b"a", b"\xb2"]).cast(pa.string(), safe=False)
+    parquet.write_table(pa.table({"a": array}), path := tmp_path / "s.parquet")
+    for read in (read_microdata, read_contingency_table):
+        with pytest.raises(MicrodataError, match="s.parquet: is not a Parquet file"):
+            read(path)
