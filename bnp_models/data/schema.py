@@ -230,8 +230,10 @@ def choose_variables(variables: Sequence[str] | None, names: Sequence[str]) -> t
         if names.count(variable) > 1:
             raise MicrodataError("the column name occurs twice; rename one", column=variable)
         if not variable:
+            # None, in SPSS files that are damaged.
             raise MicrodataError(
-                f"column {names.index('')} (0-based) has no name; name it or choose the variables"
+                f"column {names.index(variable)} (0-based) has no name; name it or choose the "
+                "variables"
             )
     if not chosen:
         raise MicrodataError("no variable is chosen; name at least one")

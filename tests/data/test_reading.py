@@ -8,7 +8,7 @@ from pyarrow import parquet
 
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.reading import read_levels, read_microdata
-from bnp_models.data.schema import MicrodataError, Schema
+from bnp_models.data.schema import MicrodataError, Schema, choose_variables
 from bnp_models.data.text_files import Reading
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -144,3 +144,9 @@ def test_bytes_that_are_no_text_in_parquet(tmp_path):
     for read in (read_microdata, read_contingency_table):
         with pytest.raises(MicrodataError, match="s.parquet: is not a Parquet file"):
             read(path)
+
+
+@pytest.mark.parametrize("nameless", ["", None])
+def test_a_column_without_a_name(nameless):
+    with pytest.raises(MicrodataError, match=r"column 1 \(0-based\) has no name"):
+        choose_variables(None, ["a", nameless])
