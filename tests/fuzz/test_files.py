@@ -159,7 +159,9 @@ def test_any_log_of_changes_is_read_or_refused(monkeypatch, command):
 def other_formats(draw):
     """A command on Parquet, Excel, Stata or SPSS files, some bytes of which are others."""
     ending = draw(st.sampled_from(sorted(WRITERS)))
-    content = bytes_of(draw(st.just(GOOD) | altered(GOOD)), ending)
+    # A workbook cannot hold all text.
+    table = GOOD if ending == "xlsx" else draw(st.just(GOOD) | altered(GOOD))
+    content = bytes_of(table, ending)
     kind = draw(st.sampled_from(["risk", "synthesize", "evaluate"]))
     name = f"sample.{ending}"
     argv = [kind, f"{{}}/{name}", *COMMANDS[kind]]
