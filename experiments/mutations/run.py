@@ -3,6 +3,7 @@
 python experiments/mutations/run.py              # goes on where it stopped
 python experiments/mutations/run.py --again      # all of them once more
 python experiments/mutations/run.py --only NAME  # those with this in their name
+python experiments/mutations/run.py --file nested --most 8  # eight of those planted in such files
 """
 
 import argparse
@@ -35,14 +36,16 @@ LONGEST = 900
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="those with this in their name")
+    parser.add_argument("--file", default="", help="those planted in files with this in their path")
+    parser.add_argument("--most", type=int, help="no more than so many this time")
     parser.add_argument("--again", action="store_true", help="also those that have a result")
     parser.add_argument("--jobs", type=int, default=1, help="test runs at a time")
     parser.add_argument("--prefix", default="", help="a command before each run of tests: nice")
     options = parser.parse_args()
     mutations = read_mutations()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    chosen = [m for m in mutations if options.only in m["name"]]
-    todo = [m for m in chosen if options.again or not is_done(m, results)]
+    chosen = [m for m in mutations if options.only in m["name"] and options.file in m["file"]]
+    todo = [m for m in chosen if options.again or not is_done(m, results)][: options.most]
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         copies = SimpleQueue()
         for i in range(options.jobs):
@@ -58,7 +61,8 @@ def main():
                 save(mutations, results)
     save(mutations, results)
     print(TABLE.read_text().splitlines()[2])
-    wrong = [m["name"] for m in chosen if results[m["name"]]["verdict"] != "seen"]
+    tried = [m["name"] for m in chosen if m["name"] in results]
+    wrong = [name for name in tried if results[name]["verdict"] != "seen"]
     if wrong:
         sys.exit(f"not seen as they should be: {', '.join(wrong)}")
 

@@ -1,6 +1,7 @@
 """HDP mixed membership against enumeration, and joint-distribution tests that can fail."""
 
 import dataclasses
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -220,3 +221,25 @@ def test_seating_given_the_old_alpha_is_rejected(seating_scores):
     """Seen by alpha and the labels together, and by neither alone."""
     z = seating_scores(22, True)
     assert np.abs(z[:2]).max() < Z_LIMIT < np.abs(z[2]), z
+
+
+def test_seating_is_not_of_padding():
+    """Records have the same new alpha and labels whether or not padding could be seated anew."""
+    model, num_padded = HDPMixedMembership(**PLAIN), 16
+    data = start.prepare_records(model, CODES, NUM_LEVELS, multiple=num_padded)
+    state, _ = start.draw_prior(model, jax.random.key(31), num_padded, NUM_LEVELS, 16)
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(None, 0))
+    def seat(padding, key):
+        z = jnp.where(data.weight > 0, state.z, padding[:, None])
+        new = mixed_membership_sweep.update_seating(
+            model, key, dataclasses.replace(state, z=z), data
+        )
+        return new.alpha, new.z[:, : len(CODES)]
+
+    keys = jax.random.split(jax.random.key(32), 20)
+    at_one, at_three = (seat(jnp.asarray(z, state.z.dtype), keys) for z in ((0, 0, 0), (0, 1, 2)))
+    jax.tree.map(np.testing.assert_array_equal, at_one, at_three)
+    assert (at_one[0] != state.alpha).any()
+    assert (at_one[1] != state.z[:, : len(CODES)]).any()
