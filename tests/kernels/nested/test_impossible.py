@@ -58,7 +58,7 @@ def expected(has_head, heads=None):
     return Augmented(*(scale * x for x in (households, levels, members, member_levels, unread)))
 
 
-def simulate(key, has_head):
+def simulate(key, has_head, until=None):
     """Counts of many draws: with one head or any number, and with other numbers of heads too."""
     tables = make_tables(VALUES, has_head)
     log_size = VALUES[2][HOUSEHOLD.size_rows]
@@ -70,8 +70,9 @@ def simulate(key, has_head):
     def draw(key):
         key_simulate, key_heads = jax.random.split(key)
         counts, num_possible, number = add_simulated(
-            key_simulate, none, tables, log_size, SIZES, WANTED, judge, HOUSEHOLD, MEMBER, has_head
-        )
+            key_simulate, none, tables, log_size, SIZES, WANTED, judge, HOUSEHOLD, MEMBER,
+            has_head, until,
+        )  # fmt: skip
         if not has_head:
             return counts, counts, num_possible, number
         more, others = add_other_heads(
@@ -117,3 +118,13 @@ def test_numbers_are_negative_binomial(key):
     error = np.std((number - number.mean()) ** 2) / np.sqrt(REPEATS)
     assert abs(number.var() - variance) < Z_LIMIT * error
     assert abs(number.var() - mean) > Z_LIMIT * error
+
+
+def test_impossible_households_up_to_the_last_possible_one(key):
+    """Of few possible ones, so that one more would show."""
+    number = np.asarray(simulate(key, False, until=2)[3], float)
+    of_each = expected(False).households.sum() / sum(WANTED)
+    error = number.std() / np.sqrt(REPEATS)
+    assert abs(number.mean() - 2 * of_each) < Z_LIMIT * error
+    # Shown to fail: up to the one after it.
+    assert abs(number.mean() - 3 * of_each) > Z_LIMIT * error

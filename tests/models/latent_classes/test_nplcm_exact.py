@@ -21,6 +21,7 @@ from latent import (
     two_sample_z,
     update_parameters_simulation,
 )
+from scipy.stats import nbinom
 
 from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
@@ -303,6 +304,26 @@ def test_joint_distribution_rejects(mixture, fault):
 def test_joint_distribution(how):
     z = Joint(**how).scores(jax.random.key(13), **FLAT)
     assert np.abs(z).max() < Z_LIMIT, z
+
+
+def test_augmented_records_are_negative_multinomial():
+    """Each part of the impossible region against its margin, which is negative binomial."""
+    num_records, outside, inside = 3, np.array([0.5, 0.1]), np.array([0.3, 0.1])
+    keys = jax.random.split(jax.random.key(14), 20_000)
+    w, p, n = jnp.log(outside), jnp.log(inside), jnp.float32(num_records)
+    drawn = np.asarray(jax.vmap(lambda key: parameters.draw_augmented(key, w, p, n))(keys))
+    odds = inside.sum() / (inside.sum() + [outside.sum(), *outside])
+    for counts, chance in zip([drawn.sum(axis=1), *drawn.T], odds, strict=True):
+        values = np.arange(counts.max() + 2)
+
+        def p_value(n, counts=counts, chance=chance, values=values):
+            probability = nbinom.pmf(values, n, chance)
+            probability[-1] += nbinom.sf(values[-1], n, chance)
+            return chi_square_p_value(np.bincount(counts, minlength=values.size), probability)
+
+        assert p_value(num_records) > P_LIMIT
+        # Shown to fail: impossible records before the next feasible one.
+        assert p_value(num_records + 1) < P_LIMIT
 
 
 @pytest.mark.parametrize(("augmentation", "count"), [("none", -1), ("boxes", 2**30)])
