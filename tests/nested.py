@@ -156,11 +156,8 @@ def prior_parameters(model, data, size, seed):
     return alpha, beta[:, 0], np.stack([household[0], member[-1]], axis=1), logs
 
 
-def exact_means(model, table, data, num_draws=100_000, seed=0):
-    """Posterior means of log alpha, log beta, log c and `statistics` of every size, and errors.
-
-    By weighting draws from the prior with the likelihood, summed over classes in full.
-    """
+def observed_households(model, table, data):
+    """Places of the sample's households of each size in `all_households`."""
     observed = []
     for i, block in enumerate(table.size_blocks):
         household, members = all_households(data, data.blocks[i][0])
@@ -171,6 +168,15 @@ def exact_means(model, table, data, num_draws=100_000, seed=0):
             cells[h.astype(int).tobytes() + m.astype(int).tobytes()]
             for h, m in zip(block.household_codes, members, strict=True)
         ])  # fmt: skip
+    return observed
+
+
+def exact_means(model, table, data, num_draws=100_000, seed=0):
+    """Posterior means of log alpha, log beta, log c and `statistics` of every size, and errors.
+
+    By weighting draws from the prior with the likelihood, summed over classes in full.
+    """
+    observed = observed_households(model, table, data)
     likelihood, values = [], []
     for step in range(num_draws // 50_000):
         alpha, beta, log_c, parameters = prior_parameters(model, data, 50_000, (seed, step))

@@ -61,8 +61,9 @@ def test_households_have_their_probability(key, has_head):
     for b in range(LANES):
         others = tuple(members[new.first[b] : new.first[b] + number[b]].tolist())
         head = (int(heads[b]),) if has_head else ()
-        drawn.append(index[int(new.codes[0, b]), int(new.size[b]), head + others])
-    counts = np.bincount(drawn, minlength=len(weight))
+        drawn.append((int(new.codes[0, b]), int(new.size[b]), head + others))
+    assert index.keys() >= set(drawn)
+    counts = np.bincount([index[one] for one in drawn], minlength=len(weight))
     assert chi_square_p_value(counts, weight.sum(axis=1)) > P_LIMIT
     # Shown to fail: of one class only.
     assert chi_square_p_value(counts, weight[:, 0]) < P_LIMIT

@@ -9,6 +9,7 @@ from nested import (
     exact_means,
     joint_chains,
     log_probabilities,
+    observed_households,
     possible_households,
     posterior_chains,
     prior_means,
@@ -17,6 +18,7 @@ from nested import (
 )
 
 from bnp_models import NDPMPM, Rules
+from bnp_models.kernels.nested.impossible import Augmented
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.nested import predictions, sweep
 from bnp_models.models.nested.state import NESTED
@@ -41,6 +43,7 @@ RULES = {
     "without a head": Rules([household(home="rent").implies(at_most(1, aged(1)))]),
     "one head and more": Rules([ONE_HEAD, household(home="own") | ONE_AGE]),
     "guests": Rules([ONE_HEAD, each(person(role="guest")).is_older_than(HEAD, 0)]),
+    "one guest": Rules([ONE_HEAD, at_most(1, person(role="guest"))]),
     "tables": Rules([
         ONE_HEAD, each(OTHER).is_older_than(HEAD, 0),
         household(home="rent").implies(each(OTHER).has(aged(0, 0))),
@@ -282,10 +285,18 @@ def margins_by_enumeration(parameters, data):
     return np.concatenate([of_household / data.num_households, of_member / num_members])
 
 
-@pytest.mark.parametrize("case", ["no rules", "tables", "head of the household"])
-def test_margins_of_possible_households(case):
-    rules, head, _ = CASES[case]
-    model, _, data = prepared(rules, head)
+WITH_ONE_GUEST = [*WITH_GUESTS, ("own", [("guest", "0"), ("head", "0"), ("other", "1")])]
+
+
+@pytest.mark.parametrize(
+    ("rules", "head", "options"),
+    [
+        CASES["no rules"], CASES["tables"], CASES["head of the household"],
+        ("one guest", None, {"roles": 3, "households": WITH_ONE_GUEST}),
+    ],
+)  # fmt: skip
+def test_margins_of_possible_households(rules, head, options):
+    model, _, data = prepared(rules, head, **options)
     draw = vars(sweep.draw_prior(model, jax.random.key(3), data))
     exact = margins_by_enumeration([draw[name] for name in NESTED], data)
     margins = predictions.level_probabilities(draw, data)
@@ -296,3 +307,28 @@ def test_margins_that_cannot_be_told():
     model, _, data = prepared("one head and more")
     draw = vars(sweep.draw_prior(model, jax.random.key(3), data))
     assert predictions.level_probabilities(draw, data) is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "sizes", "learned"),
+    [("none", "random", True), ("tables", "random", False), ("none", "given", False)],
+)
+def test_a_prior_of_sizes_is_learned_only_where_all_households_are_possible(rules, sizes, learned):
+    model, _, data = prepared(rules, sizes=sizes)
+    state = sweep.draw_prior(model, jax.random.key(3), data)
+    none = Augmented.none((2, 2), data.household, data.member)
+    drawn, _ = sweep.update_level_shapes(model, jax.random.key(4), state, none, data)
+    for shape in (state.household_shape, drawn):
+        assert (shape[data.household.size_rows] != 1).any() == learned
+
+
+def test_the_log_likelihood_is_that_of_all_possible_households():
+    model, table, data = prepared("tables")
+    state = sweep.draw_prior(model, jax.random.key(3), data)
+    _, info = jax.jit(model.sweep)(jax.random.key(5), state, data, 1)
+    parameters = [np.asarray(getattr(state, name), np.float64) for name in NESTED]
+    log_p = [log_probabilities(np, parameters, data, i) for i in range(len(data.blocks))]
+    possible = [np.exp(x[possible_households(data, i)]).sum() for i, x in enumerate(log_p)]
+    observed = zip(log_p, observed_households(model, table, data), strict=True)
+    exact = sum(x[cells].sum() for x, cells in observed) - len(HOUSEHOLDS) * np.log(sum(possible))
+    np.testing.assert_allclose(info.log_likelihood, exact, rtol=1e-5)
