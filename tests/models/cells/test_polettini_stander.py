@@ -7,7 +7,7 @@ import pytest
 from goodness import P_LIMIT
 from harness import Z_LIMIT
 from hierarchy import simulate_cells
-from scipy.special import betaln, gammaln
+from scipy.special import betaln, expit, gammaln, logit
 from scipy.stats import chi2, chisquare
 
 import bnp_models as bnp
@@ -159,6 +159,26 @@ def test_empirical_bayes_finds_the_parameters(two):
             changed = fitted.model.hyperparameters | {name: min(value * factor, 1)}
             other = model_two(two, **changed)
             assert other.log_likelihood(two.cells) < fitted.log_likelihood
+    np.testing.assert_allclose(
+        list(fitted.log_sd.values()), standard_errors(fitted, two), rtol=0.02
+    )
+
+
+def standard_errors(fitted, two):
+    """Of the logarithms, and of the logit of gamma, by second differences of the likelihood."""
+
+    def log_likelihood(position):
+        alpha, a = np.exp(position[:2])
+        return model_two(two, alpha=alpha, a=a, gamma=expit(position[2])).log_likelihood(two.cells)
+
+    model, steps = fitted.model, 0.01 * np.eye(3)
+    at = np.array([np.log(model.alpha), np.log(model.a), logit(model.gamma)])
+    hessian = [
+        [sum(s * t * log_likelihood(at + s * x + t * y) for s in (-1, 1) for t in (-1, 1)) / 4e-4
+         for x in steps]
+        for y in steps
+    ]  # fmt: skip
+    return np.sqrt(np.diag(np.linalg.inv(-np.array(hessian))))
 
 
 def test_a_likelihood_without_a_maximum_is_said_to_be_so():
