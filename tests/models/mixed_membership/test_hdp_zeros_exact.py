@@ -1,6 +1,9 @@
 """HDP mixed membership under structural zeros: exact answers, joint distributions, faults seen."""
 
+import dataclasses
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import Z_LIMIT
@@ -22,7 +25,9 @@ from truncated import (
 )
 
 from bnp_models import HDPMixedMembership
-from bnp_models.models.mixed_membership import sweep
+from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
+from bnp_models.models.mixed_membership import sweep, truncated_sweep
+from bnp_models.models.mixed_membership.feasible import feasible_totals
 from bnp_models.models.mixed_membership.start import prepare_records
 
 # A smaller alpha_0 than the default's, for which few slots hold nearly all of the mass.
@@ -202,3 +207,30 @@ def test_conditions_that_exclude_nothing():
         model, np.array(SAMPLES["one"]), BINARY, structural_zeros(np.zeros((0, 3)))
     )
     assert data.zeros is None
+
+
+def test_sums_that_give_the_feasible_mass_are_those_of_the_new_parameters():
+    """After a split or merge, a trajectory and a tilt."""
+    model = HDPMixedMembership(**TRAJECTORIES | {"split_merge_every": 1})
+    data, _ = prepared(model, "equivalence")
+
+    def one(key):
+        keys = jax.random.split(key, 5)
+        state = model.init(keys[0], data, CAPACITY, 2)
+        state = dataclasses.replace(state, z=state.z.astype(jnp.int32))
+        opens = sweep.draw_tables(keys[1], state)
+        tables = count_components(state.z, opens * data.weight, CAPACITY)
+        counts = count_rows_by_component(data.rows, state.z, data.weight, state.theta.shape)
+        split = truncated_sweep.update_components_truncated(model, keys[2], state, data, opens, 0)
+        moved, _ = truncated_sweep.update_trajectory(
+            model, keys[3], state, data, counts, tables, tables.sum()
+        )
+        tilted, _ = truncated_sweep.update_tilts(model, keys[4], state, data, counts, tables)
+        return [
+            (state.totals, new.totals, feasible_totals(new.g0, new.theta, data))
+            for new in (split, moved, tilted)
+        ]
+
+    for old, new, exact in jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(41), 100)):
+        np.testing.assert_allclose(new, exact, rtol=1e-5)
+        assert np.abs(exact - old).max() > 1e-2
