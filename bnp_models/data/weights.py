@@ -18,6 +18,9 @@ from bnp_models.data.text_files import AS_FOUND, Reading
 # Share by which the sum of weights may differ from the population size without a warning.
 _TOLERATED = 0.05
 
+# Persons from which on float64, in which counts meet probabilities, does not hold every number.
+_MAX_POPULATION = 2**53
+
 
 @dataclass(frozen=True, eq=False)
 @displayed
@@ -247,7 +250,7 @@ def read_weights(path: str | PathLike, column: str, reading: Reading = AS_FOUND)
 
 
 def check_population_size(table: Records | pd.DataFrame, population_size: int) -> None:
-    """Raise `MicrodataError` unless the population is at least as large as the sample.
+    """Raise `MicrodataError` if the population is smaller than the sample, or beyond 2^53.
 
     Examples
     --------
@@ -262,4 +265,10 @@ def check_population_size(table: Records | pd.DataFrame, population_size: int) -
         raise MicrodataError(
             f"the population size {population_size} is smaller than the sample's {table.n} "
             "records; give the number of persons of the population"
+        )
+    if not population_size <= _MAX_POPULATION:
+        # Not a number is caught here too.
+        raise MicrodataError(
+            f"the population size {population_size:,} is not a number of persons up to 2^53; "
+            "give the number of persons of the population"
         )

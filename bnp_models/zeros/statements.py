@@ -76,15 +76,18 @@ def read_statements(frame: pd.DataFrame, schema: Schema) -> tuple[np.ndarray, np
 
 def _expanded(conditions, several) -> tuple[np.ndarray, np.ndarray]:
     """One row for each combination, of rows some of whose variables have several codes."""
-    sizes = np.ones(len(conditions), np.int64)
-    for row, by_variable in several.items():
-        sizes[row] = math.prod(map(len, by_variable.values()))
-    if (total := int(sizes.sum())) > max(_MOST_COMBINATIONS, len(conditions)):
+    # Integers of Python: some tens of variables have more combinations than 64 bits count.
+    numbers = {row: math.prod(map(len, of_row.values())) for row, of_row in several.items()}
+    total = len(conditions) - len(numbers) + sum(numbers.values())
+    if total > max(_MOST_COMBINATIONS, len(conditions)):
+        row = max(numbers, key=lambda row: numbers[row])
         raise MicrodataError(
-            f"the row stands for {sizes.max():,} combinations, and all rows for {total:,}, more "
+            f"the row stands for {numbers[row]:,} combinations, and all rows for {total:,}, more "
             f"than {_MOST_COMBINATIONS:,}; say it by fewer variables or levels",
-            row=int(np.argmax(sizes)),
+            row=row,
         )
+    sizes = np.ones(len(conditions), np.int64)
+    sizes[list(numbers)] = list(numbers.values())
     rows = np.repeat(np.arange(len(conditions)), sizes)
     found = conditions[rows]
     first = np.cumsum(sizes) - sizes

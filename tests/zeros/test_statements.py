@@ -107,3 +107,14 @@ def test_rows_that_stand_for_too_many():
     frame = pd.DataFrame({"a": ["1", "<1000"], "b": ["2", "!7"]})
     with pytest.raises(MicrodataError, match="row 1: the row stands for 1,000,000 combinations"):
         StructuralZeros.from_frame(frame, schema)
+
+
+@pytest.mark.parametrize(("variables", "rows"), [(64, 1), (62, 2), (62, 4)])
+def test_rows_that_stand_for_more_than_64_bits_count(variables, rows):
+    """The number of one row, or of all rows, is beyond int64: the sum of the last wraps to zero."""
+    names = tuple(f"v{j}" for j in range(variables))
+    schema = Schema(names, (("a", "b", "c"),) * variables)
+    frame = pd.DataFrame({name: ["a|b"] * rows for name in names})
+    number = f"{2**variables:,} combinations, and all rows for {rows * 2**variables:,}"
+    with pytest.raises(MicrodataError, match=f"row 0: the row stands for {number}"):
+        StructuralZeros.from_frame(frame, schema)

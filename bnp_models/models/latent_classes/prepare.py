@@ -9,6 +9,7 @@ from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.kernels.variates.discrete import MAX_COUNT
 from bnp_models.kernels.variates.levels import Bands
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, one_hot_levels
@@ -114,11 +115,14 @@ def prepare_cells(
     Raises
     ------
     ValueError
-        If there are 2**31 records or more: their counts would overflow int32.
+        If there are 2**30 records or more: cells beyond that are not split over classes, and with
+        as many impossible records counts would overflow int32.
     """
     total = int(counts.sum())
-    if total >= 2**31:
-        raise ValueError(f"{total:,} records are more than int32 counts; take a sample of them")
+    if total >= MAX_COUNT:
+        raise ValueError(
+            f"{total:,} records: latent class models count fewer than 2^30; take a sample of them"
+        )
     many = counts > LISTED_RECORDS
     listed = np.repeat(codes[~many], counts[~many], axis=0)
     # Where none is listed, one row is, which stands for none.

@@ -337,3 +337,16 @@ def test_more_augmented_records_than_can_be_counted(augmentation, count, monkeyp
     new, info = jax.jit(model.sweep)(jax.random.key(0), state, data, 1)
     assert info.augmented == -1
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((new, info)))
+
+
+def test_cells_with_as_many_records_as_can_be_counted():
+    """All records of a cell have a class, up to the most; with one record more they are refused."""
+    model, codes = NPLCM(2, split_merge_every=0), np.array([[0, 0, 0], [1, 1, 1]])
+    counts = np.array([2**30 - 11, 10])
+    data = prepare_cells(model, codes, counts, BINARY)
+    state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
+    records, _ = jax.jit(classes.update_classes)(jax.random.key(0), state, data)
+    assert (records.split >= 0).all()
+    assert (records.split.sum(axis=0)[:2] == counts).all()
+    with pytest.raises(ValueError, match="1,073,741,824 records: latent class models count fewer"):
+        prepare_cells(model, codes, counts + [1, 0], BINARY)
