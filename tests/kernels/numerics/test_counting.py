@@ -164,3 +164,9 @@ def test_order_free_sum_of_nothing():
     np.testing.assert_array_equal(
         counting.order_free_sum(jnp.array([[0.0, 0.0], [2.0, 1.0]]), axis=1), [0, 3]
     )
+
+
+def test_more_terms_than_can_be_summed_raise():
+    jax.eval_shape(counting.order_free_sum, jax.ShapeDtypeStruct((2**27,), jnp.float32))
+    with pytest.raises(ValueError, match="134217729 terms; at most"):
+        jax.eval_shape(counting.order_free_sum, jax.ShapeDtypeStruct((2**27 + 1,), jnp.float32))

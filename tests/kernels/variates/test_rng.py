@@ -169,3 +169,17 @@ def test_normal_at_the_ends(x64, dtype):
 def test_too_many_elements():
     with pytest.raises(ValueError, match="more than 2"):
         jax.eval_shape(lambda k: rng.word_pair(k, (2**17, 2**16)), jax.random.key(0))
+
+
+def test_more_words_than_positions_raise(key):
+    assert jax.eval_shape(lambda: rng.word_pair(key, (2**16, 2**16)))[0].size == 2**32
+    with pytest.raises(ValueError, match="more than 2\\*\\*32 elements"):
+        jax.eval_shape(lambda: rng.word_pair(key, (2**16, 2**16 + 1)))
+
+
+def test_indices_below_numbers_as_large_as_int32():
+    largest = np.float32(1 - np.finfo(np.float32).epsneg)
+    for n in (1, 2**24 + 1, 2**30, 2**31 - 1):
+        index = rng.uniform_index(jnp.asarray([2.0**-33, 0.5, largest]), jnp.asarray(n))
+        assert (index >= 0).all() and (index < n).all()
+        assert abs(int(index[1]) - n / 2) <= 64
