@@ -98,12 +98,19 @@ def swap_classes(
     num_records = jnp.sum(class_counts).astype(dtype)
 
     def attempt(i, order):
-        a, b = first[i], second[i]
-        swapped = order.at[a].set(order[b]).at[b].set(order[a])
-        difference = (class_counts[order[a]] - class_counts[order[b]]).astype(dtype)
-        log_total = jax.nn.logsumexp(log_pi + log_mass[order])
-        log_total_new = jax.nn.logsumexp(log_pi + log_mass[swapped])
-        log_ratio = difference * (log_pi[b] - log_pi[a]) + num_records * (log_total - log_total_new)
+        log_ratio, swapped = log_swap_ratio(
+            log_pi, log_mass, class_counts, num_records, order, first[i], second[i]
+        )
         return jnp.where(log_u[i] < log_ratio, swapped, order)
 
     return lax.fori_loop(0, num_pairs, attempt, jnp.arange(num_classes))
+
+
+def log_swap_ratio(log_pi, log_mass, class_counts, num_records, order, a, b):
+    """Log target after the exchange of two classes less that before, and the order after it."""
+    swapped = order.at[a].set(order[b]).at[b].set(order[a])
+    difference = (class_counts[order[a]] - class_counts[order[b]]).astype(log_pi.dtype)
+    log_total = jax.nn.logsumexp(log_pi + log_mass[order])
+    log_total_new = jax.nn.logsumexp(log_pi + log_mass[swapped])
+    log_ratio = difference * (log_pi[b] - log_pi[a]) + num_records * (log_total - log_total_new)
+    return log_ratio, swapped

@@ -114,10 +114,8 @@ def update_levels_truncated(
         proposal = jnp.where(exists, proposal, -jnp.inf)
         left = jnp.minimum(1, prior_total / 2) - tilt.power
 
-        def log_weight(mass):
-            return -y / mass + total * jnp.log1p(y / (total * mass)) + left * jnp.log(mass)
-
-        log_ratio = log_weight(mass(proposal)) - log_weight(present)
+        log_ratio = log_mass_weight(mass(proposal), y, total, left)
+        log_ratio -= log_mass_weight(present, y, total, left)
         if banded is not None:
             log_ratio += banded.log_weight(proposal, rate, scale)
             log_ratio -= banded.log_weight(old, rate, scale)
@@ -130,3 +128,8 @@ def update_levels_truncated(
     inputs = (log_g, log_tau, log_u, exists, prior_total, shape, banded)
     new, mass, accepted = through_variables(new, region, update, inputs)
     return new, jnp.log(mass), jnp.sum(accepted) / max(num_variables, 1)
+
+
+def log_mass_weight(mass, y, total, left):
+    """Log of exp(-y / F) (1 + y / (A F))^A F^left at a feasible mass F, A the `total`."""
+    return -y / mass + total * jnp.log1p(y / (total * mass)) + left * jnp.log(mass)

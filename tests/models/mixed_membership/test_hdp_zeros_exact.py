@@ -1,6 +1,7 @@
 """HDP mixed membership under structural zeros: exact answers, joint distributions, faults seen."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +26,9 @@ from truncated import (
 )
 
 from bnp_models import HDPMixedMembership
+from bnp_models.kernels.mixed_membership import hamiltonian, tilts, urn_boxes
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
-from bnp_models.models.mixed_membership import sweep, truncated_sweep
+from bnp_models.models.mixed_membership import feasible, sweep, truncated_sweep
 from bnp_models.models.mixed_membership.feasible import feasible_totals
 from bnp_models.models.mixed_membership.start import prepare_records
 
@@ -234,3 +236,77 @@ def test_sums_that_give_the_feasible_mass_are_those_of_the_new_parameters():
     for old, new, exact in jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(41), 100)):
         np.testing.assert_allclose(new, exact, rtol=1e-5)
         assert np.abs(exact - old).max() > 1e-2
+
+
+def _ratio_off(function, *args, wrong, in_double):
+    return in_double(function, *args) + jnp.where(wrong, 5, 0)
+
+
+def _uniform_off(function, t, u, *args, wrong, in_double):
+    return in_double(function, t, jnp.where(wrong, 1e-6 * u, u), *args)
+
+
+# In each module that computes in double precision, what lets it accept nearly all.
+IN_DOUBLE_FAULTS = {
+    feasible: _ratio_off, hamiltonian: _ratio_off, urn_boxes: _ratio_off, tilts: _uniform_off
+}  # fmt: skip
+
+
+def in_double_planted(monkeypatch, switches):
+    """Compute as large samples do, with the fault of a module where its switch is on."""
+    monkeypatch.setattr(feasible, "RECORDS", 1)
+    for (module, fault), wrong in zip(IN_DOUBLE_FAULTS.items(), switches, strict=True):
+        given = {"wrong": wrong, "in_double": module.in_double}
+        monkeypatch.setattr(module, "in_double", partial(fault, **given))
+
+
+@pytest.fixture(scope="module")
+def few_sweeps():
+    """States of 64 chains after five sweeps, in single precision or, with switches, in double."""
+    model = HDPMixedMembership(**TRAJECTORIES | {"split_merge_every": 1})
+    data, _ = prepared(model, "equivalence")
+
+    def chains(switches):
+        def one(key):
+            def body(t, state):
+                return model.sweep(jax.random.fold_in(key, t), state, data, t)[0]
+
+            return jax.lax.fori_loop(0, 5, body, model.init(key, data, CAPACITY, 2))
+
+        with pytest.MonkeyPatch.context() as patch:
+            fit_few_records(patch)
+            if switches is not None:
+                in_double_planted(patch, switches)
+            return jax.vmap(one)(jax.random.split(jax.random.key(22), 64))
+
+    return jax.jit(chains)
+
+
+def _differ(state, other):
+    """Chains with other labels or, by more than rounding, other parameters."""
+    labels = (state.z != other.z).any(axis=(1, 2))
+    return labels | ~np.isclose(state.theta, other.theta, rtol=1e-3, atol=1e-6).all(axis=(1, 2))
+
+
+@LONG
+def test_double_precision_takes_the_same_moves(few_sweeps):
+    """Same keys, same labels: at few records both precisions decide alike."""
+    none = np.zeros(len(IN_DOUBLE_FAULTS), bool)
+    assert not _differ(few_sweeps(None), few_sweeps(none)).any()
+
+
+@LONG
+@pytest.mark.parametrize("number", range(4), ids=[x.__name__ for x in IN_DOUBLE_FAULTS])
+def test_double_precision_that_goes_wrong_is_seen(few_sweeps, number):
+    wrong = np.arange(len(IN_DOUBLE_FAULTS)) == number
+    assert _differ(few_sweeps(None), few_sweeps(wrong)).any()
+
+
+@LONG
+@pytest.mark.parametrize("wrong", [False, True])
+def test_posterior_means_in_double_precision(wrong, monkeypatch):
+    in_double_planted(monkeypatch, np.full(len(IN_DOUBLE_FAULTS), wrong))
+    # Another concentration than that of other tests, whose compiled programs are not these.
+    model = HDPMixedMembership(**SPLITS | {"trajectory_steps": 4, "b0": 2.5})
+    z = posterior_scores(model, "equivalence", 23)
+    assert (np.abs(z).max() < Z_LIMIT) != wrong, z
