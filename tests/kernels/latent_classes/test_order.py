@@ -10,6 +10,7 @@ from goodness import P_LIMIT, chi_square_p_value, compiles_once
 from truncated_classes import log_density_of_sticks
 
 from bnp_models.kernels.latent_classes import order as latent_classes_order
+from bnp_models.kernels.numerics.precision import double_precision
 
 N = 20_000
 PI = np.array([0.15, 0.4, 0.05, 0.4 - 1e-3, 1e-3])
@@ -64,6 +65,21 @@ def test_swapping_leaves_the_posterior_invariant(key, seed, wrong):
 
     p = order_p_value(seed, log_target, lambda order: propose(keys, order))
     assert p < P_LIMIT if wrong else p > P_LIMIT
+
+
+def test_swaps_of_a_million_records_are_those_of_double_precision(key):
+    """An exchange that changes the mass by a few units of float32's last place is weighed right."""
+    keys = jax.random.split(key, 4000)
+    log_pi, log_mass = np.log(np.float32([[0.6, 0.4], [0.5, 0.5 + 2e-6]]))
+    counts = jnp.array([500_000, 500_000])
+    swap = jax.jit(
+        jax.vmap(latent_classes_order.swap_classes, (0, None, None, None, None)), static_argnums=4
+    )
+    single = swap(keys, log_pi, log_mass, counts, 1)
+    with double_precision():
+        double = swap(keys, log_pi.astype(float), log_mass.astype(float), counts, 1)
+    assert 0.2 < (np.asarray(double)[:, 0] == 1).mean() < 0.6
+    np.testing.assert_array_equal(single, double)
 
 
 def test_second_calls_compile_nothing(key):
