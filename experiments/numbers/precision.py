@@ -295,6 +295,19 @@ def _(x):
     return growth, (0.5 + 0.3 / np.sqrt(x.n), 0.5, t)
 
 
+@case("HDP, K-profile", "steps of a shared alpha: log ratio without the zeros", "nats")
+def _(x):
+    alpha = x.rng.uniform(0.2, 2, 2000)
+    t = np.arange(1.0, len(LEVELS))[:, None]
+
+    def ratio(new, old, t):
+        rising = jnp.sum(jnp.log1p((new - old) / (old + t)), axis=0)
+        return 0.7 * x.n * concentration.log_quotient(new, old) - x.n * rising
+
+    near = np.exp(x.rng.normal(size=alpha.size) / np.sqrt(x.n))
+    return ratio, (alpha * near, alpha, t)
+
+
 @case("households", "log probability of a member's values", "nats")
 def _(x):
     rng = np.random.default_rng(1)

@@ -325,3 +325,14 @@ def test_rescaling_under_truncation_leaves_the_joint_distribution_invariant(key,
     keys = jax.random.split(key_steps, size)
     _, moved = jax.jit(jax.vmap(steps))(keys, alpha, rate, tables)
     assert (ks_p_value(moved, cdf) < P_LIMIT) == (fault is not None)
+
+
+def test_logs_of_quotients_near_one_keep_their_digits():
+    """A million tables take it a million times, and a hundredth of a nat is to be seen."""
+    rng = np.random.default_rng(0)
+    old = rng.uniform(0.2, 2, 10_000).astype(np.float32)
+    for size in (1e-3, 1.0):
+        new = (old * np.exp(size * rng.normal(size=old.size))).astype(np.float32)
+        exact = np.log(new.astype(float) / old)
+        error = concentration.log_quotient(jnp.asarray(new), jnp.asarray(old)) - exact
+        assert (np.abs(error) <= 1e-6 * np.abs(exact) + 2e-7 * (size == 1)).all()
