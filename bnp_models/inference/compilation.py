@@ -28,6 +28,27 @@ def options_of_loops(devices: Sequence[jax.Device]) -> tuple[tuple[str, str], ..
     return ((GRAPHS, IN_GRAPHS),)
 
 
+SHARE_OF_MAPS = 0.5
+"""Share of the memory maps that a process may have, from which on programs are forgotten."""
+
+
+def forget_programs() -> None:
+    """Forget all compiled programs where half of the memory maps of the process are taken.
+
+    A program for CPUs takes hundreds of maps, and Linux grants a process 65,530 of them
+    (``vm.max_map_count``); one that asks for more is killed. A long session that analyses samples
+    of ever other shapes would get there. What is used again comes from the cache on disk.
+    """
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            taken = sum(1 for _ in maps)
+        granted = int(Path("/proc/sys/vm/max_map_count").read_text())
+    except (OSError, ValueError):
+        return
+    if taken > SHARE_OF_MAPS * granted:
+        jax.clear_caches()
+
+
 def use_compilation_cache():
     """Keep compiled programs between runs, in the user's cache folder, unless one is set.
 

@@ -28,7 +28,7 @@ from bnp_models.inference.chunks import (
     slots_needed,
     slots_of_buffer,
 )
-from bnp_models.inference.compilation import options_of_loops
+from bnp_models.inference.compilation import forget_programs, options_of_loops
 from bnp_models.inference.interruption import Interrupted, noted_signals
 from bnp_models.inference.memory import LARGE, check_memory
 from bnp_models.inference.placement import Placement, describe_devices, join_groups
@@ -129,6 +129,7 @@ class Driver:
         rewrite
             Whether the first save replaces all draws in the store.
         """
+        forget_programs()
         with noted_signals() as noted, contextlib.closing(self.progress):
             with self._timed("compile"):
                 self._start(begin)

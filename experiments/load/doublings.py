@@ -1,0 +1,204 @@
+"""Time and memory of each step of the commands, as what a user can scale is doubled.
+
+    python experiments/load/doublings.py
+    python experiments/load/doublings.py --things records conditions --up-to 1
+
+Each size of each thing is a process of its own. A step that compiles is done once before it is
+timed. Seconds are of the processor, of all threads. Appends to doublings.csv what is not there
+yet, and makes doublings.md. A step is left out of the sizes at which it would take longer than
+`MOST_SECONDS`, or more memory than `MOST_GIB`, by its last two.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+HERE = Path(__file__).parent
+ROWS = HERE / "doublings.csv"
+SIZES = {
+    "records": (31_250, 62_500, 125_000, 250_000, 500_000, 1_000_000),
+    "variables": (5, 10, 20, 40, 80),
+    "levels of one variable": (25, 50, 100, 200, 400),
+    "conditions": (125, 250, 500, 1000),
+    "synthetic files": (12, 25, 50, 100),
+    "attack draws": (50, 100, 200, 400),
+    "components": (10, 20, 40, 80),
+    "draws": (250, 500, 1000, 2000),
+    "households": (1000, 2000, 4000, 8000),
+}
+MOST_SECONDS, MOST_GIB = 100, 6
+FLAGGED = 1.25
+
+
+class Steps:
+    """Steps of one process, each measured and appended to the file."""
+
+    def __init__(self, thing: str, size: int, left_out: list[str]):
+        self.case, self.left_out = {"thing": thing, "size": size}, left_out
+
+    def __call__(self, step: str, function, compiles: bool = False):
+        """What a step returns; None where it is left out."""
+        if step in self.left_out:
+            return None
+        first = time.process_time()
+        if compiles:
+            function()
+        first = time.process_time() - first
+        Path("/proc/self/clear_refs").write_text("5")
+        before, began = gibibytes("VmRSS"), time.process_time()
+        try:
+            found = function()
+        except Exception as error:  # what a limit says is a result too
+            print(self.case, step, f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            return None
+        row = self.case | {
+            "step": step, "seconds": time.process_time() - began, "first": first,
+            "gib_before": before, "gib_peak": gibibytes("VmHWM"),
+        }  # fmt: skip
+        pd.DataFrame([row]).to_csv(
+            ROWS, mode="a", header=not ROWS.exists(), index=False, float_format="%.4f"
+        )
+        return found
+
+
+def gibibytes(entry: str) -> float:
+    """An entry of the status of this process."""
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(status[entry].split()[0]) / 2**20
+
+
+def records_of(n: int, num_levels: list[int], seed: int = 0) -> pd.DataFrame:
+    """Labels of records of five latent classes, each variable with few common and many rare levels."""
+    rng = np.random.default_rng(seed)
+    of_class = rng.integers(5, size=n)
+    columns = {}
+    for j, size in enumerate(num_levels):
+        probability = rng.dirichlet(np.full(size, 0.5) + 2 / (1 + np.arange(size)), size=5)
+        limits = probability.cumsum(axis=1)[of_class]
+        codes = np.minimum((rng.random(n)[:, None] > limits).sum(axis=1), size - 1)
+        columns[f"v{j:02}"] = np.array([f"level {k:03}" for k in range(size)])[codes]
+    return pd.DataFrame(columns)
+
+
+def conditions_of(frame: pd.DataFrame, number: int, seed: int = 0) -> pd.DataFrame:
+    """Structural zeros: combinations of two or three levels that no record has."""
+    rng, found = np.random.default_rng(seed), {}
+    names = list(frame.columns)
+    codes = frame.apply(lambda column: pd.factorize(column, sort=True)[0])
+    while len(found) < number:
+        some = sorted(rng.choice(len(names), rng.integers(2, 4), replace=False))
+        values = [int(rng.integers(codes.iloc[:, j].max() + 1)) for j in some]
+        if not (codes.iloc[:, some] == values).all(axis=1).any():
+            labels = [f"level {k:03}" for k in values]
+            found[tuple(some), tuple(values)] = {names[j]: x for j, x in zip(some, labels)}
+    return pd.DataFrame(list(found.values()), columns=names)
+
+
+def levels_of(variables: int, largest: int = 8) -> list[int]:
+    """Numbers of levels of variables: 2, 3, 5 and 8 in turn, the first having `largest`."""
+    return [largest, *(2 + (j % 4) * (j % 4 + 1) // 2 for j in range(1, variables))]
+
+
+def one_process(thing: str, size: int, left_out: list[str], folder: Path) -> None:
+    """All steps at one size."""
+    import jax
+
+    import bnp_models as bnp
+
+    step = Steps(thing, size, left_out)
+    if thing == "households":
+        return of_households(step, size, folder)
+    scale = {
+        "records": 4000, "variables": 10, "levels of one variable": 8, "conditions": 0,
+        "synthetic files": 3, "attack draws": 0, "components": 20, "draws": 20,
+    }  # fmt: skip
+    scale["variables"] = 20 if thing in ("records", "conditions") else 10
+    scale[thing] = size
+    variables, num_files = scale["variables"], scale["synthetic files"]
+    frame = records_of(scale["records"], levels_of(variables, scale["levels of one variable"]))
+    path = folder / "sample.csv"
+    frame.to_csv(path, index=False)
+
+    table = step("read a CSV", lambda: bnp.read_microdata(path))
+    step("code a data frame", lambda: bnp.Microdata.from_frame(frame))
+    step("distinct cells", lambda: bnp.k_anonymity(bnp.Microdata(table.schema, table.codes)))
+    step("conditions suggest", lambda: bnp.suggest_conditions(table))
+    if thing == "variables" and size > 40:
+        return None
+    zeros = None
+    if thing in ("conditions", "records"):
+        given = conditions_of(frame, scale["conditions"] or 100)
+        given.to_csv(folder / "zeros.csv", index=False)
+        zeros = step("read conditions", lambda: bnp.read_conditions(folder / "zeros.csv", table.schema))
+    if zeros is not None:
+        step("check records", lambda: zeros.require_feasible(table))
+        step("impossible boxes", lambda: zeros.impossible)
+        step("feasible boxes, equivalences", lambda: zeros.equivalences)
+        small = {"num_chains": 1, "num_warmup": 2, "num_samples": 2, "key": jax.random.key(1)}
+        step("4 sweeps of TNPLCM", lambda: bnp.sample(
+            bnp.TNPLCM(components=20), table, conditions=zeros, **small
+        ), True)  # fmt: skip
+        if thing == "conditions":
+            return None
+    chains = {"num_chains": 1, "num_warmup": 2, "num_samples": 20, "key": jax.random.key(0)}
+    chains["num_samples"] = max(scale["draws"], scale["attack draws"], num_files)
+    model = bnp.NPLCM(components=scale["components"])
+    run = step("sweeps of NPLCM", lambda: bnp.sample(model, table, **chains), True)
+    step("12 sweeps of HDP", lambda: bnp.sample(
+        bnp.HDPMixedMembership(), table, **chains | {"num_samples": 10}
+    ), True)  # fmt: skip
+    population = 20 * table.n
+    risk = step("population_risk", lambda: bnp.population_risk(run, population), True)
+    if risk is not None:
+        step("records.csv", lambda: bnp.write_records(risk, folder / "records.csv"))
+        step("posterior.nc", lambda: bnp.write_netcdf(
+            bnp.to_inference_data(run, risk, parameters=True), folder / "posterior.nc"
+        ))  # fmt: skip
+        step("report page", lambda: bnp.write_report(folder / "report.html", risk))
+    step("predictive checks", lambda: bnp.predictive_checks(run), True)
+    step("coarsen, each variable dropped", lambda: bnp.coarsen(run, population), True)
+    step("protect", lambda: bnp.protect(run, population, max_risk=0.2, max_suppressed=0.01), True)
+    files = step("synthesize", lambda: bnp.synthesize(run, num_files), True)
+    step("synthesize, calibrated", lambda: bnp.synthesize(run, 1, method="calibrated"), True)
+    if files is None:
+        return None
+    step("write files", lambda: [bnp.write_frame(f, folder / "made.csv") for f in files])
+    tables = step("code files like the original", lambda: [
+        bnp.Microdata.from_frame(f, levels=table.schema) for f in files
+    ])  # fmt: skip
+    step("evaluate", lambda: bnp.evaluate(table, tables), True)
+    for order in (1, 2, 3):
+        step(f"{order}-way proportions", lambda order=order: bnp.proportions(table, tables, order))
+    step("propensity, main effects", lambda: bnp.propensity_score(table, tables[0]), True)
+    step("closest records", lambda: bnp.closest_records(table, tables))
+    step("disclosure", lambda: bnp.disclosure(table, tables, table.schema.variables[:3]))
+    step("trees", lambda: bnp.tree_propensity(table, tables[0]))
+    step("attack", lambda: bnp.attack_risk(
+        run, table, files, key=jax.random.key(3), num_bootstrap=50
+    ), True)  # fmt: skip
+    return None
+
+
+def of_households(step: Steps, size: int, folder: Path) -> None:
+    """Steps of households with rules."""
+    import jax
+
+    import bnp_models as bnp
+
+    people = bnp.datasets.bay_area_households()
+    households = step("sample of households", lambda: people.sample(size, seed=0).households())
+    rules = bnp.datasets.bay_area_households().rules() if hasattr(people, "rules") else None
+    step("check rules", lambda: rules.require_feasible(households))
+    run = step("6 sweeps of NDPMPM", lambda: bnp.sample(
+        bnp.NDPMPM(), households, conditions=rules, key=jax.random.key(0), num_chains=1,
+        num_warmup=2, num_samples=4,
+    ), True)  # fmt: skip
+    files = step("synthesize", lambda: bnp.synthesize(run, 2), True)
+    if files is not None:
+        step("evaluate", lambda: bnp.evaluate(households, files), True)

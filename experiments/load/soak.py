@@ -1,0 +1,126 @@
+"""Soak: chains, risk, synthesis and evaluation again and again, while a process is watched.
+
+    python experiments/load/soak.py --piece checkpoints --minutes 8
+    python experiments/load/soak.py --piece "same shapes" --minutes 8
+    python experiments/load/soak.py --piece "new shapes" --minutes 8
+
+Each piece is a process of its own. It appends resident memory, memory maps, open files, threads and
+temporary files, as they are after each round, to soak.csv; soak.md is made of all pieces there.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pandas as pd
+
+import bnp_models as bnp
+
+HERE = Path(__file__).parent
+ROWS = HERE / "soak.csv"
+PIECES = ("checkpoints", "same shapes", "new shapes")
+CHUNKS_A_DAY = 24 * 60 * 60 // 10
+"""Checkpoints of 24 hours: one every ten seconds."""
+WATCHED = ("rss_mib", "maps", "handles", "threads", "temporary_mib")
+CHUNKS_OF_ROUND = 240
+
+
+def watched(folder: Path) -> dict[str, float]:
+    """What a process holds of the machine."""
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    with open("/proc/self/maps") as maps:
+        number = sum(1 for _ in maps)
+    return {
+        "rss_mib": int(status["VmRSS"].split()[0]) / 1024,
+        "maps": number,
+        "handles": len(os.listdir("/proc/self/fd")),
+        "threads": int(status["Threads"]),
+        "temporary_mib": sum(files) / 2**20,
+    }
+
+
+def chains(table, folder, chunks, key=0, thin=4, **options):
+    """A run of so many stretches of four sweeps, with a checkpoint after each."""
+    return bnp.sample(
+        bnp.NPLCM(components=8), table, key=jax.random.key(key), num_chains=2,
+        num_warmup=4 * chunks // 4, num_samples=3 * chunks // 4, thin=thin, chunk_sweeps=4,
+        checkpoint_seconds=0, checkpoint=folder / "chains", **options,
+    )  # fmt: skip
+
+
+def checkpoints(folder: Path):
+    """Parts of runs of a day each: resumed, extended by nothing but more draws."""
+    table = sample_of(200, 4, 0)
+    for number in range(10**9):
+        chains(table, folder, 6 * CHUNKS_OF_ROUND, key=number)
+        yield 6 * CHUNKS_OF_ROUND
+
+
+def sample_of(records: int, variables: int, number: int) -> bnp.Microdata:
+    """Census records, of other variables with each number."""
+    frame = bnp.datasets.census_income().sample(records, seed=number)
+    names = np.random.default_rng(number).permutation(list(frame.columns))[:variables]
+    return bnp.Microdata.from_frame(frame[list(names)])
+
+
+def everything(table, folder, number):
+    """What commands do with a sample, from chains to pages."""
+    run = chains(table, folder, CHUNKS_OF_ROUND, key=number)
+    risk = bnp.population_risk(run, population_size=20 * table.n)
+    bnp.write_report(folder / "risk.html", risk)
+    bnp.write_records(risk, folder / "records.csv")
+    bnp.write_netcdf(bnp.to_inference_data(run, risk), folder / "posterior.nc")
+    files = bnp.synthesize(run, 2)
+    found = bnp.evaluate(table, files, seed=number)
+    bnp.write_evaluation_report(folder / "evaluation.html", found, ["a.csv", "b.csv"])
+    bnp.attack_risk(run, table, files, key=jax.random.key(number), num_bootstrap=50)
+    return CHUNKS_OF_ROUND
+
+
+def same_shapes(folder: Path):
+    """The same sample each time, so that nothing is compiled after the first."""
+    table = sample_of(200, 4, 0)
+    for number in range(10**9):
+        yield everything(table, folder, number)
+
+
+def new_shapes(folder: Path):
+    """A sample of other variables and another size each time, so that programs are compiled."""
+    for number in range(10**9):
+        records, variables = 100 + 40 * (number % 50), 3 + number % 6
+        yield everything(sample_of(records, variables, number), folder, number)
+
+
+def soak(piece: str, minutes: float) -> None:
+    """Run a piece, and append what is watched."""
+    rounds = dict(zip(PIECES, (checkpoints, same_shapes, new_shapes), strict=True))[piece]
+    began, chunks = time.monotonic(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder
+        for number, done in enumerate(rounds(Path(folder))):
+            chunks += done
+            row = {"piece": piece, "round": number, "seconds": time.monotonic() - began}
+            row |= {"chunks": chunks} | watched(Path(folder))
+            pd.DataFrame([row]).to_csv(
+                ROWS, mode="a", header=not ROWS.exists(), index=False, float_format="%.1f"
+            )
+            if time.monotonic() - began > 60 * minutes:
+                return
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--piece", choices=PIECES)
+    parser.add_argument("--minutes", type=float, default=8)
+    args = parser.parse_args()
+    if args.piece:
+        soak(args.piece, args.minutes)
+
+
+if __name__ == "__main__":
+    main()
