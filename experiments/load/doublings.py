@@ -20,6 +20,9 @@ import numpy as np
 import pandas as pd
 
 HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent / "accuracy")]
+from results import markdown  # noqa: E402
+
 ROWS = HERE / "doublings.csv"
 SIZES = {
     "records": (31_250, 62_500, 125_000, 250_000, 500_000, 1_000_000),
@@ -74,7 +77,7 @@ def gibibytes(entry: str) -> float:
 
 
 def records_of(n: int, num_levels: list[int], seed: int = 0) -> pd.DataFrame:
-    """Labels of records of five latent classes, each variable with few common and many rare levels."""
+    """Labels of records of five latent classes, with few common and many rare levels."""
     rng = np.random.default_rng(seed)
     of_class = rng.integers(5, size=n)
     columns = {}
@@ -87,17 +90,16 @@ def records_of(n: int, num_levels: list[int], seed: int = 0) -> pd.DataFrame:
 
 
 def conditions_of(frame: pd.DataFrame, number: int, seed: int = 0) -> pd.DataFrame:
-    """Structural zeros: combinations of two or three levels that no record has."""
-    rng, found = np.random.default_rng(seed), {}
+    """Structural zeros, as those by age are: a level of the first variable, one of another."""
     names = list(frame.columns)
-    codes = frame.apply(lambda column: pd.factorize(column, sort=True)[0])
-    while len(found) < number:
-        some = sorted(rng.choice(len(names), rng.integers(2, 4), replace=False))
-        values = [int(rng.integers(codes.iloc[:, j].max() + 1)) for j in some]
-        if not (codes.iloc[:, some] == values).all(axis=1).any():
-            labels = [f"level {k:03}" for k in values]
-            found[tuple(some), tuple(values)] = {names[j]: x for j, x in zip(some, labels)}
-    return pd.DataFrame(list(found.values()), columns=names)
+    tables = [pd.crosstab(frame["v00"], frame[name]) for name in names[1:]]
+    empty = [
+        {"v00": table.index[k], table.columns.name: table.columns[r]}
+        for table in tables
+        for k, r in np.argwhere(table.to_numpy() == 0)
+    ]
+    some = np.random.default_rng(seed).permutation(len(empty))[:number]
+    return pd.DataFrame([empty[i] for i in some], columns=names)
 
 
 def levels_of(variables: int, largest: int = 8) -> list[int]:
@@ -119,6 +121,7 @@ def one_process(thing: str, size: int, left_out: list[str], folder: Path) -> Non
         "synthetic files": 3, "attack draws": 0, "components": 20, "draws": 20,
     }  # fmt: skip
     scale["variables"] = 20 if thing in ("records", "conditions") else 10
+    scale["levels of one variable"] = 200 if thing in ("records", "conditions") else 8
     scale[thing] = size
     variables, num_files = scale["variables"], scale["synthetic files"]
     frame = records_of(scale["records"], levels_of(variables, scale["levels of one variable"]))
@@ -135,7 +138,9 @@ def one_process(thing: str, size: int, left_out: list[str], folder: Path) -> Non
     if thing in ("conditions", "records"):
         given = conditions_of(frame, scale["conditions"] or 100)
         given.to_csv(folder / "zeros.csv", index=False)
-        zeros = step("read conditions", lambda: bnp.read_conditions(folder / "zeros.csv", table.schema))
+        zeros = step(
+            "read conditions", lambda: bnp.read_conditions(folder / "zeros.csv", table.schema)
+        )
     if zeros is not None:
         step("check records", lambda: zeros.require_feasible(table))
         step("impossible boxes", lambda: zeros.impossible)
@@ -149,7 +154,9 @@ def one_process(thing: str, size: int, left_out: list[str], folder: Path) -> Non
     chains = {"num_chains": 1, "num_warmup": 2, "num_samples": 20, "key": jax.random.key(0)}
     chains["num_samples"] = max(scale["draws"], scale["attack draws"], num_files)
     model = bnp.NPLCM(components=scale["components"])
-    run = step("sweeps of NPLCM", lambda: bnp.sample(model, table, **chains), True)
+    run = step(
+        "sweeps of NPLCM, one for each draw", lambda: bnp.sample(model, table, **chains), True
+    )
     step("12 sweeps of HDP", lambda: bnp.sample(
         bnp.HDPMixedMembership(), table, **chains | {"num_samples": 10}
     ), True)  # fmt: skip
@@ -191,14 +198,99 @@ def of_households(step: Steps, size: int, folder: Path) -> None:
 
     import bnp_models as bnp
 
-    people = bnp.datasets.bay_area_households()
-    households = step("sample of households", lambda: people.sample(size, seed=0).households())
-    rules = bnp.datasets.bay_area_households().rules() if hasattr(people, "rules") else None
-    step("check rules", lambda: rules.require_feasible(households))
+    people = bnp.datasets.bay_area_households(distinct=True).sample(1900, seed=0)
+    copies = -(-size // 1900)
+    frames = [
+        people.frame.assign(household=people.frame[people.household].astype(str) + f" {copy}")
+        for copy in range(copies)
+    ]
+    frame = pd.concat(frames, ignore_index=True)
+    frame = frame[frame["household"].isin(frame["household"].unique()[:size])]
+    frame.drop(columns={people.household} - {"household"}).to_csv(folder / "all.csv", index=False)
+    given = step("read households", lambda: bnp.read_households(
+        folder / "all.csv", "household", people.household_variables
+    ))  # fmt: skip
+    rules = bnp.census_relationships(given)
+    kept = step("check rules", lambda: given.select(rules.check(given)))
     run = step("6 sweeps of NDPMPM", lambda: bnp.sample(
-        bnp.NDPMPM(), households, conditions=rules, key=jax.random.key(0), num_chains=1,
-        num_warmup=2, num_samples=4,
+        bnp.NDPMPM(), kept, conditions=rules, key=jax.random.key(0), num_chains=1, num_warmup=2,
+        num_samples=4,
     ), True)  # fmt: skip
+    if run is None:
+        return
     files = step("synthesize", lambda: bnp.synthesize(run, 2), True)
     if files is not None:
-        step("evaluate", lambda: bnp.evaluate(households, files), True)
+        step("evaluate", lambda: bnp.evaluate(kept, files), True)
+
+
+def forecast(rows: pd.DataFrame, size: int) -> tuple[float, float]:
+    """Seconds and GiB of a step at a size, by its last two sizes."""
+    rows = rows.sort_values("size")
+    last = rows.iloc[-1]
+    if len(rows) < 2:
+        return 0.0, 0.0
+    before, ratio = rows.iloc[-2], size / last["size"]
+    by = np.log(last["size"] / before["size"])
+    power = max(np.log(max(last["seconds"], 0.01) / max(before["seconds"], 0.01)) / by, 1.0)
+    # What compiles is done twice.
+    seconds = last["seconds"] * ratio**power * (2 if last["first"] > 0 else 1)
+    added = max(last["gib_peak"] - last["gib_before"], 0)
+    return seconds, last["gib_before"] + added * ratio
+
+
+def exponent(size: np.ndarray, value: np.ndarray, least: float) -> float:
+    """Slope of the logarithms over the last three doublings; NaN where values are small."""
+    size, value = size[-4:], value[-4:]
+    if len(size) < 3 or value[-1] < least:
+        return np.nan
+    return float(np.polyfit(np.log(size), np.log(np.maximum(value, least / 100)), 1)[0])
+
+
+def table_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row for each step of each thing: its largest size, what it took, and the exponents."""
+    found = []
+    for (thing, step), part in rows.groupby(["thing", "step"], sort=False):
+        part = part.drop_duplicates("size", keep="last").sort_values("size")
+        last, size = part.iloc[-1], part["size"].to_numpy(float)
+        added = (part["gib_peak"] - part["gib_before"]).to_numpy()
+        of_time = exponent(size, part["seconds"].to_numpy(), 0.1)
+        of_memory = exponent(size, added, 0.05)
+        worst = np.nanmax([of_time, of_memory, 0])
+        found.append({
+            "scaled": thing, "step": step, "from": int(size[0]), "to": int(size[-1]),
+            "seconds": last["seconds"], "GiB at the most": last["gib_peak"],
+            "exponent of time": of_time, "exponent of memory": of_memory,
+            "": "**>**" if worst > FLAGGED else "",
+        })  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--things", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--up-to", type=int, help="only so many sizes of each")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--left-out", nargs="*", default=[], help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        with tempfile.TemporaryDirectory() as folder:
+            one_process(args.one[0], int(args.one[1]), args.left_out, Path(folder))
+        return
+    for thing in args.things:
+        for size in SIZES[thing][: args.up_to]:
+            rows = pd.read_csv(ROWS) if ROWS.exists() else pd.DataFrame({"thing": [], "size": []})
+            rows = rows[rows["thing"] == thing]
+            if (rows["size"] == size).any():
+                continue
+            too_much = [
+                step for step, part in rows.groupby("step")
+                if (np.array(forecast(part, size)) > (MOST_SECONDS, MOST_GIB)).any()
+            ] if len(rows) else []  # fmt: skip
+            command = [sys.executable, __file__, "--one", thing, str(size), "--left-out", *too_much]
+            subprocess.run(command, check=False)
+    text = markdown(table_of(pd.read_csv(ROWS)), index=False)
+    (HERE / "doublings.md").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
