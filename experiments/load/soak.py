@@ -4,12 +4,16 @@
     python experiments/load/soak.py --piece "same shapes" --minutes 8
     python experiments/load/soak.py --piece "new shapes" --minutes 8
 
+`--share-of-maps 0.2` has programs forgotten at 13,000 maps, not at 33,000, so that minutes show it.
+`--share-of-maps 1` never does: what was before.
+
 Each piece is a process of its own. It appends resident memory, memory maps, open files, threads and
 temporary files, as they are after each round, to soak.csv; soak.md is made of all pieces there.
 """
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,11 +23,15 @@ import numpy as np
 import pandas as pd
 
 import bnp_models as bnp
+from bnp_models.inference import compilation
 
 HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent / "accuracy")]
+from results import markdown  # noqa: E402
+
 ROWS = HERE / "soak.csv"
 PIECES = ("checkpoints", "same shapes", "new shapes")
-CHUNKS_A_DAY = 24 * 60 * 60 // 10
+CHECKPOINTS_A_DAY = 24 * 60 * 60 // 10
 """Checkpoints of 24 hours: one every ten seconds."""
 WATCHED = ("rss_mib", "maps", "handles", "threads", "temporary_mib")
 CHUNKS_OF_ROUND = 240
@@ -54,7 +62,7 @@ def chains(table, folder, chunks, key=0, thin=4, **options):
 
 
 def checkpoints(folder: Path):
-    """Parts of runs of a day each: resumed, extended by nothing but more draws."""
+    """Chains alone, with a checkpoint after each stretch; six runs are a day's checkpoints."""
     table = sample_of(200, 4, 0)
     for number in range(10**9):
         chains(table, folder, 6 * CHUNKS_OF_ROUND, key=number)
@@ -96,16 +104,17 @@ def new_shapes(folder: Path):
         yield everything(sample_of(records, variables, number), folder, number)
 
 
-def soak(piece: str, minutes: float) -> None:
+def soak(piece: str, minutes: float, share: float) -> None:
     """Run a piece, and append what is watched."""
     rounds = dict(zip(PIECES, (checkpoints, same_shapes, new_shapes), strict=True))[piece]
+    compilation.SHARE_OF_MAPS = share
     began, chunks = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = folder
         for number, done in enumerate(rounds(Path(folder))):
             chunks += done
-            row = {"piece": piece, "round": number, "seconds": time.monotonic() - began}
-            row |= {"chunks": chunks} | watched(Path(folder))
+            row = {"piece": piece, "share_of_maps": share, "round": number}
+            row |= {"seconds": time.monotonic() - began, "chunks": chunks} | watched(Path(folder))
             pd.DataFrame([row]).to_csv(
                 ROWS, mode="a", header=not ROWS.exists(), index=False, float_format="%.1f"
             )
@@ -113,13 +122,37 @@ def soak(piece: str, minutes: float) -> None:
                 return
 
 
+def table_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row for each piece: how much was done, and the slopes after the first fifth of its rounds."""
+    found = []
+    for (piece, share), part in rows.groupby(["piece", "share_of_maps"], sort=False):
+        late = part.iloc[len(part) // 5 :]
+        row = {
+            "piece": piece, "share of maps": share, "minutes": part["seconds"].max() / 60,
+            "rounds": len(part), "checkpoints": int(part["chunks"].max()),
+            "days": part["chunks"].max() / CHECKPOINTS_A_DAY,
+        }  # fmt: skip
+        for name in WATCHED:
+            row[f"{name}, last"] = float(part[name].iloc[-1])
+            row[f"most {name}"] = float(part[name].max())
+            slope = np.polyfit(late["chunks"], late[name], 1)[0] if len(late) > 2 else np.nan
+            row[f"{name} by 1,000 checkpoints"] = 1000 * slope
+        found.append(row)
+    table = pd.DataFrame(found).set_index(["piece", "share of maps"])
+    return table.T.reset_index(names="")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--piece", choices=PIECES)
     parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("--share-of-maps", type=float, default=compilation.SHARE_OF_MAPS)
     args = parser.parse_args()
     if args.piece:
-        soak(args.piece, args.minutes)
+        soak(args.piece, args.minutes, args.share_of_maps)
+    table = table_of(pd.read_csv(ROWS))
+    table.columns = [" ".join(map(str, name)) if name[0] else "" for name in table.columns]
+    (HERE / "soak.md").write_text(markdown(table, index=False) + "\n")
 
 
 if __name__ == "__main__":
