@@ -23,6 +23,7 @@ from bnp_models.data.messages import listed, quoted
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.stata_spss import names_in_file, read_labelling
+from bnp_models.data.weight_classes import records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.arviz import write_netcdf
 from bnp_models.inference.diagnosis import Diagnosis
@@ -108,6 +109,8 @@ def _make_datasets(
 ) -> int:
     """Check, sample and write data sets; `more` is what decides them in this command alone."""
     check_datasets(options, inputs)
+    persons = records_of(persons_of(inputs.table))
+    data_sets.check_files(persons, options.datasets, more.get("rows", persons.n))
     settings = recorded_settings(
         options, *inputs, datasets=options.datasets, **more, format=options.format
     )

@@ -1,6 +1,7 @@
 """Driver of chains: chunks of sweeps, capacity that grows and shrinks, kept draws, checkpoints."""
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from bnp_models.inference.chunks import (
 )
 from bnp_models.inference.compilation import forget_programs, options_of_loops
 from bnp_models.inference.interruption import Interrupted, noted_signals
-from bnp_models.inference.memory import LARGE, check_memory
+from bnp_models.inference.memory import LARGE, check_kept, check_memory
 from bnp_models.inference.placement import Placement, describe_devices, join_groups
 from bnp_models.inference.progress import Monitor, Progress, Tell
 from bnp_models.inference.run import Run, concatenate_draws
@@ -133,6 +134,8 @@ class Driver:
         with noted_signals() as noted, contextlib.closing(self.progress):
             with self._timed("compile"):
                 self._start(begin)
+                if begin is None:
+                    self._check_draws()
                 self._compile()
             goal = self._goal(max_seconds)
             last_save = time.perf_counter()
@@ -197,6 +200,17 @@ class Driver:
         self.iteration, self.capacity = progress["iteration"], progress["capacity"]
         self.clock = progress["seconds"]
         return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in begin.state])
+
+    def _check_draws(self) -> None:
+        """Refuse draws that will not fit into memory: they are there twice when they are joined."""
+        settings, needed = self.settings, 0
+        scalars = scalars_kept(settings.num_sweeps, settings)
+        arrays = number_kept(settings.num_sweeps, settings, settings.parameters_every)
+        for name in settings.keep:
+            kept = self.available[name]
+            each = settings.num_chains * math.prod(kept.shape[1:]) * kept.dtype.itemsize
+            needed += 2 * each * (scalars if kept.ndim == 1 else arrays)
+        check_kept("the draws", needed, "keep fewer of them (--draws, or --thin)")
 
     def _compile(self) -> None:
         """Trace and compile by a call of no sweeps, so that the clock of the others is clean."""

@@ -46,6 +46,26 @@ def check_memory(program: jax.stages.Compiled, device: jax.Device, number: int =
         )
 
 
+def check_kept(what: str, needed: float, advice: str) -> None:
+    """Raise `NotEnoughMemory` where arrays or data sets to come do not fit into the host's memory.
+
+    Parameters
+    ----------
+    what
+        Those, with an article.
+    needed
+        Their bytes.
+    advice
+        What to do about it.
+    """
+    free = host_bytes()
+    if free is not None and needed > free:
+        raise NotEnoughMemory(
+            f"{what} need about {needed / _GIB:.0f} GiB of memory, and {free / _GIB:.0f} GiB are "
+            f"free; {advice}"
+        )
+
+
 def free_bytes(device: jax.Device) -> int | None:
     """Memory that is free on a device, or of the host where that is a CPU; None: unknown."""
     if device.platform != "cpu":
@@ -53,6 +73,11 @@ def free_bytes(device: jax.Device) -> int | None:
         if "bytes_limit" not in stats:
             return None
         return int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
+    return host_bytes()
+
+
+def host_bytes() -> int | None:
+    """Memory of the host that is free; None: unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

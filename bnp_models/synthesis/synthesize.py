@@ -10,7 +10,9 @@ import pandas as pd
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.contingency import ContingencyTable, Tabulator, labels_of
 from bnp_models.data.households import Households
+from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import cell_shares, require_unweighted
+from bnp_models.inference.memory import check_kept
 from bnp_models.inference.run import Run, spaced_draws
 from bnp_models.inference.weighting import population_law
 from bnp_models.kernels.variates.rng import Keys
@@ -29,6 +31,9 @@ from bnp_models.synthesis.partial import check_keep, draw_others
 
 # Records simulated at once at most, and entries of the arrays of boxes by records.
 _RECORDS_AT_ONCE, _ENTRIES_AT_ONCE = 2**15, 2**25
+
+# Records whose labels tell how much memory those of a file take.
+_OF_FILE = 1000
 
 METHODS = ("predictive", "balanced", "calibrated")
 """How records are made from the draws."""
@@ -120,6 +125,7 @@ def synthesize(
     num_rows = run.table.n if num_rows is None else num_rows
     if num_rows < 1:
         raise ValueError(f"num_rows must be at least 1, not {num_rows}")
+    check_files(run.table, num_datasets, num_rows)
     key = jax.random.fold_in(run.key if key is None else key, SYNTHESIS)
     if method != "predictive":
         return _balanced(run, num_datasets, num_rows, key, method == "calibrated", observed)
@@ -139,6 +145,16 @@ def check_method(method: str, table: Table) -> None:
             "margins of a sample with missing values are not known, so that files cannot be "
             'calibrated to them; use method "balanced", or complete the sample first'
         )
+
+
+def check_files(table: Table, num_datasets: int, num_rows: int) -> None:
+    """Raise `NotEnoughMemory` where data sets like this sample do not fit into memory together."""
+    if not isinstance(table, Microdata):
+        return
+    some = labels_of(table.schema, table.codes[:_OF_FILE])
+    each = some.memory_usage(index=False).sum() / len(some)
+    needed = num_datasets * num_rows * each
+    check_kept("the files", needed, "make fewer of them (--datasets), or shorter ones (--rows)")
 
 
 def _balanced(

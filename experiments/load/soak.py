@@ -123,7 +123,7 @@ def soak(piece: str, minutes: float, share: float) -> None:
 
 
 def table_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row for each piece: how much was done, and the slopes after the first fifth of its rounds."""
+    """A column for each piece: how much was done, and slopes after a fifth of its rounds."""
     found = []
     for (piece, share), part in rows.groupby(["piece", "share_of_maps"], sort=False):
         late = part.iloc[len(part) // 5 :]
@@ -136,7 +136,7 @@ def table_of(rows: pd.DataFrame) -> pd.DataFrame:
             row[f"{name}, last"] = float(part[name].iloc[-1])
             row[f"most {name}"] = float(part[name].max())
             slope = np.polyfit(late["chunks"], late[name], 1)[0] if len(late) > 2 else np.nan
-            row[f"{name} by 1,000 checkpoints"] = 1000 * slope
+            row[f"{name} by 1,000 checkpoints"] = round(1000 * slope, 2)
         found.append(row)
     table = pd.DataFrame(found).set_index(["piece", "share of maps"])
     return table.T.reset_index(names="")

@@ -50,3 +50,31 @@ def test_what_is_needed_is_what_the_program_says():
         memory.check_memory(compiled, device)
         with pytest.raises(bnp.NotEnoughMemory, match="need about"):
             memory.check_memory(compiled, device, 2)
+
+
+def test_draws_that_do_not_fit_are_refused_before_the_first_sweep(sample_frame, monkeypatch):
+    def run(draws):
+        return bnp.sample(
+            bnp.NPLCM(components=4), sample_frame, key=jax.random.key(0), num_chains=2,
+            num_warmup=5, num_samples=draws, keep=["log_pi"],
+        )  # fmt: skip
+
+    # Of 2 chains 4 floats a draw, there twice.
+    monkeypatch.setattr(memory, "host_bytes", lambda: 2 * 2 * 4 * 4 * 10)
+    assert run(10).draws["log_pi"].shape == (2, 10, 4)
+    with pytest.raises(bnp.NotEnoughMemory, match="the draws need about 0 GiB of .*--draws"):
+        run(11)
+
+
+def test_files_that_do_not_fit_are_refused_before_the_chains(
+    sample_frame, tmp_path, capsys, monkeypatch
+):
+    sample_frame.to_csv(tmp_path / "sample.csv", index=False)
+    words = ["synthesize", str(tmp_path / "sample.csv"), "--datasets", "3", "--rows", "20000000",
+             "--draws", "20", "--out", str(tmp_path / "out"), "--quiet"]  # fmt: skip
+    monkeypatch.setattr(memory, "host_bytes", lambda: 2**30)
+    # Labels of four columns, eight bytes each or more.
+    assert main(words) == 2
+    said = one_line(capsys)
+    assert "the files need about " in said and "GiB of memory, and 1 GiB are free" in said
+    assert "--datasets" in said and not (tmp_path / "out").exists()
