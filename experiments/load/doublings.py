@@ -25,7 +25,7 @@ from results import markdown  # noqa: E402
 
 ROWS = HERE / "doublings.csv"
 SIZES = {
-    "records": (31_250, 62_500, 125_000, 250_000, 500_000, 1_000_000),
+    "records": (62_500, 125_000, 250_000, 500_000, 1_000_000),
     "variables": (5, 10, 20, 40, 80),
     "levels of one variable": (25, 50, 100, 200, 400),
     "conditions": (125, 250, 500, 1000),
@@ -170,7 +170,6 @@ def one_process(thing: str, size: int, left_out: list[str], folder: Path) -> Non
         step("report page", lambda: bnp.write_report(folder / "report.html", risk))
     step("predictive checks", lambda: bnp.predictive_checks(run), True)
     step("coarsen, each variable dropped", lambda: bnp.coarsen(run, population), True)
-    step("protect", lambda: bnp.protect(run, population, max_risk=0.2, max_suppressed=0.01), True)
     files = step("synthesize", lambda: bnp.synthesize(run, num_files), True)
     step("synthesize, calibrated", lambda: bnp.synthesize(run, 1, method="calibrated"), True)
     if files is None:
@@ -189,6 +188,7 @@ def one_process(thing: str, size: int, left_out: list[str], folder: Path) -> Non
     step("attack", lambda: bnp.attack_risk(
         run, table, files, key=jax.random.key(3), num_bootstrap=50
     ), True)  # fmt: skip
+    step("protect", lambda: bnp.protect(run, population, max_risk=0.2, max_suppressed=0.01), True)
     return None
 
 
@@ -269,6 +269,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--things", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--up-to", type=int, help="only so many sizes of each")
+    parser.add_argument("--minutes", type=float, default=10, help="of each size, at the most")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--left-out", nargs="*", default=[], help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -287,7 +288,10 @@ def main():
                 if (np.array(forecast(part, size)) > (MOST_SECONDS, MOST_GIB)).any()
             ] if len(rows) else []  # fmt: skip
             command = [sys.executable, __file__, "--one", thing, str(size), "--left-out", *too_much]
-            subprocess.run(command, check=False)
+            try:
+                subprocess.run(command, check=False, timeout=60 * args.minutes)
+            except subprocess.TimeoutExpired:
+                print(f"{thing} {size}: stopped after {args.minutes} minutes", file=sys.stderr)
     text = markdown(table_of(pd.read_csv(ROWS)), index=False)
     (HERE / "doublings.md").write_text(text + "\n")
 
