@@ -96,35 +96,37 @@ def disclosure(
         raise ValueError("name at least one key variable")
     if both := set(keys) & set(targets):
         raise ValueError(f"{sorted(both)[0]!r} is both a key and a target")
-    by_keys = _counts([original, *synthetic], [names.index(name) for name in keys])
-    n, alone = by_keys[0].sum(), by_keys == 1
+    columns, of_files = [names.index(name) for name in keys], []
+    # One file at a time: the cells of all together become more with each.
+    for file in synthetic:
+        own, made = _counts([original, file], columns)
+        alone, alone_there = own == 1, made == 1
+        of_files.append([alone.sum() / own.sum(), alone_there.sum() / made.sum(),
+                         (alone & alone_there).sum() / own.sum()])  # fmt: skip
+    figures = map(float, np.mean(of_files, axis=0))
     return Disclosure(
-        keys=tuple(keys),
-        unique_in_original=float(alone[0].sum() / n),
-        unique_in_synthetic=float((alone[1:].sum(axis=1) / by_keys[1:].sum(axis=1)).mean()),
-        replicated_uniques=float((alone[0] & alone[1:]).sum(axis=1).mean() / n),
-        targets=tuple(_of_target(original, synthetic, keys, target) for target in targets),
+        tuple(keys),
+        *figures,
+        tuple(_of_target(original, synthetic, keys, name) for name in targets),
     )
 
 
 def _of_target(original, synthetic, keys, target) -> TargetDisclosure:
     """Attribute disclosure of one target."""
     names = original.schema.variables
-    columns = [names.index(name) for name in (*keys, target)]
-    counts, group = _counts([original, *synthetic], columns, by_all_but_last=True)
-    total = np.zeros((len(counts), group.max() + 1), np.int64)
-    for row, count in zip(total, counts, strict=True):
-        np.add.at(row, group, count)
-    one_value = (counts > 0) & (counts == total[:, group])
-    n, rows = counts[0].sum(), counts[1:].sum(axis=1)
-    both = one_value[1:] & one_value[0]
-    return TargetDisclosure(
-        target=target,
-        in_original=float(counts[0] @ one_value[0] / n),
-        in_synthetic=float(((counts[1:] * one_value[1:]).sum(axis=1) / rows).mean()),
-        disco=float((one_value[1:] @ counts[0] / n).mean()),
-        disclosive_in_both=float((both @ counts[0] / n).mean()),
-    )
+    columns, of_files = [names.index(name) for name in (*keys, target)], []
+    for file in synthetic:
+        counts, group = _counts([original, file], columns, by_all_but_last=True)
+        total = np.zeros((2, group.max() + 1), np.int64)
+        for row, count in zip(total, counts, strict=True):
+            np.add.at(row, group, count)
+        in_original, there = (counts > 0) & (counts == total[:, group])
+        own, made = counts
+        of_files.append([
+            own @ in_original / own.sum(), made @ there / made.sum(),
+            own @ there / own.sum(), own @ (there & in_original) / own.sum(),
+        ])  # fmt: skip
+    return TargetDisclosure(target, *map(float, np.mean(of_files, axis=0)))
 
 
 def _counts(tables, columns, by_all_but_last=False):

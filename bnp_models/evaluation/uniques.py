@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from bnp_models.data.contingency import common_cells
 from bnp_models.data.frames import Tabular
 from bnp_models.evaluation.files import coded_files
@@ -52,12 +54,19 @@ def replicated_uniques(original: Tabular, synthetic: Tabular | Sequence[Tabular]
     original, synthetic, _ = coded_files(
         "replicated_uniques(original, synthetic)", original, synthetic
     )
-    _, counts = common_cells([original, *synthetic])
-    there = counts[1:, counts[0] == 1]
+    # One file at a time: the cells of all together become more with each.
+    found, found_unique = [], []
+    files_with = np.zeros(int((common_cells([original])[1] == 1).sum()), int)
+    for file in synthetic:
+        _, (own, count) = common_cells([original, file])
+        there = count[own == 1]
+        found.append(int((there > 0).sum()))
+        found_unique.append(int((there == 1).sum()))
+        files_with += there > 0
     return Replicated(
-        there.shape[1],
-        tuple(map(int, (there > 0).sum(axis=1))),
-        tuple(map(int, (there == 1).sum(axis=1))),
-        int((there > 0).any(axis=0).sum()),
-        int((there > 0).all(axis=0).sum()),
+        len(files_with),
+        tuple(found),
+        tuple(found_unique),
+        int((files_with > 0).sum()),
+        int((files_with == len(synthetic)).sum()),
     )

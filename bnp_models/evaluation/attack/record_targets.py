@@ -6,6 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import sparse
 
 from bnp_models.data.cells import group_cells
 from bnp_models.data.microdata import Microdata
@@ -78,8 +79,10 @@ class RecordTargets(Targets):
         codes = np.concatenate([file.codes for file in files])
         cells = group_cells(codes, num_levels)
         of_file = np.repeat(np.arange(len(files)), [file.n for file in files])
-        counts = np.zeros((len(files), len(cells.counts)))
-        np.add.at(counts, (of_file, cells.record_cell), 1)
+        # Sparse: cells become more with each file, and few files have one of them.
+        one = np.ones(len(of_file))
+        shape = len(files), len(cells.counts)
+        counts = sparse.csr_array((one, (of_file, cells.record_cell)), shape)
         evaluate = partial(_log_cells, cells=jnp.asarray(cells.codes), num_levels=num_levels)
         return over_draws(draws, evaluate, lambda log_p: counts @ log_p.T, progress, "likelihood")
 
