@@ -113,15 +113,18 @@ def add_simulated(
         Counts, these households added.
     num_possible, num_impossible
         Possible and impossible households; fewer possible ones than `until` only where
-        `MAX_SIMULATED` impossible ones were reached.
+        `MAX_SIMULATED` impossible ones were reached, or half of `MAX_COUNTED` members of theirs.
     """
     total = sum(wanted) if until is None else until
     others = tuple(size - has_head for size in sizes)
     lanes, slots = _batch_size(total, wanted, others)
     log_weight = log_class_weights(tables, log_size, sizes, has_head)
 
+    # Their members are counted in int32, beside the sample's and those of `add_other_heads`.
+    most = min(MAX_SIMULATED, MAX_COUNTED // (2 * max(sizes)))
+
     def unfinished(carry):
-        return (carry[1] < total) & (carry[2] < MAX_SIMULATED)
+        return (carry[1] < total) & (carry[2] < most)
 
     def simulate(carry):
         step, num_possible, num_impossible, counts = carry

@@ -57,7 +57,14 @@ def search_cumulative(
     -------
     index, total
         Drawn column, int32, and total weight of the row. A draw takes O(log K) gathers.
+
+    Raises
+    ------
+    ValueError
+        If there are 2**31 weights or more: their places would overflow int32.
     """
+    if cumulative.size >= 2**31:
+        raise ValueError(f"weights of shape {cumulative.shape} overflow int32; draw them in parts")
     num_columns = cumulative.shape[-1]
     flat = cumulative.reshape(-1)
     offset = rows.astype(jnp.int32) * num_columns

@@ -155,7 +155,8 @@ def update_seating(
     boxes = None if data.zeros is None else data.zeros.feasible
     if data.zeros is None or boxes is not None:
         growth = None if boxes is None else log_growth_given(model, state, boxes)
-        records = jnp.zeros(num_padded, alpha.dtype).at[data.cell].add(seated & real)
+        # In integers: ones added to floats would stop at 2**24.
+        records = count_components(data.cell, seated & real, num_padded).astype(alpha.dtype)
         others = real & ~seated
         alpha = seatless_shared_concentration(
             key_alpha, alpha, log_totals, records, jnp.sum(opens * others), jnp.sum(others),

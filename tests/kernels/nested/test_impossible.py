@@ -1,6 +1,7 @@
 """Counts of impossible households against their expectations, summed over all households."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import Z_LIMIT
@@ -21,6 +22,7 @@ from small_households import (
     rule_tables,
 )
 
+from bnp_models.kernels.nested import impossible
 from bnp_models.kernels.nested.impossible import Augmented, add_other_heads, add_simulated
 from bnp_models.kernels.nested.judges import judge_by_tables
 
@@ -128,3 +130,16 @@ def test_impossible_households_up_to_the_last_possible_one(key):
     assert abs(number.mean() - 2 * of_each) < Z_LIMIT * error
     # Shown to fail: up to the one after it.
     assert abs(number.mean() - 3 * of_each) > Z_LIMIT * error
+
+
+def test_members_are_counted_within_their_limit(key, monkeypatch):
+    """Of large households fewer are simulated: int32 holds all members."""
+    monkeypatch.setattr(impossible, "MAX_SIMULATED", 2**12)
+    monkeypatch.setattr(impossible, "MAX_COUNTED", 2**12)
+    counts, num_possible, number = add_simulated(
+        key, Augmented.none((F, S), HOUSEHOLD, MEMBER), make_tables(VALUES, False),
+        VALUES[2][HOUSEHOLD.size_rows], SIZES, WANTED,
+        lambda new, _: jnp.zeros(new.used.shape, bool), HOUSEHOLD, MEMBER, False,
+    )  # fmt: skip
+    assert num_possible == 0 and number >= 2**12 // (2 * max(SIZES))
+    assert jnp.sum(counts.members) < 2**12

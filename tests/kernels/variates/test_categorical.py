@@ -118,3 +118,15 @@ class TestDrawRows:
         assert compiles_once(
             categorical.draw_rows, (keys[0], log_weight), (keys[1], log_weight - 1)
         )
+
+
+def test_places_beyond_int32_are_refused():
+    def search(rows, columns):
+        return jax.eval_shape(
+            categorical.search_cumulative, jax.ShapeDtypeStruct((rows, columns), jnp.float32),
+            jax.ShapeDtypeStruct((3,), jnp.int32), jax.ShapeDtypeStruct((3,), jnp.float32),
+        )  # fmt: skip
+
+    search(2**25 - 1, 64)
+    with pytest.raises(ValueError, match="overflow int32"):
+        search(2**25, 64)

@@ -1,5 +1,8 @@
 """Tests of the steps of a sweep of mixed membership models."""
 
+import re
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,6 +50,19 @@ def test_whole_records_move_by_their_own_cell_at_every_turn(records, monkeypatch
         np.testing.assert_array_equal(z[0][changed], level[changed])
         moved |= changed
     assert moved.all()
+
+
+def test_records_of_a_cell_are_counted_in_integers(records):
+    """Ones that are added to a float stop at 2**24: seventeen million records of one cell."""
+    table, _ = records
+    model = HDPMixedMembership(capacity=8)
+    data = model.prepare(table)
+    key = jax.random.key(0)
+    state = jax.eval_shape(lambda: model.init(key, data, 8, jnp.int32(2)))
+    program = str(jax.make_jaxpr(partial(sweep.update_seating, model))(key, state, data))
+    types = re.findall(r":(\w+)\[\d+\] = scatter-add", program)
+    assert types and not [name for name in types if name.startswith("f")]
+    assert jnp.zeros(1).at[0].add(2.0**24).at[0].add(1)[0] == 2**24
 
 
 @pytest.mark.parametrize(
