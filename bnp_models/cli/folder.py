@@ -87,7 +87,7 @@ def into_folder(
     if options.resume and _is_complete(out, (*outputs, REPEATING), settings):
         say(options, f"{out} is complete: nothing to resume")
         return 0
-    finished = all((out / name).exists() for name in outputs)
+    finished = all((out / name).exists() for name in (*outputs, REPEATING))
     if finished and not options.resume and not options.force:
         raise UsageError(
             f"--out {out}: holds finished results; choose another folder, or say --force to "
@@ -109,12 +109,22 @@ def into_folder(
     except KeyboardInterrupt as error:
         _remove_empty(made)
         how = how_to_go_on
-        if not (out / "checkpoint").exists():
+        if all((out / name).exists() for name in (*outputs, REPEATING)):
+            how = f"the results in {out} are whole"
+        elif not (out / "checkpoint").exists():
             how = "nothing was saved; repeat the command"
         print(f"bnp-models: {str(error) or 'interrupted'}; {how}", file=sys.stderr)
         return 128 + (error.number if isinstance(error, Stopped) else signal.SIGINT)
-    except OutputError as error:
-        raise OutputError(f"{error}; once that is mended, {how_to_go_on}") from error
+    except BrokenPipeError:
+        # Nobody reads what is said; this is not about the folder.
+        _remove_empty(made)
+        raise
+    except (OutputError, OSError) as error:
+        _remove_empty(made)
+        why = str(error)
+        if isinstance(error, OSError):
+            why = f"{error.filename or out}: {error.strerror or error}"
+        raise OutputError(f"{why}; once that is mended, {how_to_go_on}") from error
     except BaseException:
         _remove_empty(made)
         raise
@@ -235,19 +245,19 @@ def _make_folder(out):
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _remove_empty(missing)
-        raise UsageError(f"--out {out}: cannot be made ({error.strerror})") from None
+        why = f"cannot be made ({error.strerror}); choose another folder"
+        raise UsageError(f"--out {out}: {why}") from None
     if not os.access(out, os.W_OK | os.X_OK):
         _remove_empty(missing)
-        raise UsageError(f"--out {out}: is not writable")
+        raise UsageError(f"--out {out}: is not writable; choose another folder")
     return missing
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:
-    """Remove folders, innermost first, up to one that holds something."""
-    for folder in folders:
-        if not folder.is_dir() or any(folder.iterdir()):
-            return
-        folder.rmdir()
+    """Remove folders, innermost first, up to one that holds something or cannot be removed."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def command_line(argv: list[str]) -> str:

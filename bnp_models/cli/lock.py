@@ -55,9 +55,12 @@ def locked(folder: Path) -> Iterator[None]:
         # Its holder has removed it since it was opened.
         os.close(descriptor)
     try:
-        os.truncate(descriptor, 0)
-        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        # Who holds it is only for a message.
+        with contextlib.suppress(OSError):
+            os.truncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
         os.close(descriptor)

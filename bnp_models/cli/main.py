@@ -31,6 +31,20 @@ def main(argv: list[str] | None = None) -> int:
         0, or 1 where a file could not be made, 2 on bad input, 3 where --strict finds fault, and
         130 and 143 when stopped by SIGINT and SIGTERM, 141 where nobody reads stdout any more.
     """
+    for name in ("stdout", "stderr"):
+        if vars(sys)[name] is None:
+            # Closed by who began the process: a file opened later must not take its place.
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    try:
+        return _run(argv)
+    except KeyboardInterrupt as error:
+        # Before the work, or after it; `into_folder` says more of what stops it.
+        print(f"bnp-models: {str(error) or 'interrupted'}; repeat the command", file=sys.stderr)
+        return 128 + (error.number if isinstance(error, Stopped) else signal.SIGINT)
+
+
+def _run(argv):
+    """Run the command; its exit code, unless a signal ends it."""
     argv = list(_joined(sys.argv[1:] if argv is None else argv))
     try:
         argv = with_config(make_parser(), argv)
@@ -61,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
         commands.connect(options)
         code = commands.COMMANDS[options.name](options, argv)
         commands.MESSAGES.show()
-        sys.stdout.flush()
+        _flush()
         return code
     except commands.OutputError as error:
         return _fail(str(error), 1)
@@ -83,6 +97,15 @@ def main(argv: list[str] | None = None) -> int:
 def _terminate(number: int, _frame: object) -> None:
     """Let SIGTERM end the command as Ctrl-C does."""
     raise Stopped(number, "terminated")
+
+
+def _flush() -> None:
+    """Have all that was printed written, or say that stdout is what fails."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        error.filename = "stdout"
+        raise
 
 
 def _unread() -> int:

@@ -175,5 +175,10 @@ def replacing(path: str | PathLike, private: bool = True) -> Iterator[Path]:
         with open(partial, "rb") as stream:
             os.fsync(stream.fileno())
         os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            # Writing and syncing know no name.
+            error.filename = os.fspath(path)
+        raise

@@ -1,6 +1,6 @@
-/* Counts the calls that change files below a folder, and lets one of them fail or be the last.
+/* Counts the calls that change files below a folder, and lets one of them fail, or more.
 
-   Built and loaded by injected.py (LD_PRELOAD); it takes in what Python, HDF5 and Arrow do alike. */
+   Built by injected.py and loaded by LD_PRELOAD: it takes in what Python, HDF5 and Arrow do alike. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,19 +14,20 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { NOTHING, ONCE, FULL, KILL_BEFORE, KILL_AFTER };
+/* What becomes of the call with the number `target`, or of all from it on. */
+enum { NOTHING, FAILS_ONCE, FULL_FROM, READ_ONLY_FROM, SIGNAL };
 
 typedef void (*watcher)(long, const char *, const char *);
 
 static char under[PATH_MAX];
-static int mode, code, is_full;
+static int mode, code;
 static long target, count;
 static watcher watch;
 static __thread int inside;
 
 void faults_arm(const char *folder, int what, long which, int number, watcher told) {
     snprintf(under, sizeof under, "%s/", folder);
-    mode = what, target = which, code = number, watch = told, count = 0, is_full = 0;
+    mode = what, target = which, code = number, watch = told, count = 0;
 }
 
 long faults_disarm(void) {
@@ -61,43 +62,31 @@ static int below(int folder, const char *path, char *whole) {
 /* What is to become of a call: 0, it is made; 1, it fails; 2, half of it is made (a write). */
 static int fate(const char *name, const char *path, int takes_space) {
     long number = count++;
-    int chosen = number == target;
     if (watch) {
         inside = 1;
         watch(number, name, path);
         inside = 0;
     }
-    if (chosen && mode == KILL_BEFORE)
-        kill(getpid(), SIGKILL);
-    if (mode == ONCE && chosen) {
+    if (number == target && mode == SIGNAL)
+        raise(code);
+    if (mode == FAILS_ONCE && number == target) {
         errno = code;
         return 1;
     }
-    if (mode == FULL && number >= target && takes_space) {
-        int first = !is_full;
-        is_full = 1;
-        errno = ENOSPC;
-        return first && !strcmp(name, "write") ? 2 : 1;
+    if (number >= target && (mode == READ_ONLY_FROM || (mode == FULL_FROM && takes_space))) {
+        errno = code;
+        return mode == FULL_FROM && number == target ? 2 : 1;
     }
     return 0;
 }
 
-static void after(void) {
-    if (mode == KILL_AFTER && count - 1 == target)
-        kill(getpid(), SIGKILL);
-}
-
-#define WRAPPED(result, name, label, folder, path, space, types, values)          \
-    result name types {                                                           \
-        result(*real) types = (result(*) types)dlsym(RTLD_NEXT, #name);           \
+#define WRAPPED(name, label, folder, path, space, types, values)                  \
+    int name types {                                                              \
+        int(*real) types = (int(*) types)dlsym(RTLD_NEXT, #name);                 \
         char whole[PATH_MAX];                                                     \
-        if (!below(folder, path, whole))                                          \
-            return real values;                                                   \
-        if (fate(label, whole, space))                                            \
+        if (below(folder, path, whole) && fate(label, whole, space))              \
             return -1;                                                            \
-        result answer = real values;                                              \
-        after();                                                                  \
-        return answer;                                                            \
+        return real values;                                                       \
     }
 
 #define OPENED(name)                                                              \
@@ -109,29 +98,20 @@ static void after(void) {
         mode_t mode_of_file = flags & O_CREAT ? va_arg(more, mode_t) : 0;         \
         va_end(more);                                                             \
         int writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_CREAT;          \
-        if (!writes || !below(AT_FDCWD, path, whole))                             \
-            return real(path, flags, mode_of_file);                               \
-        if (fate("open", whole, !!(flags & O_CREAT)))                             \
+        if (writes && below(AT_FDCWD, path, whole) &&                             \
+            fate("open", whole, !!(flags & O_CREAT)))                             \
             return -1;                                                            \
-        int answer = real(path, flags, mode_of_file);                             \
-        after();                                                                  \
-        return answer;                                                            \
+        return real(path, flags, mode_of_file);                                   \
     }
 
 #define WRITTEN(name, types, half, values)                                        \
     ssize_t name types {                                                          \
         ssize_t(*real) types = (ssize_t(*) types)dlsym(RTLD_NEXT, #name);         \
         char whole[PATH_MAX];                                                     \
-        if (!below(file, NULL, whole))                                            \
-            return real values;                                                   \
-        int what = fate("write", whole, 1);                                       \
+        int what = below(file, NULL, whole) ? fate("write", whole, 1) : 0;        \
         if (what == 2 && size > 1)                                                \
             return real half;                                                     \
-        if (what)                                                                 \
-            return -1;                                                            \
-        ssize_t answer = real values;                                             \
-        after();                                                                  \
-        return answer;                                                            \
+        return what ? -1 : real values;                                           \
     }
 
 OPENED(open)
@@ -142,12 +122,12 @@ WRITTEN(pwrite, (int file, const void *from, size_t size, off_t at), (file, from
         (file, from, size, at))
 WRITTEN(pwrite64, (int file, const void *from, size_t size, off64_t at),
         (file, from, size / 2, at), (file, from, size, at))
-WRAPPED(int, ftruncate, "truncate", file, NULL, 1, (int file, off_t size), (file, size))
-WRAPPED(int, ftruncate64, "truncate", file, NULL, 1, (int file, off64_t size), (file, size))
-WRAPPED(int, fsync, "fsync", file, NULL, 0, (int file), (file))
-WRAPPED(int, rename, "rename", AT_FDCWD, to, 0, (const char *from, const char *to), (from, to))
-WRAPPED(int, unlink, "unlink", AT_FDCWD, path, 0, (const char *path), (path))
-WRAPPED(int, unlinkat, "unlink", folder, path, 0, (int folder, const char *path, int flags),
+WRAPPED(ftruncate, "truncate", file, NULL, 1, (int file, off_t size), (file, size))
+WRAPPED(ftruncate64, "truncate", file, NULL, 1, (int file, off64_t size), (file, size))
+WRAPPED(fsync, "fsync", file, NULL, 0, (int file), (file))
+WRAPPED(rename, "rename", AT_FDCWD, to, 0, (const char *from, const char *to), (from, to))
+WRAPPED(unlink, "unlink", AT_FDCWD, path, 0, (const char *path), (path))
+WRAPPED(unlinkat, "unlink", folder, path, 0, (int folder, const char *path, int flags),
         (folder, path, flags))
-WRAPPED(int, mkdir, "mkdir", AT_FDCWD, path, 1, (const char *path, mode_t bits), (path, bits))
-WRAPPED(int, rmdir, "rmdir", AT_FDCWD, path, 0, (const char *path), (path))
+WRAPPED(mkdir, "mkdir", AT_FDCWD, path, 1, (const char *path, mode_t bits), (path, bits))
+WRAPPED(rmdir, "rmdir", AT_FDCWD, path, 0, (const char *path), (path))
