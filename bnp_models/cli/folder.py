@@ -268,7 +268,11 @@ def command_line(argv: list[str]) -> str:
 def say(options: argparse.Namespace, text: str) -> None:
     """Print a text, unless the command is to be quiet."""
     if not options.quiet:
-        print(text)
+        try:
+            print(text, flush=True)
+        except OSError as error:
+            error.filename = "stdout"
+            raise
 
 
 def _is_complete(out, outputs, settings):

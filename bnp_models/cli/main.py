@@ -75,7 +75,7 @@ def _run(argv):
         commands.connect(options)
         code = commands.COMMANDS[options.name](options, argv)
         commands.MESSAGES.show()
-        _flush()
+        sys.stdout.flush()
         return code
     except commands.OutputError as error:
         return _fail(str(error), 1)
@@ -97,15 +97,6 @@ def _run(argv):
 def _terminate(number: int, _frame: object) -> None:
     """Let SIGTERM end the command as Ctrl-C does."""
     raise Stopped(number, "terminated")
-
-
-def _flush() -> None:
-    """Have all that was printed written, or say that stdout is what fails."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        error.filename = "stdout"
-        raise
 
 
 def _unread() -> int:

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import importlib.metadata
+import io
 import json
 import os
 import tempfile
@@ -127,15 +128,13 @@ def groups_for_arviz(groups: dict[str, Any], attributes: dict[str, Any]):
     )
 
 
-def _assemble(groups: dict[str, Any], attributes: Any = None):
+def _assemble(groups: dict[str, Any]):
     """Datasets by group, as this ArviZ has them."""
     if not has_data_trees():
-        return load_arviz().InferenceData(attrs=attributes, **groups)
+        return load_arviz().InferenceData(**groups)
     import xarray as xr
 
-    data = xr.DataTree.from_dict(groups)
-    data.attrs = dict(attributes or {})
-    return data
+    return xr.DataTree.from_dict(groups)
 
 
 def arrange_draws(
@@ -248,4 +247,21 @@ def write_netcdf(data, path: str | PathLike) -> None:
         groups[name] = group.copy(deep=False)
         groups[name].attrs.pop("created_at", None)
     with replacing(path) as partial:
-        _assemble(groups, data.attrs).to_netcdf(str(partial), engine="h5netcdf")
+        partial.write_bytes(_netcdf(groups, data.attrs).getbuffer())
+
+
+def _netcdf(groups: dict[str, Any], attributes: dict[str, Any]) -> io.BytesIO:
+    """File of groups, in memory: HDF5 ends the process where it cannot write, h5py issue 914."""
+    import h5netcdf
+    import xarray as xr
+    from xarray.backends import H5NetCDFStore
+
+    file = io.BytesIO()
+    with h5netcdf.File(file, "w") as root:
+        xr.Dataset(attrs=attributes).dump_to_store(H5NetCDFStore(root, mode="a"))
+        for name, group in groups.items():
+            for variable in group.variables.values():
+                if variable.dtype.kind in "fiu":
+                    variable.encoding["zlib"] = True
+            group.dump_to_store(H5NetCDFStore(root, group=name, mode="a"))
+    return file

@@ -154,6 +154,10 @@ class Driver:
                 if stop and self.iteration < goal:
                     saved = self.execution.store is not None
                     raise Interrupted(int(stop), self.iteration, goal, saved)
+            (stop,) = processes.largest(noted())
+            if stop and self.execution.store is not None:
+                # It came with the last sweeps or their save: what follows may take long.
+                raise Interrupted(int(stop), self.iteration, goal, True)
         return self._finish(goal)
 
     def _start(self, begin: Run | Saved | None) -> None:

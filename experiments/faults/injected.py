@@ -22,7 +22,7 @@ WATCHER = ctypes.CFUNCTYPE(None, ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p
 # What hangs on the clock, in JSON and on pages.
 _CLOCK = re.compile(
     rb'"(seconds|sweeps_per_second|minutes_needed|date)": (\{[^}]*\}|[^,\n]*)'
-    rb"|<dt>Seconds</dt><dd>[^<]*"
+    rb"|<dt>Seconds</dt><dd>[^<]*|20[0-9]{2}-[0-9]{2}-[0-9]{2}"
 )
 
 

@@ -86,3 +86,21 @@ def test_a_file_system_without_locks_is_worked_on(tmp_path, monkeypatch):
     monkeypatch.setattr(lock.fcntl, "flock", flock)
     with locked(tmp_path), locked(tmp_path):
         assert not (tmp_path / NAME).exists()
+
+
+def test_a_lock_that_cannot_be_written_or_removed(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.EROFS, "read-only file system")
+
+    with monkeypatch.context() as patch:
+        for name in ("truncate", "unlink"):
+            patch.setattr(os, name, fail)
+        with locked(tmp_path), pytest.raises(FolderInUse), locked(tmp_path):
+            pass
+        assert (tmp_path / NAME).exists()
+        # The file alone holds nothing.
+        with locked(tmp_path):
+            pass
+    with locked(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())

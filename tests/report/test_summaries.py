@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -159,3 +161,27 @@ def test_records_read_back_to_eight_digits(small, tmp_path):
     np.testing.assert_allclose(read["r1"], records["r1"], rtol=1e-7)
     np.testing.assert_allclose(read["r2"], records["r2"], rtol=1e-7)
     assert read["r1"].sum() == pytest.approx(small.risk.tau1_conditional.mean(), rel=1e-7)
+
+
+FULL = """
+import resource, signal, sys
+import numpy as np
+import bnp_models as bnp
+from bnp_models.inference.arviz import draws_dataset, groups_for_arviz
+
+data = groups_for_arviz({"posterior": draws_dataset({"tau1": np.random.random((2, 5000))})}, {})
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    bnp.write_netcdf(data, sys.argv[1])
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of a process")
+def test_a_disk_that_is_full_does_not_end_the_process(tmp_path):
+    words = [sys.executable, "-c", FULL, str(tmp_path / "posterior.nc")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "File too large" in done.stdout and "posterior.nc" in done.stdout
+    assert not list(tmp_path.iterdir())
