@@ -54,9 +54,9 @@ CHAINS = ["--model", "nplcm", "--components", "3", *SHORT]
 COMMANDS = {
     "risk": ["risk", SAMPLE, "--population-size", "1000", *CHAINS],
     "synthesize": ["synthesize", SAMPLE, "--datasets", "2", "--format", "parquet", *CHAINS],
+    "evaluate": ["evaluate", SAMPLE, SAMPLE],
     "protect": ["protect", SAMPLE, "--population-size", "1000", "--max-tau1", "3", *CHAINS],
     "compare": ["compare", SAMPLE, "--models", "nplcm:components=3", "--folds", "1", *SHORT],
-    "evaluate": ["evaluate", SAMPLE, SAMPLE],
 }
 
 # A call, and those after it: what is done to them, and the error that they end with.
@@ -289,14 +289,15 @@ def checkpoints(command: Command) -> Iterator[tuple[str, int, Callable[[], tuple
                and call[1].startswith("checkpoint")]  # fmt: skip
     if not numbers:
         return
-    number = numbers[-1] + 1
+    # The state before the last one goes after the folder is synced.
+    number = numbers[-1] + 2
     command.set_state(number)
+    files = [path for path in sorted((OUT / "checkpoint").rglob("*")) if path.is_file()]
+    sizes = [path.stat().st_size for path in files]
     chosen = random.Random(0)
     tried = itertools.count()
-    for path in sorted((OUT / "checkpoint").rglob("*")):
-        if not path.is_file() or path.suffix == ".partial":
-            continue
-        name, size = path.relative_to(OUT), path.stat().st_size
+    for path, size in zip(files, sizes, strict=True):
+        name = path.relative_to(OUT)
         for length in sorted({0, 1, size // 2, size - 1}):
             damage = partial(_shorten, length=length)
             attempt = partial(_damaged, command, number, name, damage)

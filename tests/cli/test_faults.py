@@ -121,6 +121,14 @@ def test_chains_that_cannot_be_saved_can_be_resumed(inputs, tmp_path, capsys, mo
     assert f"repeat the command with --resume to go on in {out}" in said
     assert not out.parent.exists()
 
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    # What was wrong first is said.
+    monkeypatch.setattr(os, "rmdir", read_only)
+    assert main(["risk", str(inputs), "--population-size", "900", "--out", str(out)]) == 1
+    assert "manifest.json: No space left on device" in one_line(capsys)
+
 
 def test_a_run_killed_before_its_last_file_is_repeated(command, whole, tmp_path):
     out = tmp_path / "out"

@@ -81,6 +81,17 @@ def test_chains_stop_with_a_checkpoint_and_go_on_to_the_same_draws(
         assert caught.value.number == obeyed and caught.value.saved
         with pytest.raises(Interrupted, match="65 of 130; nothing was saved"):
             sample()
+    save = Driver._save
+
+    def saved_with_signal(self, *given):
+        save(self, *given)
+        signal.raise_signal(obeyed)
+
+    with monkeypatch.context() as patch:
+        # With the last sweeps: what is made of the draws may take long.
+        patch.setattr(Driver, "_save", saved_with_signal)
+        with pytest.raises(Interrupted, match="after sweep 130 of 130, which is saved"):
+            sample(checkpoint=tmp_path, resume=True)
     run = sample(checkpoint=tmp_path, resume=True)
     for name, values in small.run.draws.items():
         np.testing.assert_array_equal(run.draws[name], values)
