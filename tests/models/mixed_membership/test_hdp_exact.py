@@ -243,3 +243,21 @@ def test_seating_is_not_of_padding():
     jax.tree.map(np.testing.assert_array_equal, at_one, at_three)
     assert (at_one[0] != state.alpha).any()
     assert (at_one[1] != state.z[:, : len(CODES)]).any()
+
+
+def test_weights_are_drawn_given_the_new_alpha0():
+    """Hardly any mass would be left to the components in use, were it the alpha_0 of before."""
+    model = HDPMixedMembership(**PLAIN)
+    data = start.prepare_records(model, CODES, NUM_LEVELS, multiple=1)
+    state, _ = start.draw_prior(model, jax.random.key(33), len(CODES), NUM_LEVELS, 16)
+    state = dataclasses.replace(state, alpha0=jnp.asarray(1e6, state.alpha0.dtype))
+
+    @jax.jit
+    @jax.vmap
+    def update(key):
+        opens = jnp.ones(state.z.shape, bool)
+        return mixed_membership_sweep.update_parameters(model, key, state, data, opens, 0)[0]
+
+    new = update(jax.random.split(jax.random.key(34), 20))
+    assert new.alpha0.max() < 1e3
+    assert new.g0[:, np.unique(state.z)].sum(axis=1).min() > 1e-3
