@@ -310,3 +310,14 @@ def test_posterior_means_in_double_precision(wrong, monkeypatch):
     model = HDPMixedMembership(**SPLITS | {"trajectory_steps": 4, "b0": 2.5})
     z = posterior_scores(model, "equivalence", 23)
     assert (np.abs(z).max() < Z_LIMIT) != wrong, z
+
+
+def test_tables_of_impossible_records_count_like_those_of_the_sample():
+    """Also for alpha_0, where they alone are in a component."""
+    model, key = HDPMixedMembership(), jax.random.key(42)
+    data, _ = prepared(model, "one")
+    state = model.init(key, data, CAPACITY, 2)
+    tables, added = jnp.array([[3, 1, 0, 0, 0, 0, 0, 0], [2, 0, 4, 1, 0, 0, 0, 0]])
+    apart = model.draw_weights(key, state, tables, added)
+    together = model.draw_weights(key, state, tables + added, jnp.zeros_like(added))
+    jax.tree.map(np.testing.assert_array_equal, apart, together)
