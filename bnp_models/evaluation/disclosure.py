@@ -103,11 +103,13 @@ def disclosure(
         alone, alone_there = own == 1, made == 1
         of_files.append([alone.sum() / own.sum(), alone_there.sum() / made.sum(),
                          (alone & alone_there).sum() / own.sum()])  # fmt: skip
-    figures = map(float, np.mean(of_files, axis=0))
+    in_original, in_synthetic, replicated = np.mean(of_files, axis=0)
     return Disclosure(
-        tuple(keys),
-        *figures,
-        tuple(_of_target(original, synthetic, keys, name) for name in targets),
+        keys=tuple(keys),
+        unique_in_original=float(in_original),
+        unique_in_synthetic=float(in_synthetic),
+        replicated_uniques=float(replicated),
+        targets=tuple(_of_target(original, synthetic, keys, target) for target in targets),
     )
 
 
