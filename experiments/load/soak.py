@@ -116,7 +116,7 @@ def soak(piece: str, minutes: float, share: float) -> None:
             row = {"piece": piece, "share_of_maps": share, "round": number}
             row |= {"seconds": time.monotonic() - began, "chunks": chunks} | watched(Path(folder))
             pd.DataFrame([row]).to_csv(
-                ROWS, mode="a", header=not ROWS.exists(), index=False, float_format="%.1f"
+                ROWS, mode="a", header=not ROWS.exists(), index=False, float_format="%.2f"
             )
             if time.monotonic() - began > 60 * minutes:
                 return
