@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -60,23 +61,30 @@ def suggest_conditions(
     """
     cells = table.tabulated
     rows: list[tuple[float, dict[int, list[int]]]] = []
+    # Variable by variable in memory: thousands of tables are made of a few columns each.
+    codes = np.ascontiguousarray(cells.codes.T)
+    missing = (codes < 0).any(axis=1)
+    counts_of = partial(_counts, table.schema, codes, missing, cells.counts)
     columns = [j for j, size in enumerate(table.schema.num_levels) if size > 1]
     for pair in itertools.combinations(columns, 2):
-        rows += _of_two(table.schema, pair, *_counts(cells, pair))
+        rows += _of_two(table.schema, pair, *counts_of(pair))
     for triple in itertools.combinations(columns, 3):
         if np.prod([table.schema.num_levels[j] for j in triple]) <= _MOST_CELLS:
-            rows += _of_three(triple, *_counts(cells, triple), least)
+            rows += _of_three(triple, *counts_of(triple), least)
     rows = sorted((row for row in rows if row[0] >= least), key=lambda row: -row[0])[:most]
     return _as_frame(table.schema, rows)
 
 
-def _counts(cells, columns) -> tuple[np.ndarray, float]:
+def _counts(schema, codes, missing, counts, columns) -> tuple[np.ndarray, float]:
     """Table of some variables, of the records that have all of them, and how many these are."""
-    num_levels = [cells.schema.num_levels[j] for j in columns]
-    known = (cells.codes[:, columns] >= 0).all(axis=1)
-    joint = joint_codes([cells.codes[known, j] for j in columns], num_levels)
-    counts = np.bincount(joint, cells.counts[known], int(np.prod(num_levels)))
-    return counts.reshape(num_levels), float(counts.sum())
+    num_levels = [schema.num_levels[j] for j in columns]
+    some, weight = [codes[j] for j in columns], counts
+    if any(missing[j] for j in columns):
+        known = np.all([of_one >= 0 for of_one in some], axis=0)
+        some, weight = [of_one[known] for of_one in some], counts[known]
+    joint = joint_codes(some, num_levels)
+    table = np.bincount(joint, weight, int(np.prod(num_levels)))
+    return table.reshape(num_levels), float(table.sum())
 
 
 def _of_two(schema, pair, counts, n) -> list[tuple[float, dict[int, list[int]]]]:

@@ -1,5 +1,7 @@
 """Candidates for structural zeros."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ from bnp_models.cli.main import main
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
 from bnp_models.zeros.structural_zeros import StructuralZeros
-from bnp_models.zeros.suggestions import suggest_conditions
+from bnp_models.zeros.suggestions import _counts, suggest_conditions
 
 
 def people(n=3000):
@@ -73,3 +75,20 @@ def test_from_the_command_line(tmp_path, capsys):
     truth = np.flatnonzero((sample["age"] < 18) & (sample["marital"] != "single"))
     assert bad["row"].tolist() == truth.tolist() and len(truth) > 3
     assert main([*check[:-1], str(tmp_path / "none" / "bad.csv")]) == 2
+
+
+def test_tables_have_the_records_that_know_their_variables():
+    """Counts of variables with missing values and without against those of pandas."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.integers(3, size=(200, 3)).astype(str), columns=list("abc"))
+    frame.loc[rng.random(200) < 0.2, "b"] = None
+    table = Microdata.from_frame(frame)
+    cells = table.tabulated
+    codes = cells.codes.T
+    for columns in itertools.combinations(range(3), 2):
+        missing = (codes < 0).any(axis=1)
+        counts, n = _counts(table.schema, codes, missing, cells.counts, columns)
+        names = [frame.columns[j] for j in columns]
+        expected = frame.dropna(subset=names).groupby(names).size().unstack()
+        np.testing.assert_array_equal(counts, expected.fillna(0))
+        assert n == len(frame.dropna(subset=names))
