@@ -335,7 +335,7 @@ def in_processes(command: Command) -> Iterator[tuple[str, int, Callable[[], tupl
         for moment in range(3):
             yield fault, moment, partial(_signalled, command, number, moment)
     for fault, redirected in (
-        ("process: | head -0", "| head -0"),
+        ("process: stdout closed pipe", "| head -0"),
         ("process: stderr closed pipe", "2>&1 >/dev/null | head -0"),
         ("process: >&- 2>&-", ">&- 2>&-"),
         ("process: >/dev/full", ">/dev/full"),
