@@ -1,5 +1,6 @@
 """Tests of the steps of a sweep of mixed membership models."""
 
+import dataclasses
 import re
 from functools import partial
 
@@ -77,3 +78,29 @@ def test_records_of_a_cell_are_counted_in_integers(records):
 def test_options_that_count_are_integers(options):
     with pytest.raises(ValueError, match="must be an integer of at least 0"):
         HDPMixedMembership(**options)
+
+
+def test_components_keep_their_items_when_slots_are_added_and_given_back(records):
+    table, _ = records
+    model = HDPMixedMembership()
+    data = model.prepare(table)
+    one, two, three = jax.random.split(jax.random.key(0), 3)
+    state = jax.jit(lambda: model.init(one, data, 32, jnp.int32(2)))()
+    # In twenty slots out of order; a tenth of the mass is in the others.
+    used = jax.random.permutation(two, 32)[:20]
+    weights = jax.random.dirichlet(three, jnp.ones(20))
+    g0 = jnp.full(32, 0.1 / 12).at[used].set(0.9 * weights)
+    z = used[jnp.arange(state.z.size).reshape(state.z.shape) % 20]
+    state = dataclasses.replace(state, z=z, g0=g0)
+    grown = jax.jit(model.grow, static_argnums=3)(one, state, data, 64)
+    shrunk = jax.jit(model.shrink, static_argnums=2)(grown, data, 24)
+
+    def of_items(state):
+        z = np.asarray(state.z)[:, : table.n]
+        return np.asarray(state.g0)[z], np.asarray(state.theta)[:, z]
+
+    assert (shrunk.g0.size, grown.g0.size) == (24, 64)
+    for new in (grown, shrunk):
+        np.testing.assert_allclose(new.g0.sum(), 1, rtol=1e-5)
+        for before, after in zip(of_items(state), of_items(new), strict=True):
+            np.testing.assert_array_equal(before, after)
