@@ -97,6 +97,7 @@ def test_components_keep_their_items_when_slots_are_added_and_given_back(records
 
     def of_items(state):
         z = np.asarray(state.z)[:, : table.n]
+        assert z.max() < state.g0.size
         return np.asarray(state.g0)[z], np.asarray(state.theta)[:, z]
 
     assert (shrunk.g0.size, grown.g0.size) == (24, 64)
