@@ -34,16 +34,13 @@ def check_memory(program: jax.stages.Compiled, device: jax.Device, number: int =
         Programs that share the device's memory.
     """
     found, free = program.memory_analysis(), free_bytes(device)
-    if found is None or free is None:
+    if found is None:
         return
-    needed = number * (found.temp_size_in_bytes + found.output_size_in_bytes)
-    if needed > free:
-        raise NotEnoughMemory(
-            f"the chains need about {needed / _GIB:.0f} GiB of memory, and {free / _GIB:.0f} GiB "
-            "are free; run fewer chains (--chains), or components (--components), take a sample of "
-            "the records, or give them as a folder of Parquet files, whose equal records are "
-            "counted"
-        )
+    _require(
+        "the chains", number * (found.temp_size_in_bytes + found.output_size_in_bytes), free,
+        "run fewer chains (--chains), or components (--components), take a sample of the records, "
+        "or give them as a folder of Parquet files, whose equal records are counted",
+    )  # fmt: skip
 
 
 def check_kept(what: str, needed: float, advice: str) -> None:
@@ -58,7 +55,11 @@ def check_kept(what: str, needed: float, advice: str) -> None:
     advice
         What to do about it.
     """
-    free = host_bytes()
+    _require(what, needed, host_bytes(), advice)
+
+
+def _require(what: str, needed: float, free: int | None, advice: str) -> None:
+    """Raise `NotEnoughMemory` where so many bytes are more than are known to be free."""
     if free is not None and needed > free:
         raise NotEnoughMemory(
             f"{what} need about {needed / _GIB:.0f} GiB of memory, and {free / _GIB:.0f} GiB are "
