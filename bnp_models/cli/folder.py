@@ -186,7 +186,7 @@ def located(options: argparse.Namespace, other: str | None = None) -> Iterator[N
 
     The file is the sample, or another one, written as is told from it.
     """
-    path = other or vars(options).get("sample") or options.original
+    path = other or path_of_sample(options)
     try:
         yield
     except MicrodataError as error:
@@ -195,6 +195,11 @@ def located(options: argparse.Namespace, other: str | None = None) -> Iterator[N
             reading = AS_FOUND if path == other else reading_of(options)
             _, lines = read_frame(path, options.variables, reading)
         raise error.in_file(path, lines) from None
+
+
+def path_of_sample(options: argparse.Namespace) -> str:
+    """The file of the sample, whichever name it has among the options of a command."""
+    return vars(options).get("sample") or options.original
 
 
 def reading_of(options: argparse.Namespace) -> Reading:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from bnp_models.cli.folder import UsageError, located, reading_of
+from bnp_models.cli.folder import UsageError, located, path_of_sample, reading_of
 from bnp_models.cli.models import counts_cells
 from bnp_models.data.bins import Bins, bin_columns
 from bnp_models.data.folders import read_contingency_table
@@ -196,7 +196,7 @@ def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Chang
         if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
             _LOG.warning(
                 "%s: one level is left of %s: it says nothing any more; merge fewer (--merge-rare, "
-                "--top-code)", options.sample, listed(only),
+                "--top-code)", path_of_sample(options), listed(only),
             )  # fmt: skip
         changed, made = bin_columns(changed, bins)
         if "allow_identifying" in vars(options):

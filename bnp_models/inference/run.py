@@ -14,6 +14,7 @@ from bnp_models.models.model import Model
 from bnp_models.zeros.coding import Coding
 
 _DRAWS_AT_ONCE = 16
+_FIGURES_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
@@ -207,13 +208,14 @@ class Run:
         return Shown(title, lines)
 
 
-def blocks_of_draws(total: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def blocks_of_draws(total: int, figures: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
     """Indices of the draws that are evaluated together, and the same padded to one length.
 
-    The last block repeats a draw, so that one compiled shape serves all.
+    The last block repeats a draw, so that one compiled shape serves all. Of each draw there are so
+    many `figures`: blocks are smaller where these are many.
     """
-    starts = range(0, total, _DRAWS_AT_ONCE)
-    blocks = (np.arange(start, start + _DRAWS_AT_ONCE) for start in starts)
+    size = min(_DRAWS_AT_ONCE, max(1, _FIGURES_AT_ONCE // figures))
+    blocks = (np.arange(start, start + size) for start in range(0, total, size))
     return [(block[block < total], np.minimum(block, total - 1)) for block in blocks]
 
 

@@ -391,7 +391,7 @@ def cell_probabilities(
         )
         return log_p, relative_se, None if method == "exact" else halves
 
-    blocks = blocks_of_draws(total)
+    blocks = blocks_of_draws(total, len(codes))
     evaluated = in_threads(of_block, blocks)
     yield from tqdm(evaluated, desc="risk", total=len(blocks), disable=not progress)
 

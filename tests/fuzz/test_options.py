@@ -195,6 +195,8 @@ FOUND = [
     # A traceback.
     (("compare", "{}/sample.csv", "--allow-identifying", "--parts=2", "--variables=hid",
       "--warmup=2147483647", "--thin=2147483647"), "--warmup, --draws and --thin"),
+    # A traceback, where the command has no SAMPLE and a variable was left with one level.
+    (EVALUATE + ("--missing=Male", "--merge-rare=10", "--changes={}/sample.csv"), "changes"),
 ]  # fmt: skip
 
 

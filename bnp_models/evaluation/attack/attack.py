@@ -59,6 +59,7 @@ from bnp_models.evaluation.attack.posterior import (
 from bnp_models.evaluation.attack.record_targets import RecordTargets
 from bnp_models.evaluation.attack.result import FDR, TOP, AttackRisk
 from bnp_models.evaluation.attack.targets import Targets
+from bnp_models.inference.memory import check_kept
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
 from bnp_models.kernels.variates.rng import Keys
@@ -180,6 +181,10 @@ def attack_risk(
     posterior, conditions = check_source(source, table, conditions)
     model = model_of(posterior)
     targets = _targets(model, table, conditions, target, rows)
+    check_kept(
+        "the figures of the attack", 12 * len(targets.rows) * (1 + len(targets.columns)),
+        "leave the attack out (--posterior), or attack fewer records (rows=)",
+    )  # fmt: skip
     files = [coded_like(frame, table, m) for m, frame in enumerate(synthetic)]
     refitted = _checked_refits(refits or (), model, table, files, conditions)
     if num_datasets is None:
