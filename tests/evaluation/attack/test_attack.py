@@ -97,6 +97,19 @@ def test_sample_uniques_are_attacked(planted):
     ]  # fmt: skip
 
 
+def test_p_values_are_adjusted_for_the_number_of_records(planted):
+    """Benjamini and Hochberg by hand, each k by itself."""
+    table, run, files = planted
+    how = SMALL | {"rows": range(4), "top": (1, 2)}
+    risk = bnp.attack_risk(run, table, files, key=jax.random.key(2), **how)
+    p_values = np.array([[0.002, 0.01], [0.5, 0.03], [0.02, 0.02], [0.9, 0.001]])
+    risk = dataclasses.replace(risk, p_values=p_values, fdr=0.005)
+    adjusted = [[0.008, 0.02], [2 / 3, 0.03], [0.04, 0.08 / 3], [0.9, 0.004]]
+    np.testing.assert_allclose(risk.adjusted, adjusted)
+    # The first record's p-value alone would declare it safe.
+    assert risk.at_risk.tolist() == [[True, True], [True, True], [True, True], [True, False]]
+
+
 def test_a_file_gives_what_the_run_gives(planted, tmp_path):
     table, run, files = planted
     path = tmp_path / "posterior.nc"

@@ -285,6 +285,21 @@ def test_share_of_possible_households_by_simulation(monkeypatch):
     np.testing.assert_allclose(estimate, exact, atol=0.1)
 
 
+def test_likelihood_of_files_given_the_sizes_of_their_households():
+    """Over P(possible) of a size once for each household of that size."""
+    atoms = plain(True, False)
+    draws = {
+        name: value[:8].astype(np.float32)
+        for name, value in zip(NESTED, atoms.parameters, strict=True)
+    }
+    targets = household_targets.HouseholdTargets(
+        atoms.model, atoms.table, atoms.rules, "household", [0]
+    )
+    found = targets.log_likelihood(draws, atoms.files, jax.random.key(0), False)
+    exact = [atoms.log_likelihood(atoms.cells(file), True)[:8] for file in atoms.files]
+    np.testing.assert_allclose(found, exact, atol=1e-3)
+
+
 def _nested_upside_down(patch):
     right = household_targets.log_household_ratios
     patch.setattr(
