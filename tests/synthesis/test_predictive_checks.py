@@ -10,6 +10,7 @@ from harness import Z_LIMIT
 
 import bnp_models as bnp
 from bnp_models.inference.settings import Settings
+from bnp_models.synthesis import predictive_checks
 
 NUM_LEVELS, NUM_RECORDS, NUM_DRAWS = (4, 5, 4, 3), 300, 100
 SCHEMA = bnp.Schema(tuple("abcd"), tuple(tuple(range(size)) for size in NUM_LEVELS))
@@ -72,6 +73,28 @@ def test_the_pair_that_is_not_independent_is_the_worst(latent, simulated):
     pair, check = next(iter(checks.pairs.items()))
     assert pair == ("a", "c") and check.z > 10
     assert checks.document()["worst_pairs"][0] == {"variables": ["a", "c"], "z": check.z}
+
+
+def test_distances_of_two_way_tables_by_hand(latent, simulated, monkeypatch):
+    """Of counted records, from the mean table of the replicates."""
+    tables = [bnp.Microdata(SCHEMA, simulated[own]) for own in (slice(150), slice(50, 200))]
+    tabulated = [table.tabulated for table in tables]
+    monkeypatch.setattr(predictive_checks, "simulate_samples", lambda *_: tabulated)
+    checks = bnp.predictive_checks(run_on(latent, simulated), 2)
+
+    def two_way(codes):
+        table = np.zeros((NUM_LEVELS[0], NUM_LEVELS[2]))
+        np.add.at(table, (codes[:, 0], codes[:, 2]), 1)
+        return table
+
+    expected = np.mean([two_way(table.codes) for table in tables], axis=0)
+
+    def distance(codes):
+        return np.sum((two_way(codes) - expected) ** 2 / np.maximum(expected, 0.5))
+
+    check = checks.pairs["a", "c"]
+    assert check.observed == pytest.approx(distance(simulated))
+    assert check.replicated.ravel() == pytest.approx([distance(table.codes) for table in tables])
 
 
 def test_completed_samples_and_boxes(latent):
