@@ -69,6 +69,12 @@ def test_kept_draws_are_those_after_each_thinning(small, reference):
         np.testing.assert_array_equal(value, every.draws[name][:, 1::2])
 
 
+def test_the_last_draw_is_of_the_state_that_a_run_ends_with(sample_frame):
+    made = run(bnp.Microdata.from_frame(sample_frame))
+    for name in ("alpha", "g0", "theta"):
+        np.testing.assert_array_equal(made.draws[name][:, -1], getattr(made.state, name))
+
+
 def test_the_warm_up_is_kept_on_request(small, reference, tmp_path):
     """Sweeps of this model without split-merge moves know no warm-up, beyond its first part."""
     short = run(small.table, num_warmup=3, num_samples=7, thin=1, keep_warmup=True)
@@ -309,6 +315,19 @@ def test_a_flipped_bit_is_noticed(small, tmp_path, victim):
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="damaged"):
         run(small.table, resume=True, **options)
+
+
+@pytest.mark.parametrize("victim", ["state-*.npz", "draws-*.npz"])
+def test_other_arrays_in_a_sound_file_are_noticed(tmp_path, victim):
+    """A file as NumPy writes it, whose own checksums are right."""
+    Checkpoint(tmp_path, "some").save({}, [np.arange(3)], {"alpha": np.ones(4)})
+    assert Checkpoint(tmp_path, "some").load() is not None
+    path = next(tmp_path.glob(victim))
+    with np.load(path) as arrays:
+        other = {name: array + 1 for name, array in arrays.items()}
+    np.savez(path, **other)
+    with pytest.raises(CheckpointError, match="damaged"):
+        Checkpoint(tmp_path, "some").load()
 
 
 def test_slots_of_the_starts_are_given_back(small):

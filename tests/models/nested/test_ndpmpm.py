@@ -23,6 +23,7 @@ from bnp_models.models.nested import missing, predictions, prepare, sweep
 from bnp_models.models.nested.ndpmpm import SIZE
 from bnp_models.rules import each, exactly, person
 from bnp_models.rules.census import census_relationships
+from bnp_models.synthesis.households import complete_households
 
 ONE_HEAD = bnp.Rules([
     exactly(1, person(role="head")),
@@ -260,8 +261,11 @@ def test_households_of_given_sizes():
 def test_completed_households(incomplete_run):
     """What was observed is unchanged, and the households are possible."""
     before = incomplete_run.table.persons
-    first, second = bnp.impute(incomplete_run, 2)
     seen = before.codes >= 0
+    for made in complete_households(incomplete_run, 2):
+        assert (made.persons.codes[seen] == before.codes[seen]).all()
+        assert incomplete_run.conditions.check(made).all()
+    first, second = bnp.impute(incomplete_run, 2)
     for frame in (first, second):
         made = bnp.Microdata.from_frame(frame.drop(columns="household"), levels=before.schema)
         assert (made.codes[seen] == before.codes[seen]).all()
