@@ -26,6 +26,7 @@ from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import persons_of, read_households
 from bnp_models.data.merging import Merged, merge_in_steps
+from bnp_models.data.messages import reason
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import MicrodataError, Schema, unknown_variable
 from bnp_models.data.text_files import Reading
@@ -222,6 +223,8 @@ def _recodings(path: str) -> list[dict[str, Any]]:
             "".join(texts).encode()
             if not isinstance(one["levels"], list):
                 raise TypeError
+    except OSError as error:
+        raise UsageError(f"--changes: {path}: cannot be read ({reason(error)})") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(f"--changes: {path}: is no changes.json of bnp-models protect") from None
     return steps

@@ -47,7 +47,8 @@ def run(test, examples):
     distinct = re.search(r"found (\d+) distinct", done.stdout)
     failures = int(distinct[1]) if distinct else int(done.returncode != 0)
     if done.returncode:
-        print(done.stdout[-6000:], file=sys.stderr)
+        said = [line for line in done.stdout.splitlines() if line.startswith("E ")]
+        print("\n".join(said) or done.stdout[-6000:], file=sys.stderr)
     return sum(int(passed) + int(failed) for passed, failed in found), seconds, failures
 
 

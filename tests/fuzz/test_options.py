@@ -197,6 +197,8 @@ FOUND = [
       "--warmup=2147483647", "--thin=2147483647"), "--warmup, --draws and --thin"),
     # A traceback, where the command has no SAMPLE and a variable was left with one level.
     (EVALUATE + ("--missing=Male", "--merge-rare=10", "--changes={}/sample.csv"), "changes"),
+    # Named no option, and did not say that it could not be read.
+    (EVALUATE + ("--changes=-1",), "--changes: -1: cannot be read (No such file"),
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from populations import simulate_tau1
 from scipy.stats import binom
 
 import bnp_models as bnp
+from bnp_models.inference import run
 from bnp_models.risk.population import (
     _unbiased_risks,
     cell_probabilities,
@@ -214,6 +215,15 @@ def test_a_census_of_everyone_leaves_every_unique_unique(small):
     risk = bnp.population_risk(small.run, small.table.n)
     assert (risk.tau1 == len(risk.rows)).all()
     np.testing.assert_allclose(risk.tau2, len(risk.rows))
+
+
+def test_cells_that_are_many_are_evaluated_for_fewer_draws_at_once(small, monkeypatch):
+    blocks = run.blocks_of_draws(60, figures=run._FIGURES_AT_ONCE // 4)
+    assert [len(padded) for _, padded in blocks] == [4] * 15
+    monkeypatch.setattr(run, "_FIGURES_AT_ONCE", 300)
+    again = bnp.population_risk(small.run, 20_000)
+    np.testing.assert_allclose(again.log_likelihood, small.risk.log_likelihood, rtol=1e-6)
+    np.testing.assert_allclose(again.r1.sum(), small.risk.r1.sum(), rtol=0.05)
 
 
 def test_the_same_run_gives_the_same_risk(small):
