@@ -9,32 +9,28 @@ demo:
 	.venv/bin/bnp-models risk demo/sample.csv --levels demo/levels.csv --population-size 228421 --warmup 500 --draws 2000 --thin 3 --out demo --force
 	.venv/bin/python -m bnp_models.datasets demo --compare
 
-test:
+# Installed once for all that needs it, until the list of what is needed changes.
+.venv/%: pyproject.toml
 	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet -e '.[test]'
+	.venv/bin/python -m pip install --quiet -e '.[$*]'
+	touch $@
+
+test: .venv/test
 	.venv/bin/python -m pytest -m "not long" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-test-long:
-	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet -e '.[test]'
+test-long: .venv/test
 	.venv/bin/python -m pytest -m long -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-lint:
-	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet -e '.[test]'
+lint: .venv/test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
 	.venv/bin/mypy
 
-docs:
-	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet -e '.[docs]'
+docs: .venv/docs
 	.venv/bin/sphinx-build -q -W --keep-going -n -c docs -d build/doctrees . build/docs
 
-docs-links:
-	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet -e '.[docs]'
+docs-links: .venv/docs
 	.venv/bin/sphinx-build -q -b linkcheck -c docs -d build/doctrees . build/links
 
 clean:

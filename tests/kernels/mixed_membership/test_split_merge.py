@@ -119,6 +119,7 @@ def test_leaves_the_posterior_invariant(whole):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("either_form")
 @pytest.mark.parametrize(
     "wrong", [{"factor": 0.9}, {"factor": 1.1}, {"power": 0.0}], ids=["less", "more", "ones"]
@@ -129,6 +130,7 @@ def test_rejects_a_wrong_ratio(whole, wrong):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_rejects_anchors_that_are_not_uniform(monkeypatch):
     """The first items of a component are chosen more often."""
     right = split_anchors.uniform_index
@@ -137,6 +139,7 @@ def test_rejects_anchors_that_are_not_uniform(monkeypatch):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_rejects_a_ratio_that_takes_all_components_for_as_likely(monkeypatch):
     def even(present):
         return (present.tables > 0) / jnp.sum(present.tables > 0)

@@ -183,6 +183,7 @@ def test_tilts_keep_the_posterior(key, seed, num_records, double):
     assert min(p_values(seed, key, num_records, {"double": double})) > P_LIMIT
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "wrong",
     [

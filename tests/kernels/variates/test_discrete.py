@@ -86,6 +86,7 @@ def as_a_difference_of_products(right):
     return lambda k, mean, _: k * (jnp.log(k) - jnp.log(mean)) - (k - mean)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "mutation", "rate"),
     [

@@ -94,6 +94,7 @@ def test_shapes_given_counts(given_counts):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("counts", "without"),
     [(COUNTS, 1.0), (np.minimum(COUNTS, 1), 0.0), (np.maximum(COUNTS - 1, 0), 0.0)],
@@ -137,6 +138,7 @@ def test_shapes_given_levels(given_levels):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_levels_too_small_to_see_taken_for_what_they_are_rejected(given_levels):
     """As if a level at the least had that probability and no less."""
     wrong = np.maximum(some_levels(), LOG_LEAST_LEVEL + 1e-3)
