@@ -218,7 +218,8 @@ def of_households(step: Steps, size: int, folder: Path) -> None:
     ), True)  # fmt: skip
     if run is None:
         return
-    files = step("synthesize", lambda: bnp.synthesize(run, 2), True)
+    # Parameters of one draw are kept.
+    files = step("synthesize", lambda: bnp.synthesize(run, 1), True)
     if files is not None:
         step("evaluate", lambda: bnp.evaluate(kept, files), True)
 

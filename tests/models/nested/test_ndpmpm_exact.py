@@ -49,6 +49,7 @@ RULES = {
         household(home="rent").implies(each(OTHER).has(aged(0, 0))),
     ]),
 }  # fmt: skip
+draw_prior = jax.jit(sweep.draw_prior)
 SMALL = {"components": 2, "member_components": 2, "a": 1.0, "b": 1.0, "a_beta": 1.0, "b_beta": 1.0}
 
 
@@ -297,7 +298,7 @@ WITH_ONE_GUEST = [*WITH_GUESTS, ("own", [("guest", "0"), ("head", "0"), ("other"
 )  # fmt: skip
 def test_margins_of_possible_households(rules, head, options):
     model, _, data = prepared(rules, head, **options)
-    draw = vars(sweep.draw_prior(model, jax.random.key(3), data))
+    draw = vars(draw_prior(model, jax.random.key(3), data))
     exact = margins_by_enumeration([draw[name] for name in NESTED], data)
     margins = predictions.level_probabilities(draw, data)
     np.testing.assert_allclose(margins, exact, atol=2e-6)
@@ -305,7 +306,7 @@ def test_margins_of_possible_households(rules, head, options):
 
 def test_margins_that_cannot_be_told():
     model, _, data = prepared("one head and more")
-    draw = vars(sweep.draw_prior(model, jax.random.key(3), data))
+    draw = vars(draw_prior(model, jax.random.key(3), data))
     assert predictions.level_probabilities(draw, data) is None
 
 
@@ -315,16 +316,18 @@ def test_margins_that_cannot_be_told():
 )
 def test_a_prior_of_sizes_is_learned_only_where_all_households_are_possible(rules, sizes, learned):
     model, _, data = prepared(rules, sizes=sizes)
-    state = sweep.draw_prior(model, jax.random.key(3), data)
     none = Augmented.none((2, 2), data.household, data.member)
-    drawn, _ = sweep.update_level_shapes(model, jax.random.key(4), state, none, data)
+
+    state = draw_prior(model, jax.random.key(3), data)
+    update = jax.jit(sweep.update_level_shapes)
+    drawn, _ = update(model, jax.random.key(4), state, none, data)
     for shape in (state.household_shape, drawn):
         assert (shape[data.household.size_rows] != 1).any() == learned
 
 
 def test_the_log_likelihood_is_that_of_all_possible_households():
     model, table, data = prepared("tables")
-    state = sweep.draw_prior(model, jax.random.key(3), data)
+    state = draw_prior(model, jax.random.key(3), data)
     _, info = jax.jit(model.sweep)(jax.random.key(5), state, data, 1)
     parameters = [np.asarray(getattr(state, name), np.float64) for name in NESTED]
     log_p = [log_probabilities(np, parameters, data, i) for i in range(len(data.blocks))]
