@@ -67,6 +67,7 @@ def split_draws(log_l: np.ndarray) -> Blocks:
     return Blocks(index, present, length / time)
 
 
+@partial(jax.jit, static_argnames=("num_posteriors", "num_blocks", "num_bootstrap"))
 def bootstrap_counts(
     key: jax.Array, num_posteriors: int, num_blocks: int, num_bootstrap: int
 ) -> jax.Array:
