@@ -29,7 +29,7 @@ SIZES = {
     "variables": (5, 10, 20, 40, 80),
     "levels of one variable": (25, 50, 100, 200, 400),
     "conditions": (125, 250, 500, 1000),
-    "synthetic files": (12, 25, 50, 100),
+    "synthetic files": (3, 6, 12, 25, 50, 100),
     "attack draws": (50, 100, 200, 400),
     "components": (10, 20, 40, 80),
     "draws": (250, 500, 1000, 2000),
