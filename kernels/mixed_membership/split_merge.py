@@ -18,6 +18,7 @@ from bnp_models.kernels.numerics.gamma_ratios import (
     log_beta,
     log_gamma_ratio,
 )
+from bnp_models.kernels.numerics.precision import in_double
 from bnp_models.kernels.splits.anchors import Counts, Levels
 from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import (
@@ -54,6 +55,7 @@ def split_or_merge(
     alpha0: Float[Array, ""],
     level_shape: Float[Array, " R+G"],
     bands: Bands | None = None,
+    double: bool = False,
 ) -> SplitMerge:
     """Split or merge components by one Metropolis-Hastings step, given the seating.
 
@@ -65,15 +67,23 @@ def split_or_merge(
         As in `SeatedItems`.
     alpha0
         Concentration of G_0.
+    double
+        Decide in double precision: the evidence of two large sides and the probability of proposing
+        them have terms as large as there are items, which nearly cancel.
     """
     proposal = propose_sides(
         key, SeatedItems(z, table, rows, num_records), counts, tables, variable, level_shape,
         jnp.argmin(tables > 0), bands,
     )  # fmt: skip
-    levels = Levels.of_prior(level_shape, variable, bands)
-    (items_0, items_1), (tables_0, tables_1) = proposal.items.T, proposal.tables
-    log_target = _log_split_ratio(items_0, items_1, levels, tables_0, tables_1, alpha0)
-    accepted = proposal.accepted(log_target)
+
+    def decide(level_shape, alpha0):
+        levels = Levels.of_prior(level_shape, variable, bands)
+        (items_0, items_1), (tables_0, tables_1) = proposal.items.T, proposal.tables
+        log_target = _log_split_ratio(items_0, items_1, levels, tables_0, tables_1, alpha0)
+        return proposal.accepted(log_target)
+
+    given = level_shape, alpha0
+    accepted = in_double(decide, *given) if double else decide(*given)
     present, places = Counts(counts, tables), jnp.stack([proposal.stays, proposal.other])
     of_sides = Counts(proposal.items, proposal.tables)
     together = jax.tree.map(put_together, of_sides)

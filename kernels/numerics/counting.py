@@ -1,5 +1,7 @@
 """Counting labelled items by scatter-add, in int32."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -121,12 +123,15 @@ def sum_by_group(x: Shaped[Array, "R ..."], group: Int[Array, " R"], number: int
 
 
 @jax.named_scope("order_free_sum")
-def order_free_sum(x: Float[Array, "..."], axis: int | None = None) -> Float[Array, "..."]:
+def order_free_sum(
+    x: Float[Array, "..."], axis: int | None = None, dtype: Any = None
+) -> Float[Array, "..."]:
     """Add up finite non-negative floats, all or along `axis`, the same whatever their order.
 
     A sharded sum adds in an order of its own, and so does one over several chains where another
     device has one chain; this one, in integers, gives the same bits on one device and on eight.
-    Terms are rounded to 2**-30 of the largest, in double precision to 2**-62.
+    Terms are rounded to 2**-30 of the largest, in double precision to 2**-62. The sum of many in
+    single precision may be asked for in double, by `dtype`, and then has no other error.
 
     Raises
     ------
@@ -144,11 +149,12 @@ def order_free_sum(x: Float[Array, "..."], axis: int | None = None) -> Float[Arr
     fixed = jnp.round(x / scale * 2.0**bits).astype(integer.dtype)
     # Digits of as many bits as the integers can add up.
     width = integer.bits - 1 - (num_terms - 1).bit_length()
-    total = jnp.zeros((), x.dtype)
+    dtype = x.dtype if dtype is None else dtype
+    total = jnp.zeros((), dtype)
     for shift in range(0, bits + 1, width):
-        digit = jnp.sum((fixed >> shift) & (2**width - 1), axis=axis)
-        total += digit.astype(x.dtype) * 2.0**shift
-    return total * (scale.reshape(total.shape) * 2.0**-bits)
+        digit = jnp.sum((fixed >> shift) & (2**width - 1), axis=axis, dtype=integer.dtype)
+        total += digit.astype(dtype) * 2.0**shift
+    return total * (scale.reshape(total.shape).astype(dtype) * 2.0**-bits)
 
 
 def opens_table(table: Int[Array, "J n"]) -> Bool[Array, "J n"]:

@@ -63,11 +63,14 @@ class Proposal(NamedTuple):
     labels: Any
     """Labels after the move, as `after` of the members gives them."""
     log_choice: Float[Array, ""]
-    """Log probability of proposing the merge of the sides over that of proposing the split."""
+    """Log probability of choosing the merge of the sides over that of choosing the split."""
+    cost: Float[Array, "chunks size"]
+    """Minus the log probability of the sides once it is chosen, in parts to be added up."""
 
     def accepted(self, log_target: Float[Array, ""]) -> Bool[Array, ""]:
-        """Whether the move is accepted, given log p(split) less log p(merged)."""
-        log_split = log_target + self.log_choice
+        """Whether the move is accepted, given log p(split) less log p(merged), in its precision."""
+        minus_log_q = order_free_sum(self.cost, dtype=log_target.dtype)
+        log_split = log_target + (minus_log_q + self.log_choice)
         return self.possible & (self.log_u < jnp.where(self.is_split, log_split, -log_split))
 
 
@@ -127,7 +130,7 @@ def propose_sides(
     contrast = _contrast(anchors, chunks, both.items, members)
     whole = jax.tree.map(lambda x: chunks.unit * x, both)
     shaped = _shape(chunks, _launch(chunks, contrast), whole)
-    side_1, on_side_1, minus_log_q = _allocate(key_sides, anchors, chunks, shaped, whole)
+    side_1, on_side_1, cost = _allocate(key_sides, anchors, chunks, shaped, whole)
 
     of_sides = jax.tree.map(lambda x, y: jnp.stack([x - y, y], axis=-1), both, side_1)
     places = jnp.stack([anchors.k_a, anchors.k_new])
@@ -142,7 +145,7 @@ def propose_sides(
         is_split=anchors.is_split, possible=anchors.possible, log_u=jnp.log(u[3]),
         stays=anchors.k_a, other=anchors.k_new, items=of_sides.items, tables=of_sides.tables,
         labels=members.after(anchors, in_order(dealt, on_side_1, num_records)),
-        log_choice=minus_log_q + of_items + jnp.log(partner) + of_first[0] - of_first[1],
+        log_choice=of_items + jnp.log(partner) + of_first[0] - of_first[1], cost=cost,
     )  # fmt: skip
 
 
@@ -327,7 +330,8 @@ def _shape(chunks: _Chunks, launched: _Odds, whole: Counts) -> _Sides:
 def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Counts):
     """Allocate every table for good: as drawn in a split, as it is in a merge.
 
-    Returns the counts of side 1, which items are on it, and minus the log probability of that.
+    Returns the counts of side 1, which items are on it, and minus the log probability of that, in
+    parts to be added up.
     """
     rows, variable = chunks.dealt.entries.rows, chunks.levels.variable
     dtype = chunks.same_variable.dtype
@@ -346,7 +350,7 @@ def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Cou
     )  # fmt: skip
     sides, on_side_1, cost = lax.fori_loop(0, chunks.dealt.in_use, final, (shaped, *nothing))
     side_1 = jax.tree.map(lambda x: lax.div(x, jnp.full_like(x, chunks.unit)), sides.total)
-    return side_1, on_side_1, order_free_sum(cost)
+    return side_1, on_side_1, cost
 
 
 def with_sides(present: Counts, places, of_sides: Counts) -> Counts:

@@ -39,7 +39,7 @@ from bnp_models.models.mixed_membership.conditionals import (
     draw_level_shape,
     draw_theta,
 )
-from bnp_models.models.mixed_membership.feasible import log_growth_given
+from bnp_models.models.mixed_membership.feasible import log_growth_given, many_records
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
 from bnp_models.models.mixed_membership.truncated_sweep import update_parameters_truncated
@@ -239,7 +239,8 @@ def update_parameters(
     if model.split_merge_every:
         due = (iteration >= 0) & (iteration % model.split_merge_every == 0)
         labelled = lax.cond(
-            due, draw_split_merge, lambda _key, labelled, *_: labelled,
+            due, partial(draw_split_merge, double=many_records(state)),
+            lambda _key, labelled, *_: labelled,
             key_split, labelled, opens, data, alpha0, state.level_shape,
         )  # fmt: skip
     z, counts, tables_of_component = labelled
@@ -262,6 +263,7 @@ def draw_split_merge(
     data: HDPData,
     alpha0: Float[Array, ""],
     level_shape: Float[Array, " R"],
+    double: bool,
 ) -> Labelled:
     """Split or merge components, g_0 and theta integrated out."""
     key_seat, key_split = Keys(key)
@@ -269,6 +271,6 @@ def draw_split_merge(
     table = seat_items(key_seat, z, opens)
     moved = split_or_merge(
         key_split, z, table, data.rows, counts, tables, data.variable, data.num_records, alpha0,
-        level_shape, data.bands,
+        level_shape, data.bands, double,
     )  # fmt: skip
     return moved.z, moved.counts, moved.tables

@@ -53,7 +53,7 @@ def exact_pairs(opened_by):
     return np.average(np.array(figures, float), axis=0, weights=weights)
 
 
-def chains(opened_by, num_chains=512, num_moves=300):
+def chains(opened_by, num_chains=512, num_moves=300, double=False):
     """A function of a factor of the acceptance ratio and a power of the levels' prior.
 
     It returns chains' means of `exact_pairs`.
@@ -84,6 +84,7 @@ def chains(opened_by, num_chains=512, num_moves=300):
                     jax.random.fold_in(key, t), z, table, rows, counts, tables,
                     jnp.array([0, 0, 1, 1, 1]), jnp.int32(num_records), jnp.float32(ALPHA0),
                     jnp.asarray(np.concatenate(LEVEL_SHAPE), jnp.float32) ** power,
+                    double=double,
                 )  # fmt: skip
             label = z[item, record]
             k = jnp.sum(jnp.zeros(num_slots).at[label].set(1))
@@ -168,3 +169,57 @@ def test_leaves_the_posterior_of_the_partition_invariant(monkeypatch, opened_by,
     assert (np.ptp(means, axis=0) > 0).all()
     z = z_scores(means, exact_pairs(opened_by))
     assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.fixture(scope="module")
+def in_double():
+    return chains(ONE_TABLE, double=True)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_decides_in_double_precision_as_in_single(in_double, factor):
+    """Leaves the posterior invariant; a wrong ratio does not."""
+    z = z_scores(in_double(factor), exact_pairs(ONE_TABLE))
+    assert (np.abs(z).max() < Z_LIMIT) == (factor == 1), z
+
+
+def test_large_sides_are_decided_in_double_precision(x64, monkeypatch):
+    """Two sides of ten million items, alike: evidence and proposal of a million nats cancel."""
+    rng = np.random.default_rng(0)
+    variable = np.array([0, 0, 1, 1, 1])
+    share = np.concatenate([[0.3, 0.7], [0.2, 0.5, 0.3]])
+    items = np.stack([np.round(size * share).astype(np.int32) for size in (6e6, 4e6)], axis=1)
+    tables, alpha0 = np.array([6_000_000, 4_000_000]), 1.3
+    levels = split_anchors.Levels.of_prior(jnp.ones(5), jnp.asarray(variable))
+    target = split_merge._log_split_ratio(
+        *map(jnp.asarray, items.T), levels, *map(jnp.asarray, tables), jnp.asarray(alpha0)
+    )
+    cost = rng.random((4, 1000))
+    cost = (cost * (-1 - float(target)) / cost.sum()).astype(np.float32)
+    ratio = float(target) + cost.sum(dtype=float)
+    off = np.array([-0.1, -0.03, -0.01, 0.01, 0.03, 0.1])
+
+    def decisions(double):
+        @jax.jit
+        def one(log_u):
+            proposal = split_proposal.Proposal(
+                is_split=jnp.ones((), bool), possible=jnp.ones((), bool), log_u=log_u,
+                stays=jnp.int32(0), other=jnp.int32(1), items=jnp.asarray(items),
+                tables=jnp.asarray(tables, jnp.int32), labels=jnp.zeros((1, 1), jnp.int32),
+                log_choice=jnp.zeros(()), cost=jnp.asarray(cost),
+            )  # fmt: skip
+            monkeypatch.setattr(split_merge, "propose_sides", lambda *_: proposal)
+            whole = jnp.asarray(np.pad(items.sum(axis=1)[:, None], ((0, 0), (0, 1))))
+            return split_merge.split_or_merge(
+                jax.random.key(0), proposal.labels, proposal.labels, proposal.labels, whole,
+                jnp.asarray([tables.sum(), 0], jnp.int32), jnp.asarray(variable), jnp.int32(1),
+                jnp.float32(alpha0), jnp.ones(5), double=double,
+            ).accepted  # fmt: skip
+
+        with jax.enable_x64(False):
+            return np.array([one(jnp.float32(x)) for x in ratio + off])
+
+    assert -2 < ratio < 0
+    np.testing.assert_array_equal(decisions(True), off < 0)
+    # Shown to fail: single precision.
+    assert (decisions(False) != (off < 0)).any()

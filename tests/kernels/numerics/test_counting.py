@@ -7,6 +7,7 @@ import pytest
 from goodness import compiles_once
 
 from bnp_models.kernels.numerics import counting
+from bnp_models.kernels.numerics.precision import double_precision
 
 J, N, ROWS, SLOTS = 4, 300, 9, 6
 
@@ -142,6 +143,17 @@ def test_order_free_sum_in_double_precision(x64, size):
     assert counting.order_free_sum(small) == 1e-15
     if size > 1:
         assert counting.order_free_sum(small.at[1].set(1.0)) == 1 + 1e-15
+
+
+def test_order_free_sum_of_single_precision_in_double(seed):
+    x = np.random.default_rng(seed).random(2**20 + 1).astype(np.float32)
+    single = counting.order_free_sum(jnp.asarray(x))
+    with double_precision():
+        total = counting.order_free_sum(jnp.asarray(x), dtype=jnp.float64)
+    assert total.dtype == jnp.float64
+    np.testing.assert_allclose(total, x.sum(dtype=float), rtol=1e-11)
+    # Shown to fail: the sum in single precision.
+    assert abs(float(single) / x.sum(dtype=float) - 1) > 1e-11
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
