@@ -187,6 +187,9 @@ def move_parameters(
     key_sum, key_total, key_move = Keys(key, 3)
     frame = _frame(parameters, counts, tables, others, variable)
     of_node = level_shape[:, None] + count_nodes(frame.items, bands)
+    position = _draw_position(key_sum, key_total, frame, parameters)
+    start = _point(frame, position)
+    start_shares = log_node_shares(start.log_theta, bands)
 
     def log_density(x):
         point = _point(frame, x)
@@ -197,11 +200,12 @@ def move_parameters(
             prior = concentration.log_density(value)
         sums = block_sums(jnp.exp(point.log_theta), point.g0, feasible)
         p = differentiable_probability(sums, weights(value), feasible)
-        evidence = jnp.sum(of_node * log_node_shares(point.log_theta, bands))
-        evidence = evidence + jnp.sum(frame.shape * point.log_g)
+        # Relative to the start: single precision leaves little of a change of the whole sums.
+        shares = log_node_shares(point.log_theta, bands)
+        evidence = jnp.sum(of_node * (shares - start_shares))
+        evidence = evidence + jnp.sum(frame.shape * (point.log_g - start.log_g))
         return evidence + prior - 0.5 * auxiliary - num_records * jnp.log(p)
 
-    position = _draw_position(key_sum, key_total, frame, parameters)
     precision = {"levels": 1 + frame.items, "weights": 1 + frame.shape}
     if concentration is not None:
         position["concentration"] = jnp.log(parameters.concentration)
