@@ -355,7 +355,8 @@ def check_folder(out):
     """Pages and JSON of a folder."""
     for path in out.glob("*.json"):
         jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), json_schema(path.name))
-    check_page((out / "report.html").read_text(encoding="utf-8"), ())
+    # Python would read a carriage return as the end of a line, and take two names for one.
+    check_page((out / "report.html").read_bytes().decode(), ())
 
 
 @fuzzed(0.04)
