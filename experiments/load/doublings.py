@@ -26,6 +26,7 @@ from results import markdown  # noqa: E402
 ROWS = HERE / "doublings.csv"
 SIZES = {
     "records": (62_500, 125_000, 250_000, 500_000, 1_000_000),
+    "records under structural zeros": (62_500, 125_000, 250_000, 500_000, 1_000_000),
     "variables": (5, 10, 20, 40, 80),
     "levels of one variable": (25, 50, 100, 200, 400),
     "conditions": (125, 250, 500, 1000),
@@ -35,6 +36,7 @@ SIZES = {
     "draws": (250, 500, 1000, 2000),
     "households": (1000, 2000, 4000, 8000),
 }
+WITH_ZEROS = ("conditions", "records under structural zeros")
 MOST_SECONDS, MOST_GIB = 100, 6
 FLAGGED = 1.25
 
@@ -89,17 +91,21 @@ def records_of(n: int, num_levels: list[int], seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def conditions_of(frame: pd.DataFrame, number: int, seed: int = 0) -> pd.DataFrame:
-    """Structural zeros, as those by age are: a level of the first variable, one of another."""
-    names = list(frame.columns)
-    tables = [pd.crosstab(frame["v00"], frame[name]) for name in names[1:]]
-    empty = [
-        {"v00": table.index[k], table.columns.name: table.columns[r]}
-        for table in tables
-        for k, r in np.argwhere(table.to_numpy() == 0)
-    ]
-    some = np.random.default_rng(seed).permutation(len(empty))[:number]
-    return pd.DataFrame([empty[i] for i in some], columns=names)
+def with_zeros(frame: pd.DataFrame, number: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Structural zeros, as those by age are, and the records without those that they rule out.
+
+    Each is a level of the first variable with one of another: the pairs that fewest records have.
+    """
+    tables = [pd.crosstab(frame["v00"], frame[name]).stack() for name in frame.columns[1:]]
+    pairs = pd.concat({table.index.names[1]: table for table in tables}).sample(
+        frac=1, random_state=0
+    )
+    rarest = pairs.sort_values(kind="stable").index[:number]
+    impossible = np.zeros(len(frame), bool)
+    for name, first, other in rarest:
+        impossible |= ((frame["v00"] == first) & (frame[name] == other)).to_numpy()
+    given = pd.DataFrame([{"v00": first, name: other} for name, first, other in rarest])
+    return frame[~impossible], given.reindex(columns=frame.columns)
 
 
 def levels_of(variables: int, largest: int = 8) -> list[int]:
@@ -120,11 +126,14 @@ def one_process(thing: str, size: int, left_out: list[str], folder: Path) -> Non
         "records": 4000, "variables": 10, "levels of one variable": 8, "conditions": 0,
         "synthetic files": 3, "attack draws": 0, "components": 20, "draws": 20,
     }  # fmt: skip
-    scale["variables"] = 20 if thing in ("records", "conditions") else 10
-    scale["levels of one variable"] = 200 if thing in ("records", "conditions") else 8
-    scale[thing] = size
+    scale["variables"] = 20 if thing in (*WITH_ZEROS, "records") else 10
+    scale["levels of one variable"] = 200 if thing in (*WITH_ZEROS, "records") else 8
+    scale[thing.removesuffix(" under structural zeros")] = size
     variables, num_files = scale["variables"], scale["synthetic files"]
     frame = records_of(scale["records"], levels_of(variables, scale["levels of one variable"]))
+    if thing in WITH_ZEROS:
+        frame, given = with_zeros(frame, scale["conditions"] or 100)
+        given.to_csv(folder / "zeros.csv", index=False)
     path = folder / "sample.csv"
     frame.to_csv(path, index=False)
 
@@ -134,14 +143,10 @@ def one_process(thing: str, size: int, left_out: list[str], folder: Path) -> Non
     step("conditions suggest", lambda: bnp.suggest_conditions(table))
     if thing == "variables" and size > 40:
         return None
-    zeros = None
-    if thing in ("conditions", "records"):
-        given = conditions_of(frame, scale["conditions"] or 100)
-        given.to_csv(folder / "zeros.csv", index=False)
+    if thing in WITH_ZEROS:
         zeros = step(
             "read conditions", lambda: bnp.read_conditions(folder / "zeros.csv", table.schema)
         )
-    if zeros is not None:
         step("check records", lambda: zeros.require_feasible(table))
         step("impossible boxes", lambda: zeros.impossible)
         step("feasible boxes, equivalences", lambda: zeros.equivalences)
@@ -149,8 +154,7 @@ def one_process(thing: str, size: int, left_out: list[str], folder: Path) -> Non
         step("4 sweeps of TNPLCM", lambda: bnp.sample(
             bnp.TNPLCM(components=20), table, conditions=zeros, **small
         ), True)  # fmt: skip
-        if thing == "conditions":
-            return None
+        return None
     chains = {"num_chains": 1, "num_warmup": 2, "num_samples": 20, "key": jax.random.key(0)}
     chains["num_samples"] = max(scale["draws"], scale["attack draws"], num_files)
     model = bnp.NPLCM(components=scale["components"])
