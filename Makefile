@@ -9,29 +9,36 @@ demo:
 	.venv/bin/bnp-models risk demo/sample.csv --levels demo/levels.csv --population-size 228421 --warmup 500 --draws 2000 --thin 3 --out demo --force
 	.venv/bin/python -m bnp_models.datasets demo --compare
 
-# Installed once for all that needs it, until the list of what is needed changes.
-.venv/%: pyproject.toml
+test:
 	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet -e '.[$*]'
-	touch $@
-
-test: .venv/test
+	.venv/bin/python -m pip install --quiet -e '.[test]'
 	.venv/bin/python -m pytest -m "not long" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-test-long: .venv/test
+test-long:
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet -e '.[test]'
 	.venv/bin/python -m pytest -m long -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-lint: .venv/test
+lint: .venv/bin/ruff
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
 	.venv/bin/mypy
 
-docs: .venv/docs
+docs: .venv/bin/sphinx-build
 	.venv/bin/sphinx-build -q -W --keep-going -n -c docs -d build/doctrees . build/docs
 
-docs-links: .venv/docs
+docs-links: .venv/bin/sphinx-build
 	.venv/bin/sphinx-build -q -b linkcheck -c docs -d build/doctrees . build/links
+
+# Where they are not installed yet.
+.venv/bin/ruff:
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet -e '.[test]'
+
+.venv/bin/sphinx-build:
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet -e '.[docs]'
 
 clean:
 	rm -rf .venv demo build dist

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import functools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from bnp_models.cli.folder import (
     UsageError,
     located,
     reading_of,
-    say,
     shows_progress,
     write_files,
 )
@@ -123,7 +123,9 @@ def _write_protected(
     """
     out, limits = Path(options.out), limits_of(options)
     checks = predictive_checks(run)
-    say(options, "looking for recodings and suppressions ...")
+    if shows_progress(options):
+        # On stdout it would end the command, before its files, where nobody reads that any more.
+        print("bnp-models: looking for recodings and suppressions ...", file=sys.stderr, flush=True)
     found = protect(
         run, options.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
         recode=options.recode, max_suppressed=options.suppress, importance=importance,
