@@ -41,7 +41,7 @@ class HeldMessages(logging.Handler):
     def show(self) -> None:
         """Print what is held to stderr."""
         for text in self.held:
-            print(f"bnp-models: {text}", file=sys.stderr)
+            tell(text)
         self.held.clear()
 
 
@@ -113,7 +113,7 @@ def into_folder(
             how = f"the results in {out} are whole"
         elif not (out / "checkpoint").exists():
             how = "nothing was saved; repeat the command"
-        print(f"bnp-models: {str(error) or 'interrupted'}; {how}", file=sys.stderr)
+        tell(f"{str(error) or 'interrupted'}; {how}")
         return 128 + (error.number if isinstance(error, Stopped) else signal.SIGINT)
     except BrokenPipeError:
         # Nobody reads what is said; this is not about the folder.
@@ -228,7 +228,7 @@ def progress_of_chains(options: argparse.Namespace) -> bool | Callable[[str], No
     """A bar for chains, or, where stderr is no terminal, what writes a line a minute to it."""
     if shows_progress(options) or options.quiet:
         return shows_progress(options)
-    return lambda text: print(f"bnp-models: {text}", file=sys.stderr, flush=True)
+    return tell
 
 
 def _make_folder(out):
@@ -268,6 +268,11 @@ def _remove_empty(folders: Iterable[Path]) -> None:
 def command_line(argv: list[str]) -> str:
     """Command line that makes these files, or goes on making them."""
     return shlex.join(["bnp-models", *(word for word in argv if word != "--resume")])
+
+
+def tell(text: str) -> None:
+    """Print a line on stderr, where no reader of the results can end the command."""
+    print(f"bnp-models: {text}", file=sys.stderr, flush=True)
 
 
 def say(options: argparse.Namespace, text: str) -> None:

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import functools
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from bnp_models.cli.folder import (
     located,
     reading_of,
     shows_progress,
+    tell,
     write_files,
 )
 from bnp_models.cli.inputs import Inputs, checked_input
@@ -124,8 +124,7 @@ def _write_protected(
     out, limits = Path(options.out), limits_of(options)
     checks = predictive_checks(run)
     if shows_progress(options):
-        # On stdout it would end the command, before its files, where nobody reads that any more.
-        print("bnp-models: looking for recodings and suppressions ...", file=sys.stderr, flush=True)
+        tell("looking for recodings and suppressions ...")
     found = protect(
         run, options.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
         recode=options.recode, max_suppressed=options.suppress, importance=importance,

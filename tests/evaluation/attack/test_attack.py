@@ -9,6 +9,7 @@ import pytest
 
 import bnp_models as bnp
 from bnp_models.evaluation.attack.posterior import choose_draws
+from bnp_models.inference import memory
 from bnp_models.inference.run import spaced_positions
 
 SMALL = {"num_bootstrap": 200, "max_draws": 2000}
@@ -95,6 +96,13 @@ def test_sample_uniques_are_attacked(planted):
         "row", "age", "work", "region", "rho", "candidates", "rank", "p_value", "adjusted_p",
         "standard_error", "pareto_k", "at_risk",
     ]  # fmt: skip
+
+
+def test_figures_that_do_not_fit_are_refused_before_the_attack(planted, monkeypatch):
+    table, run, files = planted
+    monkeypatch.setattr(memory, "host_bytes", lambda: 100)
+    with pytest.raises(bnp.NotEnoughMemory, match="the figures of the attack need about 0 GiB"):
+        bnp.attack_risk(run, table, files, key=jax.random.key(2), **SMALL)
 
 
 def test_p_values_are_adjusted_for_the_number_of_records(planted):
