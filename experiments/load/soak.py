@@ -3,6 +3,7 @@
     python experiments/load/soak.py --piece checkpoints --minutes 8
     python experiments/load/soak.py --piece "same shapes" --minutes 8
     python experiments/load/soak.py --piece "new shapes" --minutes 8
+    python experiments/load/soak.py --piece sweeps --minutes 60
 
 `--share-of-maps 0.2` has programs forgotten at 13,000 maps, not at 33,000, so that minutes show it.
 `--share-of-maps 1` never does: what was before.
@@ -30,11 +31,14 @@ sys.path[:0] = [str(HERE.parent / "accuracy")]
 from results import markdown  # noqa: E402
 
 ROWS = HERE / "soak.csv"
-PIECES = ("checkpoints", "same shapes", "new shapes")
+PIECES = ("checkpoints", "same shapes", "new shapes", "sweeps")
 CHECKPOINTS_A_DAY = 24 * 60 * 60 // 10
 """Checkpoints of 24 hours: one every ten seconds."""
+SWEEPS_A_DAY = 24 * 60 * 6500
+"""Sweeps of 24 hours: those of the README's sample, whose 6,500 sweeps take a minute."""
 WATCHED = ("rss_mib", "maps", "handles", "threads", "temporary_mib")
 CHUNKS_OF_ROUND = 240
+SWEEPS_OF_CHUNK = 4
 
 
 def watched(folder: Path) -> dict[str, float]:
@@ -56,7 +60,8 @@ def chains(table, folder, chunks, key=0, thin=4, **options):
     """A run of so many stretches of four sweeps, with a checkpoint after each."""
     return bnp.sample(
         bnp.NPLCM(components=8), table, key=jax.random.key(key), num_chains=2,
-        num_warmup=4 * chunks // 4, num_samples=3 * chunks // 4, thin=thin, chunk_sweeps=4,
+        num_warmup=4 * chunks // 4, num_samples=3 * chunks // 4, thin=thin,
+        chunk_sweeps=SWEEPS_OF_CHUNK,
         checkpoint_seconds=0, checkpoint=folder / "chains", **options,
     )  # fmt: skip
 
@@ -67,6 +72,16 @@ def checkpoints(folder: Path):
     for number in range(10**9):
         chains(table, folder, 6 * CHUNKS_OF_ROUND, key=number)
         yield 6 * CHUNKS_OF_ROUND
+
+
+def sweeps(folder: Path):
+    """One run of as many sweeps as a day has, on a tiny sample; a checkpoint every ten seconds."""
+    table, part = sample_of(8, 2, 0), 100
+    settings = {"num_chains": 1, "num_warmup": 0, "num_samples": part, "thin": 1000}
+    run = bnp.sample(bnp.NPLCM(components=2), table, key=jax.random.key(0), **settings)
+    for _ in range(SWEEPS_A_DAY // (1000 * part)):
+        run = bnp.extend(run, part, checkpoint=folder / "chains")
+        yield 1000 * part // SWEEPS_OF_CHUNK
 
 
 def sample_of(records: int, variables: int, number: int) -> bnp.Microdata:
@@ -106,7 +121,7 @@ def new_shapes(folder: Path):
 
 def soak(piece: str, minutes: float, share: float) -> None:
     """Run a piece, and append what is watched."""
-    rounds = dict(zip(PIECES, (checkpoints, same_shapes, new_shapes), strict=True))[piece]
+    rounds = dict(zip(PIECES, (checkpoints, same_shapes, new_shapes, sweeps), strict=True))[piece]
     compilation.SHARE_OF_MAPS = share
     began, chunks = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as folder:

@@ -34,6 +34,7 @@ from bnp_models.kernels.numerics.counting import first_rows, order_free_sum, var
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
 from bnp_models.kernels.numerics.precision import RECORDS, in_double
 from bnp_models.kernels.splits.anchors import Levels
+from bnp_models.kernels.splits.levels import weigh_side_levels
 from bnp_models.kernels.variates import gamma, levels, sticks
 from bnp_models.kernels.variates.rng import Keys, normal, words
 from bnp_models.models import level_prior
@@ -628,8 +629,13 @@ def truncated_split(n, double):
     arrays = zeros()
     boxes = arrays.feasible
 
-    def one(key, theta, g0, alpha, alpha0, shape, region):
+    def one(merged, theta, g0, alpha, alpha0, shape, region):
         found = []
+
+        def given_levels(_, proposal, log_theta, *args):
+            """What is drawn is given: a decision takes it as it is."""
+            log_level = jnp.append(log_theta, merged[:, None], axis=1)
+            return weigh_side_levels(log_level, proposal, *args)
 
         def accepted(log_target):
             found.append(log_target)
@@ -640,20 +646,31 @@ def truncated_split(n, double):
             items=jnp.asarray(sample.counts[:, :2]), tables=jnp.asarray(sample.tables[:2]),
             labels=jnp.zeros((1, 1), jnp.int32), accepted=accepted,
         )  # fmt: skip
-        truncated_split_merge.split_or_merge_truncated(
-            key, proposal, proposal.labels, jnp.asarray(sample.tables), sample.variable,
-            jnp.int32(n), alpha0, shape, theta, g0,
-            feasible.partition_totals(feasible.block_sums(theta, g0, boxes), boxes),
-            feasible.urn_weights(model, alpha, boxes), boxes, region, None, double,
-        )  # fmt: skip
+        drawn = {"propose_side_levels": given_levels, "gamma_variate": lambda _, total, __: total}
+        with patch.multiple(truncated_split_merge, **drawn):
+            truncated_split_merge.split_or_merge_truncated(
+                jax.random.key(0), proposal, proposal.labels, jnp.asarray(sample.tables),
+                sample.variable, jnp.int32(n), alpha0, shape, theta, g0,
+                feasible.partition_totals(feasible.block_sums(theta, g0, boxes), boxes),
+                feasible.urn_weights(model, alpha, boxes), boxes, region, None, double,
+            )  # fmt: skip
         return found[0]
 
     @on_host
-    def ratios(*args):
+    def ratios(merged, *args):
         compiled = jax.jit(one)
-        return np.array([compiled(key, *args) for key in jax.random.split(jax.random.key(0), 10)])
+        return np.array([compiled(of_both, *args) for of_both in merged])
 
-    return ratios, (sample.theta, sample.g0, ALPHA, 1.5, sample.levels, arrays.region)
+    rng, counts = np.random.default_rng(1), sample.counts[:, :2].sum(axis=1)
+    merged = [
+        np.concatenate([
+            rng.dirichlet(1 + counts[sample.variable == j])
+            for j in range(sample.variable[-1] + 1)
+        ])
+        for _ in range(10)
+    ]  # fmt: skip
+    merged = np.log(np.maximum(merged, np.exp(levels.LOG_LEAST_LEVEL)))
+    return ratios, (merged, sample.theta, sample.g0, ALPHA, 1.5, sample.levels, arrays.region)
 
 
 both_forms("HDP with zeros", "split or merge of large components: log ratio", truncated_split)

@@ -29,7 +29,7 @@ from bnp_models.kernels.variates.levels import (
 
 @jax.named_scope("propose_levels")
 def propose_levels(
-    key: Key[Array, ""],
+    key: Key[Array, ""] | None,
     counts: Float[Array, "R K"],
     launch: Float[Array, "R K"],
     point: Float[Array, "R K"],
@@ -44,7 +44,7 @@ def propose_levels(
     Parameters
     ----------
     key
-        Used once.
+        Used once; None where the levels are given.
     counts
         Items by row and component.
     launch
@@ -78,7 +78,7 @@ def propose_levels(
     per_row = levels_of_rows(group, level_shape.dtype)[:, None]
     in_group = sum_by_group(nodes, group, group.size)[group]
     members = at_nodes(sum_by_group(counts, variable, variable.size)[variable], bands)
-    log_g = loggamma(key, shape + nodes)
+    log_g = jnp.zeros_like(nodes) if key is None else loggamma(key, shape + nodes)
     drawn = log_levels_of_nodes(normalise_levels(log_g, variable, bands), bands)
     free = region.free[:, None]
     levels = jnp.where(free > 0, jnp.where(given, point, drawn), launch)

@@ -20,7 +20,8 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
     probability,
 )
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
-from bnp_models.kernels.splits.levels import propose_side_levels
+from bnp_models.kernels.numerics.precision import in_double
+from bnp_models.kernels.splits.levels import propose_side_levels, weigh_side_levels
 from bnp_models.kernels.splits.proposal import Proposal
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
 from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, Bands
@@ -89,7 +90,7 @@ def split_or_merge_truncated(
     bands
         Bands of ordered variables.
     double
-        Evaluate the truncation in double precision.
+        Decide in double precision: levels' weights have terms as large as there are items.
 
     Notes
     -----
@@ -108,36 +109,53 @@ def split_or_merge_truncated(
         key_levels, proposal, log_theta, variable, region, level_shape, bands
     )
 
-    # Weights of the sides, and of both together.
-    m, x = proposal.tables.astype(g0.dtype), g0[places]
-    log_v = jnp.stack(logbeta(key_share, m[0], m[1]))
-    scale = levels.log_mass[2] - levels.log_mass[:2]
-    apart = jnp.where(is_split, x[0] * jnp.exp(log_v + scale), x)
-    together = jnp.sum(x * jnp.exp(-scale))
-    new = jnp.where(is_split, apart, jnp.stack([together, jnp.zeros_like(together)]))
-    moved = g0.at[places].set(new) / (1 + jnp.sum(new) - jnp.sum(x))
-    moved_levels = jnp.where(
-        is_split, levels.log_level[:, :2], log_theta.at[:, 0].set(levels.log_level[:, 2])
+    level, stays = jnp.exp(levels.log_level), theta[:, places]
+    # Side 0, side 1 and both together.
+    three = jnp.where(
+        is_split, level.at[:, 2].set(stays[:, 0]), jnp.append(stays, level[:, 2:], axis=1)
     )
-    moved_theta = theta.at[:, places].set(jnp.exp(moved_levels))
-    moved_totals = partition_totals(block_sums(moved_theta, moved, feasible), feasible)
-
+    moved_sides = jnp.where(is_split, level[:, :2], stays.at[:, 0].set(level[:, 2]))
+    moved_theta = theta.at[:, places].set(moved_sides)
+    log_share = jnp.stack(logbeta(key_share, *proposal.tables.astype(g0.dtype)))
     total = gamma_variate(key_total, jnp.sum(tables).astype(g0.dtype) + alpha0, 1.0)
-    evidence = levels.log_weight[0] + levels.log_weight[1] - levels.log_weight[2]
-    # Together they weigh sum(apart exp(-scale)).
-    of_weights = total * jnp.sum(apart * jnp.expm1(-scale)) + jnp.sum(m * scale)
-    of_weights = of_weights + jnp.log(alpha0) + log_beta(m[0], m[1])
-    if double:
-        growth = log_growth((theta, g0), (moved_theta, moved), weights, feasible)
-    else:
-        growth = jnp.log(probability(moved_totals, weights) / probability(totals, weights))
-    truncation = num_records * jnp.where(is_split, -growth, growth)
+
+    def totals_of(theta, g0):
+        return partition_totals(block_sums(theta, g0, feasible), feasible)
+
+    def decide(three, theta, moved_theta, g0, log_share, total, alpha0, level_shape):
+        """Weights after the move, and whether it is accepted."""
+        of_sides = levels
+        if double:
+            log_three = jnp.maximum(jnp.log(three), LOG_LEAST_LEVEL)
+            of_sides = weigh_side_levels(log_three, proposal, variable, region, level_shape, bands)
+        m, x = proposal.tables.astype(g0.dtype), g0[places]
+        log_v = log_share - jax.nn.logsumexp(log_share)
+        scale = of_sides.log_mass[2] - of_sides.log_mass[:2]
+        apart = jnp.where(is_split, x[0] * jnp.exp(log_v + scale), x)
+        together = jnp.sum(x * jnp.exp(-scale))
+        new = jnp.where(is_split, apart, jnp.stack([together, jnp.zeros_like(together)]))
+        moved = g0.at[places].set(new) / (1 + jnp.sum(new) - jnp.sum(x))
+
+        evidence = of_sides.log_weight[0] + of_sides.log_weight[1] - of_sides.log_weight[2]
+        # Together they weigh sum(apart exp(-scale)).
+        of_weights = total * jnp.sum(apart * jnp.expm1(-scale)) + jnp.sum(m * scale)
+        of_weights = of_weights + jnp.log(alpha0) + log_beta(m[0], m[1])
+        if double:
+            growth = log_growth((theta, g0), (moved_theta, moved), weights, feasible)
+        else:
+            after = totals_of(moved_theta, moved)
+            growth = jnp.log(probability(after, weights) / probability(totals, weights))
+        truncation = num_records * jnp.where(is_split, -growth, growth)
+        return moved, proposal.accepted(evidence + of_weights + truncation)
+
+    given = three, theta, moved_theta, g0, log_share, total, alpha0, level_shape
+    moved, accepted = in_double(decide, *given) if double else decide(*given)
     spare = jnp.sum(tables == 0) - is_split >= SPARE_SLOTS
-    accepted = spare & proposal.accepted(evidence + of_weights + truncation)
+    accepted = spare & accepted
     return TruncatedSplitMerge(
         z=jnp.where(accepted, proposal.labels, z),
         theta=jnp.where(accepted, moved_theta, theta),
         g0=jnp.where(accepted, moved, g0),
-        totals=jnp.where(accepted, moved_totals, totals),
+        totals=jnp.where(accepted, totals_of(moved_theta, moved), totals),
         accepted=accepted,
     )

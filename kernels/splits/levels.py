@@ -50,22 +50,48 @@ def propose_side_levels(
     bands
         Bands of ordered variables.
     """
-    key_both, key_sides, key_back = Keys(key, 3)
-    items = proposal.items.astype(log_theta.dtype)
-    all_items = jnp.sum(items, axis=1, keepdims=True)
+    key_both, key_sides = Keys(key)
+    of_levels = variable, region, level_shape, bands
+    all_items = jnp.sum(proposal.items, axis=1, keepdims=True).astype(log_theta.dtype)
     stays = log_theta[:, :1]
-
-    def propose(key, items, launch, point, given):
-        return propose_levels(
-            key, items, launch, point, given, variable, region, level_shape, bands
-        )
-
-    merged, _, _ = propose(key_both, all_items, stays, stays, False)
+    merged, _, _ = propose_levels(key_both, all_items, stays, stays, False, *of_levels)
     merged = jnp.where(proposal.is_split, stays, merged)
-    launch = jnp.broadcast_to(merged, log_theta.shape)
-    apart, masses, weights = propose(key_sides, items, launch, log_theta, ~proposal.is_split)
-    merged, mass, weight = propose(key_back, all_items, apart[:, :1], merged, True)
+    return _propose_and_weigh(
+        key_sides, log_theta, ~proposal.is_split, merged, proposal, *of_levels
+    )
+
+
+def weigh_side_levels(
+    log_level: Float[Array, "R 3"],
+    proposal: Proposal,
+    variable: Int[Array, " R"],
+    region: Region,
+    level_shape: Float[Array, " R+G"],
+    bands: Bands | None = None,
+) -> SideLevels:
+    """Masses and weights of levels that are proposed or the state's own, in their precision.
+
+    Parameters
+    ----------
+    log_level
+        Log levels of side 0, of side 1 and of both together.
+    proposal, variable, region, level_shape, bands
+        As in `propose_side_levels`.
+    """
+    of_sides, of_both = log_level[:, :2], log_level[:, 2:]
+    return _propose_and_weigh(
+        None, of_sides, True, of_both, proposal, variable, region, level_shape, bands
+    )
+
+
+def _propose_and_weigh(key, of_sides, given, of_both, proposal, *of_levels) -> SideLevels:
+    """Draw the levels of the sides from both's, unless they are given, and weigh all three."""
+    items = proposal.items.astype(of_sides.dtype)
+    all_items = jnp.sum(items, axis=1, keepdims=True)
+    launch = jnp.broadcast_to(of_both, of_sides.shape)
+    apart, masses, weights = propose_levels(key, items, launch, of_sides, given, *of_levels)
+    both, mass, weight = propose_levels(None, all_items, apart[:, :1], of_both, True, *of_levels)
     return SideLevels(
-        jnp.concatenate([apart, merged], axis=1), jnp.log(jnp.append(masses, mass)),
+        jnp.concatenate([apart, both], axis=1), jnp.log(jnp.append(masses, mass)),
         jnp.append(weights, weight),
     )  # fmt: skip
