@@ -53,6 +53,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+    os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
 os.makedirs(os.environ["JAX_COMPILATION_CACHE_DIR"], exist_ok=True)
 jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

@@ -71,7 +71,7 @@ def checkpoints(folder: Path):
     table = sample_of(200, 4, 0)
     for number in range(10**9):
         chains(table, folder, 6 * CHUNKS_OF_ROUND, key=number)
-        yield 6 * CHUNKS_OF_ROUND
+        yield 6 * CHUNKS_OF_ROUND, 6 * CHUNKS_OF_ROUND * SWEEPS_OF_CHUNK
 
 
 def sweeps(folder: Path):
@@ -79,9 +79,11 @@ def sweeps(folder: Path):
     table, part = sample_of(8, 2, 0), 100
     settings = {"num_chains": 1, "num_warmup": 0, "num_samples": part, "thin": 1000}
     run = bnp.sample(bnp.NPLCM(components=2), table, key=jax.random.key(0), **settings)
+    began = time.monotonic()
     for _ in range(SWEEPS_A_DAY // (1000 * part)):
         run = bnp.extend(run, part, checkpoint=folder / "chains")
-        yield 1000 * part // SWEEPS_OF_CHUNK
+        yield (time.monotonic() - began) // 10, 1000 * part
+        began = time.monotonic()
 
 
 def sample_of(records: int, variables: int, number: int) -> bnp.Microdata:
@@ -102,7 +104,7 @@ def everything(table, folder, number):
     found = bnp.evaluate(table, files, seed=number)
     bnp.write_evaluation_report(folder / "evaluation.html", found, ["a.csv", "b.csv"])
     bnp.attack_risk(run, table, files, key=jax.random.key(number), num_bootstrap=50)
-    return CHUNKS_OF_ROUND
+    return CHUNKS_OF_ROUND, CHUNKS_OF_ROUND * SWEEPS_OF_CHUNK
 
 
 def same_shapes(folder: Path):
@@ -123,13 +125,14 @@ def soak(piece: str, minutes: float, share: float) -> None:
     """Run a piece, and append what is watched."""
     rounds = dict(zip(PIECES, (checkpoints, same_shapes, new_shapes, sweeps), strict=True))[piece]
     compilation.SHARE_OF_MAPS = share
-    began, chunks = time.monotonic(), 0
+    began, chunks, all_sweeps = time.monotonic(), 0, 0
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = folder
-        for number, done in enumerate(rounds(Path(folder))):
-            chunks += done
+        for number, (of_round, swept) in enumerate(rounds(Path(folder))):
+            chunks, all_sweeps = chunks + of_round, all_sweeps + swept
             row = {"piece": piece, "share_of_maps": share, "round": number}
-            row |= {"seconds": time.monotonic() - began, "chunks": chunks} | watched(Path(folder))
+            row |= {"seconds": time.monotonic() - began, "chunks": chunks}
+            row |= {"sweeps": all_sweeps} | watched(Path(folder))
             pd.DataFrame([row]).to_csv(
                 ROWS, mode="a", header=not ROWS.exists(), index=False, float_format="%.2f"
             )
@@ -145,7 +148,9 @@ def table_of(rows: pd.DataFrame) -> pd.DataFrame:
         row = {
             "piece": piece, "share of maps": share, "minutes": part["seconds"].max() / 60,
             "rounds": len(part), "checkpoints": int(part["chunks"].max()),
-            "days": part["chunks"].max() / CHECKPOINTS_A_DAY,
+            "days of checkpoints": part["chunks"].max() / CHECKPOINTS_A_DAY,
+            "sweeps": int(part["sweeps"].max()),
+            "days of sweeps": part["sweeps"].max() / SWEEPS_A_DAY,
         }  # fmt: skip
         for name in WATCHED:
             row[f"{name}, last"] = float(part[name].iloc[-1])

@@ -57,9 +57,8 @@ print(json.dumps({"devices": len(jax.devices()), "n": int(n), "sizes": largest})
 """
 
 
-@pytest.mark.parametrize(
-    "model", ["nplcm", *(pytest.param(name, marks=pytest.mark.long) for name in ("ndpmpm", "hdp"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["nplcm", "ndpmpm", "hdp"])
 def test_no_device_gathers_all_records(model):
     """A sweep gathers parts of the records; counts are added up."""
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"

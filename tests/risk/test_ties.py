@@ -143,10 +143,16 @@ def p_values(ranks):
 
 
 def test_the_layer_is_calibrated():
-    rng = np.random.default_rng(0)
-    assert min(p_values(ranks_of_truths(rng, 300))) > P_LIMIT
-    assert p_values(ranks_of_truths(rng, 600, size_of_uniques=0))[0] < P_LIMIT
-    assert p_values(ranks_of_truths(rng, 300, prior_of_ties=1))[1] < P_LIMIT
+    assert min(p_values(ranks_of_truths(np.random.default_rng(0), 300))) > P_LIMIT
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("number", "error", "seen_in"), [(600, {"size_of_uniques": 0}, 0), (300, {"prior_of_ties": 1}, 1)]
+)  # fmt: skip
+def test_errors_of_the_layer_are_seen(number, error, seen_in):
+    ranks = ranks_of_truths(np.random.default_rng(0), number, **error)
+    assert p_values(ranks)[seen_in] < P_LIMIT
 
 
 def test_with_ties_the_truth_is_held(latent):
