@@ -148,8 +148,9 @@ def test_the_layer_is_calibrated():
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("number", "error", "seen_in"), [(600, {"size_of_uniques": 0}, 0), (300, {"prior_of_ties": 1}, 1)]
-)  # fmt: skip
+    ("number", "error", "seen_in"),
+    [(600, {"size_of_uniques": 0}, 0), (300, {"prior_of_ties": 1}, 1)],
+)
 def test_errors_of_the_layer_are_seen(number, error, seen_in):
     ranks = ranks_of_truths(np.random.default_rng(0), number, **error)
     assert p_values(ranks)[seen_in] < P_LIMIT
