@@ -21,7 +21,8 @@ import bnp_models as bnp
 # chains make do with few.
 LONG_CHAINS = (
     "test_discrete.py", "test_hypergeometric.py", "test_split_merge.py", "test_hamiltonian.py",
-    "models/cells", "_exact.py", "test_modes.py", "test_calibration.py",
+    "models/cells", "latent_classes/test_nplcm_exact.py", "mixed_membership/test_hdp_",
+    "test_ordered_exact.py", "test_attack_exact.py", "test_modes.py", "test_calibration.py",
 )  # fmt: skip
 FLAGS = "--xla_backend_optimization_level=1"
 FLAGS_OF_SOME = "--xla_cpu_use_fusion_emitters=false"
