@@ -109,12 +109,12 @@ def split_or_merge_truncated(
         key_levels, proposal, log_theta, variable, region, level_shape, bands
     )
 
-    level, stays = jnp.exp(levels.log_level), theta[:, places]
+    level, present = jnp.exp(levels.log_level), theta[:, places]
     # Side 0, side 1 and both together.
     three = jnp.where(
-        is_split, level.at[:, 2].set(stays[:, 0]), jnp.append(stays, level[:, 2:], axis=1)
+        is_split, level.at[:, 2].set(present[:, 0]), jnp.append(present, level[:, 2:], axis=1)
     )
-    moved_sides = jnp.where(is_split, level[:, :2], stays.at[:, 0].set(level[:, 2]))
+    moved_sides = jnp.where(is_split, level[:, :2], present.at[:, 0].set(level[:, 2]))
     moved_theta = theta.at[:, places].set(moved_sides)
     log_share = jnp.stack(logbeta(key_share, *proposal.tables.astype(g0.dtype)))
     total = gamma_variate(key_total, jnp.sum(tables).astype(g0.dtype) + alpha0, 1.0)
