@@ -71,6 +71,12 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
         for name in (*_OUTPUTS, _RECORDS):
             (out / name).unlink(missing_ok=True)
         records: dict[str, Callable[[Path], None]] = {}
+        attack = None
+        if posterior is not None:
+            # First, as it may be refused.
+            attack = _attack(options, posterior, coded, given.synthetic, given.conditions)
+            if not options.no_records:
+                records[_RECORDS] = functools.partial(write_table, attack.records())
         tell, close = _progress(options)
         try:
             result = evaluation.evaluate(
@@ -79,12 +85,8 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
             )  # fmt: skip
         finally:
             close()
-        result = dataclasses.replace(result, sources=find_sources(options.synthetic, names))
-        if posterior is not None:
-            attack = _attack(options, posterior, coded, given.synthetic, given.conditions)
-            result = dataclasses.replace(result, attack=attack)
-            if not options.no_records:
-                records[_RECORDS] = lambda path: write_table(attack.records(), path)
+        sources = find_sources(options.synthetic, names)
+        result = dataclasses.replace(result, sources=sources, attack=attack)
         command = command_line(argv)
         summary = result.summary(names)
         settings = {
