@@ -187,8 +187,6 @@ def cases():
         samples = [*SAMPLES, "households of one to twelve"] if nested else SAMPLES
         for what in samples:
             exact = what == "cells of 1e-12"
-            if name == "mixed-membership, zeros" and what in ("300 levels", "thirty variables"):
-                continue
             yield (
                 name,
                 what,
