@@ -1,6 +1,7 @@
 """``bnp-models conditions``: structural zeros suggested from a sample, and checked against it."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from bnp_models.cli.folder import UsageError, reading_of, say
@@ -21,7 +22,8 @@ def conditions(options: argparse.Namespace, argv: list[str]) -> int:
     if out.exists() and not options.force:
         raise UsageError(f"--out {out}: exists; name another file, or say --force to replace it")
     if options.action == "suggest":
-        frame = suggest_conditions(table, options.least)
+        shown = sys.stderr.isatty() and not options.quiet
+        frame = suggest_conditions(table, options.least, progress=shown)
         write_frame(frame, out)
         say(
             options,

@@ -1,12 +1,14 @@
 """Candidates for structural zeros: combinations that a sample lacks and should have by chance."""
 
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from bnp_models.data.margins import joint_codes, rake_once
 from bnp_models.data.microdata import Records
@@ -22,11 +24,14 @@ LEAST_EXPECTED = 5.0
 # Cells of a table of three variables, and rounds of fitting its two-way margins.
 _MOST_CELLS, _ROUNDS = 20_000, 20
 
+# Seconds before a bar is shown.
+_DELAY = 1
+
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 
 def suggest_conditions(
-    table: Records, least: float = LEAST_EXPECTED, most: int = 200
+    table: Records, least: float = LEAST_EXPECTED, most: int = 200, progress: bool = False
 ) -> pd.DataFrame:
     """Suggest structural zeros, for a person to confirm or to strike out.
 
@@ -38,6 +43,9 @@ def suggest_conditions(
         Expected records from which on an empty combination is suggested.
     most
         Rows at the most, those with the largest expected counts.
+    progress
+        Show a bar on stderr where it takes longer than a second: there are as many tables as
+        triples of variables.
 
     Returns
     -------
@@ -68,7 +76,9 @@ def suggest_conditions(
     columns = [j for j, size in enumerate(table.schema.num_levels) if size > 1]
     for pair in itertools.combinations(columns, 2):
         rows += _of_two(table.schema, pair, *counts_of(pair))
-    for triple in itertools.combinations(columns, 3):
+    triples = itertools.combinations(columns, 3)
+    number = math.comb(len(columns), 3)
+    for triple in tqdm(triples, "tables", number, delay=_DELAY, disable=not progress):
         if np.prod([table.schema.num_levels[j] for j in triple]) <= _MOST_CELLS:
             rows += _of_three(triple, *counts_of(triple), least)
     rows = sorted((row for row in rows if row[0] >= least), key=lambda row: -row[0])[:most]

@@ -9,6 +9,7 @@ import pytest
 from bnp_models.cli.main import main
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import MicrodataError
+from bnp_models.zeros import suggestions
 from bnp_models.zeros.structural_zeros import StructuralZeros
 from bnp_models.zeros.suggestions import _counts, suggest_conditions
 
@@ -53,12 +54,17 @@ def test_what_is_impossible_is_found():
     StructuralZeros.from_frame(found.drop(columns="#confirm"), table.schema).require_feasible(table)
 
 
-def test_independent_variables_give_none():
+def test_independent_variables_give_none(capsys, monkeypatch):
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.integers(0, 4, (500, 4)), columns=list("abcd"))
     frame = frame.astype(object).mask(rng.random(frame.shape) < 0.1)
     found = suggest_conditions(Microdata.from_frame(frame))
     assert found.empty and list(found) == ["#confirm", "#expected", "#chance"]
+    monkeypatch.setattr(suggestions, "_DELAY", 0)
+    for progress in (False, True):
+        assert capsys.readouterr().err == ""
+        suggest_conditions(Microdata.from_frame(frame), progress=progress)
+    assert "4/4" in capsys.readouterr().err
 
 
 def test_from_the_command_line(tmp_path, capsys):
