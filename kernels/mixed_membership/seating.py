@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.numerics.platforms import by_platform, map_in_use
 from bnp_models.kernels.numerics.set_partitions import (
+    BLOCKS,
     equal_chunks,
     scale_columns,
     sizes_and_orders,
@@ -35,9 +36,6 @@ MAX_TABLES = 2
 # Records whose sums over subsets are in memory at once, 2^J numbers each: on a CPU, and on an
 # accelerator such numbers.
 _RECORDS_AT_ONCE, _SUMS_AT_ONCE = 256, 2**22
-
-# Blocks of records on accelerators, in each of which those with two tables are found.
-_BLOCKS = 64
 
 
 class Seats(NamedTuple):
@@ -156,7 +154,7 @@ def draw_seating(
         return seats.slots[z]
     # Few records have two tables where alpha is small: an accelerator takes a quarter at once. It
     # takes them by blocks, so that each of several devices finds its own.
-    num_blocks = by_platform(1, math.gcd(num_records, _BLOCKS))
+    num_blocks = by_platform(1, math.gcd(num_records, BLOCKS))
     _, size = equal_chunks(num_records // num_blocks, _at_once(num_items, share=4) // num_blocks)
     # Blocks come first, records last.
     rows, z = (jnp.moveaxis(x.reshape(num_items, num_blocks, -1), 1, 0) for x in (rows, z))

@@ -8,7 +8,7 @@ multiply-adds.
 """
 
 from functools import lru_cache
-from math import factorial
+from math import factorial, gcd
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,9 @@ from bnp_models.kernels.numerics.platforms import on_accelerator
 
 MATMUL_CELLS = 8
 """The number of cells passed to the partition sums must be a multiple of this."""
+
+BLOCKS = 64
+"""Blocks of cells on accelerators, each of which is on one of several devices."""
 
 # Cells whose products are in memory at once on an accelerator.
 _PRODUCTS_AT_ONCE = 2048
@@ -195,9 +198,13 @@ def subset_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float
         return table.reshape(len(x), -1).T
 
     if on_accelerator():
-        starts = range(0, num_cells, _PRODUCTS_AT_ONCE)
-        parts = [of_cells(columns[start : start + _PRODUCTS_AT_ONCE]) for start in starts]
-        return jnp.concatenate(parts, axis=1)
+        # Some of each block, so that each of several devices takes of its own.
+        num_blocks = gcd(num_cells, BLOCKS)
+        blocks = columns.reshape(num_blocks, -1, *columns.shape[1:])
+        step = _PRODUCTS_AT_ONCE // num_blocks
+        parts = [blocks[:, i : i + step] for i in range(0, blocks.shape[1], step)]
+        parts = [of_cells(x.reshape(-1, *x.shape[2:])).reshape(-1, *x.shape[:2]) for x in parts]
+        return jnp.concatenate(parts, axis=2).reshape(-1, num_cells)
 
     def some_cells(step, sums):
         # A gather, not a slice, which the CPU would fuse into the products and repeat there.
