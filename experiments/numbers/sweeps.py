@@ -21,7 +21,7 @@ from bnp_models.models.mixed_membership import feasible
 sys.path.append(str(Path(__file__).parents[1] / "load"))
 from doublings import levels_of, records_of, with_zeros  # noqa: E402
 
-ROUNDS, SWEEPS, WARMUP = 7, 12, 30
+ROUNDS, SWEEPS, WARMUP = 5, 12, 24
 
 
 class InSingle(bnp.HDPMixedMembership):
