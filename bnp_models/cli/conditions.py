@@ -1,10 +1,9 @@
 """``bnp-models conditions``: structural zeros suggested from a sample, and checked against it."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from bnp_models.cli.folder import UsageError, reading_of, say
+from bnp_models.cli.folder import UsageError, reading_of, say, shows_progress
 from bnp_models.cli.samples import recoded
 from bnp_models.data.folders import read_records
 from bnp_models.data.writing import write_frame
@@ -22,8 +21,7 @@ def conditions(options: argparse.Namespace, argv: list[str]) -> int:
     if out.exists() and not options.force:
         raise UsageError(f"--out {out}: exists; name another file, or say --force to replace it")
     if options.action == "suggest":
-        shown = sys.stderr.isatty() and not options.quiet
-        frame = suggest_conditions(table, options.least, progress=shown)
+        frame = suggest_conditions(table, options.least, progress=shows_progress(options))
         write_frame(frame, out)
         say(
             options,

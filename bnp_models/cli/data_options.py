@@ -84,7 +84,7 @@ def add_conditions(commands, table: str) -> None:
         ("check", "write the records that are impossible, and why"),
     ):  # fmt: skip
         command = actions.add_parser(action, allow_abbrev=False, help=what, description=what)
-        command.set_defaults(name="conditions", action=action)
+        command.set_defaults(name="conditions", action=action, progress=False)
         command.add_argument("sample", metavar="SAMPLE", help=table)
         if action == "suggest":
             command.add_argument("--least", metavar="E", type=number_above(0), default=5.0,
