@@ -38,7 +38,7 @@ from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.models.options import check_choice, typed_key
-from bnp_models.risk.ties import MODEL_HOLDS, Tied, Ties
+from bnp_models.risk.ties import LAYER_DRAWS, MODEL_HOLDS, Tied, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 METHODS = ("auto", "exact", "draws", "sequential")
@@ -102,8 +102,9 @@ class PopulationRisk:
     tau1: np.ndarray
     """(chains, draws) draws of the number of sample uniques that are unique in the population."""
     tau1_conditional: np.ndarray
-    """(chains, draws) expectation of that number given each draw's parameters; its spread is
-    narrower than that of the number."""
+    """(chains, draws) expectation of that number given each draw's parameters, averaged over
+    `ties.LAYER_DRAWS` draws of the layer for ties; its spread is narrower than that of the
+    number."""
     tau2: np.ndarray
     """(chains, draws) draws of the sum over sample uniques of 1/F, F their cell's population count:
     the matches that are correct if each sample unique is matched at random within its cell."""
@@ -293,12 +294,13 @@ def population_risk(
         q = np.exp(of_rest[0])
         evaluate: Callable = _model_risks
         if layer is not None:
-            tied = Tied(*layer.draw(generator, np.exp(log_p)), table.n)
+            several = layer.draw(generator, np.exp(log_p), LAYER_DRAWS)
+            tied = several[0]
             of_layer["shape"].append(tied.shape)
             of_layer["exponent"].append(tied.exponent)
             beside = tied.draw_probabilities(generator, np.exp(of_sample[0]), q)
             if ties == "on":
-                evaluate, q, beside = tied.record_risks, beside, q
+                evaluate, q, beside = partial(_mean_risks, several), beside, q
             for name, tau in zip(TAUS, draw_taus(generator, beside, num_new), strict=True):
                 of_layer[name].append(tau)
         r1, r2 = _unbiased_risks(evaluate, of_sample, of_rest, num_new)
@@ -413,8 +415,8 @@ def draw_ties(run: Run, draws: dict[str, np.ndarray], key: jax.Array) -> Tied:
     method = checked_method("auto", run.model, run.table)
     layer = Ties.of(run, key_particles, method, NUM_DRAWS[method])
     evaluated = cell_probabilities(run, draws, cells.codes, method, key_particles)
-    blocks = [layer.draw(generator, np.exp(log_p)) for log_p, _, _ in evaluated]
-    shapes, exponents = zip(*blocks, strict=True)
+    blocks = [layer.draw(generator, np.exp(log_p))[0] for log_p, _, _ in evaluated]
+    shapes, exponents, _ = zip(*blocks, strict=True)
     return Tied(np.concatenate(shapes), np.concatenate(exponents), run.table.n)
 
 
@@ -567,6 +569,11 @@ def _checked_thin(thin: int | None, settings: Settings, method: str) -> int:
     if not 1 <= thin <= num_samples:
         raise ValueError(f"thin must be from 1 to {num_samples}, not {thin}")
     return thin
+
+
+def _mean_risks(several, log_b, num_new, log_q):
+    """Means of `Tied.record_risks` over several draws of the layer to each kept draw."""
+    return np.mean([tied.record_risks(log_b, num_new, log_q) for tied in several], axis=0)
 
 
 def _model_risks(log_b, num_new, log_q):

@@ -8,10 +8,14 @@ cells with a few dozen components is smoother than any real population. The vari
 b_c is proportional to b_c^(2 - exponent), Taylor's power law (1961, doi:10.1038/189732a0): exponent
 0 is a gamma factor that is alike in all cells (Bethlehem, Keller & Pannekoek 1990,
 doi:10.1080/01621459.1990.10475304), exponent 1 the Dirichlet process DP(shape n, F) whose mean F is
-the model. As likely a priori as all of these together is that the model holds as it is, the limit
-of large shapes, in which nothing changes: a sample of a population without ties, which says little
-of shape and exponent, would else have tau_1 lowered by their prior alone. The layer is evaluated on
-draws of the model without it, so that this is no joint posterior of both.
+the model.
+
+The prior of shape and exponent is what real populations teach: a law fitted to the pairs that
+explain the counts of known populations best, given the probabilities that a model fitted to a
+sample of them gives (experiments/layer_prior). A small share is left for the model to hold as it
+is, the limit of large shapes. The layer is evaluated on draws of a model that was fitted to the
+same counts without it, so that their likelihood says less than it seems to: it is raised to a power
+below one, which the same populations chose (Bissiri, Holmes & Walker 2016, doi:10.1111/rssb.12158).
 """
 
 from dataclasses import dataclass
@@ -27,10 +31,10 @@ from bnp_models.kernels.numerics.platforms import map_draws
 from bnp_models.kernels.variates.rng import Keys, key_array
 
 EXPONENTS = np.linspace(0, 1, 9)
-"""Values of the exponent, alike a priori."""
+"""Values of the exponent."""
 
 SHAPES = np.logspace(-1.5, 5, 27)
-"""Values of the shape of a cell that has one record of the sample on average, log-uniform."""
+"""Values of the shape of a cell that has one record of the sample on average."""
 
 MODEL_HOLDS = 1e8
 """Shape that stands for infinity: the model holds as it is."""
@@ -38,8 +42,20 @@ MODEL_HOLDS = 1e8
 # Exponents and the shapes that each has in the grid, the last without ties.
 _BLOCKS = (*((exponent, SHAPES) for exponent in EXPONENTS), (0.0, np.array([MODEL_HOLDS])))
 
-PRIOR_OF_TIES = 0.5
-"""Prior probability that it does not, which the pairs of a shape and an exponent share."""
+LOG10_SHAPE, EXPONENT = (1.1, 0.9), (0.52, 0.21)
+"""Location and scale of the prior: log10 of the shape, and exponent (experiments/layer_prior)."""
+
+DEGREES_OF_FREEDOM = 4.0
+"""Of the prior, a bivariate t law whose two parts are uncorrelated."""
+
+PROBABILITY_MODEL_HOLDS = 0.05
+"""Prior probability that the model holds as it is."""
+
+LIKELIHOOD_POWER = 0.5
+"""Power of the likelihood of the sample's counts."""
+
+LAYER_DRAWS = 8
+"""Draws of shape and exponent that the expectations of a kept draw are averaged over."""
 
 NUM_DRAWS, NUM_SIMULATED = 32, 1024
 """Draws of a run from which records are simulated, and how many from each."""
@@ -95,12 +111,20 @@ class Ties:
         exponents, shapes = zip(*_BLOCKS, strict=True)
         return np.concatenate(shapes), np.repeat(exponents, [len(x) for x in shapes])
 
+    @cached_property
+    def log_prior(self) -> np.ndarray:
+        """Log prior probability (G,) of every pair of the grid."""
+        shape, exponent = (x[:-1] for x in self.grid)
+        distance = ((np.log10(shape) - LOG10_SHAPE[0]) / LOG10_SHAPE[1]) ** 2
+        distance += ((exponent - EXPONENT[0]) / EXPONENT[1]) ** 2
+        density = (1 + distance / DEGREES_OF_FREEDOM) ** (-(DEGREES_OF_FREEDOM + 2) / 2)
+        tied = (1 - PROBABILITY_MODEL_HOLDS) * density / density.sum()
+        return np.log(np.append(tied, PROBABILITY_MODEL_HOLDS))
+
     def probabilities(self, b: np.ndarray) -> np.ndarray:
         """Posterior probability (G,) of every pair of the grid, given the model's b (C,)."""
-        log_weight = self.log_likelihood(b)
+        log_weight = self.log_prior + LIKELIHOOD_POWER * self.log_likelihood(b)
         weight = np.exp(log_weight - log_weight.max())
-        weight[:-1] *= PRIOR_OF_TIES / (len(weight) - 1)
-        weight[-1] *= 1 - PRIOR_OF_TIES
         return weight / weight.sum()
 
     def log_likelihood(self, b: np.ndarray) -> np.ndarray:
@@ -151,15 +175,22 @@ class Ties:
         empty = self.num_records * np.mean(np.log1p(excess) / excess, axis=1)
         return empty, np.mean(excess, axis=1)
 
-    def draw(self, generator: np.random.Generator, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Draw shapes and exponents (D,) given the model's probabilities (D, C) of each draw.
+    def draw(self, generator: np.random.Generator, b: np.ndarray, number: int = 1) -> list["Tied"]:
+        """Draw shapes and exponents given the model's probabilities (D, C) of each draw.
 
-        Each has its own posterior: where several draws share one, effective draws of tau_1 are
-        fewer by half.
+        Each kept draw has its own posterior: where several share one, effective draws of tau_1 are
+        fewer by half. `number` draws of each are stratified: equally spaced in probability, and in
+        random order.
         """
         shape, exponent = self.grid
-        chosen = [generator.choice(len(shape), p=self.probabilities(row)) for row in b]
-        return shape[chosen], exponent[chosen]
+        strata = generator.permuted(np.tile(np.arange(number), (len(b), 1)), axis=1)
+        u = (strata + generator.random((len(b), 1))) / number
+        cumulative = [np.cumsum(self.probabilities(row)) for row in b]
+        chosen = [
+            np.searchsorted(up_to[:-1], of_row, side="right")
+            for up_to, of_row in zip(cumulative, u, strict=True)
+        ]
+        return [Tied(shape[x], exponent[x], self.num_records) for x in np.transpose(chosen)]
 
 
 class Tied(NamedTuple):

@@ -11,7 +11,8 @@ from scipy import stats
 import bnp_models as bnp
 from bnp_models.inference.settings import Settings
 from bnp_models.risk.population import record_risks
-from bnp_models.risk.ties import EXPONENTS, MODEL_HOLDS, PRIOR_OF_TIES, SHAPES, Tied, Ties
+from bnp_models.risk import ties
+from bnp_models.risk.ties import Tied, Ties
 
 NUM_LEVELS, POPULATION = (6, 5, 5, 4), 4000
 SCHEMA = bnp.Schema(tuple("abcd"), tuple(tuple(range(size)) for size in NUM_LEVELS))
@@ -63,6 +64,35 @@ def test_the_likelihood_is_that_of_counts_whose_sum_is_known():
     np.testing.assert_allclose(found - found[-1], expected - expected[-1], atol=1e-6)
 
 
+def test_the_prior_is_a_t_law_on_the_grid():
+    layer = Ties(np.array([1]), np.array([1.0]))
+    shape, exponent = layer.grid
+    (at_shape, of_shape), (at_exponent, of_exponent) = ties.LOG10_SHAPE, ties.EXPONENT
+    law = stats.multivariate_t(
+        [at_shape, at_exponent], np.diag([of_shape**2, of_exponent**2]), ties.DEGREES_OF_FREEDOM
+    )
+    density = law.pdf(np.stack([np.log10(shape[:-1]), exponent[:-1]], axis=1))
+    found = np.exp(layer.log_prior)
+    np.testing.assert_allclose(found[:-1], 0.95 * density / density.sum(), rtol=1e-9)
+    assert found[-1] == pytest.approx(0.05)
+
+
+def test_several_draws_of_one_kept_draw_are_spread_over_the_posterior():
+    b, counts = np.array([0.4, 0.2]), np.array([2, 1])
+    layer, generator = Ties(counts, np.array([0.01])), np.random.default_rng(0)
+    several = layer.draw(generator, np.tile(b, (500, 1)), 4)
+    cumulative = np.append(0, np.cumsum(layer.probabilities(b)))
+    pairs = list(zip(*layer.grid, strict=True))
+    place = [[pairs.index(pair) for pair in zip(x.shape, x.exponent, strict=True)] for x in several]
+    low, high = cumulative[np.array(place)], cumulative[np.array(place) + 1]
+    # Each stratum, a quarter of the probability, is met by one of four draws.
+    met = [(low < (k + 1) / 4) & (high > k / 4) for k in range(4)]
+    assert np.all(np.any(met, axis=1))
+    # Each of the four by itself is a draw of the posterior.
+    share = np.mean((low + high) / 2, axis=1)
+    assert np.all(np.abs(share - 0.5) < 5 / np.sqrt(12 * 500))
+
+
 def test_with_the_exponent_one_it_is_the_urn():
     """Records of two cells, in turn, by the Dirichlet process of concentration shape n."""
     b, counts = np.array([0.02, 0.05]), np.array([200, 100])
@@ -98,21 +128,21 @@ def test_a_large_shape_leaves_the_risks_of_the_model():
     np.testing.assert_allclose(found, record_risks(log_b, 20_000), rtol=1e-3)
 
 
-def ranks_of_truths(rng, number, size_of_uniques=1, prior_of_ties=PRIOR_OF_TIES):
+def ranks_of_truths(rng, number, size_of_uniques=1, prior_of_truths=None):
     """Ranks of the true tau_1 and shape among 99 draws, of populations drawn from the layer.
 
-    `size_of_uniques` 0 is an error: the unique's own record does not count. `prior_of_ties` is
-    another one where it is not the layer's.
+    `size_of_uniques` 0 is an error: the unique's own record does not count. `prior_of_truths` is
+    another prior of pairs of a shape and an exponent where it is not the layer's.
     """
     num_cells, num_records, population_size = 4000, 400, 12_000
+    shapes, exponents = Ties(np.array([1]), np.array([1.0])).grid
     ranks = []
     for _ in range(number):
         b = rng.standard_gamma(0.3, num_cells)
         b /= b.sum()
-        truth = rng.choice(SHAPES[SHAPES > 0.5]), rng.choice(EXPONENTS)
-        if rng.random() > prior_of_ties:
-            truth = MODEL_HOLDS, 0.0
-        one = Tied(np.array([truth[0]]), np.array([truth[1]]), num_records)
+        prior = np.exp(Ties(np.array([1]), b).log_prior)
+        g = rng.choice(len(shapes), p=prior if prior_of_truths is None else prior_of_truths)
+        one = Tied(shapes[[g]], exponents[[g]], num_records)
         shape = one.shape_of(b[None])[0]
         p = b / shape * rng.standard_gamma(shape)
         counts = rng.multinomial(num_records, p / p.sum())
@@ -120,11 +150,8 @@ def ranks_of_truths(rng, number, size_of_uniques=1, prior_of_ties=PRIOR_OF_TIES)
         seen, unique = counts > 0, counts == 1
         simulated = rng.choice(num_cells, 4000, p=b)
         layer = Ties(counts[seen], b[simulated[~seen[simulated]]])
-        # The prior of those shapes that truths have.
-        weight = layer.probabilities(b[seen])
-        weight[:-1] *= np.where(layer.grid[0] > 0.5, 1 / np.mean(SHAPES > 0.5), 0)[:-1]
-        chosen = rng.choice(len(weight), 99, p=weight / weight.sum())
-        draws = Tied(*(x[chosen] for x in layer.grid), num_records)
+        chosen = rng.choice(len(shapes), 99, p=layer.probabilities(b[seen]))
+        draws = Tied(shapes[chosen], exponents[chosen], num_records)
         b_unique = np.tile(b[unique], (99, 1))
         of_unique = draws.shape_of(b_unique)
         q = draws.draw_probabilities(rng, b_unique)
@@ -133,7 +160,7 @@ def ranks_of_truths(rng, number, size_of_uniques=1, prior_of_ties=PRIOR_OF_TIES)
         tau1 = (rng.poisson((population_size - num_records) * q) == 0).sum(axis=1)
         ranks.append([
             np.sum(x < y) + rng.integers(np.sum(x == y) + 1)
-            for x, y in ((tau1, np.sum(new[unique] == 0)), (draws.shape, truth[0]))
+            for x, y in ((tau1, np.sum(new[unique] == 0)), (draws.shape, shapes[g]))
         ])  # fmt: skip
     return np.array(ranks)
 
@@ -142,16 +169,22 @@ def p_values(ranks):
     return [stats.chisquare(np.bincount(x // 10, minlength=10)).pvalue for x in ranks.T]
 
 
-def test_the_layer_is_calibrated():
+def test_the_layer_is_calibrated(monkeypatch):
+    """With its whole likelihood: of a power of it, intervals are wider than they need be here."""
+    monkeypatch.setattr(ties, "LIKELIHOOD_POWER", 1.0)
     assert min(p_values(ranks_of_truths(np.random.default_rng(0), 300))) > P_LIMIT
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "error", "seen_in"),
-    [(600, {"size_of_uniques": 0}, 0), (300, {"prior_of_ties": 1}, 1)],
+    [
+        (600, {"size_of_uniques": 0}, 0),
+        (300, {"prior_of_truths": np.full(244, 1 / 244)}, 1),
+    ],
 )
-def test_errors_of_the_layer_are_seen(number, error, seen_in):
+def test_errors_of_the_layer_are_seen(monkeypatch, number, error, seen_in):
+    monkeypatch.setattr(ties, "LIKELIHOOD_POWER", 1.0)
     ranks = ranks_of_truths(np.random.default_rng(0), number, **error)
     assert p_values(ranks)[seen_in] < P_LIMIT
 
@@ -166,7 +199,7 @@ def test_with_ties_the_truth_is_held(latent):
         sample = rng.choice(POPULATION, 800, replace=False)
         run = run_on(latent, people[sample], pi, levels)
         found = bnp.population_risk(run, POPULATION)
-        assert 30 < 800 * np.median(found.layer.shape) < 300 and found.layer.exponent.mean() > 0.8
+        assert 30 < 800 * np.median(found.layer.shape) < 300 and found.layer.exponent.mean() > 0.7
         with_ties = with_ties + found.tau1.ravel()
         without = without + bnp.population_risk(run, POPULATION, ties="off").tau1.ravel()
         _, cell, counts = np.unique(people, axis=0, return_inverse=True, return_counts=True)
@@ -182,7 +215,6 @@ def test_where_the_model_is_right_little_changes(latent):
     run = run_on(latent, draw_records(rng, pi, levels, 400), pi, levels)
     with_ties = bnp.population_risk(run, POPULATION)
     without = bnp.population_risk(run, POPULATION, ties="off")
-    assert np.median(with_ties.layer.shape) > 30 and without.layer is None
-    assert np.mean(~with_ties.layer.tied) > 0.3
+    assert np.median(with_ties.layer.shape) > 10 and without.layer is None
     assert abs(np.median(with_ties.tau1) - np.median(without.tau1)) <= 2
     assert abs(np.median(with_ties.tau2) / np.median(without.tau2) - 1) < 0.05
