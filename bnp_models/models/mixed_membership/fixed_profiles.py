@@ -23,7 +23,6 @@ from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import (
     draw_alpha,
     draw_level_shape,
-    draw_theta,
 )
 from bnp_models.models.mixed_membership.feasible import weight_draws
 from bnp_models.models.mixed_membership.options import MembershipOptions
@@ -141,6 +140,6 @@ def update_parameters(
         _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
-    theta = draw_theta(key_theta, counts, shape, data.variable, data.bands)
+    theta = jnp.exp(data.levels.with_shape(shape).draw(key_theta, counts))
     state = dataclasses.replace(state, g0=h, theta=theta, level_shape=shape, alpha=alpha)
     return state, sweep_info(state, data, tables, counts, left_over)

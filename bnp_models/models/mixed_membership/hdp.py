@@ -23,7 +23,7 @@ from bnp_models.kernels.variates.categorical import cumulative_sum
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.mixed_membership import new_records, start
-from bnp_models.models.mixed_membership.conditionals import draw_g0, draw_theta
+from bnp_models.models.mixed_membership.conditionals import draw_g0
 from bnp_models.models.mixed_membership.feasible import feasible_totals, weight_draws
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.start import START_SHARE
@@ -183,8 +183,9 @@ class HDPMixedMembership(MembershipOptions, Growing):
         log_remainder = jnp.log(jnp.maximum(remainder, jnp.finfo(g0.dtype).tiny))
         key_sticks, key_theta = Keys(key)
         log_free, _ = retrospective_sticks(key_sticks, active, log_remainder, state.alpha0)
-        no_item = jnp.zeros((data.variable.size, capacity), jnp.int32)
-        prior = draw_theta(key_theta, no_item, state.level_shape, data.variable, data.bands)
+        no_item = jnp.zeros((len(state.theta), capacity), jnp.int32)
+        levels = data.levels.with_shape(state.level_shape)
+        prior = jnp.exp(levels.draw(key_theta, no_item))
         theta = jnp.where(active, jnp.pad(state.theta, ((0, 0), (0, added))), prior)
         g0 = jnp.where(active, g0, jnp.exp(log_free))
         return dataclasses.replace(

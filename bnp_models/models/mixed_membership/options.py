@@ -13,9 +13,9 @@ from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
 from bnp_models.models.level_prior import (
     LEVEL_PRIORS,
-    columns_of,
     merge_rows,
     record_concentrations,
+    trees_of,
 )
 from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
 from bnp_models.models.model import KnowsMargins, PredictsCells
@@ -111,7 +111,7 @@ class MembershipOptions(PredictsCells, KnowsMargins):
 
     def check(self, table: Microdata) -> None:
         """Raise `MicrodataError` if an ordered variable is not one of the table's."""
-        columns_of(self.ordered, table.schema)
+        trees_of(self.ordered, table.schema)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Quantities of one sweep that a user may choose to keep, by name."""

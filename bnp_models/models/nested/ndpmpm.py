@@ -18,14 +18,13 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from bnp_models.data.households import Households
-from bnp_models.kernels.variates.levels import groups_of_nodes
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.level_prior import mean_concentrations, uniform_shape
+from bnp_models.models.level_prior import mean_concentrations
 from bnp_models.models.model import Levels
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import level_probabilities, simulate_possible
-from bnp_models.models.nested.prepare import ordered_columns, prepare_households
+from bnp_models.models.nested.prepare import prepare_households, trees_of
 from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED, NestedData, NestedInfo, NestedState
 from bnp_models.models.nested.sweep import (
@@ -132,7 +131,7 @@ class NDPMPM(NestedOptions):
 
     def check(self, table: Households) -> None:
         """Raise MicrodataError unless the options `relative` and `ordered` fit the table."""
-        ordered_columns(self, table.schema)
+        trees_of(self, table.schema)
         if self.relative:
             RelativeCoding(table.schema, self.relative).require_heads(table)
 
@@ -169,10 +168,7 @@ class NDPMPM(NestedOptions):
         alpha = jnp.ones(())
         beta = jnp.ones((self.components,) if self.beta == "class" else ())
         counts = count_classes(self, g, m, data)
-        shapes = (
-            uniform_shape(data.household_variable, data.household_bands),
-            uniform_shape(data.member_variable, data.member_bands),
-        )
+        shapes = data.household_levels.shape, data.member_levels.shape
         return update_parameters(self, key_parameters, alpha, beta, shapes, counts, data)
 
     def settle(self, state: NestedState, data: NestedData) -> NestedState:
@@ -220,13 +216,9 @@ class NDPMPM(NestedOptions):
         names = schema.household_variables
         names += (SIZE,) if data.possible is None and self.sizes == "random" else ()
         return mean_concentrations(
-            run.draws["household_shape"],
-            groups_of_nodes(data.household_variable, data.household_bands),
-            names,
+            run.draws["household_shape"], data.household_levels, names
         ) | mean_concentrations(
-            run.draws["member_shape"],
-            groups_of_nodes(data.member_variable, data.member_bands),
-            schema.member_variables,
+            run.draws["member_shape"], data.member_levels, schema.member_variables
         )
 
     def warnings(self, run: Any) -> list[str]:

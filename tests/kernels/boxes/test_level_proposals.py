@@ -4,18 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import Z_LIMIT
+from harness import Z_LIMIT, levels_of
 from scipy.special import gammaln
 from truncated_classes import CONSTRAINED, NUM_LEVELS, VARIABLE, make_levels, make_regions
 
-from bnp_models.kernels.boxes.banded_blocks import BandedBlock
+from bnp_models.kernels.boxes.grouped_blocks import GroupedBlock
 from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import region_mass
-from bnp_models.kernels.variates.levels import Bands, count_nodes, groups_of_nodes
+from bnp_models.kernels.variates.levels import Levels, bands_of_levels
 
 NUM_DRAWS = 20_000
 # The third variable, which is constrained, has two bands.
-BANDS = Bands.of_variables(NUM_LEVELS, (2,))
+BANDS = Levels.of_variables(NUM_LEVELS, {2: bands_of_levels(NUM_LEVELS[2])})
 
 
 def make_counts(seed):
@@ -41,7 +41,7 @@ def log_evidence(counts, shape, group=VARIABLE):
 def test_weights_average_to_the_evidence(key, seed, wrong):
     counts, shape = make_counts(seed)
     region, launch = make_regions()[0], jnp.asarray(make_levels(seed))[:, :2]
-    arguments = jnp.asarray(VARIABLE), region, jnp.asarray(shape, jnp.float32)
+    arguments = levels_of(NUM_LEVELS, shape.astype(np.float32)), region
     given = jnp.asarray(counts + wrong * (np.arange(len(VARIABLE)) == 0)[:, None], jnp.float32)
 
     @jax.jit
@@ -69,25 +69,19 @@ def test_weights_with_bands_average_to_the_evidence(key, seed, fault, monkeypatc
     launch = np.concatenate([rng.dirichlet(np.full(size, 5.0), 2).T for size in NUM_LEVELS])
     given, region = jnp.asarray(counts, jnp.float32), make_regions()[0]
     if fault == "no factor of the bands":
-        monkeypatch.setattr(BandedBlock, "log_weight", lambda *args: 0.0)
+        monkeypatch.setattr(GroupedBlock, "log_weight", lambda *args: 0.0)
     used = shape * np.where((fault == "shapes of bands twice") & (np.arange(18) > 15), 2, 1)
+    arguments = BANDS.with_shape(jnp.asarray(used, jnp.float32)), region
 
     @jax.jit
     @jax.vmap
     def draw(key):
-        return propose_levels(
-            key, given, jnp.log(launch), jnp.log(launch), False, jnp.asarray(VARIABLE), region,
-            jnp.asarray(used, jnp.float32), BANDS,
-        )  # fmt: skip
+        return propose_levels(key, given, jnp.log(launch), jnp.log(launch), False, *arguments)
 
     levels, _, log_weight = draw(jax.random.split(key, NUM_DRAWS))
-    nodes = np.asarray(count_nodes(jnp.asarray(counts), BANDS))
-    group = np.asarray(groups_of_nodes(jnp.asarray(VARIABLE), BANDS))
+    nodes, group = np.asarray(BANDS.count(jnp.asarray(counts))), np.asarray(BANDS.group)
     ratio = np.exp(np.asarray(log_weight, float) - log_evidence(nodes, shape, group))
     z = (ratio.mean(axis=0) - 1) / (ratio.std(axis=0) / np.sqrt(NUM_DRAWS))
     assert (np.abs(z).max() > Z_LIMIT) == (fault != "none"), z
-    again = propose_levels(
-        key, given, jnp.log(launch), levels[0], True, jnp.asarray(VARIABLE), region,
-        jnp.asarray(used, jnp.float32), BANDS,
-    )  # fmt: skip
+    again = propose_levels(key, given, jnp.log(launch), levels[0], True, *arguments)
     np.testing.assert_allclose(again[2], log_weight[0], rtol=1e-4, atol=1e-4)

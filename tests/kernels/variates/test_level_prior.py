@@ -10,10 +10,10 @@ from scipy import stats
 from scipy.special import gammaln
 
 from bnp_models.kernels.variates import level_prior
-from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, Levels
 
 NUM_LEVELS = (2, 3)
-VARIABLE = jnp.asarray(np.repeat([0, 1], NUM_LEVELS))
+LEVELS = Levels.of_variables(NUM_LEVELS, spare=1)
 # The last component has no item; one level is nobody's.
 COUNTS = np.array([[30, 0, 5, 0], [2, 17, 5, 0], [40, 0, 0, 0], [0, 9, 3, 0], [0, 0, 0, 0]])
 NUM_CHAINS = 256
@@ -63,7 +63,7 @@ def chain_means(update, num_moves=300):
             shape = update(jax.random.fold_in(key_moves, t), shape, *given)
             return shape, sums + figures(jnp, shape) * (t >= 100)
 
-        start = level_prior.draw_level_prior(key_start, VARIABLE)
+        start = level_prior.draw_level_prior(key_start, LEVELS)
         sums = jax.lax.fori_loop(0, num_moves, body, (start, jnp.zeros(8)))[1]
         return sums / (num_moves - 100)
 
@@ -84,7 +84,7 @@ def given_counts():
                 return log_q.at[:, 0].multiply(1 - without), log_1mq
 
             patch.setattr(level_prior, "logbeta", logbeta)
-            return level_prior.update_level_prior(key, shape, counts, VARIABLE, 3)
+            return level_prior.update_level_prior(key, counts, LEVELS.with_shape(shape))
 
     return chain_means(update)
 
@@ -127,7 +127,7 @@ def of_levels(v, shapes):
 @pytest.fixture(scope="module")
 def given_levels():
     def update(key, shape, log_level):
-        return level_prior.update_level_prior_given_levels(key, shape, log_level, VARIABLE, 2)
+        return level_prior.update_level_prior_given_levels(key, log_level, LEVELS.with_shape(shape))
 
     return chain_means(update)
 
@@ -147,7 +147,7 @@ def test_levels_too_small_to_see_taken_for_what_they_are_rejected(given_levels):
 
 
 def test_draws_of_the_prior(key):
-    shape = jax.jit(jax.vmap(lambda key: level_prior.draw_level_prior(key, VARIABLE)))(
+    shape = jax.jit(jax.vmap(lambda key: level_prior.draw_level_prior(key, LEVELS)))(
         jax.random.split(key, 20_000)
     )
     shape = np.asarray(shape, np.float64)
@@ -178,7 +178,9 @@ def test_new_counts_compile_nothing(key):
     one, two = jax.random.split(key)
     counts = jnp.asarray(COUNTS)
     assert compiles_once(
-        lambda key, shape, counts: level_prior.update_level_prior(key, shape, counts, VARIABLE, 2),
+        lambda key, shape, counts: level_prior.update_level_prior(
+            key, counts, LEVELS.with_shape(shape)
+        ),
         (one, jnp.ones(5), counts), (two, 2 * jnp.ones(5), 3 * counts),
     )  # fmt: skip
 
