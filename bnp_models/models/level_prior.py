@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.data.hierarchies import Hierarchies
 from bnp_models.data.schema import Label, MicrodataError, Schema
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
 from bnp_models.kernels.variates.levels import Levels, Tree, bands_of_levels
@@ -32,33 +33,67 @@ def update_shape(
     return levels.shape if level_prior == "uniform" else update_level_prior(key, counts, levels)
 
 
-def trees_of(ordered: Sequence[str], schema: Schema) -> dict[int, Tree]:
-    """Groups of the levels of ordered variables, by column.
+class Grouping(NamedTuple):
+    """Variables of a model whose levels lie in groups."""
+
+    ordered: tuple[str, ...]
+    """Those whose groups are bands of adjacent levels."""
+    groups: Hierarchies
+    """Hierarchies of those whose groups have names."""
+
+    @classmethod
+    def of(cls, model: Any) -> "Grouping":
+        """What a model says of its variables."""
+        return cls(model.ordered, model.groups)
+
+    def require_apart(self) -> None:
+        """Raise ValueError if a variable is ordered and has groups with names."""
+        for name, _ in self.groups:
+            if name in self.ordered:
+                raise ValueError(f"groups of {name!r} and ordered are both given; leave out one")
+
+    def require_known(self, known: Sequence[str]) -> None:
+        """Raise `MicrodataError` if a variable is none of those that can have groups."""
+        for what, names in (("ordered", self.ordered), ("groups", dict(self.groups))):
+            for name in names:
+                if name not in known:
+                    which = "ordered can be" if what == "ordered" else "groups can be those of"
+                    raise MicrodataError(f"{which} {', '.join(known)}; leave it out", column=name)
+
+    def trees(self, variables: Sequence[str], levels: Sequence[Sequence[Label]]) -> dict[int, Tree]:
+        """Groups of the levels of these variables, by column.
+
+        Raises
+        ------
+        MicrodataError
+            If the levels of an ordered variable begin with numbers that are not in order, or a
+            level is in no group.
+        """
+        trees: dict[int, Tree] = {}
+        hierarchies = dict(self.groups)
+        for j, (name, labels) in enumerate(zip(variables, levels, strict=True)):
+            if name in self.ordered:
+                require_ordered(name, labels)
+                trees[j] = bands_of_levels(len(labels))
+            elif name in hierarchies:
+                try:
+                    trees[j] = hierarchies[name].tree(labels)
+                except MicrodataError as error:
+                    raise MicrodataError(error.problem, column=name) from None
+        return trees
+
+
+def trees_of(model: Any, schema: Schema) -> dict[int, Tree]:
+    """Groups of the levels of a model's variables, by column.
 
     Raises
     ------
     MicrodataError
-        If there is no such variable, or its levels begin with numbers that are not in order.
+        As `Grouping.require_known` and `Grouping.trees`.
     """
-    require_known(ordered, schema.variables)
-    return trees_among(ordered, schema.variables, schema.levels)
-
-
-def require_known(ordered: Sequence[str], known: Sequence[str]) -> None:
-    """Raise `MicrodataError` if an ordered variable is none of those that can be."""
-    for name in ordered:
-        if name not in known:
-            raise MicrodataError(f"ordered can be {', '.join(known)}; leave it out", column=name)
-
-
-def trees_among(
-    ordered: Sequence[str], variables: Sequence[str], levels: Sequence[Sequence[Label]]
-) -> dict[int, Tree]:
-    """Groups of those of the variables that are ordered, whose levels must be in order."""
-    columns = tuple(j for j, name in enumerate(variables) if name in ordered)
-    for j in columns:
-        require_ordered(variables[j], levels[j])
-    return {j: bands_of_levels(len(levels[j])) for j in columns}
+    grouping = Grouping.of(model)
+    grouping.require_known(schema.variables)
+    return grouping.trees(schema.variables, schema.levels)
 
 
 def require_ordered(name: str, labels: Sequence[Label]) -> None:
@@ -97,14 +132,12 @@ def mean_concentrations(
     return {name: float(mean) for name, mean in zip(names, means, strict=False)}
 
 
-def record_concentrations(
-    level_prior: str, ordered: Sequence[str], run: Any
-) -> dict[str, float] | None:
+def record_concentrations(model: Any, run: Any) -> dict[str, float] | None:
     """`Model.level_concentrations` of a model of records, whose runs keep "level_shape"."""
-    if level_prior == "uniform" or "level_shape" not in run.draws:
+    if model.level_prior == "uniform" or "level_shape" not in run.draws:
         return None
     schema = run.table.schema if run.coding is None else run.coding.schema
-    shape, trees = run.draws["level_shape"], trees_of(ordered, schema)
+    shape, trees = run.draws["level_shape"], trees_of(model, schema)
     levels = Levels.of_variables(schema.num_levels, trees)
     if levels.shape.size < shape.shape[-1]:
         # The level of absent items.

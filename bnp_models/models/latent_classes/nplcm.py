@@ -79,8 +79,8 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     max_exact_variables: ClassVar[float] = math.inf
 
     def check(self, table: Microdata | ContingencyTable) -> None:
-        """Raise `MicrodataError` if an ordered variable is not one of the table's."""
-        trees_of(self.ordered, table.schema)
+        """Raise `MicrodataError` unless the variables that are ordered or have groups fit it."""
+        trees_of(self, table.schema)
 
     def prepare(
         self,
@@ -89,7 +89,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     ) -> LatentClassData:
         """Arrays of a sample, and of its structural zeros."""
         num_levels = table.schema.num_levels
-        trees = trees_of(self.ordered, table.schema)
+        trees = trees_of(self, table.schema)
         if isinstance(table, ContingencyTable):
             return prepare_cells(self, table.codes, table.counts, num_levels, conditions, trees)
         size = coarse_size(table.n)
@@ -217,6 +217,8 @@ class NPLCM(LatentClassModel):
     ordered
         Names of variables whose adjacent levels share strength: lambda_jk is Dirichlet over bands
         of about sqrt(L_j) adjacent levels, and over the levels within each band.
+    groups
+        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
 
     References
     ----------
@@ -251,6 +253,8 @@ class TNPLCM(LatentClassModel):
     ordered
         Names of variables whose adjacent levels share strength: lambda_jk is Dirichlet over bands
         of about sqrt(L_j) adjacent levels, and over the levels within each band.
+    groups
+        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
     truncation
         "mixture": the mixture is truncated as a whole, as in the papers. "classes": each class is
         truncated, and the sticks are the weights of the truncated classes: the same family of

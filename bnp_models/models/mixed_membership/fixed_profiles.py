@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import Keys
@@ -48,7 +49,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
         Shape and rate of alpha's prior.
     dish_stride, cell_stride, seating_every, augmentation, tilt
         As in `bnp_models.HDPMixedMembership`.
-    trajectory_steps, not_applicable, level_prior, ordered
+    trajectory_steps, not_applicable, level_prior, ordered, groups
         As in `bnp_models.HDPMixedMembership`.
 
     References
@@ -73,6 +74,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
     not_applicable: bool = eqx.field(static=True, default=False)
     level_prior: str = eqx.field(static=True, default="learned")
     ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
+    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
 
     name: ClassVar[str] = "mixed-membership"
     scalars: ClassVar[tuple[str, ...]] = (

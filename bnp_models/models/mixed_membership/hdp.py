@@ -17,6 +17,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.kernels.mixed_membership.concentration import dp_concentration
 from bnp_models.kernels.numerics.counting import count_components, label_type, order_free_sum
 from bnp_models.kernels.variates.categorical import cumulative_sum
@@ -91,6 +92,11 @@ class HDPMixedMembership(MembershipOptions, Growing):
     ordered
         Names of variables whose adjacent levels share strength: theta_jk is Dirichlet over bands of
         about sqrt(L_j) adjacent levels, and over the levels within each band.
+    groups
+        Groups of the levels of variables, by name: a frame or a CSV file whose first column has the
+        levels, the next the group of each, the next the group of that, and so on. theta_jk is then
+        Dirichlet over the largest groups, over those within each, and so on down to the levels, so
+        that the levels of a group share strength.
 
     References
     ----------
@@ -121,6 +127,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     not_applicable: bool = eqx.field(static=True, default=False)
     level_prior: str = eqx.field(static=True, default="learned")
     ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
+    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (

@@ -51,7 +51,7 @@ def prepare(
         _check_weighted(model, conditions)
     size = coarse_size(table.n, RECORD_MULTIPLE)
     coding = model.coding(conditions)
-    trees = trees_of(model.ordered, table.schema if coding is None else coding.schema)
+    trees = trees_of(model, table.schema if coding is None else coding.schema)
     return prepare_records(model, table.codes, table.schema.num_levels, conditions, size, trees)
 
 

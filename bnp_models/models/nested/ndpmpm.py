@@ -84,6 +84,9 @@ class NDPMPM(NestedOptions):
         over bands of about sqrt(L_j) adjacent levels, and over the levels within each band. Of a
         variable that members have relative to their head's, it is the codes that are ordered; the
         variable of heads is ordered too.
+    groups
+        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`; those of a
+        variable of heads are the same. Variables that are relative have none.
     impossible_weight
         Cap-and-weight, an approximation: impossible households are drawn until a part of the
         sample's number of possible ones, and each stands for so many. 1 is exact. The chains then
@@ -130,7 +133,7 @@ class NDPMPM(NestedOptions):
     }
 
     def check(self, table: Households) -> None:
-        """Raise MicrodataError unless the options `relative` and `ordered` fit the table."""
+        """Raise MicrodataError unless `relative`, `ordered` and `groups` fit the table."""
         trees_of(self, table.schema)
         if self.relative:
             RelativeCoding(table.schema, self.relative).require_heads(table)

@@ -9,13 +9,14 @@ from jaxtyping import Array, Bool, Int
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, SizeBlock
+from bnp_models.data.schema import MicrodataError
 from bnp_models.kernels.nested.judges import HeadTables
 from bnp_models.kernels.nested.members import Places, in_parts, merge_plan
 from bnp_models.kernels.nested.parameters import Head, Variables
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.kernels.variates.levels import Levels, Tree
-from bnp_models.models.level_prior import require_known, trees_among
+from bnp_models.models.level_prior import Grouping
 from bnp_models.models.nested.head_tables import head_of, head_tables
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
@@ -112,17 +113,25 @@ def trees_of(
     Raises
     ------
     MicrodataError
-        If there is no such variable, it is the relationship, or its levels are not in order.
+        If there is no such variable, it is the relationship, or relative and has groups; or its
+        levels are not in order, or one is in no group.
     """
     household, member = schema.household_variables, schema.member_variables
     told = {f"head_{name}" for name in member}.intersection(household)
     known = [name for name in household if name not in told]
     known += [name for name in member if schema.head is None or name != schema.head[0]]
-    require_known(model.ordered, known)
-    names = (*model.ordered, *(f"head_{name}" for name in model.ordered))
+    ordered, groups = Grouping.of(model)
+    Grouping(ordered, groups).require_known(known)
+    relative = {one if isinstance(one, str) else one[0] for one in model.relative}
+    if both := sorted(relative & dict(groups).keys()):
+        raise MicrodataError("has groups and is relative; leave out one", column=both[0])
+    grouping = Grouping(
+        (*ordered, *(f"head_{name}" for name in ordered)),
+        (*groups, *((f"head_{name}", hierarchy) for name, hierarchy in groups)),
+    )
     return (
-        trees_among(names, household, schema.household_levels),
-        trees_among(names, member, schema.member_levels),
+        grouping.trees(household, schema.household_levels),
+        grouping.trees(member, schema.member_levels),
     )
 
 
