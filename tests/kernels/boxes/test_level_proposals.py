@@ -16,6 +16,8 @@ from bnp_models.kernels.variates.levels import Levels, bands_of_levels
 NUM_DRAWS = 20_000
 # The third variable, which is constrained, has two bands.
 BANDS = Levels.of_variables(NUM_LEVELS, {2: bands_of_levels(NUM_LEVELS[2])})
+# Its levels lie in groups that lie in larger ones; so do those of another, in groups.
+DEEP = Levels.of_variables(NUM_LEVELS, {2: ((0, 1, 0, 2), (0, 1, 1)), 4: ((0, 1, 1),)})
 
 
 def make_counts(seed):
@@ -62,26 +64,45 @@ def test_weights_average_to_the_evidence(key, seed, wrong):
         np.testing.assert_allclose(region_mass(draw_, region), of_mass, rtol=1e-5)
 
 
-@pytest.mark.parametrize("fault", ["none", "no factor of the bands", "shapes of bands twice"])
-def test_weights_with_bands_average_to_the_evidence(key, seed, fault, monkeypatch):
+def first_layer_only(self, *args):
+    """As if groups lay in no larger groups."""
+    return LOG_WEIGHT(GroupedBlock(self.layers[:1]), *args)
+
+
+LOG_WEIGHT = GroupedBlock.log_weight
+
+
+@pytest.mark.parametrize(
+    ("levels", "fault"),
+    [
+        (BANDS, "none"), (BANDS, "no factor of the groups"), (BANDS, "shapes of groups twice"),
+        (DEEP, "none"), (DEEP, "no factor of the groups"), (DEEP, "shapes of groups twice"),
+        (DEEP, "first layer only"),
+    ],
+)  # fmt: skip
+def test_weights_with_groups_average_to_the_evidence(key, seed, levels, fault, monkeypatch):
     rng = np.random.default_rng(seed)
-    counts, shape = rng.integers(1, 5, (len(VARIABLE), 2)), rng.uniform(1, 3, len(VARIABLE) + 2)
+    size = levels.shape.size
+    counts, shape = rng.integers(1, 5, (len(VARIABLE), 2)), rng.uniform(1, 3, size)
     launch = np.concatenate([rng.dirichlet(np.full(size, 5.0), 2).T for size in NUM_LEVELS])
     given, region = jnp.asarray(counts, jnp.float32), make_regions()[0]
-    if fault == "no factor of the bands":
+    if fault == "no factor of the groups":
         monkeypatch.setattr(GroupedBlock, "log_weight", lambda *args: 0.0)
-    used = shape * np.where((fault == "shapes of bands twice") & (np.arange(18) > 15), 2, 1)
-    arguments = BANDS.with_shape(jnp.asarray(used, jnp.float32)), region
+    if fault == "first layer only":
+        monkeypatch.setattr(GroupedBlock, "log_weight", first_layer_only)
+    twice = (fault == "shapes of groups twice") & (np.arange(size) >= len(VARIABLE))
+    used = jnp.asarray(shape * np.where(twice, 2, 1), jnp.float32)
+    arguments = levels.with_shape(used), region
 
     @jax.jit
     @jax.vmap
     def draw(key):
         return propose_levels(key, given, jnp.log(launch), jnp.log(launch), False, *arguments)
 
-    levels, _, log_weight = draw(jax.random.split(key, NUM_DRAWS))
-    nodes, group = np.asarray(BANDS.count(jnp.asarray(counts))), np.asarray(BANDS.group)
+    drawn, _, log_weight = draw(jax.random.split(key, NUM_DRAWS))
+    nodes, group = np.asarray(levels.count(jnp.asarray(counts))), np.asarray(levels.group)
     ratio = np.exp(np.asarray(log_weight, float) - log_evidence(nodes, shape, group))
     z = (ratio.mean(axis=0) - 1) / (ratio.std(axis=0) / np.sqrt(NUM_DRAWS))
     assert (np.abs(z).max() > Z_LIMIT) == (fault != "none"), z
-    again = propose_levels(key, given, jnp.log(launch), levels[0], True, *arguments)
+    again = propose_levels(key, given, jnp.log(launch), drawn[0], True, *arguments)
     np.testing.assert_allclose(again[2], log_weight[0], rtol=1e-4, atol=1e-4)
