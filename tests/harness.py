@@ -13,6 +13,7 @@ from scipy.special import gammaln
 from scipy.stats import qmc
 
 from bnp_models.kernels.mixed_membership.urn import simulate_levels
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.new_records import pad_levels
 from bnp_models.models.mixed_membership.start import prepare_records
@@ -47,6 +48,21 @@ def draw_levels(rng, shapes, number):
     log_g = np.log(rng.standard_gamma(1 + shapes)) + np.log(rng.random(shapes.shape)) / shapes
     g = np.exp(log_g - log_g.max(axis=1, keepdims=True))
     return np.maximum(g / g.sum(axis=1, keepdims=True), 1e-12)
+
+
+def levels_of(num_levels, shape, trees=None):
+    """Levels of these variables under a prior of these shapes."""
+    return Levels.of_variables(num_levels, trees).with_shape(jnp.asarray(shape))
+
+
+def of_ones(levels):
+    """The same levels under the uniform prior."""
+    return levels.with_shape(jnp.ones_like(levels.shape))
+
+
+def where(wrong, fault, right):
+    """One of two trees of arrays, by a switch."""
+    return jax.tree.map(lambda a, b: jnp.where(wrong, a, b), fault, right)
 
 
 def draw_variable(rng, level_prior, size, num_levels, number, ordered=False):
@@ -239,7 +255,7 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
         rows = first_row + codes
         return HDPData(
             rows=rows, weight=template.weight, num_records=template.num_records,
-            variable=template.variable, cell=jnp.arange(padded), cell_rows=rows,
+            levels=template.levels, cell=jnp.arange(padded), cell_rows=rows,
             num_cells=jnp.asarray(padded),
         )  # fmt: skip
 

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import draw_variable
+from harness import draw_variable, of_ones, where
 from numpy.polynomial.legendre import leggauss
 
 from bnp_models import StructuralZeros
 from bnp_models.data.schema import Schema
-from bnp_models.kernels.boxes.banded_blocks import BandedBlock
+from bnp_models.kernels.boxes.grouped_blocks import GroupedBlock
 from bnp_models.kernels.latent_classes import split_merge
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt
 from bnp_models.kernels.numerics.counting import first_rows
@@ -209,7 +209,7 @@ def _argument(module, name, place, change):
 
         def function(*args):
             args = list(args)
-            args[place] = jnp.where(wrong, change(args[place]), args[place])
+            args[place] = where(wrong, change(args[place]), args[place])
             return right(*args)
 
         return [(module, name, function)]
@@ -228,28 +228,26 @@ def _split_as_unweighted(wrong, model):
 
 def _forget_bands(wrong, model):
     # As if levels were Dirichlet in all, without a distribution over bands.
-    right = BandedBlock.log_weight
+    right = GroupedBlock.log_weight
 
     def log_weight(self, *args):
         return jnp.where(wrong, 0, right(self, *args))
 
-    return [(BandedBlock, "log_weight", log_weight)]
+    return [(GroupedBlock, "log_weight", log_weight)]
 
 
 FAULTS = {
     "bands without their factor": _forget_bands,
     "classes of cells by the root of their weights": _split_as_unweighted,
-    "split-merge with a prior of ones": _argument(
-        classes, "split_or_merge_classes", 10, jnp.ones_like
-    ),
+    "split-merge with a prior of ones": _argument(classes, "split_or_merge_classes", 6, of_ones),
     "truncated levels with a prior of ones": _argument(
-        parameters, "update_levels_truncated", 7, jnp.ones_like
+        parameters, "update_levels_truncated", 4, of_ones
     ),
     "levels' prior from a record fewer": _argument(
-        level_prior, "update_level_prior", 2, lambda counts: jnp.maximum(counts - 1, 0)
+        level_prior, "update_level_prior", 1, lambda counts: jnp.maximum(counts - 1, 0)
     ),
     "levels' prior from even levels": _argument(
-        level_prior, "update_level_prior_given_levels", 2, lambda log_level: log_level / 2
+        parameters, "update_level_prior_given_levels", 1, lambda log_level: log_level / 2
     ),
     "tilt ignored": _ignore_tilt,
     "augmented left out of the sticks": _forget_augmented,
@@ -364,7 +362,7 @@ def with_codes(data, codes):
     admitted = jnp.all(data.boxes[:, own] | data.missing, axis=2)
     one_hot = latent_classes_state.one_hot_levels(codes, data.num_levels)
     if data.incomplete.size:
-        gone = data.missing.T[data.variable]
+        gone = data.missing.T[data.levels.variable]
         one_hot = one_hot.at[:, data.incomplete].multiply(~gone)
     return eqx.tree_at(
         lambda d: (d.rows, d.one_hot, d.admitted), data,
@@ -374,7 +372,7 @@ def with_codes(data, codes):
 
 def draw_prior(model, key, data):
     """Parameters from the prior of the model's own truncation."""
-    state = nplcm.draw_prior(model, key, data.variable, data.bands)
+    state = nplcm.draw_prior(model, key, data.levels)
     if model.by_class:
         log_pi = state.log_pi - jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
         state = eqx.tree_at(lambda s: s.log_pi, state, log_pi - jax.nn.logsumexp(log_pi))
@@ -395,8 +393,8 @@ def _statistics(state, data):
     weight = jnp.exp(log_seen - log_feasible)
     of_levels = []
     # Of a constrained variable, and of the last one, or of the bands.
-    num_rows = len(data.variable)
-    end = num_rows - data.num_levels[-1] if data.bands is None else num_rows
+    num_rows = len(data.levels.variable)
+    end = num_rows if data.levels.layers else num_rows - data.num_levels[-1]
     for shape in (state.level_shape[: data.num_levels[0]], state.level_shape[end:]):
         c = jnp.sum(shape)
         of_levels += [c, jnp.log(c), shape[0] / c]

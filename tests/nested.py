@@ -211,8 +211,9 @@ def _now(state, data):
     found = [statistics(jnp, _parameters(state), data, i) for i in range(len(data.blocks))]
     beta = state.beta[0] if state.beta.ndim else state.beta
     # Of the last variable of members, or of its bands.
-    num_rows = len(data.member_variable)
-    first = num_rows - data.member.num_levels[-1] if data.member_bands is None else num_rows
+    first = len(data.member_levels.variable)
+    if not data.member_levels.layers:
+        first -= data.member.num_levels[-1]
     c = (
         jnp.sum(state.household_shape[: data.household.num_levels[0]]),
         jnp.sum(state.member_shape[first:]),
@@ -305,8 +306,8 @@ def _count_levels_of_kinds(wrong):
 def _threefold(wrong):
     right = sweep.update_shape
 
-    def update_shape(prior, key, shape, counts, *args):
-        return right(prior, key, shape, jnp.where(wrong, 3 * counts, counts), *args)
+    def update_shape(prior, key, counts, levels):
+        return right(prior, key, jnp.where(wrong, 3 * counts, counts), levels)
 
     return sweep, "update_shape", update_shape
 

@@ -11,10 +11,10 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bnp_models.kernels.nested.judges import Compositions, HeadTables
-from bnp_models.kernels.nested.parameters import Head, Levels, tables_of
+from bnp_models.kernels.nested.parameters import Head, Variables, tables_of
 
 SIZES = (1, 2, 3)
-HOUSEHOLD, MEMBER = Levels((2, 3), (0,)), Levels((3, 2), (0, 1))
+HOUSEHOLD, MEMBER = Variables((2, 3), (0,)), Variables((3, 2), (0, 1))
 # Joint levels of a member: the heads are the first two.
 ROLES, AGES = np.divmod(np.arange(6), 2)
 IS_HEAD = ROLES == 0

@@ -14,15 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import draw_variable
+from harness import draw_variable, of_ones, where
 from scipy import integrate, stats
 from scipy.special import digamma
 
 from bnp_models import HDPMixedMembership, StructuralZeros
 from bnp_models.data.schema import Schema
 from bnp_models.kernels.mixed_membership import (
-    hamiltonian,
-    tilts,
     truncated_split_merge,
     urn_boxes,
 )
@@ -31,6 +29,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import probability, weights_b
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.numerics.set_partitions import log_block_weights
 from bnp_models.kernels.variates.gamma import gamma_variate
+from bnp_models.kernels.variates.levels import Levels, bands_of_levels
 from bnp_models.models.mixed_membership import (
     augmentation,
     conditionals,
@@ -273,7 +272,7 @@ def _argument(module, name, place, change):
 
         def function(*args):
             args = list(args)
-            args[place] = jnp.where(wrong, change(args[place]), args[place])
+            args[place] = where(wrong, change(args[place]), args[place])
             return right(*args)
 
         return module, name, function
@@ -290,25 +289,28 @@ def _untruncated_splits(wrong):
     return truncated_split_merge, "probability", probability
 
 
-def _without_bands(module):
+def _without_bands(name):
     # As if levels were Dirichlet in all: nodes are the levels, with their shapes.
     def fault(wrong):
-        right = module.count_nodes
+        right, count = getattr(truncated_sweep, name), Levels.count
 
-        def count_nodes(of_level, bands):
-            nodes = right(of_level, bands)
-            if bands is None:
-                return nodes
-            return jnp.where(wrong, jnp.concatenate([of_level, nodes[len(of_level) :] * 0]), nodes)
+        def forget(self, of_level):
+            nodes, of_levels = count(self, of_level), len(of_level)
+            return jnp.where(wrong, nodes.at[of_levels:].set(0), nodes)
 
-        return module, "count_nodes", count_nodes
+        def function(*args):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Levels, "count", forget)
+                return right(*args)
+
+        return truncated_sweep, name, function
 
     return fault
 
 
 FAULTS = {
-    "trajectory without bands": _without_bands(hamiltonian),
-    "tilt without bands": _without_bands(tilts),
+    "trajectory without bands": _without_bands("move_parameters"),
+    "tilt without bands": _without_bands("tilt_component"),
     "split-merge not truncated": _untruncated_splits,
     "augmented tables left out": _forget("tables"),
     "augmented levels left out": _forget("levels"),
@@ -322,9 +324,7 @@ FAULTS = {
         truncated_sweep, "move_parameters", 2, lambda c: c + 1
     ),
     "trajectory not truncated": _argument(truncated_sweep, "move_parameters", 7, lambda n: 0),
-    "trajectory with a prior of ones": _argument(
-        truncated_sweep, "move_parameters", 3, jnp.ones_like
-    ),
+    "trajectory with a prior of ones": _argument(truncated_sweep, "move_parameters", 3, of_ones),
     "levels' prior without impossible records": _argument(
         truncated_sweep, "split_over_levels", 1, jnp.zeros_like
     ),
@@ -343,7 +343,7 @@ FAULTS = {
         truncated_sweep, "split_or_merge_truncated", 6, lambda alpha0: 4 * alpha0
     ),
     "split-merge with a prior of ones": _argument(
-        truncated_sweep, "split_or_merge_truncated", 7, jnp.ones_like
+        truncated_sweep, "split_or_merge_truncated", 4, of_ones
     ),
     "split-merge with half the total of the weights": _argument(
         truncated_split_merge, "gamma_variate", 1, lambda shape: shape / 2
@@ -394,10 +394,11 @@ def _second(model, state):
 def prepared(model, name):
     """The data of a sample, and the first and the last feasible cell."""
     multiple = max(model.dish_stride, model.cell_stride, 1)
-    num_levels, ordered = LEVELS.get(name, BINARY), (0,) if name in LEVELS else ()
+    num_levels = LEVELS.get(name, BINARY)
+    trees = {0: bands_of_levels(num_levels[0])} if name in LEVELS else None
     zeros = structural_zeros(CONDITIONS[name], num_levels)
     data = prepare_records(
-        model, np.array(SAMPLES[name]), num_levels, zeros, multiple=multiple, ordered=ordered
+        model, np.array(SAMPLES[name]), num_levels, zeros, multiple=multiple, trees=trees
     )
     ends = np.flatnonzero(is_feasible(CONDITIONS[name], num_levels))[[0, -1]]
     return data, jnp.asarray(all_cells(num_levels)[ends], jnp.int32)
@@ -408,7 +409,7 @@ def posterior_chains(
     model, key, data, ends, switches, num_sweeps, burn, *, num_chains, capacity, num_levels=BINARY
 ):
     """Per-chain means of the quantities of `exact_means`."""
-    own = slice(num_levels[0]) if data.bands is None else slice(sum(num_levels), None)
+    own = slice(sum(num_levels), None) if data.levels.layers else slice(num_levels[0])
 
     def one(key, start):
         key_init, key_sweeps = jax.random.split(key)

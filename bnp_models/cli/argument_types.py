@@ -124,6 +124,16 @@ def bin_number(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def file_of_variable(text: str) -> tuple[str, str]:
+    """Read a variable and a file, as occupation=codes.csv."""
+    name, _, path = text.partition("=")
+    if not name or not path:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a variable and a file, such as occupation=codes.csv"
+        )
+    return name, path
+
+
 def share_type(text: str) -> float:
     """Read a number from 0 to 1."""
     try:

@@ -19,6 +19,7 @@ from bnp_models.cli.inputs import check_sweeps
 from bnp_models.cli.models import MODELS, MODELS_OF
 from bnp_models.cli.samples import read_sample
 from bnp_models.comparison.comparison import Comparison, compare
+from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.writing import write_json
@@ -33,7 +34,8 @@ _OUTPUTS = ("compare.json", "run.json", "report.html")
 
 def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models compare``: check everything, run the chains, write the comparison."""
-    models = {text: _model(text) for text in options.models}
+    groups = as_hierarchies(options.groups or ())
+    models = {text: _model(text, groups) for text in options.models}
     table, conditions, _ = read_sample(options)
     assert isinstance(table, Microdata)
     with located(options):
@@ -49,6 +51,7 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     names = ("models", "folds", "parts", "population_size", "chains", "warmup", "draws", "thin",
              "seed", "no_records")  # fmt: skip
     settings = {name: vars(options)[name] for name in names} | {
+        "groups": dict(options.groups) if options.groups else None,
         "sample_sha256": table.digest,
         "conditions_sha256": None if conditions is None else conditions.digest,
         "version": __version__,
@@ -84,18 +87,19 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     return into_folder(options, settings, _OUTPUTS, work, how)
 
 
-def _model(text: str) -> Model:
-    """Model given as NAME or NAME:OPTION=VALUE:..."""
+def _model(text: str, groups: Hierarchies) -> Model:
+    """Model given as NAME or NAME:OPTION=VALUE:.., with the groups that all have."""
     name, *given = text.split(":")
     known = [known for known in MODELS_OF["compare"]]
     if name not in known:
         raise UsageError(f"--models: {name!r} is none of {listed(known, 'and')}")
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"groups": groups}
     for pair in given:
         option, _, value = pair.partition("=")
         option = option.replace("-", "_")
-        if option not in MODELS[name].options or not value:
-            options = [known.replace("_", "-") for known in MODELS[name].options]
+        own = [known for known in MODELS[name].options if known != "groups"]
+        if option not in own or not value:
+            options = [known.replace("_", "-") for known in own]
             raise UsageError(
                 f"--models: {pair!r} sets no option of {name}, which has {listed(options, 'and')}"
             )

@@ -2,6 +2,7 @@
 
 from bnp_models.cli.argument_types import (
     bin_number,
+    file_of_variable,
     integer_type,
     name_list,
     number_above,
@@ -53,6 +54,16 @@ def add_recoding(data) -> None:
                       help="merge levels that fewer than K records have: with a neighbour where "
                       "labels begin with numbers or are --ordered, else all of them as "
                       "'other'")  # fmt: skip
+
+
+def add_groups(group) -> None:
+    """Add the option of variables whose levels lie in groups."""
+    group.add_argument("--groups", metavar="A=FILE", type=file_of_variable, nargs="+",
+                       action="extend",
+                       help="groups of the levels of column A, such as codes of fewer digits: a "
+                       "CSV file with the header level,group[,group..], each group in the next "
+                       "larger one. The levels of a group share strength, and levels are merged "
+                       "along the groups")  # fmt: skip
 
 
 def add_reading(data, what: str) -> None:

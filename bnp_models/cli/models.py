@@ -27,17 +27,17 @@ class Registered(NamedTuple):
 MODELS = {
     "hdp": Registered(
         "models.mixed_membership.hdp:HDPMixedMembership",
-        ("concentration", "augmentation", "not_applicable", "level_prior", "ordered"),
+        ("concentration", "augmentation", "not_applicable", "level_prior", "ordered", "groups"),
     ),
     "mixed-membership": Registered(
         "models.mixed_membership.fixed_profiles:MixedMembership",
-        ("components", "augmentation", "not_applicable", "level_prior", "ordered"),
+        ("components", "augmentation", "not_applicable", "level_prior", "ordered", "groups"),
     ),
     "nplcm": Registered(
-        "models.latent_classes.nplcm:NPLCM", ("components", "level_prior", "ordered")
+        "models.latent_classes.nplcm:NPLCM", ("components", "level_prior", "ordered", "groups")
     ),
     "tnplcm": Registered(
-        "models.latent_classes.nplcm:TNPLCM", ("components", "level_prior", "ordered")
+        "models.latent_classes.nplcm:TNPLCM", ("components", "level_prior", "ordered", "groups")
     ),
     "ndpmpm": Registered(
         "models.nested.ndpmpm:NDPMPM",
@@ -47,6 +47,7 @@ MODELS = {
             "relative",
             "level_prior",
             "ordered",
+            "groups",
             "impossible_weight",
             "sizes",
         ),

@@ -11,7 +11,13 @@ from bnp_models.cli.argument_types import (
     number_above,
     seconds_type,
 )
-from bnp_models.cli.data_options import add_conditions, add_data, add_reading, add_recoding
+from bnp_models.cli.data_options import (
+    add_conditions,
+    add_data,
+    add_groups,
+    add_reading,
+    add_recoding,
+)
 from bnp_models.cli.household_options import add_household_columns, add_households
 from bnp_models.cli.models import MODELS_OF
 from bnp_models.cli.release_options import (
@@ -305,6 +311,7 @@ def _add_compare(commands) -> None:
                         help="how many of them are held out, one at a time; K folds are a full "
                         "cross-validation (default: 1)")  # fmt: skip
     add_data(parser, "compare")
+    add_groups(parser.add_argument_group("model"))
     _add_chains(parser)
     _add_output(parser.add_argument_group("output"))
 
@@ -369,6 +376,7 @@ def _add_common(parser, name, keep_parameters):
                        help="variables whose adjacent levels are alike, such as ages in years: "
                        "their probabilities go by bands of levels, and by levels within bands. "
                        "Levels are in the order of --levels, or of their numbers")  # fmt: skip
+    add_groups(model)
     if "ndpmpm" in models:
         add_households(parser)
     chains = _add_chains(parser, draws=None)

@@ -157,6 +157,7 @@ def recorded_settings(
         **more,
         **{name: given.get(name) for name in (*MODEL_OPTIONS, *HOUSEHOLD_OPTIONS)},
         **{name: vars(model)[name] for name in sorted(components)},
+        "groups": dict(given["groups"]) if given.get("groups") else None,
         **({"weights": given["weights"]} if given.get("weights") is not None else {}),
         **changes.settings(),
         **({"level_prior": {"kind": vars(model)["level_prior"]}} if has_prior else {}),

@@ -2,25 +2,15 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.data.hierarchies import Hierarchies
 from bnp_models.data.schema import Label, MicrodataError, Schema
-from bnp_models.kernels.numerics.counting import variable_of_rows
-from bnp_models.kernels.variates.level_prior import (
-    draw_level_prior,
-    update_level_prior,
-    update_level_prior_given_levels,
-)
-from bnp_models.kernels.variates.levels import (
-    Bands,
-    count_nodes,
-    groups_of_nodes,
-    log_node_shares,
-)
+from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
+from bnp_models.kernels.variates.levels import Levels, Tree, bands_of_levels
 
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?")
 
@@ -28,88 +18,82 @@ LEVEL_PRIORS = ("learned", "uniform")
 """Dir(c_j beta_j) with c_j and beta_j drawn, or Dir(1)."""
 
 
-def uniform_shape(variable: Int[Array, " R"], bands: Bands | None = None) -> Float[Array, " R+G"]:
-    """Dirichlet shapes of the uniform prior, with which chains of either prior begin."""
-    return jnp.ones(groups_of_nodes(variable, bands).size, jnp.result_type(float))
-
-
-def draw_shape(
-    level_prior: str, key: Key[Array, ""], variable: Int[Array, " R"], bands: Bands | None = None
-) -> Float[Array, " R+G"]:
+def draw_shape(level_prior: str, key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"]:
     """Dirichlet shapes from their prior, one of `LEVEL_PRIORS`."""
-    if level_prior == "uniform":
-        return uniform_shape(variable, bands)
-    return draw_level_prior(key, groups_of_nodes(variable, bands))
+    return levels.shape if level_prior == "uniform" else draw_level_prior(key, levels)
 
 
 def update_shape(
-    level_prior: str,
-    key: Key[Array, ""],
-    shape: Float[Array, " R+G"],
-    counts: Int[Array, "R K"],
-    variable: Int[Array, " R"],
-    number: int,
-    bands: Bands | None = None,
+    level_prior: str, key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels
 ) -> Float[Array, " R+G"]:
     """Draw Dirichlet shapes given counts of levels, the level probabilities integrated out.
 
-    These must be redrawn before anything uses them. `number` is that of the variables.
+    These must be redrawn before anything uses them. Of `levels` the shapes are those as they are.
     """
-    if level_prior == "uniform":
-        return shape
-    return update_level_prior(
-        key, shape, count_nodes(counts, bands), *node_groups(variable, number, bands)
-    )
+    return levels.shape if level_prior == "uniform" else update_level_prior(key, counts, levels)
 
 
-def update_shape_given_levels(
-    key: Key[Array, ""],
-    shape: Float[Array, " R+G"],
-    log_level: Float[Array, "R K"],
-    variable: Int[Array, " R"],
-    number: int,
-    bands: Bands | None = None,
-) -> Float[Array, " R+G"]:
-    """Draw Dirichlet shapes of the learned prior given level probabilities."""
-    return update_level_prior_given_levels(
-        key, shape, log_node_shares(log_level, bands), *node_groups(variable, number, bands), bands
-    )
+class Grouping(NamedTuple):
+    """Variables of a model whose levels lie in groups."""
+
+    ordered: tuple[str, ...]
+    """Those whose groups are bands of adjacent levels."""
+    groups: Hierarchies
+    """Hierarchies of those whose groups have names."""
+
+    @classmethod
+    def of(cls, model: Any) -> "Grouping":
+        """What a model says of its variables."""
+        return cls(model.ordered, model.groups)
+
+    def require_apart(self) -> None:
+        """Raise ValueError if a variable is ordered and has groups with names."""
+        for name, _ in self.groups:
+            if name in self.ordered:
+                raise ValueError(f"groups of {name!r} and ordered are both given; leave out one")
+
+    def require_known(self, known: Sequence[str]) -> None:
+        """Raise `MicrodataError` if a variable is none of those that can have groups."""
+        for what, names in (("ordered", self.ordered), ("groups", dict(self.groups))):
+            for name in names:
+                if name not in known:
+                    which = "ordered can be" if what == "ordered" else "groups can be those of"
+                    raise MicrodataError(f"{which} {', '.join(known)}; leave it out", column=name)
+
+    def trees(self, variables: Sequence[str], levels: Sequence[Sequence[Label]]) -> dict[int, Tree]:
+        """Groups of the levels of these variables, by column.
+
+        Raises
+        ------
+        MicrodataError
+            If the levels of an ordered variable begin with numbers that are not in order, or a
+            level is in no group.
+        """
+        trees: dict[int, Tree] = {}
+        hierarchies = dict(self.groups)
+        for j, (name, labels) in enumerate(zip(variables, levels, strict=True)):
+            if name in self.ordered:
+                require_ordered(name, labels)
+                trees[j] = bands_of_levels(len(labels))
+            elif name in hierarchies:
+                try:
+                    trees[j] = hierarchies[name].tree(labels)
+                except MicrodataError as error:
+                    raise MicrodataError(error.problem, column=name) from None
+        return trees
 
 
-def node_groups(
-    variable: Int[Array, " R"], number: int, bands: Bands | None
-) -> tuple[Int[Array, " R+G"], int]:
-    """Distribution of each node, and how many there are at most, given those of levels."""
-    return groups_of_nodes(variable, bands), number + (0 if bands is None else 1 + bands.number)
-
-
-def columns_of(ordered: Sequence[str], schema: Schema) -> tuple[int, ...]:
-    """Columns of ordered variables.
+def trees_of(model: Any, schema: Schema) -> dict[int, Tree]:
+    """Groups of the levels of a model's variables, by column.
 
     Raises
     ------
     MicrodataError
-        If there is no such variable, or its levels begin with numbers that are not in order.
+        As `Grouping.require_known` and `Grouping.trees`.
     """
-    require_known(ordered, schema.variables)
-    return ordered_among(ordered, schema.variables, schema.levels)
-
-
-def require_known(ordered: Sequence[str], known: Sequence[str]) -> None:
-    """Raise `MicrodataError` if an ordered variable is none of those that can be."""
-    for name in ordered:
-        if name not in known:
-            raise MicrodataError(f"ordered can be {', '.join(known)}; leave it out", column=name)
-
-
-def ordered_among(
-    ordered: Sequence[str], variables: Sequence[str], levels: Sequence[Sequence[Label]]
-) -> tuple[int, ...]:
-    """Columns of those of the variables that are ordered, whose levels must be in order."""
-    columns = tuple(j for j, name in enumerate(variables) if name in ordered)
-    for j in columns:
-        require_ordered(variables[j], levels[j])
-    return columns
+    grouping = Grouping.of(model)
+    grouping.require_known(schema.variables)
+    return grouping.trees(schema.variables, schema.levels)
 
 
 def require_ordered(name: str, labels: Sequence[Label]) -> None:
@@ -137,29 +121,25 @@ def merge_rows(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def mean_concentrations(
-    shape: np.ndarray, group: np.ndarray | Array, names: Sequence[str]
+    shape: np.ndarray, levels: Levels, names: Sequence[str]
 ) -> dict[str, float]:
     """Posterior means of c_j by variable, of kept shapes (chains, draws, nodes).
 
-    `group` is the distribution of each node; those beyond the variables with names are left out.
-    Of an ordered variable it is the concentration of its bands.
+    Distributions beyond those of the variables with names are left out. Of a variable with groups
+    it is the concentration of the highest ones.
     """
-    means = np.bincount(np.asarray(group), shape.astype(float).mean(axis=(0, 1)))
+    means = np.bincount(np.asarray(levels.group), shape.astype(float).mean(axis=(0, 1)))
     return {name: float(mean) for name, mean in zip(names, means, strict=False)}
 
 
-def record_concentrations(
-    level_prior: str, ordered: Sequence[str], run: Any
-) -> dict[str, float] | None:
+def record_concentrations(model: Any, run: Any) -> dict[str, float] | None:
     """`Model.level_concentrations` of a model of records, whose runs keep "level_shape"."""
-    if level_prior == "uniform" or "level_shape" not in run.draws:
+    if model.level_prior == "uniform" or "level_shape" not in run.draws:
         return None
     schema = run.table.schema if run.coding is None else run.coding.schema
-    shape, columns = run.draws["level_shape"], columns_of(ordered, schema)
-    bands = Bands.of_variables(schema.num_levels, columns)
-    # There may be a level of absent items besides.
-    absent = shape.shape[-1] - sum(schema.num_levels) - (0 if bands is None else bands.number)
-    num_levels = (*schema.num_levels, *[1] * absent)
-    variable = jnp.asarray(variable_of_rows(num_levels))
-    group = groups_of_nodes(variable, Bands.of_variables(num_levels, columns))
-    return mean_concentrations(shape, group, schema.variables)
+    shape, trees = run.draws["level_shape"], trees_of(model, schema)
+    levels = Levels.of_variables(schema.num_levels, trees)
+    if levels.shape.size < shape.shape[-1]:
+        # The level of absent items.
+        levels = Levels.of_variables((*schema.num_levels, 1), trees)
+    return mean_concentrations(shape, levels, schema.variables)

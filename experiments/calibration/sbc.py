@@ -29,6 +29,7 @@ from scipy.stats import chisquare
 from bnp_models import NPLCM, TNPLCM, HDPMixedMembership, StructuralZeros
 from bnp_models.data.schema import Schema
 from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.variates.levels import bands_of_levels
 from bnp_models.models.latent_classes import nplcm, parameters, predictions
 from bnp_models.models.latent_classes import state as latent_classes_state
 from bnp_models.models.latent_classes.prepare import prepare_records as prepare_latent_classes
@@ -81,9 +82,9 @@ def draw_feasible(key, draw):
     return jax.lax.while_loop(too_little, again, start)[1]
 
 
-def ordered_columns(model):
-    """Columns of ordered variables: the chosen one, if any is."""
-    return (CHOSEN,) if model.ordered else ()
+def trees_of(model):
+    """Groups of levels by column: bands of the chosen variable, if it is ordered."""
+    return {CHOSEN: bands_of_levels(NUM_LEVELS[CHOSEN])} if model.ordered else {}
 
 
 def of_levels(state):
@@ -107,14 +108,14 @@ class MixedMembership:
         # Boxes are listed in NumPy, also while a replication is traced.
         with jax.ensure_compile_time_eval():
             return mixed_membership_start.prepare_records(
-                model, codes, NUM_LEVELS, zeros, MULTIPLE, ordered_columns(model)
+                model, codes, NUM_LEVELS, zeros, MULTIPLE, trees_of(model)
             )
 
     @classmethod
     def draw_population(cls, truth, key):
-        bands = cls.template(truth).bands
+        levels = cls.template(truth).levels
         return mixed_membership_start.draw_prior(
-            truth, key, POPULATION, NUM_LEVELS, CAPACITY, bands
+            truth, key, POPULATION, NUM_LEVELS, CAPACITY, levels
         )
 
     @classmethod
@@ -154,7 +155,7 @@ class TruncatedMixedMembership(MixedMembership):
 
         def draw(key):
             state, _ = mixed_membership_start.draw_prior(
-                truth, key, 1, NUM_LEVELS, CAPACITY, data.bands
+                truth, key, 1, NUM_LEVELS, CAPACITY, data.levels
             )
             totals = feasible_totals(state.g0, state.theta, data)
             state = dataclasses.replace(state, totals=totals)
@@ -182,9 +183,7 @@ class LatentClasses:
         if model.conditions_type is not None:
             zeros = structural_zeros(CONDITIONS)
         codes = np.zeros((SAMPLE, len(NUM_LEVELS)), int)
-        return prepare_latent_classes(
-            model, codes, NUM_LEVELS, zeros, ordered=ordered_columns(model)
-        )
+        return prepare_latent_classes(model, codes, NUM_LEVELS, zeros, trees=trees_of(model))
 
     @classmethod
     def draw_population(cls, truth, key):
@@ -192,7 +191,7 @@ class LatentClasses:
         template = cls.template(truth)
 
         def draw(key):
-            state = nplcm.draw_prior(truth, key, template.variable, template.bands)
+            state = nplcm.draw_prior(truth, key, template.levels)
             return state, cls.measure(truth, state)[1]["log_feasible"]
 
         state = draw_feasible(key_prior, draw)

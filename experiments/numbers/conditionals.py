@@ -33,11 +33,9 @@ from bnp_models.kernels.nested import impossible, members, parameters, possible
 from bnp_models.kernels.numerics.counting import first_rows, order_free_sum, variable_of_rows
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
 from bnp_models.kernels.numerics.precision import RECORDS, in_double
-from bnp_models.kernels.splits.anchors import Levels
 from bnp_models.kernels.splits.levels import weigh_side_levels
-from bnp_models.kernels.variates import gamma, levels, sticks
+from bnp_models.kernels.variates import gamma, level_prior, levels, sticks
 from bnp_models.kernels.variates.rng import Keys, normal, words
-from bnp_models.models import level_prior
 from bnp_models.models.mixed_membership import feasible, truncated_sweep
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
@@ -49,6 +47,8 @@ FEW, MANY = SIZES[:2], SIZES[2:]
 
 LEVELS = (2, 5, 20, 9, 3, 40)
 VARIABLE = variable_of_rows(LEVELS)
+# The last variable has the level of absent items.
+ABSENT = (*LEVELS, 1)
 ROWS, CLASSES = sum(LEVELS), 30
 KEYS = 64
 
@@ -200,6 +200,11 @@ def both_forms(model, conditional, make):
 # Latent classes -----------------------------------------------------------------------------------
 
 
+def levels_of(num_levels, shape):
+    """Levels under a prior of these shapes, of any precision."""
+    return levels.Levels.of_variables(num_levels).with_shape(shape)
+
+
 @case("latent classes", "log weights of a record's classes", "nats")
 def _(n):
     x = Inputs(n)
@@ -246,9 +251,7 @@ def _(n):
     x = Inputs(n)
 
     def draw(key, shape, counts):
-        return jnp.log(level_prior.update_shape(
-            "learned", key, shape, counts, jnp.asarray(VARIABLE), len(LEVELS)
-        ))  # fmt: skip
+        return jnp.log(level_prior.update_level_prior(key, counts, levels_of(LEVELS, shape)))
 
     return with_keys(draw), (x.shape, x.counts)
 
@@ -258,9 +261,9 @@ def _(n):
     x = Inputs(n)
 
     def draw(key, shape, log_level):
-        return jnp.log(level_prior.update_shape_given_levels(
-            key, shape, log_level, jnp.asarray(VARIABLE), len(LEVELS)
-        ))  # fmt: skip
+        return jnp.log(
+            level_prior.update_level_prior_given_levels(key, log_level, levels_of(LEVELS, shape))
+        )
 
     return with_keys(draw), (x.shape, x.log_level)
 
@@ -273,8 +276,7 @@ def _(n):
     def ratio(log_theta, log_sum, counts, members, shape, region):
         def weight(counts, level):
             return propose_levels(
-                jax.random.key(0), counts, log_sum, level, True, jnp.asarray(sides.variable),
-                region, shape,
+                jax.random.key(0), counts, log_sum, level, True, levels_of(ABSENT, shape), region
             )[1:]  # fmt: skip
 
         mass, apart = weight(counts, log_theta)
@@ -535,7 +537,7 @@ def split_ratio(n, double):
 
     def ratio(c_0, c_1, m_0, m_1, shape, alpha0, cost):
         def decided(shape, alpha0):
-            given = Levels.of_prior(shape, jnp.asarray(sides.variable))
+            given = levels_of(ABSENT, shape)
             target = split_merge._log_split_ratio(c_0, c_1, given, m_0, m_1, alpha0)
             return target + order_free_sum(cost, dtype=target.dtype)
 
@@ -569,10 +571,10 @@ def trajectory(n, double):
         density = truncated_sweep._concentration_density(model, state, jnp.int32(n), number, None)
         with patch.object(hamiltonian, "hamiltonian_step", growth):
             return hamiltonian.move_parameters(
-                key, hamiltonian.Parameters(theta, g0, alpha), sample.counts, shape,
-                sample.tables.astype(g0.dtype), jnp.asarray(1.5, g0.dtype), density,
-                jnp.int32(n), sample.variable, lambda x: feasible.urn_weights(model, x, boxes),
-                boxes, 1, None, double,
+                key, hamiltonian.Parameters(theta, g0, alpha), sample.counts,
+                levels_of(ABSENT, shape), sample.tables.astype(g0.dtype),
+                jnp.asarray(1.5, g0.dtype), density, jnp.int32(n),
+                lambda x: feasible.urn_weights(model, x, boxes), boxes, 1, double,
             )[1]  # fmt: skip
 
     @on_host
@@ -604,9 +606,9 @@ def tilt(n, double):
                 return tilts.tilt_component(
                     jax.random.key(0), direction, theta, g0,
                     feasible.partition_totals(feasible.block_sums(theta, g0, boxes), boxes),
-                    jnp.asarray(sample.counts), shape, jnp.asarray(sample.tables, g0.dtype),
-                    jnp.asarray(1.5, g0.dtype), jnp.int32(n), jnp.asarray(sample.variable),
-                    feasible.urn_weights(model, alpha, boxes), boxes, None, double,
+                    jnp.asarray(sample.counts), levels_of(ABSENT, shape),
+                    jnp.asarray(sample.tables, g0.dtype), jnp.asarray(1.5, g0.dtype),
+                    jnp.int32(n), feasible.urn_weights(model, alpha, boxes), boxes, double,
                 ).accepted  # fmt: skip
 
         given = theta, g0, alpha, shape, direction
@@ -650,9 +652,9 @@ def truncated_split(n, double):
         with patch.multiple(truncated_split_merge, **drawn):
             truncated_split_merge.split_or_merge_truncated(
                 jax.random.key(0), proposal, proposal.labels, jnp.asarray(sample.tables),
-                sample.variable, jnp.int32(n), alpha0, shape, theta, g0,
+                levels_of(ABSENT, shape), jnp.int32(n), alpha0, theta, g0,
                 feasible.partition_totals(feasible.block_sums(theta, g0, boxes), boxes),
-                feasible.urn_weights(model, alpha, boxes), boxes, region, None, double,
+                feasible.urn_weights(model, alpha, boxes), boxes, region, double,
             )  # fmt: skip
         return found[0]
 

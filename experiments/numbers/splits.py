@@ -14,7 +14,7 @@ import numpy as np
 
 from bnp_models.kernels.mixed_membership.split_merge import _log_split_ratio
 from bnp_models.kernels.numerics.precision import double_precision
-from bnp_models.kernels.splits.anchors import Levels
+from bnp_models.kernels.variates.levels import Levels
 
 NUM_LEVELS = (2, 3, 4, 3, 2, 6)
 VARIABLE = np.repeat(np.arange(6), NUM_LEVELS)
@@ -24,7 +24,7 @@ VARIABLE = np.repeat(np.arange(6), NUM_LEVELS)
 def evidence(sides, shape, alpha0):
     """Log p(split) less log p(merged), a table for each record."""
     tables = (jnp.sum(side[: NUM_LEVELS[0]]) for side in sides)
-    levels = Levels.of_prior(shape, jnp.asarray(VARIABLE), None)
+    levels = Levels.of_variables(NUM_LEVELS).with_shape(shape)
     return _log_split_ratio(*sides, levels, *tables, alpha0)
 
 

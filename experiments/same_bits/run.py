@@ -116,6 +116,20 @@ def chains() -> dict[str, tuple]:
         "hdp uniform": (bnp.HDPMixedMembership(level_prior="uniform"), table, zeros, {}),
         "tnplcm uniform": (bnp.TNPLCM(components=10, level_prior="uniform"), table, zeros, {}),
         "ndpmpm uniform": (bnp.NDPMPM(6, 4, level_prior="uniform"), homes, rules, {}),
+        "hdp ordered": (bnp.HDPMixedMembership(ordered=("age",)), table, None, {}),
+        "hdp ordered zeros": (bnp.HDPMixedMembership(ordered=("age",)), table, zeros, {}),
+        "mixed membership ordered": (
+            bnp.MixedMembership(components=8, ordered=("age",)), table, zeros, {},
+        ),
+        "nplcm ordered": (bnp.NPLCM(components=10, ordered=("age",)), table, None, {}),
+        "tnplcm ordered": (bnp.TNPLCM(components=10, ordered=("age",)), table, zeros, {}),
+        "tnplcm ordered boxes": (
+            bnp.TNPLCM(components=10, ordered=("age",), augmentation="boxes"), table, zeros, {},
+        ),
+        "ndpmpm ordered": (bnp.NDPMPM(6, 4, ordered=("age",)), homes, rules, {}),
+        "hdp ordered uniform": (
+            bnp.HDPMixedMembership(ordered=("age",), level_prior="uniform"), table, zeros, {},
+        ),
     }  # fmt: skip
     return runs
 

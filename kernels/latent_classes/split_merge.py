@@ -26,7 +26,7 @@ from bnp_models.kernels.splits.levels import SideLevels, propose_side_levels
 from bnp_models.kernels.splits.members import LabelledRecords
 from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.gamma import loggamma_from_one
-from bnp_models.kernels.variates.levels import Bands, draw_levels
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
 
@@ -38,12 +38,10 @@ def split_or_merge_classes(
     sizes: Int[Array, " K"],
     log_x: Float[Array, " K"],
     log_lambda: Float[Array, "R K"],
-    variable: Int[Array, " R"],
+    levels: Levels,
     region: Region,
     alpha: Float[Array, ""],
     by_class: bool,
-    level_shape: Float[Array, " R+G"],
-    bands: Bands | None = None,
 ) -> tuple[LabelledRecords, Float[Array, " K"], Float[Array, "R K"], Bool[Array, ""]]:
     """Split or merge latent classes, once.
 
@@ -60,18 +58,14 @@ def split_or_merge_classes(
         Ga(n, 1) variate: those of classes before truncation, or, `by_class`, of truncated ones.
     log_lambda
         Log level probabilities before truncation.
-    variable
-        Variable of each row.
+    levels
+        The levels under their prior.
     region
         The feasible boxes.
     alpha
         Concentration of the sticks.
     by_class
         Whether each class is truncated, rather than the mixture.
-    level_shape
-        Dirichlet shapes of the level probabilities' prior, by node.
-    bands
-        Bands of ordered variables.
 
     Returns
     -------
@@ -94,15 +88,12 @@ def split_or_merge_classes(
     # The last class takes what the sticks leave: it is neither filled nor emptied by this move.
     empty = (sizes == 0) & (jnp.arange(num_classes) < num_classes - 1)
     move = propose_sides(
-        keys.pop(), records, counts, sizes, variable, level_shape,
-        _pick(u[0], empty.astype(log_x.dtype)), bands,
+        keys.pop(), records, counts, sizes, levels, _pick(u[0], empty.astype(log_x.dtype))
     )  # fmt: skip
     places = jnp.stack([move.stays, move.other])
-    levels = propose_side_levels(
-        keys.pop(), move, log_lambda[:, places], variable, region, level_shape, bands
-    )
-    weights = _propose_weights(keys.pop(), move, levels, log_x, by_class)
-    drawn = draw_levels(keys.pop(), level_shape[:, None], variable, bands)[:, 0]
+    sides = propose_side_levels(keys.pop(), move, log_lambda[:, places], levels, region)
+    weights = _propose_weights(keys.pop(), move, sides, log_x, by_class)
+    drawn = levels.draw(keys.pop(), jnp.zeros_like(log_lambda[:, :1]))[:, 0]
     emptied = _propose_empty(
         u[1:], move, drawn, weights, log_x, log_lambda, alpha, region, by_class
     )
@@ -115,7 +106,7 @@ def split_or_merge_classes(
     small = jnp.sum(move.tables) <= _most_records(log_x.dtype)
     accepted = small & (move.other < num_classes - 1) & move.accepted(log_ratio)
 
-    new = _assemble(move, levels, emptied, filled, log_lambda)
+    new = _assemble(move, sides, emptied, filled, log_lambda)
     old = (records.z, records.split), log_x, log_lambda
     (z, split), log_x, log_lambda = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), new, old)
     return dataclasses.replace(records, z=z, split=split), log_x, log_lambda, accepted

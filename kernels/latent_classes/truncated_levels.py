@@ -6,15 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.boxes.banded_blocks import BandedBlock, concentrations, draw_scaled
+from bnp_models.kernels.boxes.grouped_blocks import GroupedBlock, concentrations, draw_scaled
 from bnp_models.kernels.boxes.region import Region, through_variables
 from bnp_models.kernels.variates.gamma import loggamma
-from bnp_models.kernels.variates.levels import (
-    Bands,
-    count_nodes,
-    log_levels_of_nodes,
-    normalise_levels,
-)
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 
@@ -36,11 +31,9 @@ def update_levels_truncated(
     log_lambda: Float[Array, "R K"],
     counts: Int[Array, "R K"],
     class_counts: Int[Array, " K"],
-    variable: Int[Array, " R"],
+    levels: Levels,
     region: Region,
     tilt: Tilt,
-    level_shape: Float[Array, " R+G"],
-    bands: Bands | None = None,
 ) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, ""]]:
     """Update the level probabilities of all classes, the augmented sample integrated out.
 
@@ -52,16 +45,12 @@ def update_levels_truncated(
         Current log level probabilities.
     counts, class_counts
         Records of each class with each level, and in all.
-    variable
-        Variable of each row.
+    levels
+        The levels under their prior, of shapes b.
     region
         The feasible boxes.
     tilt
         Tie to the weights; zeros where the weights do not depend on F.
-    level_shape
-        Dirichlet shapes b of the level probabilities' prior, by node.
-    bands
-        Bands of ordered variables.
 
     Returns
     -------
@@ -80,28 +69,27 @@ def update_levels_truncated(
     turns it into prod lambda_l^{b_l + n_l - 1} F^{-A} exp(-y / F) F^{s - power} with
     y = tau + pull, for which Ga(b_l + n_l, m_l + y / A) variates, normalised, are a Metropolis-
     Hastings proposal of weight exp(-y / F) (1 + y / (A F))^A F^{s - power}: nearly constant where
-    n_k is large. s is 1, or c / 2 where that is less. Where the variable has bands, c is the sum of
-    their shapes, and proposal and weight are those of `BandedBlock`.
+    n_k is large. s is 1, or c / 2 where that is less. Where the variable has groups, c is the sum
+    of the highest ones' shapes, and proposal and weight are those of `GroupedBlock`.
     """
     dtype = log_lambda.dtype
     key_gamma, key_accept = Keys(key)
     num_rows, num_classes = log_lambda.shape
     num_variables = region.num_levels.size
     # One call for both kinds of variate: they are compiled once.
-    prior_total = concentrations(region, bands, level_shape, variable)
+    prior_total = concentrations(region, levels)
     shape_tau = prior_total - jnp.minimum(1, prior_total / 2)
-    nodes = count_nodes(counts, bands)
-    shape = level_shape[:, None] + nodes
+    nodes = levels.count(counts)
+    shape = levels.shape[:, None] + nodes
     shape_tau = jnp.broadcast_to(shape_tau, (num_variables, num_classes))
     log_g = loggamma(key_gamma, jnp.concatenate([shape, shape_tau]))
     log_g, log_tau = log_g[: len(shape)], log_g[len(shape) :]
     log_u = jnp.log(uniform(words(key_accept, (num_variables, num_classes)), dtype.type))
-    drawn = log_levels_of_nodes(normalise_levels(log_g, variable, bands), bands)
-    new = jnp.where(region.free[:, None] > 0, drawn, log_lambda)
+    new = jnp.where(region.free[:, None] > 0, levels.of_weights(log_g), log_lambda)
     members = class_counts.astype(dtype)
 
     def update(inputs, old, mass_of_level):
-        log_g, log_tau, log_u, exists, prior_total, shape, banded = inputs
+        log_g, log_tau, log_u, exists, prior_total, shape, grouped = inputs
 
         def mass(log_level):
             return jnp.sum(jnp.exp(log_level) * mass_of_level, axis=0)
@@ -110,22 +98,22 @@ def update_levels_truncated(
         total = members + prior_total
         y = jnp.exp(log_tau) * present + tilt.pull
         rate = mass_of_level + y / total
-        proposal, scale = draw_scaled(banded, log_g, shape, rate)
+        proposal, _ = draw_scaled(grouped, log_g, shape, rate)
         proposal = jnp.where(exists, proposal, -jnp.inf)
         left = jnp.minimum(1, prior_total / 2) - tilt.power
 
         log_ratio = log_mass_weight(mass(proposal), y, total, left)
         log_ratio -= log_mass_weight(present, y, total, left)
-        if banded is not None:
-            log_ratio += banded.log_weight(proposal, rate, scale)
-            log_ratio -= banded.log_weight(old, rate, scale)
+        if grouped is not None:
+            log_ratio += grouped.log_weight(proposal, shape, rate)
+            log_ratio -= grouped.log_weight(old, shape, rate)
         accept = log_u < log_ratio
         return jnp.where(accept, proposal, old), jnp.mean(accept.astype(dtype))
 
     exists = (region.rows < num_rows)[:, :, None]
-    banded = BandedBlock.of_region(region, bands, log_g, level_shape, nodes)
+    grouped = GroupedBlock.of_region(region, levels, log_g, nodes)
     log_g, shape = region.take(log_g[:num_rows], -jnp.inf), region.take(shape[:num_rows], 0)
-    inputs = (log_g, log_tau, log_u, exists, prior_total, shape, banded)
+    inputs = (log_g, log_tau, log_u, exists, prior_total, shape, grouped)
     new, mass, accepted = through_variables(new, region, update, inputs)
     return new, jnp.log(mass), jnp.sum(accepted) / max(num_variables, 1)
 

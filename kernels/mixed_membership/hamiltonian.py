@@ -21,7 +21,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
 )
 from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.precision import in_double
-from bnp_models.kernels.variates.levels import Bands, count_nodes, log_node_shares
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, words
 
 # Range of the length of leapfrog steps, in units of standard deviations.
@@ -128,16 +128,14 @@ def move_parameters(
     key: Key[Array, ""],
     parameters: Parameters,
     counts: Int[Array, "R K"],
-    level_shape: Float[Array, " R+G"],
+    levels: Levels,
     tables: Float[Array, " K"],
     others: Float[Array, ""],
     concentration: Concentration | None,
     num_records: Int[Array, ""],
-    variable: Int[Array, " R"],
     weights: Callable[[Float[Array, ""]], Float[Array, " Q"]],
     feasible: UrnBoxes,
     num_steps: int,
-    bands: Bands | None = None,
     double: bool = False,
 ) -> tuple[Parameters, Bool[Array, ""]]:
     """Move level probabilities, component weights and the concentration by one Hamiltonian step.
@@ -148,8 +146,8 @@ def move_parameters(
         A key, used once, and the parameters as they are.
     counts
         Items of the sample by row and component.
-    level_shape
-        Dirichlet shapes of the level probabilities' prior, by node.
+    levels
+        The levels under their prior.
     tables
         Dirichlet parameters of the component weights: the tables of each component, and what the
         prior adds.
@@ -158,16 +156,14 @@ def move_parameters(
         process); these share that weight in proportions that stay.
     concentration
         Its density; None: it stays.
-    num_records, variable
-        n, and the variable of each row.
+    num_records
+        n.
     weights
         `kernels.mixed_membership.urn_boxes.weights_by_size` as a function of the concentration.
     feasible
         The feasible boxes.
     num_steps
         Leapfrog steps.
-    bands
-        Bands of ordered variables.
     double
         Accept by log densities in double precision.
 
@@ -185,11 +181,11 @@ def move_parameters(
     the sums of the exponentials, auxiliary and log-normal, has Jacobian prod theta prod g.
     """
     key_sum, key_total, key_move = Keys(key, 3)
-    frame = _frame(parameters, counts, tables, others, variable)
-    of_node = level_shape[:, None] + count_nodes(frame.items, bands)
+    frame = _frame(parameters, counts, tables, others, levels.variable)
+    of_node = levels.given(frame.items)
     position = _draw_position(key_sum, key_total, frame, parameters)
     start = _point(frame, position)
-    start_shares = log_node_shares(start.log_theta, bands)
+    start_shares = levels.log_shares(start.log_theta)
 
     def log_density(x):
         point = _point(frame, x)
@@ -201,7 +197,7 @@ def move_parameters(
         sums = block_sums(jnp.exp(point.log_theta), point.g0, feasible)
         p = differentiable_probability(sums, weights(value), feasible)
         # Relative to the start: single precision leaves little of a change of the whole sums.
-        shares = log_node_shares(point.log_theta, bands)
+        shares = levels.log_shares(point.log_theta)
         evidence = jnp.sum(of_node * (shares - start_shares))
         evidence = evidence + jnp.sum(frame.shape * (point.log_g - start.log_g))
         return evidence + prior - 0.5 * auxiliary - num_records * jnp.log(p)

@@ -19,14 +19,14 @@ from bnp_models.kernels.numerics.gamma_ratios import (
     log_gamma_ratio,
 )
 from bnp_models.kernels.numerics.precision import in_double
-from bnp_models.kernels.splits.anchors import Counts, Levels
+from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import (
     propose_sides,
     put_together,
     with_sides,
 )
-from bnp_models.kernels.variates.levels import Bands, count_nodes
+from bnp_models.kernels.variates.levels import Levels
 
 
 class SplitMerge(NamedTuple):
@@ -50,18 +50,16 @@ def split_or_merge(
     rows: Int[Array, "J n"],
     counts: Int[Array, "R K"],
     tables: Int[Array, " K"],
-    variable: Int[Array, " R"],
+    levels: Levels,
     num_records: Int[Array, ""],
     alpha0: Float[Array, ""],
-    level_shape: Float[Array, " R+G"],
-    bands: Bands | None = None,
     double: bool = False,
 ) -> SplitMerge:
     """Split or merge components by one Metropolis-Hastings step, given the seating.
 
     Parameters
     ----------
-    key, counts, tables, variable, level_shape, bands
+    key, counts, tables, levels
         As in `propose_sides`, whose notes have the proposal.
     z, table, rows, num_records
         As in `SeatedItems`.
@@ -72,17 +70,17 @@ def split_or_merge(
         them have terms as large as there are items, which nearly cancel.
     """
     proposal = propose_sides(
-        key, SeatedItems(z, table, rows, num_records), counts, tables, variable, level_shape,
-        jnp.argmin(tables > 0), bands,
+        key, SeatedItems(z, table, rows, num_records), counts, tables, levels,
+        jnp.argmin(tables > 0),
     )  # fmt: skip
 
     def decide(level_shape, alpha0):
-        levels = Levels.of_prior(level_shape, variable, bands)
+        prior = levels.with_shape(level_shape)
         (items_0, items_1), (tables_0, tables_1) = proposal.items.T, proposal.tables
-        log_target = _log_split_ratio(items_0, items_1, levels, tables_0, tables_1, alpha0)
+        log_target = _log_split_ratio(items_0, items_1, prior, tables_0, tables_1, alpha0)
         return proposal.accepted(log_target)
 
-    given = level_shape, alpha0
+    given = levels.shape, alpha0
     accepted = in_double(decide, *given) if double else decide(*given)
     present, places = Counts(counts, tables), jnp.stack([proposal.stays, proposal.other])
     of_sides = Counts(proposal.items, proposal.tables)
@@ -103,7 +101,7 @@ def _log_split_ratio(c_0, c_1, levels: Levels, m_0, m_1, alpha0):
 
     def of_side(items, tables):
         """Count of every node, then of every distribution over nodes, then of the tables."""
-        items = count_nodes(items, levels.bands)
+        items = levels.count(items)
         totals = sum_by_group(items, group, num_nodes)
         return jnp.concatenate([items, totals, tables[None]]).astype(dtype)
 

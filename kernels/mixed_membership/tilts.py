@@ -21,7 +21,7 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
 )
 from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.precision import in_double
-from bnp_models.kernels.variates.levels import Bands, count_nodes
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import normal, uniform, uniform_index, word_pair
 
 # Standard deviations of the proposed tilts of the log odds; one of them is drawn.
@@ -49,14 +49,12 @@ def tilt_component(
     g0: Float[Array, " K"],
     totals: Float[Array, " Q"],
     counts: Int[Array, "R K"],
-    level_shape: Float[Array, " R+G"],
+    levels: Levels,
     tables: Float[Array, " K"],
     others: Float[Array, ""],
     num_records: Int[Array, ""],
-    variable: Int[Array, " R"],
     weights: Float[Array, " Q"],
     feasible: UrnBoxes,
-    bands: Bands | None = None,
     double: bool = False,
 ) -> Tilted:
     """Tilt a component picked among those with a table, by one Metropolis-Hastings step.
@@ -71,8 +69,8 @@ def tilt_component(
         Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
     counts
         Items of the sample by row and component.
-    level_shape
-        Dirichlet shapes of the level probabilities' prior, by node.
+    levels
+        The levels under their prior.
     tables
         Dirichlet parameters of the component weights: the tables of each component, and what the
         prior adds.
@@ -81,14 +79,10 @@ def tilt_component(
         process).
     num_records
         n.
-    variable
-        Variable of each row.
     weights
         From `kernels.mixed_membership.urn_boxes.weights_by_size`.
     feasible
         The feasible boxes.
-    bands
-        Bands of ordered variables.
     double
         Accept by a ratio in double precision.
 
@@ -104,8 +98,8 @@ def tilt_component(
         if double:
             totals = partition_totals(block_sums(theta, g0, feasible), feasible)
         return _tilt(
-            k, t, u, direction, theta, g0, totals, counts, level_shape, tables, others,
-            num_records, variable, weights, feasible, bands,
+            k, t, u, direction, theta, g0, totals, counts, levels, tables, others, num_records,
+            weights, feasible,
         )  # fmt: skip
 
     given = (t, u, theta, g0, totals, tables)
@@ -113,14 +107,14 @@ def tilt_component(
 
 
 def _tilt(
-    k, t, u, direction, theta, g0, totals, counts, level_shape, tables, others, num_records,
-    variable, weights, feasible, bands,
+    k, t, u, direction, theta, g0, totals, counts, levels, tables, others, num_records, weights,
+    feasible,
 ) -> Tilted:  # fmt: skip
     """Tilt component k by t, or refuse it by the uniform u."""
     dtype = theta.dtype
     old, g, m = theta[:, k], g0[k], tables[k]
     others = others + jnp.sum(tables) - m
-    new, log_change = _tilt_levels(old, t * direction, variable)
+    new, log_change = _tilt_levels(old, t * direction, levels.variable)
 
     pair = jnp.stack([old, new], axis=1)
     before, after = block_products(pair, jnp.ones(2, dtype), feasible).T
@@ -132,8 +126,8 @@ def _tilt(
     new_totals = partition_totals(rest * jnp.exp(-log_scale) + g_new * after, feasible)
 
     # Where a level's probability underflows it must not multiply a change that is not finite.
-    change, present = _change_of_nodes(log_change, old, new, bands)
-    of_node = level_shape + count_nodes(counts[:, k], bands)
+    change, present = _change_of_nodes(log_change, old, new, levels)
+    of_node = levels.shape + levels.count(counts[:, k])
     evidence = jnp.sum(jnp.where(present, of_node * change, 0))
     of_weight = m * (log_ratio - log_scale) - others * log_scale
     growth = jnp.log(probability(new_totals, weights) / probability(totals, weights))
@@ -158,15 +152,16 @@ def _choose_tilt(key, tables, dtype):
     return k, scale * normal(second, dtype.type)[0], u[2]
 
 
-def _change_of_nodes(log_change, old, new, bands):
+def _change_of_nodes(log_change, old, new, levels):
     """Changes of the log shares of nodes, given those of levels, and which nodes have a share."""
-    if bands is None:
-        return log_change, old > 0
-    before, after = bands.totals(old), bands.totals(new)
-    present = before > 0
-    of_band = jnp.log(jnp.where(present, after, 1) / jnp.where(present, before, 1))
-    change = jnp.append(log_change - bands.at_levels(of_band, 0), of_band)
-    return change, jnp.append(old > 0, present)
+    changes, shares = [], [old > 0]
+    for layer in levels.layers:
+        old, new = layer.totals(old), layer.totals(new)
+        shares.append(old > 0)
+        of_group = jnp.log(jnp.where(old > 0, new, 1) / jnp.where(old > 0, old, 1))
+        changes.append(log_change - layer.at_members(of_group, 0))
+        log_change = of_group
+    return jnp.concatenate([*changes, log_change]), jnp.concatenate(shares)
 
 
 def _tilt_levels(old, shift, variable):

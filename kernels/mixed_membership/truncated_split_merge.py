@@ -24,7 +24,7 @@ from bnp_models.kernels.numerics.precision import in_double
 from bnp_models.kernels.splits.levels import propose_side_levels, weigh_side_levels
 from bnp_models.kernels.splits.proposal import Proposal
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
-from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, Bands
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, Levels
 from bnp_models.kernels.variates.rng import Keys
 
 # Slots that are without tables in either state of a move.
@@ -58,17 +58,15 @@ def split_or_merge_truncated(
     proposal: Proposal,
     z: Int[Array, "J n"],
     tables: Int[Array, " K"],
-    variable: Int[Array, " R"],
+    levels: Levels,
     num_records: Int[Array, ""],
     alpha0: Float[Array, ""],
-    level_shape: Float[Array, " R+G"],
     theta: Float[Array, "R K"],
     g0: Float[Array, " K"],
     totals: Float[Array, " Q"],
     weights: Float[Array, " Q"],
     feasible: UrnBoxes,
     region: Region,
-    bands: Bands | None = None,
     double: bool = False,
 ) -> TruncatedSplitMerge:
     """Split or merge components by one Metropolis-Hastings step, given the seating.
@@ -79,7 +77,7 @@ def split_or_merge_truncated(
         Used once.
     proposal
         From `kernels.splits.proposal.propose_sides`, with `slot_of_split`.
-    z, tables, variable, num_records, alpha0, level_shape
+    z, tables, levels, num_records, alpha0
         As in `kernels.mixed_membership.split_merge.split_or_merge`.
     theta, g0, totals
         Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
@@ -87,8 +85,6 @@ def split_or_merge_truncated(
         From `kernels.mixed_membership.urn_boxes.weights_by_size`.
     feasible, region
         The feasible boxes, for records of several components and for those of one.
-    bands
-        Bands of ordered variables.
     double
         Decide in double precision: levels' weights have terms as large as there are items.
 
@@ -105,11 +101,9 @@ def split_or_merge_truncated(
     is_split = proposal.is_split
     places = jnp.stack([proposal.stays, proposal.other])
     log_theta = jnp.maximum(jnp.log(theta[:, places]), LOG_LEAST_LEVEL)
-    levels = propose_side_levels(
-        key_levels, proposal, log_theta, variable, region, level_shape, bands
-    )
+    proposed = propose_side_levels(key_levels, proposal, log_theta, levels, region)
 
-    level, present = jnp.exp(levels.log_level), theta[:, places]
+    level, present = jnp.exp(proposed.log_level), theta[:, places]
     # Side 0, side 1 and both together.
     three = jnp.where(
         is_split, level.at[:, 2].set(present[:, 0]), jnp.append(present, level[:, 2:], axis=1)
@@ -124,10 +118,11 @@ def split_or_merge_truncated(
 
     def decide(three, theta, moved_theta, g0, log_share, total, alpha0, level_shape):
         """Weights after the move, and whether it is accepted."""
-        of_sides = levels
+        of_sides = proposed
         if double:
             log_three = jnp.maximum(jnp.log(three), LOG_LEAST_LEVEL)
-            of_sides = weigh_side_levels(log_three, proposal, variable, region, level_shape, bands)
+            prior = levels.with_shape(level_shape)
+            of_sides = weigh_side_levels(log_three, proposal, prior, region)
         m, x = proposal.tables.astype(g0.dtype), g0[places]
         log_v = log_share - jax.nn.logsumexp(log_share)
         scale = of_sides.log_mass[2] - of_sides.log_mass[:2]
@@ -148,7 +143,7 @@ def split_or_merge_truncated(
         truncation = num_records * jnp.where(is_split, -growth, growth)
         return moved, proposal.accepted(evidence + of_weights + truncation)
 
-    given = three, theta, moved_theta, g0, log_share, total, alpha0, level_shape
+    given = three, theta, moved_theta, g0, log_share, total, alpha0, levels.shape
     moved, accepted = in_double(decide, *given) if double else decide(*given)
     spare = jnp.sum(tables == 0) - is_split >= SPARE_SLOTS
     accepted = spare & accepted

@@ -15,8 +15,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.kernels.nested.judges import Judge
 from bnp_models.kernels.nested.parameters import (
-    Levels,
     Tables,
+    Variables,
     log_class_weight,
     log_class_weights,
 )
@@ -58,7 +58,7 @@ class Augmented(NamedTuple):
     """Members of whom no more is known than that they are no head, or a head."""
 
     @classmethod
-    def none(cls, shape: tuple[int, int], household: Levels, member: Levels) -> "Augmented":
+    def none(cls, shape: tuple[int, int], household: Variables, member: Variables) -> "Augmented":
         """Counts of no household, given the numbers of classes (F, S)."""
         num_classes = shape[0]
 
@@ -80,8 +80,8 @@ def add_simulated(
     sizes: tuple[int, ...],
     wanted: tuple[int, ...],
     judge: Judge,
-    household: Levels,
-    member: Levels,
+    household: Variables,
+    member: Variables,
     has_head: bool,
     until: int | None = None,
 ) -> tuple[Augmented, Int[Array, ""], Int[Array, ""]]:
@@ -207,7 +207,7 @@ def add_other_heads(
     log_size: Float[Array, "H F"],
     sizes: tuple[int, ...],
     with_one: Int[Array, ""],
-    household: Levels,
+    household: Variables,
 ) -> tuple[Augmented, Int[Array, ""]]:
     """Draw households without a head, or with several, given how many have one, and add them.
 

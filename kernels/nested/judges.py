@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.nested.parameters import Levels, joint_codes
+from bnp_models.kernels.nested.parameters import Variables, joint_codes
 from bnp_models.kernels.nested.simulation import Simulated
 from bnp_models.kernels.variates.rng import uniform, uniform_index, words
 
@@ -123,7 +123,7 @@ class Compositions(eqx.Module):
     """Row of `fits` of each joint level of a household and head, by kind."""
 
 
-def judge_by_tables(rules: HeadTables, household: Levels, member: Levels) -> Judge:
+def judge_by_tables(rules: HeadTables, household: Variables, member: Variables) -> Judge:
     """Judge that looks households of all sizes up in tables.
 
     Parameters

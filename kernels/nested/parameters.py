@@ -13,7 +13,7 @@ from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.categorical import cumulative_sum
 
 
-class Levels(eqx.Module):
+class Variables(eqx.Module):
     """Variables and their levels, as rows of one array."""
 
     num_levels: tuple[int, ...] = eqx.field(static=True)
@@ -98,8 +98,8 @@ def tables_of(
     log_omega: Float[Array, "F S"],
     log_lambda: Float[Array, "Q F"],
     log_phi: Float[Array, "R F S"],
-    household: Levels,
-    member: Levels,
+    household: Variables,
+    member: Variables,
     head: "Head | None",
 ) -> Tables:
     """Make the tables of weights that households are drawn from.

@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from bnp_models.kernels.nested.judges import Compositions, HeadTables
-from bnp_models.kernels.nested.parameters import Levels, times_levels
+from bnp_models.kernels.nested.parameters import Variables, times_levels
 
 
 @jax.named_scope("log_possible")
@@ -18,8 +18,8 @@ def log_possible(
     log_lambda: Float[Array, "Q F"],
     log_phi: Float[Array, "R F S"],
     rules: HeadTables,
-    household: Levels,
-    member: Levels,
+    household: Variables,
+    member: Variables,
     is_head: Bool[Array, " levels"] | None,
 ) -> Float[Array, ""]:
     """Exact log P(possible) of a household, sizes and classes summed out.

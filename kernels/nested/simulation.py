@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.nested.parameters import Levels, Tables
+from bnp_models.kernels.nested.parameters import Tables, Variables
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
@@ -44,8 +44,8 @@ def simulate_households(
     others: tuple[int, ...],
     lanes: int,
     slots: int,
-    household: Levels,
-    member: Levels,
+    household: Variables,
+    member: Variables,
     has_head: bool,
 ) -> Simulated:
     """Draw households from the untruncated model; with one head among their members, on request.

@@ -9,8 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
 from bnp_models.kernels.numerics.platforms import on_accelerator, record_at
-from bnp_models.kernels.variates.level_prior import concentration_of_rows
-from bnp_models.kernels.variates.levels import Bands, count_nodes, groups_of_nodes
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
 # Components are chosen uniformly, but for this share by their number of tables: the sides of large
@@ -28,42 +27,6 @@ class Counts(NamedTuple):
 
     items: Int[Array, "..."]
     tables: Int[Array, "..."]
-
-
-class Levels(NamedTuple):
-    """Rows of theta, and the Dirichlet prior of the level probabilities."""
-
-    variable: Int[Array, " R"]
-    """Variable of each row."""
-    shape: Float[Array, " R+G"]
-    """Dirichlet shape of each node."""
-    total: Float[Array, " R+G"]
-    """Sum of the shapes of each node's distribution."""
-    bands: Bands | None = None
-    """Bands of ordered variables."""
-
-    @classmethod
-    def of_prior(
-        cls, shape: Float[Array, " R+G"], variable: Int[Array, " R"], bands: Bands | None = None
-    ) -> "Levels":
-        """From the Dirichlet shapes of the nodes."""
-        group = groups_of_nodes(variable, bands)
-        return cls(variable, shape, concentration_of_rows(shape, group), bands)
-
-    @property
-    def group(self) -> Int[Array, " R+G"]:
-        """Number of the distribution of each node."""
-        return groups_of_nodes(self.variable, self.bands)
-
-    @property
-    def same_variable(self) -> Float[Array, "R R"]:
-        """1 where two rows are levels of one variable."""
-        return (self.variable[:, None] == self.variable).astype(self.shape.dtype)
-
-    @property
-    def same_group(self) -> Float[Array, "R+G R+G"]:
-        """1 where two nodes are of one distribution."""
-        return (self.group[:, None] == self.group).astype(self.shape.dtype)
 
 
 class Anchors(NamedTuple):
@@ -114,7 +77,7 @@ def choose_anchors(
     members, slot
         As in `kernels.splits.proposal.propose_sides`.
     present, levels
-        Counts of all components, and the rows of theta.
+        Counts of all components, and the levels under their prior.
     """
     key_a, key_b = Keys(key)
     active = present.tables > 0
@@ -156,7 +119,7 @@ def partner_probability(
     """
     dtype = jnp.result_type(float)
     other = (tables > 0) & (jnp.arange(tables.size) != k_a)
-    counts = count_nodes(counts, levels.bands)
+    counts = levels.count(counts)
     a, b = counts[:, k_a, None].astype(dtype), counts.astype(dtype)
     same_group = levels.same_group
     per_group = jnp.sum(same_group, axis=1, keepdims=True)

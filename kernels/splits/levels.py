@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
 from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.splits.proposal import Proposal
-from bnp_models.kernels.variates.levels import Bands
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys
 
 
@@ -26,10 +26,8 @@ def propose_side_levels(
     key: Key[Array, ""],
     proposal: Proposal,
     log_theta: Float[Array, "R 2"],
-    variable: Int[Array, " R"],
+    levels: Levels,
     region: Region,
-    level_shape: Float[Array, " R+G"],
-    bands: Bands | None = None,
 ) -> SideLevels:
     """Draw the levels that are missing: those of the sides from both's, or both's from side 0's.
 
@@ -41,17 +39,13 @@ def propose_side_levels(
         From `kernels.splits.proposal.propose_sides`.
     log_theta
         Log level probabilities of the component that stays and of the other, as they are.
-    variable
-        Variable of each row of theta.
+    levels
+        The levels under their prior.
     region
         The feasible boxes.
-    level_shape
-        Dirichlet shapes of the level probabilities' prior, by node.
-    bands
-        Bands of ordered variables.
     """
     key_both, key_sides = Keys(key)
-    of_levels = variable, region, level_shape, bands
+    of_levels = levels, region
     all_items = jnp.sum(proposal.items, axis=1, keepdims=True).astype(log_theta.dtype)
     stays = log_theta[:, :1]
     merged, _, _ = propose_levels(key_both, all_items, stays, stays, False, *of_levels)
@@ -64,10 +58,8 @@ def propose_side_levels(
 def weigh_side_levels(
     log_level: Float[Array, "R 3"],
     proposal: Proposal,
-    variable: Int[Array, " R"],
+    levels: Levels,
     region: Region,
-    level_shape: Float[Array, " R+G"],
-    bands: Bands | None = None,
 ) -> SideLevels:
     """Masses and weights of levels that are proposed or the state's own, in their precision.
 
@@ -75,13 +67,11 @@ def weigh_side_levels(
     ----------
     log_level
         Log levels of side 0, of side 1 and of both together.
-    proposal, variable, region, level_shape, bands
+    proposal, levels, region
         As in `propose_side_levels`.
     """
     of_sides, of_both = log_level[:, :2], log_level[:, 2:]
-    return _propose_and_weigh(
-        None, of_sides, True, of_both, proposal, variable, region, level_shape, bands
-    )
+    return _propose_and_weigh(None, of_sides, True, of_both, proposal, levels, region)
 
 
 def _propose_and_weigh(key, of_sides, given, of_both, proposal, *of_levels) -> SideLevels:

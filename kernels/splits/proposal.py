@@ -15,7 +15,6 @@ from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, on_ac
 from bnp_models.kernels.splits.anchors import (
     Anchors,
     Counts,
-    Levels,
     choose_anchors,
     first_probability,
     partner_probability,
@@ -29,7 +28,7 @@ from bnp_models.kernels.splits.members import (
     SeatedItems,
     Unit,
 )
-from bnp_models.kernels.variates.levels import Bands, count_nodes, through_bands
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 # Rounds that shape a proposal among some of the records: two-means, and then expectation-
@@ -80,10 +79,8 @@ def propose_sides(
     members: SeatedItems | LabelledRecords,
     counts: Int[Array, "R K"],
     tables: Int[Array, " K"],
-    variable: Int[Array, " R"],
-    level_shape: Float[Array, " R+G"],
+    levels: Levels,
     slot: Int[Array, ""],
-    bands: Bands | None = None,
 ) -> Proposal:
     """Propose to split a component in two sides, or to merge two.
 
@@ -95,15 +92,11 @@ def propose_sides(
         Items at tables, or records as a whole: what is said of tables holds of records then.
     counts, tables
         Items by row of theta and component, and tables of each component.
-    variable
-        The variable of each row of theta.
-    level_shape
-        Dirichlet shapes of the level probabilities' prior, by node.
+    levels
+        The levels under their prior.
     slot
         Slot without tables, which the second side of a split takes; no split is possible where it
         has tables.
-    bands
-        Bands of ordered variables.
 
     Notes
     -----
@@ -116,12 +109,11 @@ def propose_sides(
     tables for good, chunk after chunk: independently within a chunk, given the allocations before
     it and the launch state after it. The proposal's probability is the product over tables.
     """
-    dtype = level_shape.dtype
+    dtype = levels.shape.dtype
     key_scalars, key_anchors, key_sides = Keys(key, 3)
     u = uniform(words(key_scalars, (4,)), dtype.type)
     present = Counts(counts, tables)
 
-    levels = Levels.of_prior(level_shape, variable, bands)
     anchors = choose_anchors(key_anchors, u, members, present, levels, slot)
     dealt = deal_records(anchors, members)
     chunks = _Chunks(dealt, levels.same_variable, levels, members.unit)
@@ -245,11 +237,11 @@ class _Odds(NamedTuple):
 
 def _odds_given(sides: Counts, totals: Float[Array, "R 2"], levels: Levels) -> _Odds:
     """Log odds given counts of sides 1 and 0, and those of all levels of each row's variable."""
-    items = count_nodes(sides.items, levels.bands)
-    if levels.bands is not None:
+    items = levels.count(sides.items)
+    if levels.layers:
         totals = times(levels.same_group, items)
     log_share = jnp.log((levels.shape[:, None] + items) / (levels.total[:, None] + totals))
-    log_theta = through_bands(log_share, levels.bands)
+    log_theta = levels.log_levels(log_share)
     log_tables = jnp.log(sides.tables)
     return _Odds(log_theta[:, 0] - log_theta[:, 1], log_tables[0] - log_tables[1])
 

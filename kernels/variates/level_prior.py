@@ -3,9 +3,9 @@
     c_j ~ Ga(1, 1 / L_j),    beta_j ~ Dir(1_{L_j}),    theta_jk ~ Dir(c_j beta_j)
 
 for every component or class k. It is kept as the Dirichlet shapes c_j beta_jl, one for each row of
-theta; the prior Dir(1) of the papers is a vector of ones. Of ordered variables each Dirichlet
-distribution, that over bands and those within bands, has a concentration and a mean of its own: for
-them read nodes for rows of theta, and their groups for variables (`kernels.variates.levels`).
+theta; the prior Dir(1) of the papers is a vector of ones. Where levels lie in groups each Dirichlet
+distribution, that over groups and those within groups, has a concentration and a mean of its own:
+read nodes for rows of theta, and their distributions for variables (`kernels.variates.levels`).
 
 Given auxiliary variables that take the place of gamma functions of c_j, the shapes of one variable
 are independent. Each is then drawn by a Metropolis-Hastings step whose proposal is nearly its
@@ -19,12 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.gamma_ratios import elementary_log_gamma, large_log_gamma_ratio
 from bnp_models.kernels.numerics.lanes import in_turn
 from bnp_models.kernels.numerics.platforms import short_loop
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta, loggamma
-from bnp_models.kernels.variates.levels import Bands, is_least
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, word_pair, words
 
 # Shape of the prior of c_j, whose mean is the number of levels.
@@ -49,61 +48,40 @@ _STENCIL = np.array([-1, 0, 1], np.float32)
 _LONGEST_STEP = 3.0
 
 
-def concentration_of_rows(
-    shape: Float[Array, " R"], variable: Int[Array, " R"]
-) -> Float[Array, " R"]:
-    """Sum the shapes of each row's variable: c_j, at each of its rows."""
-    return sum_by_group(shape, variable, variable.size)[variable]
-
-
-def levels_of_rows(variable: Int[Array, " R"], dtype: jnp.dtype) -> Float[Array, " R"]:
-    """Count the levels of each row's variable."""
-    return concentration_of_rows(jnp.ones(variable.size, dtype), variable)
-
-
 @jax.named_scope("draw_level_prior")
-def draw_level_prior(key: Key[Array, ""], variable: Int[Array, " R"]) -> Float[Array, " R"]:
-    """Draw the shapes c_j beta_jl from their prior.
+def draw_level_prior(key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"]:
+    """Draw the shapes c_j beta_jl of the nodes from their prior.
 
     Parameters
     ----------
     key
         Used once.
-    variable
-        Variable of each row of theta, below R.
+    levels
+        The levels, whatever their prior is.
     """
     key_c, key_beta = Keys(key)
-    dtype = jnp.result_type(float)
     # Ga(L, 1) variates, normalised: as many of each variable as it has levels.
-    log_g = loggamma(key_beta, jnp.ones(variable.size, dtype))
-    share = jnp.exp(log_g) / concentration_of_rows(jnp.exp(log_g), variable)
-    c = gamma_variate(key_c, jnp.full(variable.size, CONCENTRATION_SHAPE, dtype), 1.0)[variable]
-    shape = share * c * levels_of_rows(variable, dtype) / CONCENTRATION_SHAPE
+    log_g = loggamma(key_beta, jnp.ones_like(levels.shape))
+    share = jnp.exp(log_g) / levels.totals(jnp.exp(log_g))
+    c = gamma_variate(key_c, jnp.full_like(levels.shape, CONCENTRATION_SHAPE), 1.0)[levels.group]
+    shape = share * c * levels.sizes / CONCENTRATION_SHAPE
     return jnp.clip(shape, LEAST_SHAPE, LARGEST_SHAPE)
 
 
 @jax.named_scope("update_level_prior")
 def update_level_prior(
-    key: Key[Array, ""],
-    shape: Float[Array, " R"],
-    counts: Int[Array, "R K"],
-    variable: Int[Array, " R"],
-    num_variables: int,
-) -> Float[Array, " R"]:
+    key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels
+) -> Float[Array, " R+G"]:
     """Move the shapes given items by level and component, theta integrated out.
 
     Parameters
     ----------
     key
         Used once.
-    shape
-        Shapes c_j beta_jl as they are.
     counts
         Items by row of theta and component.
-    variable
-        Variable of each row of theta, below `num_variables`.
-    num_variables
-        At least the number of variables.
+    levels
+        The levels under the prior as it is, of shapes c_j beta_jl.
 
     Notes
     -----
@@ -112,17 +90,17 @@ def update_level_prior(
     r_j = 1 / L_j + v_j - sum_k log q_jk. (Teh et al. 2006, doi:10.1198/016214506000000302,
     appendix A, has q and draws tables where this takes a step for each row.)
     """
+    shape, counts = levels.shape, levels.count(counts)
     dtype = shape.dtype
     key_q, key_rows = Keys(key)
-    c = sum_by_group(shape, variable, num_variables)
-    totals = sum_by_group(counts, variable, num_variables)
+    c, totals = levels.by_group(shape), levels.by_group(counts)
     present = (totals > 0) & (c > 0)[:, None]
     log_q, _ = logbeta(
         key_q, jnp.where(present, c[:, None], 1), jnp.where(present, totals, 1).astype(dtype)
     )
-    rate = -jnp.sum(jnp.where(present, log_q, 0), axis=1)[variable]
+    rate = -jnp.sum(jnp.where(present, log_q, 0), axis=1)[levels.group]
     log_evidence = _evidence_of_counts(counts, dtype)
-    return in_turn(lambda: _move_rows(key_rows, shape, log_evidence, rate, variable))()
+    return in_turn(lambda: _move_rows(key_rows, levels, log_evidence, rate))()
 
 
 def _evidence_of_counts(counts: Int[Array, "R K"], dtype) -> Callable[[Array], Array]:
@@ -146,18 +124,12 @@ def _evidence_of_counts(counts: Int[Array, "R K"], dtype) -> Callable[[Array], A
 
 @jax.named_scope("update_level_prior")
 def update_level_prior_given_levels(
-    key: Key[Array, ""],
-    shape: Float[Array, " R"],
-    log_level: Float[Array, "R K"],
-    variable: Int[Array, " R"],
-    num_variables: int,
-    bands: Bands | None = None,
-) -> Float[Array, " R"]:
-    """Move the shapes given the level probabilities, which may be truncated.
+    key: Key[Array, ""], log_level: Float[Array, "R K"], levels: Levels
+) -> Float[Array, " R+G"]:
+    """Move the shapes given the log level probabilities, which may be truncated.
 
-    Arguments are those of `update_level_prior`, with the log shares of nodes instead of counts: all
-    that the prior says of those that are the least there is (`is_least`) is that they are that
-    small.
+    All that the prior says of shares that are the least there is (`Levels.is_least`) is that they
+    are that small.
 
     Notes
     -----
@@ -165,56 +137,53 @@ def update_level_prior_given_levels(
     """
     key_total, key_rows, key_scale = Keys(key, 3)
     num_components = log_level.shape[1]
-
-    def by_variable(x):
-        return sum_by_group(x, variable, num_variables)
-
-    c = by_variable(shape)
+    shape, group = levels.shape, levels.group
+    log_share = levels.log_shares(log_level)
+    c = levels.by_group(shape)
     exists = c > 0
     c = jnp.where(exists, c, 1)
     log_total = loggamma(key_total, jnp.broadcast_to(c[:, None], (c.size, num_components)))
-    sums = jnp.sum(log_level, axis=1)
-    least = jnp.sum(is_least(log_level, bands), axis=1).astype(shape.dtype)
+    sums = jnp.sum(log_share, axis=1)
+    least = jnp.sum(levels.is_least(log_share), axis=1).astype(shape.dtype)
 
     def log_evidence(b):
         above = num_components - least
         return -above * elementary_log_gamma(b) - least * elementary_log_gamma(1 + b)
 
-    rate = -sums - jnp.sum(log_total, axis=1)[variable]
-    shape = in_turn(lambda: _move_rows(key_rows, shape, log_evidence, rate, variable))()
+    rate = -sums - jnp.sum(log_total, axis=1)[group]
+    shape = in_turn(lambda: _move_rows(key_rows, levels, log_evidence, rate))()
 
     # All shapes of a variable together, the totals integrated out: these hold c fast.
-    c = jnp.where(exists, by_variable(shape), 1)
-    mean = shape / c[variable]
+    c = jnp.where(exists, levels.by_group(shape), 1)
+    mean = shape / c[group]
 
     def log_evidence_of_total(c):
-        return num_components * elementary_log_gamma(c) + by_variable(
-            log_evidence(mean * c[variable])
+        return num_components * elementary_log_gamma(c) + levels.by_group(
+            log_evidence(mean * c[group])
         )
 
-    rate = CONCENTRATION_SHAPE / jnp.maximum(by_variable(jnp.ones_like(shape)), 1)
-    rate = rate - by_variable(mean * sums)
+    rate = CONCENTRATION_SHAPE / jnp.maximum(levels.by_group(jnp.ones_like(shape)), 1)
+    rate = rate - levels.by_group(mean * sums)
     moved = in_turn(lambda: _move(key_scale, c, log_evidence_of_total, CONCENTRATION_SHAPE, rate))()
-    return mean * moved[variable]
+    return mean * moved[group]
 
 
 def _move_rows(
     key: Key[Array, ""],
-    shape: Float[Array, " R"],
-    log_evidence: Callable[[Float[Array, " R"]], Float[Array, " R"]],
-    rate: Float[Array, " R"],
-    variable: Int[Array, " R"],
-) -> Float[Array, " R"]:
-    """Move each row's shape given its evidence, a function of it, and a rate that is added."""
+    levels: Levels,
+    log_evidence: Callable[[Float[Array, " N"]], Float[Array, " N"]],
+    rate: Float[Array, " N"],
+) -> Float[Array, " N"]:
+    """Move each node's shape given its evidence, a function of it, and a rate that is added."""
     key_tie, key_move = Keys(key)
-    levels = levels_of_rows(variable, shape.dtype)
+    sizes, group = levels.sizes, levels.group
     # c^(1 - L) of the prior, as an integral over v: one variate for all rows of a variable.
-    more = levels - CONCENTRATION_SHAPE
+    more = sizes - CONCENTRATION_SHAPE
     log_v = loggamma(key_tie, jnp.where(more > 0, more, 1))
-    row = jnp.arange(variable.size)
-    first = jax.ops.segment_min(row, variable, num_segments=variable.size)[variable]
-    v = jnp.where(more > 0, jnp.exp(log_v[first]) / concentration_of_rows(shape, variable), 0)
-    return _move(key_move, shape, log_evidence, 1.0, rate + CONCENTRATION_SHAPE / levels + v)
+    first = jax.ops.segment_min(jnp.arange(group.size), group, num_segments=group.size)[group]
+    v = jnp.where(more > 0, jnp.exp(log_v[first]) / levels.total, 0)
+    rate = rate + CONCENTRATION_SHAPE / sizes + v
+    return _move(key_move, levels.shape, log_evidence, 1.0, rate)
 
 
 def _move(

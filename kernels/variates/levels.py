@@ -1,13 +1,19 @@
-"""Level probabilities of variables, and of ordered ones by bands of adjacent levels.
+"""Level probabilities of variables, by Dirichlet distributions along a tree.
 
-The levels of an ordered variable split twice, into bands and then within each band:
+The levels of a variable may lie in groups, and these in larger groups: bands of adjacent levels of
+an ordered variable, or the codes of one digit less. A level's probability is then the product of
+shares along the path to it,
 
-    lambda_l = rho_g phi_l for level l of band g,    rho ~ Dir over bands,    phi_g ~ Dir within g
+    lambda_l = rho_g phi_l for level l of group g,    rho ~ Dir over groups,    phi_g ~ Dir within g
 
-so that adjacent levels share strength. The Dirichlet distributions of all variables are over nodes:
-the rows of the levels, and behind them those of the bands. Without ordered variables, where `bands`
-is None, nodes are levels.
+and so on through any number of layers, so that the levels of a group share strength. The Dirichlet
+distributions of all variables are over nodes: the rows of the levels, and behind them the groups,
+layer after layer. Where no variable has groups, nodes are levels.
 """
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
@@ -16,183 +22,289 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
-from bnp_models.kernels.numerics.counting import sum_by_group
+from bnp_models.kernels.numerics.counting import first_rows, sum_by_group, variable_of_rows
 from bnp_models.kernels.variates.gamma import loggamma
 
 # Smallest level probability that is drawn, on a log scale: 1e-12. A class whose levels exclude a
 # region of cells to the last digit would have no feasible mass, and no way back.
 LOG_LEAST_LEVEL = -27.631021
 
-# Smallest share of a band, and of a level within its band: 1e-9. Their products tell them apart.
+# Smallest share of a group, and of a level within its group: 1e-9. Their products tell them apart.
 LOG_LEAST_SHARE = -20.723266
 
-# Fewest levels of a variable that has bands.
+# Smallest product of shares along a path: float32 holds no much smaller number.
+_LOG_LEAST_PRODUCT = -83.0
+
+# Fewest levels of an ordered variable that has bands.
 _FEWEST_LEVELS = 4
 
+Tree: TypeAlias = Sequence[Sequence[int]]
+"""Groups of a variable, from the lowest layer up: the group of each level, then the larger group of
+each of these, numbered from 0 on."""
 
-class Bands(eqx.Module):
-    """Bands of adjacent levels of ordered variables."""
 
-    of_row: Int[Array, " R"]
-    """Band of each level; G where its variable has none."""
+def bands_of_levels(num_levels: int) -> Tree:
+    """Bands of adjacent levels, of about as many levels each as there are bands; none for few."""
+    if num_levels < _FEWEST_LEVELS:
+        return ()
+    bands = np.array_split(np.arange(num_levels), round(np.sqrt(num_levels)))
+    return (np.repeat(np.arange(len(bands)), [len(band) for band in bands]).tolist(),)
+
+
+class Layer(eqx.Module):
+    """Groups of one layer, of all variables."""
+
+    of: Int[Array, " N"]
+    """Group of each node of the layer below; their number G where its variable has no more."""
     first: Int[Array, " G"]
-    """Row of the first level of each band."""
+    """Row of the first level of each group."""
+
+    @property
+    def number(self) -> int:
+        """Groups G of the layer."""
+        return self.first.size
+
+    def at_members(self, of_group: Shaped[Array, "G ..."], fill: float) -> Shaped[Array, "N ..."]:
+        """Values of groups, at each of their members; `fill` where there is no group."""
+        return of_group.at[self.of].get(mode="fill", fill_value=fill)
+
+    def totals(self, of_member: Shaped[Array, "N ..."]) -> Shaped[Array, "G ..."]:
+        """Sums over the members of each group."""
+        # The members of no group have one of their own.
+        return sum_by_group(of_member, self.of, self.number + 1)[: self.number]
+
+    def log_totals(self, log_weight: Float[Array, "N K"]) -> Float[Array, "G K"]:
+        """Logarithms of sums of exponentials over the members of each group."""
+        largest = jax.ops.segment_max(log_weight, self.of, num_segments=self.number + 1)
+        largest = lax.stop_gradient(largest)
+        total = self.totals(jnp.exp(log_weight - largest[self.of]))
+        return largest[: self.number] + jnp.log(total)
+
+
+class Levels(eqx.Module):
+    """Levels of all variables, the trees of their groups, and the shapes of the Dirichlet prior."""
+
+    variable: Int[Array, " R"]
+    """Variable of each level, those of one variable after those of another."""
+    shape: Float[Array, " R+G"]
+    """Dirichlet shape of each node: ones at first, which is the uniform prior."""
+    total: Float[Array, " R+G"]
+    """Sum of the shapes of each node's distribution: its concentration."""
+    layers: tuple[Layer, ...]
+    """Layers of groups, from the lowest up; none where no variable has groups."""
     variables: int = eqx.field(static=True)
     """Number of the variables."""
-    number: int = eqx.field(static=True)
-    """Bands G of all variables."""
+    spare: int = eqx.field(static=True)
+    """Distributions of levels that there may be beside those of the variables."""
 
     @classmethod
-    def of_variables(cls, num_levels: tuple[int, ...], ordered: tuple[int, ...]) -> "Bands | None":
-        """Bands of these variables, of about as many levels each as there are bands.
+    def of_variables(
+        cls,
+        num_levels: tuple[int, ...],
+        trees: Mapping[int, Tree] | None = None,
+        spare: int = 0,
+        variable: np.ndarray | None = None,
+    ) -> "Levels":
+        """Levels of these variables, under the uniform prior.
 
-        None where no variable has enough levels.
+        Parameters
+        ----------
+        num_levels
+            Levels of each variable.
+        trees
+            Groups of some of the variables, by column.
+        spare
+            Distributions of levels beside those of the variables, at the most.
+        variable
+            Variable of each level, where one is split in two: the second part has the number of
+            the variables.
         """
-        of_row: list[int] = []
-        first: list[int] = []
-        for j, size in enumerate(num_levels):
-            if j not in ordered or size < _FEWEST_LEVELS:
-                of_row += [-1] * size
-                continue
-            for band in np.array_split(np.arange(size), round(np.sqrt(size))):
-                first.append(len(of_row))
-                of_row += [len(first) - 1] * len(band)
-        if not first:
-            return None
-        of_level, number = np.array(of_row), len(first)
-        return cls(
-            of_row=jnp.asarray(np.where(of_level < 0, number, of_level), jnp.int32),
-            first=jnp.asarray(first, jnp.int32),
-            variables=len(num_levels),
-            number=number,
-        )
+        layers = _layers_of_trees(num_levels, {} if trees is None else trees)
+        of_level = variable_of_rows(num_levels) if variable is None else variable
+        num_nodes = len(of_level) + sum(layer.number for layer in layers)
+        shape = jnp.ones(num_nodes, jnp.result_type(float))
+        levels = cls(
+            variable=jnp.asarray(of_level, jnp.int32), shape=shape, total=shape, layers=layers,
+            variables=len(num_levels), spare=spare,
+        )  # fmt: skip
+        return levels.with_shape(shape)
 
-    def at_levels(self, of_band: Shaped[Array, "G ..."], fill: float) -> Shaped[Array, "R ..."]:
-        """Values of bands, at each of their levels; `fill` where there is no band."""
-        return of_band.at[self.of_row].get(mode="fill", fill_value=fill)
+    def with_shape(self, shape: Float[Array, " R+G"]) -> "Levels":
+        """The same levels under a prior of these Dirichlet shapes."""
+        return dataclasses.replace(self, shape=shape, total=self.totals(shape))
 
-    def totals(self, of_level: Shaped[Array, "R ..."]) -> Shaped[Array, "G ..."]:
-        """Sums over the levels of each band."""
-        # The levels of no band have a group of their own.
-        return sum_by_group(of_level, self.of_row, self.number + 1)[: self.number]
+    @property
+    def group(self) -> Int[Array, " R+G"]:
+        """Number, below R + G, of the Dirichlet distribution of each node.
 
+        That of a variable's levels, or of the groups of its highest layer, is the variable's.
+        """
+        numbers, start, of_node = [], self.variables + 1, self.variable
+        for layer in self.layers:
+            numbers.append(jnp.where(layer.of < layer.number, start + layer.of, of_node))
+            start, of_node = start + layer.number, self.variable[layer.first]
+        return jnp.concatenate([*numbers, of_node]) if numbers else of_node
 
-def groups_of_nodes(variable: Int[Array, " R"], bands: Bands | None) -> Int[Array, " R+G"]:
-    """Number, below R + G, of the Dirichlet distribution of each node.
+    @property
+    def num_groups(self) -> int:
+        """Number of Dirichlet distributions, at the most."""
+        groups = sum(layer.number for layer in self.layers)
+        return self.variables + self.spare + (1 + groups if groups else 0)
 
-    `variable` is that of each level, where a variable may be split once more and its second part
-    have the number of the variables.
-    """
-    if bands is None:
-        return variable
-    within = bands.variables + 1 + bands.of_row
-    of_level = jnp.where(bands.of_row < bands.number, within, variable)
-    return jnp.append(of_level, variable[bands.first])
+    @property
+    def same_variable(self) -> Float[Array, "R R"]:
+        """1 where two levels are of one variable."""
+        return (self.variable[:, None] == self.variable).astype(self.shape.dtype)
 
+    @property
+    def same_group(self) -> Float[Array, "R+G R+G"]:
+        """1 where two nodes are of one distribution."""
+        group = self.group
+        return (group[:, None] == group).astype(self.shape.dtype)
 
-def at_nodes(of_level: Shaped[Array, "R ..."], bands: Bands | None) -> Shaped[Array, "R+G ..."]:
-    """Values of nodes, given those of levels that all levels of a variable share."""
-    return of_level if bands is None else jnp.concatenate([of_level, of_level[bands.first]])
+    def by_group(self, of_node: Shaped[Array, "R+G ..."]) -> Shaped[Array, "D ..."]:
+        """Sums over the nodes of each distribution, by its number."""
+        return sum_by_group(of_node, self.group, self.num_groups)
 
+    def totals(self, of_node: Shaped[Array, "R+G ..."]) -> Shaped[Array, "R+G ..."]:
+        """Sums over the nodes of each distribution, at every node of it."""
+        group = self.group
+        return sum_by_group(of_node, group, group.size)[group]
 
-def count_nodes(of_level: Shaped[Array, "R ..."], bands: Bands | None) -> Shaped[Array, "R+G ..."]:
-    """Counts of nodes, given those of levels."""
-    return of_level if bands is None else jnp.concatenate([of_level, bands.totals(of_level)])
+    @property
+    def sizes(self) -> Float[Array, " R+G"]:
+        """Number of nodes of each node's distribution."""
+        return self.totals(jnp.ones_like(self.shape))
 
+    def at_nodes(self, of_level: Shaped[Array, "R ..."]) -> Shaped[Array, "R+G ..."]:
+        """Values of nodes, given those of levels that all levels of a variable share."""
+        above = [of_level[layer.first] for layer in self.layers]
+        return jnp.concatenate([of_level, *above]) if above else of_level
 
-def log_node_shares(log_level: Float[Array, "R K"], bands: Bands | None) -> Float[Array, "R+G K"]:
-    """Log shares of nodes in their Dirichlet distributions, given log level probabilities."""
-    if bands is None:
+    def count(self, of_level: Shaped[Array, "R ..."]) -> Shaped[Array, "R+G ..."]:
+        """Counts of nodes, given those of levels."""
+        counts = [of_level]
+        for layer in self.layers:
+            counts.append(layer.totals(counts[-1]))
+        return jnp.concatenate(counts) if self.layers else of_level
+
+    def given(self, counts: Shaped[Array, "R K"]) -> Float[Array, "R+G K"]:
+        """Dirichlet shapes of the nodes given counts of levels."""
+        return self.shape[:, None] + self.count(counts)
+
+    def log_shares(self, log_level: Float[Array, "R K"]) -> Float[Array, "R+G K"]:
+        """Log shares of nodes in their distributions, given log level probabilities."""
+        shares = []
+        for layer in self.layers:
+            log_group = layer.log_totals(log_level)
+            shares.append(log_level - layer.at_members(log_group, 0))
+            log_level = log_group
+        return jnp.concatenate([*shares, log_level]) if shares else log_level
+
+    def log_levels(self, log_share: Float[Array, "R+G K"]) -> Float[Array, "R K"]:
+        """Log level probabilities given log shares of nodes: sums along the paths."""
+        if not self.layers:
+            return log_share
+        ends = np.cumsum([layer.of.size for layer in self.layers]).tolist()
+        *below, log_level = jnp.split(log_share, ends)
+        for layer, log_member in zip(reversed(self.layers), reversed(below), strict=True):
+            log_level = log_member + layer.at_members(log_level, 0)
         return log_level
-    largest = jax.ops.segment_max(log_level, bands.of_row, num_segments=bands.number + 1)
-    largest = lax.stop_gradient(largest)
-    total = bands.totals(jnp.exp(log_level - largest[bands.of_row]))
-    log_band = largest[: bands.number] + jnp.log(total)
-    return jnp.concatenate([log_level - bands.at_levels(log_band, 0), log_band])
+
+    @property
+    def log_least(self) -> Float[Array, "R+G 1"] | float:
+        """Log of the least share that each node is given."""
+        if not self.layers:
+            return LOG_LEAST_LEVEL
+        lowest, share = self.layers[0], log_least_share(len(self.layers))
+        of_level = jnp.where(lowest.of < lowest.number, share, LOG_LEAST_LEVEL)
+        return jnp.append(of_level, jnp.full(self.shape.size - of_level.size, share))[:, None]
+
+    def is_least(self, log_share: Float[Array, "R+G K"]) -> Bool[Array, "R+G K"]:
+        """Whether shares are the least there is, of which all that is known is that much."""
+        if not self.layers:
+            return log_share <= LOG_LEAST_LEVEL
+        # Shares within groups are worked out from level probabilities, and rounded.
+        return log_share <= self.log_least + 1e-3
+
+    def normalise(self, log_weight: Float[Array, "R+G K"]) -> Float[Array, "R+G K"]:
+        """Normalise log weights of nodes: the exponentials of each distribution sum to one."""
+        return normalise_groups(log_weight, self.group)
+
+    def of_weights(self, log_weight: Float[Array, "R+G K"]) -> Float[Array, "R K"]:
+        """Log level probabilities given log weights of nodes, none below the least there is."""
+        return self.log_levels(jnp.maximum(self.normalise(log_weight), self.log_least))
+
+    @jax.named_scope("draw_levels")
+    def draw(self, key: Key[Array, ""], counts: Shaped[Array, "R K"]) -> Float[Array, "R K"]:
+        """Draw log level probabilities of every variable and class, given counts of levels.
+
+        Parameters
+        ----------
+        key
+            Used once.
+        counts
+            Counts by level and class; zeros for a draw from the prior.
+        """
+        return self.of_weights(loggamma(key, self.given(counts)))
 
 
-def through_bands(log_share: Float[Array, "R+G K"], bands: Bands | None) -> Float[Array, "R K"]:
-    """Add log shares of bands to those of their levels."""
-    if bands is None:
-        return log_share
-    num_levels = bands.of_row.size
-    return log_share[:num_levels] + bands.at_levels(log_share[num_levels:], 0)
+def log_least_share(num_layers: int) -> float:
+    """Log of the least share of a group and within one, where there are so many layers."""
+    return max(LOG_LEAST_SHARE, _LOG_LEAST_PRODUCT / (num_layers + 1))
 
 
-def log_levels_of_nodes(
-    log_share: Float[Array, "R+G K"], bands: Bands | None
-) -> Float[Array, "R K"]:
-    """Log level probabilities given log shares of nodes, which are raised to the least there is."""
-    return through_bands(jnp.maximum(log_share, least_node_shares(bands)), bands)
-
-
-def least_node_shares(bands: Bands | None) -> Float[Array, "R+G 1"] | float:
-    """Log of the least share that each node is given."""
-    if bands is None:
-        return LOG_LEAST_LEVEL
-    of_level = jnp.where(bands.of_row < bands.number, LOG_LEAST_SHARE, LOG_LEAST_LEVEL)
-    return jnp.append(of_level, jnp.full(bands.number, LOG_LEAST_SHARE))[:, None]
-
-
-def is_least(log_share: Float[Array, "R+G K"], bands: Bands | None) -> Bool[Array, "R+G K"]:
-    """Whether shares of nodes are the least there is, of which all that is known is that much."""
-    if bands is None:
-        return log_share <= LOG_LEAST_LEVEL
-    # Shares within bands are worked out from level probabilities, and rounded.
-    return log_share <= least_node_shares(bands) + 1e-3
+def _layers_of_trees(num_levels: tuple[int, ...], trees: Mapping[int, Tree]) -> tuple[Layer, ...]:
+    """Layers of the groups of all variables."""
+    layers = []
+    first = first_rows(num_levels)
+    # By column: the number of nodes so far, and the row of the first level of each of these.
+    below = {j: first[j] + np.arange(size) for j, size in enumerate(num_levels)}
+    for height in range(max((len(tree) for tree in trees.values()), default=0)):
+        of, above = [], {}
+        start = 0
+        for j, rows in below.items():
+            if len(trees.get(j, ())) <= height:
+                of += [-1] * len(rows)
+                continue
+            groups = np.asarray(trees[j][height])
+            of += (start + groups).tolist()
+            above[j] = rows[[np.flatnonzero(groups == g)[0] for g in range(groups.max() + 1)]]
+            start += len(above[j])
+        of_node = np.array(of)
+        rows = np.concatenate(list(above.values()))
+        layers.append(
+            Layer(
+                of=jnp.asarray(np.where(of_node < 0, start, of_node), jnp.int32),
+                first=jnp.asarray(rows, jnp.int32),
+            )
+        )
+        below = above
+    return tuple(layers)
 
 
 def draw_levels(
-    key: Key[Array, ""],
-    shape: Float[Array, "R+G K"],
-    variable: Int[Array, " R"],
-    bands: Bands | None = None,
+    key: Key[Array, ""], shape: Float[Array, "R K"], group: Int[Array, " R"]
 ) -> Float[Array, "R K"]:
-    """Draw log level probabilities of every variable and class, Dirichlet.
+    """Draw logarithms of Dirichlet shares, for every group of rows and every class.
 
     Parameters
     ----------
     key
         Used once.
     shape
-        Shape parameters by node and class.
-    variable
-        Variable of each row, below R.
-    bands
-        Bands of ordered variables.
-    """
-    log_share = normalise_levels(loggamma(key, shape), variable, bands)
-    return log_levels_of_nodes(log_share, bands)
-
-
-def normalise_levels(
-    log_weight: Float[Array, "R+G K"], variable: Int[Array, " R"], bands: Bands | None = None
-) -> Float[Array, "R+G K"]:
-    """Normalise log weights of nodes: the exponentials of each distribution sum to one."""
-    log_weight, total = totals_by_group(log_weight, groups_of_nodes(variable, bands))
-    return log_weight - jnp.log(total)
-
-
-def totals_by_group(
-    log_weight: Float[Array, "R K"], group: Int[Array, " R"]
-) -> tuple[Float[Array, "R K"], Float[Array, "R K"]]:
-    """Scale log weights by the largest of their group of rows, and add up their exponentials.
-
-    Parameters
-    ----------
-    log_weight
-        Log weights.
+        Shape parameters by row and class.
     group
-        Group of each row, below R.
-
-    Returns
-    -------
-    log_weight
-        Log weights less the largest of their group.
-    total
-        Sum of their exponentials over the group, at every row of it.
+        Group of each row, such as the variable of a level, below R.
     """
+    return jnp.maximum(normalise_groups(loggamma(key, shape), group), LOG_LEAST_LEVEL)
+
+
+def normalise_groups(
+    log_weight: Float[Array, "R K"], group: Int[Array, " R"]
+) -> Float[Array, "R K"]:
+    """Normalise log weights: the exponentials of each group of rows sum to one."""
     largest = jax.ops.segment_max(log_weight, group, num_segments=group.size)[group]
     log_weight = log_weight - largest
     total = sum_by_group(jnp.exp(log_weight), group, group.size)[group]
-    return log_weight, total
+    return log_weight - jnp.log(total)

@@ -88,13 +88,13 @@ def in_mode(model, key, data, label):
     z = jnp.broadcast_to(label.astype(state.z.dtype), state.z.shape)
     one_hot = jax.nn.one_hot(z, CAPACITY) * data.weight[:, None]
     counts = 1 + jax.ops.segment_sum(
-        one_hot.reshape(-1, CAPACITY), data.rows.reshape(-1), num_segments=data.variable.size
+        one_hot.reshape(-1, CAPACITY), data.rows.reshape(-1), num_segments=data.levels.variable.size
     )
-    total = jax.ops.segment_sum(counts, data.variable, num_segments=len(NUM_LEVELS))
+    total = jax.ops.segment_sum(counts, data.levels.variable, num_segments=len(NUM_LEVELS))
     g0 = jnp.sum(one_hot[0], axis=0)
     return eqx.tree_at(
         lambda s: (s.z, s.g0, s.theta), state,
-        (z, g0 / jnp.sum(g0), counts / total[data.variable]),
+        (z, g0 / jnp.sum(g0), counts / total[data.levels.variable]),
     )  # fmt: skip
 
 

@@ -198,8 +198,8 @@ def _split_or_merge(
     log_x = log_scale - jax.nn.logsumexp(log_seen) + log_stick
     counts = count_levels(records, data.num_levels, model.components)
     records, log_x, log_lambda, accepted = split_or_merge_classes(
-        key_move, records, *counts, log_x, state.log_lambda, data.variable, data.feasible,
-        state.alpha, model.by_class, state.level_shape, data.bands,
+        key_move, records, *counts, log_x, state.log_lambda,
+        data.levels.with_shape(state.level_shape), data.feasible, state.alpha, model.by_class,
     )  # fmt: skip
     if model.by_class:
         log_x = log_x - jnp.log(region_mass(log_lambda, data.feasible))

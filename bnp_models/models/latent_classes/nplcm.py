@@ -25,7 +25,7 @@ from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.boxes.region import region_mass
 from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.gamma import gamma_variate
-from bnp_models.kernels.variates.levels import Bands, count_nodes, draw_levels
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.latent_classes.classes import update_classes, update_order, update_partition
@@ -49,7 +49,7 @@ from bnp_models.models.latent_classes.state import (
     count_levels,
     label_records,
 )
-from bnp_models.models.level_prior import columns_of, draw_shape, merge_rows, uniform_shape
+from bnp_models.models.level_prior import draw_shape, merge_rows, trees_of
 from bnp_models.models.model import Completes, Draw, PredictsCells
 from bnp_models.models.options import check_choice
 from bnp_models.models.warnings import last_class_used, too_many_augmented
@@ -79,8 +79,8 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     max_exact_variables: ClassVar[float] = math.inf
 
     def check(self, table: Microdata | ContingencyTable) -> None:
-        """Raise `MicrodataError` if an ordered variable is not one of the table's."""
-        columns_of(self.ordered, table.schema)
+        """Raise `MicrodataError` unless the variables that are ordered or have groups fit it."""
+        trees_of(self, table.schema)
 
     def prepare(
         self,
@@ -89,11 +89,11 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     ) -> LatentClassData:
         """Arrays of a sample, and of its structural zeros."""
         num_levels = table.schema.num_levels
-        ordered = columns_of(self.ordered, table.schema)
+        trees = trees_of(self, table.schema)
         if isinstance(table, ContingencyTable):
-            return prepare_cells(self, table.codes, table.counts, num_levels, conditions, ordered)
+            return prepare_cells(self, table.codes, table.counts, num_levels, conditions, trees)
         size = coarse_size(table.n)
-        return prepare_records(self, table.codes, num_levels, conditions, size, ordered)
+        return prepare_records(self, table.codes, num_levels, conditions, size, trees)
 
     def init(
         self,
@@ -121,10 +121,8 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         counts, class_counts = count_levels(records, data.num_levels, self.components)
         alpha = gamma_variate(key_alpha, jnp.ones((), dtype), 1.0)
         log_pi, _ = truncated_sticks(key_pi, class_counts, alpha)
-        shape = 1 + count_nodes(counts, data.bands).astype(dtype)
-        log_lambda = draw_levels(key_lambda, shape, data.variable, data.bands)
-        level_shape = uniform_shape(data.variable, data.bands)
-        return LatentClassState(log_pi, log_lambda, level_shape, alpha)
+        log_lambda = data.levels.draw(key_lambda, counts)
+        return LatentClassState(log_pi, log_lambda, data.levels.shape, alpha)
 
     def settle(self, state: LatentClassState, data: LatentClassData) -> LatentClassState:
         """Sort the classes by weight: for warm-up only, the posterior is not invariant."""
@@ -219,6 +217,8 @@ class NPLCM(LatentClassModel):
     ordered
         Names of variables whose adjacent levels share strength: lambda_jk is Dirichlet over bands
         of about sqrt(L_j) adjacent levels, and over the levels within each band.
+    groups
+        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
 
     References
     ----------
@@ -253,6 +253,8 @@ class TNPLCM(LatentClassModel):
     ordered
         Names of variables whose adjacent levels share strength: lambda_jk is Dirichlet over bands
         of about sqrt(L_j) adjacent levels, and over the levels within each band.
+    groups
+        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
     truncation
         "mixture": the mixture is truncated as a whole, as in the papers. "classes": each class is
         truncated, and the sticks are the weights of the truncated classes: the same family of
@@ -296,18 +298,14 @@ class TNPLCM(LatentClassModel):
         return self.augmentation == "boxes"
 
 
-def draw_prior(
-    model: LatentClassOptions,
-    key: Key[Array, ""],
-    variable: Int[Array, " R"],
-    bands: Bands | None = None,
-) -> LatentClassState:
-    """Parameters from the prior of truncation "mixture"; `variable` is that of each row."""
+def draw_prior(model: LatentClassOptions, key: Key[Array, ""], levels: Levels) -> LatentClassState:
+    """Parameters from the prior of truncation "mixture", whatever the prior of the levels is."""
     key_alpha, key_pi, key_lambda, key_shape = Keys(key, 4)
     dtype = jnp.result_type(float)
     alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
-    log_pi, _ = truncated_sticks(key_pi, jnp.zeros(model.components, jnp.int32), alpha)
-    level_shape = draw_shape(model.level_prior, key_shape, variable, bands)
-    of_class = jnp.broadcast_to(level_shape[:, None], (level_shape.size, model.components))
-    log_lambda = draw_levels(key_lambda, of_class, variable, bands)
+    none = jnp.zeros(model.components, jnp.int32)
+    log_pi, _ = truncated_sticks(key_pi, none, alpha)
+    level_shape = draw_shape(model.level_prior, key_shape, levels)
+    no_record = jnp.zeros((levels.variable.size, model.components), jnp.int32)
+    log_lambda = levels.with_shape(level_shape).draw(key_lambda, no_record)
     return LatentClassState(log_pi, log_lambda, level_shape, alpha)

@@ -4,7 +4,8 @@ from typing import Any
 
 import equinox as eqx
 
-from bnp_models.models.level_prior import LEVEL_PRIORS, record_concentrations
+from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
+from bnp_models.models.level_prior import LEVEL_PRIORS, Grouping, record_concentrations
 from bnp_models.models.model import FixedComponents
 from bnp_models.models.options import as_names, check_choice, check_integer, check_positive
 
@@ -28,16 +29,19 @@ class LatentClassOptions(FixedComponents):
     """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
     ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
     """Variables whose levels have bands of adjacent ones."""
+    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
+    """Groups of the levels of variables, by name."""
 
     def __check_init__(self):
         check_integer(2, components=self.components)
         check_integer(0, split_merge_every=self.split_merge_every)
         check_positive(a=self.a, b=self.b)
         check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
+        Grouping.of(self).require_apart()
 
     def level_concentrations(self, run: Any) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
-        return record_concentrations(self.level_prior, self.ordered, run)
+        return record_concentrations(self, run)
 
     @property
     def by_class(self) -> bool:

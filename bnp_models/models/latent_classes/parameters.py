@@ -16,12 +16,12 @@ from bnp_models.kernels.latent_classes.observed_weights import draw_observed_wei
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt, update_levels_truncated
 from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.variates.gamma import loggamma_from_one
-from bnp_models.kernels.variates.levels import at_nodes, count_nodes, draw_levels
+from bnp_models.kernels.variates.level_prior import update_level_prior_given_levels
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import stick_concentration, truncated_sticks
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
-from bnp_models.models.level_prior import update_shape, update_shape_given_levels
+from bnp_models.models.level_prior import update_shape
 
 
 class Drawn(NamedTuple):
@@ -90,10 +90,8 @@ def draw_level_shape(
 
     They must be redrawn before anything uses them. The counts are those of complete records.
     """
-    number = len(data.num_levels)
-    return update_shape(
-        model.level_prior, key, state.level_shape, counts, data.variable, number, data.bands
-    )
+    levels = data.levels.with_shape(state.level_shape)
+    return update_shape(model.level_prior, key, counts, levels)
 
 
 def _draw_level_shape_truncated(model, key, state, data, counts):
@@ -106,19 +104,16 @@ def _draw_level_shape_truncated(model, key, state, data, counts):
         return state.level_shape
     key_free, key_constrained = Keys(key)
     free = draw_level_shape(model, key_free, state, data, counts)
-    constrained = update_shape_given_levels(
-        key_constrained, state.level_shape, state.log_lambda, data.variable,
-        len(data.num_levels), data.bands,
-    )  # fmt: skip
-    return jnp.where(at_nodes(data.feasible.free, data.bands) > 0, free, constrained)
+    levels = data.levels.with_shape(state.level_shape)
+    constrained = update_level_prior_given_levels(key_constrained, state.log_lambda, levels)
+    return jnp.where(levels.at_nodes(data.feasible.free) > 0, free, constrained)
 
 
 def _draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn:
     """Level probabilities, their prior and sticks, given the counts alone."""
     alpha = state.alpha
     level_shape = draw_level_shape(model, keys[5], state, data, counts)
-    shape = level_shape[:, None] + count_nodes(counts, data.bands)
-    log_lambda = draw_levels(keys[0], shape, data.variable, data.bands)
+    log_lambda = data.levels.with_shape(level_shape).draw(keys[0], counts)
     log_pi, sum_log_1mv = truncated_sticks(keys[1], class_counts, alpha)
     return Drawn(
         log_pi=log_pi,
@@ -136,8 +131,8 @@ def _draw_truncated_classes(model, keys, state, data, counts, class_counts) -> D
     level_shape = _draw_level_shape_truncated(model, keys[5], state, data, counts)
     nothing = jnp.zeros_like(state.log_pi)
     log_lambda, log_mass, accepted = update_levels_truncated(
-        keys[0], state.log_lambda, counts, class_counts, data.variable, data.feasible,
-        Tilt(nothing, nothing), level_shape, data.bands,
+        keys[0], state.log_lambda, counts, class_counts, data.levels.with_shape(level_shape),
+        data.feasible, Tilt(nothing, nothing),
     )  # fmt: skip
     log_rho, sum_log_1mv = truncated_sticks(keys[1], class_counts, state.alpha)
     log_pi = log_rho - log_mass
@@ -164,8 +159,8 @@ def _draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> D
     level_shape = _draw_level_shape_truncated(model, keys[5], state, data, counts)
     tilt, log_s = stick_tilt(keys[0], log_pi, log_mass, alpha, num_records)
     log_lambda, log_mass, accepted = update_levels_truncated(
-        keys[1], state.log_lambda, counts, class_counts, data.variable, data.feasible, tilt,
-        level_shape, data.bands,
+        keys[1], state.log_lambda, counts, class_counts, data.levels.with_shape(level_shape),
+        data.feasible, tilt,
     )  # fmt: skip
     log_pi = draw_observed_weights(keys[2], class_counts, log_mass, log_s, alpha)
     log_outside = log_pi + jnp.log(outside_mass(log_lambda, data.feasible, data.impossible))
@@ -282,15 +277,15 @@ def update_given_augmented(
     """
     key_levels, key_pi, key_alpha, key_split, key_shape = Keys(key, 5)
     level_shape = state.level_shape
-    if model.level_prior == "learned" or data.bands is not None:
+    if model.level_prior == "learned" or data.levels.layers:
         added = split_over_levels(key_split, part_counts, state.log_lambda, data.parts)
         level_shape = draw_level_shape(model, key_shape, state, data, counts + added)
-    if data.bands is None:
-        shape = level_shape[:, None] + counts
-        log_lambda = draw_levels_by_part(key_levels, shape, part_counts, data.parts)
+    levels = data.levels.with_shape(level_shape)
+    if levels.layers:
+        log_lambda = levels.draw(key_levels, counts + added)
     else:
-        shape = level_shape[:, None] + count_nodes(counts + added, data.bands)
-        log_lambda = draw_levels(key_levels, shape, data.variable, data.bands)
+        shape = levels.given(counts)
+        log_lambda = draw_levels_by_part(key_levels, shape, part_counts, data.parts)
     log_pi, sum_log_1mv = truncated_sticks(key_pi, class_counts + added_class_counts, state.alpha)
     alpha = stick_concentration(key_alpha, sum_log_1mv, model.components, model.a, model.b)
     log_mass = jnp.log(region_mass(log_lambda, data.feasible))

@@ -15,7 +15,6 @@ from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.latent_classes.classes import draw_levels_in_box, update_classes
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
-from bnp_models.models.level_prior import uniform_shape
 
 
 def log_cell_probability(
@@ -72,7 +71,7 @@ def complete_records(
 ) -> Int[Array, "J n"]:
     """Level codes of the padded sample, its missing values drawn given one kept draw."""
     # The prior of the levels decides nothing here.
-    prior = uniform_shape(data.variable, data.bands)
+    prior = data.levels.shape
     state = LatentClassState(draw["log_pi"], draw["log_lambda"], prior, draw["alpha"])
     records, _ = update_classes(key, state, data)
     return records.rows - first_rows(data.num_levels)[:, None]

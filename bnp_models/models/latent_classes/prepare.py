@@ -1,6 +1,7 @@
 """Arrays of a coded sample and of its structural zeros for latent class models."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.discrete import MAX_COUNT
-from bnp_models.kernels.variates.levels import Bands
+from bnp_models.kernels.variates.levels import Levels, Tree
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, one_hot_levels
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -29,7 +30,7 @@ def prepare_records(
     num_levels: tuple[int, ...],
     conditions: StructuralZeros | None = None,
     multiple: int = 1,
-    ordered: tuple[int, ...] = (),
+    trees: Mapping[int, Tree] | None = None,
 ) -> LatentClassData:
     """Arrays of a coded sample.
 
@@ -46,8 +47,8 @@ def prepare_records(
     multiple
         Records are padded to a multiple of this, and, where it is not 1, the incomplete ones to one
         of a few sizes.
-    ordered
-        Columns of ordered variables.
+    trees
+        Groups of the levels of some variables, by column.
     """
     num_records = len(codes)
     codes = np.pad(codes, ((0, -num_records % multiple), (0, 0)))
@@ -58,7 +59,6 @@ def prepare_records(
         feasible = conditions.feasible.sets
         # These boxes may be many: they are made only for the sampler that needs them.
         impossible = conditions.impossible.sets if model.by_box else None
-    variable = variable_of_rows(num_levels)
     first_row = first_rows(num_levels)
     incomplete = np.flatnonzero((codes < 0).any(axis=1))
     if multiple > 1 and incomplete.size:
@@ -79,8 +79,7 @@ def prepare_records(
         incomplete=jnp.asarray(incomplete, jnp.int32),
         missing=jnp.asarray(missing),
         admitted=jnp.asarray(admitted, jnp.result_type(float)),
-        variable=jnp.asarray(variable, jnp.int32),
-        bands=Bands.of_variables(num_levels, ordered),
+        levels=Levels.of_variables(tuple(num_levels), trees),
         feasible=Region.of_boxes([g.feasible.sets for g in groups], num_levels),
         impossible=Region.of_boxes([g.impossible.sets for g in groups], num_levels),
         everything_impossible=Region.of_boxes(
@@ -89,7 +88,7 @@ def prepare_records(
         parts=LevelParts.of_boxes(impossible, num_levels),
         boxes=jnp.asarray(feasible),
         num_levels=tuple(num_levels),
-        constrained=_constrained_variables(groups, variable),
+        constrained=_constrained_variables(groups, variable_of_rows(num_levels)),
     )
 
 
@@ -99,13 +98,13 @@ def prepare_cells(
     counts: np.ndarray,
     num_levels: tuple[int, ...],
     conditions: StructuralZeros | None = None,
-    ordered: tuple[int, ...] = (),
+    trees: Mapping[int, Tree] | None = None,
 ) -> LatentClassData:
     """Arrays of cells with counts.
 
     Parameters
     ----------
-    model, num_levels, conditions, ordered
+    model, num_levels, conditions, trees
         As for `prepare_records`.
     codes
         (D, J) 0-based level codes of the cells, complete.
@@ -127,7 +126,7 @@ def prepare_cells(
     listed = np.repeat(codes[~many], counts[~many], axis=0)
     # Where none is listed, one row is, which stands for none.
     rows = listed if len(listed) else codes[:1]
-    data = prepare_records(model, rows, num_levels, conditions, coarse_size(len(rows)), ordered)
+    data = prepare_records(model, rows, num_levels, conditions, coarse_size(len(rows)), trees)
     cells, number = codes[many], counts[many]
     if len(cells):
         padding = coarse_size(len(cells)) - len(cells)

@@ -9,7 +9,7 @@ from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.numerics.counting import count_rows_by_component, count_split_cells
 from bnp_models.kernels.splits.members import LabelledRecords
-from bnp_models.kernels.variates.levels import Bands
+from bnp_models.kernels.variates.levels import Levels
 
 
 class LatentClassData(eqx.Module):
@@ -39,10 +39,8 @@ class LatentClassData(eqx.Module):
     """Where the incomplete records have no value."""
     admitted: Float[Array, "B m"]
     """1 where the observed values of an incomplete record are in the feasible box."""
-    variable: Int[Array, " R"]
-    """Variable of each row of lambda."""
-    bands: Bands | None
-    """Bands of ordered variables."""
+    levels: Levels
+    """Levels of the variables, the rows of lambda."""
     feasible: Region
     """Feasible cells, by group of variables."""
     impossible: Region

@@ -17,7 +17,6 @@ from bnp_models.kernels.mixed_membership.concentration import (
 )
 from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.variates.gamma import log_dirichlet
-from bnp_models.kernels.variates.levels import Bands, count_nodes, draw_levels
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.level_prior import update_shape
@@ -105,25 +104,8 @@ def draw_level_shape(
 
     Theta must be redrawn before anything uses it.
     """
-    # One variable more than items: that of absent ones.
-    number = state.z.shape[0] + 1
 
     def move(shape):
-        return update_shape(
-            model.level_prior, key, shape, counts, data.variable, number, data.bands
-        )
+        return update_shape(model.level_prior, key, counts, data.levels.with_shape(shape))
 
     return lax.cond(iteration >= 0, move, lambda shape: shape, state.level_shape)
-
-
-@jax.named_scope("draw_theta")
-def draw_theta(
-    key: Key[Array, ""],
-    counts: Int[Array, "R K"],
-    shape: Float[Array, " R+G"],
-    variable: Int[Array, " R"],
-    bands: Bands | None = None,
-) -> Float[Array, "R K"]:
-    """Step 5: draw theta_jk ~ Dir(shape + counts), from the prior where a component has none."""
-    nodes = shape[:, None] + count_nodes(counts, bands)
-    return jnp.exp(draw_levels(key, nodes, variable, bands))

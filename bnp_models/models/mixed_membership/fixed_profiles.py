@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import Keys
@@ -23,7 +24,6 @@ from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import (
     draw_alpha,
     draw_level_shape,
-    draw_theta,
 )
 from bnp_models.models.mixed_membership.feasible import weight_draws
 from bnp_models.models.mixed_membership.options import MembershipOptions
@@ -49,7 +49,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
         Shape and rate of alpha's prior.
     dish_stride, cell_stride, seating_every, augmentation, tilt
         As in `bnp_models.HDPMixedMembership`.
-    trajectory_steps, not_applicable, level_prior, ordered
+    trajectory_steps, not_applicable, level_prior, ordered, groups
         As in `bnp_models.HDPMixedMembership`.
 
     References
@@ -74,6 +74,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
     not_applicable: bool = eqx.field(static=True, default=False)
     level_prior: str = eqx.field(static=True, default="learned")
     ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
+    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
 
     name: ClassVar[str] = "mixed-membership"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -141,6 +142,6 @@ def update_parameters(
         _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
-    theta = draw_theta(key_theta, counts, shape, data.variable, data.bands)
+    theta = jnp.exp(data.levels.with_shape(shape).draw(key_theta, counts))
     state = dataclasses.replace(state, g0=h, theta=theta, level_shape=shape, alpha=alpha)
     return state, sweep_info(state, data, tables, counts, left_over)

@@ -17,13 +17,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.kernels.mixed_membership.concentration import dp_concentration
 from bnp_models.kernels.numerics.counting import count_components, label_type, order_free_sum
 from bnp_models.kernels.variates.categorical import cumulative_sum
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.mixed_membership import new_records, start
-from bnp_models.models.mixed_membership.conditionals import draw_g0, draw_theta
+from bnp_models.models.mixed_membership.conditionals import draw_g0
 from bnp_models.models.mixed_membership.feasible import feasible_totals, weight_draws
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.start import START_SHARE
@@ -91,6 +92,11 @@ class HDPMixedMembership(MembershipOptions, Growing):
     ordered
         Names of variables whose adjacent levels share strength: theta_jk is Dirichlet over bands of
         about sqrt(L_j) adjacent levels, and over the levels within each band.
+    groups
+        Groups of the levels of variables, by name: a frame or a CSV file whose first column has the
+        levels, the next the group of each, the next the group of that, and so on. theta_jk is then
+        Dirichlet over the largest groups, over those within each, and so on down to the levels, so
+        that the levels of a group share strength.
 
     References
     ----------
@@ -121,6 +127,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     not_applicable: bool = eqx.field(static=True, default=False)
     level_prior: str = eqx.field(static=True, default="learned")
     ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
+    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -183,8 +190,9 @@ class HDPMixedMembership(MembershipOptions, Growing):
         log_remainder = jnp.log(jnp.maximum(remainder, jnp.finfo(g0.dtype).tiny))
         key_sticks, key_theta = Keys(key)
         log_free, _ = retrospective_sticks(key_sticks, active, log_remainder, state.alpha0)
-        no_item = jnp.zeros((data.variable.size, capacity), jnp.int32)
-        prior = draw_theta(key_theta, no_item, state.level_shape, data.variable, data.bands)
+        no_item = jnp.zeros((len(state.theta), capacity), jnp.int32)
+        levels = data.levels.with_shape(state.level_shape)
+        prior = jnp.exp(levels.draw(key_theta, no_item))
         theta = jnp.where(active, jnp.pad(state.theta, ((0, 0), (0, added))), prior)
         g0 = jnp.where(active, g0, jnp.exp(log_free))
         return dataclasses.replace(

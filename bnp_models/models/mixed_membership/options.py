@@ -9,13 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.data.hierarchies import Hierarchies
 from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
 from bnp_models.models.level_prior import (
     LEVEL_PRIORS,
-    columns_of,
+    Grouping,
     merge_rows,
     record_concentrations,
+    trees_of,
 )
 from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
 from bnp_models.models.model import KnowsMargins, PredictsCells
@@ -61,6 +63,8 @@ class MembershipOptions(PredictsCells, KnowsMargins):
     """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
     ordered: eqx.AbstractVar[tuple[str, ...]]
     """Variables whose levels have bands of adjacent ones."""
+    groups: eqx.AbstractVar[Hierarchies]
+    """Groups of the levels of variables, by name."""
 
     parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
     hyperparameters: ClassVar[tuple[str, ...]] = ("level_shape",)
@@ -99,6 +103,7 @@ class MembershipOptions(PredictsCells, KnowsMargins):
         check_choice(AUGMENTATIONS, augmentation=self.augmentation)
         check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
         check_positive(a=self.a, b=self.b)
+        Grouping.of(self).require_apart()
         check_integer(
             0, dish_stride=self.dish_stride, cell_stride=self.cell_stride,
             seating_every=self.seating_every, split_merge_every=self.split_merge_every,
@@ -110,8 +115,8 @@ class MembershipOptions(PredictsCells, KnowsMargins):
                 raise ValueError(f"{name} is 0 or a divisor of {RECORD_MULTIPLE}, not {stride}")
 
     def check(self, table: Microdata) -> None:
-        """Raise `MicrodataError` if an ordered variable is not one of the table's."""
-        columns_of(self.ordered, table.schema)
+        """Raise `MicrodataError` unless the variables that are ordered or have groups fit it."""
+        trees_of(self, table.schema)
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Quantities of one sweep that a user may choose to keep, by name."""
@@ -132,7 +137,7 @@ class MembershipOptions(PredictsCells, KnowsMargins):
 
     def level_concentrations(self, run: Any) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
-        return record_concentrations(self.level_prior, self.ordered, run)
+        return record_concentrations(self, run)
 
     def merge_levels(
         self, draws: dict[str, np.ndarray], groups: np.ndarray

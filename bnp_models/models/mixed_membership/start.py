@@ -1,5 +1,6 @@
 """Arrays of a coded sample, initial states and draws from the joint prior of mixed membership."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,15 +16,13 @@ from bnp_models.kernels.numerics.counting import (
     first_rows,
     label_type,
     sum_by_group,
-    variable_of_rows,
 )
 from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.gamma import gamma_variate
-from bnp_models.kernels.variates.levels import Bands
+from bnp_models.kernels.variates.levels import Levels, Tree
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import retrospective_sticks
-from bnp_models.models.level_prior import columns_of, draw_shape, uniform_shape
-from bnp_models.models.mixed_membership.conditionals import draw_theta
+from bnp_models.models.level_prior import draw_shape, trees_of
 from bnp_models.models.mixed_membership.feasible import (
     compile_zeros,
     feasible_totals,
@@ -51,8 +50,9 @@ def prepare(
     if isinstance(table, WeightedMicrodata) and conditions is not None:
         _check_weighted(model, conditions)
     size = coarse_size(table.n, RECORD_MULTIPLE)
-    ordered = columns_of(model.ordered, table.schema)
-    return prepare_records(model, table.codes, table.schema.num_levels, conditions, size, ordered)
+    coding = model.coding(conditions)
+    trees = trees_of(model, table.schema if coding is None else coding.schema)
+    return prepare_records(model, table.codes, table.schema.num_levels, conditions, size, trees)
 
 
 def _check_weighted(model: MembershipOptions, conditions: StructuralZeros) -> None:
@@ -69,7 +69,7 @@ def prepare_records(
     num_levels: tuple[int, ...],
     conditions: StructuralZeros | None = None,
     multiple: int = RECORD_MULTIPLE,
-    ordered: tuple[int, ...] = (),
+    trees: Mapping[int, Tree] | None = None,
 ) -> HDPData:
     """Make the arrays of a complete coded sample.
 
@@ -83,8 +83,8 @@ def prepare_records(
         Structural zeros, or None.
     multiple
         Records are padded to a multiple of this; the strides must divide it.
-    ordered
-        Columns of ordered variables.
+    trees
+        Groups of the levels of some variables, by column.
 
     Raises
     ------
@@ -113,8 +113,8 @@ def prepare_records(
         rows=jnp.asarray(rows.T, jnp.int32),
         weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
         num_records=jnp.asarray(num_records, jnp.int32),
-        variable=jnp.asarray(variable_of_rows(levels), jnp.int32),
-        bands=Bands.of_variables(levels, ordered),
+        # As many distributions whether items may be absent or not.
+        levels=Levels.of_variables(levels, trees, spare=0 if model.not_applicable else 1),
         cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
         cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
         num_cells=jnp.asarray(len(cells.codes), jnp.int32),
@@ -139,19 +139,19 @@ def init_state(
     u = uniform(words(key_z, (num_padded,)), jnp.result_type(float).type)
     limit = jnp.minimum(num_components, int(capacity * START_SHARE))
     z = jnp.broadcast_to(uniform_index(u, limit), data.rows.shape)
-    counts = count_rows_by_component(
-        data.rows, z, data.weight, (data.variable.size, capacity)
-    ).astype(u.dtype)
-    level_shape = uniform_shape(data.variable, data.bands)
-    total = sum_by_group(1 + counts, data.variable, data.variable.size)
+    variable = data.levels.variable
+    counts = count_rows_by_component(data.rows, z, data.weight, (variable.size, capacity)).astype(
+        u.dtype
+    )
+    total = sum_by_group(1 + counts, variable, variable.size)
     weight = jnp.sum(counts, axis=0)
     shape = () if model.shared else (num_padded,)
-    g0, theta = weight / jnp.sum(weight), (1 + counts) / total[data.variable]
+    g0, theta = weight / jnp.sum(weight), (1 + counts) / total[variable]
     return HDPState(
         z=z.astype(label_type(capacity)),
         g0=g0,
         theta=theta,
-        level_shape=level_shape,
+        level_shape=data.levels.shape,
         alpha=gamma_variate(key_alpha, jnp.full(shape, model.a, u.dtype), model.b),
         rate=jnp.asarray(model.b, u.dtype),
         alpha0=jnp.ones((), u.dtype),
@@ -165,7 +165,7 @@ def draw_prior(
     num_records: int,
     num_levels: tuple[int, ...],
     capacity: int,
-    bands: Bands | None = None,
+    levels: Levels | None = None,
 ) -> tuple[HDPState, Int[Array, "J n"]]:
     """Draw parameters, labels and a sample from the joint prior.
 
@@ -179,8 +179,8 @@ def draw_prior(
         Levels of each variable, static.
     capacity
         Slots for components, K; the mass beyond the last one is lumped into it.
-    bands
-        Bands of ordered variables.
+    levels
+        The levels, where some lie in groups.
 
     Returns
     -------
@@ -197,10 +197,11 @@ def draw_prior(
     alpha = gamma_variate(key_alpha, jnp.full(shape, model.a, dtype), rate)
     no_slot = jnp.zeros(capacity, bool)
     log_g0, _ = retrospective_sticks(key_g0, no_slot, jnp.zeros((), dtype), alpha0)
-    variable = jnp.asarray(variable_of_rows(num_levels), jnp.int32)
-    no_item = jnp.zeros((variable.size, capacity), jnp.int32)
-    level_shape = draw_shape(model.level_prior, key_shape, variable, bands)
-    theta = draw_theta(key_theta, no_item, level_shape, variable, bands)
+    if levels is None:
+        levels = Levels.of_variables(num_levels)
+    level_shape = draw_shape(model.level_prior, key_shape, levels)
+    no_item = jnp.zeros((sum(num_levels), capacity), jnp.int32)
+    theta = jnp.exp(levels.with_shape(level_shape).draw(key_theta, no_item))
     g0 = jnp.exp(log_g0)
     z, _ = simulate_labels(key_z, jnp.broadcast_to(alpha, (num_records,)), g0, len(num_levels))
     codes = simulate_levels(key_levels, z, pad_levels(theta, num_levels))

@@ -9,7 +9,7 @@ from bnp_models.kernels.boxes.level_parts import LevelParts
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.mixed_membership.urn_boxes import UrnBoxes
 from bnp_models.kernels.numerics.counting import order_free_sum
-from bnp_models.kernels.variates.levels import Bands
+from bnp_models.kernels.variates.levels import Levels
 
 
 class Zeros(eqx.Module):
@@ -40,8 +40,8 @@ class HDPData(eqx.Module):
     """1 for a record, 0 for padding."""
     num_records: Int[Array, ""]
     """Records, padding excluded."""
-    variable: Int[Array, " R"]
-    """Variable of each row of theta."""
+    levels: Levels
+    """Levels of the variables, the rows of theta."""
     cell: Int[Array, " n"] = eqx.field(metadata={"record_axis": 0})
     """Distinct cell of each record."""
     cell_rows: Int[Array, "J n"]
@@ -49,8 +49,6 @@ class HDPData(eqx.Module):
     num_cells: Int[Array, ""]
     """Distinct cells."""
     zeros: Zeros | None = None
-    bands: Bands | None = None
-    """Bands of ordered variables."""
     """Structural zeros, if there are any."""
 
 

@@ -37,7 +37,6 @@ from bnp_models.models.mixed_membership.conditionals import (
     draw_alpha,
     draw_g0,
     draw_level_shape,
-    draw_theta,
 )
 from bnp_models.models.mixed_membership.feasible import log_growth_given, many_records
 from bnp_models.models.mixed_membership.options import MembershipOptions
@@ -246,7 +245,7 @@ def update_parameters(
     z, counts, tables_of_component = labelled
     g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
     shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
-    theta = draw_theta(key_theta, counts, shape, data.variable, data.bands)
+    theta = jnp.exp(data.levels.with_shape(shape).draw(key_theta, counts))
     state = HDPState(z, g0, theta, shape, alpha, rate, alpha0)
     return state, sweep_info(state, data, tables_of_component, counts, left_over)
 
@@ -270,7 +269,7 @@ def draw_split_merge(
     z, counts, tables = labelled
     table = seat_items(key_seat, z, opens)
     moved = split_or_merge(
-        key_split, z, table, data.rows, counts, tables, data.variable, data.num_records, alpha0,
-        level_shape, data.bands, double,
+        key_split, z, table, data.rows, counts, tables, data.levels.with_shape(level_shape),
+        data.num_records, alpha0, double,
     )  # fmt: skip
     return moved.z, moved.counts, moved.tables

@@ -44,7 +44,6 @@ from bnp_models.models.mixed_membership.augmentation import (
 from bnp_models.models.mixed_membership.conditionals import (
     draw_alpha,
     draw_level_shape,
-    draw_theta,
 )
 from bnp_models.models.mixed_membership.feasible import (
     feasible_totals,
@@ -134,11 +133,14 @@ def draw_components(
     level_shape, known = _draw_level_shape(
         model, key_levels, state, data, counts, augmented, iteration
     )
-    if data.bands is None:
-        shape = level_shape[:, None] + counts
-        theta = jnp.exp(draw_levels_by_part(key_theta, shape, augmented.levels, data.zeros.parts))
+    levels = data.levels.with_shape(level_shape)
+    if levels.layers:
+        log_theta = levels.draw(key_theta, known)
     else:
-        theta = draw_theta(key_theta, known, level_shape, data.variable, data.bands)
+        log_theta = draw_levels_by_part(
+            key_theta, levels.given(counts), augmented.levels, data.zeros.parts
+        )
+    theta = jnp.exp(log_theta)
     drawn = {"alpha0": alpha0, "g0": g0, "theta": theta, "level_shape": level_shape}
     too_many = augmented.records < 0
     drawn = {name: jnp.where(too_many, vars(state)[name], new) for name, new in drawn.items()}
@@ -151,7 +153,7 @@ def _draw_level_shape(model, key, state, data, counts, augmented, iteration):
 
     The second result is the counts with these records by level, where they had to be drawn.
     """
-    if model.level_prior == "uniform" and data.bands is None:
+    if model.level_prior == "uniform" and not data.levels.layers:
         return state.level_shape, counts
     key_split, key_shape = Keys(key)
     added = split_over_levels(key_split, augmented.levels, jnp.log(state.theta), data.zeros.parts)
@@ -183,9 +185,9 @@ def update_trajectory(
     def move():
         return move_parameters(
             key, Parameters(state.theta, state.g0, of_urn(model, state)), counts,
-            state.level_shape, tables + of_component, of_no_one,
-            _concentration_density(model, state, n, num_tables, sum_alpha), n, data.variable,
-            lambda x: urn_weights(model, x, boxes), boxes, model.trajectory_steps, data.bands,
+            data.levels.with_shape(state.level_shape), tables + of_component, of_no_one,
+            _concentration_density(model, state, n, num_tables, sum_alpha), n,
+            lambda x: urn_weights(model, x, boxes), boxes, model.trajectory_steps,
             many_records(state),
         )  # fmt: skip
 
@@ -244,8 +246,8 @@ def update_tilts(
         weights = urn_weights(model, of_urn(model, state), boxes)
         return tilt_component(
             key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts,
-            state.level_shape, tables + of_component, of_no_one, data.num_records, data.variable,
-            weights, boxes, data.bands, many_records(state),
+            data.levels.with_shape(state.level_shape), tables + of_component, of_no_one,
+            data.num_records, weights, boxes, many_records(state),
         )  # fmt: skip
 
     tilted = tilt()
@@ -282,18 +284,18 @@ def _split_or_merge(model, key, state, data, opens) -> HDPState:
     tables = count_components(state.z, opens * data.weight, capacity)
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     table = seat_items(key_seat, state.z, opens)
+    levels = data.levels.with_shape(state.level_shape)
     proposal = propose_sides(
         key_sides, SeatedItems(state.z, table, data.rows, data.num_records), counts, tables,
-        data.variable, state.level_shape, slot_of_split(state.g0, tables), data.bands,
+        levels, slot_of_split(state.g0, tables),
     )  # fmt: skip
 
     @in_turn
     def move():
         weights = urn_weights(model, of_urn(model, state), boxes)
         return split_or_merge_truncated(
-            key_move, proposal, state.z, tables, data.variable, data.num_records, state.alpha0,
-            state.level_shape, state.theta, state.g0, state.totals, weights, boxes, region,
-            data.bands, many_records(state),
+            key_move, proposal, state.z, tables, levels, data.num_records, state.alpha0,
+            state.theta, state.g0, state.totals, weights, boxes, region, many_records(state),
         )  # fmt: skip
 
     moved = move()

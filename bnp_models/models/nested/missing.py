@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.nested.parameters import Levels
+from bnp_models.kernels.nested.parameters import Variables
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.rng import Keys, uniform, words
@@ -135,7 +135,7 @@ def _attempt(
 def _draw_codes(
     key: Key[Array, ""],
     log_levels: Float[Array, "R C"],
-    levels: Levels,
+    levels: Variables,
     classes: Int[Array, " units"],
 ) -> Int[Array, "units variables"]:
     """Draw codes of all variables, of units in these classes."""

@@ -18,14 +18,13 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from bnp_models.data.households import Households
-from bnp_models.kernels.variates.levels import groups_of_nodes
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.level_prior import mean_concentrations, uniform_shape
+from bnp_models.models.level_prior import mean_concentrations
 from bnp_models.models.model import Levels
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import level_probabilities, simulate_possible
-from bnp_models.models.nested.prepare import ordered_columns, prepare_households
+from bnp_models.models.nested.prepare import prepare_households, trees_of
 from bnp_models.models.nested.relative import RelativeCoding
 from bnp_models.models.nested.state import NESTED, NestedData, NestedInfo, NestedState
 from bnp_models.models.nested.sweep import (
@@ -85,6 +84,9 @@ class NDPMPM(NestedOptions):
         over bands of about sqrt(L_j) adjacent levels, and over the levels within each band. Of a
         variable that members have relative to their head's, it is the codes that are ordered; the
         variable of heads is ordered too.
+    groups
+        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`; those of a
+        variable of heads are the same. Variables that are relative have none.
     impossible_weight
         Cap-and-weight, an approximation: impossible households are drawn until a part of the
         sample's number of possible ones, and each stands for so many. 1 is exact. The chains then
@@ -131,8 +133,8 @@ class NDPMPM(NestedOptions):
     }
 
     def check(self, table: Households) -> None:
-        """Raise MicrodataError unless the options `relative` and `ordered` fit the table."""
-        ordered_columns(self, table.schema)
+        """Raise MicrodataError unless `relative`, `ordered` and `groups` fit the table."""
+        trees_of(self, table.schema)
         if self.relative:
             RelativeCoding(table.schema, self.relative).require_heads(table)
 
@@ -169,10 +171,7 @@ class NDPMPM(NestedOptions):
         alpha = jnp.ones(())
         beta = jnp.ones((self.components,) if self.beta == "class" else ())
         counts = count_classes(self, g, m, data)
-        shapes = (
-            uniform_shape(data.household_variable, data.household_bands),
-            uniform_shape(data.member_variable, data.member_bands),
-        )
+        shapes = data.household_levels.shape, data.member_levels.shape
         return update_parameters(self, key_parameters, alpha, beta, shapes, counts, data)
 
     def settle(self, state: NestedState, data: NestedData) -> NestedState:
@@ -220,13 +219,9 @@ class NDPMPM(NestedOptions):
         names = schema.household_variables
         names += (SIZE,) if data.possible is None and self.sizes == "random" else ()
         return mean_concentrations(
-            run.draws["household_shape"],
-            groups_of_nodes(data.household_variable, data.household_bands),
-            names,
+            run.draws["household_shape"], data.household_levels, names
         ) | mean_concentrations(
-            run.draws["member_shape"],
-            groups_of_nodes(data.member_variable, data.member_bands),
-            schema.member_variables,
+            run.draws["member_shape"], data.member_levels, schema.member_variables
         )
 
     def warnings(self, run: Any) -> list[str]:

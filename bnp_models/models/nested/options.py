@@ -5,7 +5,8 @@ from typing import Any
 
 import equinox as eqx
 
-from bnp_models.models.level_prior import LEVEL_PRIORS
+from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
+from bnp_models.models.level_prior import LEVEL_PRIORS, Grouping
 from bnp_models.models.model import FixedComponents, MakesHouseholds
 from bnp_models.models.options import as_names, check_choice, check_integer, check_positive
 
@@ -37,6 +38,7 @@ class NestedOptions(FixedComponents, MakesHouseholds):
     relative: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
     level_prior: str = eqx.field(static=True, default="learned")
     ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
+    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
     impossible_weight: int = eqx.field(static=True, default=1)
     sizes: str = eqx.field(static=True, default="random")
 
@@ -49,3 +51,4 @@ class NestedOptions(FixedComponents, MakesHouseholds):
         check_choice(BETAS, beta=self.beta)
         check_choice(SIZES, sizes=self.sizes)
         check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
+        Grouping.of(self).require_apart()

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from bnp_models.kernels.nested.parameters import Levels, log_class_weights, tables_of
+from bnp_models.kernels.nested.parameters import Variables, log_class_weights, tables_of
 from bnp_models.kernels.nested.simulation import Simulated, simulate_households
 from bnp_models.kernels.numerics.counting import variable_of_rows
 from bnp_models.kernels.variates.rng import Keys
@@ -37,8 +37,10 @@ def simulate_possible(
         Households at once.
     """
     key_draw, key_judge = Keys(key, 2)
-    household = Levels(data.household.num_levels, tuple(range(len(data.household.num_levels) - 1)))
-    member = Levels(data.member.num_levels, tuple(range(len(data.member.num_levels))))
+    household = Variables(
+        data.household.num_levels, tuple(range(len(data.household.num_levels) - 1))
+    )
+    member = Variables(data.member.num_levels, tuple(range(len(data.member.num_levels))))
     log_pi, log_omega, log_lambda, log_phi = (draw[name] for name in NESTED)
     tables = tables_of(log_pi, log_omega, log_lambda, log_phi, household, member, data.head)
     sizes, _ = zip(*data.blocks, strict=True)
@@ -107,7 +109,7 @@ def level_probabilities(draw: dict[str, Array], data: NestedData) -> Float[Array
     return jnp.concatenate([jnp.sum(household, axis=1), of_members])
 
 
-def _is_read(levels: Levels, size: bool = False) -> np.ndarray:
+def _is_read(levels: Variables, size: bool = False) -> np.ndarray:
     """Whether rules read the variable of each row; the last one counts where it is the size."""
     last = (len(levels.num_levels) - 1,) if size else ()
     return np.isin(variable_of_rows(levels.num_levels), (*levels.read, *last))

@@ -9,13 +9,14 @@ from jaxtyping import Array, Bool, Int
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, SizeBlock
+from bnp_models.data.schema import MicrodataError
 from bnp_models.kernels.nested.judges import HeadTables
 from bnp_models.kernels.nested.members import Places, in_parts, merge_plan
-from bnp_models.kernels.nested.parameters import Head, Levels
+from bnp_models.kernels.nested.parameters import Head, Variables
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.kernels.numerics.platforms import by_platform
-from bnp_models.kernels.variates.levels import Bands
-from bnp_models.models.level_prior import ordered_among, require_known
+from bnp_models.kernels.variates.levels import Levels, Tree
+from bnp_models.models.level_prior import Grouping
 from bnp_models.models.nested.head_tables import head_of, head_tables
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
@@ -68,24 +69,27 @@ def prepare_households(
     household_codes, member_codes = household_codes[households.unit], member_codes[:, members.unit]
     num_household = (*schema.num_household_levels, len(blocks))
     num_member = schema.num_member_levels
-    ordered = ordered_columns(model, schema)
+    trees = trees_of(model, schema)
     region = _possible_region(rules, schema, relative, table.size_blocks)
-    member = Levels(num_member, tuple(region.member))
+    member = Variables(num_member, tuple(region.member))
     distinct, index = (None, None) if missing else _distinct_members(member_codes)
     return NestedData(
         household_rows=jnp.asarray((household_codes + first_rows(num_household)).T, jnp.int32),
         member_codes=jnp.asarray(member_codes, jnp.int32),
         household_weight=jnp.asarray(households.weight),
         member_weight=jnp.asarray(members.weight),
-        household_variable=jnp.asarray(variable_of_rows(num_household), jnp.int32),
-        member_variable=jnp.asarray(_variables_of_members(member, region.head), jnp.int32),
-        household_bands=Bands.of_variables(num_household, ordered[0]),
-        member_bands=Bands.of_variables(num_member, ordered[1]),
+        household_levels=Levels.of_variables(num_household, trees[0]),
+        member_levels=Levels.of_variables(
+            num_member,
+            trees[1],
+            int(region.head is not None),
+            _variables_of_members(member, region.head),
+        ),
         blocks=blocks,
         blocks_of_part=blocks_of_part,
         parts=parts,
         plan=merge_plan(num_member),
-        household=Levels(num_household, tuple(region.household)),
+        household=Variables(num_household, tuple(region.household)),
         member=member,
         possible=region.possible,
         head=region.head,
@@ -101,29 +105,37 @@ def prepare_households(
     )
 
 
-def ordered_columns(
+def trees_of(
     model: NestedOptions, schema: HouseholdSchema
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Columns of ordered variables: of households, those of heads included, and of members.
+) -> tuple[dict[int, Tree], dict[int, Tree]]:
+    """Groups of levels by column: of households, those of heads included, and of members.
 
     Raises
     ------
     MicrodataError
-        If there is no such variable, it is the relationship, or its levels are not in order.
+        If there is no such variable, it is the relationship, or relative and has groups; or its
+        levels are not in order, or one is in no group.
     """
     household, member = schema.household_variables, schema.member_variables
     told = {f"head_{name}" for name in member}.intersection(household)
     known = [name for name in household if name not in told]
     known += [name for name in member if schema.head is None or name != schema.head[0]]
-    require_known(model.ordered, known)
-    names = (*model.ordered, *(f"head_{name}" for name in model.ordered))
+    ordered, groups = Grouping.of(model)
+    Grouping(ordered, groups).require_known(known)
+    relative = {one if isinstance(one, str) else one[0] for one in model.relative}
+    if both := sorted(relative & dict(groups).keys()):
+        raise MicrodataError("has groups and is relative; leave out one", column=both[0])
+    grouping = Grouping(
+        (*ordered, *(f"head_{name}" for name in ordered)),
+        (*groups, *((f"head_{name}", hierarchy) for name, hierarchy in groups)),
+    )
     return (
-        ordered_among(names, household, schema.household_levels),
-        ordered_among(names, member, schema.member_levels),
+        grouping.trees(household, schema.household_levels),
+        grouping.trees(member, schema.member_levels),
     )
 
 
-def _variables_of_members(member: Levels, head: Head | None) -> np.ndarray:
+def _variables_of_members(member: Variables, head: Head | None) -> np.ndarray:
     """Variable of each row of phi; the levels of heads are a variable of their own, the last."""
     variable = variable_of_rows(member.num_levels)
     if head is not None:

@@ -5,8 +5,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bnp_models.kernels.nested.judges import HeadTables
 from bnp_models.kernels.nested.members import Blocks, Plan
-from bnp_models.kernels.nested.parameters import Head, Levels
-from bnp_models.kernels.variates.levels import Bands
+from bnp_models.kernels.nested.parameters import Head, Variables
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
 from bnp_models.rules.rules import CompiledRules
 
@@ -38,14 +38,10 @@ class NestedData(eqx.Module):
     """1 for a household, 0 for padding."""
     member_weight: Int[Array, " N"] = eqx.field(metadata={"record_axis": 0})
     """1 for a member, 0 for padding."""
-    household_variable: Int[Array, " Q"]
-    """Variable of each row of lambda."""
-    member_variable: Int[Array, " R"]
-    """Variable of each row of phi; the levels of heads are a variable of their own."""
-    household_bands: Bands | None
-    """Bands of ordered variables of households."""
-    member_bands: Bands | None
-    """Bands of ordered variables of members."""
+    household_levels: Levels
+    """Levels of the variables of households, the rows of lambda."""
+    member_levels: Levels
+    """Levels of the variables of members, the rows of phi; those of heads are of one more."""
     blocks: Blocks = eqx.field(static=True)
     """(members, households) of each block; the sizes in ascending order."""
     blocks_of_part: Blocks = eqx.field(static=True)
@@ -54,9 +50,9 @@ class NestedData(eqx.Module):
     """Parts that households lie in, one after the other: devices may have some each."""
     plan: Plan = eqx.field(static=True)
     """Member variables by table of joint levels."""
-    household: Levels
+    household: Variables
     """The household variables, the size the last one."""
-    member: Levels
+    member: Variables
     """The member variables."""
     possible: CompiledRules | RelativePredicate | None = eqx.field(static=True)
     """Predicate of household and member codes, true of possible households; None without rules."""

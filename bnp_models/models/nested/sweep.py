@@ -35,13 +35,7 @@ from bnp_models.kernels.numerics.counting import (
 )
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import gamma_variate, log_dirichlet, loggamma
-from bnp_models.kernels.variates.levels import (
-    LOG_LEAST_LEVEL,
-    count_nodes,
-    groups_of_nodes,
-    normalise_levels,
-    through_bands,
-)
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL
 from bnp_models.kernels.variates.rng import Keys, key_array, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.level_prior import draw_shape, update_shape
@@ -60,15 +54,9 @@ def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> N
     none = Augmented.none((model.components, model.member_components), data.household, data.member)
     shapes = (
         _keep_sizes(
-            model,
-            draw_shape(
-                model.level_prior, key_household, data.household_variable, data.household_bands
-            ),
-            data,
+            model, draw_shape(model.level_prior, key_household, data.household_levels), data
         ),
-        _keep_heads(
-            draw_shape(model.level_prior, key_member, data.member_variable, data.member_bands), data
-        ),
+        _keep_heads(draw_shape(model.level_prior, key_member, data.member_levels), data),
     )
     return update_parameters(model, key_parameters, alpha, beta, shapes, none, data)
 
@@ -278,13 +266,12 @@ def update_level_shapes(
     """
     key_household, key_member = Keys(key)
     household_shape = update_shape(
-        model.level_prior, key_household, state.household_shape, counts.household_levels,
-        data.household_variable, len(data.household.num_levels), data.household_bands,
+        model.level_prior, key_household, counts.household_levels,
+        data.household_levels.with_shape(state.household_shape),
     )  # fmt: skip
     member_shape = update_shape(
-        model.level_prior, key_member, state.member_shape,
-        counts.member_levels.reshape(-1, counts.members.size), data.member_variable,
-        len(data.member.num_levels) + (data.head is not None), data.member_bands,
+        model.level_prior, key_member, counts.member_levels.reshape(-1, counts.members.size),
+        data.member_levels.with_shape(state.member_shape),
     )  # fmt: skip
     return _keep_sizes(model, household_shape, data), _keep_heads(member_shape, data)
 
@@ -304,7 +291,7 @@ def _keep_sizes(
 
 def _keep_heads(member_shape: Float[Array, " R"], data: NestedData) -> Float[Array, " R"]:
     """Shapes with ones for the levels of heads, where every household has exactly one."""
-    group = groups_of_nodes(data.member_variable, data.member_bands)
+    group = data.member_levels.group
     return jnp.where(group == len(data.member.num_levels), 1, member_shape)
 
 
@@ -373,22 +360,15 @@ def draw_level_probabilities(
         they are a head are among these too.
     """
     num_classes = counts.members.size
-    household_shape, member_shape = shapes
+    household = data.household_levels.with_shape(shapes[0])
+    member = data.member_levels.with_shape(shapes[1])
     member_levels = counts.member_levels.reshape(-1, num_classes)
-    posterior = [
-        household_shape[:, None] + count_nodes(counts.household_levels, data.household_bands),
-        member_shape[:, None] + count_nodes(member_levels, data.member_bands),
-    ]  # fmt: skip
+    posterior = [household.given(counts.household_levels), member.given(member_levels)]
     if data.head is not None:
         posterior.append(_kind_shapes(member_levels, counts.unread.reshape(2, num_classes), data))
     log_household, log_member, *log_kind = _log_gammas(key, posterior)
-    log_lambda, log_phi = (
-        through_bands(normalise_levels(log_share, variable, bands), bands)
-        for log_share, variable, bands in (
-            (log_household, data.household_variable, data.household_bands),
-            (log_member, data.member_variable, data.member_bands),
-        )
-    )
+    log_lambda = household.log_levels(household.normalise(log_household))
+    log_phi = member.log_levels(member.normalise(log_member))
     if data.head is not None:
         # P(kind) P(level | kind): the shares of kinds have all counts, levels those read only.
         rows, kind = _rows_of_head(data)

@@ -4,18 +4,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import Z_LIMIT
+from harness import Z_LIMIT, levels_of
 from scipy.special import gammaln
 from truncated_classes import CONSTRAINED, NUM_LEVELS, VARIABLE, make_levels, make_regions
 
-from bnp_models.kernels.boxes.banded_blocks import BandedBlock
+from bnp_models.kernels.boxes.grouped_blocks import GroupedBlock
 from bnp_models.kernels.boxes.level_proposals import propose_levels
 from bnp_models.kernels.boxes.region import region_mass
-from bnp_models.kernels.variates.levels import Bands, count_nodes, groups_of_nodes
+from bnp_models.kernels.variates.levels import Levels, bands_of_levels
 
 NUM_DRAWS = 20_000
 # The third variable, which is constrained, has two bands.
-BANDS = Bands.of_variables(NUM_LEVELS, (2,))
+BANDS = Levels.of_variables(NUM_LEVELS, {2: bands_of_levels(NUM_LEVELS[2])})
+# Its levels lie in groups that lie in larger ones; so do those of another, in groups.
+DEEP = Levels.of_variables(NUM_LEVELS, {2: ((0, 1, 0, 2), (0, 1, 1)), 4: ((0, 1, 1),)})
 
 
 def make_counts(seed):
@@ -41,7 +43,7 @@ def log_evidence(counts, shape, group=VARIABLE):
 def test_weights_average_to_the_evidence(key, seed, wrong):
     counts, shape = make_counts(seed)
     region, launch = make_regions()[0], jnp.asarray(make_levels(seed))[:, :2]
-    arguments = jnp.asarray(VARIABLE), region, jnp.asarray(shape, jnp.float32)
+    arguments = levels_of(NUM_LEVELS, shape.astype(np.float32)), region
     given = jnp.asarray(counts + wrong * (np.arange(len(VARIABLE)) == 0)[:, None], jnp.float32)
 
     @jax.jit
@@ -62,32 +64,45 @@ def test_weights_average_to_the_evidence(key, seed, wrong):
         np.testing.assert_allclose(region_mass(draw_, region), of_mass, rtol=1e-5)
 
 
-@pytest.mark.parametrize("fault", ["none", "no factor of the bands", "shapes of bands twice"])
-def test_weights_with_bands_average_to_the_evidence(key, seed, fault, monkeypatch):
+def first_layer_only(self, *args):
+    """As if groups lay in no larger groups."""
+    return LOG_WEIGHT(GroupedBlock(self.layers[:1]), *args)
+
+
+LOG_WEIGHT = GroupedBlock.log_weight
+
+
+@pytest.mark.parametrize(
+    ("levels", "fault"),
+    [
+        (BANDS, "none"), (BANDS, "no factor of the groups"), (BANDS, "shapes of groups twice"),
+        (DEEP, "none"), (DEEP, "no factor of the groups"), (DEEP, "shapes of groups twice"),
+        (DEEP, "first layer only"),
+    ],
+)  # fmt: skip
+def test_weights_with_groups_average_to_the_evidence(key, seed, levels, fault, monkeypatch):
     rng = np.random.default_rng(seed)
-    counts, shape = rng.integers(1, 5, (len(VARIABLE), 2)), rng.uniform(1, 3, len(VARIABLE) + 2)
+    size = levels.shape.size
+    counts, shape = rng.integers(1, 5, (len(VARIABLE), 2)), rng.uniform(1, 3, size)
     launch = np.concatenate([rng.dirichlet(np.full(size, 5.0), 2).T for size in NUM_LEVELS])
     given, region = jnp.asarray(counts, jnp.float32), make_regions()[0]
-    if fault == "no factor of the bands":
-        monkeypatch.setattr(BandedBlock, "log_weight", lambda *args: 0.0)
-    used = shape * np.where((fault == "shapes of bands twice") & (np.arange(18) > 15), 2, 1)
+    if fault == "no factor of the groups":
+        monkeypatch.setattr(GroupedBlock, "log_weight", lambda *args: 0.0)
+    if fault == "first layer only":
+        monkeypatch.setattr(GroupedBlock, "log_weight", first_layer_only)
+    twice = (fault == "shapes of groups twice") & (np.arange(size) >= len(VARIABLE))
+    used = jnp.asarray(shape * np.where(twice, 2, 1), jnp.float32)
+    arguments = levels.with_shape(used), region
 
     @jax.jit
     @jax.vmap
     def draw(key):
-        return propose_levels(
-            key, given, jnp.log(launch), jnp.log(launch), False, jnp.asarray(VARIABLE), region,
-            jnp.asarray(used, jnp.float32), BANDS,
-        )  # fmt: skip
+        return propose_levels(key, given, jnp.log(launch), jnp.log(launch), False, *arguments)
 
-    levels, _, log_weight = draw(jax.random.split(key, NUM_DRAWS))
-    nodes = np.asarray(count_nodes(jnp.asarray(counts), BANDS))
-    group = np.asarray(groups_of_nodes(jnp.asarray(VARIABLE), BANDS))
+    drawn, _, log_weight = draw(jax.random.split(key, NUM_DRAWS))
+    nodes, group = np.asarray(levels.count(jnp.asarray(counts))), np.asarray(levels.group)
     ratio = np.exp(np.asarray(log_weight, float) - log_evidence(nodes, shape, group))
     z = (ratio.mean(axis=0) - 1) / (ratio.std(axis=0) / np.sqrt(NUM_DRAWS))
     assert (np.abs(z).max() > Z_LIMIT) == (fault != "none"), z
-    again = propose_levels(
-        key, given, jnp.log(launch), levels[0], True, jnp.asarray(VARIABLE), region,
-        jnp.asarray(used, jnp.float32), BANDS,
-    )  # fmt: skip
+    again = propose_levels(key, given, jnp.log(launch), drawn[0], True, *arguments)
     np.testing.assert_allclose(again[2], log_weight[0], rtol=1e-4, atol=1e-4)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import Z_LIMIT
+from harness import Z_LIMIT, levels_of
 from latent import feasible_cells, structural_zeros, two_sample_z
 
 from bnp_models.kernels.boxes.region import Region, region_mass
@@ -94,7 +94,7 @@ def move(key, state, region, by_class, num_counted, half, power):
     records = labelled(z, rows, num_counted)
     *new, _ = split_merge.split_or_merge_classes(
         key_move, records, *count_levels(records, NUM_LEVELS, NUM_CLASSES), log_x, log_lambda,
-        VARIABLE, region, jnp.asarray(ALPHA), by_class, LEVEL_SHAPE**power,
+        levels_of(NUM_LEVELS, LEVEL_SHAPE**power), region, jnp.asarray(ALPHA), by_class,
     )  # fmt: skip
     new[0] = classes_of(new[0])
     new[1] = new[1] - jax.nn.logsumexp(new[1])

@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from goodness import P_LIMIT, compiles_once
+from harness import levels_of
 from scipy import stats
 from truncated_classes import (
+    NUM_LEVELS,
     VARIABLE,
     from_grid,
     make_levels,
@@ -16,6 +18,7 @@ from truncated_classes import (
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.latent_classes import truncated_levels
 from bnp_models.kernels.latent_classes.truncated_levels import Tilt
+from bnp_models.kernels.variates.levels import Levels
 
 N = 20_000
 
@@ -29,11 +32,10 @@ PAIR = Region.of_boxes([np.array([[1, 0, 1, 1], [0, 1, 1, 0]], bool)], (2, 2))
 @jax.vmap
 def update_pair(key, level, counts, size, tilt):
     log_lambda = jnp.log(jnp.stack([1 - level, level], axis=1)).reshape(4, 1)
-    variable = jnp.array([0, 0, 1, 1])
+    levels = levels_of((2, 2), np.ravel(LEVEL_SHAPE).astype(np.float32))
     new, log_mass, accepted = truncated_levels.update_levels_truncated(
-        key, log_lambda, counts[:, None], size[None], variable, PAIR, tilt,
-        jnp.asarray(np.ravel(LEVEL_SHAPE), jnp.float32),
-    )  # fmt: skip
+        key, log_lambda, counts[:, None], size[None], levels, PAIR, tilt
+    )
     return jnp.exp(new[1::2, 0]), log_mass[0], accepted
 
 
@@ -97,8 +99,8 @@ def test_second_calls_compile_nothing(key, seed):
 
     def update(key, log_lambda, tilt, counts):
         return truncated_levels.update_levels_truncated(
-            key, log_lambda, counts, counts[0], jnp.asarray(VARIABLE), region, Tilt(tilt, tilt),
-            jnp.ones(VARIABLE.size),
+            key, log_lambda, counts, counts[0], Levels.of_variables(NUM_LEVELS), region,
+            Tilt(tilt, tilt),
         )  # fmt: skip
 
     assert compiles_once(update, (one, *some, counts), (two, *other, 3 * counts))

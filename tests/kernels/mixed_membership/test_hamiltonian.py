@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from goodness import P_LIMIT, ks_p_value
-from harness import Z_LIMIT
+from harness import Z_LIMIT, levels_of
 from latent import structural_zeros
 from scipy import stats
 
@@ -160,8 +160,8 @@ def move(key, parameters, given, boxes, moves_alpha=True):
         shape, rate = given["alpha"]
         concentration = Concentration(lambda alpha: shape * jnp.log(alpha) - rate * alpha, shape)
     return move_parameters(
-        key, parameters, given["counts"], given["level_shape"], given["tables"], given["others"],
-        concentration, given["records"], jnp.asarray(VARIABLE),
+        key, parameters, given["counts"], levels_of(NUM_LEVELS, given["level_shape"]),
+        given["tables"], given["others"], concentration, given["records"],
         lambda alpha: weights_at(alpha, boxes), boxes, 4,
     )  # fmt: skip
 
@@ -342,11 +342,9 @@ def mover(dtype, seed):
 
     def move(key, parameters):
         return move_parameters(
-            key, parameters, jnp.asarray(counts), jnp.ones(sum(WIDE), dtype),
-            jnp.asarray(tables, dtype),
-            jnp.asarray(1.3, dtype), concentration, jnp.asarray(RECORDS),
-            jnp.asarray(np.repeat(np.arange(len(WIDE)), WIDE)),
-            lambda alpha: weights_at(alpha, boxes), boxes, 8,
+            key, parameters, jnp.asarray(counts), levels_of(WIDE, np.ones(sum(WIDE), dtype)),
+            jnp.asarray(tables, dtype), jnp.asarray(1.3, dtype), concentration,
+            jnp.asarray(RECORDS), lambda alpha: weights_at(alpha, boxes), boxes, 8,
         )  # fmt: skip
 
     return move

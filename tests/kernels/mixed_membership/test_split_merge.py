@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import Z_LIMIT, set_partitions, z_scores
+from harness import Z_LIMIT, levels_of, set_partitions, z_scores
 from scipy.special import gammaln
 
 from bnp_models.kernels.mixed_membership import split_merge
 from bnp_models.kernels.splits import anchors as split_anchors
 from bnp_models.kernels.splits import dealing
 from bnp_models.kernels.splits import proposal as split_proposal
+from bnp_models.kernels.variates.levels import Levels
 
 NUM_LEVELS = (2, 3)
 CODES = np.array([[0, 0], [0, 0], [1, 2], [0, 2]])
@@ -65,7 +66,7 @@ def chains(opened_by, num_chains=512, num_moves=300, double=False):
     record, item = np.array([items[0] for items in tables_of(opened_by)]).T
     pairs = np.array(list(itertools.combinations(range(len(record)), 2)))
     num_slots = len(record) + 2
-    levels = sum(NUM_LEVELS)
+    shape = jnp.asarray(np.concatenate(LEVEL_SHAPE), jnp.float32)
     # Padding, which must not count.
     padding = ((0, 0), (0, 3))
     table, rows = (jnp.pad(x, padding, constant_values=1) for x in (table, rows))
@@ -82,9 +83,8 @@ def chains(opened_by, num_chains=512, num_moves=300, double=False):
                 )  # fmt: skip
                 z, counts, tables, _ = split_merge.split_or_merge(
                     jax.random.fold_in(key, t), z, table, rows, counts, tables,
-                    jnp.array([0, 0, 1, 1, 1]), jnp.int32(num_records), jnp.float32(ALPHA0),
-                    jnp.asarray(np.concatenate(LEVEL_SHAPE), jnp.float32) ** power,
-                    double=double,
+                    levels_of(NUM_LEVELS, shape**power), jnp.int32(num_records),
+                    jnp.float32(ALPHA0), double=double,
                 )  # fmt: skip
             label = z[item, record]
             k = jnp.sum(jnp.zeros(num_slots).at[label].set(1))
@@ -96,7 +96,7 @@ def chains(opened_by, num_chains=512, num_moves=300, double=False):
         sums = jnp.zeros(1 + len(pairs))
         tables = jnp.zeros(num_slots, jnp.int32).at[0].set(len(record))
         own = rows[:, :num_records].reshape(-1)
-        counts = jnp.zeros((levels, num_slots), jnp.int32).at[own, 0].add(1)
+        counts = jnp.zeros((sum(NUM_LEVELS), num_slots), jnp.int32).at[own, 0].add(1)
         z, counts, tables, sums = jax.lax.fori_loop(0, num_moves, move, (z, counts, tables, sums))
         labels = z[:, :num_records].reshape(-1)
         counted = jnp.zeros_like(counts).at[own, labels].add(1)
@@ -186,11 +186,10 @@ def test_decides_in_double_precision_as_in_single(in_double, factor):
 def test_large_sides_are_decided_in_double_precision(x64, monkeypatch):
     """Two sides of ten million items, alike: evidence and proposal of a million nats cancel."""
     rng = np.random.default_rng(0)
-    variable = np.array([0, 0, 1, 1, 1])
     share = np.concatenate([[0.3, 0.7], [0.2, 0.5, 0.3]])
     items = np.stack([np.round(size * share).astype(np.int32) for size in (6e6, 4e6)], axis=1)
     tables, alpha0 = np.array([6_000_000, 4_000_000]), 1.3
-    levels = split_anchors.Levels.of_prior(jnp.ones(5), jnp.asarray(variable))
+    levels = Levels.of_variables((2, 3))
     target = split_merge._log_split_ratio(
         *map(jnp.asarray, items.T), levels, *map(jnp.asarray, tables), jnp.asarray(alpha0)
     )
@@ -212,8 +211,8 @@ def test_large_sides_are_decided_in_double_precision(x64, monkeypatch):
             whole = jnp.asarray(np.pad(items.sum(axis=1)[:, None], ((0, 0), (0, 1))))
             return split_merge.split_or_merge(
                 jax.random.key(0), proposal.labels, proposal.labels, proposal.labels, whole,
-                jnp.asarray([tables.sum(), 0], jnp.int32), jnp.asarray(variable), jnp.int32(1),
-                jnp.float32(alpha0), jnp.ones(5), double=double,
+                jnp.asarray([tables.sum(), 0], jnp.int32), Levels.of_variables((2, 3)),
+                jnp.int32(1), jnp.float32(alpha0), double=double,
             ).accepted  # fmt: skip
 
         with jax.enable_x64(False):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from goodness import P_LIMIT, compiles_once
+from harness import levels_of
 from latent import feasible_cells, structural_zeros
 from scipy import stats
 
@@ -55,9 +56,9 @@ def tilt(
     (direction,) = ZEROS.tilts
     return tilt_component(
         key, jnp.asarray(direction, theta.dtype), theta, g0, totals_of(theta, g0), counts,
-        jnp.asarray(shape, theta.dtype), tables.astype(theta.dtype),
+        levels_of(NUM_LEVELS, jnp.asarray(shape, theta.dtype)), tables.astype(theta.dtype),
         jnp.asarray(others, theta.dtype), jnp.asarray(num_records),
-        jnp.asarray(VARIABLE), weights_of(alpha), FEASIBLE, double=double,
+        weights_of(alpha), FEASIBLE, double=double,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from harness import levels_of
 from latent import structural_zeros
 
 from bnp_models.kernels.boxes.region import Region
@@ -76,7 +77,7 @@ def test_large_sides_are_decided_in_double_precision(x64, state, is_split, monke
         def ratio(theta, g0, alpha0, shape, weights):
             moved = truncated_split_merge.split_or_merge_truncated(
                 jax.random.key(0), proposal, proposal.labels, jnp.asarray(TABLES),
-                jnp.asarray(VARIABLE), jnp.asarray(RECORDS), alpha0, shape, theta, g0,
+                levels_of(NUM_LEVELS, shape), jnp.asarray(RECORDS), alpha0, theta, g0,
                 partition_totals(block_sums(theta, g0, boxes), boxes), weights, boxes, region,
                 double=double,
             )  # fmt: skip

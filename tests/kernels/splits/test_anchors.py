@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from bnp_models.kernels.splits import anchors, members
+from bnp_models.kernels.variates.levels import Levels
 
 
 def test_a_partner_that_rounding_picks_is_none():
@@ -14,8 +15,7 @@ def test_a_partner_that_rounding_picks_is_none():
 
     def chosen(share):
         u = jnp.array([0.0, 0.9, share, 0.5])
-        variable, num_records = jnp.array([0, 0, 1, 1]), jnp.int32(2)
-        levels = anchors.Levels(variable, jnp.ones(4), jnp.full(4, 2.0))
+        levels, num_records = Levels.of_variables((2, 2)), jnp.int32(2)
         seated = members.SeatedItems(z, jnp.zeros_like(z), jnp.array([[0, 1], [2, 3]]), num_records)
         return anchors.choose_anchors(jax.random.key(0), u, seated, present, levels, jnp.int32(2))
 

@@ -7,13 +7,13 @@ import pytest
 from goodness import P_LIMIT, compiles_once, ks_p_value
 from harness import Z_LIMIT, draw_levels, level_shapes, quasi_random_shapes, z_scores
 from scipy import stats
-from scipy.special import gammaln
+from scipy.special import digamma, gammaln
 
 from bnp_models.kernels.variates import level_prior
-from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, Levels
 
 NUM_LEVELS = (2, 3)
-VARIABLE = jnp.asarray(np.repeat([0, 1], NUM_LEVELS))
+LEVELS = Levels.of_variables(NUM_LEVELS, spare=1)
 # The last component has no item; one level is nobody's.
 COUNTS = np.array([[30, 0, 5, 0], [2, 17, 5, 0], [40, 0, 0, 0], [0, 9, 3, 0], [0, 0, 0, 0]])
 NUM_CHAINS = 256
@@ -63,7 +63,7 @@ def chain_means(update, num_moves=300):
             shape = update(jax.random.fold_in(key_moves, t), shape, *given)
             return shape, sums + figures(jnp, shape) * (t >= 100)
 
-        start = level_prior.draw_level_prior(key_start, VARIABLE)
+        start = level_prior.draw_level_prior(key_start, LEVELS)
         sums = jax.lax.fori_loop(0, num_moves, body, (start, jnp.zeros(8)))[1]
         return sums / (num_moves - 100)
 
@@ -84,7 +84,7 @@ def given_counts():
                 return log_q.at[:, 0].multiply(1 - without), log_1mq
 
             patch.setattr(level_prior, "logbeta", logbeta)
-            return level_prior.update_level_prior(key, shape, counts, VARIABLE, 3)
+            return level_prior.update_level_prior(key, counts, LEVELS.with_shape(shape))
 
     return chain_means(update)
 
@@ -127,7 +127,7 @@ def of_levels(v, shapes):
 @pytest.fixture(scope="module")
 def given_levels():
     def update(key, shape, log_level):
-        return level_prior.update_level_prior_given_levels(key, shape, log_level, VARIABLE, 2)
+        return level_prior.update_level_prior_given_levels(key, log_level, LEVELS.with_shape(shape))
 
     return chain_means(update)
 
@@ -147,7 +147,7 @@ def test_levels_too_small_to_see_taken_for_what_they_are_rejected(given_levels):
 
 
 def test_draws_of_the_prior(key):
-    shape = jax.jit(jax.vmap(lambda key: level_prior.draw_level_prior(key, VARIABLE)))(
+    shape = jax.jit(jax.vmap(lambda key: level_prior.draw_level_prior(key, LEVELS)))(
         jax.random.split(key, 20_000)
     )
     shape = np.asarray(shape, np.float64)
@@ -178,7 +178,9 @@ def test_new_counts_compile_nothing(key):
     one, two = jax.random.split(key)
     counts = jnp.asarray(COUNTS)
     assert compiles_once(
-        lambda key, shape, counts: level_prior.update_level_prior(key, shape, counts, VARIABLE, 2),
+        lambda key, shape, counts: level_prior.update_level_prior(
+            key, counts, LEVELS.with_shape(shape)
+        ),
         (one, jnp.ones(5), counts), (two, 2 * jnp.ones(5), 3 * counts),
     )  # fmt: skip
 
@@ -190,3 +192,122 @@ def test_the_tests_draw_from_the_same_prior():
     points = quasi_random_shapes("learned", 3)
     np.testing.assert_allclose(drawn.mean(axis=0), 1, atol=0.02)
     np.testing.assert_allclose(points.mean(axis=0), 1, atol=0.02)
+
+
+# Joint distributions of a tree of three layers: six levels in four groups in two larger ones.
+DEEP = Levels.of_variables((6, 3), {0: ((0, 1, 0, 2, 3, 2), (0, 0, 1, 1))})
+# Two nodes or more of some distributions: levels of a group and of a variable, groups, the largest.
+NODES = ([0, 2], [6, 7, 8], [9, 10], [11, 12], [13, 14])
+ITEMS, COMPONENTS = 8, 5
+
+
+def deep_figures(shape):
+    """Of each distribution: log c, the mean of its first node, its square, and their product."""
+    found = []
+    for nodes in NODES:
+        own = shape[jnp.array(nodes)]
+        c = jnp.sum(own)
+        log_c, mean = jnp.log(c), own[0] / c
+        found += [log_c, mean, mean**2, log_c * mean]
+    return jnp.stack(found)
+
+
+def deep_prior():
+    """Their prior means."""
+    found = []
+    for nodes in NODES:
+        size = len(nodes)
+        log_c = np.log(size) + digamma(1)
+        found += [log_c, 1 / size, 2 / (size * (size + 1)), log_c / size]
+    return np.array(found)
+
+
+def numbers_of_members(right):
+    """As if a group's count were the number of its levels that have any."""
+
+    def count(self, of_level):
+        nodes = right(self, of_level)
+        return nodes.at[len(of_level) :].set(right(self, jnp.minimum(of_level, 1))[len(of_level) :])
+
+    return count
+
+
+def without_a_layer(right):
+    """As if the largest groups had no counts."""
+
+    def count(self, of_level):
+        return right(self, of_level).at[-self.layers[-1].number :].set(0)
+
+    return count
+
+
+def half_a_layer(right):
+    """As if the shares of the largest groups were the square roots of what they are."""
+
+    def log_shares(self, log_level):
+        nodes, last = right(self, log_level), self.layers[-1].number
+        return nodes.at[-last:].multiply(0.5)
+
+    return log_shares
+
+
+DEEP_FAULTS = {
+    "count": {"numbers of members": numbers_of_members, "a layer forgotten": without_a_layer},
+    "log_shares": {"half a layer": half_a_layer},
+}
+
+
+def deep_scores(step, fault=None):
+    """Chains that alternate levels, or items of these, with moves of the shapes."""
+    method = "count" if step == "counts" else "log_shares"
+    right = getattr(Levels, method)
+    wrong = right if fault is None else DEEP_FAULTS[method][fault](right)
+
+    def body(t, carry):
+        key, shape, sums = carry
+        key, key_levels, key_items, key_shape = jax.random.split(key, 4)
+        log_level = DEEP.with_shape(shape).draw(key_levels, jnp.zeros((9, COMPONENTS), jnp.int32))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Levels, method, wrong)
+            if step == "counts":
+                drawn = [
+                    jax.random.categorical(key, own, axis=0, shape=(ITEMS, COMPONENTS)) + first
+                    for key, own, first in zip(
+                        jax.random.split(key_items), (log_level[:6], log_level[6:]), (0, 6),
+                        strict=True,
+                    )
+                ]  # fmt: skip
+                counts = sum(jnp.sum(jax.nn.one_hot(x, 9, axis=0), axis=1) for x in drawn)
+                shape = level_prior.update_level_prior(
+                    key_shape, counts.astype(jnp.int32), DEEP.with_shape(shape)
+                )
+            else:
+                shape = level_prior.update_level_prior_given_levels(
+                    key_shape, log_level, DEEP.with_shape(shape)
+                )
+        return key, shape, sums + deep_figures(shape)
+
+    def one(key):
+        key_start, key_moves = jax.random.split(key)
+        start = level_prior.draw_level_prior(key_start, DEEP)
+        return jax.lax.fori_loop(0, 100, body, (key_moves, start, jnp.zeros(20)))[2] / 100
+
+    means = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(6), 2 * NUM_CHAINS))
+    return z_scores(np.asarray(means, np.float64), deep_prior())
+
+
+@pytest.mark.parametrize("step", ["counts", "levels"])
+def test_shapes_of_a_tree_keep_their_prior(step):
+    """Joint distribution test (Geweke 2004, doi:10.1198/016214504000001132)."""
+    z = deep_scores(step)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("step", "fault"),
+    [("counts", "numbers of members"), ("counts", "a layer forgotten"), ("levels", "half a layer")],
+)
+def test_wrong_trees_are_seen(step, fault):
+    z = deep_scores(step, fault)
+    assert np.abs(z).max() > Z_LIMIT, z

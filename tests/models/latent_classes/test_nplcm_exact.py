@@ -144,7 +144,7 @@ def test_boxes_against_records_simulated_one_by_one():
     """
     model = TNPLCM(components=3, augmentation="boxes")
     data = prepare_records(model, CODES, BINARY, structural_zeros([[1, 1, 1], [1, 0, 0]], BINARY))
-    state = nplcm.draw_prior(model, jax.random.key(3), data.variable)
+    state = nplcm.draw_prior(model, jax.random.key(3), data.levels)
     z = jnp.asarray([0, 1, 0, 2, 1])
     records = label_records(data, z, None, data.rows)
     counts = count_levels(records, data.num_levels, model.components)
@@ -191,7 +191,7 @@ def test_classes_and_completions_of_a_record():
     model = TNPLCM(components=3)
     zeros = structural_zeros(conditions, num_levels)
     data = prepare_records(model, codes, num_levels, zeros, multiple=4)
-    state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
+    state = nplcm.draw_prior(model, jax.random.key(1), data.levels)
     keys = jax.random.split(jax.random.key(2), 20_000)
     records, log_likelihood = jax.jit(jax.vmap(classes.update_classes, (0, None, None)))(
         keys, state, data
@@ -333,7 +333,7 @@ def test_more_augmented_records_than_can_be_counted(augmentation, count, monkeyp
     model = TNPLCM(3, augmentation=augmentation, split_merge_every=0)
     codes = np.array([[0, 0, 1], [0, 1, 0], [0, 1, 1]])
     data = prepare_records(model, codes, (2, 2, 2), structural_zeros([(1, 1, -1)], (2, 2, 2)))
-    state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
+    state = nplcm.draw_prior(model, jax.random.key(1), data.levels)
     new, info = jax.jit(model.sweep)(jax.random.key(0), state, data, 1)
     assert info.augmented == -1
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((new, info)))
@@ -344,7 +344,7 @@ def test_cells_with_as_many_records_as_can_be_counted():
     model, codes = NPLCM(2, split_merge_every=0), np.array([[0, 0, 0], [1, 1, 1]])
     counts = np.array([2**30 - 11, 10])
     data = prepare_cells(model, codes, counts, BINARY)
-    state = nplcm.draw_prior(model, jax.random.key(1), data.variable)
+    state = nplcm.draw_prior(model, jax.random.key(1), data.levels)
     records, _ = jax.jit(classes.update_classes)(jax.random.key(0), state, data)
     assert (records.split >= 0).all()
     assert (records.split.sum(axis=0)[:2] == counts).all()

@@ -19,6 +19,7 @@ from latent import (
 
 from bnp_models import NPLCM, TNPLCM, Microdata
 from bnp_models.data.schema import MicrodataError
+from bnp_models.kernels.variates.levels import bands_of_levels
 from bnp_models.models.latent_classes.prepare import prepare_records
 
 LONG = pytest.mark.long
@@ -26,13 +27,14 @@ LONG = pytest.mark.long
 NUM_LEVELS = (4, 2, 2)
 CONDITIONS = [[1, 1, -1], [2, 1, -1], [3, -1, 0]]
 CODES = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [3, 1, 1], [1, 0, 1], [0, 0, 0]])
+TREES = {0: bands_of_levels(4)}
 SPLITS = {"components": 2, "split_merge_every": 1}
 
 
 def posterior_scores(model, conditions, key):
     """Those of `latent.two_class_posterior`: exact answers by weighting draws of the prior."""
     zeros = structural_zeros(conditions, NUM_LEVELS)
-    data = prepare_records(model, CODES, NUM_LEVELS, zeros, multiple=4, ordered=(0,))
+    data = prepare_records(model, CODES, NUM_LEVELS, zeros, multiple=4, trees=TREES)
     cells = jnp.asarray(feasible_cells(conditions, NUM_LEVELS))
     means = posterior_chains(model, jax.random.key(key), data, cells, {}, 300, 100)
     means = np.asarray(means, np.float64)
@@ -72,7 +74,7 @@ class Joint:
         self.model, self.faults = model, faults
         zeros = structural_zeros(conditions, NUM_LEVELS)
         codes = np.zeros((12, 3), int)
-        self.data = prepare_records(model, codes, NUM_LEVELS, zeros, ordered=(0,))
+        self.data = prepare_records(model, codes, NUM_LEVELS, zeros, trees=TREES)
 
     def scores(self, key, on=None, num_sweeps=200):
         """Those of `latent._statistics`: the last three are of the bands' shapes."""

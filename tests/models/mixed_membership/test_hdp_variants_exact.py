@@ -238,7 +238,7 @@ def test_absent_items(applicable):
 @pytest.mark.long
 def test_absent_items_taken_for_present_ones_are_rejected(applicable):
     """As if an absent item had the first level that is left."""
-    absent, first = applicable.data.variable.size - 1, BINARY[0]
+    absent, first = applicable.data.levels.variable.size - 1, BINARY[0]
 
     def present(rows):
         return jnp.where(rows == absent, first, rows)

@@ -1,0 +1,229 @@
+"""Levels in groups, of variables that structural zeros constrain: scaled Dirichlets along a tree.
+
+Gamma variates with a rate for each level, normalised, are a proposal for the level probabilities of
+a truncated variable, of density prod lambda^(b + n - 1) (sum r lambda)^-A, with rates r. Where the
+levels lie in groups, the target prod phi^(b + n - 1) prod rho^(c + N - 1) (sum r lambda)^-A,
+integrated over the shares rho of the groups, leaves of the shares phi within each group
+prod phi^(b + n - 1) M_g^-(c_g + N_g), with M_g = sum r phi; b, n and c, N are shapes and counts of
+levels and of groups, and B_g is the sum of b within a group. So phi is proposed with rates
+
+    s = 1 - w + w r / m,    w = (c_g + N_g) / (B_g + N_g),    or (r / m)^w where w is above one,
+
+m near M_g, which have that slope, and weight S_g^(B_g + N_g) M_g^-(c_g + N_g) with S_g = sum s phi;
+and then rho with rates M_g, exactly. Where the groups lie in larger groups, rho is proposed as phi
+is, with rates t made of the M_g as s is of r, so that t_g takes the place of M_g in the weight; and
+so on, layer after layer.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from bnp_models.kernels.boxes.region import Region
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, Levels, log_least_share
+
+# Largest slope w, and rounds that find m.
+_MOST_SLOPE = 8.0
+_ROUNDS = 3
+_LARGEST_LOG = 30.0
+
+
+def concentrations(region: Region, levels: Levels) -> Float[Array, "V 1"]:
+    """Concentration of each constrained variable: of one with groups, that of the highest layer."""
+    if not levels.layers:
+        return jnp.sum(region.take(levels.shape[:, None], 0), axis=1)
+    # The distribution that a variable's levels or groups have has the variable's number.
+    of_group = levels.by_group(levels.shape)
+    return of_group[levels.variable[region.rows[:, 0]], None]
+
+
+def draw_scaled(
+    grouped: "GroupedBlock | None",
+    log_g: Float[Array, "L K"],
+    shape: Float[Array, "L K"],
+    rate: Float[Array, "L K"],
+) -> tuple[Float[Array, "L K"], Float[Array, "L K"]]:
+    """Log level probabilities from gamma variates at rates, and the rates that the levels had.
+
+    Parameters
+    ----------
+    grouped
+        Groups of the variable; None where no variable has any.
+    log_g, shape
+        Log gamma variates of unit rate, and their shapes b + n.
+    rate
+        Rates r.
+    """
+    if grouped is None:
+        log_w = log_g - jnp.log(rate)
+        return jnp.maximum(log_w - jax.nn.logsumexp(log_w, axis=0), LOG_LEAST_LEVEL), rate
+    return grouped.draw(log_g, shape, rate)
+
+
+class GroupedLayer(NamedTuple):
+    """One layer of groups of a constrained variable, or of all of them with an axis in front.
+
+    Behind the G groups is one for all members that have no group here, whose variable has none, or
+    no more.
+    """
+
+    of: Int[Array, "*V N"]
+    """Group of each member; G + 1 for members of other variables."""
+    log_g: Float[Array, "*V G+1 K"]
+    """Log gamma variates, of the shapes of groups and their counts."""
+    within: Float[Array, "*V G+1 K"]
+    """B_g + N_g; zero for the last group."""
+    own: Float[Array, "*V G+1 K"]
+    """c_g + N_g; zero for the last group."""
+    prior: Float[Array, "*V G+1 1"]
+    """c_g; zero for the last group."""
+
+    def totals(self, x: Float[Array, "N K"]) -> Float[Array, "G+1 K"]:
+        """Sums over the members of each group; 0 where it has none."""
+        return jax.ops.segment_sum(x, self.of, num_segments=self.log_g.shape[0])
+
+    def at_members(self, of_group: Float[Array, "G+1 K"], fill: float) -> Float[Array, "N K"]:
+        """Values of groups, at each of their members."""
+        return of_group.at[self.of].get(mode="fill", fill_value=fill)
+
+    def scales(self, shape: Float[Array, "N K"], rate: Float[Array, "N K"]) -> Float[Array, "N K"]:
+        """Rates s of the proposal, given shapes b + n, zero beyond the levels, and rates r."""
+        total = self.totals(shape)
+        total = jnp.where(total > 0, total, 1)
+        w = jnp.where(self.within > 0, self.own / jnp.where(self.within > 0, self.within, 1), 1)
+        w = self.at_members(jnp.minimum(w, _MOST_SLOPE), 1)
+
+        def scale(share):
+            # Members of no group keep their rates.
+            mean = self.totals(rate * share).at[-1].set(1)
+            x = rate / self.at_members(jnp.where(mean > 0, mean, 1), 1)
+            power = jnp.exp(jnp.clip(w * jnp.log(x), -_LARGEST_LOG, _LARGEST_LOG))
+            return jnp.where(w > 1, power, 1 - w + w * x)
+
+        # Towards the mean of the proposal, by a few rounds.
+        share = shape / self.at_members(total, 1)
+        for _ in range(_ROUNDS):
+            weight = shape / scale(share)
+            sums = self.totals(weight)
+            share = weight / self.at_members(jnp.where(sums > 0, sums, 1), 1)
+        return scale(share)
+
+    def log_mean(self, x: Float[Array, "N K"], share: Float[Array, "N K"]) -> Float[Array, "G+1 K"]:
+        """Log of the mean of x by the shares of each group's members; 0 where it has none."""
+        total = self.totals(share)
+        present = total > 0
+        log_sum = jnp.log(jnp.where(present, self.totals(x * share), 1))
+        return log_sum - jnp.log(jnp.where(present, total, 1))
+
+    def normalise(
+        self, log_w: Float[Array, "N K"], rate: Float[Array, "N K"], least: tuple[float, float]
+    ) -> tuple[Float[Array, "N K"], Float[Array, "G+1 K"], Float[Array, "G+1 1"]]:
+        """Log shares within the groups, the mean rate M of each, and whether it has members.
+
+        `least` is the log of the least share, within a group and without one.
+        """
+        groups = jnp.arange(self.log_g.shape[0])
+        member = (groups[:, None] == self.of)[:, :, None]
+        sums = jax.nn.logsumexp(jnp.where(member, log_w, -jnp.inf), axis=1)
+        floor = jnp.where(self.of == groups[-1], least[1], least[0])[:, None]
+        log_phi = jnp.maximum(log_w - self.at_members(sums, 0), floor)
+        mass = self.totals(rate * jnp.where(self.of[:, None] > groups[-1], 0, jnp.exp(log_phi)))
+        present = jnp.any(member, axis=1)
+        return log_phi, jnp.where(present, mass, 1), present
+
+
+class GroupedBlock(NamedTuple):
+    """Groups of a constrained variable, or of all of them with an axis in front."""
+
+    layers: tuple[GroupedLayer, ...]
+    """The layers, from the lowest up."""
+
+    @classmethod
+    def of_region(
+        cls,
+        region: Region,
+        levels: Levels,
+        log_g: Float[Array, "R+G K"],
+        nodes: Float[Array, "R+G K"],
+    ) -> "GroupedBlock | None":
+        """Groups of the constrained variables; None where no variable has any.
+
+        Parameters
+        ----------
+        log_g, nodes
+            Log gamma variates of all nodes, and their counts.
+        """
+        if not levels.layers:
+            return None
+        num_variables = len(region.rows)
+        shape = levels.shape[:, None] + nodes
+        start = levels.variable.size
+        layers: list[GroupedLayer] = []
+        below = shape[:start]
+        for layer in levels.layers:
+            own = slice(start, start + layer.number)
+
+            def of_each(x):
+                """Values of groups, and zero for the last one, for every variable."""
+                values = jnp.pad(x, ((0, 1), (0, 0)))
+                return jnp.broadcast_to(values, (num_variables, *values.shape))
+
+            none = layer.number + 1
+            if layers:
+                # Groups without members here are those of other variables.
+                lower = layers[-1]
+                groups = jnp.arange(lower.log_g.shape[1])[:, None]
+                present = jnp.any(lower.of[:, None] == groups, axis=2)
+                of = jnp.where(present, jnp.append(layer.of, layer.number), none)
+            else:
+                of = layer.of.at[region.rows].get(mode="fill", fill_value=none)
+            layers.append(
+                GroupedLayer(
+                    of=of, log_g=of_each(log_g[own]), within=of_each(layer.totals(below)),
+                    own=of_each(shape[own]), prior=of_each(levels.shape[own, None]),
+                )
+            )  # fmt: skip
+            below, start = shape[own], start + layer.number
+        return cls(tuple(layers))
+
+    def draw(
+        self, log_g: Float[Array, "L K"], shape: Float[Array, "L K"], rate: Float[Array, "L K"]
+    ) -> tuple[Float[Array, "L K"], Float[Array, "L K"]]:
+        """Log level probabilities from gamma variates of the levels, and the levels' rates s."""
+        least = log_least_share(len(self.layers))
+        scales, shares = [], []
+        for layer in self.layers:
+            scales.append(layer.scales(shape, rate))
+            without = least if shares else LOG_LEAST_LEVEL
+            log_w = log_g - jnp.log(scales[-1])
+            log_phi, rate, present = layer.normalise(log_w, rate, (least, without))
+            shares.append(log_phi)
+            log_g, shape = layer.log_g, layer.own
+        log_rho = jnp.where(present, log_g - jnp.log(rate), -jnp.inf)
+        log_level = jnp.maximum(jax.nn.log_softmax(log_rho, axis=0), least)
+        for layer, log_phi in zip(reversed(self.layers), reversed(shares), strict=True):
+            log_level = log_phi + layer.at_members(log_level, 0)
+        return log_level, scales[0]
+
+    def log_weight(
+        self,
+        log_level: Float[Array, "L K"],
+        shape: Float[Array, "L K"],
+        rate: Float[Array, "L K"],
+    ) -> Float[Array, " K"]:
+        """Log of prod_g S_g^(B_g + N_g) M_g^-(c_g + N_g): the target over the proposal.
+
+        The factors that the rates s of the levels have themselves are left out.
+        """
+        level, scale = jnp.exp(log_level), self.layers[0].scales(shape, rate)
+        terms = []
+        for layer, above in zip(self.layers, [*self.layers[1:], None], strict=True):
+            log_s, log_m = layer.log_mean(scale, level), layer.log_mean(rate, level)
+            if above is not None:
+                level, rate = layer.totals(level), jnp.exp(log_m)
+                scale = above.scales(layer.own, rate)
+                log_m = jnp.log(scale)
+            terms.append(jnp.sum(layer.within * log_s - layer.own * log_m, axis=0))
+        return sum(terms[1:], terms[0])
