@@ -88,6 +88,11 @@ def name_list(text: str) -> list[str]:
     return next(csv.reader([" ".join(text.splitlines())], skipinitialspace=True), [])
 
 
+def ordered_names(text: str) -> str | list[str]:
+    """Read "auto", "none", or names."""
+    return text if text in ("auto", "none") else name_list(text)
+
+
 def relative_kinds(text: str) -> list:
     """Read names of variables, each alone or with a kind: [name, kind]."""
     pairs = [name.rpartition(":") for name in name_list(text)]

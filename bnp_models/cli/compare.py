@@ -87,7 +87,7 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     return into_folder(options, settings, _OUTPUTS, work, how)
 
 
-def _model(text: str, groups: Hierarchies) -> Model:
+def _model(text: str, groups: Hierarchies = ()) -> Model:
     """Model given as NAME or NAME:OPTION=VALUE:.., with the groups that all have."""
     name, *given = text.split(":")
     known = [known for known in MODELS_OF["compare"]]
@@ -105,7 +105,7 @@ def _model(text: str, groups: Hierarchies) -> Model:
             )
         values[option] = int(value) if value.isdecimal() else value
         if option == "ordered":
-            values[option] = value.split("+")
+            values[option] = value if value in ("auto", "none") else value.split("+")
     try:
         return MODELS[name].load()(**values)
     except ValueError as error:

@@ -9,6 +9,7 @@ from bnp_models.cli.argument_types import (
     mixture_type,
     name_list,
     number_above,
+    ordered_names,
     seconds_type,
 )
 from bnp_models.cli.data_options import (
@@ -372,10 +373,11 @@ def _add_common(parser, name, keep_parameters):
                        help="prior of the level probabilities of components and classes: learned, "
                        "with a concentration and a mean of each variable, or uniform, as in the "
                        "papers (default: learned)")  # fmt: skip
-    model.add_argument("--ordered", metavar="A,B,..", type=name_list,
+    model.add_argument("--ordered", metavar="auto|none|A,B,..", type=ordered_names,
                        help="variables whose adjacent levels are alike, such as ages in years: "
                        "their probabilities go by bands of levels, and by levels within bands. "
-                       "Levels are in the order of --levels, or of their numbers")  # fmt: skip
+                       "auto: those with more than a dozen levels that are numbers. Levels are in "
+                       "the order of --levels, or of their numbers (default: auto)")  # fmt: skip
     add_groups(model)
     if "ndpmpm" in models:
         add_households(parser)

@@ -28,6 +28,7 @@ from bnp_models.cli.release import (
     with_strictness,
 )
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
+from bnp_models.cli.samples import named_ordered
 from bnp_models.data.households import persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import columns_of_file, read_frame
@@ -128,7 +129,7 @@ def _write_protected(
     found = protect(
         run, options.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
         recode=options.recode, max_suppressed=options.suppress, importance=importance,
-        ordered=options.ordered or (),
+        ordered=named_ordered(options),
     )  # fmt: skip
     summary = risk_summary(risk, seed=options.seed, diagnosis=diagnosis, checks=checks)
     refitted = None
@@ -166,7 +167,7 @@ def _refit(options: argparse.Namespace, run: Run, found: Protection) -> Run:
     """Run chains like the first ones on the recoded sample."""
     model = run.model
     kept = found.coarsening.schema.variables
-    if vars(model).get("ordered"):
+    if isinstance(vars(model).get("ordered"), tuple):
         names = tuple(name for name in vars(model)["ordered"] if name in kept)
         changed: dict[str, Any] = {"ordered": names}
         model = dataclasses.replace(model, **changed)

@@ -17,11 +17,13 @@ from bnp_models.cli.parser import STOPPING
 from bnp_models.cli.samples import Changes
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records
+from bnp_models.data.weight_classes import records_of
 from bnp_models.inference.checkpoint import Checkpoint
 from bnp_models.inference.convergence import MAX_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
+from bnp_models.models.level_prior import ordered_names
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -158,6 +160,7 @@ def recorded_settings(
         **{name: given.get(name) for name in (*MODEL_OPTIONS, *HOUSEHOLD_OPTIONS)},
         **{name: vars(model)[name] for name in sorted(components)},
         "groups": dict(given["groups"]) if given.get("groups") else None,
+        **_ordered(model, table),
         **({"weights": given["weights"]} if given.get("weights") is not None else {}),
         **changes.settings(),
         **({"level_prior": {"kind": vars(model)["level_prior"]}} if has_prior else {}),
@@ -167,3 +170,10 @@ def recorded_settings(
         "version": __version__,
         "jax_version": jax.__version__,
     }
+
+
+def _ordered(model: object, table: Records | Households) -> dict[str, list[str]]:
+    """Setting "ordered" of a model of records: its variables, those it found by itself included."""
+    if isinstance(table, Households) or "ordered" not in vars(model):
+        return {}
+    return {"ordered": list(ordered_names(model, records_of(table).schema))}

@@ -176,6 +176,12 @@ def weights_and_variables(
     return weights, variables
 
 
+def named_ordered(options: argparse.Namespace) -> tuple[str, ...]:
+    """Variables that --ordered names."""
+    given = vars(options).get("ordered")
+    return tuple(given) if isinstance(given, list) else ()
+
+
 def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Changes]:
     """Records of the sample, levels merged and in bins as was asked for, and what was changed.
 
@@ -191,7 +197,7 @@ def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Chang
     with located(options):
         changed, merged = merge_levels(
             table, top, vars(options).get("merge_rare") or 0,
-            ordered=vars(options).get("ordered") or (), but=bins,
+            ordered=named_ordered(options), but=bins,
         )  # fmt: skip
         if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
             _LOG.warning(

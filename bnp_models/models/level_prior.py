@@ -1,5 +1,6 @@
 """The prior of level probabilities, as models have it for an option: learned, or uniform."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,8 +12,16 @@ from bnp_models.data.hierarchies import Hierarchies
 from bnp_models.data.schema import Label, MicrodataError, Schema
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
 from bnp_models.kernels.variates.levels import Levels, Tree, bands_of_levels
+from bnp_models.models.options import as_names
 
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?")
+
+# Levels that begin with numbers, at the least, of a variable that is ordered by itself: bands of
+# fewer predict no better (experiments/ordered).
+_MANY_NUMBERS = 13
+
+# Other levels that it may have, such as "unknown".
+_FEW_OTHERS = 2
 
 LEVEL_PRIORS = ("learned", "uniform")
 """Dir(c_j beta_j) with c_j and beta_j drawn, or Dir(1)."""
@@ -33,11 +42,18 @@ def update_shape(
     return levels.shape if level_prior == "uniform" else update_level_prior(key, counts, levels)
 
 
+def as_ordered(names: str | Sequence[str]) -> str | tuple[str, ...]:
+    """The option `ordered` of a model: "auto", or names, which "none" has none of."""
+    if names == "auto":
+        return "auto"
+    return () if names == "none" else as_names(names)
+
+
 class Grouping(NamedTuple):
     """Variables of a model whose levels lie in groups."""
 
-    ordered: tuple[str, ...]
-    """Those whose groups are bands of adjacent levels."""
+    ordered: str | tuple[str, ...]
+    """Those whose groups are bands of adjacent levels; "auto": all that `are_numbers`."""
     groups: Hierarchies
     """Hierarchies of those whose groups have names."""
 
@@ -52,9 +68,18 @@ class Grouping(NamedTuple):
             if name in self.ordered:
                 raise ValueError(f"groups of {name!r} and ordered are both given; leave out one")
 
+    def resolved(self, variables: Sequence[str], levels: Sequence[Sequence[Label]]) -> "Grouping":
+        """The same with names of ordered variables, where these are to be found."""
+        if self.ordered != "auto":
+            return self
+        found = zip(variables, levels, strict=True)
+        names = [name for name, labels in found if are_numbers(labels)]
+        return self._replace(ordered=tuple(x for x in names if x not in dict(self.groups)))
+
     def require_known(self, known: Sequence[str]) -> None:
         """Raise `MicrodataError` if a variable is none of those that can have groups."""
-        for what, names in (("ordered", self.ordered), ("groups", dict(self.groups))):
+        named = () if self.ordered == "auto" else self.ordered
+        for what, names in (("ordered", named), ("groups", dict(self.groups))):
             for name in names:
                 if name not in known:
                     which = "ordered can be" if what == "ordered" else "groups can be those of"
@@ -70,11 +95,11 @@ class Grouping(NamedTuple):
             level is in no group.
         """
         trees: dict[int, Tree] = {}
-        hierarchies = dict(self.groups)
+        hierarchies, ordered = dict(self.groups), self.resolved(variables, levels).ordered
         for j, (name, labels) in enumerate(zip(variables, levels, strict=True)):
-            if name in self.ordered:
+            if name in ordered:
                 require_ordered(name, labels)
-                trees[j] = bands_of_levels(len(labels))
+                trees[j] = bands_of_labels(labels)
             elif name in hierarchies:
                 try:
                     trees[j] = hierarchies[name].tree(labels)
@@ -96,10 +121,45 @@ def trees_of(model: Any, schema: Schema) -> dict[int, Tree]:
     return grouping.trees(schema.variables, schema.levels)
 
 
+def ordered_names(model: Any, schema: Schema) -> tuple[str, ...]:
+    """Names of a model's ordered variables, those that it found by itself included."""
+    return tuple(Grouping.of(model).resolved(schema.variables, schema.levels).ordered)
+
+
+def are_numbers(labels: Sequence[Label]) -> bool:
+    """Whether levels are numbers in order, many, with hardly another level among them.
+
+    Neighbours are then alike: ages in years, sums of money, and most codes.
+    """
+    numbers = _numbers_of(labels)
+    others = len(labels) - len(numbers)
+    return len(numbers) >= _MANY_NUMBERS and others <= _FEW_OTHERS and numbers == sorted(numbers)
+
+
+def bands_of_labels(labels: Sequence[Label]) -> Tree:
+    """Bands of adjacent levels; a level that is no number among numbers is a band by itself."""
+    is_number = [_NUMBER.match(str(label)) is not None for label in labels]
+    if not any(is_number) or all(is_number):
+        return bands_of_levels(len(labels))
+    of_number = bands_of_levels(sum(is_number))
+    if not of_number:
+        return ()
+    bands, of_level = iter(of_number[0]), []
+    others = itertools.count(max(of_number[0]) + 1)
+    for number in is_number:
+        of_level.append(next(bands) if number else next(others))
+    return (of_level,)
+
+
+def _numbers_of(labels: Sequence[Label]) -> list[float]:
+    """Numbers that labels begin with, of those that do."""
+    found = [_NUMBER.match(str(label)) for label in labels]
+    return [float(number.group()) for number in found if number is not None]
+
+
 def require_ordered(name: str, labels: Sequence[Label]) -> None:
     """Raise `MicrodataError` if labels of numbers are not in order, as 10-14 before 5-9."""
-    found = [_NUMBER.match(str(label)) for label in labels]
-    numbers = [float(number.group()) for number in found if number is not None]
+    numbers = _numbers_of(labels)
     if numbers != sorted(numbers):
         raise MicrodataError(
             "the levels of an ordered variable are not in the order of their numbers "

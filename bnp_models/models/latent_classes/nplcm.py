@@ -215,8 +215,9 @@ class NPLCM(LatentClassModel):
         "learned": lambda_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable
         that the sample teaches; "uniform": Dir(1), as in the papers.
     ordered
-        Names of variables whose adjacent levels share strength: lambda_jk is Dirichlet over bands
-        of about sqrt(L_j) adjacent levels, and over the levels within each band.
+        Variables whose adjacent levels share strength: lambda_jk is Dirichlet over bands of
+        about sqrt(L_j) adjacent levels, and over the levels within each band. "auto": those with
+        more than a dozen levels that are numbers; "none"; or names.
     groups
         Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
 
@@ -251,8 +252,9 @@ class TNPLCM(LatentClassModel):
         "learned": lambda_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable
         that the sample teaches; "uniform": Dir(1), as in the papers.
     ordered
-        Names of variables whose adjacent levels share strength: lambda_jk is Dirichlet over bands
-        of about sqrt(L_j) adjacent levels, and over the levels within each band.
+        Variables whose adjacent levels share strength: lambda_jk is Dirichlet over bands of
+        about sqrt(L_j) adjacent levels, and over the levels within each band. "auto": those with
+        more than a dozen levels that are numbers; "none"; or names.
     groups
         Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
     truncation

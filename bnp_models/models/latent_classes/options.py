@@ -5,9 +5,14 @@ from typing import Any
 import equinox as eqx
 
 from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
-from bnp_models.models.level_prior import LEVEL_PRIORS, Grouping, record_concentrations
+from bnp_models.models.level_prior import (
+    LEVEL_PRIORS,
+    Grouping,
+    as_ordered,
+    record_concentrations,
+)
 from bnp_models.models.model import FixedComponents
-from bnp_models.models.options import as_names, check_choice, check_integer, check_positive
+from bnp_models.models.options import check_choice, check_integer, check_positive
 
 
 class LatentClassOptions(FixedComponents):
@@ -27,8 +32,8 @@ class LatentClassOptions(FixedComponents):
     """Sweeps between split-merge moves; 0 turns them off."""
     level_prior: str = eqx.field(static=True, default="learned")
     """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
-    ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
-    """Variables whose levels have bands of adjacent ones."""
+    ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
+    """Variables whose levels have bands of adjacent ones: "auto", or names."""
     groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
     """Groups of the levels of variables, by name."""
 

@@ -20,6 +20,7 @@ from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.level_prior import as_ordered
 from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import (
     draw_alpha,
@@ -35,7 +36,7 @@ from bnp_models.models.mixed_membership.state import (
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with
 from bnp_models.models.model import FixedComponents
-from bnp_models.models.options import as_names, check_integer
+from bnp_models.models.options import check_integer
 
 
 class MixedMembership(MembershipOptions, FixedComponents):
@@ -73,7 +74,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
     trajectory_steps: int = eqx.field(static=True, default=8)
     not_applicable: bool = eqx.field(static=True, default=False)
     level_prior: str = eqx.field(static=True, default="learned")
-    ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
+    ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
     groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
 
     name: ClassVar[str] = "mixed-membership"

@@ -23,6 +23,7 @@ from bnp_models.kernels.numerics.counting import count_components, label_type, o
 from bnp_models.kernels.variates.categorical import cumulative_sum
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
+from bnp_models.models.level_prior import as_ordered
 from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import draw_g0
 from bnp_models.models.mixed_membership.feasible import feasible_totals, weight_draws
@@ -35,7 +36,7 @@ from bnp_models.models.mixed_membership.state import (
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
 from bnp_models.models.model import Growing
-from bnp_models.models.options import as_names, check_integer, check_positive
+from bnp_models.models.options import check_integer, check_positive
 
 # Components of the initial states, cycled over chains: scattered on both sides of what posteriors
 # have, so that R-hat sees a second mode.
@@ -90,8 +91,9 @@ class HDPMixedMembership(MembershipOptions, Growing):
         "learned": theta_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable that
         the sample teaches; "uniform": Dir(1), as in the paper.
     ordered
-        Names of variables whose adjacent levels share strength: theta_jk is Dirichlet over bands of
-        about sqrt(L_j) adjacent levels, and over the levels within each band.
+        Variables whose adjacent levels share strength: theta_jk is Dirichlet over bands of
+        about sqrt(L_j) adjacent levels, and over the levels within each band. "auto": those with
+        more than a dozen levels that are numbers; "none"; or names.
     groups
         Groups of the levels of variables, by name: a frame or a CSV file whose first column has the
         levels, the next the group of each, the next the group of that, and so on. theta_jk is then
@@ -126,7 +128,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     trajectory_steps: int = eqx.field(static=True, default=8)
     not_applicable: bool = eqx.field(static=True, default=False)
     level_prior: str = eqx.field(static=True, default="learned")
-    ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
+    ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
     groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
 
     name: ClassVar[str] = "hdp"

@@ -61,8 +61,8 @@ class MembershipOptions(PredictsCells, KnowsMargins):
     """Whether items that a record's other items settle are left out."""
     level_prior: eqx.AbstractVar[str]
     """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
-    ordered: eqx.AbstractVar[tuple[str, ...]]
-    """Variables whose levels have bands of adjacent ones."""
+    ordered: eqx.AbstractVar[str | tuple[str, ...]]
+    """Variables whose levels have bands of adjacent ones: "auto", or names."""
     groups: eqx.AbstractVar[Hierarchies]
     """Groups of the levels of variables, by name."""
 

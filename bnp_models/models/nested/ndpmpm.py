@@ -80,10 +80,11 @@ class NDPMPM(NestedOptions):
         has one head, whom a variable of members tells, the share of heads in a class is uniform,
         and only the levels of the others are learned.
     ordered
-        Names of variables whose adjacent levels share strength: level probabilities are Dirichlet
-        over bands of about sqrt(L_j) adjacent levels, and over the levels within each band. Of a
-        variable that members have relative to their head's, it is the codes that are ordered; the
-        variable of heads is ordered too.
+        Variables whose adjacent levels share strength: level probabilities are Dirichlet over bands
+        of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto": those with
+        more than a dozen levels that are numbers; "none"; or names. Of a variable that members have
+        relative to their head's, it is the codes that are ordered; the variable of heads is ordered
+        too.
     groups
         Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`; those of a
         variable of heads are the same. Variables that are relative have none.

@@ -6,9 +6,9 @@ from typing import Any
 import equinox as eqx
 
 from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
-from bnp_models.models.level_prior import LEVEL_PRIORS, Grouping
+from bnp_models.models.level_prior import LEVEL_PRIORS, Grouping, as_ordered
 from bnp_models.models.model import FixedComponents, MakesHouseholds
-from bnp_models.models.options import as_names, check_choice, check_integer, check_positive
+from bnp_models.models.options import check_choice, check_integer, check_positive
 
 BETAS = ("common", "class")
 
@@ -37,7 +37,7 @@ class NestedOptions(FixedComponents, MakesHouseholds):
     reorder: bool = eqx.field(static=True, default=True)
     relative: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
     level_prior: str = eqx.field(static=True, default="learned")
-    ordered: tuple[str, ...] = eqx.field(static=True, default=(), converter=as_names)
+    ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
     groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
     impossible_weight: int = eqx.field(static=True, default=1)
     sizes: str = eqx.field(static=True, default="random")

@@ -120,8 +120,13 @@ def trees_of(
     told = {f"head_{name}" for name in member}.intersection(household)
     known = [name for name in household if name not in told]
     known += [name for name in member if schema.head is None or name != schema.head[0]]
-    ordered, groups = Grouping.of(model)
-    Grouping(ordered, groups).require_known(known)
+    grouping = Grouping.of(model).resolved(
+        (*household, *member), (*schema.household_levels, *schema.member_levels)
+    )
+    if model.ordered == "auto":
+        grouping = grouping._replace(ordered=tuple(x for x in grouping.ordered if x in known))
+    grouping.require_known(known)
+    ordered, groups = grouping
     relative = {one if isinstance(one, str) else one[0] for one in model.relative}
     if both := sorted(relative & dict(groups).keys()):
         raise MicrodataError("has groups and is relative; leave out one", column=both[0])
