@@ -40,12 +40,7 @@ def test_groups_are_recorded_and_repeated(folder, tmp_path, monkeypatch):
     assert run["groups"] == {"job": "jobs.csv"}
     assert run["coarsenings"][:2] == ["group:job", "group:job=2"]
     assert set(run["level_prior"]["concentration"]) == {"job", "sex"}
-    uniques = (
-        {one["keys"]: one["sample_uniques"] for one in risk["coarser"]}
-        if isinstance(risk["coarser"], list)
-        else risk["coarser"]
-    )
-    assert {"group:job", "group:job=2"} <= set(uniques)
+    assert {"group:job", "group:job=2"} <= {one["spec"] for one in risk["what_if"]}
     assert main(["risk", "--config", str(out / "run.toml"), "--out", str(again)]) == 0
     assert (again / "records.csv").read_bytes() == (out / "records.csv").read_bytes()
 
