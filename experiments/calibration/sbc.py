@@ -87,7 +87,10 @@ def trees_of(model):
     """Groups of levels by column: of the chosen variable, if it is ordered or has any."""
     if model.ordered:
         return {CHOSEN: bands_of_levels(NUM_LEVELS[CHOSEN])}
-    return {CHOSEN: tree.tree(range(NUM_LEVELS[CHOSEN])) for _, tree in model.groups}
+    if model.groups:
+        ((_, hierarchy),) = model.groups
+        return {CHOSEN: hierarchy.tree(range(NUM_LEVELS[CHOSEN]))}
+    return {}
 
 
 def of_levels(state):
