@@ -65,20 +65,29 @@ def where(wrong, fault, right):
     return jax.tree.map(lambda a, b: jnp.where(wrong, a, b), fault, right)
 
 
-def draw_variable(rng, level_prior, size, num_levels, number, ordered=False):
+def draw_variable(rng, level_prior, size, tree, number):
     """Level probabilities (size, L, *number) of one variable, and its log concentration (size,).
 
-    Of an ordered one they are products of the shares of bands, of about as many adjacent levels as
-    there are bands, and of the levels within them; the concentration is that of the bands.
+    A tree is a number of levels, or a list of trees, whose levels are in groups one after the
+    other: their probabilities are products of the shares of groups and of those within them, and
+    the concentration is that of the largest groups.
     """
-    if not ordered:
-        shapes = level_shapes(rng, level_prior, size, num_levels)
+    if isinstance(tree, int):
+        shapes = level_shapes(rng, level_prior, size, tree)
         return draw_levels(rng, shapes, number), np.log(shapes.sum(axis=1))
-    lengths = [len(x) for x in np.array_split(np.arange(num_levels), round(num_levels**0.5))]
-    shares, log_c = draw_variable(rng, level_prior, size, len(lengths), number)
-    within = [draw_variable(rng, level_prior, size, length, number)[0] for length in lengths]
+    shares, log_c = draw_variable(rng, level_prior, size, len(tree), number)
+    within = [draw_variable(rng, level_prior, size, part, number)[0] for part in tree]
     level = [share[:, None] * x for share, x in zip(shares.swapaxes(0, 1), within, strict=True)]
     return np.concatenate(level, axis=1), log_c
+
+
+def bands(num_levels):
+    """Bands of an ordered variable, as a tree: about as many as each has adjacent levels."""
+    return [len(x) for x in np.array_split(np.arange(num_levels), round(num_levels**0.5))]
+
+
+# Six levels in four groups in two larger ones, as a tree and as the models have it.
+DEEP, DEEP_GROUPS = [[2, 1], [2, 1]], ((0, 0, 1, 2, 2, 3), (0, 0, 1, 1))
 
 
 def set_partitions(items):

@@ -93,12 +93,12 @@ def two_class_posterior(codes, conditions, model, nodes, stick_nodes=60) -> np.n
 
 
 def prior_draws_posterior(
-    codes, conditions, model, num_levels=(2, 2, 2), ordered=(), num_draws=400_000
+    codes, conditions, model, num_levels=(2, 2, 2), trees=None, num_draws=400_000
 ) -> tuple:
     """Means as of `two_class_posterior` by weighting draws of the prior, and their errors."""
     rng = np.random.default_rng(0)
     level = [
-        draw_variable(rng, model.level_prior, num_draws, size, (2,), j in ordered)[0]
+        draw_variable(rng, model.level_prior, num_draws, (trees or {}).get(j, size), (2,))[0]
         for j, size in enumerate(num_levels)
     ]
     alpha = rng.gamma(model.a, 1 / model.b, num_draws)
@@ -395,6 +395,9 @@ def _statistics(state, data):
     # Of a constrained variable, and of the last one, or of the bands.
     num_rows = len(data.levels.variable)
     end = num_rows if data.levels.layers else num_rows - data.num_levels[-1]
+    if len(data.levels.layers) > 1:
+        # Of the largest groups.
+        end = len(state.level_shape) - data.levels.layers[-1].number
     for shape in (state.level_shape[: data.num_levels[0]], state.level_shape[end:]):
         c = jnp.sum(shape)
         of_levels += [c, jnp.log(c), shape[0] / c]

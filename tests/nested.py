@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from harness import draw_levels, draw_variable
+from harness import bands, draw_levels, draw_variable
 
 from bnp_models import Households
 from bnp_models.kernels.nested import impossible
@@ -132,7 +132,9 @@ def prior_parameters(model, data, size, seed):
             told = head is not None and j == head.variable and model.level_prior == "learned"
             prior = "uniform" if j == uniform else model.level_prior
             # The head, the first level, is one of two kinds, whose shares are uniform.
-            drawn, log_own = draw_variable(rng, prior, size, levels - told, number, j in ordered)
+            drawn, log_own = draw_variable(
+                rng, prior, size, bands(levels) if j in ordered else levels - told, number
+            )
             log_c.append(log_own)
             if told:
                 share = draw_levels(rng, np.ones((size, 2)), number)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import draw_variable, of_ones, where
+from harness import DEEP, DEEP_GROUPS, draw_variable, of_ones, where
 from scipy import integrate, stats
 from scipy.special import digamma
 
@@ -56,8 +56,14 @@ CONDITIONS = {
     "ordered": [[1, 1, -1], [2, 1, -1], [3, -1, 0]],
     "ordered, equivalence": [[0, 1, -1], [3, 1, -1], [1, 0, -1], [2, 0, -1]],
     "ordered, without": [],
+    # The first variable has six levels in groups that lie in larger ones.
+    "groups": [[1, 1, -1], [2, 1, -1], [5, -1, 0]],
+    "groups, without": [],
 }
 LEVELS = {name: (4, 2, 2) for name in CONDITIONS if name.startswith("ordered")}
+LEVELS |= {name: (6, 2, 2) for name in CONDITIONS if name.startswith("groups")}
+# Trees of the first variable, as they are drawn and as the models have them.
+TREES = {4: ([2, 2], bands_of_levels(4)), 6: (DEEP, DEEP_GROUPS)}
 SAMPLES = {
     "one": [[0, 0, 0], [0, 0, 0], [1, 0, 1], [0, 1, 1]],
     "half": [[0, 0, 1], [1, 0, 0], [1, 0, 0]],
@@ -65,6 +71,8 @@ SAMPLES = {
     "ordered": [[0, 0, 0], [0, 1, 1], [1, 0, 1], [3, 1, 1]],
     "ordered, equivalence": [[0, 0, 0], [3, 0, 1], [1, 1, 1], [1, 1, 0]],
     "ordered, without": [[0, 0, 0], [0, 1, 1], [1, 0, 1], [3, 1, 1]],
+    "groups": [[0, 0, 0], [0, 1, 1], [1, 0, 1], [4, 1, 1]],
+    "groups, without": [[0, 0, 0], [0, 1, 1], [1, 0, 1], [4, 1, 1]],
 }
 NAMES = ("alpha", "alpha0", "log_feasible", "first cell", "last cell", "log_c")
 
@@ -118,7 +126,7 @@ def is_feasible(conditions, num_levels=BINARY):
 
 
 @cache
-def prior_draws(num_levels, a0, b0, level_prior, ordered=(), num_draws=200_000, seed=0):
+def prior_draws(num_levels, a0, b0, level_prior, num_draws=200_000, seed=0):
     """Draws of alpha_0, of log c of the first variable's levels, and of sums over partitions.
 
     By blocks B = 1, 2, 3 and for all cells, the sums (3, draws, cells) are of the product over
@@ -134,8 +142,8 @@ def prior_draws(num_levels, a0, b0, level_prior, ordered=(), num_draws=200_000, 
         passed = np.cumsum(log_1mv[:, :-1], axis=1)
         g0 = -np.expm1(log_1mv) * np.exp(np.concatenate([np.zeros((size, 1)), passed], axis=1))
         (x, log_c), (y, _), (z, _) = (
-            draw_variable(rng, level_prior, size, levels, (_STICKS,), j in ordered)
-            for j, levels in enumerate(num_levels)
+            draw_variable(rng, level_prior, size, tree, (_STICKS,))
+            for tree in (TREES.get(num_levels[0], num_levels)[0], *num_levels[1:])
         )
         gx, gy, zt = x * g0[:, None], y * g0[:, None], z.swapaxes(1, 2)
         alone = [(t @ g0[:, :, None])[:, :, 0] for t in (x, y, z)]
@@ -189,8 +197,8 @@ def exact_means(model, name: str):
 
     Under the model of alphas of their own, "alpha" is the rate b where it has a prior, else 0.
     """
-    num_levels, ordered = LEVELS.get(name, BINARY), (0,) if name in LEVELS else ()
-    alpha0, log_c, sums = prior_draws(num_levels, model.a0, model.b0, model.level_prior, ordered)
+    num_levels = LEVELS.get(name, BINARY)
+    alpha0, log_c, sums = prior_draws(num_levels, model.a0, model.b0, model.level_prior)
     first, weight = urn_weights(model, len(alpha0))
     p = np.einsum("bd,bdc->dc", np.broadcast_to(weight, (3, len(alpha0))), sums)
     feasible = is_feasible(CONDITIONS[name], num_levels)
@@ -395,7 +403,7 @@ def prepared(model, name):
     """The data of a sample, and the first and the last feasible cell."""
     multiple = max(model.dish_stride, model.cell_stride, 1)
     num_levels = LEVELS.get(name, BINARY)
-    trees = {0: bands_of_levels(num_levels[0])} if name in LEVELS else None
+    trees = {0: TREES[num_levels[0]][1]} if name in LEVELS else None
     zeros = structural_zeros(CONDITIONS[name], num_levels)
     data = prepare_records(
         model, np.array(SAMPLES[name]), num_levels, zeros, multiple=multiple, trees=trees
@@ -409,7 +417,9 @@ def posterior_chains(
     model, key, data, ends, switches, num_sweeps, burn, *, num_chains, capacity, num_levels=BINARY
 ):
     """Per-chain means of the quantities of `exact_means`."""
-    own = slice(sum(num_levels), None) if data.levels.layers else slice(num_levels[0])
+    own = slice(num_levels[0])
+    if data.levels.layers:
+        own = slice(-data.levels.layers[-1].number, None)
 
     def one(key, start):
         key_init, key_sweeps = jax.random.split(key)

@@ -102,8 +102,10 @@ def _add_risk(commands) -> None:
                         "off, without it (default: on)")  # fmt: skip
     parser.add_argument("--what-if", metavar="SPEC", nargs="+", action="extend", default=[],
                         help="also evaluate the risk on coarser keys, from the same draws: each of "
-                        "drop:A,B (without these variables), keep:A,B (without the others) and "
-                        "merge:A=X+Y (levels that become one), or of several apart by semicolons; "
+                        "drop:A,B (without these variables), keep:A,B (without the others), "
+                        "merge:A=X+Y (levels that become one) and group:A or group:A=2 (the "
+                        "--groups of its levels in their place, or the groups of these), or of "
+                        "several apart by semicolons; "
                         "each variable dropped by itself is evaluated always")  # fmt: skip
     parser.add_argument("--keys", metavar="A,B,..", type=name_list, action="append",
                         default=[],

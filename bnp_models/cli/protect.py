@@ -41,7 +41,7 @@ from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
 from bnp_models.report.protection import changes_document, write_protection_report
 from bnp_models.report.summaries import risk_summary
-from bnp_models.risk.coarsening import parse_coarsening
+from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.population import (
     PopulationRisk,
     check_table,
@@ -103,7 +103,7 @@ def _check_protection(
         raise UsageError(f"--importance: {error}") from None
     try:
         for text in filter(None, [";".join(options.recode)]):
-            parse_coarsening(text, table.schema)
+            parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
     except MicrodataError as error:
         raise UsageError(f"--recode: {error}") from None
 
@@ -167,10 +167,12 @@ def _refit(options: argparse.Namespace, run: Run, found: Protection) -> Run:
     """Run chains like the first ones on the recoded sample."""
     model = run.model
     kept = found.coarsening.schema.variables
-    if isinstance(vars(model).get("ordered"), tuple):
-        names = tuple(name for name in vars(model)["ordered"] if name in kept)
-        changed: dict[str, Any] = {"ordered": names}
-        model = dataclasses.replace(model, **changed)
+    ordered = vars(model)["ordered"]
+    changed: dict[str, Any] = {
+        "ordered": ordered if ordered == "auto" else tuple(x for x in ordered if x in kept),
+        "groups": found.recoded.hierarchies_left,
+    }
+    model = dataclasses.replace(model, **changed)
     return sample(
         model, found.coarsening.coarser(found.table), key=jax.random.fold_in(run.key, _REFIT),
         num_chains=options.chains, num_warmup=options.warmup, num_samples=options.draws,

@@ -37,6 +37,7 @@ from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.coarsening import (
     Coarsening,
     coarsen,
+    hierarchies_of,
     keep_variables,
     parse_coarsening,
     require_listable,
@@ -108,7 +109,10 @@ def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[st
         }
         require_listable(sets, table, conditions)
         of = "--what-if"
-        asked = {text: parse_coarsening(text, table.schema) for text in options.what_if}
+        asked = {
+            text: parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
+            for text in options.what_if
+        }
         require_listable(asked, table, conditions)
     except MicrodataError as error:
         raise UsageError(f"{of}: {error}") from None

@@ -137,6 +137,25 @@ class Hierarchy:
             below = groups
         return tuple(layers)
 
+    def merged(self, labels: Sequence[Label], members: Sequence[Sequence[Label]]) -> "Hierarchy":
+        """The hierarchy of levels each of which is one level, or several merged.
+
+        Levels merged across groups are a group of their own, up to the layer that has them all.
+
+        Parameters
+        ----------
+        labels, members
+            Labels of the new levels, and the levels that each has become one of.
+        """
+        rows = []
+        for label, own in zip(labels, members, strict=True):
+            row = [text_of(plain_label(label))]
+            for layer in range(1, self.num_layers + 1):
+                groups = set(self.groups_of(own, layer))
+                row.append(groups.pop() if len(groups) == 1 else f"{row[0]} (merged)")
+            rows.append(tuple(row))
+        return Hierarchy(tuple(rows))
+
 
 Hierarchies: TypeAlias = tuple[tuple[str, Hierarchy], ...]
 """Hierarchies of some variables, by name."""

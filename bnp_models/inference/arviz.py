@@ -93,7 +93,7 @@ def draws_dataset(arrays: dict[str, np.ndarray], model: Any = None, levels: Any 
         axes = named.get(name, ())
         if len(axes) != values.ndim - 2:
             axes = tuple(f"{name}_dim_{i}" for i in range(values.ndim - 2))
-        # Ordered variables have shapes of bands behind those of levels.
+        # Variables whose levels lie in bands or groups have shapes of these behind those of levels.
         dims[name] = ("chain", "draw", *(
             f"{axis}_or_band" if len(labels.get(axis, ())) not in (0, size) else axis
             for axis, size in zip(axes, values.shape[2:], strict=True)

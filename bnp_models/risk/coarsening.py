@@ -9,13 +9,14 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.display import Shown, displayed, spread, title_of
+from bnp_models.data.hierarchies import Hierarchies, Hierarchy, numbered
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records, SmallCells, k_anonymity
 from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
@@ -136,25 +137,30 @@ class Coarsening(NamedTuple):
         return groups
 
 
-def parse_coarsening(text: str, schema: Schema) -> Coarsening:
-    """Read a coarsening such as "drop:race" or "merge:age=0-14+15-24;drop:sex".
+def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -> Coarsening:
+    """Read a coarsening such as "drop:race" or "merge:age=0-14+15-24;group:occupation".
 
     Parameters
     ----------
     text
         Statements apart by semicolons, which all hold: "drop:A,B" leaves variables out, "keep:A,B"
-        all others, "merge:A=X+Y" makes one level of several.
+        all others, "merge:A=X+Y" makes one level of several, "group:A" puts the groups of a
+        variable in the place of its levels, and "group:A=2" the groups of these.
     schema
         Of the records.
+    hierarchies
+        Groups of the levels of variables.
 
     Raises
     ------
     MicrodataError
         If a statement is of another form, names an unknown variable or level, drops a variable that
-        is gone or all of them, or merges fewer than two levels.
+        is gone or all of them, merges fewer than two levels, or asks for groups of a variable that
+        has none, or not so many layers of them.
     """
     dropped: set[str] = set()
     merged: dict[str, list[list[int]]] = {}
+    grouped: dict[str, list[str]] = {}
     for statement in map(str.strip, text.split(";")):
         kind, _, what = statement.partition(":")
         if kind in ("drop", "keep") and what:
@@ -164,12 +170,16 @@ def parse_coarsening(text: str, schema: Schema) -> Coarsening:
             name, _, given = what.partition("=")
             name = _known(name.strip(), schema)
             merged.setdefault(name, []).append(_codes_of(name, given, schema))
+        elif kind == "group" and what:
+            name, _, layer = what.partition("=")
+            name = _known(name.strip(), schema)
+            grouped[name] = _groups_of(name, layer.strip() or "1", schema, dict(hierarchies))
         else:
             raise MicrodataError(
-                f"{quoted(statement)} is no coarsening; write drop:VARIABLE, keep:VARIABLES or "
-                "merge:VARIABLE=A+B"
+                f"{quoted(statement)} is no coarsening; write drop:VARIABLE, keep:VARIABLES, "
+                "merge:VARIABLE=A+B or group:VARIABLE"
             )
-    return coarsening_of(dropped, merged, schema)
+    return coarsening_of(dropped, merged, schema, grouped)
 
 
 def keep_variables(names: Sequence[str], schema: Schema) -> Coarsening:
@@ -234,8 +244,9 @@ def coarsen(
     run, population_size
         As for `population_risk`.
     coarsenings
-        Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex"; or
-        those read, by text. Default: each variable dropped by itself.
+        Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex", and
+        "group:occupation" where the model has groups of that variable's levels; or those read, by
+        text. Default: each variable dropped by itself.
     ties
         Evaluate with the layer for ties, its parameters being those of the finer file.
     num_draws
@@ -275,7 +286,10 @@ def coarsen(
         coarsenings = single_drops(run.table, run.conditions)
     found = (
         coarsenings if isinstance(coarsenings, Mapping)
-        else {text: parse_coarsening(text, run.table.schema) for text in coarsenings}
+        else {
+            text: parse_coarsening(text, run.table.schema, hierarchies_of(run.model))
+            for text in coarsenings
+        }
     )  # fmt: skip
     require_listable(found, run.table, run.conditions)
     draws = run.spaced_parameters(num_draws)
@@ -385,16 +399,31 @@ def _num_listed(coarsening: Coarsening, table: Records) -> int:
     return sum(coarsening.num_finer(cell, table.schema.num_levels) for cell in uniques)
 
 
+def hierarchies_of(model: Any) -> Hierarchies:
+    """Groups of the levels of a model's variables, if it has any."""
+    return vars(model).get("groups", ())
+
+
 def coarsening_of(
-    dropped: set[str], merged: Mapping[str, Sequence[Sequence[int]]], schema: Schema
+    dropped: set[str],
+    merged: Mapping[str, Sequence[Sequence[int]]],
+    schema: Schema,
+    grouped: Mapping[str, Sequence[str]] | None = None,
 ) -> Coarsening:
-    """Coarsening that drops variables, and merges groups of codes of others.
+    """Coarsening that drops variables, merges groups of codes of others, or names all groups.
+
+    `grouped` has, by variable, the name of the group of each level.
 
     Raises
     ------
     MicrodataError
         If a variable is dropped that has levels merged, or all are dropped.
     """
+    grouped = grouped or {}
+    if twice := sorted((dropped | merged.keys()) & grouped.keys()):
+        raise MicrodataError(
+            "the variable is dropped or has levels merged, and is in groups", column=twice[0]
+        )
     if both := sorted(dropped & merged.keys()):
         raise MicrodataError("the variable is dropped and has levels merged", column=both[0])
     variables = tuple(j for j, name in enumerate(schema.variables) if name not in dropped)
@@ -403,7 +432,11 @@ def coarsening_of(
     levels: list[tuple[Label, ...]] = []
     codes: list[np.ndarray] = []
     for j in variables:
-        labels, of = _merge(schema.levels[j], merged.get(schema.variables[j], []))
+        name = schema.variables[j]
+        if name in grouped:
+            labels, of = tuple(dict.fromkeys(grouped[name])), np.array(numbered(grouped[name]))
+        else:
+            labels, of = _merge(schema.levels[j], merged.get(name, []))
         levels.append(labels)
         codes.append(of)
     left = tuple(schema.variables[j] for j in variables)
@@ -415,6 +448,24 @@ def _known(name: str, schema: Schema) -> str:
     if name not in schema.variables:
         raise unknown_variable(name, list(schema.variables))
     return name
+
+
+def _groups_of(
+    name: str, layer: str, schema: Schema, hierarchies: Mapping[str, Hierarchy]
+) -> list[str]:
+    """Name of the group of each level of a variable, in the layer of this number."""
+    if name not in hierarchies:
+        raise MicrodataError("has no groups; give them (--groups)", column=name)
+    most = hierarchies[name].num_layers
+    if not layer.isdecimal() or not 1 <= int(layer) <= most:
+        raise MicrodataError(
+            f"{quoted(layer)} is no layer of its groups; they are numbered from 1 to {most}",
+            column=name,
+        )
+    try:
+        return hierarchies[name].groups_of(schema.levels[schema.variables.index(name)], int(layer))
+    except MicrodataError as error:
+        raise MicrodataError(error.problem, column=name) from None
 
 
 def _codes_of(name: str, given: str, schema: Schema) -> list[int]:

@@ -19,13 +19,14 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.display import Shown, displayed, spread, title_of
+from bnp_models.data.hierarchies import Hierarchies
 from bnp_models.data.microdata import Microdata, SmallCells
 from bnp_models.data.schema import text_of, unknown_variable
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.risk.coarsening import Coarsening, parse_coarsening
-from bnp_models.risk.recoding import Recoded, importance_of, label_of, ordered_variables
+from bnp_models.risk.coarsening import Coarsening, hierarchies_of, parse_coarsening
+from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
 from bnp_models.risk.record_risks import RecordRisks, patterns
 from bnp_models.risk.suppression import Suppressed, suppress
 from bnp_models.risk.verdict import Limits, Verdict, judge
@@ -232,7 +233,8 @@ def protect(
         What a bit of a variable's information is worth, by name; 1 where none is given.
     ordered
         Variables whose adjacent levels may be merged, besides those whose labels all begin with a
-        number. Of others the rarest level is merged with another.
+        number. Of others the rarest level is merged with another; but where the run's model has
+        groups of a variable's levels, all of these become the groups, and these the larger ones.
     ties
         Evaluate with the layer for ties.
     key
@@ -269,15 +271,15 @@ def protect(
         RecordRisks(run, population_size, ties=ties, num_draws=number, key=of)
         for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))
     )
-    recoded, recodings = _asked(recode, table, weight)
+    recoded, recodings = _asked(recode, table, weight, hierarchies_of(run.model))
     in_order = ordered_variables(table.schema, ordered)
     while True:
         found = _suppress(risks, recoded, limits, weight, int(max_suppressed * table.n))
         step = None if found.met else _next_step(scan, recoded, limits, weight, in_order)
         if step is None:
             break
-        recoded, recoding = step
-        recodings.append(recoding)
+        recoded, made = step
+        recodings += made
     unchanged = Recoded.unchanged(table)
     nothing = np.zeros((table.n, table.num_variables), bool)
     loss = recoded.loss(weight) + float(recoded.costs(weight)[found.mask].sum()) / table.n
@@ -301,13 +303,14 @@ def check_names(table: Microdata, importance: Mapping[str, float], ordered: Sequ
 
 
 def _asked(
-    statements: Sequence[str], table: Microdata, weight: np.ndarray
+    statements: Sequence[str], table: Microdata, weight: np.ndarray, hierarchies: Hierarchies
 ) -> tuple[Recoded, list[Recoding]]:
     """The sample after the recodings that were asked for, and these."""
-    recoded = Recoded.unchanged(table)
+    recoded = Recoded.unchanged(table, hierarchies)
     if not statements:
         return recoded, []
-    asked, made = Recoded.by(parse_coarsening(";".join(statements), table.schema), table), []
+    coarsening = parse_coarsening(";".join(statements), table.schema, hierarchies)
+    asked, made = Recoded.by(coarsening, table), []
     for j, groups in enumerate(asked.groups):
         for group in [None] if groups is None else [g for g in groups if len(g) > 1]:
             new = recoded.dropping(j) if group is None else recoded.merging(j, group)
@@ -319,13 +322,12 @@ def _asked(
 
 def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarray) -> Recoding:
     """What one step did to variable j: groups of codes merged, or None if it was dropped."""
-    schema = before.table.schema
-    labels, loss = schema.levels[j], after.loss(weight) - before.loss(weight)
+    name, loss = before.table.schema.variables[j], after.loss(weight) - before.loss(weight)
     if levels is None:
-        return Recoding(schema.variables[j], (), None, loss)
-    names = tuple(label_of(labels, group) for group in levels)
+        return Recoding(name, (), None, loss)
+    names = tuple(before.label(j, group) for group in levels)
     together = sorted(code for group in levels for code in group)
-    return Recoding(schema.variables[j], names, label_of(labels, together), loss)
+    return Recoding(name, names, after.label(j, together), loss)
 
 
 def _suppress(
@@ -337,8 +339,8 @@ def _suppress(
 
 def _next_step(
     scan: RecordRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, ordered: np.ndarray
-) -> tuple[Recoded, Recoding] | None:
-    """The recoding with the least loss for what it takes off the risk; None: there is none."""
+) -> tuple[Recoded, list[Recoding]] | None:
+    """The recodings with the least loss for what it takes off the risk; None: there is none."""
     rows = np.flatnonzero(scan.sharing(recoded.coarsening) == 1)
     r1 = scan.of_rows(recoded.coarsening, rows)[0].mean(axis=0)
     order = np.argsort(-r1)
@@ -347,7 +349,7 @@ def _next_step(
     rows = np.sort(rows[order[:count]])
     now, best = _above(r1, limits), None
     loss = recoded.loss(weight)
-    for j, levels, candidate in recoded.steps(ordered):
+    for j, merges, candidate in recoded.steps(ordered):
         alone = rows[scan.uniques(candidate.coarsening, rows)]
         if not scan.listable(candidate.coarsening, alone):
             continue
@@ -355,11 +357,18 @@ def _next_step(
         gain = now - left
         price = (candidate.loss(weight) - loss) / max(gain, 1e-300)
         if gain > _LEFT_OUT * now and (best is None or price < best[0]):
-            best = price, j, levels, candidate
+            best = price, j, merges, candidate
     if best is None:
         return None
-    _, j, levels, candidate = best
-    return candidate, _recoding(recoded, candidate, j, levels, weight)
+    _, j, merges, candidate = best
+    if merges is None:
+        return candidate, [_recoding(recoded, candidate, j, None, weight)]
+    made = []
+    for levels in merges:
+        merged = recoded.merging(j, [code for group in levels for code in group])
+        made.append(_recoding(recoded, merged, j, levels, weight))
+        recoded = merged
+    return candidate, made
 
 
 def _above(r1: np.ndarray, limits: Limits) -> float:

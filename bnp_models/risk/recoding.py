@@ -7,12 +7,13 @@ of a suppressed value, log2 of one over its share, adds up with it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
+from bnp_models.data.hierarchies import Hierarchies, Partition
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Label, Schema, begin_with_numbers, text_of
 from bnp_models.risk.coarsening import Coarsening, coarsening_of
@@ -29,11 +30,14 @@ class Recoded:
     """The sample as it was."""
     groups: tuple[Groups | None, ...]
     """Of each variable, codes that are one level; None: it is dropped."""
+    hierarchies: Hierarchies = ()
+    """Groups with names, of some variables."""
 
     @classmethod
-    def unchanged(cls, table: Microdata) -> "Recoded":
+    def unchanged(cls, table: Microdata, hierarchies: Hierarchies = ()) -> "Recoded":
         """The sample itself."""
-        return cls(table, tuple(tuple((c,) for c in range(k)) for k in table.schema.num_levels))
+        groups = tuple(tuple((c,) for c in range(k)) for k in table.schema.num_levels)
+        return cls(table, groups, hierarchies)
 
     @classmethod
     def by(cls, coarsening: Coarsening, table: Microdata) -> "Recoded":
@@ -65,8 +69,57 @@ class Recoded:
     def _labels(self, j: int) -> tuple[Label, ...]:
         """Labels of a variable that is kept."""
         labels, groups = self.table.schema.levels[j], self.groups[j] or ()
-        names = [labels[g[0]] if len(g) == 1 else label_of(labels, g) for g in groups]
+        names = [labels[g[0]] if len(g) == 1 else self.label(j, g) for g in groups]
         return tuple(map(text_of, names) if any(isinstance(x, str) for x in names) else names)
+
+    def label(self, j: int, group: Sequence[int]) -> str:
+        """Label of a merged level: the name of the group that it is, or those of its levels."""
+        labels = self.table.schema.levels[j]
+        named = self._names.get(j, {}).get(tuple(sorted(group))) if len(group) > 1 else None
+        return named or " + ".join(text_of(labels[code]) for code in group)
+
+    @cached_property
+    def _names(self) -> dict[int, dict[tuple[int, ...], str]]:
+        """By variable, the names of its groups by their codes, where no two have the same."""
+        found = {}
+        for j, partitions in self._layers.items():
+            labels = self.table.schema.levels[j]
+            hierarchy = dict(self.hierarchies)[self.table.schema.variables[j]]
+            members: dict[str, set[tuple[int, ...]]] = {
+                text_of(label): {(code,)} for code, label in enumerate(labels)
+            }
+            for layer, groups in enumerate(partitions, 1):
+                for name, codes in zip(
+                    dict.fromkeys(hierarchy.groups_of(labels, layer)), members_of(groups),
+                    strict=True,
+                ):  # fmt: skip
+                    members.setdefault(name, set()).add(codes)
+            # Of names for the same levels, that of the smaller group.
+            alone = [(c.pop(), name) for name, c in members.items() if len(c) == 1]
+            found[j] = dict(reversed(alone))
+        return found
+
+    @cached_property
+    def _layers(self) -> dict[int, list[Partition]]:
+        """By variable, the group of each level in every layer of its hierarchy."""
+        schema = self.table.schema
+        return {
+            schema.variables.index(name): hierarchy.partitions(
+                schema.levels[schema.variables.index(name)]
+            )
+            for name, hierarchy in self.hierarchies
+        }
+
+    @property
+    def hierarchies_left(self) -> Hierarchies:
+        """Hierarchies of the levels that are left."""
+        schema, left = self.table.schema, []
+        for name, hierarchy in self.hierarchies:
+            j = schema.variables.index(name)
+            if self.groups[j] is not None:
+                members = [[schema.levels[j][code] for code in g] for g in self.groups[j] or ()]
+                left.append((name, hierarchy.merged(self._labels(j), members)))
+        return tuple(left)
 
     @cached_property
     def _counts(self) -> list[np.ndarray]:
@@ -102,19 +155,20 @@ class Recoded:
 
     def dropping(self, j: int) -> "Recoded":
         """The same without a variable."""
-        return Recoded(self.table, (*self.groups[:j], None, *self.groups[j + 1 :]))
+        return replace(self, groups=(*self.groups[:j], None, *self.groups[j + 1 :]))
 
     def merging(self, j: int, codes: Sequence[int]) -> "Recoded":
         """The same with the levels of a variable that have these codes as one."""
         groups = self.groups[j] or ()
         rest = [group for group in groups if not set(group) & set(codes)]
         new = tuple(sorted([*rest, tuple(sorted(codes))]))
-        return Recoded(self.table, (*self.groups[:j], new, *self.groups[j + 1 :]))
+        return replace(self, groups=(*self.groups[:j], new, *self.groups[j + 1 :]))
 
-    def steps(self, ordered: np.ndarray) -> Iterator[tuple[int, Groups | None, "Recoded"]]:
+    def steps(self, ordered: np.ndarray) -> Iterator[tuple[int, list[Groups] | None, "Recoded"]]:
         """Yield each next step: the variable, the levels merged (None: it is dropped), the result.
 
-        Adjacent levels of variables that are `ordered` (J,) are merged, of others the rarest with
+        The levels of a variable with a hierarchy are merged to the next larger groups, all at once.
+        Of others adjacent levels are merged where they are `ordered` (J,), else the rarest with
         each; levels that no record has go with a neighbour, or are left.
         """
         for j in self.kept:
@@ -124,20 +178,39 @@ class Recoded:
             seen = [group for group in groups if self.number(j, group)]
             if len(seen) < 3:
                 continue
-            if ordered[j]:
+            if j in self._layers:
+                if found := self._next_layer(j):
+                    yield j, *found
+            elif ordered[j]:
                 for low, high in zip(seen[:-1], seen[1:], strict=True):
                     between = tuple(g for g in groups if low <= g <= high)
-                    yield j, between, self.merging(j, [c for g in between for c in g])
+                    yield j, [between], self.merging(j, [c for g in between for c in g])
             else:
                 rarest = min(seen, key=lambda group: self.number(j, group))
                 for group in seen:
                     if group != rarest:
-                        yield j, (rarest, group), self.merging(j, [*rarest, *group])
+                        yield j, [(rarest, group)], self.merging(j, [*rarest, *group])
+
+    def _next_layer(self, j: int) -> tuple[list[Groups], "Recoded"] | None:
+        """The groups that levels are merged to next, and the result; None: it would be one."""
+        for partition in self._layers[j]:
+            merges: list[Groups] = []
+            merged = self
+            for codes in members_of(partition):
+                parts = tuple(g for g in merged.groups[j] or () if set(g) & set(codes))
+                if len(parts) > 1:
+                    merges.append(parts)
+                    merged = merged.merging(j, [code for part in parts for code in part])
+            if merges:
+                left = [g for g in merged.groups[j] or () if self.number(j, g)]
+                return (merges, merged) if len(left) > 1 else None
+        return None
 
 
-def label_of(labels: Sequence[Label], group: Sequence[int]) -> str:
-    """Label of a merged level."""
-    return " + ".join(text_of(labels[code]) for code in group)
+def members_of(partition: Partition) -> list[tuple[int, ...]]:
+    """Codes of each group, in the order of the groups."""
+    groups = range(max(partition) + 1)
+    return [tuple(c for c, group in enumerate(partition) if group == g) for g in groups]
 
 
 def ordered_variables(schema: Schema, named: Sequence[str] = ()) -> np.ndarray:

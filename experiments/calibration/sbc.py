@@ -4,6 +4,7 @@
     python experiments/calibration/sbc.py hdp_zeros
     python experiments/calibration/sbc.py latent_classes
     python experiments/calibration/sbc.py ordered
+    python experiments/calibration/sbc.py groups
 
 Populations are drawn from the prior, a sample is taken from each, chains are run on the sample, and
 the truth is ranked among their draws: uniformly, if sampler and risk are right. arXiv:1804.06788.
@@ -83,14 +84,22 @@ def draw_feasible(key, draw):
 
 
 def trees_of(model):
-    """Groups of levels by column: bands of the chosen variable, if it is ordered."""
-    return {CHOSEN: bands_of_levels(NUM_LEVELS[CHOSEN])} if model.ordered else {}
+    """Groups of levels by column: of the chosen variable, if it is ordered or has any."""
+    if model.ordered:
+        return {CHOSEN: bands_of_levels(NUM_LEVELS[CHOSEN])}
+    if model.groups:
+        ((_, hierarchy),) = model.groups
+        return {CHOSEN: hierarchy.tree(range(NUM_LEVELS[CHOSEN]))}
+    return {}
 
 
 def of_levels(state):
-    """Concentration and first mean of the prior of the chosen variable's levels, or its bands'."""
+    """Concentration and first mean of the prior of the chosen variable's levels.
+
+    Or of its two bands, or its two largest groups.
+    """
     first = first_rows(NUM_LEVELS)[CHOSEN]
-    shape = state.level_shape[sum(NUM_LEVELS) :]
+    shape = state.level_shape[sum(NUM_LEVELS) :][-2:]
     if not shape.size:
         shape = state.level_shape[first : first + NUM_LEVELS[CHOSEN]]
     return jnp.sum(shape), shape[0] / jnp.sum(shape)
@@ -381,14 +390,21 @@ def models(kind):
     few = {"components": 8, "split_merge_every": 2}
     if kind == "ordered":
         few["ordered"] = f"v{CHOSEN}"
+    if kind == "groups":
+        # Of the four levels two are a group, which is in a larger group with the third.
+        codes = {"level": range(4), "group": [*"aabc"], "larger": [*"xxxy"]}
+        few["groups"] = {f"v{CHOSEN}": pd.DataFrame(codes)}
     return {
         "no structural zeros": NPLCM(**few), "structural zeros": TNPLCM(**few)
     }, Run(burn=1000, thin=40), LatentClasses  # fmt: skip
 
 
+KINDS = ("hdp", "hdp_zeros", "latent_classes", "ordered", "groups")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", choices=("hdp", "hdp_zeros", "latent_classes", "ordered"))
+    parser.add_argument("models", choices=KINDS)
     parser.add_argument("--replications", type=int, default=208)
     parser.add_argument("--seed", type=int, default=SEED, help="another has files of its own")
     args = parser.parse_args()

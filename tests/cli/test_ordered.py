@@ -61,7 +61,7 @@ def test_what_is_refused(folder, tmp_path, capsys, more, says, monkeypatch):
 
 
 def test_models_to_compare_have_ordered_variables():
-    assert _model("nplcm:ordered=age+income").ordered == ("age", "income")
+    assert _model("nplcm:ordered=age+income", ()).ordered == ("age", "income")
 
 
 def test_ordered_variables_of_households_are_checked_first(tmp_path, capsys):

@@ -5,10 +5,12 @@ import itertools
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from harness import Z_LIMIT
 
 import bnp_models as bnp
+from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.inference.settings import Settings
 from bnp_models.risk import coarsening
 from bnp_models.risk.coarsening import (
@@ -193,3 +195,27 @@ def test_a_coarsening_that_changes_nothing_has_the_risk_of_the_file(run):
     fine = np.array([bnp.population_risk(run, 40, key=key).tau1.ravel() for key in keys])
     error = np.hypot(coarse.mean(axis=1).std(), fine.mean(axis=1).std()) / np.sqrt(len(keys))
     assert error > 0 and abs(coarse.mean() - fine.mean()) < Z_LIMIT * error
+
+
+TOWNS = pd.DataFrame({
+    "level": list("abcd"), "group": ["x", "y", "x", "z"],
+    "larger": ["north", "south", "north", "north"],
+})  # fmt: skip
+
+
+def test_groups_take_the_place_of_levels(run):
+    """As the merges that they are, under the names of the groups."""
+    groups = as_hierarchies({"town": TOWNS})
+    found = parse_coarsening("group:town=2; drop:sex", SCHEMA, groups)
+    assert found.schema.levels[1] == ("north", "south")
+    assert parse_coarsening("group:town", SCHEMA, groups).schema.levels[2] == ("x", "y", "z")
+    run = dataclasses.replace(run, model=dataclasses.replace(run.model, groups=groups))
+    specs = ["group:town=2", "merge:town=a+c+d"]
+    named, merged = bnp.coarsen(run, 40, specs, key=jax.random.key(1), ties=False).values()
+    assert named.sample_uniques == merged.sample_uniques
+    for text, says in (
+        ("group:age", "'age': has no groups"), ("group:town=3", "'3' is no layer of its groups"),
+        ("group:town;merge:town=a+b", "is in groups"), ("group:income", "income"),
+    ):  # fmt: skip
+        with pytest.raises(bnp.MicrodataError, match=says):
+            parse_coarsening(text, SCHEMA, groups)

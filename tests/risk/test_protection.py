@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import bnp_models as bnp
+from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.inference.settings import Settings
 from bnp_models.risk.population import cell_probabilities
 from bnp_models.risk.protection import _file_risk, protect
@@ -261,8 +262,8 @@ def test_names_and_orders():
     made = Recoded.unchanged(table).merging(2, [0, 1])
     assert made.coarsening.schema.levels[2] == ("1 + 2", "3")
     steps = [(j, levels) for j, levels, _ in Recoded.unchanged(table).steps(np.ones(3, bool))]
-    assert steps.count((0, None)) == 1 and (0, ((0,), (1,))) in steps
-    assert (0, ((0,), (2,))) not in steps
+    assert steps.count((0, None)) == 1 and (0, [((0,), (1,))]) in steps
+    assert (0, [((0,), (2,))]) not in steps
 
 
 def test_what_is_refused(run):
@@ -275,3 +276,39 @@ def test_what_is_refused(run):
     counts = dataclasses.replace(run, table=run.table.tabulated)
     with pytest.raises(ValueError, match="records one by one"):
         protect(counts, POPULATION, max_tau1=1)
+
+
+TOWNS = pd.DataFrame({
+    "level": list("abcdefgh"), "group": [*"xxxyyy", "z", "z"], "larger": [*["n"] * 6, "s", "s"],
+})  # fmt: skip
+
+
+def test_variables_with_groups_are_recoded_along_them(run):
+    """Layer after layer, all levels at once, under the names of the groups."""
+    groups = as_hierarchies({"town": TOWNS})
+    recoded = Recoded.unchanged(run.table, groups)
+    (step,) = [(m, new) for j, m, new in recoded.steps(np.zeros(3, bool)) if j == 2 and m]
+    assert step[0] == [((0,), (1,), (2,)), ((3,), (4,), (5,)), ((6,), (7,))]
+    assert step[1].coarsening.schema.levels[2] == ("x", "y", "z")
+    (last,) = [(m, new) for j, m, new in step[1].steps(np.zeros(3, bool)) if j == 2 and m]
+    assert last[0] == [((0, 1, 2), (3, 4, 5))]
+    # The larger group of two towns is the smaller one.
+    assert last[1].coarsening.schema.levels[2] == ("n", "z")
+    assert not [m for j, m, _ in last[1].steps(np.zeros(3, bool)) if j == 2 and m]
+    ((_, left),) = step[1].hierarchies_left
+    assert left.rows == (("x", "x", "n"), ("y", "y", "n"), ("z", "z", "s"))
+    # Merges across the groups, asked for before, are kept together.
+    across = recoded.merging(2, [0, 3])
+    (found,) = [new for j, m, new in across.steps(np.zeros(3, bool)) if j == 2 and m]
+    assert found.groups[2] == ((0, 1, 2, 3, 4, 5), (6, 7))
+
+
+def test_protection_along_groups(run):
+    model = dataclasses.replace(run.model, groups=as_hierarchies({"town": TOWNS}))
+    grouped = dataclasses.replace(run, model=model)
+    found = protect(grouped, POPULATION, max_tau1=1, max_suppressed=0, importance={"town": 0.1})
+    towns = [one for one in found.recodings if one.variable == "town" and one.label]
+    assert [one.label for one in towns[:3]] == ["x", "y", "z"]
+    assert towns[0].levels == ("a", "b", "c")
+    asked = protect(grouped, POPULATION, max_tau1=30, max_suppressed=0.1, recode=["group:town=2"])
+    assert {"n", "z"} == set(asked.frame()["town"].dropna())

@@ -199,16 +199,22 @@ DEEP = Levels.of_variables((6, 3), {0: ((0, 1, 0, 2, 3, 2), (0, 0, 1, 1))})
 # Two nodes or more of some distributions: levels of a group and of a variable, groups, the largest.
 NODES = ([0, 2], [6, 7, 8], [9, 10], [11, 12], [13, 14])
 ITEMS, COMPONENTS = 8, 5
+# Share of the items that is expected in the distribution of each node.
+REACHED = np.array([1 / 4] * 6 + [1] * 3 + [1 / 2] * 4 + [1] * 2)
 
 
-def deep_figures(shape):
-    """Of each distribution: log c, the mean of its first node, its square, and their product."""
+def deep_figures(shape, share):
+    """Of each distribution: log c, the mean of its first node, and products.
+
+    The last is with the share (15,) of this node in the data, over what is expected of the groups
+    that it lies in.
+    """
     found = []
     for nodes in NODES:
         own = shape[jnp.array(nodes)]
         c = jnp.sum(own)
         log_c, mean = jnp.log(c), own[0] / c
-        found += [log_c, mean, mean**2, log_c * mean]
+        found += [log_c, mean, mean**2, log_c * mean, mean * share[nodes[0]]]
     return jnp.stack(found)
 
 
@@ -218,7 +224,8 @@ def deep_prior():
     for nodes in NODES:
         size = len(nodes)
         log_c = np.log(size) + digamma(1)
-        found += [log_c, 1 / size, 2 / (size * (size + 1)), log_c / size]
+        square = 2 / (size * (size + 1))
+        found += [log_c, 1 / size, square, log_c / size, square]
     return np.array(found)
 
 
@@ -278,19 +285,21 @@ def deep_scores(step, fault=None):
                     )
                 ]  # fmt: skip
                 counts = sum(jnp.sum(jax.nn.one_hot(x, 9, axis=0), axis=1) for x in drawn)
+                share = jnp.sum(right(DEEP, counts), axis=1) / (ITEMS * COMPONENTS * REACHED)
                 shape = level_prior.update_level_prior(
                     key_shape, counts.astype(jnp.int32), DEEP.with_shape(shape)
                 )
             else:
+                share = jnp.mean(jnp.exp(right(DEEP, log_level)), axis=1)
                 shape = level_prior.update_level_prior_given_levels(
                     key_shape, log_level, DEEP.with_shape(shape)
                 )
-        return key, shape, sums + deep_figures(shape)
+        return key, shape, sums + deep_figures(shape, share)
 
     def one(key):
         key_start, key_moves = jax.random.split(key)
         start = level_prior.draw_level_prior(key_start, DEEP)
-        return jax.lax.fori_loop(0, 100, body, (key_moves, start, jnp.zeros(20)))[2] / 100
+        return jax.lax.fori_loop(0, 100, body, (key_moves, start, jnp.zeros(25)))[2] / 100
 
     means = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(6), 2 * NUM_CHAINS))
     return z_scores(np.asarray(means, np.float64), deep_prior())

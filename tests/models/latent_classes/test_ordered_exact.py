@@ -1,11 +1,11 @@
-"""Latent class models with an ordered variable: exact answers, joint distributions, faults seen."""
+"""Latent classes with levels in bands or groups: exact answers, joint distributions, faults."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from harness import Z_LIMIT
+from harness import DEEP, DEEP_GROUPS, Z_LIMIT
 from latent import (
     feasible_cells,
     joint_chains,
@@ -31,14 +31,15 @@ TREES = {0: bands_of_levels(4)}
 SPLITS = {"components": 2, "split_merge_every": 1}
 
 
-def posterior_scores(model, conditions, key):
+def posterior_scores(model, conditions, key, num_levels=NUM_LEVELS, tree=None, groups=None):
     """Those of `latent.two_class_posterior`: exact answers by weighting draws of the prior."""
-    zeros = structural_zeros(conditions, NUM_LEVELS)
-    data = prepare_records(model, CODES, NUM_LEVELS, zeros, multiple=4, trees=TREES)
-    cells = jnp.asarray(feasible_cells(conditions, NUM_LEVELS))
+    zeros = structural_zeros(conditions, num_levels)
+    trees = TREES if groups is None else {0: groups}
+    data = prepare_records(model, CODES, num_levels, zeros, multiple=4, trees=trees)
+    cells = jnp.asarray(feasible_cells(conditions, num_levels))
     means = posterior_chains(model, jax.random.key(key), data, cells, {}, 300, 100)
     means = np.asarray(means, np.float64)
-    truth, error = prior_draws_posterior(CODES, conditions, model, NUM_LEVELS, (0,))
+    truth, error = prior_draws_posterior(CODES, conditions, model, num_levels, {0: tree or [2, 2]})
     own = means.std(axis=0, ddof=1) / np.sqrt(len(means))
     z = (means.mean(axis=0) - truth) / np.hypot(own, error)
     return z if conditions else np.delete(z, -3)
@@ -58,6 +59,25 @@ def test_posterior_means(model, conditions):
     """Cell probabilities, alpha, log P(feasible), occupied classes, log-likelihood."""
     z = posterior_scores(model, conditions, 5)
     assert np.abs(z).max() < Z_LIMIT, z
+
+
+DEEP_LEVELS = (6, 2, 2)
+DEEP_CONDITIONS = [[1, 1, -1], [2, 1, -1], [5, -1, 0]]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("model", "conditions", "groups"),
+    [
+        (NPLCM(**SPLITS), None, DEEP_GROUPS),
+        (TNPLCM(**SPLITS), DEEP_CONDITIONS, DEEP_GROUPS),
+        # Shown to fail: as if the groups lay in no larger ones.
+        (TNPLCM(**SPLITS), DEEP_CONDITIONS, DEEP_GROUPS[:1]),
+    ],
+)
+def test_posterior_means_with_groups_in_groups(model, conditions, groups):
+    z = posterior_scores(model, conditions, 7, DEEP_LEVELS, DEEP, groups)
+    assert (np.abs(z).max() < Z_LIMIT) == (groups == DEEP_GROUPS), z
 
 
 FAULTS = (

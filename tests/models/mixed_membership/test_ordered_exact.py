@@ -1,4 +1,4 @@
-"""Mixed membership with an ordered variable against exact posterior means."""
+"""Mixed membership with levels in bands or groups against exact posterior means."""
 
 import jax
 import numpy as np
@@ -51,6 +51,8 @@ def posterior_scores(name, key, switches=None, num_sweeps=200, **how):
         pytest.param("ordered", {}, marks=LONG),
         pytest.param("ordered", {"level_prior": "uniform"}, marks=LONG),
         pytest.param("ordered", {"augmentation": "simulation"}, marks=LONG),
+        pytest.param("groups, without", {}, marks=LONG),
+        pytest.param("groups", {}, marks=LONG),
     ],
 )
 def test_posterior_means(name, how):
