@@ -122,6 +122,11 @@ def sum_by_group(x: Shaped[Array, "R ..."], group: Int[Array, " R"], number: int
     return jnp.sum(jnp.where(member, x, 0), axis=1, dtype=x.dtype)
 
 
+def group_totals(x: Shaped[Array, "R ..."], group: Int[Array, " R"]) -> Array:
+    """Add up rows by their group, below R: the sum of its group at every row."""
+    return sum_by_group(x, group, group.size)[group]
+
+
 @jax.named_scope("order_free_sum")
 def order_free_sum(
     x: Float[Array, "..."], axis: int | None = None, dtype: Any = None
