@@ -110,6 +110,11 @@ def _add_up(index, weight, number):
     return jnp.sum(flat.reshape(copies, number), axis=0) if copies > 1 else flat
 
 
+def length_in_use(used: Bool[Array, " K"]) -> Int[Array, ""]:
+    """One more than the place of the last that is used; 0 where none is."""
+    return jnp.max(jnp.where(used, jnp.arange(1, used.size + 1), 0))
+
+
 def sum_by_group(x: Shaped[Array, "R ..."], group: Int[Array, " R"], number: int) -> Array:
     """Add up rows by their group, 0 to `number` - 1.
 

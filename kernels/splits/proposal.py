@@ -38,6 +38,9 @@ HARD_ROUNDS = 3
 SOFT_ROUNDS = 30
 MOMENTUM = 0.9
 
+# Where no more records are concerned than this, a CPU has the rounds go through no more.
+FEW_RECORDS = 256
+
 # Shares of these records and log odds are multiples of its inverse, a power of two: float32 then
 # adds them up without rounding, in any order.
 SHAPING_UNIT = 2**10
@@ -258,7 +261,20 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
 
     The records are chosen by the component or pair alone, and taken whole, whatever their tables.
     """
-    shaping, levels, dtype = chunks.dealt.shaping, chunks.levels, contrast.dtype
+    shaping, size = chunks.dealt.shaping, chunks.dealt.entries.rows.shape[-1]
+    if on_accelerator() or shaping.rows.shape[-1] <= FEW_RECORDS:
+        return _launch_from(shaping, chunks.levels, contrast)
+    few = jax.tree.map(lambda x: x[..., :FEW_RECORDS], shaping)
+    return lax.cond(
+        chunks.dealt.in_use * size <= FEW_RECORDS,
+        lambda: _launch_from(few, chunks.levels, contrast),
+        lambda: _launch_from(shaping, chunks.levels, contrast),
+    )
+
+
+def _launch_from(shaping: Items | Records, levels: Levels, contrast) -> _Odds:
+    """Launch the sides from these records; padding changes nothing."""
+    dtype = contrast.dtype
     first, second = shaping.anchored
     inside, number, has_tables = shaping.weights
     num_rows = contrast.size
