@@ -4,9 +4,10 @@ from itertools import accumulate
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.kernels.numerics.platforms import short_loop, stored
+from bnp_models.kernels.numerics.platforms import by_platform, short_loop
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.rng import uniform_pair
 
@@ -49,6 +50,7 @@ def assign_items(
     base_mass = alpha * total
     flat = theta.reshape(-1)
     at = jnp.arange(num_items)[:, None]
+    stored = by_platform(lax.optimization_barrier, lambda x: x)
 
     def assign(j, z):
         copy = flat.at[rows[j] * num_slots + z].get(mode="promise_in_bounds")

@@ -6,7 +6,6 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.tables import seat_items
-from bnp_models.kernels.numerics.platforms import stored
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, uniform_pair, words
 
@@ -16,8 +15,7 @@ def choose_slots(key: Key[Array, ""], g0: Float[Array, " K"], size: int) -> Int[
     """Draw slots among which to redraw dishes: `size` of them, without replacement, by weight.
 
     The choice depends on `g0` alone, which moves of labels leave as it is, so that redrawing among
-    the chosen slots is exact; and the cost of such a move does not grow with the capacity. Where
-    all the weight is in the first slots, it is these that are chosen.
+    the chosen slots is exact; and the cost of such a move does not grow with the capacity.
 
     Notes
     -----
@@ -26,13 +24,8 @@ def choose_slots(key: Key[Array, ""], g0: Float[Array, " K"], size: int) -> Int[
     """
     if size >= g0.size:
         return jnp.arange(g0.size)
-
-    def draw(key):
-        u = uniform(words(key, g0.shape), g0.dtype.type)
-        return lax.top_k(jnp.log(g0) - jnp.log(-jnp.log(u)), size)[1].astype(jnp.int32)
-
-    in_front = jnp.all(g0[size:] == 0)
-    return lax.cond(in_front, lambda _: jnp.arange(size, dtype=jnp.int32), draw, key)
+    u = uniform(words(key, g0.shape), g0.dtype.type)
+    return lax.top_k(jnp.log(g0) - jnp.log(-jnp.log(u)), size)[1]
 
 
 @jax.named_scope("redraw_dishes")
@@ -130,8 +123,7 @@ def cumulative_dishes(
 ) -> Float[Array, "n S"]:
     """Cumulative weights of the dishes of one table of each record: that of the items `moving`."""
     # One chain of additions: a matrix product would add up as its number of records has it.
-    # Stored: each item would otherwise compute the logarithms of its rows anew.
-    log_theta, logits = stored(jnp.log(theta)), jnp.log(g0)
+    log_theta, logits = jnp.log(theta), jnp.log(g0)
     for row, moves in zip(rows, moving, strict=True):
         logits = logits + jnp.where(moves[:, None], log_theta[row], 0)
     weight = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, stored
+from bnp_models.kernels.numerics.platforms import by_platform, map_in_use
 from bnp_models.kernels.numerics.set_partitions import (
     BLOCKS,
     equal_chunks,
@@ -66,8 +66,7 @@ def take_seats(
 ) -> Seats:
     """Gather components, scaled so that no product over `num_items` items overflows."""
     scaled, _ = scale_columns(theta[:, slots], g0[slots], num_items)
-    # Stored: each use would otherwise gather and scale the rows anew.
-    return Seats(slots, stored(scaled), g0[slots])
+    return Seats(slots, scaled, g0[slots])
 
 
 @jax.named_scope("can_be_seated")

@@ -72,11 +72,6 @@ def put(x: Array, i: Int[Array, ""] | int, new: Array) -> Array:
     return jnp.where(here.reshape(-1, *[1] * (x.ndim - 1)), new, x)
 
 
-def stored(x: T) -> T:
-    """Have a result stored on a CPU, which would otherwise compute it again for every use."""
-    return x if on_accelerator() else lax.optimization_barrier(x)
-
-
 def record_at(x: Shaped[Array, "... n"], i: Int[Array, ""]) -> Shaped[Array, "..."]:
     """Entries of a record that is chosen at run time, records along the last axis.
 

@@ -49,9 +49,10 @@ from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
 from bnp_models.models.mixed_membership.truncated_sweep import update_parameters_truncated
 
-# Slots that dish moves and seating choose among: more than the components of most samples, since
-# those that are left out hardly change.
-DISH_SLOTS = 64
+# Slots that dish moves and seating choose among, in samples of up to `SMALL_SAMPLE` records and in
+# others: more than the components of most of them, since those that are left out hardly change.
+DISH_SLOTS = (32, 64)
+SMALL_SAMPLE = 2048
 
 # Distinct cells that a whole-record move takes at the least: fewer would not be cheaper.
 CELLS_AT_LEAST = 1024
@@ -140,6 +141,11 @@ def put_turn(
     return lax.dynamic_update_index_in_dim(folded, moved, turn, axis=-1).reshape(x.shape)
 
 
+def dish_slots(num_records: int) -> int:
+    """Slots that dish moves and seating choose among in a sample of this size."""
+    return DISH_SLOTS[num_records > SMALL_SAMPLE]
+
+
 @jax.named_scope("update_seating")
 def update_seating(
     model: MembershipOptions, key: Key[Array, ""], state: HDPState, data: HDPData
@@ -152,7 +158,7 @@ def update_seating(
     num_items, num_padded = state.z.shape
     alpha, real = state.alpha, data.weight > 0
     opens = draw_tables(key_tables, state)
-    slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
+    slots = choose_slots(key_slots, state.g0, dish_slots(num_padded))
     seats = take_seats(slots, state.g0, state.theta, num_items)
     seated = can_be_seated(state.z, opens, slots, state.g0.size)
     cells = Cells(data.cell, data.cell_rows, data.num_cells)
@@ -193,8 +199,8 @@ def update_dishes(
     tables, one each of the records whose turn it is.
     """
     key_slots, key_whole, key_part = Keys(key, 3)
-    slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
     num_padded = state.z.shape[1]
+    slots = choose_slots(key_slots, state.g0, dish_slots(num_padded))
     z = state.z
     if model.cell_stride:
         size = min(num_padded, max(num_padded // model.cell_stride, CELLS_AT_LEAST))
