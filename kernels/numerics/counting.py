@@ -110,6 +110,11 @@ def _add_up(index, weight, number):
     return jnp.sum(flat.reshape(copies, number), axis=0) if copies > 1 else flat
 
 
+def length_in_use(used: Bool[Array, " K"]) -> Int[Array, ""]:
+    """One more than the place of the last that is used; 0 where none is."""
+    return jnp.max(jnp.where(used, jnp.arange(1, used.size + 1), 0))
+
+
 def sum_by_group(x: Shaped[Array, "R ..."], group: Int[Array, " R"], number: int) -> Array:
     """Add up rows by their group, 0 to `number` - 1.
 
@@ -120,6 +125,11 @@ def sum_by_group(x: Shaped[Array, "R ..."], group: Int[Array, " R"], number: int
     member = jnp.arange(number)[:, None] == group
     member = member.reshape(*member.shape, *[1] * (x.ndim - 1))
     return jnp.sum(jnp.where(member, x, 0), axis=1, dtype=x.dtype)
+
+
+def group_totals(x: Shaped[Array, "R ..."], group: Int[Array, " R"]) -> Array:
+    """Add up rows by their group, below R: the sum of its group at every row."""
+    return sum_by_group(x, group, group.size)[group]
 
 
 @jax.named_scope("order_free_sum")

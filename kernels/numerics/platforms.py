@@ -15,6 +15,9 @@ from jaxtyping import Array, Int, Shaped
 
 T = TypeVar("T")
 
+# Columns of a block, of which a CPU takes no more than are in use.
+_COLUMNS_AT_ONCE = 16
+
 _forced: bool | None = None
 
 
@@ -88,6 +91,34 @@ def map_in_use(function: Callable[[Any], Any], number: int, in_use: Array | int)
         return jax.tree.map(lambda x, new: put(x, i, new), results, function(i))
 
     return lax.fori_loop(0, in_use, some, nothing)
+
+
+def blocks_of_columns(x: Shaped[Array, "R K"]) -> Shaped[Array, "B R width"]:
+    """Blocks of columns that a CPU works on one after the other, padded with zeros; else one."""
+    num_rows, number = x.shape
+    width = by_platform(_COLUMNS_AT_ONCE, number)
+    padded = jnp.pad(x, ((0, 0), (0, -number % width)))
+    return jnp.moveaxis(padded.reshape(num_rows, -1, width), 1, 0)
+
+
+def sum_of_blocks(
+    function: Callable[[Any, Array], Array],
+    blocks: Shaped[Array, "B R width"],
+    in_use: Int[Array, ""],
+    start: Array,
+) -> Array:
+    """Add to `start` what a function makes of a block's number and columns, `in_use` of them all.
+
+    It is zero for columns that are not in use.
+    """
+    number, _, width = blocks.shape
+
+    def add(i, total):
+        return total + function(i, blocks[i])
+
+    if number == 1:
+        return add(0, start)
+    return lax.fori_loop(0, lax.div(in_use + (width - 1), width), add, start)
 
 
 def map_draws(function: Callable[[Any], Any], draws: Any) -> Any:

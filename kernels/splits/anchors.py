@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from bnp_models.kernels.numerics.counting import group_totals
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
 from bnp_models.kernels.numerics.platforms import on_accelerator, record_at
 from bnp_models.kernels.variates.levels import Levels
@@ -96,11 +96,6 @@ def choose_anchors(
     return Anchors(is_split, (record_a, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
 
 
-def times(x: Float[Array, "..."], y: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Matrix product in full precision."""
-    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
-
-
 def first_probability(present: Counts) -> Float[Array, " K"]:
     """Probability of each component to be split, or to be the first of a merge."""
     dtype = jnp.result_type(float)
@@ -121,8 +116,7 @@ def partner_probability(
     other = (tables > 0) & (jnp.arange(tables.size) != k_a)
     counts = levels.count(counts)
     a, b = counts[:, k_a, None].astype(dtype), counts.astype(dtype)
-    same_group = levels.same_group
-    per_group = jnp.sum(same_group, axis=1, keepdims=True)
+    per_group = group_totals(jnp.ones_like(levels.shape), levels.group)[:, None]
 
     def together(a, b, shape):
         """log Gamma(s) Gamma(s + a + b) / (Gamma(s + a) Gamma(s + b)), nearly; s the shape."""
@@ -132,7 +126,7 @@ def partner_probability(
 
         return rough(shape) + rough(shape + a + b) - rough(shape + a) - rough(shape + b)
 
-    total_a, total_b = times(same_group, a), times(same_group, b)
+    total_a, total_b = group_totals(a, levels.group), group_totals(b, levels.group)
     gain = together(a, b, levels.shape[:, None])
     gain = gain - together(total_a, total_b, levels.total[:, None]) / per_group
     tables = jnp.maximum(tables, 1).astype(dtype)

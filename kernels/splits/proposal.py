@@ -3,6 +3,7 @@
 Parallel over records; whether they are accepted is for the moves that use them.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.numerics.counting import order_free_sum
+from bnp_models.kernels.numerics.counting import group_totals, order_free_sum
 from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, on_accelerator, put
 from bnp_models.kernels.splits.anchors import (
     Anchors,
@@ -18,7 +19,6 @@ from bnp_models.kernels.splits.anchors import (
     choose_anchors,
     first_probability,
     partner_probability,
-    times,
 )
 from bnp_models.kernels.splits.dealing import Dealt, deal_records, in_order
 from bnp_models.kernels.splits.members import (
@@ -36,6 +36,9 @@ from bnp_models.kernels.variates.rng import Keys, uniform, words
 HARD_ROUNDS = 3
 SOFT_ROUNDS = 30
 MOMENTUM = 0.9
+
+# Where no more records are concerned than this, a CPU has the rounds go through no more.
+FEW_RECORDS = 256
 
 # Shares of these records and log odds are multiples of its inverse, a power of two: float32 then
 # adds them up without rounding, in any order.
@@ -116,7 +119,7 @@ def propose_sides(
 
     anchors = choose_anchors(key_anchors, u, members, present, levels, slot)
     dealt = deal_records(anchors, members)
-    chunks = _Chunks(dealt, levels.same_variable, levels, members.unit)
+    chunks = _Chunks(dealt, levels, members.unit)
     both = _counts_of_both(anchors, present)
 
     contrast = _contrast(anchors, chunks, both.items, members)
@@ -146,8 +149,6 @@ class _Chunks(NamedTuple):
 
     dealt: Dealt
     """The records."""
-    same_variable: Float[Array, "R R"]
-    """1 where two rows are levels of one variable."""
     levels: Levels
     """The rows, and the prior of the level probabilities."""
     unit: Unit
@@ -174,13 +175,13 @@ def _counts_of_both(anchors: Anchors, present: Counts) -> Counts:
 
 def _contrast(anchors: Anchors, chunks: _Chunks, items, members):
     """Log ratio of level probabilities near the second anchor and near the first."""
-    dtype = chunks.same_variable.dtype
-    share = items.astype(dtype) / jnp.maximum(times(chunks.same_variable, items.astype(dtype)), 1)
+    variable, dtype = chunks.levels.variable, chunks.levels.shape.dtype
+    share = items.astype(dtype) / jnp.maximum(group_totals(items, variable), 1)
 
     def anchored(record, table_of_anchor):
         """Log level probabilities half way between an anchor and the whole."""
         seen = members.at_table(record, table_of_anchor, items.size).astype(dtype)
-        mixed = jnp.where(times(chunks.same_variable, seen) > 0, (share + seen) / 2, share)
+        mixed = jnp.where(group_totals(seen, variable) > 0, (share + seen) / 2, share)
         return jnp.log(mixed + 1e-3)
 
     first, second = zip(anchors.records, anchors.tables, strict=True)
@@ -192,12 +193,12 @@ def _log_odds(chunks: _Chunks, c, side_1: Counts, whole: Counts):
 
     Both arguments are weighted items of each row and weighted tables, in units of 1 / unit.
     """
-    dtype = chunks.same_variable.dtype
+    dtype = chunks.levels.shape.dtype
     sides = jax.tree.map(
         lambda one, both: jnp.stack([one, both - one], axis=-1).astype(dtype) / chunks.unit,
         side_1, whole,
     )  # fmt: skip
-    odds = _odds_given(sides, times(chunks.same_variable, sides.items), chunks.levels)
+    odds = _odds_given(sides, chunks.levels)
     return chunks.of(c).scores(odds.item) + odds.table
 
 
@@ -235,11 +236,11 @@ class _Odds(NamedTuple):
     """Of a table."""
 
 
-def _odds_given(sides: Counts, totals: Float[Array, "R 2"], levels: Levels) -> _Odds:
-    """Log odds given counts of sides 1 and 0, and those of all levels of each row's variable."""
+def _odds_given(sides: Counts, levels: Levels, totals: Float[Array, "R 2"] | None = None) -> _Odds:
+    """Log odds given counts of sides 1 and 0; also of each row's variable, where they are known."""
     items = levels.count(sides.items)
-    if levels.layers:
-        totals = times(levels.same_group, items)
+    if totals is None or levels.layers:
+        totals = group_totals(items, levels.group)
     log_share = jnp.log((levels.shape[:, None] + items) / (levels.total[:, None] + totals))
     log_theta = levels.log_levels(log_share)
     log_tables = jnp.log(sides.tables)
@@ -250,22 +251,35 @@ def _odds_given(sides: Counts, totals: Float[Array, "R 2"], levels: Levels) -> _
 def _launch(chunks: _Chunks, contrast) -> _Odds:
     """Launch the sides from some of the records: two-means, then expectation-maximisation.
 
-    The records are chosen by the component or pair alone, and taken whole, whatever their tables:
-    as vectors of counts by row, so that a round is a product with them.
+    The records are chosen by the component or pair alone, and taken whole, whatever their tables.
     """
-    shaping, dtype = chunks.dealt.shaping, contrast.dtype
+    shaping, size = chunks.dealt.shaping, chunks.dealt.entries.rows.shape[-1]
+    if on_accelerator() or shaping.rows.shape[-1] <= FEW_RECORDS:
+        return _launch_from(shaping, chunks.levels, contrast)
+    few = jax.tree.map(lambda x: x[..., :FEW_RECORDS], shaping)
+    return lax.cond(
+        chunks.dealt.in_use * size <= FEW_RECORDS,
+        lambda: _launch_from(few, chunks.levels, contrast),
+        lambda: _launch_from(shaping, chunks.levels, contrast),
+    )
+
+
+def _launch_from(shaping: Items | Records, levels: Levels, contrast) -> _Odds:
+    """Launch the sides from these records; padding changes nothing."""
+    dtype = contrast.dtype
     first, second = shaping.anchored
     inside, number, has_tables = shaping.weights
-    has_row = jnp.zeros((contrast.size, inside.shape[1]), dtype)
+    num_rows = contrast.size
+    # As vectors of counts by row, so that counting is a product with them.
+    has_row = jnp.zeros((num_rows, inside.shape[1]), dtype)
     has_row = has_row.at[shaping.rows, jnp.arange(inside.shape[1])].add(inside.astype(dtype))
-    times_row = has_row if number is None else has_row * number
-    has_totals, has_tables = times(chunks.same_variable, times_row), has_tables.astype(dtype)
-    # Multiplied and added up: on accelerators a round is two launches then.
-    product = by_platform(times, lambda x, y: jnp.sum(x * y, axis=-1))
-    counted = jnp.concatenate(by_platform(
-        [times_row, has_tables[None]], [times_row, has_tables[None], has_totals]
-    ))  # fmt: skip
-    everyone, num_rows = jnp.sum(counted, axis=1), contrast.size
+    counted = [has_row if number is None else has_row * number, has_tables.astype(dtype)[None]]
+    if on_accelerator():
+        # One product more, but no sums by group in a round.
+        counted.append(group_totals(counted[0], levels.variable))
+    counted = jnp.concatenate(counted)
+    everyone = jnp.sum(counted, axis=1)
+    rows = jnp.where(inside, shaping.rows, num_rows)
 
     def rounded(x):
         return jnp.round(SHAPING_UNIT * x) / SHAPING_UNIT
@@ -273,15 +287,21 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
     def odds_given(share):
         """Log odds, given the shares of side 1 of all records."""
         share = rounded(jnp.where(first, 0, jnp.where(second, 1, share)))
-        side_1 = product(counted, share)
+        side_1 = by_platform(_product, _added_up)(counted, share)
         sides = jnp.stack([side_1, everyone - side_1], axis=-1)
-        sides, totals = Counts(sides[:num_rows], sides[num_rows]), sides[num_rows + 1 :]
-        if not on_accelerator():
-            totals = times(chunks.same_variable, sides.items)
-        return _odds_given(sides, totals, chunks.levels)
+        totals = sides[num_rows + 1 :] if on_accelerator() else None
+        return _odds_given(Counts(sides[:num_rows], sides[num_rows]), levels, totals)
+
+    def gathered(of_row):
+        """Sums over the items of each record: gathers of one item of all records at a time."""
+        padded, total = jnp.append(of_row, 0), jnp.zeros((), dtype)
+        for row in rows:
+            total = total + padded.at[row].get(mode="promise_in_bounds")
+        return total
 
     def of_records(odds):
-        return product(has_row.T, rounded(odds.item)) + odds.table
+        scores = by_platform(gathered, partial(_added_up, has_row.T))
+        return scores(rounded(odds.item)) + odds.table
 
     def hard(_, now):
         return of_records(odds_given((now > 0).astype(dtype)))
@@ -295,6 +315,16 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
     now = lax.fori_loop(0, HARD_ROUNDS + 1, hard, start, unroll=unroll)
     _, now = lax.fori_loop(0, SOFT_ROUNDS, soft, (now, now), unroll=unroll)
     return odds_given(jax.nn.sigmoid(now))
+
+
+def _product(x, y):
+    """Matrix product with a vector, in full precision."""
+    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
+
+
+def _added_up(x, y):
+    """The same multiplied and added up: on accelerators a round is two launches then."""
+    return jnp.sum(x * y, axis=-1)
 
 
 @jax.named_scope("shape")
@@ -326,7 +356,7 @@ def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Cou
     parts to be added up.
     """
     rows, variable = chunks.dealt.entries.rows, chunks.levels.variable
-    dtype = chunks.same_variable.dtype
+    dtype = chunks.levels.shape.dtype
 
     def final(c, carry):
         sides, side_of, cost = carry

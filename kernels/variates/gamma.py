@@ -10,14 +10,14 @@ from jaxtyping import Array, Float, Key
 
 from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.numerics.platforms import by_platform
-from bnp_models.kernels.variates.rng import normal, uniform, word_pair
+from bnp_models.kernels.variates.rng import normal, uniform, word_pair, words
 
 # The random stream of the boost of small shapes; trials number theirs from zero.
 _BOOST = 2**32 - 1
 
 # Arrays of at least this many lanes repeat only the few that were rejected, gathered together:
-# twice as fast there, slower on small ones, and half a second more of compilation.
-_COMPACT_FROM = 16384
+# half as long there, slower on small ones, and half a second more of compilation.
+_COMPACT_FROM = 2048
 
 # Trials before it is asked whether every lane has accepted: on a CPU, on accelerators.
 _TRIALS_AT_ONCE = (1, 4)
@@ -43,7 +43,7 @@ def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, ".
     dtype = shape.dtype.type
     small = shape < 1
     log_g = loggamma_from_one(key, jnp.where(small, shape + 1, shape))
-    u = uniform(word_pair(key, shape.shape, stream=_BOOST)[0], dtype)
+    u = uniform(words(key, shape.shape, stream=_BOOST), dtype)
     return jnp.where(small, log_g + jnp.log(u) / jnp.where(small, shape, 1), log_g)
 
 
@@ -62,7 +62,8 @@ def loggamma_from_one(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[
     if flat.size < _COMPACT_FROM:
         return _until_accepted(key, jnp.uint32(0), flat, False)[1].reshape(shape.shape)
     value, done = _attempt(key, jnp.uint32(0), flat)
-    size = flat.size // 8
+    # Of shapes from one on, one in twenty is rejected at the most.
+    size = flat.size // 16
 
     def redraw(carry):
         trial, value, done = carry

@@ -19,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from bnp_models.kernels.numerics.counting import length_in_use
 from bnp_models.kernels.numerics.gamma_ratios import elementary_log_gamma, large_log_gamma_ratio
-from bnp_models.kernels.numerics.lanes import in_turn
-from bnp_models.kernels.numerics.platforms import short_loop
+from bnp_models.kernels.numerics.lanes import in_turn, most_of_lanes
+from bnp_models.kernels.numerics.platforms import blocks_of_columns, short_loop, sum_of_blocks
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta, loggamma
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, word_pair, words
@@ -93,33 +94,42 @@ def update_level_prior(
     shape, counts = levels.shape, levels.count(counts)
     dtype = shape.dtype
     key_q, key_rows = Keys(key)
-    c, totals = levels.by_group(shape), levels.by_group(counts)
-    present = (totals > 0) & (c > 0)[:, None]
-    log_q, _ = logbeta(
-        key_q, jnp.where(present, c[:, None], 1), jnp.where(present, totals, 1).astype(dtype)
-    )
-    rate = -jnp.sum(jnp.where(present, log_q, 0), axis=1)[levels.group]
-    log_evidence = _evidence_of_counts(counts, dtype)
+    c = levels.by_group(shape)
+    # Components without items need no work: most of the slots, where they come last.
+    blocks = blocks_of_columns(counts)
+    in_use = most_of_lanes(length_in_use(jnp.any(counts > 0, axis=0)))
+
+    def log_q(i, counts):
+        totals = levels.by_group(counts)
+        present = (totals > 0) & (c > 0)[:, None]
+        log_q, _ = logbeta(
+            jax.random.fold_in(key_q, i),
+            jnp.where(present, c[:, None], 1), jnp.where(present, totals, 1).astype(dtype),
+        )  # fmt: skip
+        return jnp.sum(jnp.where(present, log_q, 0), axis=1)
+
+    rate = -sum_of_blocks(log_q, blocks, in_use, jnp.zeros_like(c))[levels.group]
+    occupied = jnp.sum(counts > 0, axis=1).astype(dtype)
+
+    def log_evidence(b):
+        nothing = -occupied * elementary_log_gamma(b)
+        return sum_of_blocks(lambda _, n: _evidence_of_counts(n, b), blocks, in_use, nothing)
+
     return in_turn(lambda: _move_rows(key_rows, levels, log_evidence, rate))()
 
 
-def _evidence_of_counts(counts: Int[Array, "R K"], dtype) -> Callable[[Array], Array]:
-    """Log of prod_k Gamma(b + n_k) / (Gamma(b) Gamma(n_k)) by row, as a function of the shapes b.
+def _evidence_of_counts(counts: Int[Array, "R K"], b: Float[Array, " R"]) -> Float[Array, " R"]:
+    """Log of prod_k Gamma(b + n_k) / Gamma(n_k) by row, over its positive counts.
 
     The last factor, which is constant, keeps the digits of large counts.
     """
     some, small = counts > 0, counts < _SERIES_FROM
-    n = counts.astype(dtype)
+    n = counts.astype(b.dtype)
     many, few = jnp.where(small, _SERIES_FROM, n), jnp.where(some & small, n, 1)
-    occupied = jnp.sum(some, axis=1).astype(dtype)
-
-    def log_evidence(b):
-        column = jnp.broadcast_to(b[:, None], n.shape)
-        series = large_log_gamma_ratio(many, column)
-        terms = jnp.where(small, elementary_log_gamma(few + column), series)
-        return jnp.sum(jnp.where(some, terms, 0), axis=1) - occupied * elementary_log_gamma(b)
-
-    return log_evidence
+    column = jnp.broadcast_to(b[:, None], n.shape)
+    series = large_log_gamma_ratio(many, column)
+    terms = jnp.where(small, elementary_log_gamma(few + column), series)
+    return jnp.sum(jnp.where(some, terms, 0), axis=1)
 
 
 @jax.named_scope("update_level_prior")

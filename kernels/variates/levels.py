@@ -151,17 +151,6 @@ class Levels(eqx.Module):
         groups = sum(layer.number for layer in self.layers)
         return self.variables + self.spare + (1 + groups if groups else 0)
 
-    @property
-    def same_variable(self) -> Float[Array, "R R"]:
-        """1 where two levels are of one variable."""
-        return (self.variable[:, None] == self.variable).astype(self.shape.dtype)
-
-    @property
-    def same_group(self) -> Float[Array, "R+G R+G"]:
-        """1 where two nodes are of one distribution."""
-        group = self.group
-        return (group[:, None] == group).astype(self.shape.dtype)
-
     def by_group(self, of_node: Shaped[Array, "R+G ..."]) -> Shaped[Array, "D ..."]:
         """Sums over the nodes of each distribution, by its number."""
         return sum_by_group(of_node, self.group, self.num_groups)

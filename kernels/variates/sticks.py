@@ -87,6 +87,7 @@ def retrospective_sticks(
     active: Bool[Array, " k"],
     log_remainder: Float[Array, ""],
     alpha0: Float[Array, ""],
+    negligible: float = 0.0,
 ) -> tuple[Float[Array, " k"], Float[Array, ""]]:
     """Break the remaining mass of a Dirichlet process over the free slots.
 
@@ -100,12 +101,15 @@ def retrospective_sticks(
         Logarithm of the mass that no active component has.
     alpha0
         Concentration of the process: sticks are Beta(1, alpha0).
+    negligible
+        Mass beyond a stick from which on no more sticks are broken.
 
     Returns
     -------
     log_weight
-        Logarithm of each free slot's mass; -inf in active slots. The last free slot takes all that
-        is left, so that the masses sum to the remainder.
+        Logarithm of each free slot's mass; -inf in active slots, and in free ones that have no
+        stick. The last one that has takes all that is left, so that the masses sum to the
+        remainder.
     log_left_over
         Logarithm of the mass beyond a full last stick: what an unlimited array would have broken
         further, the only approximation. It is the whole remainder where no slot is free.
@@ -119,7 +123,11 @@ def retrospective_sticks(
     )
     log_v = jnp.log(-jnp.expm1(log_1mv))
     passed = jnp.cumsum(log_1mv)
-    is_last = ~active & (jnp.cumsum(~active) == jnp.sum(~active))
-    log_share = jnp.where(is_last, 0, log_v)
+    number = jnp.cumsum(~active)
+    enough = log_remainder + passed <= jnp.log(jnp.asarray(negligible, alpha0.dtype))
+    last = jnp.argmax(~active & (enough | (number == number[-1])))
+    slot = jnp.arange(active.size)
+    log_share = jnp.where(slot == last, 0, log_v)
     log_weight = log_remainder + _sum_before(log_1mv) + log_share
-    return jnp.where(active, -jnp.inf, log_weight), log_remainder + passed[-1]
+    has_stick = ~active & (slot <= last)
+    return jnp.where(has_stick, log_weight, -jnp.inf), log_remainder + passed[last]

@@ -16,13 +16,19 @@ from bnp_models.kernels.mixed_membership.concentration import (
     truncated_shared_concentration,
 )
 from bnp_models.kernels.numerics.counting import order_free_sum
+from bnp_models.kernels.numerics.lanes import most_of_lanes
+from bnp_models.kernels.numerics.platforms import blocks_of_columns, map_in_use
 from bnp_models.kernels.variates.gamma import log_dirichlet
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.level_prior import update_shape
 from bnp_models.models.mixed_membership.augmentation import Augmented
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
+
+# Mass of G_0 that is not broken further, and that `slots_needed` lets go.
+NEGLIGIBLE = 1e-6
 
 
 @jax.named_scope("draw_alpha")
@@ -76,18 +82,23 @@ def draw_alpha(
 
 @jax.named_scope("draw_g0")
 def draw_g0(
-    key: Key[Array, ""], tables_of_component: Int[Array, " K"], alpha0: Float[Array, ""]
+    key: Key[Array, ""],
+    tables_of_component: Int[Array, " K"],
+    alpha0: Float[Array, ""],
+    negligible: float = 0.0,
 ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
     """Steps 4 and 6: draw (g_01..g_0K, remainder) ~ Dir(m_.1..m_.K, alpha_0).
 
-    The remainder is broken into sticks over the free slots; the mass beyond the last one is the
-    second result.
+    The remainder is broken into sticks over the free slots, until no more than `negligible` is
+    left; the mass beyond the last one is the second result.
     """
     key_dirichlet, key_sticks = Keys(key)
     active = tables_of_component > 0
     shape = jnp.append(tables_of_component.astype(alpha0.dtype), alpha0)
     log_g = log_dirichlet(key_dirichlet, shape)
-    log_free, log_left_over = retrospective_sticks(key_sticks, active, log_g[-1], alpha0)
+    log_free, log_left_over = retrospective_sticks(
+        key_sticks, active, log_g[-1], alpha0, negligible
+    )
     return jnp.exp(jnp.where(active, log_g[:-1], log_free)), jnp.exp(log_left_over)
 
 
@@ -109,3 +120,22 @@ def draw_level_shape(
         return update_shape(model.level_prior, key, counts, data.levels.with_shape(shape))
 
     return lax.cond(iteration >= 0, move, lambda shape: shape, state.level_shape)
+
+
+@jax.named_scope("draw_theta")
+def draw_theta_in_use(
+    key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels, in_use: Int[Array, ""]
+) -> Float[Array, "R K"]:
+    """Step 5 for the first `in_use` slots; the others, which have no mass, repeat the first."""
+    blocks = blocks_of_columns(counts)
+    number, num_rows, width = blocks.shape
+
+    def draw(i):
+        return jnp.exp(levels.draw(jax.random.fold_in(key, i), blocks[i]))
+
+    if number == 1:
+        return draw(0)[:, : counts.shape[1]]
+    in_use = most_of_lanes(in_use)
+    drawn = map_in_use(draw, number, lax.div(in_use + (width - 1), width))
+    theta = jnp.moveaxis(drawn, 0, 1).reshape(num_rows, -1)[:, : counts.shape[1]]
+    return jnp.where(jnp.arange(counts.shape[1]) < in_use, theta, theta[:, :1])

@@ -25,7 +25,7 @@ from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.level_prior import as_ordered
 from bnp_models.models.mixed_membership import new_records, start
-from bnp_models.models.mixed_membership.conditionals import draw_g0
+from bnp_models.models.mixed_membership.conditionals import NEGLIGIBLE, draw_g0
 from bnp_models.models.mixed_membership.feasible import feasible_totals, weight_draws
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.start import START_SHARE
@@ -41,9 +41,6 @@ from bnp_models.models.options import check_integer, check_positive
 # Components of the initial states, cycled over chains: scattered on both sides of what posteriors
 # have, so that R-hat sees a second mode.
 START_COMPONENTS = (10, 50, 100)
-
-# Mass of G_0 that `slots_needed` lets go.
-NEGLIGIBLE = 1e-6
 
 
 class HDPMixedMembership(MembershipOptions, Growing):

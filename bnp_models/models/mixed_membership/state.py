@@ -58,9 +58,9 @@ class HDPState(eqx.Module):
     z: Integer[Array, "J n"] = eqx.field(metadata={"record_axis": 1})
     """Component of each item, in the smallest type of integers that holds it."""
     g0: Float[Array, " K"]
-    """Component weights; free slots hold the broken remainder."""
+    """Component weights; free slots hold the broken remainder, those beyond its sticks nothing."""
     theta: Float[Array, "R K"]
-    """Level probabilities by row and component; from the prior in free slots."""
+    """Level probabilities by row and component; from the prior in free slots that have a weight."""
     level_shape: Float[Array, " R+G"]
     """Dirichlet shapes c_j beta_jl of the level probabilities: ones under the uniform prior."""
     alpha: Float[Array, "*n"] = eqx.field(metadata={"record_axis": 0})

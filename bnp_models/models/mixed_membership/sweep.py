@@ -30,22 +30,29 @@ from bnp_models.kernels.mixed_membership.seating import (
 )
 from bnp_models.kernels.mixed_membership.split_merge import split_or_merge
 from bnp_models.kernels.mixed_membership.tables import seat_items, table_indicators
-from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
+from bnp_models.kernels.numerics.counting import (
+    count_components,
+    count_rows_by_component,
+    length_in_use,
+)
 from bnp_models.kernels.numerics.platforms import on_accelerator
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.conditionals import (
+    NEGLIGIBLE,
     draw_alpha,
     draw_g0,
     draw_level_shape,
+    draw_theta_in_use,
 )
 from bnp_models.models.mixed_membership.feasible import log_growth_given, many_records
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
 from bnp_models.models.mixed_membership.truncated_sweep import update_parameters_truncated
 
-# Slots that dish moves and seating choose among: more than the components of most samples, since
-# those that are left out hardly change.
-DISH_SLOTS = 64
+# Slots that dish moves and seating choose among, in samples of up to `SMALL_SAMPLE` records and in
+# others: more than the components of most of them, since those that are left out hardly change.
+DISH_SLOTS = (32, 64)
+SMALL_SAMPLE = 2048
 
 # Distinct cells that a whole-record move takes at the least: fewer would not be cheaper.
 CELLS_AT_LEAST = 1024
@@ -134,6 +141,11 @@ def put_turn(
     return lax.dynamic_update_index_in_dim(folded, moved, turn, axis=-1).reshape(x.shape)
 
 
+def dish_slots(num_records: int) -> int:
+    """Slots that dish moves and seating choose among in a sample of this size."""
+    return DISH_SLOTS[num_records > SMALL_SAMPLE]
+
+
 @jax.named_scope("update_seating")
 def update_seating(
     model: MembershipOptions, key: Key[Array, ""], state: HDPState, data: HDPData
@@ -146,7 +158,7 @@ def update_seating(
     num_items, num_padded = state.z.shape
     alpha, real = state.alpha, data.weight > 0
     opens = draw_tables(key_tables, state)
-    slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
+    slots = choose_slots(key_slots, state.g0, dish_slots(num_padded))
     seats = take_seats(slots, state.g0, state.theta, num_items)
     seated = can_be_seated(state.z, opens, slots, state.g0.size)
     cells = Cells(data.cell, data.cell_rows, data.num_cells)
@@ -187,8 +199,8 @@ def update_dishes(
     tables, one each of the records whose turn it is.
     """
     key_slots, key_whole, key_part = Keys(key, 3)
-    slots = choose_slots(key_slots, state.g0, DISH_SLOTS)
     num_padded = state.z.shape[1]
+    slots = choose_slots(key_slots, state.g0, dish_slots(num_padded))
     z = state.z
     if model.cell_stride:
         size = min(num_padded, max(num_padded // model.cell_stride, CELLS_AT_LEAST))
@@ -219,7 +231,8 @@ def update_parameters(
 ) -> tuple[HDPState, HDPInfo]:
     """Steps 3 to 6: draw concentrations, split or merge, then draw g_0, theta and the free sticks.
 
-    The prior of the levels is drawn before theta.
+    The prior of the levels is drawn before theta. Components come first of the slots, and then the
+    free sticks: what is drawn for each slot is drawn for those alone.
 
     `model` is a `bnp_models.HDPMixedMembership`. alpha_0 and the split-merge move have g_0
     integrated out, so that g_0 is redrawn at once after them; any other order has a wrong
@@ -228,13 +241,14 @@ def update_parameters(
     key_alpha, key_alpha0, key_split, key_g0, key_theta, key_levels = Keys(key, 6)
     num_rows, capacity = state.theta.shape
     tables_of_component = count_components(state.z, opens * data.weight, capacity)
+    z, tables_of_component = components_first(state.z, tables_of_component)
     num_tables = jnp.sum(tables_of_component)
     alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables)
     with jax.named_scope("draw_alpha0"):
         active = jnp.sum(tables_of_component > 0)
         alpha0 = dp_concentration(key_alpha0, state.alpha0, active, num_tables, model.a0, model.b0)
-    counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
-    labelled = state.z, counts, tables_of_component
+    counts = count_rows_by_component(data.rows, z, data.weight, (num_rows, capacity))
+    labelled = z, counts, tables_of_component
     if model.split_merge_every:
         due = (iteration >= 0) & (iteration % model.split_merge_every == 0)
         labelled = lax.cond(
@@ -243,11 +257,23 @@ def update_parameters(
             key_split, labelled, opens, data, alpha0, state.level_shape,
         )  # fmt: skip
     z, counts, tables_of_component = labelled
-    g0, left_over = draw_g0(key_g0, tables_of_component, alpha0)
+    g0, left_over = draw_g0(key_g0, tables_of_component, alpha0, NEGLIGIBLE)
     shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
-    theta = jnp.exp(data.levels.with_shape(shape).draw(key_theta, counts))
+    theta = draw_theta_in_use(
+        key_theta, counts, data.levels.with_shape(shape), length_in_use(g0 > 0)
+    )
     state = HDPState(z, g0, theta, shape, alpha, rate, alpha0)
     return state, sweep_info(state, data, tables_of_component, counts, left_over)
+
+
+def components_first(
+    z: Int[Array, "J n"], tables: Int[Array, " K"]
+) -> tuple[Int[Array, "J n"], Int[Array, " K"]]:
+    """Labels, and tables by component, with the slots that have tables first, in their order."""
+    active = tables > 0
+    before = jnp.where(active, jnp.cumsum(active), jnp.sum(active) + jnp.cumsum(~active))
+    place = (before - 1).astype(z.dtype)
+    return place[z], jnp.zeros_like(tables).at[place].set(tables)
 
 
 Labelled: TypeAlias = tuple[Int[Array, "J n"], Int[Array, "R K"], Int[Array, " K"]]
