@@ -34,6 +34,7 @@ from bnp_models.models.model import PredictsCells
 from bnp_models.report.inference_data import to_inference_data, write_records
 from bnp_models.report.risk import write_report
 from bnp_models.report.summaries import risk_summary
+from bnp_models.risk.baselines import baseline_cells, baselines
 from bnp_models.risk.coarsening import (
     Coarsening,
     coarsen,
@@ -80,7 +81,8 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
             table.require_counts()
     settings = recorded_settings(
         options, *inputs, population_size=options.population_size, validate=options.validate,
-        ties=options.ties, coarsenings=list(coarsenings), **release_settings(options),
+        ties=options.ties, coarsenings=list(coarsenings), baselines=options.baselines,
+        **release_settings(options),
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk,
@@ -132,6 +134,8 @@ def _write_risk(
     found: dict[str, Any] = {
         "diagnosis": diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
         "limits": limits_of(options),
+        "baselines": baselines(baseline_cells(run.table, options.population_size))
+        if options.baselines else None,
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
 

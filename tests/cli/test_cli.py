@@ -26,6 +26,7 @@ from bnp_models.cli.main import main
 from bnp_models.data.digests import file_digest
 from bnp_models.inference.arviz import load_arviz
 from bnp_models.kernels.mixed_membership import urn_boxes
+from bnp_models.risk.baselines import baselines
 
 VARIABLES = ("age", "sex", "race", "education")
 SHORT = ["--population-size", "20000", "--chains", "2", "--warmup", "100", "--draws", "30"]
@@ -88,6 +89,17 @@ def test_risk_json(done, files, small):
     assert list(risk["seconds"]) == ["compile", "warmup", "draws"]
     # The command is the notebook's few lines: same key, same numbers.
     assert risk["tau1_conditional"]["mean"] == small.risk.tau1_conditional.mean()
+
+
+def test_classical_estimates_beside_the_model(files, tmp_path, small):
+    out = tmp_path / "out"
+    assert main([*risk_arguments(files, out, *LATENT), "--baselines", "--quiet"]) == 0
+    found = json.loads((out / "risk.json").read_text())["baselines"]
+    expected = baselines(bnp.weighted_cells(small.table, 20_000)).document()["baselines"]
+    assert found == expected and len(found) == 5
+    page = (out / "report.html").read_text()
+    assert "log-linear, interactions along a forest" in page and "no intervals" in page
+    assert json.loads((out / "run.json").read_text())["baselines"] is True
 
 
 def test_records_and_netcdf(done, sample_frame):
