@@ -103,6 +103,11 @@ def _add_risk(commands) -> None:
                         help="a set of key variables, whose risk is evaluated too; may be given "
                         "more than once. The model is fitted to --variables, by default to all "
                         "that are in some set")  # fmt: skip
+    parser.add_argument("--all-records", action="store_true",
+                        help="records.csv has all records, not only those that are alone with "
+                        "their values in the sample, and the number f of records that have the "
+                        "same: r1 is 0 where f is not 1, r2 the expected value of 1/F "
+                        "all the same")  # fmt: skip
     parser.add_argument("--baselines", action="store_true",
                         help="set classical estimates beside the model's, which take a second or "
                         "two: that of Benedetti and Franconi, and Poisson log-linear models with "

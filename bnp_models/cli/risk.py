@@ -61,7 +61,7 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     if options.model in CELL_MODELS:
         for name, given in (
             ("validate", options.validate is not None), ("what-if", options.what_if),
-            ("keys", options.keys), ("id", options.id),
+            ("keys", options.keys), ("id", options.id), ("all-records", options.all_records),
         ):  # fmt: skip
             if given:
                 raise UsageError(f"--{name}: is not for models of cells")
@@ -74,20 +74,24 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
         raise UsageError("--validate: needs records, and the sample is a folder; leave it out")
     ids = read_ids(options)
     table = persons_of(inputs.table)
+    if options.all_records and isinstance(table, ContingencyTable):
+        raise UsageError("--all-records: needs records, and the sample is a folder; leave it out")
     weighted = isinstance(table, WeightedMicrodata)
     with located(options):
-        check_table(records_of(table), options.population_size)
+        check_table(records_of(table), options.population_size, options.all_records)
         if isinstance(table, WeightedMicrodata):
             table.require_counts()
     settings = recorded_settings(
         options, *inputs, population_size=options.population_size, validate=options.validate,
         ties=options.ties, coarsenings=list(coarsenings), baselines=options.baselines,
+        all_records=options.all_records,
         **release_settings(options),
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk,
         population_size=options.population_size,
         ties=options.ties,
+        all_records=options.all_records,
         progress=shows_progress(options),
     )
     assert isinstance(inputs.model, PredictsCells)

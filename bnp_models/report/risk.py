@@ -98,6 +98,7 @@ def render_report(
         records=records,
         carriers=_carriers(risk, records),
         histogram=histogram_plot(risk) if len(risk.rows) else None,
+        all_records=risk.r2_of_cells is not None,
         header=["r1", "r2", *riskiest.columns[:-2]],
         riskiest=[
             [f"{r1:.3f}", f"{r2:.3f}", *values]

@@ -169,6 +169,7 @@ def contributions(risk: PopulationRisk, coarser: dict[str, CoarserRisk]) -> dict
                 text_of(row.level): {
                     "records": row.records, "sample_uniques": row.sample_uniques,
                     "tau1": row.tau1, "tau2": row.tau2,
+                    **({} if risk.r2_of_cells is None else {"r2": row.r2}),
                 }
                 for row in levels.itertuples()
             },

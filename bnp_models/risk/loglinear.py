@@ -19,6 +19,7 @@ from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.weights import WeightedCells
 from bnp_models.models.options import check_choice
 from bnp_models.risk.interactions import Bounds, Fitter, forest, gains, list_cells, search
+from bnp_models.risk.reciprocals import poisson_reciprocal
 
 STRUCTURES = ("independence", "two-way", "forest", "search")
 
@@ -29,9 +30,6 @@ OF_SEARCH = Bounds(max_support=2**14, max_sweeps=200, max_work=2e7)
 
 # Interactions that a search chooses from, those of most mutual information for their parameters.
 _CANDIDATES = 45
-
-# Bounds the memory of integrals, of hundreds of nodes for each cell.
-_CELLS_AT_ONCE = 2**14
 
 # What `order` was.
 _ORDERS = {1: "independence", 2: "two-way"}
@@ -192,37 +190,3 @@ def check_support(cells: WeightedCells, max_support: int = MAX_SUPPORT) -> None:
     >>> bnp.check_support(cells)
     """
     list_cells(cells.codes, combinations(range(cells.codes.shape[1]), 2), max_support)
-
-
-def poisson_reciprocal(f: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Evaluate E 1 / (f + X), X ~ Poisson(mean), to 1e-12 of its value.
-
-    Parameters
-    ----------
-    f
-        (D,) at least 1.
-    mean
-        (D,) at least 0; it may be 1e8.
-
-    Notes
-    -----
-    The integral over s > 0 of exp(-f s - mean (1 - exp(-s))), in log s by the trapezoidal rule.
-    """
-    f, mean = np.asarray(f, float), np.asarray(mean, float)
-    parts = [slice(at, at + _CELLS_AT_ONCE) for at in range(0, len(f), _CELLS_AT_ONCE)]
-    return np.concatenate([_poisson_reciprocal(f[part], mean[part]) for part in parts])
-
-
-def _poisson_reciprocal(f, mean):
-    """`poisson_reciprocal` of some cells."""
-    rate = f + mean
-    # s times the rate of decay at 0, so that the same nodes do for all.
-    low, high = -36.0, np.log(40.0 * rate / f)
-    fraction = np.linspace(0, 1, 480)[:, None]
-    log_s = low + (high - low) * fraction
-    s = np.exp(log_s) / rate
-    value = np.exp(-f * s + mean * np.expm1(-s)) * s
-    spacing = (high - low) / (len(fraction) - 1)
-    # Left of the first node the integrand is exp(log s), which adds up to half of the first term
-    # and to exp(-36) of the whole: nothing.
-    return spacing * value.sum(axis=0)

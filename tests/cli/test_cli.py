@@ -91,15 +91,25 @@ def test_risk_json(done, files, small):
     assert risk["tau1_conditional"]["mean"] == small.risk.tau1_conditional.mean()
 
 
-def test_classical_estimates_beside_the_model(files, tmp_path, small):
+def test_classical_estimates_and_all_records(files, tmp_path, small):
     out = tmp_path / "out"
-    assert main([*risk_arguments(files, out, *LATENT), "--baselines", "--quiet"]) == 0
+    more = ["--baselines", "--all-records", "--quiet"]
+    assert main([*risk_arguments(files, out, *LATENT), *more]) == 0
     found = json.loads((out / "risk.json").read_text())["baselines"]
     expected = baselines(bnp.weighted_cells(small.table, 20_000)).document()["baselines"]
     assert found == expected and len(found) == 5
     page = (out / "report.html").read_text()
     assert "log-linear, interactions along a forest" in page and "no intervals" in page
-    assert json.loads((out / "run.json").read_text())["baselines"] is True
+    settings = json.loads((out / "run.json").read_text())
+    assert settings["baselines"] is True and settings["all_records"] is True
+    # And all records.
+    records = pd.read_csv(out / "records.csv")
+    assert list(records) == ["row", *VARIABLES, "f", "r1", "r2"] and len(records) == small.table.n
+    assert (records["r1"][records["f"] > 1] == 0).all()
+    assert "all 150 are in records.csv" in page
+    levels = json.loads((out / "risk.json").read_text())["contributions"]["sex"]["levels"]
+    total = sum(level["r2"] for level in levels.values())
+    assert total == pytest.approx(records["r2"].sum(), rel=1e-6)
 
 
 def test_records_and_netcdf(done, sample_frame):

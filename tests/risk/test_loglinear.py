@@ -9,7 +9,7 @@ from scipy.stats import poisson
 
 import bnp_models as bnp
 from bnp_models.risk.interactions import Bounds, fit_margins, list_cells
-from bnp_models.risk.loglinear import poisson_reciprocal
+from bnp_models.risk.reciprocals import poisson_reciprocal
 
 
 def weighted(codes, population_size, weights=None, **options):
