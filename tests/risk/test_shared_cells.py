@@ -128,6 +128,16 @@ def test_the_mean_over_draws_is_of_persons_drawn_for_each(dense):
     assert abs(shared_z(dense, risk)) < Z_LIMIT < abs(shared_z(dense, risk, missing=1))
 
 
+def test_probabilities_with_monte_carlo_error_give_nearly_the_same(dense):
+    """By shared draws of record weights, whose halves take the bias off."""
+    exact, drawn = (
+        bnp.population_risk(dense, 600, method=method, all_records=True, thin=10).r2_of_cells
+        for method in ("exact", "draws")
+    )
+    np.testing.assert_allclose(drawn, exact, rtol=0.1)
+    assert abs(drawn.sum() / exact.sum() - 1) < 0.01
+
+
 def test_what_is_refused(small):
     run = dataclasses.replace(small.run, table=small.table.tabulated)
     with pytest.raises(bnp.MicrodataError, match="needs the records"):
