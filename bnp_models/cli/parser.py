@@ -109,10 +109,10 @@ def _add_risk(commands) -> None:
                         "same: r1 is 0 where f is not 1, r2 the expected value of 1/F "
                         "all the same")  # fmt: skip
     parser.add_argument("--baselines", action="store_true",
-                        help="set classical estimates beside the model's, which take a second or "
-                        "two: that of Benedetti and Franconi, and Poisson log-linear models with "
-                        "main effects, with all two-way interactions, and with some of them; "
-                        "cells.csv has their risks too")  # fmt: skip
+                        help="set classical estimates beside the model's, which take a few "
+                        "seconds: that of Benedetti and Franconi, and Poisson log-linear models "
+                        "with main effects, with all two-way interactions, and with some of "
+                        "them; cells.csv has their risks too")  # fmt: skip
     add_limits(parser)
     output = _add_common(parser, "risk", keep_parameters=False)
     add_filing(output)

@@ -189,7 +189,7 @@ def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
     baselines
         Add the risk of Benedetti & Franconi, and of Poisson log-linear models: with main effects,
         with all two-way interactions, and with some of them, along a forest or searched for. What
-        would take longer than a second or two is left out.
+        would take longer than a few seconds is left out.
 
     Raises
     ------

@@ -71,7 +71,7 @@ def baseline_cells(table: Records, population_size: int) -> WeightedCells:
 def baselines(cells: WeightedCells) -> Baselines:
     """Estimate the risk by Benedetti & Franconi, and by log-linear models of all structures.
 
-    What would take longer than a second or two is left out.
+    What would take longer than a few seconds is left out.
     """
     alone = cells.f == 1
     risk = benedetti_franconi_risk(cells)

@@ -12,7 +12,7 @@ margins are positive, which are listed variable by variable so that the full gri
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
@@ -42,7 +42,19 @@ class Bounds(NamedTuple):
     """Cells times interactions times sweeps of a block."""
 
 
-class Block(NamedTuple):
+class Drawing(NamedTuple):
+    """What cells of a block are drawn by, given one of its variables, or none."""
+
+    order: np.ndarray
+    """(M,) its cells in the order of the variable's levels."""
+    bounds: np.ndarray
+    """(L + 1,) where each level begins, and the end."""
+    cumulative: np.ndarray
+    """(M + 1,) sums of the probabilities in this order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
     """Law of the variables of a block."""
 
     variables: tuple[int, ...]
@@ -54,6 +66,19 @@ class Block(NamedTuple):
     """(D,) the cell of each cell of the sample."""
     sweeps: int = 0
     discrepancy: float = 0.0
+    _drawings: dict[int | None, Drawing] = field(default_factory=dict)
+
+    def drawing(self, joint: int | None) -> Drawing:
+        """Tables by which its cells are drawn given a variable; made once."""
+        if joint not in self._drawings:
+            given = np.zeros(len(self.share), np.int32)
+            if joint is not None:
+                given = self.listed[:, self.variables.index(joint)]
+            order = np.argsort(given, kind="stable")
+            bounds = np.searchsorted(given[order], np.arange(given.max() + 2))
+            cumulative = np.append(0.0, np.cumsum(self.share[order]))
+            self._drawings[joint] = Drawing(order, bounds, cumulative)
+        return self._drawings[joint]
 
 
 def blocks_of(edges: Iterable[Edge]) -> list[frozenset[Edge]]:
@@ -181,14 +206,8 @@ class Fitted:
         codes = np.zeros(uniforms.shape, np.int32)
         share = np.ones(len(uniforms))
         for block, joint in self.parts:
-            given = np.zeros(len(block.share), np.int32)
-            wanted = np.zeros(len(uniforms), np.int32)
-            if joint is not None:
-                given = block.listed[:, block.variables.index(joint)]
-                wanted = codes[:, joint]
-            order = np.argsort(given, kind="stable")
-            bounds = np.searchsorted(given[order], np.arange(given.max() + 2))
-            cumulative = np.append(0.0, np.cumsum(block.share[order]))
+            order, bounds, cumulative = block.drawing(joint)
+            wanted = 0 if joint is None else codes[:, joint]
             first, last = bounds[wanted], bounds[wanted + 1] - 1
             low, high = cumulative[first], cumulative[last + 1]
             own = [i for i in block.variables if i != joint][0]
