@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bnp_models.risk.population import cell_probabilities
+
 _RECORDS_AT_ONCE = 2**15
 
 
@@ -54,6 +56,24 @@ def simulate_tau1(run, population_size, *, num_draws):
             for i, d in enumerate(chosen)
         ]
     )
+
+
+def shared_z(law, risk, missing=0, simulations=200):
+    """z-score of the sum of 1/F over all records of the sample, simulated, against its risk.
+
+    Persons join each cell by the probabilities that each draw of `law` gives, `missing` of F are
+    forgotten.
+    """
+    cells = risk.law.table.tabulated
+    key, parts = jax.random.key(0), []
+    for log_p, _, _ in cell_probabilities(law, law.parameters(), cells.codes, "exact", key):
+        parts.append(np.exp(np.minimum(log_p, 0)))
+    q, rng = np.concatenate(parts), np.random.default_rng(4)
+    sums = np.empty(simulations)
+    for i in range(simulations):
+        persons = cells.counts + rng.binomial(risk.population_size - cells.n, q)
+        sums[i] = (cells.counts / np.maximum(persons - missing, 1)).sum(axis=1).mean()
+    return (sums.mean() - risk.r2_of_cells @ cells.counts) / sums.std() * np.sqrt(simulations)
 
 
 @partial(jax.jit, static_argnames=("num_levels", "expand"))

@@ -43,8 +43,8 @@ from bnp_models.report.cells import (
     write_cell_report,
     write_cells,
 )
+from bnp_models.risk.baselines import baselines
 from bnp_models.risk.cells import cell_risk
-from bnp_models.risk.loglinear import check_support
 
 
 def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
@@ -52,7 +52,7 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
     import jax
 
     model, cells, changes = _checked_cells(options)
-    names = (*CELL_OPTIONS, "weights", "population_size")
+    names = (*CELL_OPTIONS, "baselines", "weights", "population_size")
     settings = recorded_settings(
         options, model, cells.table, None, changes, **{name: vars(options)[name] for name in names},
         **release_settings(options),
@@ -85,7 +85,7 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
         )  # fmt: skip
         summary = cell_risk_summary(
             result, method=method, seed=options.seed, seconds=seconds | result.seconds,
-            limits=limits_of(options),
+            limits=limits_of(options), baselines=baselines(cells) if options.baselines else None,
         )  # fmt: skip
         summary["warnings"] = notes + summary["warnings"]
         command = command_line(argv)
@@ -140,6 +140,4 @@ def _checked_cells(options: argparse.Namespace) -> tuple[PolettiniStander, Weigh
     with located(options):
         check_names(table.schema.variables, options.baselines)
         cells = weighted_cells(table, options.population_size, weights, num_cells=options.cells)
-        if options.baselines:
-            check_support(cells)
     return model, cells, changes

@@ -28,7 +28,7 @@ from bnp_models.data.stata_spss import FormatError, names_in_file
 from bnp_models.inference.settings import Settings
 from bnp_models.models.model import Model
 
-CELL_OPTIONS = ("cells", "hyperparameters", "baselines")
+CELL_OPTIONS = ("cells", "hyperparameters")
 
 # Options of the models of persons within households.
 HOUSEHOLD_OPTIONS = ("household", "household_variables", "rules", "roles", "head")

@@ -112,6 +112,16 @@ def _add_risk(commands) -> None:
                         help="a set of key variables, whose risk is evaluated too; may be given "
                         "more than once. The model is fitted to --variables, by default to all "
                         "that are in some set")  # fmt: skip
+    parser.add_argument("--all-records", action="store_true",
+                        help="records.csv has all records, not only those that are alone with "
+                        "their values in the sample, and the number f of records that have the "
+                        "same: r1 is 0 where f is not 1, r2 the expected value of 1/F "
+                        "all the same")  # fmt: skip
+    parser.add_argument("--baselines", action="store_true",
+                        help="set classical estimates beside the model's, which take a few "
+                        "seconds: that of Benedetti and Franconi, and Poisson log-linear models "
+                        "with main effects, with all two-way interactions, and with some of "
+                        "them; cells.csv has their risks too")  # fmt: skip
     add_limits(parser)
     output = _add_common(parser, "risk", keep_parameters=False)
     add_filing(output)
@@ -144,9 +154,6 @@ def _add_cells(parser):
                        help="of model 2: sampling fractions assumed of empty cells, and the share "
                        "of these with each, as 0.0034:0.86,0.028:0.14 (default: that of the "
                        "whole sample)")  # fmt: skip
-    cells.add_argument("--baselines", action="store_true",
-                       help="add to cells.csv the risk of Benedetti and Franconi, and of Poisson "
-                       "log-linear models")  # fmt: skip
 
 
 def _add_synthesize(commands) -> None:

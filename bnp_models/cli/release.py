@@ -55,7 +55,7 @@ def read_ids(options: argparse.Namespace) -> pd.Series | None:
     column = options.id
     if column is None:
         return None
-    if column in _TAKEN:
+    if column in _TAKEN or (column == "f" and vars(options).get("all_records")):
         raise MicrodataError(
             "records.csv has a column of this name; rename that of the identifiers",
             file=options.sample, column=column,

@@ -34,6 +34,7 @@ from bnp_models.models.model import PredictsCells
 from bnp_models.report.inference_data import to_inference_data, write_records
 from bnp_models.report.risk import write_report
 from bnp_models.report.summaries import risk_summary
+from bnp_models.risk.baselines import baseline_cells, baselines
 from bnp_models.risk.coarsening import (
     Coarsening,
     coarsen,
@@ -61,7 +62,7 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     if options.model in CELL_MODELS:
         for name, given in (
             ("validate", options.validate is not None), ("what-if", options.what_if),
-            ("keys", options.keys), ("id", options.id),
+            ("keys", options.keys), ("id", options.id), ("all-records", options.all_records),
         ):  # fmt: skip
             if given:
                 raise UsageError(f"--{name}: is not for models of cells")
@@ -74,19 +75,24 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
         raise UsageError("--validate: needs records, and the sample is a folder; leave it out")
     ids = read_ids(options)
     table = persons_of(inputs.table)
+    if options.all_records and isinstance(table, ContingencyTable):
+        raise UsageError("--all-records: needs records, and the sample is a folder; leave it out")
     weighted = isinstance(table, WeightedMicrodata)
     with located(options):
-        check_table(records_of(table), options.population_size)
+        check_table(records_of(table), options.population_size, options.all_records)
         if isinstance(table, WeightedMicrodata):
             table.require_counts()
     settings = recorded_settings(
         options, *inputs, population_size=options.population_size, validate=options.validate,
-        ties=options.ties, coarsenings=list(coarsenings), **release_settings(options),
+        ties=options.ties, coarsenings=list(coarsenings), baselines=options.baselines,
+        all_records=options.all_records,
+        **release_settings(options),
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk,
         population_size=options.population_size,
         ties=options.ties,
+        all_records=options.all_records,
         progress=shows_progress(options),
     )
     assert isinstance(inputs.model, PredictsCells)
@@ -136,6 +142,8 @@ def _write_risk(
     found: dict[str, Any] = {
         "diagnosis": diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
         "limits": limits_of(options),
+        "baselines": baselines(baseline_cells(run.table, options.population_size))
+        if options.baselines else None,
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
 

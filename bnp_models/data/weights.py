@@ -29,7 +29,7 @@ class WeightedCells:
 
     Attributes
     ----------
-    table : Microdata
+    table : Microdata or ContingencyTable
         The sample of n records.
     population_size : int
         Number of persons of the population, N.
@@ -49,7 +49,7 @@ class WeightedCells:
     5000
     """
 
-    table: Microdata
+    table: Records
     population_size: int
     num_cells: int
     codes: np.ndarray
@@ -94,7 +94,7 @@ class WeightedCells:
 
 
 def weighted_cells(
-    table: Microdata | pd.DataFrame,
+    table: Records | pd.DataFrame,
     population_size: int,
     weights: np.ndarray | None = None,
     *,
@@ -105,11 +105,12 @@ def weighted_cells(
     Parameters
     ----------
     table
-        Complete records, or a data frame of them.
+        Complete records, a data frame of them, or their contingency table.
     population_size
         Number of persons of the population, N, at least the sample's size.
     weights
-        Design weights of the records, (n,), positive. Default: N / n each.
+        Design weights of the records, (n,), positive. Default: N / n each. A contingency table
+        takes none.
     num_cells
         Number of cells that can occur, K, where some cannot. Default: all combinations of levels.
 
@@ -127,10 +128,10 @@ def weighted_cells(
     >>> cells.warnings()
     []
     """
-    table = as_records(table, "weighted_cells(table, population_size)", (Microdata,))
+    table = as_records(table, "weighted_cells(table, population_size)")
     check_population_size(table, population_size)
     table.require_complete("the disclosure risk")
-    cells = table.cells()
+    cells = table.tabulated
     if num_cells is None:
         num_cells = table.schema.num_cells
     if num_cells < len(cells.counts):
@@ -141,7 +142,9 @@ def weighted_cells(
     f = cells.counts.astype(float)
     weight = f * (population_size / table.n)
     if weights is not None:
-        weight = _weight_of_cells(cells, weights)
+        if not isinstance(table, Microdata):
+            raise MicrodataError("design weights are of records, and a contingency table has none")
+        weight = _weight_of_cells(table.cells(), weights)
     return WeightedCells(
         table=table,
         population_size=int(population_size),

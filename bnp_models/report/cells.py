@@ -15,13 +15,13 @@ from bnp_models.report.pages import Filing, environment, of_chains
 from bnp_models.report.plots import COLOURS, as_svg, new_axes, plain_tick
 from bnp_models.report.risk import NUM_RISKIEST
 from bnp_models.report.summaries import figures_of, verdict
-from bnp_models.risk.cells import CellRisk, benedetti_franconi_risk, counts_of_counts
-from bnp_models.risk.loglinear import loglinear_risk
+from bnp_models.risk import baselines as classical
+from bnp_models.risk.baselines import Baselines
+from bnp_models.risk.cells import CellRisk, counts_of_counts
 from bnp_models.risk.verdict import Limits
 from bnp_models.version import __version__
 
 CELL_COLUMNS = ("f", "phat", "risk", "p_unique", "median", "mode", "q025", "q975")
-BASELINES = ("benedetti_franconi", "loglinear_main", "loglinear_two_way")
 
 _HEADERS = {
     "f": "records", "phat": "sampling fraction", "p_unique": "chance of one person only",
@@ -57,6 +57,7 @@ def cell_risk_summary(
     seed: int | None = None,
     seconds: dict | None = None,
     limits: Limits | None = None,
+    baselines: Baselines | None = None,
 ) -> dict:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
@@ -72,6 +73,8 @@ def cell_risk_summary(
         Wall-clock seconds by part of the run; default: those of `result`.
     limits
         An agency's limits, by which a verdict is given.
+    baselines
+        Classical estimates, which are set beside the model's.
 
     Examples
     --------
@@ -113,6 +116,7 @@ def cell_risk_summary(
         "tau1_conditional": figures_of(conditional),
         "tau2": figures_of(result.tau2),
         **verdict(tau1, result.p_unique[cells.f == 1], limits, not against, why),
+        **({} if baselines is None else baselines.document()),
         "log_likelihood": float(np.mean(result.log_likelihood)),
         "fit": fit.to_dict(orient="records"),
         "diagnostics": diagnosis.figures,
@@ -183,8 +187,9 @@ def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
     result
         Result of `cell_risk`.
     baselines
-        Add the risk of Benedetti & Franconi, and of Poisson log-linear models with main effects and
-        with two-way interactions.
+        Add the risk of Benedetti & Franconi, and of Poisson log-linear models: with main effects,
+        with all two-way interactions, and with some of them, along a forest or searched for. What
+        would take longer than a few seconds is left out.
 
     Raises
     ------
@@ -201,13 +206,8 @@ def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
     frame = result.frame()
     if baselines:
         order = np.argsort(-result.risk, kind="stable")
-        risks = (
-            benedetti_franconi_risk(result.cells),
-            loglinear_risk(result.cells, order=1).risk,
-            loglinear_risk(result.cells, order=2).risk,
-        )
-        for name, risk in zip(BASELINES, risks, strict=True):
-            frame[name] = risk[order]
+        for baseline in classical.baselines(result.cells).found:
+            frame[baseline.name] = baseline.risk[order]
     return frame
 
 
@@ -218,7 +218,7 @@ def check_names(variables, baselines: bool = False) -> None:
     --------
     >>> bnp.check_names(table.schema.variables)
     """
-    for name in (*CELL_COLUMNS, *(BASELINES if baselines else ())):
+    for name in (*CELL_COLUMNS, *(classical.NAMES if baselines else ())):
         if name in variables:
             raise MicrodataError(
                 "cells.csv has a column of this name; rename the variable or choose variables "
@@ -239,7 +239,7 @@ def write_cells(
     >>> len(pd.read_csv("cells.csv")) == len(cells.f)
     True
     """
-    figures = [name for name in (*CELL_COLUMNS, *BASELINES) if name not in _COUNTS]
+    figures = [name for name in (*CELL_COLUMNS, *classical.NAMES) if name not in _COUNTS]
     write_table(cells_frame(result, baselines=baselines), path, figures, bom=bom)
 
 

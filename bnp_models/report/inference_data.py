@@ -150,7 +150,7 @@ def write_records(
     *,
     bom: bool = False,
 ) -> None:
-    """Write one row per sample unique, riskiest first, as `write_table` writes.
+    """Write `PopulationRisk.records`, riskiest first, as `write_table` writes.
 
     Parameters
     ----------

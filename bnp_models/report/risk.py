@@ -11,6 +11,7 @@ from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.report.pages import Filing, render_page
 from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.summaries import risk_summary
+from bnp_models.risk.baselines import Baselines
 from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.validation import Validation
@@ -38,6 +39,7 @@ def render_report(
     validation: Validation | None = None,
     coarser: dict[str, CoarserRisk] | None = None,
     limits: Limits | None = None,
+    baselines: Baselines | None = None,
     filing: Filing | None = None,
 ) -> str:
     """Report of a disclosure risk estimate.
@@ -62,6 +64,8 @@ def render_report(
         Result of `coarsen`, which the page then shows.
     limits
         An agency's limits, by which the page gives a verdict.
+    baselines
+        Classical estimates, which the page then shows.
     filing
         What the page is filed by.
 
@@ -74,7 +78,7 @@ def render_report(
     riskiest = risk.records().head(NUM_RISKIEST)
     summary = risk_summary(
         risk, seed=seed, diagnosis=diagnosis, checks=checks, validation=validation,
-        coarser=coarser, limits=limits,
+        coarser=coarser, limits=limits, baselines=baselines,
     )  # fmt: skip
     return render_page(
         "report.html.j2",
@@ -94,6 +98,7 @@ def render_report(
         records=records,
         carriers=_carriers(risk, records),
         histogram=histogram_plot(risk) if len(risk.rows) else None,
+        all_records=risk.r2_of_cells is not None,
         header=["r1", "r2", *riskiest.columns[:-2]],
         riskiest=[
             [f"{r1:.3f}", f"{r2:.3f}", *values]

@@ -10,6 +10,7 @@ from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
+from bnp_models.risk.baselines import Baselines
 from bnp_models.risk.coarsening import CoarserRisk
 from bnp_models.risk.population import TAUS, PopulationRisk
 from bnp_models.risk.validation import Validation
@@ -38,6 +39,7 @@ def risk_summary(
     validation: Validation | None = None,
     coarser: dict[str, CoarserRisk] | None = None,
     limits: Limits | None = None,
+    baselines: Baselines | None = None,
 ) -> dict:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
@@ -57,6 +59,8 @@ def risk_summary(
         Result of `coarsen`.
     limits
         An agency's limits, by which a verdict is given.
+    baselines
+        Classical estimates, which are set beside the model's.
 
     Examples
     --------
@@ -98,6 +102,7 @@ def risk_summary(
         **({} if validation is None else {"validation": validation.document()}),
         **of_ties(risk),
         "contributions": contributions(risk, coarser or {}),
+        **({} if baselines is None else baselines.document()),
         **({} if coarser is None else {"what_if": what_if(coarser)}),
         "warnings": warnings_with(diagnosis, checks, validation),
         **_timing(run),
@@ -164,6 +169,7 @@ def contributions(risk: PopulationRisk, coarser: dict[str, CoarserRisk]) -> dict
                 text_of(row.level): {
                     "records": row.records, "sample_uniques": row.sample_uniques,
                     "tau1": row.tau1, "tau2": row.tau2,
+                    **({} if risk.r2_of_cells is None else {"r2": row.r2}),
                 }
                 for row in levels.itertuples()
             },

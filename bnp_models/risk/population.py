@@ -23,7 +23,7 @@ from tqdm import tqdm
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.contingency import labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
-from bnp_models.data.microdata import Records
+from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.weights import check_population_size
@@ -38,6 +38,7 @@ from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.models.options import check_choice, typed_key
+from bnp_models.risk.shared_cells import shared_risks
 from bnp_models.risk.ties import LAYER_DRAWS, MODEL_HOLDS, Tied, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -126,6 +127,9 @@ class PopulationRisk:
     """Whether the layer for ties is "on", a "sensitivity" analysis or "off"."""
     layer: LayerDraws | None = None
     """Draws of the layer, and what is beside the risk; None where it is off."""
+    r2_of_cells: np.ndarray | None = None
+    """(C,) posterior mean of E(1/F) of the records of each cell of the sample, in the order of its
+    contingency table; None unless the risk is of all records."""
 
     @cached_property
     def law(self) -> Run:
@@ -138,19 +142,38 @@ class PopulationRisk:
         return self.run.table if isinstance(self.run.table, WeightedMicrodata) else None
 
     def records(self) -> pd.DataFrame:
-        """One row per sample unique, riskiest first: row, the key variables, r1, r2."""
+        """One row per sample unique, riskiest first: row, the key variables, r1, r2.
+
+        Of all records, where these were asked for, with the number f of the sample's records that
+        have the same values before r1, which is 0 where f is not 1.
+        """
         table = self.law.table
+        if self.r2_of_cells is not None:
+            return self._all_records(table, self.r2_of_cells)
         frame = labels_of(table.schema, table.codes_at(self.rows))
         frame.insert(0, "row", self.rows)
         frame["r1"], frame["r2"] = self.r1, self.r2
         return frame.sort_values(["r1", "row"], ascending=[False, True], ignore_index=True)
+
+    def _all_records(self, table: Microdata, r2_of_cells: np.ndarray) -> pd.DataFrame:
+        """`records` of all records."""
+        cells, frame = table.cells(), labels_of(table.schema, table.codes)
+        frame.insert(0, "row", np.arange(table.n))
+        frame["f"] = cells.counts[cells.record_cell]
+        frame["r1"] = 0.0
+        frame.loc[self.rows, "r1"] = self.r1
+        frame["r2"] = r2_of_cells[cells.record_cell]
+        return frame.sort_values(
+            ["r1", "r2", "row"], ascending=[False, False, True], ignore_index=True
+        )
 
     def by_level(self) -> pd.DataFrame:
         """One row per level: how much of the risk its records carry.
 
         Columns variable, level, records and sample_uniques (numbers of the sample's), tau1 and tau2
         (sums of r1 and r2 over these uniques: those of the levels of a variable add up to the
-        posterior means of tau_1 and tau_2).
+        posterior means of tau_1 and tau_2). Where the risk is of all records, also r2: its sum over
+        all records of the level, whose correct matches it is the expected number of.
         """
         table = self.law.table.tabulated
         rows = []
@@ -158,14 +181,19 @@ class PopulationRisk:
         for j, name in enumerate(table.schema.variables):
             labels, of_unique = table.schema.levels[j], codes_of_uniques[:, j]
             size = len(labels)
-            columns = (
+            columns = [
                 np.bincount(table.codes[:, j], table.counts, size).astype(np.int64),
                 np.bincount(of_unique, minlength=size),
                 np.bincount(of_unique, self.r1, size),
                 np.bincount(of_unique, self.r2, size),
-            )
+            ]
+            if self.r2_of_cells is not None:
+                columns.append(
+                    np.bincount(table.codes[:, j], table.counts * self.r2_of_cells, size)
+                )
             rows += [(name, *row) for row in zip(labels, *columns, strict=True)]
         names = ["variable", "level", "records", "sample_uniques", "tau1", "tau2"]
+        names += [] if self.r2_of_cells is None else ["r2"]
         return pd.DataFrame(rows, columns=names)
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
@@ -213,6 +241,7 @@ def population_risk(
     population_size: int,
     *,
     ties: str = "on",
+    all_records: bool = False,
     method: str = "auto",
     thin: int | None = None,
     key: jax.Array | None = None,
@@ -232,6 +261,8 @@ def population_risk(
         population that are fuller or emptier than the model says, as far as the sample's are;
         "off": the model's own risk. "sensitivity": the model's own, and tau_1 and tau_2 with the
         layer beside it; where it is on, those without it are beside it.
+    all_records
+        Also evaluate E(1/F) of records that are not alone in the sample, from the same draws.
     method
         "exact" evaluates cell probabilities without Monte Carlo error: latent class models in
         closed form, the HDP by the recursion over subsets of variables. For the HDP, "draws"
@@ -250,8 +281,9 @@ def population_risk(
     ------
     ValueError
         If the model gives no probabilities of cells (`PredictsCells`), the population is smaller
-        than the sample, a record is incomplete, a variable is named row, r1 or r2, `ties`, `method`
-        or `thin` is unknown or out of range, or `run` kept no parameters.
+        than the sample, a record is incomplete, a variable is named row, r1 or r2 (or f, with all
+        records), `ties`, `method` or `thin` is unknown or out of range, all records are asked for
+        of a contingency table, or `run` kept no parameters.
 
     Examples
     --------
@@ -265,7 +297,7 @@ def population_risk(
     model, chains = checked_model(run.model), run
     run, unsampled = sample_law(chains), unsampled_law(chains)
     table = run.table
-    check_table(table, population_size)
+    check_table(table, population_size, all_records)
     check_choice(TIES, ties=ties)
     method = checked_method(method, model, table)
     thin = _checked_thin(thin, run.settings, method)
@@ -276,23 +308,30 @@ def population_risk(
 
     cells = table.tabulated
     unique_cells = cells.unique_cells
+    shared_cells = np.flatnonzero(cells.counts > 1) if all_records else unique_cells[:0]
+    asked = np.append(unique_cells, shared_cells)
     num_new = population_size - table.n
     by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
     of_layer: dict[str, list[np.ndarray]] = defaultdict(list)
     sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
+    sum_r2_shared = np.zeros(len(shared_cells))
     evaluated = cell_probabilities(run, draws, cells.codes, method, key_particles, progress)
     of_unsampled: Iterable = itertools.repeat(None)
     if run is not chains:
         # The same particles serve both laws.
         of_unsampled = cell_probabilities(
-            unsampled, unsampled.parameters(thin), cells.codes[unique_cells], method, key_particles
+            unsampled, unsampled.parameters(thin), cells.codes[asked], method, key_particles
         )
     for (log_p, relative_se, halves), of_rest in zip(evaluated, of_unsampled, strict=False):
-        # Of the sample's uniques: for one of its records, and for a person who is not in it.
-        of_sample = log_p[:, unique_cells], None if halves is None else halves[..., unique_cells]
-        of_rest = of_sample if of_rest is None else (of_rest[0], of_rest[2])
+        # For one of the sample's records, and for a person who is not in it.
+        of_asked = _at(asked, log_p, halves)
+        of_rest = of_asked if of_rest is None else (of_rest[0], of_rest[2])
+        uniques, shared = slice(len(unique_cells)), slice(len(unique_cells), None)
+        of_shared = _at(shared, *of_asked), _at(shared, *of_rest)
+        of_sample, of_rest = _at(uniques, *of_asked), _at(uniques, *of_rest)
         q = np.exp(of_rest[0])
         evaluate: Callable = _model_risks
+        on_layer = None
         if layer is not None:
             several = layer.draw(generator, np.exp(log_p), LAYER_DRAWS)
             tied = several[0]
@@ -301,11 +340,15 @@ def population_risk(
             beside = tied.draw_probabilities(generator, np.exp(of_sample[0]), q)
             if ties == "on":
                 evaluate, q, beside = partial(_mean_risks, several), beside, q
+                on_layer = tied
             for name, tau in zip(TAUS, draw_taus(generator, beside, num_new), strict=True):
                 of_layer[name].append(tau)
         r1, r2 = _unbiased_risks(evaluate, of_sample, of_rest, num_new)
         sum_r1 += r1.sum(axis=0)
         sum_r2 += r2.sum(axis=0)
+        if all_records:
+            evaluate = partial(shared_risks, on_layer, cells.counts[shared_cells])
+            sum_r2_shared += _unbiased_risks(evaluate, *of_shared, num_new)[1].sum(axis=0)
         for name, tau in zip(TAUS, draw_taus(generator, q, num_new), strict=True):
             by_draw[name].append(tau)
         by_draw["tau1_conditional"].append(r1.sum(axis=1))
@@ -321,6 +364,10 @@ def population_risk(
     relative_error = float(np.median(figures.pop("error")))
     rows = cells.first_rows[unique_cells]
     in_order = np.argsort(rows)
+    r2_of_cells = None
+    if all_records:
+        r2_of_cells = np.empty(len(cells.counts))
+        r2_of_cells[asked] = np.append(sum_r2, sum_r2_shared) / math.prod(shape)
     return PopulationRisk(
         run=chains,
         population_size=int(population_size),
@@ -332,6 +379,7 @@ def population_risk(
         relative_error=relative_error,
         ties=ties,
         layer=LayerDraws(**layer_draws) if layer_draws else None,
+        r2_of_cells=r2_of_cells,
         **figures,
     )
 
@@ -536,9 +584,14 @@ def checked_model(model: Model) -> PredictsCells:
     return model
 
 
-def check_table(table: Records, population_size: int) -> None:
+def check_table(table: Records, population_size: int, all_records: bool = False) -> None:
     """Raise MicrodataError unless the risk can be evaluated, and told record by record."""
-    for name in ("row", "r1", "r2"):
+    if all_records and not isinstance(table, Microdata):
+        raise MicrodataError(
+            "the risk of all records needs the records, and the table has counted cells; give the "
+            "records, or leave out all_records (--all-records)"
+        )
+    for name in ("row", "r1", "r2", *(["f"] if all_records else [])):
         if name in table.schema.variables:
             raise MicrodataError(
                 "the table of records (records.csv) has a column of this name; rename the variable "
@@ -574,6 +627,11 @@ def _checked_thin(thin: int | None, settings: Settings, method: str) -> int:
 def _mean_risks(several, log_b, num_new, log_q):
     """Means of `Tied.record_risks` over several draws of the layer to each kept draw."""
     return np.mean([tied.record_risks(log_b, num_new, log_q) for tied in several], axis=0)
+
+
+def _at(where, log_p, halves):
+    """Columns of log probabilities, and of those of the halves, which may be None."""
+    return log_p[..., where], None if halves is None else halves[..., where]
 
 
 def _model_risks(log_b, num_new, log_q):

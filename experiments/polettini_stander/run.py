@@ -63,9 +63,11 @@ def estimates(drawn: Drawn, seed: int, long: tuple[str, ...]):
         "Benedetti-Franconi", bnp.benedetti_franconi_risk(cells),
         np.where(cells.f == 1, cells.phat, 0), "",
     )  # fmt: skip
-    for order, name in ((1, "log-linear, main effects"), (2, "log-linear, two-way")):
-        fitted = bnp.loglinear_risk(cells, order=order)
-        note = f"{fitted.sweeps} sweeps over {fitted.support} cells" if order == 2 else ""
+    for structure, name in (
+        ("independence", "log-linear, main effects"), ("two-way", "log-linear, two-way"),
+    ):  # fmt: skip
+        fitted = bnp.loglinear_risk(cells, structure=structure)
+        note = f"{fitted.sweeps} sweeps over {fitted.support} cells" if fitted.sweeps else ""
         yield name, fitted.risk, fitted.p_unique, note
     if "bayes" not in long:
         return

@@ -14,6 +14,7 @@ import bnp_models as bnp
 from bnp_models.cli import cells
 from bnp_models.cli.main import main
 from bnp_models.inference.arviz import load_arviz
+from bnp_models.risk.baselines import NAMES
 
 VARIABLES = ["age", "sex", "race", "education"]
 OUTPUTS = ["cells.csv", "posterior.nc", "report.html", "risk.json", "run.json", "run.toml"]
@@ -51,8 +52,8 @@ def test_outputs(done, sample):
     assert list(risk) == [
         "model", "n", "population_size", "variables", "levels", "cells", "non_empty_cells",
         "sample_uniques", "seed", "version", "device", "hyperparameters", "tau1",
-        "tau1_conditional", "tau2", "log_likelihood", "fit", "diagnostics", "warnings", "seconds",
-        "sweeps_per_second",
+        "tau1_conditional", "tau2", "baselines", "log_likelihood", "fit", "diagnostics",
+        "warnings", "seconds", "sweeps_per_second",
     ]  # fmt: skip
     assert (risk["model"], risk["n"], risk["cells"]) == ("polettini-stander-2", 150, 400)
     assert risk["variables"] == VARIABLES
@@ -60,11 +61,15 @@ def test_outputs(done, sample):
     for name in ("tau1", "tau1_conditional", "tau2"):
         assert list(risk[name]) == FIGURES
     cells = pd.read_csv(done / "cells.csv", dtype={name: str for name in VARIABLES})
-    baselines = ["benedetti_franconi", "loglinear_main", "loglinear_two_way"]
+    baselines = [row["name"] for row in risk["baselines"]]
+    assert baselines == list(NAMES)
     assert list(cells) == [*VARIABLES, *COLUMNS, *baselines]
     assert len(cells) == risk["non_empty_cells"] and cells["f"].sum() == 150
     assert cells["risk"].is_monotonic_decreasing
     unique = cells[cells["f"] == 1]
+    for row in risk["baselines"]:
+        assert unique[row["name"]].sum() == pytest.approx(row["tau2"], rel=1e-7)
+    assert "Classical estimates" in (done / "report.html").read_text()
     assert len(unique) == risk["sample_uniques"]
     assert unique["p_unique"].sum() == pytest.approx(risk["tau1"]["mean"], rel=1e-7)
     assert unique["risk"].sum() == pytest.approx(risk["tau2"]["mean"], rel=1e-7)

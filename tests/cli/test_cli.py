@@ -26,6 +26,7 @@ from bnp_models.cli.main import main
 from bnp_models.data.digests import file_digest
 from bnp_models.inference.arviz import load_arviz
 from bnp_models.kernels.mixed_membership import urn_boxes
+from bnp_models.risk.baselines import baselines
 
 VARIABLES = ("age", "sex", "race", "education")
 SHORT = ["--population-size", "20000", "--chains", "2", "--warmup", "100", "--draws", "30"]
@@ -88,6 +89,27 @@ def test_risk_json(done, files, small):
     assert list(risk["seconds"]) == ["compile", "warmup", "draws"]
     # The command is the notebook's few lines: same key, same numbers.
     assert risk["tau1_conditional"]["mean"] == small.risk.tau1_conditional.mean()
+
+
+def test_classical_estimates_and_all_records(files, tmp_path, small):
+    out = tmp_path / "out"
+    more = ["--baselines", "--all-records", "--quiet"]
+    assert main([*risk_arguments(files, out, *LATENT), *more]) == 0
+    found = json.loads((out / "risk.json").read_text())["baselines"]
+    expected = baselines(bnp.weighted_cells(small.table, 20_000)).document()["baselines"]
+    assert found == expected and len(found) == 5
+    page = (out / "report.html").read_text()
+    assert "log-linear, interactions along a forest" in page and "no intervals" in page
+    settings = json.loads((out / "run.json").read_text())
+    assert settings["baselines"] is True and settings["all_records"] is True
+    # And all records.
+    records = pd.read_csv(out / "records.csv")
+    assert list(records) == ["row", *VARIABLES, "f", "r1", "r2"] and len(records) == small.table.n
+    assert (records["r1"][records["f"] > 1] == 0).all()
+    assert "all 150 are in records.csv" in page
+    levels = json.loads((out / "risk.json").read_text())["contributions"]["sex"]["levels"]
+    total = sum(level["r2"] for level in levels.values())
+    assert total == pytest.approx(records["r2"].sum(), rel=1e-6)
 
 
 def test_records_and_netcdf(done, sample_frame):

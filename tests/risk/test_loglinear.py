@@ -1,13 +1,15 @@
 """Baselines: fits against closed forms, risks against simulation."""
 
+import itertools
+
 import numpy as np
 import pytest
 from harness import Z_LIMIT
 from scipy.stats import poisson
 
 import bnp_models as bnp
-from bnp_models.risk import loglinear
-from bnp_models.risk.loglinear import poisson_reciprocal
+from bnp_models.risk.interactions import Bounds, fit_margins, list_cells
+from bnp_models.risk.reciprocals import poisson_reciprocal
 
 
 def weighted(codes, population_size, weights=None, **options):
@@ -35,7 +37,7 @@ def records():
 
 def test_main_effects_are_products_of_margins(records):
     cells = weighted(records, 6000)
-    fitted = bnp.loglinear_risk(cells, order=1)
+    fitted = bnp.loglinear_risk(cells, structure="independence")
     pairs = zip(records.T, cells.codes.T, strict=True)
     expected = 6000 * np.prod([np.bincount(c, minlength=9)[k] / 600 for c, k in pairs], axis=0)
     np.testing.assert_allclose(fitted.population_mean, expected, rtol=1e-12)
@@ -43,12 +45,13 @@ def test_main_effects_are_products_of_margins(records):
 
 def test_two_way_margins_are_those_of_the_sample(records):
     """The support leaves out what some two-way margin excludes, and holds all else."""
-    support = loglinear._support(np.unique(records, axis=0), 10**6)
+    pairs = list(itertools.combinations(range(4), 2))
+    support = list_cells(np.unique(records, axis=0), pairs, 10**6)
     assert not ((support[:, 0] == 1) & (support[:, 1] == 2)).any()
     assert len(support) == 3 * 4 * 2 * 3 - 2 * 3
     cells = weighted(records, 6000, np.random.default_rng(1).uniform(5, 15, 600))
     weight = cells.weight / cells.weight.sum()
-    fitted, _, discrepancy = loglinear._fit_two_way(support, cells.codes, weight)
+    fitted, _, discrepancy = fit_margins(support, cells.codes, weight, pairs, Bounds())
     assert discrepancy < 1e-6
     for i in range(4):
         for j in range(i):
@@ -64,16 +67,25 @@ def test_two_way_margins_are_those_of_the_sample(records):
 
 def test_two_variables_are_saturated(records):
     cells = weighted(records[:, :2], 6000)
-    fitted = bnp.loglinear_risk(cells, order=2)
-    np.testing.assert_allclose(fitted.population_mean, cells.f * 10, rtol=1e-4)
-    assert fitted.support == len(cells.f)
+    fitted = bnp.loglinear_risk(cells, structure="two-way")
+    np.testing.assert_allclose(fitted.population_mean, cells.f * 10, rtol=1e-12)
+    assert fitted.support == 0
 
 
 def test_too_large_a_support_is_refused(records):
     with pytest.raises(bnp.MicrodataError, match="more than 20 cells"):
         bnp.loglinear_risk(weighted(records, 6000), max_support=20)
+    with pytest.raises(ValueError, match="structure is one of independence, two-way"):
+        bnp.loglinear_risk(weighted(records, 6000), structure="tree")
+
+
+def test_the_order_is_deprecated(records):
+    cells = weighted(records, 6000)
+    with pytest.warns(DeprecationWarning, match='goes in 0.2.0; write structure="two-way"'):
+        by_order = bnp.loglinear_risk(cells, order=2)
+    assert by_order.tau1 == bnp.loglinear_risk(cells).tau1
     with pytest.raises(ValueError, match="order is 1 or 2"):
-        bnp.loglinear_risk(weighted(records, 6000), order=3)
+        bnp.loglinear_risk(cells, order=3)
 
 
 def test_poisson_reciprocal():
@@ -103,7 +115,7 @@ def test_risks_against_simulated_populations(fraction):
     F = random.poisson(6000 * p)
     f = random.binomial(F, fraction)
     cells = weighted(np.repeat(grid, f, axis=0).astype(np.int32), int(F.sum()), num_cells=3000)
-    fitted = bnp.loglinear_risk(cells, order=1)
+    fitted = bnp.loglinear_risk(cells, structure="independence")
     true = 1 / F[f > 0]
     unique = cells.f == 1
 

@@ -88,6 +88,22 @@ def test_counts_agree_with_their_conditional_expectation_with_ties_and_without(f
         assert list(risk.records().columns) == ["row", *"abcd", "r1", "r2"]
 
 
+def test_all_records_have_the_law_of_the_unsampled(fitted):
+    """Uniques have what they had; by the sample's law of the others it is seen."""
+    run = half_sampled(fitted[1])
+    size = run.table.n + 400
+    risk = bnp.population_risk(run, size, ties="off", all_records=True)
+    assert abs(populations.shared_z(bnp.unsampled_law(run), risk)) < Z_LIMIT
+    assert abs(populations.shared_z(bnp.sample_law(run), risk)) > Z_LIMIT
+    for ties in ("on", "off"):
+        before, after = (
+            bnp.population_risk(run, size, ties=ties, all_records=all_records)
+            for all_records in (False, True)
+        )
+        for name in ("tau1", "tau2", "r1", "r2"):
+            np.testing.assert_allclose(vars(after)[name], vars(before)[name], rtol=1e-6)
+
+
 def test_coarser_keys_have_the_law_of_the_unsampled(fitted):
     """A key of all variables is the finer one: the same tau_1, and not that without weights."""
     run = half_sampled(fitted[1])

@@ -1,0 +1,63 @@
+"""Expected reciprocals E 1 / (f + X) of counts, by one quadrature.
+
+With G the probability generating function of X,
+
+    E 1 / (f + X) = integral_0^1 t^(f - 1) G(t) dt,
+
+since 1 / k is the integral of t^(k - 1). Negative binomial counts have G(t) = (1 + odds (1 - t))^
+-size, a binomial of M trials with probability q has it with odds -q and size -M, and that of a
+Poisson count is their limit, exp(-mean (1 - t)).
+"""
+
+import numpy as np
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+# Decay of the integrand beyond which it is left out: exp(-24).
+_DECAY = 24.0
+
+_NEGLIGIBLE = 1e-200
+
+
+def expected_reciprocal(f: np.ndarray, size: np.ndarray | int, odds: np.ndarray) -> np.ndarray:
+    """Evaluate E 1 / (f + X) to 1e-9 of its value, X with the generating function above.
+
+    Parameters
+    ----------
+    f
+        At least 1.
+    size, odds
+        Both at least 0, or both at most 0 with odds above -1; all three are broadcast.
+    """
+    return _integral(*np.broadcast_arrays(f, (size - 1) * odds, odds))
+
+
+def poisson_reciprocal(f: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Evaluate E 1 / (f + X), X ~ Poisson(mean), to 1e-9 of its value.
+
+    Parameters
+    ----------
+    f
+        (D,) at least 1.
+    mean
+        (D,) at least 0; it may be 1e8.
+    """
+    return _integral(*np.broadcast_arrays(f, mean, 0.0))
+
+
+def _integral(f, rate, odds):
+    """Integral of t^(f - 1) exp(-rate y), 1 - t = (exp(odds y) - 1) / odds, over y.
+
+    In y the generating function is exponential. The logarithm of the integrand is concave and its
+    slope at 0 is -(f - 1 + rate), so that little is left beyond a known point.
+    """
+    odds = np.where(np.abs(odds) < _NEGLIGIBLE, _NEGLIGIBLE, odds)
+    # Where t is 0, or before.
+    end = np.minimum(np.log1p(odds) / odds, _DECAY / np.maximum(f - 1 + rate, _NEGLIGIBLE))
+    total = np.zeros(f.shape)
+    for node, weight in zip((1 + _NODES) / 2, _WEIGHTS / 2, strict=True):
+        y = node * end
+        # 1 - t, which rounding may bring to 1 at the end.
+        away = np.minimum(np.expm1(odds * y) / odds, 1 - 1e-16)
+        total += weight * np.exp((f - 1) * np.log1p(-away) - rate * y)
+    return end * total
