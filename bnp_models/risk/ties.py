@@ -42,7 +42,7 @@ MODEL_HOLDS = 1e8
 # Exponents and the shapes that each has in the grid, the last without ties.
 _BLOCKS = (*((exponent, SHAPES) for exponent in EXPONENTS), (0.0, np.array([MODEL_HOLDS])))
 
-LOG10_SHAPE, EXPONENT = (1.1, 0.9), (0.52, 0.21)
+LOG10_SHAPE, EXPONENT = (1.06, 0.87), (0.53, 0.21)
 """Location and scale of the prior: log10 of the shape, and exponent (experiments/layer_prior)."""
 
 DEGREES_OF_FREEDOM = 4.0
