@@ -19,7 +19,7 @@ from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records
 from bnp_models.data.weight_classes import records_of
 from bnp_models.inference.checkpoint import Checkpoint
-from bnp_models.inference.convergence import MAX_RHAT, Converged, Evaluated
+from bnp_models.inference.convergence import OTHERS_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
@@ -119,7 +119,7 @@ def _sample(
     if options.until_rhat is not None:
         target = _JudgedTarget(
             options.until_rhat, options.until_ess, diagnose=diagnose,
-            others_rhat=max(options.until_rhat, MAX_RHAT),
+            others_rhat=max(options.until_rhat, OTHERS_RHAT),
             say=functools.partial(say, options),
         )  # fmt: skip
         until = {"until": target, "max_minutes": options.max_minutes}

@@ -4,9 +4,10 @@
 
 CHAINS has what `chains.py sample` writes. For some draws of each sample's chains, the likelihood of
 every pair (shape, exponent) of the layer's grid is evaluated twice: of the sample's own counts, as
-`bnp_models risk` does, and of the population's counts in the sample's cells, which only we know. The
-second says what a population asks for; a t law of these pairs, one for each population, is the
-prior. It is fitted without the population that is judged (the two census populations are one).
+`bnp-models risk` does, and of the counts that the population has in the cells of the sample,
+which only we know. The second says what a population asks for; a t law of these pairs, one for each
+population, is the prior. It is fitted without the population that is judged (the two census
+populations are one).
 
 Writes laws.csv (what each sample asks for), results.csv (tau_1 and tau_2 of each sample, the layer
 before and now) and table.md.
@@ -27,6 +28,7 @@ from samples import populations  # noqa: E402
 from bnp_models.data.cells import group_cells  # noqa: E402
 from bnp_models.risk import ties  # noqa: E402
 from bnp_models.risk.ties import MODEL_HOLDS, Ties  # noqa: E402
+from bnp_models.synthesis.predictive_checks import MAX_Z  # noqa: E402
 
 DRAWS, LAYER_DRAWS = 12, 12
 # Persons of one census are in both.
@@ -130,6 +132,39 @@ def judge(sample, variant, log_likelihood, log_prior, power):
     return rows
 
 
+def z_of_uniques(sample, variant, half=slice(None)):
+    """Sample uniques less those that the model expects, in standard deviations, nearly."""
+    n, (b, unseen) = sample["n"], sample[variant]
+    b = b[half]
+    of_seen = np.sum(n * b * (1 - b) ** (n - 1), axis=1)
+    of_unseen = n * np.maximum(1 - b.sum(axis=1), 0) * np.mean((1 - unseen) ** (n - 1))
+    # Counts of cells are nearly independent, and a unique is less variable than a Poisson count.
+    expected = of_seen + of_unseen
+    return (np.sum(sample["f"] == 1) - expected.mean()) / np.sqrt(
+        0.3 * expected.mean() + expected.var()
+    )
+
+
+def verdicts(samples, rows):
+    """How often the check of uniques passes, how often an interval then misses, and agreement."""
+    found = []
+    for way, variant in (("before", "none"), ("now", "auto")):
+        passes, agree, missed = [], [], []
+        of_way = rows[(rows.way == way) & (rows.tau == "tau1")]
+        held = of_way.q025.le(of_way.truth) & of_way.truth.le(of_way.q975)
+        for (sample, _), holds in zip(samples, held, strict=True):
+            middle = len(sample[variant][0]) // 2
+            z = [z_of_uniques(sample, variant, half) for half in
+                 (slice(None), slice(middle), slice(middle, None))]  # fmt: skip
+            ok = np.abs(z) <= MAX_Z
+            passes.append(ok[0])
+            agree.append(ok[1] == ok[2])
+            missed += [not holds] * int(ok[0])
+        found.append({"way": way, "said": np.mean(passes), "then missed": np.mean(missed),
+                      "halves of the chains agree": np.mean(agree)})  # fmt: skip
+    return pd.DataFrame(found).round(3)
+
+
 def summary(rows, by):
     """Coverage, errors and scores, by columns."""
     rows = rows.assign(
@@ -208,6 +243,7 @@ def main():
         "By size", markdown(summary(rows[rows.way.isin(["before", "now"])], ["tau", "n", "way"])),
         "By population",
         markdown(summary(rows[rows.way.isin(["before", "now"])], ["tau", "population", "way"])),
+        "Verdicts by the number of sample uniques", markdown(verdicts(samples.values(), rows)),
         "Mean log probability of 400 other persons, without and with bands of ordered levels, and "
         "the share of samples that bands predict better", markdown(held),
     ]  # fmt: skip
