@@ -125,7 +125,8 @@ def update_level_prior(
         )  # fmt: skip
         return jnp.sum(jnp.where(present, log_q, 0), axis=1)
 
-    rate = -sum_of_blocks(log_q, *_blocks_in_use(counts), jnp.zeros_like(c))[variable]
+    blocks, in_use = _blocks_in_use(counts)
+    rate = -sum_of_blocks(log_q, blocks, in_use, jnp.zeros_like(c))[variable]
     log_evidence = _evidence_of_counts(counts, dtype)
     return in_turn(lambda: _move_rows(key_rows, shape, log_evidence, rate, variable))()
 
