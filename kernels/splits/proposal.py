@@ -273,11 +273,11 @@ def _launch_from(shaping: Items | Records, levels: Levels, contrast) -> _Odds:
     # As vectors of counts by row, so that counting is a product with them.
     has_row = jnp.zeros((num_rows, inside.shape[1]), dtype)
     has_row = has_row.at[shaping.rows, jnp.arange(inside.shape[1])].add(inside.astype(dtype))
-    counted = [has_row if number is None else has_row * number, has_tables.astype(dtype)[None]]
+    parts = [has_row if number is None else has_row * number, has_tables.astype(dtype)[None]]
     if on_accelerator():
         # One product more, but no sums by group in a round.
-        counted.append(group_totals(counted[0], levels.variable))
-    counted = jnp.concatenate(counted)
+        parts.append(group_totals(parts[0], levels.variable))
+    counted = jnp.concatenate(parts)
     everyone = jnp.sum(counted, axis=1)
     rows = jnp.where(inside, shaping.rows, num_rows)
 

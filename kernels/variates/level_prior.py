@@ -95,9 +95,6 @@ def update_level_prior(
     dtype = shape.dtype
     key_q, key_rows = Keys(key)
     c = levels.by_group(shape)
-    # Components without items need no work: most of the slots, where they come last.
-    blocks = blocks_of_columns(counts)
-    in_use = most_of_lanes(length_in_use(jnp.any(counts > 0, axis=0)))
 
     def log_q(i, counts):
         totals = levels.by_group(counts)
@@ -108,28 +105,39 @@ def update_level_prior(
         )  # fmt: skip
         return jnp.sum(jnp.where(present, log_q, 0), axis=1)
 
+    blocks, in_use = _blocks_in_use(counts)
     rate = -sum_of_blocks(log_q, blocks, in_use, jnp.zeros_like(c))[levels.group]
-    occupied = jnp.sum(counts > 0, axis=1).astype(dtype)
-
-    def log_evidence(b):
-        nothing = -occupied * elementary_log_gamma(b)
-        return sum_of_blocks(lambda _, n: _evidence_of_counts(n, b), blocks, in_use, nothing)
-
+    log_evidence = _evidence_of_counts(counts, dtype)
     return in_turn(lambda: _move_rows(key_rows, levels, log_evidence, rate))()
 
 
-def _evidence_of_counts(counts: Int[Array, "R K"], b: Float[Array, " R"]) -> Float[Array, " R"]:
-    """Log of prod_k Gamma(b + n_k) / Gamma(n_k) by row, over its positive counts.
+def _blocks_in_use(counts):
+    """Blocks of components, and how many of these are in use: the first ones, where they can be."""
+    in_use = length_in_use(jnp.any(counts > 0, axis=0))
+    return blocks_of_columns(counts), most_of_lanes(in_use)
+
+
+def _evidence_of_counts(counts: Int[Array, "R K"], dtype) -> Callable[[Array], Array]:
+    """Log of prod_k Gamma(b + n_k) / (Gamma(b) Gamma(n_k)) by row, as a function of the shapes b.
 
     The last factor, which is constant, keeps the digits of large counts.
     """
-    some, small = counts > 0, counts < _SERIES_FROM
-    n = counts.astype(b.dtype)
-    many, few = jnp.where(small, _SERIES_FROM, n), jnp.where(some & small, n, 1)
-    column = jnp.broadcast_to(b[:, None], n.shape)
-    series = large_log_gamma_ratio(many, column)
-    terms = jnp.where(small, elementary_log_gamma(few + column), series)
-    return jnp.sum(jnp.where(some, terms, 0), axis=1)
+    occupied = jnp.sum(counts > 0, axis=1).astype(dtype)
+    blocks, in_use = _blocks_in_use(counts)
+
+    def log_evidence(b):
+        def of_block(_, counts):
+            some, small = counts > 0, counts < _SERIES_FROM
+            n = counts.astype(dtype)
+            many, few = jnp.where(small, _SERIES_FROM, n), jnp.where(some & small, n, 1)
+            column = jnp.broadcast_to(b[:, None], n.shape)
+            series = large_log_gamma_ratio(many, column)
+            terms = jnp.where(small, elementary_log_gamma(few + column), series)
+            return jnp.sum(jnp.where(some, terms, 0), axis=1)
+
+        return sum_of_blocks(of_block, blocks, in_use, -occupied * elementary_log_gamma(b))
+
+    return log_evidence
 
 
 @jax.named_scope("update_level_prior")

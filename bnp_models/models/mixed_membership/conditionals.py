@@ -135,7 +135,6 @@ def draw_theta_in_use(
 
     if number == 1:
         return draw(0)[:, : counts.shape[1]]
-    in_use = most_of_lanes(in_use)
-    drawn = map_in_use(draw, number, lax.div(in_use + (width - 1), width))
+    drawn = map_in_use(draw, number, lax.div(most_of_lanes(in_use) + (width - 1), width))
     theta = jnp.moveaxis(drawn, 0, 1).reshape(num_rows, -1)[:, : counts.shape[1]]
     return jnp.where(jnp.arange(counts.shape[1]) < in_use, theta, theta[:, :1])

@@ -52,7 +52,7 @@ from bnp_models.models.mixed_membership.truncated_sweep import update_parameters
 # Slots that dish moves and seating choose among, in samples of up to `SMALL_SAMPLE` records and in
 # others: more than the components of most of them, since those that are left out hardly change.
 DISH_SLOTS = (32, 64)
-SMALL_SAMPLE = 2048
+SMALL_SAMPLE = 1024
 
 # Distinct cells that a whole-record move takes at the least: fewer would not be cheaper.
 CELLS_AT_LEAST = 1024

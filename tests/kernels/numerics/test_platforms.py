@@ -72,3 +72,22 @@ def test_lanes_go_together_on_accelerators():
         assert loops() == 1
     with platforms.forms_of(accelerator=True):
         assert loops() == 0
+
+
+@usable
+@pytest.mark.parametrize("in_use", [0, 16, 17, 40])
+def test_sums_of_blocks_of_columns_in_use(in_use):
+    x = np.random.default_rng(0).integers(1, 9, (3, 40))
+    x[:, in_use:] = 0
+    blocks = platforms.blocks_of_columns(jnp.asarray(x))
+    assert len(blocks) == platforms.by_platform(3, 1)
+
+    @jax.jit
+    def total(in_use):
+        start = jnp.ones(3, jnp.int32)
+        return platforms.sum_of_blocks(
+            lambda i, part: (i + 1) * jnp.sum(part, axis=1), blocks, in_use, start
+        )
+
+    number = np.arange(40) // 16 + 1 if len(blocks) > 1 else 1
+    np.testing.assert_array_equal(total(jnp.int32(in_use)), 1 + (number * x).sum(axis=1))

@@ -131,6 +131,28 @@ def test_retrospective_sticks_with_no_free_slot_and_all_free(key):
     assert ks_p_value(np.exp(log_left) / 0.2, lambda x: stats.gamma(6).sf(-3 * np.log(x))) > P_LIMIT
 
 
+def test_no_more_sticks_than_leave_a_negligible_mass(key):
+    keys, remainder, alpha0 = jax.random.split(key, N), jnp.log(0.2), jnp.float32(1.0)
+    active = np.arange(12) % 4 == 1
+    full, left = map(np.exp, jax.vmap(
+        lambda key: sticks.retrospective_sticks(key, active, remainder, alpha0)
+    )(keys))  # fmt: skip
+    some, left_of_some = map(np.exp, jax.vmap(
+        lambda key: sticks.retrospective_sticks(key, active, remainder, alpha0, 0.01)
+    )(keys))  # fmt: skip
+    np.testing.assert_allclose(some.sum(axis=1), 0.2, rtol=5e-6)
+    assert (some[:, active] == 0).all()
+    last = np.where(some > 0, np.arange(12), -1).max(axis=1)[:, None]
+    before = np.arange(12) < last
+    np.testing.assert_array_equal(some[before], full[before])
+    # The mass beyond each stick, the last of which takes it.
+    beyond = 0.2 - np.cumsum(full, axis=1)
+    assert (beyond[before & ~active] > 0.01 - 1e-6).all()
+    short = left_of_some > 0.01
+    assert 0 < short.mean() < 0.1 and (last[short] == 11).all()
+    np.testing.assert_array_equal(left_of_some[short], left[short])
+
+
 def test_second_calls_compile_nothing(key):
     one, two = jax.random.split(key)
     counts = jnp.asarray(COUNTS, jnp.int32)

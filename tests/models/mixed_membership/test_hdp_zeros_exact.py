@@ -55,7 +55,7 @@ JOINT_CAPACITY = 16
 def few_at_once(monkeypatch):
     fit_few_records(monkeypatch)
     # Fewer than the slots, so that not all components are to choose among.
-    monkeypatch.setattr(sweep, "DISH_SLOTS", 4)
+    monkeypatch.setattr(sweep, "DISH_SLOTS", (4, 4))
 
 
 def posterior_scores(model, name, key, switches=None, *, num_chains=64, num_sweeps=200):

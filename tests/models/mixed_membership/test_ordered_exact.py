@@ -28,7 +28,7 @@ ALL_MOVES = {
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch):
     fit_few_records(monkeypatch)
-    monkeypatch.setattr(sweep, "DISH_SLOTS", 4)
+    monkeypatch.setattr(sweep, "DISH_SLOTS", (4, 4))
 
 
 def posterior_scores(name, key, switches=None, num_sweeps=200, **how):

@@ -11,9 +11,12 @@ import pytest
 
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
+from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.models.mixed_membership import sweep
+from bnp_models.models.mixed_membership.conditionals import draw_theta_in_use
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
 from bnp_models.models.mixed_membership.state import HDPState
+from bnp_models.models.mixed_membership.sweep import components_first
 
 CELLS, AT_ONCE = 250, 101
 
@@ -105,3 +108,28 @@ def test_components_keep_their_items_when_slots_are_added_and_given_back(records
         np.testing.assert_allclose(new.g0.sum(), 1, rtol=1e-5)
         for before, after in zip(of_items(state), of_items(new), strict=True):
             np.testing.assert_array_equal(before, after)
+
+
+def test_components_come_first_in_their_order():
+    z = jnp.array([[5, 0, 2], [5, 5, 2]])
+    placed, tables = components_first(z, jnp.array([1, 0, 2, 0, 0, 4]))
+    np.testing.assert_array_equal(placed, [[2, 0, 1], [2, 2, 1]])
+    np.testing.assert_array_equal(tables, [1, 2, 4, 0, 0, 0])
+
+
+@pytest.mark.parametrize("accelerator", [False, True])
+def test_level_probabilities_of_slots_in_use(accelerator):
+    """Each slot's are drawn given its own counts, whatever the block that it is in."""
+    variable = jnp.array([0, 0, 0, 1, 1])
+    counts = np.zeros((5, 40), int)
+    counts[np.arange(30) % 3, np.arange(30)] = 10**6
+    shape = jnp.array([2.0, 1.0, 1.0, 0.5, 0.5])
+    with forms_of(accelerator):
+        theta = np.asarray(jax.jit(draw_theta_in_use)(
+            jax.random.key(0), jnp.asarray(counts), shape, variable, jnp.int32(35)
+        ))  # fmt: skip
+    np.testing.assert_allclose(theta[:3, :30], counts[:3, :30] > 0, atol=1e-4)
+    np.testing.assert_allclose(theta[:3].sum(axis=0), 1, rtol=1e-5)
+    np.testing.assert_allclose(theta[3:].sum(axis=0), 1, rtol=1e-5)
+    # No two of the slots in use have the same, not even those without counts.
+    assert len(np.unique(theta[3, :35])) == 35
