@@ -1,10 +1,12 @@
 """Samples as the options say: read, recoded, with weights, and with what they keep."""
 
 import argparse
+import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -13,13 +15,14 @@ from bnp_models.cli.folder import UsageError, located, path_of_sample, reading_o
 from bnp_models.cli.models import counts_cells
 from bnp_models.data.bins import Bins, bin_columns
 from bnp_models.data.folders import read_contingency_table
+from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.identifying import identifying_variables, values_of_one
 from bnp_models.data.merging import Merged, merge_levels
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
-from bnp_models.data.schema import MicrodataError, unknown_variable
+from bnp_models.data.schema import Label, MicrodataError, unknown_variable
 from bnp_models.data.weight_classes import weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.rules.census import find_head
@@ -29,6 +32,8 @@ from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 
 _LOG = logging.getLogger(__name__)
+
+_Model = TypeVar("_Model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +51,24 @@ class Changes:
     def all(self) -> dict[str, Bins | Merged]:
         """Bins and merged levels by variable."""
         return self.bins | self.merged
+
+    def grouped(self, model: _Model) -> _Model:
+        """A model whose groups are those of the levels that are left."""
+        groups, levels = [], dict(zip(*self._levels, strict=True))
+        for name, hierarchy in vars(model).get("groups", ()):
+            if name in self.merged:
+                of = self.merged[name]
+                members: list[list[Label]] = [[] for _ in of.labels]
+                for label, code in zip(levels[name], of.code(levels[name]), strict=True):
+                    members[code].append(label)
+                hierarchy = hierarchy.merged(of.labels, members)
+            groups.append((name, hierarchy))
+        return dataclasses.replace(model, groups=tuple(groups)) if groups else model
+
+    @property
+    def _levels(self) -> tuple[tuple[str, ...], tuple[tuple[Label, ...], ...]]:
+        """Variables and levels as they were read."""
+        return self.original.schema.variables, self.original.schema.levels
 
     def settings(self) -> dict[str, dict]:
         """What was changed, for run.json."""
@@ -191,7 +214,8 @@ def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Chang
     with located(options):
         changed, merged = merge_levels(
             table, top, vars(options).get("merge_rare") or 0,
-            ordered=vars(options).get("ordered") or (), but=bins,
+            ordered=vars(options).get("ordered") or (),
+            groups=as_hierarchies(vars(options).get("groups") or ()), but=bins,
         )  # fmt: skip
         if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
             _LOG.warning(
