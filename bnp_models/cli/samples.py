@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
 from bnp_models.data.schema import Label, MicrodataError, unknown_variable
 from bnp_models.data.weight_classes import weighted_microdata
 from bnp_models.data.weights import read_weights
+from bnp_models.models.model import Model
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
 from bnp_models.rules.roles import Roles, read_roles
@@ -32,8 +33,6 @@ from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros, read_conditions
 
 _LOG = logging.getLogger(__name__)
-
-_Model = TypeVar("_Model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +51,7 @@ class Changes:
         """Bins and merged levels by variable."""
         return self.bins | self.merged
 
-    def grouped(self, model: _Model) -> _Model:
+    def grouped(self, model: Model) -> Model:
         """A model whose groups are those of the levels that are left."""
         groups, levels = [], dict(zip(*self._levels, strict=True))
         for name, hierarchy in vars(model).get("groups", ()):
@@ -63,7 +62,8 @@ class Changes:
                     members[code].append(label)
                 hierarchy = hierarchy.merged(of.labels, members)
             groups.append((name, hierarchy))
-        return dataclasses.replace(model, groups=tuple(groups)) if groups else model
+        changed: dict[str, Any] = {"groups": tuple(groups)} if groups else {}
+        return dataclasses.replace(model, **changed)
 
     @property
     def _levels(self) -> tuple[tuple[str, ...], tuple[tuple[Label, ...], ...]]:
