@@ -36,10 +36,11 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     """``bnp-models compare``: check everything, run the chains, write the comparison."""
     groups = as_hierarchies(options.groups or ())
     models = {text: _model(text, groups) for text in options.models}
-    table, conditions, _ = read_sample(options)
+    table, conditions, changes = read_sample(options)
     assert isinstance(table, Microdata)
     with located(options):
         table.require_complete("a comparison of models")
+        models = {text: changes.grouped(model) for text, model in models.items()}
         for model in models.values():
             model.check(table)
         check_table(table, options.population_size or table.n)

@@ -51,9 +51,9 @@ def add_recoding(data) -> None:
                       action="extend", default=[],
                       help="make one level, X+, of the numbers of column A from X on")  # fmt: skip
     data.add_argument("--merge-rare", metavar="K", type=integer_type(2, 2**31),
-                      help="merge levels that fewer than K records have: with a neighbour where "
-                      "labels begin with numbers or are --ordered, else all of them as "
-                      "'other'")  # fmt: skip
+                      help="merge levels that fewer than K records have: with others of their "
+                      "--groups, or with a neighbour where labels begin with numbers or are "
+                      "--ordered, else all of them as 'other'")  # fmt: skip
 
 
 def add_groups(group) -> None:

@@ -65,6 +65,7 @@ def checked_input(options: argparse.Namespace) -> Inputs:
     read = read_household_sample if model.table_type is Households else read_sample
     table, conditions, changes = read(options)
     with located(options):
+        model = changes.grouped(model)
         model.check(table)
     return Inputs(model, table, conditions, changes)
 

@@ -1,10 +1,12 @@
 """Samples as the options say: read, recoded, with weights, and with what they keep."""
 
 import argparse
+import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,15 +15,17 @@ from bnp_models.cli.folder import UsageError, located, path_of_sample, reading_o
 from bnp_models.cli.models import counts_cells
 from bnp_models.data.bins import Bins, bin_columns
 from bnp_models.data.folders import read_contingency_table
+from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.identifying import identifying_variables, values_of_one
 from bnp_models.data.merging import Merged, merge_levels
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
-from bnp_models.data.schema import MicrodataError, unknown_variable
+from bnp_models.data.schema import Label, MicrodataError, unknown_variable
 from bnp_models.data.weight_classes import weighted_microdata
 from bnp_models.data.weights import read_weights
+from bnp_models.models.model import Model
 from bnp_models.rules.census import find_head
 from bnp_models.rules.reading import read_rules
 from bnp_models.rules.roles import Roles, read_roles
@@ -46,6 +50,25 @@ class Changes:
     def all(self) -> dict[str, Bins | Merged]:
         """Bins and merged levels by variable."""
         return self.bins | self.merged
+
+    def grouped(self, model: Model) -> Model:
+        """A model whose groups are those of the levels that are left."""
+        groups, levels = [], dict(zip(*self._levels, strict=True))
+        for name, hierarchy in vars(model).get("groups", ()):
+            if name in self.merged:
+                of = self.merged[name]
+                members: list[list[Label]] = [[] for _ in of.labels]
+                for label, code in zip(levels[name], of.code(levels[name]), strict=True):
+                    members[code].append(label)
+                hierarchy = hierarchy.merged(of.labels, members)
+            groups.append((name, hierarchy))
+        changed: dict[str, Any] = {"groups": tuple(groups)} if groups else {}
+        return dataclasses.replace(model, **changed)
+
+    @property
+    def _levels(self) -> tuple[tuple[str, ...], tuple[tuple[Label, ...], ...]]:
+        """Variables and levels as they were read."""
+        return self.original.schema.variables, self.original.schema.levels
 
     def settings(self) -> dict[str, dict]:
         """What was changed, for run.json."""
@@ -197,7 +220,8 @@ def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Chang
     with located(options):
         changed, merged = merge_levels(
             table, top, vars(options).get("merge_rare") or 0,
-            ordered=named_ordered(options), but=bins,
+            ordered=named_ordered(options),
+            groups=as_hierarchies(vars(options).get("groups") or ()), but=bins,
         )  # fmt: skip
         if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
             _LOG.warning(

@@ -31,7 +31,7 @@ class Hierarchy:
     rows: tuple[tuple[str, ...], ...]
     """Texts of each level, of its group, of the group of this one, and so on."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         levels: set[str] = set()
         above: list[dict[str, str]] = [{} for _ in range(self.num_layers)]
         for index, row in enumerate(self.rows):

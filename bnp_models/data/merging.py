@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bnp_models.data.bins import in_bins, level_counts, number_of
+from bnp_models.data.hierarchies import Hierarchies, Hierarchy, as_hierarchies
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import (
@@ -88,6 +90,7 @@ def merge_levels(
     rare: int = 0,
     *,
     ordered: Collection[str] = (),
+    groups: Mapping[str, Any] | Hierarchies = (),
     but: Collection[str] = (),
 ) -> tuple[Records, dict[str, Merged]]:
     """Top-code variables, and merge levels that fewer records than `rare` have.
@@ -105,6 +108,9 @@ def merge_levels(
         neighbours, as "17 to 19"; so are those of variables whose labels all begin with a number.
         Of other variables all rare levels are merged, as "other", with the next rarest ones until
         there are as many records.
+    groups
+        Groups of the levels of variables, as of a model. Rare levels are merged with the rarest
+        others of their group first, and then of the larger group.
     but
         Variables whose rare levels stay, as those with bins.
 
@@ -116,7 +122,8 @@ def merge_levels(
     Raises
     ------
     MicrodataError
-        If a variable to be top-coded is unknown, or has no number from the given one on.
+        If a variable to be top-coded is unknown, or has no number from the given one on; if a level
+        has groups but is in none.
 
     Examples
     --------
@@ -129,6 +136,7 @@ def merge_levels(
     for name in top:
         if name not in table.schema.variables:
             raise unknown_variable(name, table.schema.variables, "variable")
+    hierarchies = dict(as_hierarchies(groups))
     merged = {}
     for name, labels in zip(table.schema.variables, table.schema.levels, strict=True):
         of, left = np.arange(len(labels)), list(labels)
@@ -137,8 +145,12 @@ def merge_levels(
             of, left, at_top = _top_coded(name, labels, top[name])
         if rare > 1 and name not in but:
             counts = np.bincount(of, level_counts(table, name), len(left))
-            in_order = name in ordered or begin_with_numbers(left)
-            again, left = (_join_neighbours if in_order else _join_rare)(left, counts, rare)
+            if name in hierarchies and name not in top:
+                again, left = _join_in_groups(name, left, counts, rare, hierarchies[name])
+            elif name in ordered or begin_with_numbers(left):
+                again, left = _join_neighbours(left, counts, rare)
+            else:
+                again, left = _join_rare(left, counts, rare)
             of = again[of]
             at_top = None if at_top is None else int(again[at_top])
         if len(left) < len(labels) or name in top:
@@ -245,6 +257,43 @@ def _join_neighbours(
 def _end(label: Label) -> str:
     """The end of a run: the last of a label that is such a run itself."""
     return text_of(label).rpartition(" to ")[2]
+
+
+def _join_in_groups(
+    name: str, labels: Sequence[Label], counts: np.ndarray, least: int, hierarchy: Hierarchy
+) -> tuple[np.ndarray, list[Label]]:
+    """Merge rare levels along a hierarchy, the rest of them as other; new codes, and the levels."""
+    try:
+        layers = [hierarchy.groups_of(labels, k) for k in range(1, hierarchy.num_layers + 1)]
+    except MicrodataError as error:
+        raise MicrodataError(error.problem, column=name) from None
+    sets = [[k] for k in range(len(labels))]
+    names = list(map(text_of, labels))
+    for group in layers:
+        for one in dict.fromkeys(group):
+            own = [i for i, codes in enumerate(sets) if group[codes[0]] == one]
+            held = {i: int(counts[sets[i]].sum()) for i in own}
+            seen = sorted((i for i in own if held[i]), key=held.__getitem__)
+            rare = [i for i in seen if held[i] < least]
+            for i in seen[len(rare) :] if rare else ():
+                if len(rare) > 1 and sum(held[k] for k in rare) >= least:
+                    break
+                rare.append(i)
+            if len(rare) < 2:
+                continue
+            # Levels without a record go with a group that is one level.
+            together = own if len(rare) == len(seen) else rare
+            new = one if together is own else f"{one}, {OTHER}"
+            kept = [i for i in range(len(sets)) if i not in together]
+            codes = sorted(code for i in together for code in sets[i])
+            sets, names = [*(sets[i] for i in kept), codes], [*(names[i] for i in kept), new]
+    order = sorted(range(len(sets)), key=lambda i: sets[i][0])
+    of = np.zeros(len(labels), int)
+    for code, i in enumerate(order):
+        of[sets[i]] = code
+    left: list[Label] = [labels[sets[i][0]] if len(sets[i]) == 1 else names[i] for i in order]
+    again, left = _join_rare(left, np.bincount(of, counts, len(left)), least)
+    return again[of], left
 
 
 def _join_rare(

@@ -433,10 +433,9 @@ def coarsening_of(
     codes: list[np.ndarray] = []
     for j in variables:
         name = schema.variables[j]
+        labels, of = _merge(schema.levels[j], merged.get(name, []))
         if name in grouped:
             labels, of = tuple(dict.fromkeys(grouped[name])), np.array(numbered(grouped[name]))
-        else:
-            labels, of = _merge(schema.levels[j], merged.get(name, []))
         levels.append(labels)
         codes.append(of)
     left = tuple(schema.variables[j] for j in variables)

@@ -193,7 +193,8 @@ class GroupedBlock(NamedTuple):
     ) -> tuple[Float[Array, "L K"], Float[Array, "L K"]]:
         """Log level probabilities from gamma variates of the levels, and the levels' rates s."""
         least = log_least_share(len(self.layers))
-        scales, shares = [], []
+        scales: list[Array] = []
+        shares: list[Array] = []
         for layer in self.layers:
             scales.append(layer.scales(shape, rate))
             without = least if shares else LOG_LEAST_LEVEL

@@ -109,3 +109,29 @@ def test_levels_merged_step_by_step():
         merge_in_steps(table, [("job", ("a", "b"), "c"), ("job", ("x", "c"), "y")])
     with pytest.raises(MicrodataError, match="'age': unknown variable"):
         merge_in_steps(table, [("age", ("a", "b"), "c")])
+
+
+def test_rare_levels_are_merged_within_their_groups_first():
+    codes = [f"{a}{b}" for a in "123" for b in "xyz"]
+    counts = dict(zip(codes, (1, 2, 9, 1, 1, 1, 9, 9, 1), strict=True))
+    frame = pd.DataFrame({"job": [code for code, k in counts.items() for _ in range(k)]})
+    table = Microdata.from_frame(frame, levels={"job": [*codes, "3w", "4x"]})
+    groups = pd.DataFrame(
+        [(code, code[0], "low" if code[0] in "12" else "high") for code in [*codes, "3w", "4x"]],
+        columns=["level", "group", "larger"],
+    )
+    changed, merged = merge_levels(table, rare=3, groups={"job": groups})
+    # 1x and 1y suffice; all of group 2; the rarest of group 3 with the next rarest.
+    assert merged["job"].groups() == {
+        "1, other": ["1x", "1y"], "2": ["2x", "2y", "2z"], "3, other": ["3x", "3z"],
+    }  # fmt: skip
+    assert changed.schema.levels[0] == ("1, other", "1z", "2", "3, other", "3y", "3w", "4x")
+    # Where a group has too few, with others of the larger one.
+    changed, _ = merge_levels(table, rare=5, groups={"job": groups})
+    assert changed.schema.levels[0] == ("low", "3, other", "3y", "3w", "4x")
+    # What is left after the groups is merged with any.
+    few = frame.iloc[:3].replace({"1y": "3y"})
+    changed, _ = merge_levels(Microdata.from_frame(few), rare=2, groups={"job": groups})
+    assert changed.schema.levels[0] == ("other",)
+    with pytest.raises(MicrodataError, match="'job': level '1x' has no row"):
+        merge_levels(table, rare=3, groups={"job": groups[1:]})

@@ -26,6 +26,7 @@ FILES = {
     "roles.csv": "role,label\nhead,Householder\n",
     "rules.yaml": "rules:\n- exactly: 1\n  of: {relate: Householder}\n",
     "changes.json": '{"recodings": [{"variable": "tenure", "levels": ["own"], "to": null}]}',
+    "groups.csv": "level,group,group\nFemale,a,x\nMale,a,x\nother,b,x\n",
     "notes.txt": "no file for any of these",
 }  # fmt: skip
 
@@ -38,9 +39,11 @@ GOOD_VALUES = {
     "X,Y,..": ["Male", "NA,-9", "own,rent"],
     "COLUMN": ["hid", "w", "sex", "x"],
     "A=B": ["age=2", "w=3", "sex=2"],
+    "A=FILE": ["sex={}/groups.csv", "age={}/groups.csv", "sex={}/notes.txt"],
     "A=X": ["w=20", "age=65"],
     "A=W": ["sex=2", "x=1"],
-    "SPEC": ["drop:sex", "keep:age", "merge:sex=Female+Male", "drop:sex;merge:relate=Child+Spouse"],
+    "SPEC": ["drop:sex", "keep:age", "merge:sex=Female+Male", "drop:sex;merge:relate=Child+Spouse",
+             "group:sex"],
     "P:W,..": ["0.0034:0.86,0.028:0.14", "0.5:1"],
     "HOST:PORT": ["localhost:1234"],
     "TEXT": ["A title", "<b>"],
