@@ -299,9 +299,9 @@ def deep_scores(step, fault=None):
     def one(key):
         key_start, key_moves = jax.random.split(key)
         start = level_prior.draw_level_prior(key_start, DEEP)
-        return jax.lax.fori_loop(0, 100, body, (key_moves, start, jnp.zeros(25)))[2] / 100
+        return jax.lax.fori_loop(0, 60, body, (key_moves, start, jnp.zeros(25)))[2] / 60
 
-    means = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(6), 2 * NUM_CHAINS))
+    means = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(6), NUM_CHAINS))
     return z_scores(np.asarray(means, np.float64), deep_prior())
 
 
