@@ -66,18 +66,23 @@ def pitman_yor(cells: bnp.WeightedCells, seed: int, sigma: float | None = None) 
     ]  # fmt: skip
     best = min(fits, key=lambda fit: fit.fun).x
     s = expit(best[1]) if sigma is None else sigma
-    # 1 - p of a cell with one record has a beta law of this shape, and p of shape 1 - s.
+    # p of a cell with one record has a beta law of shapes 1 - s and b.
     b = np.exp(best[0]) - s + n - 1 + s
-    p_unique = np.exp(gammaln(b + num_new) - gammaln(b) + gammaln(b + 1 - s)
-                      - gammaln(b + num_new + 1 - s))  # fmt: skip
-    if s < 1e-5:
+    p_unique = np.exp(-_log_growth(b, num_new, 1 - s))
+    if s == 0:
         r2 = b / (num_new + 1) * (digamma(b + num_new + 1) - digamma(b))
     else:
-        grown = np.exp(gammaln(b + num_new + 1) - gammaln(b + num_new + 1 - s)
-                       + gammaln(b + 1 - s) - gammaln(b))  # fmt: skip
-        r2 = (grown - (b - s)) / (s * (num_new + 1))
+        r2 = (b - s) / (s * (num_new + 1)) * np.expm1(_log_growth(b - s, num_new + 1, s))
     uniques = int((f == 1).sum())
     return Estimate(uniques * p_unique, uniques * r2, np.full(uniques, p_unique))
+
+
+def _log_growth(x: float, more: float, a: float) -> float:
+    """Logarithm of Gamma(x + more + a) Gamma(x) / (Gamma(x + more) Gamma(x + a)), 0 < a < 1."""
+    if x > 1e4:
+        # Differences of log gamma lose their digits; Gamma(x + a) / Gamma(x) is nearly this power.
+        return a * np.log1p(more / (x + (a - 1) / 2))
+    return gammaln(x + more + a) - gammaln(x + more) - gammaln(x + a) + gammaln(x)
 
 
 def ewens(cells: bnp.WeightedCells, seed: int) -> Estimate:

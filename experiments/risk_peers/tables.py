@@ -12,12 +12,12 @@ from results import markdown  # noqa: E402
 
 ALPHA = 0.05
 FIGURES = {
-    "error1": "Relative error of tau_1, mean",
-    "absolute1": "Relative error of tau_1 without its sign, mean",
-    "covered": "Share of 95% intervals that hold tau_1",
-    "score": "Interval score over tau_1, mean",
-    "error2": "Relative error of tau_2, mean",
-    "absolute2": "Relative error of tau_2 without its sign, mean",
+    "error1": "relative error of tau_1, mean",
+    "absolute1": "relative error of tau_1 without its sign, mean",
+    "covered": "share of 95% intervals that hold tau_1",
+    "score": "interval score over tau_1, mean",
+    "error2": "relative error of tau_2, mean",
+    "absolute2": "relative error of tau_2 without its sign, mean",
 }
 
 
@@ -41,13 +41,16 @@ def main():
     by = rows.groupby("method")
     overall = by[list(FIGURES)].mean().loc[methods]
     overall.insert(0, "samples", by.size())
-    overall["median_seconds"] = by["seconds"].median()
-    parts = ["## All samples\n", markdown(overall)]
+    overall["absolute1, median"] = by["absolute1"].median()
+    overall["absolute2, median"] = by["absolute2"].median()
+    overall["seconds, median"] = by["seconds"].median()
+    titles = [f"- {name}: {title}" for name, title in FIGURES.items()]
+    parts = ["## All samples\n", *titles, "", markdown(overall)]
     for name, title in FIGURES.items():
         table = rows.pivot_table(index=["population", "n"], columns="method", values=name)
         order = list(dict.fromkeys(zip(rows["population"], rows["n"], strict=True)))
         table = table.loc[order, methods].reset_index()
-        parts += [f"\n## {title}\n", markdown(table, index=False)]
+        parts += [f"\n## {title[0].upper()}{title[1:]}\n", markdown(table, index=False)]
     (HERE / "table.md").write_text("\n".join(parts) + "\n")
 
 
