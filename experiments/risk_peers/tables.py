@@ -1,4 +1,8 @@
-"""Table of results.csv: python experiments/risk_peers/tables.py"""
+"""Table of results.csv, beside the HDP's: python experiments/risk_peers/tables.py
+
+The HDP's rows are those of ../layer_prior/results.csv, on the same samples: with the layer for
+ties, whose prior was fitted without the population that is judged. The nearest of a row is bold.
+"""
 
 import sys
 from pathlib import Path
@@ -11,6 +15,7 @@ sys.path.append(str(HERE.parent / "accuracy"))
 from results import markdown  # noqa: E402
 
 ALPHA = 0.05
+OURS = "HDP, layer"
 FIGURES = {
     "error1": "relative error of tau_1, mean",
     "absolute1": "relative error of tau_1 without its sign, mean",
@@ -35,9 +40,38 @@ def scored(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
+def of_hdp() -> pd.DataFrame:
+    """The HDP's rows, in the columns of results.csv."""
+    rows = pd.read_csv(HERE.parent / "layer_prior" / "results.csv")
+    rows = rows[rows["way"] == "now"]
+    columns = ["population", "n", "seed"]
+    tau1, tau2 = (rows[rows["tau"] == tau].set_index(columns) for tau in ("tau1", "tau2"))
+    return pd.DataFrame({
+        "method": OURS, "truth1": tau1["truth"], "truth2": tau2["truth"],
+        "estimate1": tau1["mean"], "estimate2": tau2["mean"], "lower": tau1["q025"],
+        "upper": tau1["q975"],
+    }).reset_index()  # fmt: skip
+
+
+def nearest_bold(table: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
+    """The same with the smallest figure of each row in bold."""
+    shown = table.copy()
+    shown[methods] = table[methods].map(lambda x: f"{x:.3g}" if pd.notna(x) else "-")
+    for place, row in table.iterrows():
+        best = row[methods].astype(float).idxmin()
+        shown.loc[place, best] = f"**{shown.loc[place, best]}**"
+    return shown
+
+
 def main():
-    rows = scored(pd.read_csv(HERE / "results.csv"))
+    peers = pd.read_csv(HERE / "results.csv")
+    rows = scored(pd.concat([of_hdp(), peers], ignore_index=True))
     methods = list(dict.fromkeys(rows["method"]))
+    columns = ["population", "n", "seed"]
+    common = rows.merge(of_hdp()[columns]).groupby("method")
+    figures = common[list(FIGURES)].mean().loc[methods]
+    figures.insert(0, "samples", common.size())
+    known = f"## The {figures['samples'].max()} samples that the HDP has\n"
     by = rows.groupby("method")
     overall = by[list(FIGURES)].mean().loc[methods]
     overall.insert(0, "samples", by.size())
@@ -45,11 +79,13 @@ def main():
     overall["absolute2, median"] = by["absolute2"].median()
     overall["seconds, median"] = by["seconds"].median()
     titles = [f"- {name}: {title}" for name, title in FIGURES.items()]
-    parts = ["## All samples\n", *titles, "", markdown(overall)]
+    parts = [known, *titles, "", markdown(figures), "\n## All samples\n", markdown(overall)]
     for name, title in FIGURES.items():
         table = rows.pivot_table(index=["population", "n"], columns="method", values=name)
-        order = list(dict.fromkeys(zip(rows["population"], rows["n"], strict=True)))
+        order = list(dict.fromkeys(zip(peers["population"], peers["n"], strict=True)))
         table = table.loc[order, methods].reset_index()
+        if name.startswith("absolute") or name == "score":
+            table = nearest_bold(table, methods)
         parts += [f"\n## {title[0].upper()}{title[1:]}\n", markdown(table, index=False)]
     (HERE / "table.md").write_text("\n".join(parts) + "\n")
 
