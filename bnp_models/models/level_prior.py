@@ -199,7 +199,8 @@ def record_concentrations(model: Any, run: Any) -> dict[str, float] | None:
     schema = run.table.schema if run.coding is None else run.coding.schema
     shape, trees = run.draws["level_shape"], trees_of(model, schema)
     levels = Levels.of_variables(schema.num_levels, trees)
-    if levels.shape.size < shape.shape[-1]:
-        # The level of absent items.
-        levels = Levels.of_variables((*schema.num_levels, 1), trees)
+    # The level of absent items, or those of classes by weight.
+    more = shape.shape[-1] - levels.shape.size
+    if more:
+        levels = Levels.of_variables((*schema.num_levels, *[1] * more), trees)
     return mean_concentrations(shape, levels, schema.variables)

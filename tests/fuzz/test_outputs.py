@@ -45,7 +45,7 @@ CELLS = np.array(list(itertools.product(*map(range, SCHEMA.num_levels))))
 N, SHAPE = 40, (2, 20)
 # Town 0 goes with sex 0 alone.
 IMPOSSIBLE = [[-1, 1, 0], [-1, 0, 1], [-1, 0, 2], [-1, 0, 3], [-1, 0, 4]]
-TAKEN = ("row", "r1", "r2", "cell", "id", *of_cells.CELL_COLUMNS, *of_cells.BASELINES)
+TAKEN = ("row", "r1", "r2", "cell", "id", *of_cells.CELL_COLUMNS, *of_cells.classical.NAMES)
 
 
 @pytest.fixture(scope="module")
