@@ -149,7 +149,7 @@ def prior_parameters(model, data, size, seed):
     size_at = None if data.possible is None else len(data.household.num_levels) - 1
     household, of_household = levels(data.household.num_levels, (F,), uniform=size_at)
     # The last variable of members is their age.
-    ordered = (len(data.member.num_levels) - 1,) if model.ordered else ()
+    ordered = (len(data.member.num_levels) - 1,) if data.member_levels.layers else ()
     member, of_member = levels(data.member.num_levels, (F, S), data.head, ordered=ordered)
     parameters = (
         sticks(alpha, F), sticks(np.broadcast_to(beta, (size, F)), S), of_household, of_member

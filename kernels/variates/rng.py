@@ -104,18 +104,16 @@ def word_pair(
     )
 
 
-def words(
-    key: Key[Array, ""], shape: tuple[int, ...], stream: int | UInt32[Array, ""] = 0
-) -> UInt32[Array, "..."]:
+def words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "..."]:
     """Draw one array of random words, at half the price of a pair where the first axis has two.
 
     The two words of each block go to the two halves of the first axis, so that the last axis may be
     sharded in any way.
     """
     if len(shape) < 2 or shape[0] < 2:
-        return word_pair(key, shape, stream)[0]
+        return word_pair(key, shape)[0]
     half = (shape[0] + 1) // 2
-    return jnp.concatenate(word_pair(key, (half, *shape[1:]), stream))[: shape[0]]
+    return jnp.concatenate(word_pair(key, (half, *shape[1:])))[: shape[0]]
 
 
 def uniform(words: UInt32[Array, "..."], dtype=jnp.float32) -> Float[Array, "..."]:
