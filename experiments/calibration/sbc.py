@@ -85,7 +85,7 @@ def draw_feasible(key, draw):
 
 def trees_of(model):
     """Groups of levels by column: of the chosen variable, if it is ordered or has any."""
-    if model.ordered:
+    if model.ordered not in ("auto", ()):
         return {CHOSEN: bands_of_levels(NUM_LEVELS[CHOSEN])}
     if model.groups:
         ((_, hierarchy),) = model.groups
