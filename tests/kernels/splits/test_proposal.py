@@ -6,6 +6,7 @@ import numpy as np
 
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.splits import members, proposal
+from bnp_models.kernels.variates.levels import Levels
 
 J, N, LEVELS, SLOTS = 3, 600, 5, 6
 
@@ -16,7 +17,7 @@ def test_few_records_shape_a_proposal_as_if_the_others_were_padding(monkeypatch)
     z = np.tile(rng.choice(3, N, p=[0.2, 0.1, 0.7]).astype(np.int32), (J, 1))
     rows = (rng.integers(0, LEVELS, (J, N)) + LEVELS * np.arange(J)[:, None]).astype(np.int32)
     z, rows = jnp.asarray(z), jnp.asarray(rows)
-    variable = jnp.repeat(jnp.arange(J), LEVELS)
+    levels = Levels.of_variables((LEVELS,) * J).with_shape(jnp.full(J * LEVELS, 0.5))
     counts = count_rows_by_component(rows, z, jnp.ones(N, jnp.int32), (J * LEVELS, SLOTS))
     tables = count_components(z[0], jnp.ones(N, jnp.int32), SLOTS)
     seated = members.SeatedItems(z, jnp.zeros_like(z), rows, jnp.int32(N))
@@ -25,10 +26,7 @@ def test_few_records_shape_a_proposal_as_if_the_others_were_padding(monkeypatch)
         monkeypatch.setattr(proposal, "FEW_RECORDS", few)
 
         def one(key):
-            shape = jnp.full(J * LEVELS, 0.5)
-            return proposal.propose_sides(
-                key, seated, counts, tables, variable, shape, jnp.int32(3)
-            )  # fmt: skip
+            return proposal.propose_sides(key, seated, counts, tables, levels, jnp.int32(3))
 
         return jax.lax.map(one, jax.random.split(jax.random.key(1), 40))
 
