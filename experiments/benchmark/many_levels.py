@@ -84,11 +84,11 @@ def steps_of(model, data):
         return conditionals.draw_g0(key, given[3], state.alpha0, conditionals.NEGLIGIBLE)
 
     def levels(key, state, given):
-        arguments = key, given[2], state.level_shape, data.variable
+        counts, shape = given[2], state.level_shape
         if not of_slots_in_use:
-            return conditionals.draw_theta(*arguments, data.bands)
+            return conditionals.draw_theta(key, counts, shape, data.variable, data.bands)
         in_use = counting.length_in_use(state.g0 > 0)
-        return conditionals.draw_theta_in_use(*arguments, in_use, data.bands)
+        return conditionals.draw_theta_in_use(key, counts, data.levels.with_shape(shape), in_use)
 
     steps = {
         "labels": (lambda k, s, g: sweep.update_labels(k, s, data, now), 1),
