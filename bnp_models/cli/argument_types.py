@@ -88,7 +88,7 @@ def name_list(text: str) -> list[str]:
     return next(csv.reader([" ".join(text.splitlines())], skipinitialspace=True), [])
 
 
-def ordered_names(text: str) -> str | list[str]:
+def ordered_type(text: str) -> str | list[str]:
     """Read "auto", "none", or names."""
     return text if text in ("auto", "none") else name_list(text)
 

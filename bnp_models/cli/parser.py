@@ -9,7 +9,7 @@ from bnp_models.cli.argument_types import (
     mixture_type,
     name_list,
     number_above,
-    ordered_names,
+    ordered_type,
     seconds_type,
 )
 from bnp_models.cli.data_options import (
@@ -382,7 +382,7 @@ def _add_common(parser, name, keep_parameters):
                        help="prior of the level probabilities of components and classes: learned, "
                        "with a concentration and a mean of each variable, or uniform, as in the "
                        "papers (default: learned)")  # fmt: skip
-    model.add_argument("--ordered", metavar="auto|none|A,B,..", type=ordered_names,
+    model.add_argument("--ordered", metavar="auto|none|A,B,..", type=ordered_type,
                        help="variables whose adjacent levels are alike, such as ages in years: "
                        "their probabilities go by bands of levels, and by levels within bands. "
                        "auto: those with more than a dozen levels that are numbers. Levels are in "

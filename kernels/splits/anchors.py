@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.kernels.numerics.counting import group_totals
 from bnp_models.kernels.numerics.gamma_ratios import log_beta
 from bnp_models.kernels.numerics.platforms import on_accelerator, record_at
 from bnp_models.kernels.variates.levels import Levels
@@ -116,7 +115,7 @@ def partner_probability(
     other = (tables > 0) & (jnp.arange(tables.size) != k_a)
     counts = levels.count(counts)
     a, b = counts[:, k_a, None].astype(dtype), counts.astype(dtype)
-    per_group = group_totals(jnp.ones_like(levels.shape), levels.group)[:, None]
+    per_group = levels.sizes[:, None]
 
     def together(a, b, shape):
         """log Gamma(s) Gamma(s + a + b) / (Gamma(s + a) Gamma(s + b)), nearly; s the shape."""
@@ -126,7 +125,7 @@ def partner_probability(
 
         return rough(shape) + rough(shape + a + b) - rough(shape + a) - rough(shape + b)
 
-    total_a, total_b = group_totals(a, levels.group), group_totals(b, levels.group)
+    total_a, total_b = levels.totals(a), levels.totals(b)
     gain = together(a, b, levels.shape[:, None])
     gain = gain - together(total_a, total_b, levels.total[:, None]) / per_group
     tables = jnp.maximum(tables, 1).astype(dtype)

@@ -240,7 +240,7 @@ def _odds_given(sides: Counts, levels: Levels, totals: Float[Array, "R 2"] | Non
     """Log odds given counts of sides 1 and 0; also of each row's variable, where they are known."""
     items = levels.count(sides.items)
     if totals is None or levels.layers:
-        totals = group_totals(items, levels.group)
+        totals = levels.totals(items)
     log_share = jnp.log((levels.shape[:, None] + items) / (levels.total[:, None] + totals))
     log_theta = levels.log_levels(log_share)
     log_tables = jnp.log(sides.tables)

@@ -22,7 +22,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
-from bnp_models.kernels.numerics.counting import first_rows, sum_by_group, variable_of_rows
+from bnp_models.kernels.numerics.counting import (
+    first_rows,
+    group_totals,
+    sum_by_group,
+    variable_of_rows,
+)
 from bnp_models.kernels.variates.gamma import loggamma
 
 # Smallest level probability that is drawn, on a log scale: 1e-12. A class whose levels exclude a
@@ -157,8 +162,7 @@ class Levels(eqx.Module):
 
     def totals(self, of_node: Shaped[Array, "R+G ..."]) -> Shaped[Array, "R+G ..."]:
         """Sums over the nodes of each distribution, at every node of it."""
-        group = self.group
-        return sum_by_group(of_node, group, group.size)[group]
+        return group_totals(of_node, self.group)
 
     @property
     def sizes(self) -> Float[Array, " R+G"]:
@@ -295,5 +299,4 @@ def normalise_groups(
     """Normalise log weights: the exponentials of each group of rows sum to one."""
     largest = jax.ops.segment_max(log_weight, group, num_segments=group.size)[group]
     log_weight = log_weight - largest
-    total = sum_by_group(jnp.exp(log_weight), group, group.size)[group]
-    return log_weight - jnp.log(total)
+    return log_weight - jnp.log(group_totals(jnp.exp(log_weight), group))
