@@ -12,6 +12,7 @@ import pytest
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Schema
 from bnp_models.kernels.numerics.platforms import forms_of
+from bnp_models.kernels.variates.levels import Levels
 from bnp_models.models.mixed_membership import sweep
 from bnp_models.models.mixed_membership.conditionals import draw_theta_in_use
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
@@ -120,13 +121,12 @@ def test_components_come_first_in_their_order():
 @pytest.mark.parametrize("accelerator", [False, True])
 def test_level_probabilities_of_slots_in_use(accelerator):
     """Each slot's are drawn given its own counts, whatever the block that it is in."""
-    variable = jnp.array([0, 0, 0, 1, 1])
     counts = np.zeros((5, 40), int)
     counts[np.arange(30) % 3, np.arange(30)] = 10**6
-    shape = jnp.array([2.0, 1.0, 1.0, 0.5, 0.5])
+    levels = Levels.of_variables((3, 2)).with_shape(jnp.array([2.0, 1.0, 1.0, 0.5, 0.5]))
     with forms_of(accelerator):
         theta = np.asarray(jax.jit(draw_theta_in_use)(
-            jax.random.key(0), jnp.asarray(counts), shape, variable, jnp.int32(35)
+            jax.random.key(0), jnp.asarray(counts), levels, jnp.int32(35)
         ))  # fmt: skip
     np.testing.assert_allclose(theta[:3, :30], counts[:3, :30] > 0, atol=1e-4)
     np.testing.assert_allclose(theta[:3].sum(axis=0), 1, rtol=1e-5)
