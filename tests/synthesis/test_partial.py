@@ -18,25 +18,28 @@ KEEP = ["age", "education"]
 
 
 def deviation(latent, frames):
-    """Standardised difference of women among the records from what the draws say, given KEEP."""
+    """Standardised difference of the never married, weighted by age, from what the draws say."""
     schema = latent.table.schema
     cells = np.indices(schema.num_levels).reshape(len(schema.variables), -1)
     cells = cells[:, ~latent.conditions.contains(cells.T.astype(np.int32))].T
-    sex, kept = schema.variables.index("sex"), [schema.variables.index(name) for name in KEEP]
+    drawn = schema.variables.index("marital_status")
+    level = schema.levels[drawn].index("Never married")
+    kept = [schema.variables.index(name) for name in KEEP]
     known = (latent.table.codes[:, kept] >= 0).all(axis=1)
     of_record = latent.table.codes[known][:, kept]
+    age = of_record[:, 0] - of_record[:, 0].mean()
     same = (cells[None][..., kept] == of_record[:, None]).all(axis=2)
-    found, expected, variance = 0, 0.0, 0.0
+    found, expected, variance = 0.0, 0.0, 0.0
     for frame, draw in zip(frames, spaced_draws(latent.run, len(frames)), strict=True):
         # Classes by the levels of a cell: exactly, up to the truncation, which divides out.
         first = np.cumsum([0, *schema.num_levels[:-1]])
         rows = first + cells
         log_class = draw["log_pi"] + draw["log_lambda"][rows].sum(axis=1)
         p = np.exp(log_class).sum(axis=1)
-        women = (same * p * (cells[:, sex] == 0)).sum(axis=1) / (same * p).sum(axis=1)
-        found += (frame.loc[known, "sex"] == schema.levels[sex][0]).sum()
-        expected += women.sum()
-        variance += (women * (1 - women)).sum()
+        share = (same * p * (cells[:, drawn] == level)).sum(axis=1) / (same * p).sum(axis=1)
+        found += age @ (frame.loc[known, "marital_status"] == "Never married")
+        expected += age @ share
+        variance += age**2 @ (share * (1 - share))
     return (found - expected) / np.sqrt(variance)
 
 
@@ -53,11 +56,13 @@ def test_other_columns_are_drawn_given_those_kept(latent, monkeypatch):
         ).any()
     assert (frames[0]["marital_status"] != frames[1]["marital_status"]).any()
     assert abs(deviation(latent, frames)) < stats.norm.isf(1e-4)
-    # Drawn given another column, they are seen to be wrong.
+    # Drawn from other probabilities of levels, or for another record, they are seen to be wrong.
     monkeypatch.setattr(partial, "spaced_draws", lambda run, number: (
         {**draw, "log_lambda": draw["log_lambda"][::-1]} for draw in spaced_draws(run, number)
     ))  # fmt: skip
-    assert abs(deviation(latent, bnp.synthesize(latent.run, 60, keep=KEEP))) > 4
+    assert abs(deviation(latent, bnp.synthesize(latent.run, 60, keep=KEEP))) > 6
+    moved = [frame.assign(marital_status=np.roll(frame["marital_status"], 1)) for frame in frames]
+    assert abs(deviation(latent, moved)) > 6
 
 
 def test_what_cannot_be_kept(latent, small):

@@ -245,8 +245,8 @@ def test_households_of_given_sizes():
     model = bnp.NDPMPM(sizes="given")
     data = model.prepare(households, None)
     shapes = {
-        "household_shape": jnp.full(data.household_levels.variable.size, 2.0),
-        "member_shape": jnp.full(data.member_levels.variable.size, 2.0),
+        "household_shape": jnp.full(data.household_levels.shape.size, 2.0),
+        "member_shape": jnp.full(data.member_levels.shape.size, 2.0),
     }
     kept = sweep._keep_sizes(model, shapes["household_shape"], data)
     assert (kept[data.household.size_rows] == 1).all() and (kept != 1).any()
