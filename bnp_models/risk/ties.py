@@ -24,6 +24,8 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from scipy.interpolate import BSpline, make_interp_spline
+from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from bnp_models.inference.run import Run
@@ -56,6 +58,15 @@ LIKELIHOOD_POWER = 0.5
 
 LAYER_DRAWS = 8
 """Draws of shape and exponent that the expectations of a kept draw are averaged over."""
+
+LARGEST_TABULATED = 32
+"""Largest count of a cell whose log probability is a spline in its expected count."""
+
+DEGREE, POINTS_PER_UNIT = 5, 4
+"""Degree of these splines, and their points per unit of the logarithm."""
+
+LEAST_EXPECTED = 1e-9
+"""Smaller expected counts are taken for this."""
 
 NUM_DRAWS, NUM_SIMULATED = 32, 1024
 """Draws of a run from which records are simulated, and how many from each."""
@@ -122,18 +133,18 @@ class Ties:
         return np.log(np.append(tied, PROBABILITY_MODEL_HOLDS))
 
     def probabilities(self, b: np.ndarray) -> np.ndarray:
-        """Posterior probability (G,) of every pair of the grid, given the model's b (C,)."""
+        """Posterior probability (D, G) of every pair of the grid, given the model's b (D, C)."""
         log_weight = self.log_prior + LIKELIHOOD_POWER * self.log_likelihood(b)
-        weight = np.exp(log_weight - log_weight.max())
-        return weight / weight.sum()
+        weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+        return weight / weight.sum(axis=1, keepdims=True)
 
     def log_likelihood(self, b: np.ndarray) -> np.ndarray:
-        """Log likelihood of every pair of the grid, but for a constant.
+        """Log likelihood (D, G) of every pair of the grid, but for a constant.
 
         Parameters
         ----------
         b
-            (C,) model's probabilities of the sample's cells.
+            (D, C) model's probabilities of the sample's cells, by each of D draws.
 
         Notes
         -----
@@ -142,27 +153,57 @@ class Ties:
         sum is an expectation over records of the model, without Monte Carlo error where the
         exponent is 1.
         """
-        expected = self.num_records * np.maximum(b, 1e-300)
-        several = self.counts > 1
-        seen, variance = [], []
-        # An exponent at a time: arrays of all pairs leave the processor's cache.
-        for exponent, shapes in _BLOCKS:
-            power = expected**exponent
-            of_cell = shapes[:, None] * power
-            excess = expected / of_cell
-            of_several = of_cell[:, several]
-            rising = gammaln(of_several + self.counts[several]) - gammaln(of_several + 1)
-            filled = np.einsum("gc,gc->g", self.counts + of_cell, np.log1p(excess))
-            log_shapes = np.log(shapes) * np.sum(1 - self.counts)
-            seen.append(
-                log_shapes + (1 - self.counts) @ np.log(power) - filled + rising.sum(axis=1)
-            )
-            variance.append(excess @ expected)
+        log_p, variance = self._sums_of_seen(self.num_records * b)
         empty, excess_unseen = self._of_unseen
-        unseen = max(1 - b.sum(), 0.0)
-        of_seen = np.concatenate(variance) / self.num_records
-        log_variance = np.log(1 + of_seen + unseen * excess_unseen)
-        return np.concatenate(seen) - unseen * empty + 0.5 * log_variance
+        unseen = np.maximum(1 - b.sum(axis=1, keepdims=True), 0)
+        log_variance = np.log(1 + variance / self.num_records + unseen * excess_unseen)
+        return log_p - unseen * empty + 0.5 * log_variance
+
+    def _sums_of_seen(self, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sums (D, G) of `_log_probability` over the sample's cells, their expected counts (D, C).
+
+        Those of small counts are sums of splines in the logarithm of the expected count: a
+        logarithm for each cell and pair would take most of a risk's time.
+        """
+        expected = np.clip(expected, LEAST_EXPECTED, self.num_records)
+        small = self.counts <= LARGEST_TABULATED
+        log_p, variance = np.zeros((2, len(expected), len(self.log_prior)))
+        if small.any():
+            log_p, variance = self._sums_by_splines(np.log(expected[:, small]), self.counts[small])
+        if not small.all():
+            for d, others in enumerate(expected[:, ~small]):
+                parts = _log_probability(others, self.counts[~small])
+                log_p[d] += parts[0].sum(axis=1)
+                variance[d] += parts[1].sum(axis=1)
+        return log_p, variance
+
+    def _sums_by_splines(
+        self, log_expected: np.ndarray, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same of cells of small counts: each adds to the splines of its count."""
+        of_count, of_variance, knots = self._splines
+        values, place = np.unique(counts, return_inverse=True)
+        num_draws, number = len(log_expected), log_expected.size
+        points = BSpline.design_matrix(log_expected.ravel(), knots, DEGREE)
+        of_group = (place + len(values) * np.arange(num_draws)[:, None]).ravel()
+        groups = csr_array(
+            (np.ones(number), (of_group, np.arange(number))), (len(values) * num_draws, number)
+        )
+        weights = (groups @ points).toarray().reshape(num_draws, len(values), -1)
+        log_p = weights.reshape(num_draws, -1) @ of_count
+        return log_p, weights.sum(axis=1) @ of_variance
+
+    @cached_property
+    def _splines(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Coefficients by count (F K, G) and of the variance (K, G), and the knots."""
+        low, high = np.log(LEAST_EXPECTED), np.log(max(self.num_records, 2))
+        points = np.linspace(low, high, int(POINTS_PER_UNIT * (high - low)) + 1)
+        of_count = []
+        for count in np.unique(self.counts[self.counts <= LARGEST_TABULATED]):
+            log_p, excess = _log_probability(np.exp(points), np.full(points.size, count))
+            of_count.append(make_interp_spline(points, log_p.T, DEGREE).c)
+        of_variance = make_interp_spline(points, excess.T, DEGREE)
+        return np.concatenate(of_count), of_variance.c, of_variance.t
 
     @cached_property
     def _of_unseen(self) -> tuple[np.ndarray, np.ndarray]:
@@ -185,12 +226,28 @@ class Ties:
         shape, exponent = self.grid
         strata = generator.permuted(np.tile(np.arange(number), (len(b), 1)), axis=1)
         u = (strata + generator.random((len(b), 1))) / number
-        cumulative = [np.cumsum(self.probabilities(row)) for row in b]
+        cumulative = np.cumsum(self.probabilities(b), axis=1)
         chosen = [
             np.searchsorted(up_to[:-1], of_row, side="right")
             for up_to, of_row in zip(cumulative, u, strict=True)
         ]
         return [Tied(shape[x], exponent[x], self.num_records) for x in np.transpose(chosen)]
+
+
+def _log_probability(expected: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of every pair of the grid (G, C): log P(count), but for what all pairs share, and excess.
+
+    The excess is the negative binomial's variance less its mean.
+    """
+    log_p, excess = [], []
+    # An exponent at a time: arrays of all pairs leave the processor's cache.
+    for exponent, shapes in _BLOCKS:
+        of_cell = shapes[:, None] * expected**exponent
+        ratio = expected / of_cell
+        rising = gammaln(of_cell + counts) - gammaln(of_cell + 1)
+        log_p.append(rising + (1 - counts) * np.log(of_cell) - (counts + of_cell) * np.log1p(ratio))
+        excess.append(ratio * expected)
+    return np.concatenate(log_p), np.concatenate(excess)
 
 
 class Tied(NamedTuple):

@@ -60,8 +60,36 @@ def test_the_likelihood_is_that_of_counts_whose_sum_is_known():
     log_p = stats.nbinom.logpmf(np.append(counts, np.zeros(40)), size, success).sum(axis=1)
     variance = stats.nbinom.var(size, success).sum(axis=1)
     expected = log_p + 0.5 * np.log(variance)
-    found = layer.log_likelihood(b)
-    np.testing.assert_allclose(found - found[-1], expected - expected[-1], atol=1e-6)
+    found = layer.log_likelihood(b[None])[0]
+    np.testing.assert_allclose(found - found[-1], expected - expected[-1], atol=1e-5)
+
+
+@pytest.mark.parametrize("largest", [ties.LARGEST_TABULATED, 3, 0])
+def test_cells_that_are_summed_by_splines_have_their_own_likelihoods(largest, monkeypatch):
+    """Of two draws, counts from one to more than are tabulated, and cells that are very rare."""
+    monkeypatch.setattr(ties, "LARGEST_TABULATED", largest)
+    rng = np.random.default_rng(3)
+    b = rng.dirichlet(np.full(400, 0.3), 2) * 0.8
+    b[:, 0] = 0.08
+    counts = 1 + rng.poisson(600 * b[0])
+    b[:, counts == 1] = np.maximum(b[:, counts == 1], 1e-9)
+    b = np.maximum(b, 1e-7 * (counts > 1))
+    assert counts.max() > ties.LARGEST_TABULATED and (b < 1e-8).any()
+    layer = Ties(counts, np.array([1e-5]))
+    shape, exponent = layer.grid
+    for row, found in zip(b, layer.log_likelihood(b), strict=True):
+        expected = counts.sum() * row
+        size = shape[:, None] * expected ** exponent[:, None]
+        log_p = stats.nbinom.logpmf(counts, size, size / (size + expected)).sum(axis=1)
+        # There size / (size + expected) is one in double precision.
+        log_p[-1] = stats.poisson.logpmf(counts, expected).sum()
+        variance = 1 + (expected**2 / size).sum(axis=1) / counts.sum()
+        unseen = 1 - row.sum()
+        of_unseen = counts.sum() * 1e-5
+        ratio = of_unseen / (shape * of_unseen**exponent)
+        log_p -= unseen * counts.sum() * np.log1p(ratio) / ratio
+        log_p += 0.5 * np.log(variance + unseen * ratio)
+        np.testing.assert_allclose(found - found[-1], log_p - log_p[-1], atol=1e-3)
 
 
 def test_the_prior_is_a_t_law_on_the_grid():
@@ -81,7 +109,7 @@ def test_several_draws_of_one_kept_draw_are_spread_over_the_posterior():
     b, counts = np.array([0.4, 0.2]), np.array([2, 1])
     layer, generator = Ties(counts, np.array([0.01])), np.random.default_rng(0)
     several = layer.draw(generator, np.tile(b, (500, 1)), 4)
-    cumulative = np.append(0, np.cumsum(layer.probabilities(b)))
+    cumulative = np.append(0, np.cumsum(layer.probabilities(b[None])[0]))
     pairs = list(zip(*layer.grid, strict=True))
     place = [[pairs.index(pair) for pair in zip(x.shape, x.exponent, strict=True)] for x in several]
     low, high = cumulative[np.array(place)], cumulative[np.array(place) + 1]
@@ -104,7 +132,7 @@ def test_with_the_exponent_one_it_is_the_urn():
         for x, f in zip(b, counts, strict=True)
     )
     log_urn -= np.log(c[:, None] + np.arange(300)).sum(axis=1)
-    found = layer.log_likelihood(b)[exponent == 1]
+    found = layer.log_likelihood(b[None])[0, exponent == 1]
     np.testing.assert_allclose(found - found[-1], log_urn - log_urn[-1], atol=0.02)
 
 
@@ -150,7 +178,7 @@ def ranks_of_truths(rng, number, size_of_uniques=1, prior_of_truths=None):
         seen, unique = counts > 0, counts == 1
         simulated = rng.choice(num_cells, 4000, p=b)
         layer = Ties(counts[seen], b[simulated[~seen[simulated]]])
-        chosen = rng.choice(len(shapes), 99, p=layer.probabilities(b[seen]))
+        chosen = rng.choice(len(shapes), 99, p=layer.probabilities(b[None, seen])[0])
         draws = Tied(shapes[chosen], exponents[chosen], num_records)
         b_unique = np.tile(b[unique], (99, 1))
         of_unique = draws.shape_of(b_unique)
