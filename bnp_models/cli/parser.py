@@ -394,7 +394,7 @@ def _add_common(parser, name, keep_parameters):
     chains.add_argument("--until-rhat", metavar="R", type=number_above(1),
                         help="after those draws go on, until R-hat is at most R and the "
                         "effective sample sizes are large enough for what is reported, the risk "
-                        "or the margins, and R-hat of all else is at most 1.1, or the minutes "
+                        "or the margins, and R-hat of log-likelihood at most 1.1, or the minutes "
                         f"are used up (default: {UNTIL_RHAT}, if no --draws is given)")  # fmt: skip
     chains.add_argument("--until-ess", metavar="E", type=number_above(0),
                         help="effective sample size to reach, bulk and tail, chains together "

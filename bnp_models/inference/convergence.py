@@ -16,8 +16,12 @@ from bnp_models.inference.run import Run
 
 MAX_RHAT = 1.05
 
-# Where R-hat of what is reported is at most the first, that of the rest may be up to the second.
+# Where R-hat of what is reported is at most the first, that of the log-likelihood may be up to the
+# second. Components and alpha are not judged: whether an interval of tau_1 holds does not depend on
+# their R-hat (experiments/layer_prior).
 CLOSE_RHAT, OTHERS_RHAT = 1.01, 1.1
+
+FIT = "log_likelihood"
 
 # Bulk and tail, per chain: below it the figures themselves are unreliable (Vehtari et al. 2021,
 # doi:10.1214/20-BA1221).
@@ -154,8 +158,8 @@ class Converged:
         log-likelihood, components and alpha of the draws, called only once those have passed.
         Default: nothing more.
     others_rhat
-        R-hat of what is not reported (components, alpha, log-likelihood) is at most this, whatever
-        its effective sample sizes. Default: as for what is.
+        R-hat of the log-likelihood is at most this, whatever its effective sample sizes, and
+        components and alpha are not judged. Default: all are judged as what is reported.
 
     Notes
     -----
@@ -241,7 +245,7 @@ class Converged:
             figure = diagnose(values) if figures is None else figures[name]
             if self.others_rhat is None or is_reported(name):
                 yield name, figure, self.max_rhat, self.least_ess(len(values))
-            else:
+            elif name == FIT:
                 yield name, figure, self.others_rhat, 0.0
 
 
@@ -253,13 +257,20 @@ def is_reported(name: str) -> bool:
     return name.startswith(("tau", "margin "))
 
 
+def judged(figures: dict[str, Figures]) -> dict[str, Figures]:
+    """Figures of what people report and of the log-likelihood; of all, if nothing is reported."""
+    if not any(map(is_reported, figures)):
+        return figures
+    return {name: f for name, f in figures.items() if is_reported(name) or name == FIT}
+
+
 def reported(figures: dict[str, Figures]) -> dict[str, Figures]:
     """Figures of what people report; of all, if none is there."""
     return {name: f for name, f in figures.items() if is_reported(name)} or figures
 
 
 def rhat_of_others(figures: dict[str, Figures]) -> float:
-    """Largest R-hat of what is not reported: more where chains agree closely on what is."""
+    """Largest R-hat of the log-likelihood: more where chains agree closely on what is reported."""
     rhats = [figure["rhat"] or 1.0 for name, figure in figures.items() if is_reported(name)]
     return OTHERS_RHAT if rhats and max(rhats) <= CLOSE_RHAT else MAX_RHAT
 
@@ -269,7 +280,7 @@ def large_rhats(figures: dict[str, Figures]) -> list[str]:
     of_others = rhat_of_others(figures)
     return [
         f"{name} {figure['rhat']:.3f}"
-        for name, figure in figures.items()
+        for name, figure in judged(figures).items()
         if figure["rhat"] is not None
         and figure["rhat"] > (MAX_RHAT if is_reported(name) else of_others)
     ]

@@ -139,24 +139,32 @@ def test_a_chain_in_another_mode(chains):
     assert "chain 1 (log-likelihood -476, 20 components, tau_1 12 [" in sentences[1]
 
 
-def test_what_is_not_reported_has_words_of_its_own(chains, rng):
-    """R-hat and effective draws of components frighten nobody away from a tau_1 that is fine."""
+def test_the_log_likelihood_has_words_of_its_own(chains, rng):
+    """R-hat of what is not reported frightens nobody away from a tau_1 that is fine."""
     run, risk = chains()
-    components = 20 + np.cumsum(rng.choice([-1, 1], (4, 500)), axis=1)
-    run = dataclasses.replace(run, draws=run.draws | {"components": components})
-    (sentence,) = bnp.warnings_of(run, dataclasses.replace(risk, run=run))
-    assert sentence.startswith("chains agree on what is reported") and "components" in sentence
-    # A little apart, they are passed over where tau_1 is very close, and named where it is not.
+    walks = np.cumsum(rng.choice([-1.0, 1.0], (4, 500)), axis=1)
+
+    def with_draws(risk, **draws):
+        replaced = dataclasses.replace(run, draws=run.draws | draws)
+        return replaced, dataclasses.replace(risk, run=replaced)
+
+    # Components and alpha are shown, and not judged.
+    assert bnp.warnings_of(*with_draws(risk, components=20 + walks)) == []
+    further = dataclasses.replace(risk, log_likelihood=risk.log_likelihood + walks)
+    (sentence,) = bnp.warnings_of(*with_draws(further))
+    assert sentence.startswith("chains agree on what is reported") and "log_likelihood" in sentence
+    # A little apart, it is passed over where tau_1 is very close, and named where it is not.
     apart = np.arange(4)[:, None] * np.ones(500)
-    slightly = run.draws | {"components": 20 + 0.33 * apart + rng.normal(size=(4, 500))}
-    run = dataclasses.replace(run, draws=slightly)
-    risk = dataclasses.replace(risk, run=run)
-    assert 1.05 < diagnose(slightly["components"])["rhat"] < 1.1
+    slightly = -500 + 0.33 * apart + rng.normal(size=(4, 500))
+    risk = dataclasses.replace(risk, log_likelihood=slightly)
+    assert 1.05 < diagnose(slightly)["rhat"] < 1.1
+    run, risk = with_draws(risk)
     assert bnp.warnings_of(run, risk) == []
     further = dataclasses.replace(risk, tau1=risk.tau1 + 0.5 * apart)
     assert 1.01 < diagnose(further.tau1)["rhat"] < 1.05
     (sentence,) = bnp.warnings_of(run, further)
-    assert "should be below 1.05 and is components 1.0" in sentence
+    assert "should be below 1.05 and is log_likelihood 1.0" in sentence
+    run, _ = with_draws(risk, components=20 + walks)
     # Without a risk or margins all that there is is judged.
     words = [sentence.split(":")[0] for sentence in bnp.warnings_of(run)]
     assert words == ["not converged", "too few effective draws"]
@@ -415,17 +423,21 @@ def test_effective_draws_are_asked_of_each_chain(rng, num_chains):
 
 
 def test_what_is_not_reported_is_judged_by_its_own_limit(chains, rng):
-    """Chains a little apart in their components, which have few effective draws."""
+    """Chains a little apart in their log-likelihood, which has few effective draws."""
     run, risk = chains()
     apart = rng.normal(size=(4, 500)) + 0.35 * np.arange(4)[:, None]
-    draws = bnp.monitored(run, risk) | {"components": apart}
+    draws = bnp.monitored(run, risk) | {"log_likelihood": apart}
     rhat = diagnose(apart)["rhat"]
     assert 1.02 < rhat < 1.2
     assert len(bnp.Converged(1.02).missed(draws)) == 2
     assert bnp.Converged(1.02, others_rhat=1.2).missed(draws) == []
     assert bnp.Converged(1.02, others_rhat=1.2).draws_needed(draws) == 1
+    # Components and alpha are judged only where all is.
+    worse = draws | {"components": apart, "alpha": np.exp(5 * apart)}
+    assert bnp.Converged(1.02, others_rhat=1.2).missed(worse) == []
+    assert len(bnp.Converged(1.02).missed(worse)) == 6
     (missed,) = bnp.Converged(1.02, others_rhat=1.02).missed(draws)
-    assert missed.startswith("R-hat of components")
+    assert missed.startswith("R-hat of log_likelihood")
     needed = bnp.Converged(1.02, others_rhat=1.02).draws_needed(draws)
     assert needed == pytest.approx((rhat**2 - 1) / (1.02**2 - 1))
     ess = min(diagnose(risk.tau1)[f"ess_{kind}"] for kind in ("bulk", "tail"))
