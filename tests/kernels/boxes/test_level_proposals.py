@@ -75,7 +75,10 @@ LOG_WEIGHT = GroupedBlock.log_weight
 @pytest.mark.parametrize(
     ("levels", "fault"),
     [
-        (BANDS, "none"), (BANDS, "no factor of the groups"), (BANDS, "shapes of groups twice"),
+        *(
+            pytest.param(BANDS, fault, marks=pytest.mark.long)
+            for fault in ("none", "no factor of the groups", "shapes of groups twice")
+        ),
         (DEEP, "none"), (DEEP, "no factor of the groups"), (DEEP, "shapes of groups twice"),
         (DEEP, "first layer only"),
     ],

@@ -155,7 +155,7 @@ def test_rejects_a_ratio_that_takes_all_components_for_as_likely(monkeypatch):
     [
         pytest.param(SOME_AT_TWO, False, marks=pytest.mark.long),
         (SOME_AT_TWO, True),
-        (ONE_TABLE, True),
+        pytest.param(ONE_TABLE, True, marks=pytest.mark.long),
     ],
     ids=["some at two", "some at two, in chunks", "one table, in chunks"],
 )
