@@ -90,9 +90,9 @@ class Diagnosis:
         times = target.draws_needed(self.draws, self.figures)
         if times is None:
             return None
-        # All draws count in the first round, and the second half of them later.
+        # All draws count in the first round, and three quarters of them later.
         first = self.run.settings == self.run.until.first
-        return spent * times * (2 if first and times > 1 else 1)
+        return spent * times * (4 / 3 if first and times > 1 else 1)
 
     @cached_property
     def reached(self) -> bool | None:

@@ -26,7 +26,7 @@ class Until:
     max_minutes: float
     """Minutes after which the chains stop, wherever they are."""
     first: Settings
-    """Settings of the first draws; those of the run have more sweeps, half of them let go, or a
+    """Settings of the first draws; those of the run have more sweeps, some of them let go, or a
     larger `thin`."""
 
 
@@ -157,11 +157,11 @@ class Run:
         warmup = {name: value[:, early].copy() for name, value in self.warmup_draws.items()}
         return replace(self, settings=settings, draws=draws, warmup_draws=warmup)
 
-    def second_half(self) -> "Run":
-        """Run without the first half of its draws; a draw more, where arrays are kept of some."""
+    def later_draws(self) -> "Run":
+        """Run without the first quarter of its draws, or fewer, where arrays are kept of some."""
         settings = self.settings
         every = settings.parameters_every
-        dropped = settings.num_samples // 2 // every * every
+        dropped = settings.num_samples // 4 // every * every
         settings = replace(
             settings,
             num_samples=settings.num_samples - dropped,

@@ -72,8 +72,9 @@ def sample(
 
     With `until`, the target is asked after the first `num_samples` draws, which are always made; if
     it is not reached, the chains go on, and it is asked again after 2, 3, 4, 6, 8, 12, .. times as
-    many. From then on it is asked of the second half of the draws, and that half is returned: the
-    way of the chains to each other, where the warm-up was too short for it, is not in it.
+    many. From then on the first quarter of the draws is let go, before the target is asked and in
+    the run that is returned: where the warm-up was too short, the chains' way to each other is in
+    it.
 
     Parameters
     ----------
@@ -204,7 +205,7 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
     limit = None if settings == first else max_seconds
     run = Driver(task, settings, execution).run(saved, limit)
     while True:
-        judged = run if run.settings == first else run.second_half()
+        judged = run if run.settings == first else run.later_draws()
         judged = replace(judged, until=asked)
         used_up = sum(run.seconds.values()) >= max_seconds
         further = settings_of_round(first, run.settings.num_sweeps + 1)

@@ -51,7 +51,11 @@ def main():
         rows["quarter"] = 1 + pd.qcut(rows[name], 4, labels=False)
         of_row = rows.groupby(["population", "n"])[name].transform("median")
         rows["half"] = np.where(rows[name] > of_row, "above its row's median", "below")
-        parts += [f"## R-hat of {name}", summary(rows, "quarter", name), summary(rows, "half", name)]
+        parts += [
+            f"## R-hat of {name}",
+            summary(rows, "quarter", name),
+            summary(rows, "half", name),
+        ]
     (HERE / "agreement.md").write_text("\n\n".join(parts) + "\n")
     print(*parts, sep="\n\n")
 

@@ -46,14 +46,14 @@ def one_run(rng, time):
         settings = settings_of_round(first, sweeps)
         end = WARMUP + settings.num_samples * settings.thin
         kept = settings.num_samples
-        discarded = 0 if settings == first else kept // 2
+        discarded = 0 if settings == first else kept // 4
         places = WARMUP + np.arange(kept) * settings.thin
         draws = {name: x[:, places[discarded:]] for name, x in chains.items()}
         figures = figures_by_name(draws)
         if not TARGET.missed(draws, figures):
             return end, forecasts
         times = TARGET.draws_needed(draws, figures)
-        forecasts.append((end, end * times * (2 if settings == first and times > 1 else 1)))
+        forecasts.append((end, end * times * (4 / 3 if settings == first and times > 1 else 1)))
         sweeps = end + 1
         if end > length - 50 * DRAWS:
             return None, forecasts

@@ -201,7 +201,7 @@ ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
      (97, 9, 16)],
 )  # fmt: skip
 def test_draws_until_a_target_are_those_of_one_run(small, sweeps, held, thin):
-    """The first half of the draws is let go, but of the first round."""
+    """The first quarter of the draws is let go, but of the first round."""
     asked = []
 
     def target(run):
@@ -209,19 +209,19 @@ def test_draws_until_a_target_are_those_of_one_run(small, sweeps, held, thin):
         return after(sweeps)(run)
 
     found = run_until(small.table, target)
-    kept = held if held == 3 else held - held // 2
+    kept = held if held == 3 else held - held // 4
     assert (found.settings.num_samples, found.settings.thin) == (kept, thin)
     assert asked == [6 * times for times in ROUNDS[: len(asked)]] and asked[-1] == held * thin
-    same_run(found, second_half(run(small.table, num_samples=held, thin=thin)))
+    same_run(found, later_draws(run(small.table, num_samples=held, thin=thin)))
     assert found.until.target is target and found.until.first.thin == 2
 
 
-def second_half(whole):
-    """The second half of the draws, but of the run of the first ones alone."""
+def later_draws(whole):
+    """Three quarters of the draws, but of the run of the first ones alone."""
     number = whole.settings.num_samples
     if number == 3:
         return whole
-    dropped = number // 2
+    dropped = number // 4
     draws = {name: value[:, dropped:] for name, value in whole.draws.items()}
     settings = dataclasses.replace(
         whole.settings, num_samples=number - dropped, num_discarded=dropped * whole.settings.thin
@@ -232,15 +232,15 @@ def second_half(whole):
 @pytest.mark.parametrize("every", [1, 4])
 def test_a_run_that_let_draws_go_is_extended_like_any_other(small, every):
     """Arrays are kept of every fourth draw only, or of all."""
-    half = run(small.table, num_samples=12, parameters_every=every).second_half()
-    dropped = 6 // every * every
-    assert half.settings.num_discarded == 2 * dropped and half.settings.num_sweeps == 15 + 24
-    longer = bnp.extend(half, 8)
-    whole = run(small.table, num_samples=20, parameters_every=every)
+    later = run(small.table, num_samples=16, parameters_every=every).later_draws()
+    dropped = 4
+    assert later.settings.num_discarded == 2 * dropped and later.settings.num_sweeps == 15 + 32
+    longer = bnp.extend(later, 8)
+    whole = run(small.table, num_samples=24, parameters_every=every)
     for name, value in whole.draws.items():
-        later = value[:, dropped if value.ndim == 2 else dropped // every :]
-        np.testing.assert_array_equal(longer.draws[name], later)
-    assert longer.settings.num_samples == 20 - dropped
+        kept = value[:, dropped if value.ndim == 2 else dropped // every :]
+        np.testing.assert_array_equal(longer.draws[name], kept)
+    assert longer.settings.num_samples == 24 - dropped
     with pytest.raises(ValueError, match="that were let go, cannot be thinned by 5"):
         longer.thinned(5)
 
@@ -259,7 +259,7 @@ def test_a_run_ends_at_the_first_draw_after_its_minutes(small):
 
 
 def test_a_run_until_a_target_goes_on_from_any_checkpoint(small, tmp_path, monkeypatch):
-    """Stopped at every checkpoint in turn: also at those that let go of half of the draws."""
+    """Stopped at every checkpoint in turn: also at those that let go of every second draw."""
 
     class Stopped(Exception):
         pass
@@ -281,7 +281,7 @@ def test_a_run_until_a_target_goes_on_from_any_checkpoint(small, tmp_path, monke
         except Stopped:
             continue
     assert sum(replaced) == 3 and len(replaced) > 10
-    same_run(resumed, second_half(run(small.table, num_samples=9, thin=16)))
+    same_run(resumed, later_draws(run(small.table, num_samples=9, thin=16)))
     # What the manifest names, and nothing else, is in the folder.
     monkeypatch.undo()
     assert len(list((tmp_path / "c").glob("state-*"))) == 1
@@ -293,7 +293,7 @@ def test_more_minutes_go_on_where_fewer_ended(small, tmp_path):
     short = run_until(small.table, after(49), max_minutes=1e-9, **options)
     assert short.settings.num_samples == 3
     longer = run_until(small.table, after(49), resume=True, **options)
-    same_run(longer, second_half(run(small.table, num_samples=9, thin=8)))
+    same_run(longer, later_draws(run(small.table, num_samples=9, thin=8)))
     assert sum(longer.seconds.values()) > sum(short.seconds.values())
 
 
