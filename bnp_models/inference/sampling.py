@@ -73,8 +73,8 @@ def sample(
     With `until`, the target is asked after the first `num_samples` draws, which are always made; if
     it is not reached, the chains go on, and it is asked again after 2, 3, 4, 6, 8, 12, .. times as
     many. From then on the first quarter of the draws is let go, before the target is asked and in
-    the run that is returned: where the warm-up was too short, the chains' way to each other is in
-    it.
+    the run that is returned: where the warm-up was too short, that quarter holds the chains' way to
+    each other.
 
     Parameters
     ----------

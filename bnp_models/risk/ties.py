@@ -166,10 +166,10 @@ class Ties:
         logarithm for each cell and pair would take most of a risk's time.
         """
         expected = np.clip(expected, LEAST_EXPECTED, self.num_records)
-        small = self.counts <= LARGEST_TABULATED
+        small, *_ = self._small_counts
         log_p, variance = np.zeros((2, len(expected), len(self.log_prior)))
         if small.any():
-            log_p, variance = self._sums_by_splines(np.log(expected[:, small]), self.counts[small])
+            log_p, variance = self._sums_by_splines(np.log(expected[:, small]))
         if not small.all():
             for d, others in enumerate(expected[:, ~small]):
                 parts = _log_probability(others, self.counts[~small])
@@ -177,12 +177,10 @@ class Ties:
                 variance[d] += parts[1].sum(axis=1)
         return log_p, variance
 
-    def _sums_by_splines(
-        self, log_expected: np.ndarray, counts: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _sums_by_splines(self, log_expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same of cells of small counts: each adds to the splines of its count."""
         of_count, of_variance, knots = self._splines
-        values, place = np.unique(counts, return_inverse=True)
+        _, values, place = self._small_counts
         num_draws, number = len(log_expected), log_expected.size
         points = BSpline.design_matrix(log_expected.ravel(), knots, DEGREE)
         of_group = (place + len(values) * np.arange(num_draws)[:, None]).ravel()
@@ -194,12 +192,18 @@ class Ties:
         return log_p, weights.sum(axis=1) @ of_variance
 
     @cached_property
+    def _small_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which cells (C,) have small counts, these counts, and each such cell's place in them."""
+        small = self.counts <= LARGEST_TABULATED
+        return small, *np.unique(self.counts[small], return_inverse=True)
+
+    @cached_property
     def _splines(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Coefficients by count (F K, G) and of the variance (K, G), and the knots."""
         low, high = np.log(LEAST_EXPECTED), np.log(max(self.num_records, 2))
         points = np.linspace(low, high, int(POINTS_PER_UNIT * (high - low)) + 1)
         of_count = []
-        for count in np.unique(self.counts[self.counts <= LARGEST_TABULATED]):
+        for count in self._small_counts[1]:
             log_p, excess = _log_probability(np.exp(points), np.full(points.size, count))
             of_count.append(make_interp_spline(points, log_p.T, DEGREE).c)
         of_variance = make_interp_spline(points, excess.T, DEGREE)
