@@ -33,6 +33,23 @@ def autoregression(rng, time, length, start):
     return x
 
 
+def rounds(chains, length, share):
+    """Of each round whose sweeps there are: these, whether it is the first, and the draws judged.
+
+    From the second on, this share of the draws is let go.
+    """
+    first, end = Settings(CHAINS, WARMUP, DRAWS, 1, (), (1,)), WARMUP
+    while True:
+        settings = settings_of_round(first, end + 1)
+        end = WARMUP + settings.num_samples * settings.thin
+        if end > length:
+            return
+        discarded = 0 if settings == first else int(settings.num_samples * share)
+        places = WARMUP + np.arange(settings.num_samples) * settings.thin
+        draws = {name: x[:, places[discarded:]] for name, x in chains.items()}
+        yield end, settings == first, draws
+
+
 def one_run(rng, time):
     """Forecasts of all the sweeps that a run takes: those sweeps, and each round's forecast."""
     length = 400 * DRAWS
@@ -40,23 +57,14 @@ def one_run(rng, time):
         "tau1": autoregression(rng, time, length, 5),
         "log_likelihood": autoregression(rng, 8 * time, length, 5),
     }
-    first = Settings(CHAINS, WARMUP, DRAWS, 1, (), (1,))
-    forecasts, sweeps = [], WARMUP + DRAWS
-    while True:
-        settings = settings_of_round(first, sweeps)
-        end = WARMUP + settings.num_samples * settings.thin
-        kept = settings.num_samples
-        discarded = 0 if settings == first else kept // 4
-        places = WARMUP + np.arange(kept) * settings.thin
-        draws = {name: x[:, places[discarded:]] for name, x in chains.items()}
+    forecasts = []
+    for end, is_first, draws in rounds(chains, length, 0.25):
         figures = figures_by_name(draws)
         if not TARGET.missed(draws, figures):
             return end, forecasts
         times = TARGET.draws_needed(draws, figures)
-        forecasts.append((end, end * times * (4 / 3 if settings == first and times > 1 else 1)))
-        sweeps = end + 1
-        if end > length - 50 * DRAWS:
-            return None, forecasts
+        forecasts.append((end, end * times * (4 / 3 if is_first and times > 1 else 1)))
+    return None, forecasts
 
 
 def main():

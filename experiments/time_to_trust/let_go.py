@@ -8,10 +8,9 @@ quantity then is from the truth, in its standard deviations.
 """
 
 import numpy as np
-from forecast import CHAINS, DRAWS, TARGET, WARMUP, autoregression
+from forecast import DRAWS, TARGET, autoregression, rounds
 
 from bnp_models.inference.convergence import figures_by_name
-from bnp_models.inference.settings import Settings, settings_of_round
 
 SHARES, TIMES, SEEDS, LONGEST = (0.5, 0.25, 0.0), (80, 240, 720, 1600), 16, 150 * DRAWS
 
@@ -20,19 +19,12 @@ def ends(rng, time):
     """By share: the sweeps of a run, and the error of its slower mean."""
     times = {"tau1": time / 32, "log_likelihood": time}
     chains = {name: autoregression(rng, x, LONGEST, 5) for name, x in times.items()}
-    first = Settings(CHAINS, WARMUP, DRAWS, 1, (), (1,))
-    found, end = {}, WARMUP
-    while len(found) < len(SHARES):
-        settings = settings_of_round(first, end + 1)
-        end = WARMUP + settings.num_samples * settings.thin
-        if end > LONGEST:
-            break
-        places = WARMUP + np.arange(settings.num_samples) * settings.thin
-        for share in set(SHARES) - set(found):
-            dropped = 0 if settings == first else int(settings.num_samples * share)
-            draws = {name: x[:, places[dropped:]] for name, x in chains.items()}
+    found = {}
+    for share in SHARES:
+        for end, _, draws in rounds(chains, LONGEST, share):
             if not TARGET.missed(draws, figures_by_name(draws)):
                 found[share] = end, abs(draws["log_likelihood"].mean())
+                break
     return found
 
 

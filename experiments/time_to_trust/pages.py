@@ -20,15 +20,12 @@ import pandas as pd
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "risk_peers"))
-from samples import draw_sample, populations  # noqa: E402
+from samples import draw_sample, populations, truth  # noqa: E402
 
 
 def page(frame, n, seed, options):
     """A row: what the command took, and what it found."""
     sample = draw_sample(frame, n, seed)
-    fullness = frame.groupby(list(frame)).size()
-    alone = sample.groupby(list(sample)).size()
-    truth = int((fullness[alone[alone == 1].index] == 1).sum())
     with tempfile.TemporaryDirectory() as folder:
         sample.to_csv(Path(folder) / "sample.csv", index=False)
         command = [Path(sys.executable).with_name("bnp-models"), "risk", "sample.csv", "--out", "o",
@@ -45,7 +42,8 @@ def page(frame, n, seed, options):
     return {
         "n": n, "seed": seed, "seconds": round(seconds),
         **{name: round(value) for name, value in risk["seconds"].items()},
-        "draws_of_a_chain": stopping["draws"], "reached": stopping["reached"], "truth": truth,
+        "draws_of_a_chain": stopping["draws"], "reached": stopping["reached"],
+        "truth": truth(frame, sample).tau1,
         "tau1": round(tau1["mean"], 1), "q025": tau1["q025"], "q975": tau1["q975"],
         "usable": risk["usable"]["tau1"], "warnings": len(risk["warnings"]), **figures,
     }  # fmt: skip
