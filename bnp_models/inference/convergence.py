@@ -16,12 +16,15 @@ from bnp_models.inference.run import Run
 
 MAX_RHAT = 1.05
 
-# Where R-hat of what is reported is at most the first, that of the log-likelihood may be up to the
+# Where R-hat of what is reported is at most the first, that of what lies behind it may be up to the
 # second. Components and alpha are not judged: whether an interval of tau_1 holds does not depend on
 # their R-hat (experiments/layer_prior).
 CLOSE_RHAT, OTHERS_RHAT = 1.01, 1.1
 
-FIT = "log_likelihood"
+BEHIND = ("log_likelihood", "tau1_conditional")
+"""The fit, and the mean of tau_1 given the parameters, whose spread is but a part of tau_1's."""
+
+REPORTED = ("tau1", "tau2")
 
 # Bulk and tail, per chain: below it the figures themselves are unreliable (Vehtari et al. 2021,
 # doi:10.1214/20-BA1221).
@@ -158,8 +161,9 @@ class Converged:
         log-likelihood, components and alpha of the draws, called only once those have passed.
         Default: nothing more.
     others_rhat
-        R-hat of the log-likelihood is at most this, whatever its effective sample sizes, and
-        components and alpha are not judged. Default: all are judged as what is reported.
+        R-hat of the log-likelihood and of tau_1's mean given the parameters is at most this,
+        whatever their effective sample sizes, and components and alpha are not judged. Default: all
+        are judged as what is reported.
 
     Notes
     -----
@@ -245,7 +249,7 @@ class Converged:
             figure = diagnose(values) if figures is None else figures[name]
             if self.others_rhat is None or is_reported(name):
                 yield name, figure, self.max_rhat, self.least_ess(len(values))
-            elif name == FIT:
+            elif name in BEHIND:
                 yield name, figure, self.others_rhat, 0.0
 
 
@@ -254,14 +258,14 @@ def is_reported(name: str) -> bool:
 
     The others, such as the number of components, only describe the state of the chains.
     """
-    return name.startswith(("tau", "margin "))
+    return name in REPORTED or name.startswith("margin ")
 
 
 def judged(figures: dict[str, Figures]) -> dict[str, Figures]:
-    """Figures of what people report and of the log-likelihood; of all, if nothing is reported."""
+    """Figures of what people report and of what lies behind it; of all, if nothing is reported."""
     if not any(map(is_reported, figures)):
         return figures
-    return {name: f for name, f in figures.items() if is_reported(name) or name == FIT}
+    return {name: f for name, f in figures.items() if is_reported(name) or name in BEHIND}
 
 
 def reported(figures: dict[str, Figures]) -> dict[str, Figures]:
@@ -270,7 +274,7 @@ def reported(figures: dict[str, Figures]) -> dict[str, Figures]:
 
 
 def rhat_of_others(figures: dict[str, Figures]) -> float:
-    """Largest R-hat of the log-likelihood: more where chains agree closely on what is reported."""
+    """Largest R-hat of what lies behind: more where chains agree closely on what is reported."""
     rhats = [figure["rhat"] or 1.0 for name, figure in figures.items() if is_reported(name)]
     return OTHERS_RHAT if rhats and max(rhats) <= CLOSE_RHAT else MAX_RHAT
 

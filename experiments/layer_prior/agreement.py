@@ -1,4 +1,4 @@
-"""Whether intervals of tau_1 hold less often where chains disagree on their components and alpha.
+"""Whether intervals of tau_1 hold less often where chains disagree on what lies behind it.
 
     python experiments/layer_prior/agreement.py CHAINS
 
@@ -19,7 +19,8 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "accuracy"))
 from results import markdown  # noqa: E402
 
-QUANTITIES = ("alpha", "components")
+# "tau1" is what the model alone expects of it, at each draw.
+QUANTITIES = ("alpha", "components", "tau1")
 
 
 def figures(path):

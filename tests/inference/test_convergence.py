@@ -41,7 +41,7 @@ def rng():
 
 @pytest.fixture
 def chains(with_draws, rng):
-    """Make chains of independent draws; `shift` is added to the first chain's log-likelihood."""
+    """Make chains of independent draws; `shift` is added to the first chain's tau_1 and fit."""
 
     def make(num_chains=4, num_draws=500, shift=0.0, **fields):
         shape = (num_chains, num_draws)
@@ -53,7 +53,7 @@ def chains(with_draws, rng):
             "left_over": np.full(shape, 1e-9),
         }
         of_risk = {
-            "tau1": rng.poisson(12, shape).astype(float),
+            "tau1": rng.poisson(12 + shifts, shape).astype(float),
             "tau1_conditional": rng.normal(12, 2, shape) + shifts,
             "tau2": rng.normal(30, 2, shape),
             "log_likelihood": rng.normal(-500, 3, shape) + 3 * shifts,
@@ -96,6 +96,28 @@ def test_nested_rhat_compares_superchains(rng):
     assert diagnose(values + shift, 4)["ess_bulk"] == diagnose(values + shift)["ess_bulk"]
 
 
+def test_chains_of_a_run_are_judged_by_their_superchains(chains, rng):
+    """Each chain stays where it is, and groups of four lie about the same places."""
+    run, risk = chains(16, 60)
+    assert run.settings.superchain == 4
+    values = rng.normal(size=(16, 60)) + np.tile([-3, -1, 1, 3], 4)[:, None]
+    risk = dataclasses.replace(risk, tau1=values)
+    of_tau1 = bnp.convergence(run, risk)["tau1"]
+    assert of_tau1 == diagnose(values, 4) and of_tau1["rhat"] < 1.05
+    assert diagnose(values)["rhat"] > 1.5
+    target = bnp.Converged(1.05, min_ess=1)
+    assert target.missed_by(run, {"tau1": values}) == []
+    (missed,) = target.missed_by(run, {"tau1": np.sort(values, axis=0)})
+    assert missed.startswith("R-hat of tau1 is ")
+    fewer = dataclasses.replace(run.settings, num_chains=12)
+    (missed,) = target.missed_by(dataclasses.replace(run, settings=fewer), {"tau1": values[:12]})
+    assert missed.startswith("R-hat of tau1 is ")
+    # The target itself asks so, of the draws and of the quantities.
+    draws = run.draws | {"log_likelihood": values}
+    stuck = dataclasses.replace(run, draws=draws)
+    assert dataclasses.replace(target, quantities=lambda run: {"tau1": values})(stuck)
+
+
 def test_one_chain_has_no_rhat(rng):
     figures = diagnose(rng.normal(size=(1, 200)))
     assert figures["rhat"] is None
@@ -134,9 +156,10 @@ def test_a_chain_in_another_mode(chains):
     assert [sentence.split(":")[0] for sentence in sentences] == [
         "not converged", "multimodal", "too few effective draws",
     ]  # fmt: skip
-    assert "log_likelihood 1." in sentences[0] and "tau1_conditional 1." in sentences[0]
+    for name in ("tau1", "tau1_conditional", "log_likelihood"):
+        assert f"{name} 1." in sentences[0]
     assert "components" not in sentences[0]
-    assert "chain 1 (log-likelihood -476, 20 components, tau_1 12 [" in sentences[1]
+    assert "chain 1 (log-likelihood -476, 20 components, tau_1 20 [" in sentences[1]
 
 
 def test_the_log_likelihood_has_words_of_its_own(chains, rng):
@@ -153,6 +176,13 @@ def test_the_log_likelihood_has_words_of_its_own(chains, rng):
     further = dataclasses.replace(risk, log_likelihood=risk.log_likelihood + walks)
     (sentence,) = bnp.warnings_of(*with_draws(further))
     assert sentence.startswith("chains agree on what is reported") and "log_likelihood" in sentence
+    # So has the mean of tau_1 given the parameters: tau_1 varies by much more.
+    further = dataclasses.replace(risk, tau1_conditional=12 + 0.05 * walks)
+    (sentence,) = bnp.warnings_of(*with_draws(further))
+    assert sentence.startswith("chains agree on what is reported") and "conditional" in sentence
+    draws = {"tau1_conditional": further.tau1_conditional}
+    (missed,) = bnp.Converged(1.02, others_rhat=1.1).missed(draws)
+    assert missed.startswith("R-hat of tau1_conditional is 1.")
     # A little apart, it is passed over where tau_1 is very close, and named where it is not.
     apart = np.arange(4)[:, None] * np.ones(500)
     slightly = -500 + 0.33 * apart + rng.normal(size=(4, 500))
@@ -450,7 +480,7 @@ def test_a_run_that_used_up_its_minutes_says_so(chains):
     run = until(run, bnp.Converged())
     assert not bnp.target_reached(run, risk)
     sentence = bnp.warnings_of(run, risk)[0]
-    assert sentence.startswith("stopped after 5 minutes: R-hat of tau1_conditional is 1.")
+    assert sentence.startswith("stopped after 5 minutes: R-hat of tau1 is 1.")
     assert "and effective sample sizes of at least 400 were asked for" in sentence
     good, good_risk = chains()
     good = until(good, bnp.Converged(1.05))
