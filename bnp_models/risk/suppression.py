@@ -94,7 +94,10 @@ class _Search:
             if not candidates.size:
                 return False
             forced = mean > (np.inf if limits.max_risk is None else limits.max_risk)
-            order = candidates[np.lexsort([-self.worth[candidates], ~forced[candidates]])]
+            # Records above the limit first, and by themselves: they may need several values each.
+            if forced[candidates].any():
+                candidates = candidates[forced[candidates]]
+            order = candidates[np.argsort(-self.worth[candidates], kind="stable")]
             order = order[: max(_BATCH, len(order) // 4)]
             number = self._enough(order, limits)
             self._take(order[:number])

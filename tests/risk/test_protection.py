@@ -12,7 +12,7 @@ import bnp_models as bnp
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.inference.settings import Settings
 from bnp_models.risk.population import cell_probabilities
-from bnp_models.risk.protection import _file_risk, protect
+from bnp_models.risk.protection import _file_risk, _next_step, protect
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
 from bnp_models.risk.record_risks import RecordRisks
 from bnp_models.risk.suppression import fewest_records
@@ -52,6 +52,15 @@ def fine(run):
     return np.exp(np.concatenate([log_p for log_p, _, _ in blocks]))
 
 
+@pytest.fixture(scope="module")
+def twelve(run):
+    """The same, on twelve records that have every level."""
+    codes = CELLS[np.random.default_rng(5).integers(0, len(CELLS), 12)]
+    for j, size in enumerate(NUM_LEVELS):
+        codes[:size, j] = range(size)
+    return dataclasses.replace(run, table=bnp.Microdata(SCHEMA, codes))
+
+
 def risks_of(run, ties=False):
     return RecordRisks(run, POPULATION, ties=ties, num_draws=1000, key=jax.random.key(1))
 
@@ -69,6 +78,90 @@ def by_hand(codes, fine, groups, mask):
         sharing.append(agree.all(axis=1).sum())
         q.append(fine[:, ((cells == record) | gone).all(axis=1)].sum(axis=1))
     return np.array(sharing), np.stack(q, axis=1)
+
+
+def entropy(codes):
+    share = np.bincount(codes) / len(codes)
+    share = share[share > 0]
+    return -(share * np.log2(share)).sum()
+
+
+def new_codes(groups):
+    """The new code of every old one, 0 for all of a variable that is dropped."""
+    found = [np.zeros(size, int) for size in NUM_LEVELS]
+    for of, together in zip(found, groups, strict=True):
+        for code, group in enumerate(together or ()):
+            of[list(group)] = code
+    return found
+
+
+def plain_loss(codes, groups, weight):
+    """Entropy that is lost of every variable, times its importance."""
+    columns = zip(codes.T, new_codes(groups), weight, strict=True)
+    return sum(w * (entropy(x) - entropy(of[x])) for x, of, w in columns)
+
+
+def plain_risks(codes, fine, groups, mask=None):
+    """Probability of each record to be unique in the population."""
+    mask = np.zeros(codes.shape, bool) if mask is None else mask
+    sharing, q = by_hand(codes, fine, new_codes(groups), mask)
+    return ((1 - q) ** (POPULATION - len(codes))).mean(axis=0) * (sharing == 1)
+
+
+def plain_steps(codes, groups):
+    """Groups after every next step, where all levels are seen; only the ages are in order."""
+    kept = [j for j, together in enumerate(groups) if together]
+    for j in kept:
+        made = [None] if len(kept) > 1 else []
+        if len(groups[j]) > 2:
+            rarest = min(groups[j], key=lambda group: np.isin(codes[:, j], group).sum())
+            pairs = [(rarest, group) for group in groups[j] if group != rarest]
+            for x, y in itertools.pairwise(groups[j]) if j == 0 else pairs:
+                made.append(tuple(sorted({*groups[j], tuple(sorted(x + y))} - {x, y})))
+        yield from ((*groups[:j], new, *groups[j + 1 :]) for new in made)
+
+
+def plain_prices(codes, fine, groups, limits, weight, whole=False):
+    """Loss of each next step for what it takes off tau_1, or off risks above their limit.
+
+    The whole loss in place of the step's is an error.
+    """
+
+    def risk(groups):
+        r1 = plain_risks(codes, fine, groups)
+        return np.maximum(r1 - (limits.max_risk or 0), 0).sum()
+
+    now, prices = risk(groups), {}
+    before = 0 if whole else plain_loss(codes, groups, weight)
+    for new in plain_steps(codes, groups):
+        gain = now - risk(new)
+        if gain > 1e-3 * now:
+            prices[new] = (plain_loss(codes, new, weight) - before) / gain
+    return prices
+
+
+def plain_recodings(codes, fine, limits, weight):
+    """Variables that are recoded one after the other, what each loses, and the last groups."""
+    made, groups = [], Recoded.unchanged(bnp.Microdata(SCHEMA, codes)).groups
+    while prices := plain_prices(codes, fine, groups, limits, weight):
+        new = min(prices, key=prices.get)
+        (j,) = [j for j in range(3) if new[j] != groups[j]]
+        losses = [plain_loss(codes, of, weight) for of in (groups, new)]
+        made.append((SCHEMA.variables[j], new[j] is None, losses[1] - losses[0]))
+        groups = new
+    return made, groups
+
+
+def plain_suppressions(codes, fine, groups, limit, weight):
+    """Values (n, 3) that each record by itself loses: the largest fall of risk for its worth."""
+    mask, kept = np.zeros(codes.shape, bool), [j for j in range(3) if groups[j]]
+    while (above := (now := plain_risks(codes, fine, groups, mask)) > limit).any():
+        worth = np.full(codes.shape, -np.inf)
+        for j in kept:
+            left = plain_risks(codes, fine, groups, mask | (np.arange(3) == j))
+            worth[:, j] = np.where(mask[:, j], -np.inf, (now - left) / weight[j])
+        mask[above, worth.argmax(axis=1)[above]] = True
+    return mask
 
 
 GROUPS = (np.array([0, 1, 1, 2, 3]), np.array([0, 1]), np.array([0, 1, 0, 2, 3, 4, 5, 6]))
@@ -178,6 +271,22 @@ def test_a_record_gets_as_many_suppressions_as_it_needs(run):
     assert (found.suppressed.sum(axis=1) > 1).any()
 
 
+def test_only_the_record_above_the_limit_is_changed(run):
+    """It needs two suppressions, and the others none: of thirty the one with rare values."""
+    levels = [[0.3, 0.3, 0.2, 0.199, 0.001], [0.5, 0.5], [0.2] * 3 + [0.1] * 3 + [0.099, 0.001]]
+    log_lambda = np.log(np.concatenate(levels), dtype=np.float32)[:, None]
+    draws = run.draws | {"log_lambda": np.broadcast_to(log_lambda, run.draws["log_lambda"].shape)}
+    common = CELLS[(CELLS[:, 0] < 4) & (CELLS[:, 2] < 7)]
+    codes = np.random.default_rng(0).permutation(common)[:30]
+    codes[0] = [4, 0, 7]
+    few = dataclasses.replace(run, table=bnp.Microdata(SCHEMA, codes), draws=draws)
+    for most in (0.05, 1):
+        found = protect(few, 200, max_risk=0.5, max_suppressed=most, ties=False)
+        assert (found.before.r1 > 0.5).tolist() == [True] + [False] * 29
+        assert found.met and not found.recodings
+        assert found.suppressed[0].sum() == found.suppressed.sum() == 2
+
+
 def test_recodings_go_on_until_few_records_are_left_to_suppress(run):
     found = protect(
         run, POPULATION, max_tau1=2, max_suppressed=0.1, ties=False, recode=["merge:town=b+d"],
@@ -238,11 +347,6 @@ def test_new_chains_on_the_recoded_table_estimate_the_same_file(run):
 def test_losses_are_entropies(run):
     table, weight = run.table, np.array([1.0, 2.0, 1.0])
 
-    def entropy(codes):
-        share = np.bincount(codes) / N
-        share = share[share > 0]
-        return -(share * np.log2(share)).sum()
-
     recoded = merged(table).dropping(1)
     expected = 2 * entropy(table.codes[:, 1])
     for j in (0, 2):
@@ -251,6 +355,84 @@ def test_losses_are_entropies(run):
     costs = recoded.costs(weight)
     assert costs.sum() / N == pytest.approx(sum(entropy(GROUPS[j][table.codes[:, j]])
                                                 for j in (0, 2)))  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", [Limits(1), Limits(None, 0.02)])
+def test_the_next_step_loses_least_for_what_it_takes_off(run, fine, limits):
+    """Of all steps, from the sample and after recodings whose loss is not the step's."""
+    weight, codes, wrong = np.array([1, 2, 0.5]), run.table.codes, []
+    unchanged, in_order = Recoded.unchanged(run.table), ordered_variables(SCHEMA)
+    for recoded in (
+        unchanged, merged(run.table), unchanged.dropping(0), unchanged.dropping(1),
+        unchanged.merging(0, [1, 2, 3]),
+    ):  # fmt: skip
+        found, made = _next_step(risks_of(run), recoded, limits, weight, in_order)
+        prices = plain_prices(codes, fine, recoded.groups, limits, weight)
+        assert len(prices) > 3 and prices[found.groups] <= 1.01 * min(prices.values())
+        losses = [plain_loss(codes, x.groups, weight) for x in (recoded, found)]
+        assert sum(step.loss for step in made) == pytest.approx(losses[1] - losses[0])
+        by_whole = plain_prices(codes, fine, recoded.groups, limits, weight, whole=True)
+        wrong.append(prices[min(by_whole, key=by_whole.get)] > 1.01 * min(prices.values()))
+    # The planted error would be seen.
+    assert any(wrong)
+
+
+@pytest.mark.parametrize("limits", [Limits(-1), Limits(None, 0.05)])
+def test_recodings_are_those_of_a_plain_search(twelve, fine, limits):
+    """Until none takes anything off, or no record is above its limit."""
+    importance = {"age": 0.9, "sex": 1.5}
+    found = protect(
+        twelve, POPULATION, **limits._asdict(), max_suppressed=0, importance=importance, ties=False
+    )  # fmt: skip
+    weight = importance_of(SCHEMA, importance)
+    made, groups = plain_recodings(twelve.table.codes, fine, limits, weight)
+    assert [(step.variable, step.label is None) for step in found.recodings] == [
+        x[:2] for x in made
+    ]  # fmt: skip
+    assert len({x[0] for x in made}) > 1 and found.recoded.groups == groups
+    assert [step.loss for step in found.recodings] == pytest.approx([x[2] for x in made])
+    assert found.after.loss == pytest.approx(plain_loss(twelve.table.codes, groups, weight))
+    assert found.met == (limits.max_tau1 is None)
+
+
+IMPORTANCE = {"age": 6, "sex": 2, "town": 2.3}
+
+
+@pytest.fixture(scope="module")
+def without_age(twelve):
+    """Protected after the first variable is dropped."""
+    return protect(
+        twelve, POPULATION, max_risk=0.02, max_suppressed=1, importance=IMPORTANCE, ties=False,
+        recode=["drop:age", "merge:town=b+d"],
+    )  # fmt: skip
+
+
+def test_variables_keep_their_importance_when_the_first_is_dropped(twelve, fine, without_age):
+    codes, groups, weight = twelve.table.codes, without_age.recoded.groups, [*IMPORTANCE.values()]
+    assert without_age.met and groups[0] is None and (1, 3) in groups[2]
+    mask = plain_suppressions(codes, fine, groups, 0.02, weight)
+    np.testing.assert_array_equal(without_age.suppressed, mask[:, 1:])
+    # The planted error: that of the variables before.
+    shifted = plain_suppressions(codes, fine, groups, 0.02, [0, *weight[:2]])
+    assert mask.any(axis=0).tolist() == [False, True, True] and (mask != shifted).any()
+    dropped, town = (step.loss for step in without_age.recodings)
+    assert dropped == pytest.approx(6 * entropy(codes[:, 0]))
+    assert dropped + town == pytest.approx(plain_loss(codes, groups, weight))
+    coarse = np.stack([of[x] for of, x in zip(new_codes(groups), codes.T, strict=True)], axis=1)
+    bits = -np.log2((coarse[:, None] == coarse).mean(axis=0)) * weight
+    lost = dropped + town + bits[mask].sum() / len(codes)
+    assert without_age.after.loss == pytest.approx(lost)
+
+
+def test_the_log_names_the_variables_of_the_sample_when_the_first_is_dropped(twelve, without_age):
+    rows, columns = np.nonzero(without_age.suppressed)
+    names = np.array(["sex", "town"])[columns]
+    labels = twelve.table.to_frame()
+    old = [labels[name][row] for row, name in zip(rows, names, strict=True)]
+    log = without_age.suppressions()
+    assert log["row"].tolist() == rows.tolist()
+    assert log["column"].tolist() == names.tolist() and log["old"].tolist() == old
+    assert {*names} == {"sex", "town"}
 
 
 def test_names_and_orders():
