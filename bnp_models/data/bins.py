@@ -65,7 +65,6 @@ class Bins:
         values: Sequence[Label],
         counts: np.ndarray,
         number: int,
-        cuts: Iterable[float] = (),
     ) -> "Bins":
         """Choose about `number` bins that hold about as many records each.
 
@@ -79,8 +78,6 @@ class Bins:
             (V,) records of each.
         number
             Bins of the numbers, about.
-        cuts
-            Values at which a bin has to begin.
 
         Raises
         ------
@@ -101,11 +98,10 @@ class Bins:
                 "has fewer than two numbers, so that there is nothing to put into bins",
                 column=variable,
             )
-        marks = sorted(Fraction(str(cut)) for cut in cuts)
         count = np.asarray(counts)[order]
         total, labels, ends = np.cumsum(count), [], []
-        for first, last in _runs(x, count, count.sum() / number, marks):
-            low, high, unit = _ends(x, total, first, last, marks)
+        for first, last in _runs(x, count, count.sum() / number):
+            low, high, unit = _ends(x, total, first, last)
             ends.append((low, high, unit))
             if low == high and low in x:
                 labels.append(values[order[x.index(low)]])
@@ -321,14 +317,13 @@ def number_of(label: Label) -> Fraction | None:
     return Fraction(text) if _NUMBER.fullmatch(text) else None
 
 
-def _runs(x, count, size, marks) -> list[tuple[int, int]]:
+def _runs(x, count, size) -> list[tuple[int, int]]:
     """First and last index of each bin's values, ascending, `size` records in each, about."""
     runs: list[tuple[int, int]] = []
     held = 0
     for i in range(len(x)):
         begins = not runs or count[i] >= size or count[runs[-1][1]] >= size
-        begins = begins or held + count[i] / 2 >= size
-        if begins or any(x[i - 1] < mark <= x[i] for mark in marks):
+        if begins or held + count[i] / 2 >= size:
             runs.append((i, i))
             held = 0
         runs[-1] = runs[-1][0], i
@@ -358,7 +353,7 @@ def _joined(runs, count, size) -> list[tuple[int, int]]:
     return runs
 
 
-def _ends(x, total, first, last, marks) -> tuple[Fraction, Fraction, Fraction]:
+def _ends(x, total, first, last) -> tuple[Fraction, Fraction, Fraction]:
     """Lowest and highest value to be drawn in a bin, and the distance of those between."""
     if first == last:
         return x[first], x[first], Fraction(1)
@@ -371,21 +366,18 @@ def _ends(x, total, first, last, marks) -> tuple[Fraction, Fraction, Fraction]:
     if first == 0:
         low = x[min(int(np.searchsorted(total, _BEYOND)), last)]
     else:
-        low = _between(x[first - 1], x[first], marks)
+        low = _between(x[first - 1], x[first])
     if last == len(x) - 1:
         high = x[max(int(np.searchsorted(total, total[-1] - _BEYOND, side="right")), first)]
     else:
         # The largest multiple below the next bin.
-        high = (math.ceil(_between(x[last], x[last + 1], marks) / unit) - 1) * unit
+        high = (math.ceil(_between(x[last], x[last + 1]) / unit) - 1) * unit
     low = math.ceil(low / unit) * unit
     return min(low, high), max(low, high), unit
 
 
-def _between(below: Fraction, above: Fraction, marks: list[Fraction]) -> Fraction:
-    """Number of few digits above one number and not above another, a mark where there is one."""
-    for mark in marks:
-        if below < mark <= above:
-            return mark
+def _between(below: Fraction, above: Fraction) -> Fraction:
+    """Number of few digits above one number and not above another."""
     unit = Fraction(10) ** 12
     while True:
         cut = math.floor(above / unit) * unit

@@ -64,8 +64,10 @@ class Merged:
         for value in values:
             code = self.codes.get(text_of(value))
             if code is None and self.top is not None:
-                number = number_of(value)
-                code = self.top[1] if number is not None and number >= self.top[0] else None
+                number, (limit, top) = number_of(value), self.top
+                # The label of the top level, too, where that was merged with others.
+                above = number is not None and number >= limit or value == _top_label(limit)
+                code = top if above else None
             if code is None:
                 raise MicrodataError(
                     f"value {quoted(value)} is no label of the original, whose levels were merged; "
@@ -212,6 +214,11 @@ def _merged(
     return Merged(name, tuple(left), codes, top)
 
 
+def _top_label(limit: float) -> str:
+    """Label of all numbers from a limit on."""
+    return f"{limit:g}+"
+
+
 def _top_coded(
     name: str, labels: Sequence[Label], limit: float
 ) -> tuple[np.ndarray, list[Label], int]:
@@ -225,7 +232,7 @@ def _top_coded(
     below = [label for label, is_above in zip(labels, above, strict=True) if not is_above]
     # Where the first of the numbers above was, labels that are no numbers beside it.
     place = int(np.count_nonzero(~above[: int(np.argmax(above))]))
-    left = [*map(text_of, below[:place]), f"{limit:g}+", *map(text_of, below[place:])]
+    left = [*map(text_of, below[:place]), _top_label(limit), *map(text_of, below[place:])]
     position = np.cumsum(~above) - 1
     of = np.where(above, place, position + (position >= place))
     return of, list(left), place

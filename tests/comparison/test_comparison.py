@@ -1,9 +1,11 @@
 """Held-out prediction by hand, and models of which one is right."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import logsumexp
 
@@ -65,3 +67,86 @@ def test_the_model_that_can_say_what_is_there_wins(comparison):
 def test_impossible_folds_are_refused(small):
     with pytest.raises(ValueError, match="folds must be from 1"):
         bnp.compare({}, small.table, key=jax.random.key(0), folds=6)
+
+
+# Each record is in a cell of its own, whose number is codes @ WEIGHTS.
+CODES, WEIGHTS = np.stack([np.arange(23) // 5, np.arange(23) % 5], axis=1), [5, 1]
+MODELS = {"hdp": bnp.HDPMixedMembership(), "nplcm": bnp.NPLCM(2), "tnplcm": bnp.TNPLCM(2)}
+
+
+@pytest.fixture
+def compared(monkeypatch):
+    """Compare models without chains: what is fitted, and what is predicted of which fit.
+
+    The log probability of a held-out record is its number.
+    """
+    fitted, predicted = [], []
+
+    def sample(model, table, **options):
+        fitted.append(SimpleNamespace(model=model, table=table, **options))
+        return fitted[-1]
+
+    def held_out_log_probability(run, codes):
+        predicted.append((run, codes))
+        return codes @ WEIGHTS
+
+    module = "bnp_models.comparison.comparison."
+    monkeypatch.setattr(module + "sample", sample)
+    monkeypatch.setattr(module + "held_out_log_probability", held_out_log_probability)
+    monkeypatch.setattr(module + "predictive_checks", lambda run: run)
+    monkeypatch.setattr(module + "population_risk", lambda *of: of)
+    monkeypatch.setattr(module + "Diagnosis", SimpleNamespace(of=lambda *of: of))
+
+    def compare(models, **options):
+        schema = bnp.Schema(("a", "b"), (tuple(range(5)),) * 2)
+        options = {"key": jax.random.key(0), "num_folds": 4, "folds": 3} | options
+        found = bnp.compare(models, bnp.Microdata(schema, CODES), **options)
+        return SimpleNamespace(models=found.models, fitted=fitted, predicted=predicted)
+
+    return compare
+
+
+def test_records_are_predicted_by_a_run_that_has_not_seen_them(compared):
+    """Of four parts of 23 records three are held out, one at a time, and the same of all models."""
+    done = compared(MODELS, population_size=500)
+    parts = [codes @ WEIGHTS for _, codes in done.predicted]
+    assert [len(part) for part in parts] == [6] * 9
+    held_out = np.concatenate(parts[:3])
+    assert len(np.unique(held_out)) == 18
+    for i, (name, of_model) in enumerate(done.models.items()):
+        *fits, whole = done.fitted[4 * i : 4 * i + 4]
+        assert all(fit.model is MODELS[name] for fit in [*fits, whole])
+        for fit, (run, _), part in zip(fits, done.predicted[3 * i :], parts, strict=False):
+            assert run is fit
+            together = np.concatenate([fit.table.codes @ WEIGHTS, part])
+            np.testing.assert_array_equal(np.sort(together), np.arange(23))
+        np.testing.assert_array_equal(of_model.log_probabilities, held_out)
+        np.testing.assert_array_equal(whole.table.codes, CODES)
+        assert of_model.run is of_model.checks is whole and of_model.risk == (whole, 500)
+        assert of_model.diagnosis == (whole, of_model.risk)
+
+
+def test_every_run_has_a_key_and_a_checkpoint_of_its_own_and_zeros_where_it_takes_them(
+    compared, tmp_path
+):
+    zeros, options = pd.DataFrame({"a": [4], "b": [4]}), {"num_chains": 3, "num_samples": 7}
+    done = compared(MODELS, conditions=zeros, checkpoint=tmp_path, **options)
+    assert len({jax.random.key_data(fit.key).tobytes() for fit in done.fitted}) == 12
+    parts = ("fold_1", "fold_2", "fold_3", "whole")
+    folders = [tmp_path / f"model_{i}_{part}" for i in (1, 2, 3) for part in parts]
+    assert [fit.checkpoint for fit in done.fitted] == folders
+    for fit in done.fitted:
+        assert {name: vars(fit)[name] for name in options} == options
+        if fit.model is MODELS["nplcm"]:
+            assert fit.conditions is None
+        else:
+            assert isinstance(fit.conditions, bnp.StructuralZeros)
+    assert all(of_model.risk is None for of_model in done.models.values())
+
+
+def test_the_key_chooses_what_is_held_out(compared):
+    one = {"nplcm": MODELS["nplcm"]}
+    for seed in (0, 0, 1):
+        done = compared(one, key=jax.random.key(seed), folds=1)
+    first, again, other = (codes.tolist() for _, codes in done.predicted)
+    assert first == again != other

@@ -76,18 +76,43 @@ def test_ends_do_not_tell_single_values():
     assert not any("123456" in str(label) for label in bins.labels)
 
 
-def test_cuts_labels_and_missing_values():
+def test_labels_and_missing_values():
     values = [0.5, 1.25, 2.0, 3.75, 9.0, "unknown"]
     counts = np.array([20, 20, 20, 20, 20, 5])
-    bins = bnp.Bins.choose("x", values, counts, 2, cuts=[3])
-    assert bins.labels[0] == "unknown" and 3 in bins.low
-    codes = bins.code([2.9, 3, 100, -7, "unknown"])
+    bins = bnp.Bins.choose("x", values, counts, 2)
+    assert bins.labels[0] == "unknown" and 2 in bins.low
+    codes = bins.code([1.9, 2, 100, -7, "unknown"])
     assert list(codes[:2]) != [codes[1]] * 2 and codes[4] == 0
     assert codes[2] == len(bins.labels) - 1 and codes[3] == 1
     drawn = bins.draw(np.random.default_rng(0), np.array([-1, 0, 1]))
     assert drawn[0] is None and drawn[1] == "unknown"
     with pytest.raises(bnp.MicrodataError, match="column 'x'.*is no number"):
         bins.code(["other"])
+
+
+def test_few_records_between_bins_join_the_one_that_is_no_single_value():
+    """Of 100 records, twenty a bin: 3 has two, and 4 enough for a bin of its own."""
+    bins = bnp.Bins.choose("x", [1, 2, 3, 4, 5], np.array([12, 9, 2, 50, 27]), 5)
+    assert bins.labels == ("1 to 3", 4, 5)
+    assert bins.code([1, 2, 3, 4, 5]).tolist() == [0, 0, 0, 1, 2]
+    # The next one, where that is none and where there is no other.
+    bins = bnp.Bins.choose("x", [1, 2, 3, 4, 5, 6], np.full(6, 2), 4)
+    assert bins.code([1, 2, 3, 4, 5, 6]).tolist() == [0, 0, 0, 1, 1, 1]
+    bins = bnp.Bins.choose("x", [1, 2, 3], np.array([2, 50, 48]), 5)
+    assert bins.code([1, 2, 3]).tolist() == [0, 0, 1]
+
+
+def test_values_of_a_very_wide_bin_can_be_counted():
+    """From a half to 3e16 in hundreds: in tenths or tens they would be more than 10^15."""
+    values = [0.5, 1e16, 2e16, 3e16]
+    bins = bnp.Bins.choose("x", values, np.full(4, 10), 1)
+    assert (bins.low[0], bins.high[0], bins.unit[0]) == (100, 3e16, 100)
+    drawn = bins.draw(np.random.default_rng(0), np.zeros(2000, int))
+    assert drawn.between(100, 3e16).all()
+    # All with one probability: a variance of the width squared over 12.
+    assert abs(drawn.mean() - 1.5e16) < 5 * 3e16 / np.sqrt(12 * 2000)
+    narrow = bnp.Bins.choose("x", [0.5, 1.0, 99_999_999_999.0], np.full(3, 10), 1)
+    assert narrow.unit[0] == 0.1
 
 
 def test_columns_without_numbers_are_refused():

@@ -40,6 +40,38 @@ def test_top_coding_leaves_what_is_no_number():
     assert labels(changed, "hours") == ["none", "10", "60+", "60+", "none"]
 
 
+@pytest.mark.parametrize("rare", [0, 2])
+def test_labels_before_and_after_the_numbers_keep_their_codes(rare):
+    levels = ["none", "0-4", "55-59", "60", "75", "other", "Unknown"]
+    ages = [level for level in levels for _ in range(2)]
+    table = Microdata.from_frame(pd.DataFrame({"age": ages}), levels={"age": levels})
+    changed, merged = merge_levels(table, {"age": 60}, rare=rare)
+    left = ("none", "0-4", "55-59", "60+", "other", "Unknown")
+    assert changed.schema.levels[0] == merged["age"].labels == left
+    assert labels(changed, "age") == [
+        {"60": "60+", "75": "60+"}.get(level, level) for level in ages
+    ]  # fmt: skip
+    # Numbers that the sample has not go with those from 60 on, and nothing else does.
+    assert merged["age"].code(["80", 60, "60+", "Unknown", "55-59"]).tolist() == [3, 3, 3, 5, 2]
+    for other in ("61-64", "59", "unknown"):
+        with pytest.raises(MicrodataError, match="is no label of the original"):
+            merged["age"].code([other])
+
+
+def test_the_top_level_merged_with_a_label_beside_it_takes_all_larger_numbers():
+    counts = {"10": 2, "20": 5, "30": 4, "60": 1, "75": 1, "Unknown": 3}
+    ages = [age for age, number in counts.items() for _ in range(number)]
+    table = Microdata.from_frame(pd.DataFrame({"age": ages}), levels={"age": list(counts)})
+    changed, merged = merge_levels(table, {"age": 60}, rare=3, ordered=["age"])
+    assert changed.schema.levels[0] == ("10 to 20", "30", "60+ to Unknown")
+    assert changed.codes[:, 0].tolist() == [0] * 7 + [1] * 4 + [2] * 5
+    assert merged["age"].code(["99", "60+", "Unknown", "75", "20"]).tolist() == [2, 2, 2, 2, 0]
+    # Without an order it is among the rare ones.
+    changed, merged = merge_levels(table, {"age": 60}, rare=3)
+    assert changed.schema.levels[0] == ("20", "30", "Unknown", "other")
+    assert merged["age"].code(["99", "Unknown", "10"]).tolist() == [3, 2, 3]
+
+
 def test_rare_levels_without_an_order_become_one():
     table = table_of(job=list("aaaaabbbccd") + [None], one=list("xxxxxxyyyyyy"))
     changed, merged = merge_levels(table, rare=3)
@@ -54,6 +86,10 @@ def test_rare_levels_without_an_order_become_one():
     changed, merged = merge_levels(table_of(job=["Other", "Other", "a", "a", "b"]), rare=2)
     assert changed.schema.levels[0] == ("a", "Other")
     assert merged["job"].groups() == {"Other": ["b"]}
+    # It takes the rare ones also where it has the most records, and the rare ones would do.
+    changed, merged = merge_levels(table_of(job=["Other"] * 9 + list("aaabc")), rare=2)
+    assert changed.schema.levels[0] == ("a", "Other")
+    assert merged["job"].groups() == {"Other": ["b", "c"]}
 
 
 def test_rare_levels_in_an_order_join_a_neighbour():

@@ -48,6 +48,22 @@ def test_a_fresh_sample_is_as_close_to_the_holdout_and_one_with_copies_is_not():
     assert copied.share_by_distance[0] == pytest.approx(0.25)
 
 
+def test_as_many_records_are_taken_of_the_original_as_of_the_holdout():
+    """Eight records that have no value in common: two of either side are taken, whichever."""
+    schema = bnp.Schema(tuple("abc"), (tuple(range(8)),) * 3)
+    many, few = (bnp.Microdata(schema, np.repeat(x[:, None], 3, axis=1))
+                 for x in (np.arange(6), np.arange(6, 8)))  # fmt: skip
+    for seed in range(3):
+        found = bnp.closest_records(many, many, few, seed=seed)
+        # Two of six are copies of what is taken, and the others are as far from both.
+        assert found.closer_to_original == pytest.approx((2 + 4 / 2) / 6)
+        assert found.share_by_distance == (1, 0, 0, 0)
+        assert found.holdout_by_distance == (0, 0, 0, 1)
+        found = bnp.closest_records(few, many, many, seed=seed)
+        assert found.closer_to_original == pytest.approx((4 / 2) / 6)
+        np.testing.assert_allclose(found.holdout_by_distance, [2 / 6, 0, 0, 4 / 6])
+
+
 def test_without_a_holdout_and_with_incomplete_records():
     rng = np.random.default_rng(1)
     original = wide(rng, 300)

@@ -120,6 +120,26 @@ def test_aliases_and_levels_of_one_file_do_no_harm(files):
     assert bnp.proportions(a, [b], 1).fit["pmse_ratio"][0] == pytest.approx(score.ratio, rel=1e-5)
 
 
+def test_one_cell_tells_nothing():
+    schema = bnp.Schema(("x", "y"), (tuple("ab"), ("c",)))
+    a, b = (bnp.Microdata(schema, np.zeros((n, 2), int)) for n in (7, 12))
+    for interactions in (False, True):
+        assert bnp.propensity_score(a, b, interactions=interactions) == (0, 0, 0, 0, 0, 0)
+    assert propensity.standardised(0.25, 0, 0.5, 4) == (0.25, 0, 0, 0, 0, 0)
+    assert bnp.proportions(a, b, 2).fit["pmse_ratio"].tolist() == [0]
+
+
+def test_steps_that_go_too_far_are_halved():
+    """Half of the records of one cell of a thousandth: Newton's first step is 500 in the logit."""
+    schema = bnp.Schema(("x",), (tuple("ab"),))
+    counts = np.array([[10_000, 5], [5, 5]])
+    a, b = (bnp.Microdata(schema, np.repeat([0, 1], count)[:, None]) for count in counts)
+    total, share = counts.sum(axis=0), 10 / 10_015
+    exact = total @ (counts[1] / total - share) ** 2 / 10_015
+    score = bnp.propensity_score(a, b)
+    assert score.pmse == pytest.approx(exact, rel=1e-5) and score.parameters == 1
+
+
 def test_a_file_without_complete_records_is_refused(files):
     original, synthetic, _ = files
     empty = bnp.Microdata(SCHEMA, np.full_like(original.codes, -1))

@@ -103,6 +103,46 @@ def test_k_marginal_scores_against_crosstab(files):
     assert score.summary()["k_marginal"] == pytest.approx(score.k_marginal.mean())
 
 
+def binary(*ones):
+    """A hundred records of variables of which so many are one."""
+    codes = np.stack([np.arange(100) < number for number in ones], axis=1).astype(int)
+    schema = bnp.Schema(tuple("abc"[: len(ones)]), ((0, 1),) * len(ones))
+    return bnp.Microdata(schema, codes)
+
+
+def test_coverage_is_of_either_proportions_by_either_interval():
+    """Half of the original, 0.3 of the files, whose intervals end at 0.1 and less on each side."""
+    original, file = binary(50, 50, 50), binary(30, 30, 30)
+    found = bnp.proportions(original, [file, file], 1, population=binary(58, 35, 58))
+    # Halves are 1.96 times 0.05 and the root of 0.3 * 0.7 / 100, which is 0.046.
+    np.testing.assert_allclose(found.original_interval[0], 0.402, atol=5e-4)
+    np.testing.assert_allclose(found.interval[0][1::2], 0.210, atol=5e-4)
+    by_both = [found.covered("population", by)[1::2].tolist() for by in ("original", "synthetic")]
+    assert by_both == [[True, False, True], [False, True, False]]
+    assert found.covered(by="original").all() and not found.covered().any()
+    summary = found.summary()
+    assert summary["covers_population"] == pytest.approx(1 / 3)
+    assert summary["original_covers_population"] == pytest.approx(2 / 3)
+    assert summary["mean_difference_from_population"] == pytest.approx((0.28 + 0.05 + 0.28) / 3)
+    of_original = summary["original_mean_difference_from_population"]
+    assert of_original == pytest.approx((0.08 + 0.15 + 0.08) / 3)
+    alone = bnp.proportions(original, [file], 1)
+    assert not {name for name in alone.summary() if "population" in name}
+    with pytest.raises(ValueError, match="no population was given"):
+        alone.covered("population")
+
+
+def test_cells_near_none_and_near_all_are_not_judged():
+    found = bnp.proportions(binary(9, 10, 91), [binary(50, 50, 50)], 1)
+    assert found.count.tolist() == [91, 9, 90, 10, 9, 91]
+    assert found.judged.tolist() == [False, False, True, True, False, False]
+    np.testing.assert_array_equal(np.isnan(found.overlap), ~found.judged)
+    assert found.summary()["cells_judged"] == len(found.covered()) == 2
+    rare = bnp.proportions(binary(9), [binary(50)], 1).summary()
+    assert rare["cells_judged"] == 0 and rare["overlap"] is rare["covers_original"] is None
+    assert bnp.proportions(binary(9), [binary(50)], 1, min_count=9).judged.all()
+
+
 def test_the_original_itself_overlaps_with_itself(files):
     original, _, _ = files
     shuffled = bnp.Microdata(SCHEMA, original.codes[::-1])

@@ -154,6 +154,19 @@ def test_figures():
     assert summaries.figures_of(np.ones((1, 1)))["sd"] == 0
 
 
+def test_the_share_of_a_variable_is_what_dropping_it_takes_away(small):
+    """Of 8 sample uniques that are unique in the population, 2 are left without sex."""
+    eight, two = np.tile([4.0, 12.0], (2, 15)), SimpleNamespace(tau1=np.array([1.0, 3.0]))
+    risk = dataclasses.replace(small.risk, tau1=eight)
+    coarser = {"drop:sex": two, "drop:race": SimpleNamespace(tau1=np.full(3, 8.0))}
+    found = summaries.contributions(risk, coarser)
+    assert {name: of["share"] for name, of in found.items()} == {
+        "age": None, "sex": 0.75, "race": 0.0, "education": None,
+    }  # fmt: skip
+    nothing = dataclasses.replace(small.risk, tau1=np.zeros((2, 30)))
+    assert summaries.contributions(nothing, coarser)["sex"]["share"] is None
+
+
 def test_records_read_back_to_eight_digits(small, tmp_path):
     bnp.write_records(small.risk, tmp_path / "records.csv")
     read = pd.read_csv(tmp_path / "records.csv", dtype=str).astype({"r1": float, "r2": float})

@@ -3,16 +3,19 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from goodness import P_LIMIT
 from harness import Z_LIMIT
 from hierarchy import simulate_cells
 from scipy.special import betaln, expit, gammaln, logit
-from scipy.stats import chi2, chisquare
+from scipy.stats import beta, chi2, chisquare, nbinom
 
 import bnp_models as bnp
+from bnp_models.inference.convergence import diagnose
 from bnp_models.kernels.numerics.hypergeometric import log_hyp2f1
 from bnp_models.kernels.numerics.precision import double_precision
+from bnp_models.models.cells import full_bayes
 from bnp_models.models.cells.full_bayes import PRIORS
 
 NUM_CELLS, POPULATION = 3000, 60_000
@@ -201,6 +204,48 @@ def test_counts_of_counts(one):
     expected = wrong["expected"][usual.index]
     expected *= usual["observed"].sum() / expected.sum()
     assert chisquare(usual["observed"], expected).pvalue < P_LIMIT
+
+
+def test_counts_of_counts_of_model_two_by_hand():
+    """Two of five cells have records; the sampling fractions of the others are of two kinds."""
+    table = bnp.Microdata.from_frame(pd.DataFrame({"x": [0, 1, 1, 1]}), levels={"x": range(5)})
+    cells = bnp.weighted_cells(table, 60, np.array([10.0, 5.0, 5.0, 5.0]))
+    fit = bnp.counts_of_counts(model_two(), cells).set_index("records")
+    records, expected = np.arange(4), np.zeros(4)
+    assert fit["observed"].iloc[records].tolist() == [3, 1, 0, 1]
+    alpha, a, gamma = TWO.values()
+    for phat, number in ((1 / 10, 1), (3 / 15, 1), *((phat, 3 * share) for phat, share in PHATS)):
+        # Negative binomial about 12 persons a cell, over quantiles of the sampling fraction.
+        p = beta.ppf((np.arange(4000) + 0.5) / 4000, a * phat, a * (1 - phat))[:, None]
+        of_cell = nbinom.pmf(records, alpha, alpha / (alpha + 12 * p)).mean(axis=0)
+        expected += number * (gamma * of_cell + (1 - gamma) * (records == 0))
+    np.testing.assert_allclose(fit["expected"].iloc[records], expected, rtol=2e-3)
+
+
+def test_hyperparameters_have_their_priors(monkeypatch):
+    """With a likelihood that is normal in log alpha and logit a / (a + b), all is normal."""
+
+    def log_likelihood(variant, values, data):
+        logit_share = jnp.log(values["a"]) - jnp.log(values["b"])
+        return -((jnp.log(values["alpha"]) + 2) ** 2 + (logit_share + 3) ** 2) / 2
+
+    monkeypatch.setattr(full_bayes, "log_likelihood_given", log_likelihood)
+    table = bnp.Microdata.from_frame(pd.DataFrame({"x": [0, 0, 0]}), levels={"x": [0, 1]})
+    draws = bnp.sample_hyperparameters(
+        bnp.PolettiniStander(1), bnp.weighted_cells(table, 4), key=jax.random.key(6),
+        num_chains=2, num_warmup=150, num_samples=400,
+    )  # fmt: skip
+    a, b = draws.values["a"], draws.values["b"]
+    found = np.log(draws.values["alpha"]), np.log(a + b), np.log(a) - np.log(b)
+    # Means and standard deviations of the priors, and what is seen of each with one of 1.
+    known = (*PRIORS["alpha"], [-2]), (*PRIORS["concentration"], []), (logit(3 / 4), 0.5, [-3])
+    for value, (centre, sd, seen) in zip(found, known, strict=True):
+        precision = 1 / sd**2 + len(seen)
+        mean, sd = (centre / sd**2 + sum(seen)) / precision, precision**-0.5
+        assert abs(value.mean() - mean) < Z_LIMIT * sd / np.sqrt(diagnose(value)["ess_bulk"])
+        assert 0.8 < value.std() / sd < 1.25
+    expected = -((found[0] + 2) ** 2 + (found[2] + 3) ** 2) / 2
+    np.testing.assert_allclose(draws.log_likelihood, expected)
 
 
 @pytest.mark.long
