@@ -20,6 +20,10 @@ from bnp_models.models.nested import ndpmpm, sweep
 
 ROLES = ("head", "other", "guest")
 
+# Groups of four ages, and larger ones, as a file has them and as a tree.
+AGE_GROUPS = pd.DataFrame({"age": list("0123"), "group": list("abcc"), "larger": list("xxyy")})
+AGE_TREE = [[1, 1], [2]]
+
 
 def tiny_households(households, head=None, ages=2, roles=2) -> Households:
     """Households given as (home, [(role, age), ..]), labels in full; ages are 0, 1, .."""
@@ -119,6 +123,7 @@ def prior_parameters(model, data, size, seed):
     """
     rng = np.random.default_rng(seed)
     F, S = model.components, model.member_components
+    layers = data.member_levels.layers
 
     def sticks(concentration, number):
         v = rng.beta(1, np.repeat(concentration[..., None], number, axis=-1))
@@ -132,8 +137,9 @@ def prior_parameters(model, data, size, seed):
             told = head is not None and j == head.variable and model.level_prior == "learned"
             prior = "uniform" if j == uniform else model.level_prior
             # The head, the first level, is one of two kinds, whose shares are uniform.
+            tree = AGE_TREE if len(layers) > 1 else bands(levels)
             drawn, log_own = draw_variable(
-                rng, prior, size, bands(levels) if j in ordered else levels - told, number
+                rng, prior, size, tree if j in ordered else levels - told, number
             )
             log_c.append(log_own)
             if told:
@@ -149,7 +155,7 @@ def prior_parameters(model, data, size, seed):
     size_at = None if data.possible is None else len(data.household.num_levels) - 1
     household, of_household = levels(data.household.num_levels, (F,), uniform=size_at)
     # The last variable of members is their age.
-    ordered = (len(data.member.num_levels) - 1,) if data.member_levels.layers else ()
+    ordered = (len(data.member.num_levels) - 1,) if layers else ()
     member, of_member = levels(data.member.num_levels, (F, S), data.head, ordered=ordered)
     parameters = (
         sticks(alpha, F), sticks(np.broadcast_to(beta, (size, F)), S), of_household, of_member
@@ -212,13 +218,12 @@ def _parameters(state):
 def _now(state, data):
     found = [statistics(jnp, _parameters(state), data, i) for i in range(len(data.blocks))]
     beta = state.beta[0] if state.beta.ndim else state.beta
-    # Of the last variable of members, or of its bands.
-    first = len(data.member_levels.variable)
-    if not data.member_levels.layers:
-        first -= data.member.num_levels[-1]
+    # Of the last variable of members, or of its bands or largest groups.
+    layers = data.member_levels.layers
+    number = layers[-1].number if layers else data.member.num_levels[-1]
     c = (
         jnp.sum(state.household_shape[: data.household.num_levels[0]]),
-        jnp.sum(state.member_shape[first:]),
+        jnp.sum(state.member_shape[-number:]),
     )
     return jnp.concatenate([jnp.log(jnp.stack([state.alpha, beta, *c])), *found])
 

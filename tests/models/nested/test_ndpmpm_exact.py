@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from harness import Z_LIMIT
 from nested import (
+    AGE_GROUPS,
     all_households,
     exact_means,
     joint_chains,
@@ -92,6 +93,7 @@ CASES = {
     "three roles": ("guests", None, {"roles": 3, "households": WITH_GUESTS}),
     "uniform": ("none", None, {"level_prior": "uniform"}),
     "ordered": ("tables", None, {"ordered": ("age",), "ages": 4}),
+    "groups": ("tables", None, {"groups": {"age": AGE_GROUPS}, "ages": 4}),
     "ordered, uniform": ("none", None, {"ordered": "age", "ages": 4, "level_prior": "uniform"}),
     "sizes given": ("tables", None, {"sizes": "given", "level_prior": "uniform"}),
     "sizes given, head of the household": (
