@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.integrate import quad
-from scipy.special import gammaln
+from scipy.special import gammaln, roots_genlaguerre
 from scipy.stats import qmc
 
 from bnp_models.kernels.mixed_membership.urn import simulate_levels
@@ -22,6 +22,9 @@ from bnp_models.models.mixed_membership.state import HDPData
 # One statistical check in the suite fails by chance with this probability at most: about 200
 # z-scores are taken in all, and each has two tails.
 Z_LIMIT = 4.5
+
+# Records are padded to a multiple of this, so that few have padding; all strides divide it.
+PADDED = 8
 
 
 def z_scores(chain_means: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -149,6 +152,7 @@ def enumerate_posterior(codes: np.ndarray, num_levels, model) -> dict[str, float
     total = dict.fromkeys(names, 0.0)
     shapes = [quasi_random_shapes(model.level_prior, levels) for levels in num_levels]
     log_c = np.log(shapes[0].sum(axis=1))
+    rates, share = rates_and_shares(model)
 
     @cache
     def log_dish(items, j):
@@ -166,12 +170,16 @@ def enumerate_posterior(codes: np.ndarray, num_levels, model) -> dict[str, float
             weight = _alpha_integral(m, num_items, num_records, model.a, model.b, 0)
             mean = _alpha_integral(m, num_items, num_records, model.a, model.b, 1) / weight
         else:
-            each = [
-                [_alpha_integral(t, num_items, 1, model.a, model.b, r) for r in (0, 1)]
-                for t in per_record
-            ]
-            weight = math.prod(w for w, _ in each)
-            mean = float(np.mean([first / w for w, first in each]))
+            each, first = (
+                np.array([
+                    [_alpha_integral(t, num_items, 1, model.a, b, moment) for b in rates]
+                    for t in per_record
+                ])
+                for moment in (0, 1)
+            )  # fmt: skip
+            of_rate = share * each.prod(axis=0)
+            weight = of_rate.sum()
+            mean = np.average((first / each).mean(axis=0), weights=of_rate)
         for dishes in set_partitions(list(range(m))):
             log_weight = log_seating + sum(gammaln(len(block)) for block in dishes)
             items = [
@@ -195,6 +203,14 @@ def enumerate_posterior(codes: np.ndarray, num_levels, model) -> dict[str, float
     return {name: value / weight for name, value in total.items()}
 
 
+def rates_and_shares(model):
+    """Values of b and their probabilities: Gauss-Laguerre nodes where it has a prior."""
+    if model.concentration != "hierarchical":
+        return np.array([model.b]), np.ones(1)
+    nodes, weights = roots_genlaguerre(30, model.a1 - 1)
+    return nodes / model.b1, weights / weights.sum()
+
+
 @cache
 def quasi_random_shapes(level_prior, num_levels, number=2**13):
     """Shapes (number, L) of one variable's levels, Sobol points of their prior."""
@@ -209,8 +225,7 @@ def quasi_random_shapes(level_prior, num_levels, number=2**13):
 def run_chains(model, key, codes, num_levels, *, num_chains, num_sweeps, burn, capacity,
                sweep=None):  # fmt: skip
     """Per-chain means of the quantities of `enumerate_posterior` from the sampler."""
-    multiple = max(model.dish_stride, model.cell_stride, 1)
-    data = prepare_records(model, codes, num_levels, multiple=multiple)
+    data = prepare_records(model, codes, num_levels, multiple=PADDED)
     step = sweep or (lambda key, state, data, t: model.sweep(key, state, data, t))
 
     def one(key, start):
@@ -251,9 +266,8 @@ def joint_chains(model, key, *, num_records, num_levels, num_chains, num_sweeps,
     doi:10.1198/016214504000001132): it stays there if and only if the sweep leaves the posterior
     invariant.
     """
-    multiple = max(model.dish_stride, model.cell_stride, 1)
     template = prepare_records(
-        model, np.zeros((num_records, len(num_levels)), int), num_levels, multiple=multiple
+        model, np.zeros((num_records, len(num_levels)), int), num_levels, multiple=PADDED
     )
     padded = template.weight.size
     # Without a table of distinct cells the whole-record move takes every record for a cell.

@@ -16,13 +16,17 @@ from bnp_models.models.mixed_membership import sweep as mixed_membership_sweep
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
 
 NUM_LEVELS = (2, 3, 2)
-CODES = np.array([[0, 2, 1], [0, 1, 1]])
+# Padding has the first level of the first variable, which no record has.
+CODES = np.array([[1, 2, 1], [1, 1, 1]])
 
 RECORD = pytest.param("record", marks=pytest.mark.long)
 
 # All moves in every sweep or nearly so, and the plain sampler.
 ALL_MOVES = {"dish_stride": 2, "cell_stride": 1, "split_merge_every": 2, "seating_every": 3}
 PLAIN = {"dish_stride": 0, "cell_stride": 0, "split_merge_every": 0, "seating_every": 0}
+
+# Of the prior of b, where it has one: alpha's has moments then.
+RATE = {"a1": 6.0, "b1": 3.0}
 
 
 @pytest.fixture(autouse=True)
@@ -36,16 +40,19 @@ def exact():
     """Posterior means by enumeration, for each concentration and prior of the levels."""
     return {
         how: enumerate_posterior(
-            CODES, NUM_LEVELS, HDPMixedMembership(concentration=how[0], level_prior=how[1])
+            CODES, NUM_LEVELS, HDPMixedMembership(concentration=how[0], level_prior=how[1], **RATE)
         )
-        for how in (("shared", "learned"), ("shared", "uniform"), ("record", "learned"))
-    }
+        for how in (
+            ("shared", "learned"), ("shared", "uniform"), ("record", "learned"),
+            ("hierarchical", "uniform"),
+        )
+    }  # fmt: skip
 
 
-def scores(exact, model, sweep=None):
+def scores(exact, model, sweep=None, num_sweeps=400):
     means = run_chains(
-        model, jax.random.key(7), CODES, NUM_LEVELS, num_chains=256, num_sweeps=400, burn=50,
-        capacity=32, sweep=sweep,
+        model, jax.random.key(7), CODES, NUM_LEVELS, num_chains=256, num_sweeps=num_sweeps,
+        burn=50, capacity=32, sweep=sweep,
     )  # fmt: skip
     truth = list(exact[model.concentration, model.level_prior].values())
     number = 6 if model.level_prior == "learned" else 5
@@ -65,6 +72,13 @@ def test_enumeration(exact, concentration, level_prior, moves):
     """K, tables, alpha, alpha_0, a co-clustering probability, c: all partitions summed."""
     model = HDPMixedMembership(concentration=concentration, level_prior=level_prior, **moves)
     z = scores(exact, model)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+def test_enumeration_of_concentrations_with_a_common_prior(exact):
+    """The same where every record has an alpha of its own, and the rate of their prior is drawn."""
+    model = HDPMixedMembership(concentration="hierarchical", level_prior="uniform", **RATE, **PLAIN)
+    z = scores(exact, model, num_sweeps=200)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
