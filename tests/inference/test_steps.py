@@ -39,6 +39,15 @@ def test_a_kernel_makes_the_draws_of_sample(sample_frame):
     assert state.sweeps.tolist() == [20, 20]
 
 
+def test_a_kernel_starts_from_the_first_number_of_components(sample_frame):
+    model = bnp.HDPMixedMembership()
+    for number in (None, 3):
+        kernel = bnp.kernel_of(model, sample_frame, num_components=number)
+        z = jax.jit(kernel.init)(jax.random.key(0)).chain.z
+        first = model.start_components[0] if number is None else number
+        assert len(np.unique(z)) <= first < len(np.unique(z)) + 3
+
+
 class State(NamedTuple):
     x: jax.Array
 

@@ -1,5 +1,7 @@
 """Which variables are ordered by themselves, and the bands of their levels."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -67,3 +69,16 @@ def test_groups_with_names_take_the_place_of_bands(table):
     model = bnp.HDPMixedMembership(groups={"age": decades})
     assert ordered_names(model, table.schema) == ("income",)
     assert model.prepare(table).levels.layers[0].number == 4 + round(np.sqrt(30))
+
+
+@pytest.mark.parametrize("model", [bnp.HDPMixedMembership(ordered="none"), bnp.NPLCM(2)])
+def test_concentrations_of_levels_are_means_of_their_sums(model):
+    """Over the draws, of the shapes of a variable's levels; those behind have no name."""
+    schema = bnp.Schema(("a", "b"), ((0, 1), (0, 1, 2)))
+    shape = np.arange(2 * 4 * 6, dtype=float).reshape(2, 4, 6)
+    run = SimpleNamespace(
+        draws={"level_shape": shape}, coding=None, table=SimpleNamespace(schema=schema)
+    )
+    expected = {"a": shape[..., :2].sum(axis=2).mean(), "b": shape[..., 2:5].sum(axis=2).mean()}
+    assert model.level_concentrations(run) == pytest.approx(expected)
+    assert type(model)(level_prior="uniform").level_concentrations(run) is None
