@@ -1,9 +1,13 @@
 """Wrong arguments from Python: one plain sentence, before any work; and what `dir` lists."""
 
+import inspect
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
+import numpy as np
+import pandas as pd
 import pytest
 
 import bnp_models as bnp
@@ -108,3 +112,60 @@ def test_keys_of_either_kind_are_keys():
     assert typed_key(KEY) is KEY
     made = typed_key(jax.random.PRNGKey(0))
     assert jax.random.bits(made) == jax.random.bits(KEY)
+
+
+MODEL = bnp.NPLCM(2)
+CALLS = {
+    "attack_risk": lambda it, key: bnp.attack_risk(MODEL, it.table, [it.table], key=key),
+    "cell_risk": lambda it, key: bnp.cell_risk(bnp.PolettiniStander(1), it.cells, key=key),
+    "coarsen": lambda it, key: bnp.coarsen(it.run, 20_000, key=key),
+    "compare": lambda it, key: bnp.compare({"a": MODEL}, it.table, key=key),
+    "held_out_log_probability": lambda it, key: bnp.held_out_log_probability(
+        it.run, it.table, key=key
+    ),
+    "impute": lambda it, key: bnp.impute(it.run, 1, key=key),
+    "population_risk": lambda it, key: bnp.population_risk(it.run, 20_000, key=key),
+    "predictive_checks": lambda it, key: bnp.predictive_checks(it.run, key=key),
+    "protect": lambda it, key: bnp.protect(it.run, 20_000, max_tau1=5, key=key),
+    "refit": lambda it, key: bnp.refit(MODEL, it.table, [it.table], key=key),
+    "sample": lambda it, key: bnp.sample(MODEL, it.table, key=key),
+    "sample_hyperparameters": lambda it, key: bnp.sample_hyperparameters(
+        bnp.PolettiniStander(1), it.cells, key=key
+    ),
+    "sample_population_counts": lambda it, key: bnp.sample_population_counts(it.cells, key=key),
+    "synthesize": lambda it, key: bnp.synthesize(it.run, 1, key=key),
+    "validate_within": lambda it, key: bnp.validate_within(MODEL, it.table, key=key),
+}  # fmt: skip
+
+
+def test_keys_are_looked_at_wherever_they_are_given(small):
+    """By every public function: what is no key is refused in one sentence."""
+    functions = {name: getattr(bnp, name) for name in bnp.__all__}
+    taken = {
+        name for name, of in functions.items()
+        if inspect.isfunction(of) and "key" in inspect.signature(of).parameters
+    }  # fmt: skip
+    assert taken == set(CALLS)
+    cells = bnp.weighted_cells(small.table, 20_000)
+    given = SimpleNamespace(run=small.run, table=small.table, cells=cells)
+    for name, call in CALLS.items():
+        with pytest.raises(TypeError, match="key must be a random key, such as"):
+            call(given, 5)
+            pytest.fail(name)
+
+
+def test_a_key_of_either_kind_gives_the_same(small):
+    for name in ("held_out_log_probability", "synthesize", "protect", "coarsen"):
+        one, other = (
+            CALLS[name](SimpleNamespace(run=small.run, table=small.table), key)
+            for key in (jax.random.key(3), jax.random.PRNGKey(3))
+        )
+        if name == "synthesize":
+            pd.testing.assert_frame_equal(one[0], other[0])
+        elif name == "protect":
+            np.testing.assert_array_equal(one.after.tau1, other.after.tau1)
+        elif name == "coarsen":
+            for text, risk in one.items():
+                np.testing.assert_array_equal(risk.tau1, other[text].tau1)
+        else:
+            np.testing.assert_array_equal(one, other)

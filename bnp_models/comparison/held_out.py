@@ -12,6 +12,7 @@ from bnp_models.data.frames import code_like
 from bnp_models.data.microdata import Microdata
 from bnp_models.inference.run import Run
 from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.options import typed_key
 from bnp_models.risk.population import cell_probabilities, checked_method, checked_model
 
 NUM_DRAWS = 200
@@ -57,6 +58,8 @@ def held_out_log_probability(
     (5,)
     """
     check_kind(Run, "held_out_log_probability(run, codes)", run=run)
+    if key is not None:
+        key = typed_key(key)
     if isinstance(codes, Microdata | pd.DataFrame):
         codes = cast(Any, code_like(codes, run.table)).codes
     method = checked_method(method, checked_model(run.model), run.table)

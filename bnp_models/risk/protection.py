@@ -25,6 +25,7 @@ from bnp_models.data.schema import text_of, unknown_variable
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
+from bnp_models.models.options import typed_key
 from bnp_models.risk.coarsening import Coarsening, hierarchies_of, parse_coarsening
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
 from bnp_models.risk.record_risks import RecordRisks, patterns
@@ -192,7 +193,7 @@ class Protection:
         key
             By default one that `run` set aside.
         """
-        key = jax.random.fold_in(run.key if key is None else key, _PROTECT)
+        key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
         risks = RecordRisks(
             run, self.population_size, ties=ties, num_draws=NUM_DRAWS, key=key
         )  # fmt: skip
@@ -266,7 +267,8 @@ def protect(
         raise ValueError("protection needs records one by one, not a table of cells")
     check_names(table, importance or {}, ordered)
     weight = importance_of(table.schema, importance or {})
-    key_scan, key_result = Keys(jax.random.fold_in(run.key if key is None else key, _PROTECT), 2)
+    key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
+    key_scan, key_result = Keys(key, 2)
     scan, risks = (
         RecordRisks(run, population_size, ties=ties, num_draws=number, key=of)
         for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))

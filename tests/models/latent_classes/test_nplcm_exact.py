@@ -270,9 +270,15 @@ def mixture():
     return Joint(JOINT_FAULTS, split_merge_every=1)
 
 
+@pytest.fixture(scope="module")
+def right_mixture():
+    """The same without faults, which is compiled sooner."""
+    return Joint(split_merge_every=1)
+
+
 @pytest.mark.parametrize("prior", [{}, FLAT], ids=["default prior", "flat prior"])
-def test_joint_distribution_with_all_moves(mixture, prior):
-    z = mixture.scores(jax.random.key(11), **prior)
+def test_joint_distribution_with_all_moves(right_mixture, prior):
+    z = right_mixture.scores(jax.random.key(11), **prior)
     assert np.abs(z).max() < Z_LIMIT, z
 
 

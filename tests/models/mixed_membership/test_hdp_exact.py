@@ -49,7 +49,7 @@ def exact():
     }  # fmt: skip
 
 
-def scores(exact, model, sweep=None, num_sweeps=400):
+def scores(exact, model, sweep=None, num_sweeps=300):
     means = run_chains(
         model, jax.random.key(7), CODES, NUM_LEVELS, num_chains=256, num_sweeps=num_sweeps,
         burn=50, capacity=32, sweep=sweep,
