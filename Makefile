@@ -12,7 +12,9 @@ demo:
 test:
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -e '.[test]'
-	.venv/bin/python -m pytest -m "not long" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest -m "not long" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder \
+		--cov --cov-context=test --cov-report= --junitxml=build/tests.xml
+	.venv/bin/coverage report
 
 test-long:
 	$(PYTHON) -m venv .venv

@@ -379,13 +379,13 @@ def draw_prior(model, key, data):
     return state
 
 
-def _kept(state):
+def kept_of(state):
     return {"log_pi": state.log_pi, "log_lambda": state.log_lambda}
 
 
-def _statistics(state, data):
+def statistics(state, data):
     """Functions of the parameters without heavy tails, which alpha ~ Ga(0.25, 0.25) has."""
-    margin = predictions.level_probabilities(_kept(state), data.num_levels, data.boxes)
+    margin = predictions.level_probabilities(kept_of(state), data.num_levels, data.boxes)
     log_seen = state.log_pi + jnp.log(parameters.region_mass(state.log_lambda, data.feasible))
     alpha = state.alpha / (1 + state.alpha)
     log_alpha = jnp.log(state.alpha)
@@ -423,11 +423,11 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_counted=0, num_c
             state, sums = carry
             key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
             codes = predictions.simulate_records(
-                key_x, _kept(state), data.weight.size + num_counted, data.num_levels, data.boxes
+                key_x, kept_of(state), data.weight.size + num_counted, data.num_levels, data.boxes
             )
             new = with_codes(data, codes)
             state, info = sweep(model, switches, key_sweep, state, new, t)
-            now = jnp.append(_statistics(state, data), info.components.astype(float))
+            now = jnp.append(statistics(state, data), info.components.astype(float))
             return state, sums + now
 
         carry = (draw_prior(model, key_prior, data), jnp.zeros(15))
@@ -447,7 +447,7 @@ def prior_statistics(model, key, data, num_draws, num_counted=0):
         weight = jnp.pad(data.weight, (0, num_counted), constant_values=1)
         z = jax.random.categorical(key_z, log_seen, shape=weight.shape)
         occupied = jnp.sum(jnp.zeros(log_seen.size, jnp.int32).at[z].add(weight) > 0)
-        return jnp.append(_statistics(state, data), occupied.astype(float))
+        return jnp.append(statistics(state, data), occupied.astype(float))
 
     return jax.vmap(one)(jax.random.split(key, num_draws))
 

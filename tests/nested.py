@@ -215,7 +215,7 @@ def _parameters(state):
     return state.log_pi, state.log_omega, state.log_lambda, state.log_phi
 
 
-def _now(state, data):
+def moments(state, data):
     found = [statistics(jnp, _parameters(state), data, i) for i in range(len(data.blocks))]
     beta = state.beta[0] if state.beta.ndim else state.beta
     # Of the last variable of members, or of its bands or largest groups.
@@ -374,13 +374,43 @@ def posterior_chains(model, key, data, switches, num_sweeps, burn, num_chains=12
             state, sums = carry
             with planted(switches):
                 state, _ = model.sweep(jax.random.fold_in(key_sweeps, t), state, data, t)
-            return state, sums + jnp.where(t >= burn, _now(state, data), 0)
+            return state, sums + jnp.where(t >= burn, moments(state, data), 0)
 
         state = model.init(key_init, data, model.capacity, jnp.asarray(model.components))
-        carry = (state, jnp.zeros_like(_now(state, data)))
+        carry = (state, jnp.zeros_like(moments(state, data)))
         return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / (num_sweeps - burn)
 
     return jax.vmap(one)(jax.random.split(key, num_chains))
+
+
+def draw_households(key, state, data):
+    """Possible households given the parameters, classes summed out: codes (N, q), (N, m, p).
+
+    All have the first number of members.
+    """
+    members, number = data.blocks[0]
+    household, person = all_households(data, members)
+    keep = possible_households(data, 0)
+    log_p = log_probabilities(jnp, _parameters(state), data, 0)[keep]
+    chosen = jax.random.categorical(key, log_p, shape=(number,))
+    return jnp.asarray(household[keep])[chosen], jnp.asarray(person[keep])[chosen]
+
+
+def with_households(data, household, person):
+    """The data of other households of the same sizes."""
+    number, members, _ = person.shape
+    _, of_households, of_members = in_parts(data.blocks, data.parts)
+    first = jnp.asarray(sweep.first_rows(data.household.num_levels))[:, None]
+    codes = jnp.concatenate([household.T, jnp.zeros((1, number), int)])
+    persons = person.reshape(number * members, -1).T
+    return eqx.tree_at(
+        lambda d: (d.household_rows, d.member_codes),
+        data,
+        (
+            (codes + first).astype(jnp.int32)[:, of_households.unit],
+            persons.astype(jnp.int32)[:, of_members.unit],
+        ),
+    )
 
 
 @partial(jax.jit, static_argnames=("num_chains",))
@@ -391,12 +421,6 @@ def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
     given the parameters, classes summed out, with a sweep given them (Geweke 2004,
     doi:10.1198/016214504000001132). The parameters' marginal is their prior.
     """
-    members, number = data.blocks[0]
-    _, of_households, of_members = in_parts(data.blocks, data.parts)
-    household, person = all_households(data, members)
-    keep = possible_households(data, 0)
-    household, person = jnp.asarray(household[keep]), jnp.asarray(person[keep])
-    first = jnp.asarray(sweep.first_rows(data.household.num_levels))[:, None]
 
     def one(key):
         key_prior, key_steps = jax.random.split(key)
@@ -404,24 +428,13 @@ def joint_chains(model, key, data, switches, num_sweeps, num_chains=128):
         def body(t, carry):
             state, sums = carry
             key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
-            log_p = log_probabilities(jnp, _parameters(state), data, 0)[keep]
-            chosen = jax.random.categorical(key_x, log_p, shape=(number,))
-            codes = jnp.concatenate([household[chosen].T, jnp.zeros((1, number), int)])
-            persons = person[chosen].reshape(number * members, -1).T
-            new = eqx.tree_at(
-                lambda d: (d.household_rows, d.member_codes),
-                data,
-                (
-                    (codes + first).astype(jnp.int32)[:, of_households.unit],
-                    persons.astype(jnp.int32)[:, of_members.unit],
-                ),
-            )
+            new = with_households(data, *draw_households(key_x, state, data))
             with planted(switches):
                 state, _ = model.sweep(key_sweep, state, new, t)
-            return state, sums + _now(state, data)
+            return state, sums + moments(state, data)
 
         state = sweep.draw_prior(model, key_prior, data)
-        carry = (state, jnp.zeros_like(_now(state, data)))
+        carry = (state, jnp.zeros_like(moments(state, data)))
         return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / num_sweeps
 
     return jax.vmap(one)(jax.random.split(key, num_chains))

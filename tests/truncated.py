@@ -463,7 +463,7 @@ def joint_data(model, num_records, conditions=WIDER_CONDITIONS, num_levels=WIDER
     return prepare_records(model, codes, num_levels, zeros, multiple=multiple)
 
 
-def _with_rows(data, rows):
+def with_rows(data, rows):
     """The data of other records, each of them a cell of its own."""
     return eqx.tree_at(
         lambda d: (d.rows, d.cell, d.cell_rows, d.num_cells), data,
@@ -471,12 +471,14 @@ def _with_rows(data, rows):
     )  # fmt: skip
 
 
-def _draw_joint(model, key, data, capacity):
+def draw_joint(model, key, data, capacity):
     """Parameters from the prior, and labels of feasible records: an exact draw of their joint."""
     num_levels = data.zeros.num_levels
     num_items, num_padded = data.rows.shape
     key_prior, key_records = jax.random.split(key)
-    state, _ = mixed_membership_start.draw_prior(model, key_prior, num_padded, num_levels, capacity)
+    state, _ = mixed_membership_start.draw_prior(
+        model, key_prior, num_padded, num_levels, capacity, data.levels
+    )
     theta = pad_levels(state.theta, num_levels)
     first = jnp.asarray(first_rows(num_levels))[:, None]
 
@@ -503,6 +505,17 @@ def _draw_joint(model, key, data, capacity):
     )
 
 
+def draw_rows(key, state, data):
+    """Values (J, n) of the records on the feasible cells, given labels and parameters."""
+    cells = all_cells(data.zeros.num_levels) + first_rows(data.zeros.num_levels)
+    rows_of_cell = jnp.asarray(cells, jnp.int32)
+    feasible = in_boxes(rows_of_cell.T, data.zeros.boxes)
+    # (cells, J, n) by label of each item.
+    log_level = jnp.log(state.theta)[rows_of_cell[:, :, None], state.z]
+    logits = jnp.where(feasible[:, None], jnp.sum(log_level, axis=1), -jnp.inf)
+    return rows_of_cell[jax.random.categorical(key, logits, axis=0)].T
+
+
 def _feasible_at(alpha, state, data):
     """P(F) at a concentration of all records."""
     boxes = data.zeros.feasible
@@ -527,9 +540,6 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_chains, capacity
     the posterior invariant. The parameters' marginal is their prior, P(F)^n cancelling.
     """
     num_levels = data.zeros.num_levels
-    cells = all_cells(num_levels) + first_rows(num_levels)
-    rows_of_cell = jnp.asarray(cells, jnp.int32)
-    feasible = in_boxes(rows_of_cell.T, data.zeros.boxes)
     centre = _log_centre(model)
 
     def one(key):
@@ -538,12 +548,9 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_chains, capacity
         def body(t, carry):
             state, sums = carry
             key_x, key_sweep = jax.random.split(jax.random.fold_in(key_steps, t))
-            # (cells, J, n) by label of each item.
-            log_level = jnp.log(state.theta)[rows_of_cell[:, :, None], state.z]
-            logits = jnp.where(feasible[:, None], jnp.sum(log_level, axis=1), -jnp.inf)
-            rows = rows_of_cell[jax.random.categorical(key_x, logits, axis=0)].T
+            rows = draw_rows(key_x, state, data)
             with planted(switches):
-                state, info = model.sweep(key_sweep, state, _with_rows(data, rows), t)
+                state, info = model.sweep(key_sweep, state, with_rows(data, rows), t)
             first = _first(model, state)
             log_first = jnp.zeros(())
             if model.concentration != "record":
@@ -557,7 +564,7 @@ def joint_chains(model, key, data, switches, num_sweeps, *, num_chains, capacity
             ])  # fmt: skip
             return state, sums + now
 
-        carry = (_draw_joint(model, key_prior, data, capacity), jnp.zeros(9))
+        carry = (draw_joint(model, key_prior, data, capacity), jnp.zeros(9))
         return jax.lax.fori_loop(0, num_sweeps, body, carry)[1] / num_sweeps
 
     return jax.vmap(one)(jax.random.split(key, num_chains))

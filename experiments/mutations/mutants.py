@@ -10,23 +10,27 @@ import ast
 import copy
 import json
 import os
+import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
+from coverage import CoverageData
 from run import ROOT, copy_tree, run_tests
 
 HERE = Path(__file__).resolve().parent
-VERDICTS, SECONDS = HERE / "verdicts.json", HERE / "seconds.json"
+VERDICTS = HERE / "verdicts.json"
 
-# Steps of imports between a test file and what is changed, and seconds of the tests of each step.
-FURTHEST, SECONDS_OF_ROUND = 2, 150
+# Of the test files that run what is changed, at the most.
+SECONDS_OF_TESTS = 300
+SHARED_RUNS = re.compile(r"\b(small|latent|with_draws)\b")
 
 ARITHMETIC = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult,
@@ -223,83 +227,48 @@ def all_of(path: Path) -> list[Mutant]:
     return list(mutants_of(path))
 
 
-class Importers:
-    """Which test files import a module, and by how many steps."""
+class Covering:
+    """Which test files run a statement: by the coverage and the seconds that `make test` leaves."""
 
     def __init__(self):
-        self.seconds = Counter(json.loads(SECONDS.read_text()))
-        exports = imported(ROOT / "bnp_models" / "__init__.py", {})
-        self.exports = {name: module for module, name in exports if name}
-        sources = [*(ROOT / "bnp_models").rglob("*.py"), *(ROOT / "kernels").rglob("*.py")]
-        self.modules = {module_of(path): path for path in sources}
-        self.graph = {name: self._modules(path) for name, path in self.modules.items()}
-        helpers = {path.stem: path for path in (ROOT / "tests").glob("*.py")}
-        self.tests = {}
-        for path in (ROOT / "tests").rglob("test_*.py"):
-            direct = self._modules(path)
-            for module, _ in imported(path, {}):
-                if module in helpers:
-                    direct |= self._modules(helpers[module])
-            if path.parent.name == "cli":
-                direct |= {name for name in self.modules if name.startswith("bnp_models.cli")}
-            self.tests[str(path.relative_to(ROOT))] = direct
+        self.coverage = CoverageData(str(ROOT / ".coverage"))
+        self.coverage.read()
+        self.seconds: Counter[str] = Counter()
+        for case in ElementTree.parse(ROOT / "build" / "tests.xml").iter("testcase"):
+            self.seconds[case.get("classname").replace(".", "/") + ".py"] += float(case.get("time"))
+        # Only the first of the files that share a run is seen to make it.
+        self.sharing = {t for t in self.seconds if SHARED_RUNS.search((ROOT / t).read_text())}
 
-    def _modules(self, path: Path) -> set[str]:
-        """Modules that a file imports, also by the names that the package exports."""
-        found = set()
-        for module, name in imported(path, self.exports):
-            found |= {x for x in (module, f"{module}.{name}") if x in self.modules}
-        return found - {"bnp_models"}
-
-    def rounds(self, mutant: Mutant) -> list[list[str]]:
-        """Test files of each number of steps from a mutant's module, the cheapest first."""
-        module = module_of(ROOT / mutant.file)
-        near, steps = {module}, []
-        left = set(self.tests)
-        for _ in range(FURTHEST):
-            here = {test for test in left if self.tests[test] & near}
-            left -= here
-            steps.append(sorted(here, key=lambda test: (self.seconds[test], test)))
-            near |= {name for name, used in self.graph.items() if used & near}
-        own = [test for test in steps[0] if test.endswith(f"/test_{Path(mutant.file).stem}.py")]
-        steps[0] = own + [test for test in steps[0] if test not in own]
-        return [up_to(SECONDS_OF_ROUND, tests, self.seconds) for tests in steps if tests]
+    def tests(self, mutant: Mutant) -> list[str]:
+        """Files that run the mutant's statement: the nearest by name first, then the quickest."""
+        by_line = self.coverage.contexts_by_lineno(str(ROOT / mutant.file))
+        contexts = {x for line in statement(mutant) for x in by_line.get(line, ()) if x}
+        found = {context.split("::")[0] for context in contexts}
+        if any("setup" in context for context in contexts) and found & self.sharing:
+            found |= self.sharing
+        names = {*Path(mutant.file).parts[:-1], f"test_{Path(mutant.file).stem}.py"}
+        order = sorted(found, key=lambda x: (-len(names & {*x.split("/")}), self.seconds[x], x))
+        total = np.cumsum([self.seconds[test] for test in order])
+        return order[: max(1, int(np.searchsorted(total, SECONDS_OF_TESTS, side="right")))]
 
 
-def imported(path: Path, exports: dict[str, str]) -> set[tuple[str, str]]:
-    """Modules and names that a file imports, and the modules of exported names that it uses."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        match node:
-            case ast.Import(names=names):
-                found |= {(name.name, "") for name in names}
-            case ast.ImportFrom(module=str(module), names=names):
-                found |= {(module, name.name) for name in names}
-                if module == "bnp_models":
-                    found |= {(exports[x.name], x.name) for x in names if x.name in exports}
-            case ast.Attribute(value=ast.Name(id="bnp"), attr=attr) if attr in exports:
-                found.add((exports[attr], attr))
-    return found
-
-
-def module_of(path: Path) -> str:
-    """Dotted name of a file of the package or of its kernels."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    parts = ("bnp_models", *parts) if parts[0] == "kernels" else parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def up_to(seconds: float, tests: list[str], durations: Mapping[str, float]) -> list[str]:
-    """The first tests that take no longer than this together, one at the least."""
-    total = np.cumsum([durations[test] for test in tests])
-    return tests[: max(1, int(np.searchsorted(total, seconds, side="right")))]
+def statement(mutant: Mutant) -> range:
+    """Lines of the statement that a mutant is in, those of its head if it has a body."""
+    around = [
+        node
+        for node in ast.walk(ast.parse((ROOT / mutant.file).read_bytes()))
+        if isinstance(node, ast.stmt) and node.lineno <= mutant.line <= node.end_lineno
+    ]
+    inner = max(around, key=lambda node: node.lineno)
+    last = inner.body[0].lineno - 1 if hasattr(inner, "body") else inner.end_lineno
+    return range(inner.lineno, max(inner.lineno, last) + 1)
 
 
 def run(options) -> None:
     results_file = HERE / f"mutants-{options.seed}.json"
     results = json.loads(results_file.read_text()) if results_file.exists() else {}
     drawn = draw(options.number, options.seed)
-    importers = Importers()
+    covering = Covering()
     if options.long:
         todo = [m for m in drawn if results.get(name_of(m), {}).get("verdict") == "survived"]
     else:
@@ -309,7 +278,7 @@ def run(options) -> None:
         for i in range(options.jobs):
             copies.put((i, copy_tree(Path(folder) / str(i))))
         with ThreadPoolExecutor(options.jobs) as pool:
-            begun = {pool.submit(judge, m, importers, copies, options.long): m for m in todo}
+            begun = {pool.submit(judge, m, covering, copies, options.long): m for m in todo}
             for done in as_completed(begun):
                 mutant, result = begun[done], done.result()
                 results[name_of(mutant)] = mutant._asdict() | result
@@ -324,16 +293,16 @@ def name_of(mutant: Mutant) -> str:
     return f"{mutant.file}:{mutant.line} {mutant.rule}: {before} -> {after}"
 
 
-def judge(mutant: Mutant, importers: Importers, copies: SimpleQueue, long: bool) -> dict:
+def judge(mutant: Mutant, covering: Covering, copies: SimpleQueue, long: bool) -> dict:
     """Whether tests that run the line see the change, and which."""
     core, folder = copies.get()
     file = folder / mutant.file
     source = file.read_bytes()
     prefix = f"taskset -c {core % os.cpu_count()}"
-    rounds = importers.rounds(mutant)
+    tests = covering.tests(mutant)
     try:
         file.write_bytes(planted(mutant, source))
-        for tests in rounds:
+        if tests:
             failures, _, _ = run_tests(folder, tests, prefix, long, stop=True)
             if failures and "no test was collected" not in failures[0][1]:
                 test, how, _ = failures[0]
@@ -342,8 +311,7 @@ def judge(mutant: Mutant, importers: Importers, copies: SimpleQueue, long: bool)
     finally:
         file.write_bytes(source)
         copies.put((core, folder))
-    files = sum(map(len, rounds))
-    return {"verdict": "survived", "by": "", "how": f"{files} test files"}
+    return {"verdict": "survived", "by": "", "how": f"{len(tests)} test files"}
 
 
 def table(options) -> None:

@@ -25,6 +25,7 @@ from scipy.stats import nbinom
 
 from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.models.latent_classes import classes, nplcm, parameters, prepare
 from bnp_models.models.latent_classes.prepare import prepare_cells, prepare_records
 from bnp_models.models.latent_classes.state import count_levels, label_records, one_hot_levels
@@ -104,6 +105,17 @@ def test_quadrature(how):
     """The papers' augmentation, and classes truncated each by itself."""
     model = TNPLCM(components=2, split_merge_every=0, **how)
     z = Exact(model, ONE_CONDITION, CODES).scores(jax.random.key(7))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@LONG
+@pytest.mark.parametrize("conditions", [None, ONE_CONDITION], ids=["all", "feasible"])
+def test_quadrature_with_kernels_for_accelerators(conditions):
+    kind = NPLCM if conditions is None else TNPLCM
+    with forms_of(accelerator=True):
+        z = Exact(kind(components=2, split_merge_every=1), conditions, CODES).scores(
+            jax.random.key(8)
+        )
     assert np.abs(z).max() < Z_LIMIT, z
 
 
@@ -276,6 +288,7 @@ def right_mixture():
     return Joint(split_merge_every=1)
 
 
+@LONG
 @pytest.mark.parametrize("prior", [{}, FLAT], ids=["default prior", "flat prior"])
 def test_joint_distribution_with_all_moves(right_mixture, prior):
     z = right_mixture.scores(jax.random.key(11), **prior)
@@ -289,9 +302,8 @@ LONGER = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param(fault, marks=[LONG] * (fault in LONGER)) for fault in JOINT_FAULTS]
-)
+@LONG
+@pytest.mark.parametrize("fault", JOINT_FAULTS)
 def test_joint_distribution_rejects(mixture, fault):
     z = mixture.scores(jax.random.key(12), fault, num_sweeps=LONGER.get(fault, 100), **FLAT)
     assert np.abs(z).max() > Z_LIMIT, z

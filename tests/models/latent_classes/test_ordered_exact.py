@@ -92,7 +92,7 @@ class Joint:
         self.data = prepare_records(model, codes, NUM_LEVELS, zeros, trees=TREES)
 
     def scores(self, key, on=None, num_sweeps=200):
-        """Those of `latent._statistics`: the last three are of the bands' shapes."""
+        """Those of `latent.statistics`: the last three are of the bands' shapes."""
         key_chains, key_prior = jax.random.split(jax.random.key(key))
         means = joint_chains(
             self.model, key_chains, self.data, switched(self.faults, on), num_sweeps

@@ -11,6 +11,7 @@ import pytest
 from harness import Z_LIMIT, enumerate_posterior, joint_chains, run_chains, z_scores
 
 from bnp_models.kernels.mixed_membership.tables import table_indicators
+from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.models.mixed_membership import start
 from bnp_models.models.mixed_membership import sweep as mixed_membership_sweep
 from bnp_models.models.mixed_membership.hdp import HDPMixedMembership
@@ -75,10 +76,19 @@ def test_enumeration(exact, concentration, level_prior, moves):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-def test_enumeration_of_concentrations_with_a_common_prior(exact):
+@pytest.mark.parametrize("accelerator", [pytest.param(False, marks=pytest.mark.long), True])
+def test_enumeration_of_concentrations_with_a_common_prior(exact, accelerator):
     """The same where every record has an alpha of its own, and the rate of their prior is drawn."""
     model = HDPMixedMembership(concentration="hierarchical", level_prior="uniform", **RATE, **PLAIN)
-    z = scores(exact, model, num_sweeps=200)
+    with forms_of(accelerator):
+        z = scores(exact, model, num_sweeps=200)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.long
+def test_enumeration_with_kernels_for_accelerators(exact):
+    with forms_of(accelerator=True):
+        z = scores(exact, HDPMixedMembership(**ALL_MOVES))
     assert np.abs(z).max() < Z_LIMIT, z
 
 

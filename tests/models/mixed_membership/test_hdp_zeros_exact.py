@@ -33,6 +33,7 @@ from bnp_models.kernels.mixed_membership import (
     urn_boxes,
 )
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
+from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.models.mixed_membership import feasible, sweep, truncated_sweep
 from bnp_models.models.mixed_membership.feasible import feasible_totals
 from bnp_models.models.mixed_membership.start import prepare_records
@@ -93,6 +94,14 @@ SPLITS = PLAIN | {"split_merge_every": 1}
 @LONG
 def test_posterior_means_with_split_merge():
     z = posterior_scores(HDPMixedMembership(**SPLITS), "equivalence", 21)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@LONG
+def test_posterior_means_with_kernels_for_accelerators():
+    with forms_of(accelerator=True):
+        model = HDPMixedMembership(**ALL_MOVES | {"split_merge_every": 2})
+        z = posterior_scores(model, "equivalence", 22)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
@@ -184,16 +193,15 @@ def learned():
     return learned_with(tuple(LEARNED_FAULTS))
 
 
+@LONG
 def test_joint_distribution_with_a_learned_prior():
     # Programs without faults are compiled sooner.
     z = learned_with(()).scores(16)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "fault", [pytest.param(f, marks=[LONG] * (LEARNED_FAULTS[f] >= 200)) for f in LEARNED_FAULTS]
-)
+@LONG
+@pytest.mark.parametrize("fault", LEARNED_FAULTS)
 def test_joint_distribution_with_a_learned_prior_rejects(learned, fault):
     z = learned.scores(17, fault, num_sweeps=LEARNED_FAULTS[fault])
     assert np.abs(z).max() > Z_LIMIT, z

@@ -21,6 +21,7 @@ from nested import (
 from bnp_models import NDPMPM, Rules
 from bnp_models.kernels.nested.impossible import Augmented
 from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.models.nested import predictions, sweep
 from bnp_models.models.nested.state import NESTED
 from bnp_models.rules import aged, at_most, each, exactly, household, person, predicate
@@ -116,6 +117,14 @@ def test_posterior(case):
     exact = Exact(rules, head, **options)
     assert (exact.data.tables is not None) == (rules in ("tables", "guests"))
     z = exact.scores(jax.random.key(1))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.long
+def test_posterior_with_kernels_for_accelerators():
+    rules, head, options = CASES["head of the household"]
+    with forms_of(accelerator=True):
+        z = Exact(rules, head, **options).scores(jax.random.key(8))
     assert np.abs(z).max() < Z_LIMIT, z
 
 
@@ -251,7 +260,8 @@ def learned():
     return Joint("none")
 
 
-@pytest.mark.parametrize("joint", ["under_rules", pytest.param("learned", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("joint", ["under_rules", "learned"])
 def test_joint_distribution(joint, request):
     z = request.getfixturevalue(joint).scores(jax.random.key(3))
     assert np.abs(z).max() < Z_LIMIT, z
