@@ -1,10 +1,13 @@
 """What tables, runs and results say of themselves; and digests, which do not depend on it."""
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
 import bnp_models as bnp
+from bnp_models.models.cells.empirical_bayes import EmpiricalBayes
+from bnp_models.risk.validation import Split, Validation
 
 DIGESTS = {
     "records": "c462c810a85f6bf8b54247cf2a9d721f3f999ba196289146469df3ccfd36cc45",
@@ -92,6 +95,47 @@ def test_results_say_what_they_hold_in_a_few_lines(small):
         for part in parts:
             assert part in text, text
         assert "<table" in html
+
+
+def test_risks_and_margins_say_their_figures(small):
+    """Of every class of results that the run above has: the figures that it is read for."""
+    run, table = small.run, small.table
+    cells = bnp.weighted_cells(table, 1000)
+    loglinear = bnp.loglinear_risk(cells, structure="forest")
+    of_cells = bnp.cell_risk(bnp.PolettiniStander(1), cells, key=jax.random.key(0), num_samples=9)
+    coarser = bnp.coarsen(run, 20_000, ["drop:age"])["drop:age"]
+    protection = bnp.protect(run, 20_000, max_tau1=5, max_suppressed=3)
+    margins = bnp.level_margins(run)
+    split = Split(12, 4, np.array([[3.0, 5.0, 7.0]]))
+    draws = bnp.HyperparameterDraws(
+        {"alpha": np.array([[1.0, 2.0, 6.0]])}, np.zeros((1, 3)),
+        {"diverging": np.array([[True, False, True]])}, {},
+    )  # fmt: skip
+    model = bnp.PolettiniStander(1, alpha=0.25)
+    estimate = EmpiricalBayes(model, -1234.5, {"alpha": 0.125}, 3, {})
+    said = [
+        (loglinear, [f"tau_1 {loglinear.tau1:.4g}", f"tau_2 {loglinear.tau2:.4g}", "forest"]),
+        (of_cells, [f"tau_2 {of_cells.tau2.mean():,.4g}", f"{of_cells.risk.max():.6f}"]),
+        (coarser, [f"uniques {coarser.sample_uniques}", f"tau_1 {coarser.tau1.mean():,.4g}"]),
+        (protection.after, [f"bits lost {protection.after.loss:.3g} a record"]),
+        (protection, [
+            "limits max_tau1 5", f"recodings {len(protection.recodings)}",
+            f"values suppressed {protection.suppressed.sum()}",
+            f"tau_1 after {protection.after.tau1.mean():,.4g}",
+            "met yes" if protection.met else "met no",
+        ]),
+        (margins, ["2 chains of 30 draws", f"{margins.draws[..., 0].mean():.6f}"]),
+        (Validation((split, split), 0.5), [
+            "2 splits, 50% of the sample fitted", "estimates over truths 1.25", "3.1 6.9"
+        ]),
+        (draws, ["1 chain of 3 draws", "divergences 2", "alpha 3 "]),
+        (estimate, ["log-likelihood -1,234.50", "alpha 0.125", "0.25"]),
+    ]  # fmt: skip
+    for result, parts in said:
+        text = " ".join(repr(result).split())
+        for part in parts:
+            assert part in text, (part, text)
+        assert "<table" in result._repr_html_()
 
 
 def test_models_show_their_options():

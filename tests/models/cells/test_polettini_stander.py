@@ -124,6 +124,42 @@ def test_summaries_agree_with_the_distribution(two):
     assert (result.risk * cells.f <= 1 + 1e-12).all() and (result.p_unique[~unique] == 0).all()
 
 
+def test_averages_over_draws_are_of_the_mixture(two):
+    """Two draws of the hyperparameters: means of both, and quantiles of their mixture."""
+    pairs = {"alpha": (0.25, 0.6), "a": (12.0, 5.0), "gamma": (0.95, 0.6)}
+    models = [
+        model_two(**dict(zip(pairs, v, strict=True))) for v in zip(*pairs.values(), strict=True)
+    ]
+    alone = [bnp.cell_risk(m, two.cells, key=jax.random.key(0), num_samples=5) for m in models]
+    log_likelihood = np.array([[m.log_likelihood(two.cells) for m in models]])
+    draws = bnp.HyperparameterDraws(
+        {name: np.array([values]) for name, values in pairs.items()}, log_likelihood, {}, {}
+    )
+    result = bnp.cell_risk(model_two(), two.cells, key=jax.random.key(0), draws=draws)
+    assert result.model.alpha == np.median(pairs["alpha"])
+    for name in ("risk", "p_unique"):
+        expected = np.mean([getattr(one, name) for one in alone], axis=0)
+        np.testing.assert_allclose(getattr(result, name), expected, rtol=1e-9)
+    # Of every draw, in its order.
+    for name in ("tau2", "tau1_conditional", "tau1_variance"):
+        expected = [getattr(one, name)[0, 0] for one in alone]
+        assert expected[0] != expected[1]
+        np.testing.assert_allclose(getattr(result, name), [expected], rtol=1e-9)
+    np.testing.assert_array_equal(result.log_likelihood, log_likelihood)
+    spread = np.sqrt(result.tau1_variance[0])
+    assert (np.abs(result.tau1 - result.tau1_conditional)[0] < 5 * spread).all()
+    for k in (0, int(np.argmax(two.cells.f)), int(np.argmin(two.cells.phat))):
+        f, phat = two.cells.f[k], two.cells.phat[k]
+        F = f + np.arange(30_000)
+        pmf = np.mean([np.exp(m.log_posterior(F, f, phat, two.cells)) for m in models], axis=0)
+        below, up_to = pmf.cumsum() - pmf, pmf.cumsum()
+        for level, name in ((0.025, "q025"), (0.5, "median"), (0.975, "q975")):
+            # Quantiles of each draw stand for it: the level is met to one part in fifty.
+            place = int(getattr(result, name)[k] - f)
+            assert below[place] - 0.01 <= level <= up_to[place] + 0.01
+        assert pmf[int(result.mode[k] - f)] > 0.9 * pmf.max()
+
+
 @pytest.mark.parametrize("variant", [1, 2])
 def test_simulated_populations(variant, one, two):
     """Sums over cells of 1 / F and of [F = 1] are what the risks and probabilities say."""
