@@ -241,7 +241,7 @@ class Covering:
 
     def tests(self, mutant: Mutant) -> list[str]:
         """Files that run the mutant's statement: the nearest by name first, then the quickest."""
-        by_line = self.coverage.contexts_by_lineno(str(ROOT / mutant.file))
+        by_line = self.coverage.contexts_by_lineno(mutant.file)
         contexts = {x for line in statement(mutant) for x in by_line.get(line, ()) if x}
         found = {context.split("::")[0] for context in contexts}
         if any("setup" in context for context in contexts) and found & self.sharing:

@@ -83,7 +83,8 @@ def test_protect(csv, tmp_path, capsys, sample_frame, monkeypatch):
 
     monkeypatch.setattr(protect, "write_files", after_silence)
     assert main(["protect", str(csv), *SHORT, "--max-tau1", "2", "--id", "person", "--suppress",
-                 "0.02", "--recode", "merge:age=65-74+75+", "--out", str(out)]) == 0  # fmt: skip
+                 "0.02", "--recode", "merge:age=65-74+75+", "--refit", "--out",
+                 str(out)]) == 0  # fmt: skip
     printed = capsys.readouterr().out
     # Where nobody reads stdout any more, the files are made all the same.
     assert said == [""]
@@ -95,6 +96,13 @@ def test_protect(csv, tmp_path, capsys, sample_frame, monkeypatch):
     before = pd.read_csv(csv, dtype=str, keep_default_na=False)
     assert changes["after"]["tau1"]["q975"] <= 2 < changes["before"]["tau1"]["q975"]
     assert changes["verdict"]["release"] == "unknown" and "release: unknown" in printed
+    # By chains of their own, that are as short and so warned of alike.
+    new, old = changes["refitted"], changes["after"]
+    assert new["sample_uniques"] == old["sample_uniques"]
+    assert new["tau1"] != old["tau1"] and new["tau1"]["mean"] < 4
+    warnings = json.loads((out / "run.json").read_text())["warnings"]
+    assert any(x.startswith("new chains: not converged") for x in warnings), warnings
+    assert "after, by new chains" in words_of((out / "report.html").read_text())
     # The log undoes the protection.
     for one in changes["suppressions"]:
         assert made.loc[one["row"], one["column"]] == "" and one["id"] == f"={one['row']}"
@@ -150,6 +158,24 @@ def test_what_is_refused(command, more, parts, csv, tmp_path, capsys):
     message = one_line(capsys)
     assert all(part in message for part in parts), message
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "part"), [(["--conditions", "zeros.csv"], "structural zeros"),
+                       (["--weights", "w"], "takes no design weights")],
+)  # fmt: skip
+def test_new_chains_are_refused_where_there_could_be_none(more, part, csv, tmp_path, capsys):
+    frame = pd.read_csv(csv)
+    (tmp_path / "zeros.csv").write_text("age,sex\n0-14,Male\n")
+    frame = frame[(frame["age"] != "0-14") | (frame["sex"] != "Male")]
+    frame.assign(w=300 / len(frame)).to_csv(tmp_path / "sample.csv", index=False)
+    more = [str(tmp_path / word) if word.endswith("csv") else word for word in more]
+    call = ["protect", str(tmp_path / "sample.csv"), *SHORT, "--max-tau1", "1", "--refit", *more]
+    if more[0] == "--conditions":
+        call[call.index("nplcm")] = "tnplcm"
+    assert main([*call, "--out", str(tmp_path / "out")]) == 2
+    message = one_line(capsys)
+    assert "--refit: " in message and part in message and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The bundled population and the true risk of its samples; the bundled households."""
 
+import json
 import time
 
 import numpy as np
@@ -14,6 +15,7 @@ from bnp_models.datasets import (
     census_income,
     southeast_michigan_households,
 )
+from bnp_models.datasets import __main__ as demonstration
 from bnp_models.rules.census import census_relationships, find_head
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -237,3 +239,28 @@ def test_households_are_sampled_whole():
     for number in (1, 14_854):
         with pytest.raises(ValueError, match=f"{number} households are not between 2 and 14853"):
             data.sample(number, seed=0)
+
+
+def test_a_sample_beside_its_truth(population, tmp_path, capsys):
+    """What the README's demonstration writes, and prints in the end."""
+    demonstration.main([str(tmp_path), "--rows", "300", "--seed", "2"])
+    truth = population.write_sample(tmp_path / "same", 300, seed=2)
+    for name in ("sample.csv", "levels.csv"):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "same" / name).read_bytes()
+    known = json.loads((tmp_path / "truth.json").read_text())
+    assert known == {
+        "population_size": 299_285, "rows": 300, "seed": 2, "tau1": truth.tau1, "tau2": truth.tau2,
+        "sample_uniques": truth.sample_uniques,
+    }  # fmt: skip
+    risk = {
+        name: {"mean": mean, "q025": mean - 1, "q975": mean + 2}
+        for name, mean in (("tau1", 9.0), ("tau2", 21.5))
+    }
+    (tmp_path / "risk.json").write_text(json.dumps({"n": 300} | risk))
+    demonstration.main([str(tmp_path), "--compare"])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert f"{truth.sample_uniques} uniques among 300 records" in " ".join(lines[0])
+    assert lines[2][-5:] == [f"{truth.tau1:.1f}", "9.0", "8.0", "to", "11.0"]
+    assert lines[3][-5:] == [f"{truth.tau2:.1f}", "21.5", "20.5", "to", "23.5"]
+    demonstration.main([str(tmp_path / "adults"), "--rows", "50", "--adults"])
+    assert "0-14" not in (tmp_path / "adults" / "levels.csv").read_text()
