@@ -14,6 +14,7 @@ test:
 	.venv/bin/python -m pip install --quiet -e '.[test]'
 	.venv/bin/python -m pytest -m "not long" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder \
 		--cov --cov-context=test --cov-report= --junitxml=build/tests.xml
+	rm -f .coverage.* # half a file, where a test killed a process
 	.venv/bin/coverage report
 
 test-long:

@@ -92,6 +92,19 @@ def test_cells_that_are_summed_by_splines_have_their_own_likelihoods(largest, mo
         np.testing.assert_allclose(found - found[-1], log_p - log_p[-1], atol=1e-3)
 
 
+@pytest.mark.parametrize("count", [1, ties.LARGEST_TABULATED + 1])
+def test_a_cell_that_the_model_excludes_is_taken_for_a_very_rare_one(count):
+    """In single precision the model may have no probability at all for a cell of the sample."""
+    layer = Ties(np.array([3, count]), np.array([0.01]))
+    excluded, rare, rarer = (
+        layer.log_likelihood(np.array([[0.4, expected / (3 + count)]]))
+        for expected in (0.0, ties.LEAST_EXPECTED, ties.LEAST_EXPECTED / 10)
+    )
+    assert np.isfinite(rare).all()
+    np.testing.assert_allclose(excluded, rare, rtol=1e-6)
+    np.testing.assert_allclose(rarer, rare, rtol=1e-6)
+
+
 def test_the_prior_is_a_t_law_on_the_grid():
     layer = Ties(np.array([1]), np.array([1.0]))
     shape, exponent = layer.grid
