@@ -473,47 +473,68 @@ def with_rows(data, rows):
 
 def draw_joint(model, key, data, capacity):
     """Parameters from the prior, and labels of feasible records: an exact draw of their joint."""
-    num_levels = data.zeros.num_levels
-    num_items, num_padded = data.rows.shape
+    num_levels, num_padded = data.zeros.num_levels, data.weight.size
     key_prior, key_records = jax.random.split(key)
     state, _ = mixed_membership_start.draw_prior(
         model, key_prior, num_padded, num_levels, capacity, data.levels
     )
-    theta = pad_levels(state.theta, num_levels)
-    first = jnp.asarray(first_rows(num_levels))[:, None]
-
-    def again(carry):
-        step, done, alpha, z = carry
-        keys = jax.random.split(jax.random.fold_in(key_records, step), 3)
-        new_alpha = alpha
-        if not model.shared:
-            new_alpha = gamma_variate(keys[0], jnp.full(num_padded, model.a), state.rate)
-        new_z, _ = simulate_labels(
-            keys[1], jnp.broadcast_to(new_alpha, (num_padded,)), state.g0, num_items
-        )
-        rows = first + simulate_levels(keys[2], new_z, theta)
-        if not model.shared:
-            alpha = jnp.where(done, alpha, new_alpha)
-        z = jnp.where(done, z, new_z)
-        return step + 1, done | in_boxes(rows, data.zeros.boxes), alpha, z
-
-    start = jnp.int32(0), jnp.zeros(num_padded, bool), state.alpha, state.z
-    _, _, alpha, z = jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, start)
+    draw_labels = _draw_labels if model.shared else _simulate_labels
+    alpha, z = draw_labels(model, key_records, state, data)
     totals = mixed_membership_feasible.feasible_totals(state.g0, state.theta, data)
     return eqx.tree_at(
         lambda s: (s.alpha, s.z, s.totals), state, (alpha, z, totals), is_leaf=lambda x: x is None
     )
 
 
+def _draw_labels(model, key, state, data):
+    """Labels among all there are: also where next to nothing is feasible."""
+    num_items, num_padded = data.rows.shape
+    labels = all_cells((state.g0.size,) * num_items)
+    rows, feasible = _rows_of_cells(data)
+    log_p, share = 0.0, feasible[:, None].astype(float)
+    for j, of_item in enumerate(labels.T):
+        before = (labels[:, :j] == of_item[:, None]).sum(axis=1)
+        log_p += jnp.log(state.alpha * state.g0[of_item] + before) - jnp.log(state.alpha + j)
+        share *= state.theta[rows[:, j]][:, of_item]
+    log_p += jnp.log(jnp.sum(share, axis=0))
+    chosen = jax.random.categorical(key, log_p, shape=(num_padded,))
+    return state.alpha, jnp.asarray(labels, state.z.dtype)[chosen].T
+
+
+def _simulate_labels(model, key, state, data):
+    """Concentrations and labels of records that are drawn again until they are feasible."""
+    num_levels = data.zeros.num_levels
+    num_items, num_padded = data.rows.shape
+    theta = pad_levels(state.theta, num_levels)
+    first = jnp.asarray(first_rows(num_levels))[:, None]
+
+    def again(carry):
+        step, done, alpha, z = carry
+        keys = jax.random.split(jax.random.fold_in(key, step), 3)
+        new_alpha = gamma_variate(keys[0], jnp.full(num_padded, model.a), state.rate)
+        new_z, _ = simulate_labels(keys[1], new_alpha, state.g0, num_items)
+        rows = first + simulate_levels(keys[2], new_z, theta)
+        alpha, z = jnp.where(done, alpha, new_alpha), jnp.where(done, z, new_z)
+        return step + 1, done | in_boxes(rows, data.zeros.boxes), alpha, z
+
+    start = jnp.int32(0), jnp.zeros(num_padded, bool), state.alpha, state.z
+    return jax.lax.while_loop(lambda carry: ~jnp.all(carry[1]), again, start)[2:]
+
+
+def _rows_of_cells(data):
+    """Rows of theta (cells, J) of all cells, and which are feasible."""
+    cells = all_cells(data.zeros.num_levels) + first_rows(data.zeros.num_levels)
+    rows = jnp.asarray(cells, jnp.int32)
+    return rows, in_boxes(rows.T, data.zeros.boxes)
+
+
 def draw_rows(key, state, data):
     """Values (J, n) of the records on the feasible cells, given labels and parameters."""
-    cells = all_cells(data.zeros.num_levels) + first_rows(data.zeros.num_levels)
-    rows_of_cell = jnp.asarray(cells, jnp.int32)
-    feasible = in_boxes(rows_of_cell.T, data.zeros.boxes)
+    rows, feasible = _rows_of_cells(data)
     # (cells, J, n) by label of each item.
-    log_level = jnp.log(state.theta)[rows_of_cell[:, :, None], state.z]
+    log_level = jnp.log(state.theta)[rows[:, :, None], state.z]
     logits = jnp.where(feasible[:, None], jnp.sum(log_level, axis=1), -jnp.inf)
-    return rows_of_cell[jax.random.categorical(key, logits, axis=0)].T
+    return rows[jax.random.categorical(key, logits, axis=0)].T
 
 
 def _feasible_at(alpha, state, data):

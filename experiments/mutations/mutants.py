@@ -28,9 +28,9 @@ from run import ROOT, copy_tree, run_tests
 HERE = Path(__file__).resolve().parent
 VERDICTS = HERE / "verdicts.json"
 
-# Of the test files that run what is changed, at the most.
+# Of the tests that run what is changed, at the most.
 SECONDS_OF_TESTS = 300
-SHARED_RUNS = re.compile(r"\b(small|latent|with_draws)\b")
+SHARED_RUNS = re.compile(r"def \w+\([^)]*\b(small|latent|with_draws)\b")
 
 ARITHMETIC = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult,
@@ -228,28 +228,35 @@ def all_of(path: Path) -> list[Mutant]:
 
 
 class Covering:
-    """Which test files run a statement: by the coverage and the seconds that `make test` leaves."""
+    """Which tests run a statement: by the coverage and the seconds that `make test` leaves."""
 
     def __init__(self):
         self.coverage = CoverageData(str(ROOT / ".coverage"))
         self.coverage.read()
         self.seconds: Counter[str] = Counter()
         for case in ElementTree.parse(ROOT / "build" / "tests.xml").iter("testcase"):
-            self.seconds[case.get("classname").replace(".", "/") + ".py"] += float(case.get("time"))
-        # Only the first of the files that share a run is seen to make it.
-        self.sharing = {t for t in self.seconds if SHARED_RUNS.search((ROOT / t).read_text())}
+            file = case.get("classname").replace(".", "/") + ".py"
+            self.seconds[f"{file}::{case.get('name')}"] += float(case.get("time"))
+            self.seconds[file] += float(case.get("time"))
+        # Only the first of the tests that share a run is seen to make it.
+        files = [x for x in self.seconds if x.endswith(".py")]
+        self.sharing = {x for x in files if SHARED_RUNS.search((ROOT / x).read_text())}
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Files that run the mutant's statement: the nearest by name first, then the quickest."""
+        """Tests that run the mutant's statement: the nearest by name first, then the quickest."""
         by_line = self.coverage.contexts_by_lineno(mutant.file)
         contexts = {x for line in statement(mutant) for x in by_line.get(line, ()) if x}
-        found = {context.split("::")[0] for context in contexts}
-        if any("setup" in context for context in contexts) and found & self.sharing:
+        found = {context.split("|")[0] for context in contexts}
+        if {x.split("::")[0] for x in contexts if x.endswith("|setup")} & self.sharing:
             found |= self.sharing
         names = {*Path(mutant.file).parts[:-1], f"test_{Path(mutant.file).stem}.py"}
-        order = sorted(found, key=lambda x: (-len(names & {*x.split("/")}), self.seconds[x], x))
-        total = np.cumsum([self.seconds[test] for test in order])
-        return order[: max(1, int(np.searchsorted(total, SECONDS_OF_TESTS, side="right")))]
+
+        def order(test):
+            return -len(names & {*test.split("::")[0].split("/")}), self.seconds[test], test
+
+        tests = sorted(found, key=order)
+        total = np.cumsum([self.seconds[test] for test in tests])
+        return tests[: max(1, int(np.searchsorted(total, SECONDS_OF_TESTS, side="right")))]
 
 
 def statement(mutant: Mutant) -> range:
@@ -311,7 +318,7 @@ def judge(mutant: Mutant, covering: Covering, copies: SimpleQueue, long: bool) -
     finally:
         file.write_bytes(source)
         copies.put((core, folder))
-    return {"verdict": "survived", "by": "", "how": f"{len(tests)} test files"}
+    return {"verdict": "survived", "by": "", "how": f"{len(tests)} tests"}
 
 
 def table(options) -> None:

@@ -55,7 +55,8 @@ CASES = {
     "hdp, ordered": hdp("shared", MOVES, tree="ordered"),
     "hdp, groups": hdp("record", MOVES, tree="groups"),
     "hdp, common prior": hdp("hierarchical", MOVES, tree="ordered"),
-    "hdp, zeros": hdp("shared", MOVES | UNIFORM, **ZEROS),
+    "hdp, zeros": hdp("shared", MOVES | {"trajectory_steps": 4}, **ZEROS),
+    "hdp, zeros, ordered": hdp("shared", MOVES | {"trajectory_steps": 4}, tree="ordered", **ZEROS),
     "hdp, zeros, groups": hdp("shared", MOVES | UNIFORM, tree="groups", **ZEROS),
     "hdp, zeros, record": hdp("record", FEW | UNIFORM, tree="ordered", **ZEROS),
     "hdp, zeros, common prior": hdp("hierarchical", FEW | UNIFORM, tree="groups", **ZEROS),
@@ -84,7 +85,7 @@ CASES = {
     ),
 }
 
-QUICK = ("hdp, zeros, groups", "tnplcm, groups, missing, counts", "ndpmpm, head, groups")
+QUICK = ("hdp, zeros", "tnplcm, groups, missing, counts", "ndpmpm, head, groups")
 
 
 @pytest.fixture(autouse=True)

@@ -149,6 +149,16 @@ def test_distinct_members_stand_for_all():
     np.testing.assert_array_equal(m, m_every)
 
 
+@pytest.mark.parametrize(("age", "distinct"), [("1", 2), (None, None)])
+def test_members_with_missing_values_stand_for_themselves(age, distinct, monkeypatch):
+    """What is filled in changes from sweep to sweep, and so would the distinct members."""
+    monkeypatch.setattr(prepare, "FEW_MEMBERS", 1)
+    table = tiny_households([("own", [("head", "0"), ("other", "1")])] * 8
+                            + [("own", [("head", "0"), ("other", age)])])  # fmt: skip
+    found = SMALL.prepare(table, None).distinct
+    assert distinct == (None if found is None else found.shape[1])
+
+
 def test_households_in_parts_are_the_same_households(monkeypatch):
     """Likelihood, counts and missing values, of households that lie in four padded parts."""
     table = tiny_households(HOUSEHOLDS * 3)
