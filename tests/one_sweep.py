@@ -67,9 +67,10 @@ class Joint:
 
             def moments(state):
                 parameters, values = functions(state, codes)
-                return jnp.append(parameters, values[:, None] * parameters)
+                return jnp.append(1, values)[:, None] * parameters
 
-            return moments(new) - moments(state)
+            before = moments(state)
+            return before, moments(new) - before
 
         @jax.jit
         def changes(keys, switches):
@@ -79,12 +80,15 @@ class Joint:
         self.careless = CARELESS if padded else CARELESS[:1]
 
     def scores(self, seed, careless=None):
-        """z-scores of what one sweep changes on average; what is constant has none."""
+        """z-scores of what one sweep changes on average, of all that is not constant."""
         switches = jnp.asarray([careless == name for name in CARELESS])
-        found = self.changes(jax.random.split(jax.random.key(seed), self.draws), switches)
-        found = np.asarray(found, np.float64)
-        error = found.std(axis=0) / np.sqrt(self.draws)
-        return found.mean(axis=0)[error > 1e-9] / error[error > 1e-9]
+        keys = jax.random.split(jax.random.key(seed), self.draws)
+        before, change = (np.asarray(x, np.float64) for x in self.changes(keys, switches))
+        spread = change.std(axis=0)
+        # What is not constant changes: a step that is left out leaves the law as it is, too.
+        moved = spread[0] > 1e-5
+        np.testing.assert_array_equal(moved, before[:, 0].std(axis=0) > 1e-5)
+        return change.mean(axis=0)[:, moved] / spread[:, moved] * np.sqrt(self.draws)
 
 
 def one_level_on(codes, num_levels, wrong):
@@ -131,8 +135,9 @@ def mixed_membership(model, tree="", conditions=None):
             jnp.log(state.alpha0), jnp.sum(occupied), jnp.sum(state.g0**2),
             jnp.sum((state.z[0] == state.z[1]) & real), jnp.sum(jnp.where(real, log_theta, 0)),
             jnp.sum(state.g0 * state.theta[0]), *of_levels(state.level_shape, NUM_LEVELS[0]),
-            jnp.log(jnp.sum(state.level_shape[sum(NUM_LEVELS) :])),
         ]  # fmt: skip
+        if tree:
+            parameters += of_levels(state.level_shape[sum(NUM_LEVELS) :], None)
         return jnp.stack([x.astype(float) for x in parameters]), share - 0.5
 
     return Joint(model, draw, data, functions)

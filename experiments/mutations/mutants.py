@@ -242,13 +242,18 @@ class Covering:
         files = [x for x in self.seconds if x.endswith(".py")]
         self.sharing = {x for x in files if SHARED_RUNS.search((ROOT / x).read_text())}
 
-    def tests(self, mutant: Mutant) -> list[str]:
-        """Tests that run the mutant's statement: the nearest by name first, then the quickest."""
+    def tests(self, mutant: Mutant, long: bool) -> list[str]:
+        """Tests that run the mutant's statement: the nearest by name first, then the quickest.
+
+        Of the long tests it is not known what they run: whole files then.
+        """
         by_line = self.coverage.contexts_by_lineno(mutant.file)
         contexts = {x for line in statement(mutant) for x in by_line.get(line, ()) if x}
-        found = {context.split("|")[0] for context in contexts}
+        found = {context.rsplit("|", 1)[0] for context in contexts}
         if {x.split("::")[0] for x in contexts if x.endswith("|setup")} & self.sharing:
             found |= self.sharing
+        if long:
+            found = {test.split("::")[0] for test in found}
         names = {*Path(mutant.file).parts[:-1], f"test_{Path(mutant.file).stem}.py"}
 
         def order(test):
@@ -306,13 +311,15 @@ def judge(mutant: Mutant, covering: Covering, copies: SimpleQueue, long: bool) -
     file = folder / mutant.file
     source = file.read_bytes()
     prefix = f"taskset -c {core % os.cpu_count()}"
-    tests = covering.tests(mutant)
+    tests = covering.tests(mutant, long)
     try:
         file.write_bytes(planted(mutant, source))
         if tests:
             failures, _, _ = run_tests(folder, tests, prefix, long, stop=True)
-            if failures and "no test was collected" not in failures[0][1]:
+            if failures:
                 test, how, _ = failures[0]
+                if how == "no test was collected":
+                    raise RuntimeError(f"{name_of(mutant)}: none of {tests} is there")
                 return {"verdict": "killed, long" if long else "killed", "by": test,
                         "how": how[:160]}  # fmt: skip
     finally:

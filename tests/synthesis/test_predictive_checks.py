@@ -129,6 +129,9 @@ def test_the_same_run_gives_the_same_checks(small):
         bnp.predictive_checks(
             dataclasses.replace(small.run, settings=Settings(1, 0, 1, 1, (), (1,)))
         )
+    draws = {name: x[:, :1] for name, x in small.run.draws.items()}
+    two = dataclasses.replace(small.run, settings=Settings(2, 0, 1, 1, (), (1,)), draws=draws)
+    assert bnp.predictive_checks(two, 6).cells[1].replicated.size == 2
 
 
 def test_groups_for_arviz(small):
