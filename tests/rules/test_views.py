@@ -1,5 +1,6 @@
 """Numbers that labels stand for, and households as rules see them."""
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +8,7 @@ from ruled import SPOUSE, schema_of
 
 from bnp_models.data.households import Households
 from bnp_models.rules import Rules, at_least, household, predicate
-from bnp_models.rules.views import OPEN_ENDED, bounds_of_label
+from bnp_models.rules.views import OPEN_ENDED, bounds_of_label, look_up
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -45,3 +46,14 @@ def test_a_predicate_sees_what_it_names():
     rule = predicate(lambda view: view.is_("age", 3).any(-1), "no age", member=["sex"])
     with pytest.raises(ValueError, match="lack 'age', which a rule reads"):
         Rules([rule]).compile(schema_of())
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize("marked", [[], [2], [0, 1, 2], [0, 2, 4, 6, 8], range(10)])
+def test_codes_in_a_set_are_truth_values(marked, xp):
+    """Also of an empty set, whose negation would be -1 in integers; missing codes are in none."""
+    table = np.isin(np.arange(10), list(marked))
+    codes = np.arange(-1, 10)
+    found = look_up(xp, table, xp.asarray(codes))
+    assert found.dtype == bool
+    np.testing.assert_array_equal(found, np.isin(codes, list(marked)))
