@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: demo test test-long lint docs docs-links clean
+.PHONY: demo test coverage test-long lint docs docs-links clean
 
 demo:
 	$(PYTHON) -m venv .venv
@@ -12,10 +12,11 @@ demo:
 test:
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet -e '.[test]'
-	.venv/bin/python -m pytest -m "not long" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder \
-		--cov --cov-context=test --cov-report= --junitxml=build/tests.xml
-	rm -f .coverage.* # half a file, where a test killed a process
-	.venv/bin/coverage report
+	.venv/bin/python -m pytest -m "not long" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+
+# The same tests, and the lines and branches that they do not run.
+coverage: export PYTEST_ADDOPTS = --cov --cov-context=test --cov-report=term-missing:skip-covered --junitxml=build/tests.xml
+coverage: test
 
 test-long:
 	$(PYTHON) -m venv .venv

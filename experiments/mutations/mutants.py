@@ -228,7 +228,7 @@ def all_of(path: Path) -> list[Mutant]:
 
 
 class Covering:
-    """Which tests run a statement: by the coverage and the seconds that `make test` leaves."""
+    """Which tests run a statement: by the coverage and the seconds of `make coverage`."""
 
     def __init__(self):
         self.coverage = CoverageData(str(ROOT / ".coverage"))
