@@ -1,6 +1,7 @@
 """What tests of latent class models share: exact answers, chains, faults planted in them."""
 
 import contextlib
+import dataclasses
 from functools import partial
 
 import equinox as eqx
@@ -367,6 +368,17 @@ def with_codes(data, codes):
     return eqx.tree_at(
         lambda d: (d.rows, d.one_hot, d.admitted), data,
         (rows, one_hot, admitted.astype(data.admitted.dtype)),
+    )  # fmt: skip
+
+
+def with_counted(data, conditions, num_counted):
+    """The data with so many records besides, by all feasible cells: sweeps find some empty."""
+    cells = feasible_cells(conditions, data.num_levels)
+    return dataclasses.replace(
+        data, num_records=data.num_records + num_counted,
+        cell_rows=jnp.asarray((cells + first_rows(data.num_levels)).T, jnp.int32),
+        cell_one_hot=latent_classes_state.one_hot_levels(jnp.asarray(cells.T), data.num_levels),
+        cell_counts=jnp.zeros(len(cells), jnp.int32),
     )  # fmt: skip
 
 

@@ -23,7 +23,6 @@ from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.levels import bands_of_levels
 from bnp_models.models.latent_classes.predictions import simulate_records
 from bnp_models.models.latent_classes.prepare import prepare_records as prepare_latent_classes
-from bnp_models.models.latent_classes.state import one_hot_levels
 from bnp_models.models.mixed_membership.start import draw_prior
 from bnp_models.models.mixed_membership.start import prepare_records as prepare_mixed_membership
 from bnp_models.models.nested.sweep import draw_prior as draw_nested_prior
@@ -33,6 +32,8 @@ from bnp_models.models.nested.sweep import draw_prior as draw_nested_prior
 NUM_LEVELS = (6, 2, 2)
 TREES = {"": None, "ordered": {0: bands_of_levels(6)}, "groups": {0: DEEP_GROUPS}}
 CONDITIONS = [[1, 1, -1], [2, 1, -1], [5, -1, 0]]
+# Slots for components.
+CAPACITY = 12
 FIRST = jnp.asarray(first_rows(NUM_LEVELS))[:, None]
 
 # What a careless sweep makes of its data, by the place of a switch.
@@ -110,13 +111,12 @@ def mixed_membership(model, tree="", conditions=None):
         model, np.zeros((6, 3), int), NUM_LEVELS, zeros, multiple=8, trees=TREES[tree]
     )
     real = template.weight > 0
-    capacity = getattr(model, "components", 12)
 
     def draw(key):
         if zeros is None:
-            return draw_prior(model, key, real.size, NUM_LEVELS, capacity, template.levels)
+            return draw_prior(model, key, real.size, NUM_LEVELS, CAPACITY, template.levels)
         key_state, key_rows = jax.random.split(key)
-        state = truncated.draw_joint(model, key_state, template, capacity)
+        state = truncated.draw_joint(model, key_state, template, CAPACITY)
         return state, truncated.draw_rows(key_rows, state, template) - FIRST
 
     def data(codes, careless):
@@ -128,7 +128,7 @@ def mixed_membership(model, tree="", conditions=None):
 
     def functions(state, codes):
         share = jnp.average(codes == 0, axis=1, weights=real)
-        occupied = jnp.zeros(capacity).at[jnp.where(real, state.z, capacity)].set(1, mode="drop")
+        occupied = jnp.zeros(CAPACITY).at[jnp.where(real, state.z, CAPACITY)].set(1, mode="drop")
         log_theta = jnp.log(state.theta)[codes + FIRST, state.z]
         parameters = [
             jnp.sum(jnp.where(real, jnp.log(state.alpha), 0)), jnp.log(state.rate),
@@ -151,12 +151,8 @@ def latent_classes(model, tree="", conditions=None, missing=((), ()), counted=0)
     template = prepare_latent_classes(
         model, codes, NUM_LEVELS, zeros, multiple=8, trees=TREES[tree]
     )
-    cells = latent.feasible_cells(conditions, NUM_LEVELS) if counted else np.zeros((0, 3), int)
-    template = dataclasses.replace(
-        template, num_records=jnp.int32(6 + counted), cell_rows=jnp.asarray(cells).T + FIRST,
-        cell_one_hot=one_hot_levels(jnp.asarray(cells.T), NUM_LEVELS),
-        cell_counts=jnp.zeros(len(cells), jnp.int32),
-    )  # fmt: skip
+    if counted:
+        template = latent.with_counted(template, conditions, counted)
     size = template.weight.size + counted
     seen = np.zeros((3, size), bool)
     seen[:, :6], seen[:, template.weight.size :] = codes.T >= 0, True

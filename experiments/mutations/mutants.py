@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 VERDICTS = HERE / "verdicts.json"
 
 # Of the tests that run what is changed, at the most.
-SECONDS_OF_TESTS = 300
+SECONDS_OF_TESTS = 150
 SHARED_RUNS = re.compile(r"def \w+\([^)]*\b(small|latent|with_draws)\b")
 
 ARITHMETIC = {

@@ -1,7 +1,5 @@
 """Latent class models against quadrature, joint-distribution tests, and the faults these see."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +18,7 @@ from latent import (
     two_class_posterior,
     two_sample_z,
     update_parameters_simulation,
+    with_counted,
 )
 from scipy.stats import nbinom
 
@@ -28,7 +27,7 @@ from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.models.latent_classes import classes, nplcm, parameters, prepare
 from bnp_models.models.latent_classes.prepare import prepare_cells, prepare_records
-from bnp_models.models.latent_classes.state import count_levels, label_records, one_hot_levels
+from bnp_models.models.latent_classes.state import count_levels, label_records
 
 LONG = pytest.mark.long
 BINARY = (2, 2, 2)
@@ -247,14 +246,7 @@ class Joint:
         zeros = structural_zeros(conditions, NUM_LEVELS)
         self.data = prepare_records(model, codes, NUM_LEVELS, zeros, multiple=3)
         if num_counted:
-            # All feasible cells, of which the sweeps find some empty.
-            cells = feasible_cells(conditions, NUM_LEVELS)
-            rows = jnp.asarray((cells + first_rows(NUM_LEVELS)).T, jnp.int32)
-            self.data = dataclasses.replace(
-                self.data, num_records=jnp.int32(8), cell_rows=rows,
-                cell_one_hot=one_hot_levels(jnp.asarray(cells.T), NUM_LEVELS),
-                cell_counts=jnp.zeros(len(cells), jnp.int32),
-            )  # fmt: skip
+            self.data = with_counted(self.data, conditions, num_counted)
 
     def scores(self, key, on=None, num_sweeps=100, **prior):
         model = self.make(**prior)
