@@ -47,8 +47,9 @@ def each_chain(function, *trees):
 
 @partial(jax.jit, static_argnames="capacity")
 def init_chains(model, data, keys, capacity, starts):
-    """Initial states of all chains."""
-    return each_chain(lambda key, start: model.init(key, data, capacity, start), keys, starts)
+    """Initial states of all chains, of the types that a sweep gives back (none are weak)."""
+    states = each_chain(lambda key, start: model.init(key, data, capacity, start), keys, starts)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), states)
 
 
 @partial(jax.jit, static_argnames="capacity")
@@ -158,9 +159,9 @@ def advance_chains(
     def body(carry):
         iteration, states, _, buffers, _ = carry
         buffers, last = dict(buffers), {}
-        states, left_over, kept = _sweep_chains(
-            model, data, chain_keys, states, iteration, patience
-        )
+        # A number of the same type as that of `one_draw`, or the sweep is traced once more.
+        from_patience = iteration, jnp.int32(patience)
+        states, left_over, kept = _sweep_chains(model, data, chain_keys, states, *from_patience)
         states = jax.lax.cond(
             iteration < warmup,
             partial(each_chain, lambda state: model.settle(state, data)),

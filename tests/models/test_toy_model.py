@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 from scipy.special import betaln
 
 import bnp_models as bnp
@@ -82,3 +83,23 @@ def test_risk_by_a_model_of_one_file():
     draw = {"log_p": jnp.log(jnp.zeros(60).at[17].set(1.0))}
     new = model.simulate_records(jax.random.key(1), draw, 3, NUM_LEVELS)
     np.testing.assert_array_equal(new.T, [np.unravel_index(17, NUM_LEVELS)] * 3)
+
+
+class Counted(DirichletMultinomial):
+    """Notes every tracing of its sweep."""
+
+    tracings: ClassVar[list[jax.Array]] = []
+
+    def init(self, key, data, capacity, num_components):
+        return jax.nn.log_softmax(0 * data)
+
+    def sweep(self, key, state, data, iteration):
+        self.tracings.append(iteration)
+        return super().sweep(key, state, data, iteration)
+
+
+def test_a_sweep_is_traced_once():
+    """For its shapes and for its program: tracing takes as long as compiling."""
+    frame = pd.DataFrame({"a": list("xyxx"), "b": list("uuvv")})
+    bnp.sample(Counted(), frame, key=jax.random.key(0), num_chains=2, num_warmup=2, num_samples=2)
+    assert len(Counted.tracings) == 1
