@@ -3,11 +3,12 @@
 import dataclasses
 import fcntl
 import gc
+import inspect
 import os
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import jax
@@ -16,6 +17,7 @@ import pandas as pd
 import pytest
 
 import bnp_models as bnp
+from bnp_models.inference.compilation import forget_programs
 
 # Sweeps compile for longer than they run: most tests do without optimisations, those with longer
 # chains make do with few.
@@ -67,14 +69,37 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: not any(part in item.path.as_posix() for part in first))
 
 
+# Moves that let chains mix, and take most of the time that a sweep takes to compile.
+MOVES = {
+    "split_merge_every": 0, "seating_every": 0, "tilt": False, "trajectory_steps": 0,
+    "reorder": False, "swap": False,
+}  # fmt: skip
+MEMBERSHIP = (bnp.HDPMixedMembership, bnp.MixedMembership)
+WITH_MOVES = ("/tests/kernels/", "/tests/models/", "/tests/test_")
+
+
+@contextmanager
+def without_moves():
+    """Models whose sweeps are plain Gibbs, but for moves that a test asks for."""
+    with pytest.MonkeyPatch.context() as patch:
+        for model in (*MEMBERSHIP, bnp.NPLCM, bnp.TNPLCM, bnp.NDPMPM):
+            given = model.__init__.__defaults__
+            names = list(inspect.signature(model.__init__).parameters)[-len(given) :]
+            defaults = (MOVES.get(*pair) for pair in zip(names, given, strict=True))
+            patch.setattr(model.__init__, "__defaults__", tuple(defaults))
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def programs_of_a_module(request):
-    """A compiled program maps memory, and a process that has too many maps is killed."""
-    runs_long = any(part in request.path.as_posix() for part in LONG_CHAINS)
+    """What a module compiles; a process that has too many programs is killed."""
+    path = request.path.as_posix()
+    runs_long = any(part in path for part in LONG_CHAINS)
     jax.config.update("jax_disable_most_optimizations", not runs_long)
-    yield
+    with nullcontext() if any(part in path for part in WITH_MOVES) else without_moves():
+        yield
     jax.config.update("jax_disable_most_optimizations", True)
-    jax.clear_caches()
+    forget_programs()
 
 
 @contextmanager
@@ -98,7 +123,7 @@ def sample_frame():
 def small(sample_frame):
     """A short run on those records, and the risk estimated from it."""
     table = bnp.Microdata.from_frame(sample_frame)
-    with one_at_a_time("small"):
+    with one_at_a_time("small"), without_moves():
         run = bnp.sample(
             bnp.HDPMixedMembership(), table, key=jax.random.key(0), num_chains=2, num_warmup=100,
             num_samples=30,
@@ -143,7 +168,7 @@ def latent(incomplete_frame, conditions_frame):
     """A short run of the truncated latent class model on those, and its margins."""
     table = bnp.Microdata.from_frame(incomplete_frame)
     conditions = bnp.StructuralZeros.from_frame(conditions_frame, table.schema)
-    with one_at_a_time("latent"):
+    with one_at_a_time("latent"), without_moves():
         run = bnp.sample(
             bnp.TNPLCM(), table, key=jax.random.key(0), conditions=conditions, num_chains=2,
             num_warmup=100, num_samples=30,

@@ -626,26 +626,29 @@ NO_CONDITION = ["--conditions", "{dir}/z.csv"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "model"),
+    ("arguments", "model", "options"),
     [
-        (["risk"], bnp.HDPMixedMembership()),
-        (["risk", "--concentration", "record"], bnp.HDPMixedMembership(concentration="record")),
+        (["risk"], bnp.HDPMixedMembership, {}),
+        (
+            ["risk", "--concentration", "record"],
+            bnp.HDPMixedMembership, {"concentration": "record"},
+        ),
         (
             ["risk", "--augmentation", "simulation", "--not-applicable", *NO_CONDITION],
-            bnp.HDPMixedMembership(augmentation="simulation", not_applicable=True),
+            bnp.HDPMixedMembership, {"augmentation": "simulation", "not_applicable": True},
         ),
         (
             ["risk", "--model", "mixed-membership", "--components", "12", "--not-applicable",
              *NO_CONDITION],
-            bnp.MixedMembership(components=12, not_applicable=True),
+            bnp.MixedMembership, {"components": 12, "not_applicable": True},
         ),
-        (["risk", "--model", "nplcm"], bnp.NPLCM()),
-        (["risk", "--model", "tnplcm", "--components", "7"], bnp.TNPLCM(components=7)),
-        (["synthesize"], bnp.TNPLCM()),
-        (["synthesize", "--model", "nplcm", "--components", "9"], bnp.NPLCM(components=9)),
+        (["risk", "--model", "nplcm"], bnp.NPLCM, {}),
+        (["risk", "--model", "tnplcm", "--components", "7"], bnp.TNPLCM, {"components": 7}),
+        (["synthesize"], bnp.TNPLCM, {}),
+        (["synthesize", "--model", "nplcm", "--components", "9"], bnp.NPLCM, {"components": 9}),
     ],
 )  # fmt: skip
-def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch):
+def test_options_of_the_model(arguments, model, options, files, tmp_path, monkeypatch):
     asked = []
 
     def stop(*given, **_options):
@@ -660,7 +663,7 @@ def test_options_of_the_model(arguments, model, files, tmp_path, monkeypatch):
     assert (
         main([name, str(files / "sample.csv"), *size, "--out", str(tmp_path / "o"), *more]) == 130
     )
-    assert asked == [model]
+    assert asked == [model(**options)]
 
 
 def test_usage_errors_are_one_line(capsys):
