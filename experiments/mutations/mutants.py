@@ -30,6 +30,8 @@ VERDICTS = HERE / "verdicts.json"
 
 # Of the tests that run what is changed, at the most.
 SECONDS_OF_TESTS = 150
+# As a report of pytest has it: folders, the file, and a class of tests if there is one.
+CLASS_NAME = re.compile(r"(.*?)(\btest_\w+)((?:\.\w+)*)")
 SHARED_RUNS = re.compile(r"def \w+\([^)]*\b(small|latent|with_draws)\b")
 
 ARITHMETIC = {
@@ -235,8 +237,10 @@ class Covering:
         self.coverage.read()
         self.seconds: Counter[str] = Counter()
         for case in ElementTree.parse(ROOT / "build" / "tests.xml").iter("testcase"):
-            file = case.get("classname").replace(".", "/") + ".py"
-            self.seconds[f"{file}::{case.get('name')}"] += float(case.get("time"))
+            folders, module, classes = CLASS_NAME.fullmatch(case.get("classname")).groups()
+            file = f"{folders}{module}".replace(".", "/") + ".py"
+            test = "::".join([file, *classes.split(".")[1:], case.get("name")])
+            self.seconds[test] += float(case.get("time"))
             self.seconds[file] += float(case.get("time"))
         # Only the first of the tests that share a run is seen to make it.
         files = [x for x in self.seconds if x.endswith(".py")]

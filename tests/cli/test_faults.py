@@ -77,7 +77,9 @@ class Failing:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="paths of descriptors from /proc")
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, pytest.param(errno.EACCES, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("name", ["open", "fsync", "replace"])
 def test_a_call_that_fails(command, whole, tmp_path, capsys, monkeypatch, name, number):
     out = tmp_path / "out"

@@ -307,8 +307,14 @@ def modes_of(values, **others):
     return bnp.find_modes({"log_likelihood": values} | others)
 
 
-@pytest.mark.parametrize("num_chains", [1, 2, 4, 8])
-@pytest.mark.parametrize(("num_draws", "rho"), [(1000, 0.9), (1000, 0.98), (400, 0.0), (64, 0.7)])
+@pytest.mark.parametrize("num_chains", [1, 2, 4, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("num_draws", "rho"),
+    [
+        pytest.param(1000, 0.9, marks=pytest.mark.long),
+        pytest.param(1000, 0.98, marks=pytest.mark.long), (400, 0.0), (64, 0.7),
+    ],
+)  # fmt: skip
 def test_chains_of_one_mode_are_seldom_told_apart(rng, num_chains, num_draws, rho):
     """At 10 effective draws a chain and more: in less than 1% of the runs."""
     runs = [modes_of(autoregression(rng, num_chains, num_draws, rho)) for _ in range(200)]
@@ -507,6 +513,7 @@ def test_a_thinned_risk_is_judged_by_the_draws_it_used(chains):
     assert bnp.convergence(thinned, dataclasses.replace(risk, thin=5)) == bnp.convergence(run, risk)
 
 
+@pytest.mark.long
 def test_arviz_is_imported_where_there_is_no_cache_folder(tmp_path):
     (tmp_path / "file").touch()
     code = "from bnp_models.inference.arviz import load_arviz; print(load_arviz().__name__)"

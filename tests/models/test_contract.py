@@ -117,17 +117,8 @@ def lowered(function, *platforms):
         return export.export(jax.jit(function), platforms=platforms)(jnp.uint32(0)).mlir_module()
 
 
-# What these have, others have too.
-LONGER = ("nplcm", "hdp")
-
-
-@pytest.mark.parametrize(
-    ("name", "truncated"),
-    [
-        *(pytest.param(x, False, marks=[pytest.mark.long] * (x in LONGER)) for x in WHOLE),
-        ("hdp", True),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "truncated"), [*((name, False) for name in WHOLE), ("hdp", True)])
 def test_sweeps_are_lowered_for_accelerators(name, truncated):
     """Those of several chains, without a call of the host."""
     model = WHOLE[name]

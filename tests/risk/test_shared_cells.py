@@ -128,6 +128,7 @@ def test_the_mean_over_draws_is_of_persons_drawn_for_each(dense):
     assert abs(shared_z(dense, risk)) < Z_LIMIT < abs(shared_z(dense, risk, missing=1))
 
 
+@pytest.mark.long
 def test_probabilities_with_monte_carlo_error_give_nearly_the_same(dense):
     """By shared draws of record weights, whose halves take the bias off."""
     exact, drawn = (

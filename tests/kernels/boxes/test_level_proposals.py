@@ -72,15 +72,15 @@ def first_layer_only(self, *args):
 LOG_WEIGHT = GroupedBlock.log_weight
 
 
+LONG = pytest.mark.long
+FAULTS = ("no factor of the groups", "shapes of groups twice", "first layer only")
+
+
 @pytest.mark.parametrize(
     ("levels", "fault"),
     [
-        *(
-            pytest.param(BANDS, fault, marks=pytest.mark.long)
-            for fault in ("none", "no factor of the groups", "shapes of groups twice")
-        ),
-        (DEEP, "none"), (DEEP, "no factor of the groups"), (DEEP, "shapes of groups twice"),
-        (DEEP, "first layer only"),
+        (DEEP, "none"), *(pytest.param(DEEP, fault, marks=LONG) for fault in FAULTS),
+        *(pytest.param(BANDS, fault, marks=LONG) for fault in ("none", *FAULTS[:2])),
     ],
 )  # fmt: skip
 def test_weights_with_groups_average_to_the_evidence(key, seed, levels, fault, monkeypatch):

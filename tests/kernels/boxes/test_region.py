@@ -51,6 +51,9 @@ def test_the_padding_of_levels_is_empty(seed):
     )
 
 
+@pytest.mark.parametrize(
+    "either_form", ["cpu", pytest.param("accelerator", marks=pytest.mark.long)], indirect=True
+)
 @pytest.mark.usefixtures("either_form")
 def test_mass_given_each_level(seed):
     """New levels of earlier variables, old ones of later variables."""

@@ -101,7 +101,9 @@ def total_probability(num_variables, num_levels, dtype=np.float32, **urn):
     return float(np.exp(np.asarray(log_p, float)).sum())
 
 
-@pytest.mark.parametrize(("num_variables", "num_levels"), [(5, 3), (11, 2)])
+@pytest.mark.parametrize(
+    ("num_variables", "num_levels"), [(5, 3), pytest.param(11, 2, marks=pytest.mark.long)]
+)
 def test_cells_sum_to_one(num_variables, num_levels):
     total = partial(total_probability, num_variables, num_levels)
     weights = log_block_weights_gamma(jnp.float32(2), jnp.float32(1), num_variables)

@@ -251,6 +251,7 @@ def test_moves_keep_the_posterior(key, moves):
     assert z.max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_moves_keep_the_posterior_of_a_fixed_number_of_components(key, fixed_moves):
     z = fixed_moves.scores(key)
     assert z.max() < Z_LIMIT, z
@@ -386,6 +387,7 @@ def single_moves(keys, starts, seed, units, monkeypatch):
         return [run(keys, starts, jnp.float32(unit)) for unit in units]
 
 
+@pytest.mark.long
 def test_single_precision_decides_as_double_does(key, seed, x64, monkeypatch):
     # Longer steps than the samplers', of which more are refused.
     monkeypatch.setattr(hamiltonian, "STEPS", (0.3, 0.6))
@@ -451,6 +453,9 @@ def by_totals(sums, weights, boxes):
     return urn_boxes.probability(urn_boxes.partition_totals(sums, boxes), weights)
 
 
+@pytest.mark.parametrize(
+    "either_form", ["cpu", pytest.param("accelerator", marks=pytest.mark.long)], indirect=True
+)
 @pytest.mark.usefixtures("either_form")
 def test_gradient_of_the_probability(seed, x64, monkeypatch):
     boxes = UrnBoxes.of_boxes(structural_zeros(WIDE_CONDITIONS, WIDE).feasible.sets, WIDE)
@@ -472,6 +477,9 @@ def test_gradient_of_the_probability(seed, x64, monkeypatch):
     assert np.abs(wrong[0] - right[0]).max() > 1e-3 * np.abs(right[0]).max()
 
 
+@pytest.mark.parametrize(
+    "either_form", ["cpu", pytest.param("accelerator", marks=pytest.mark.long)], indirect=True
+)
 @pytest.mark.usefixtures("either_form")
 def test_gradient_where_levels_have_no_probability(seed, x64):
     """Finite, and by the logarithms of the levels what it is without division."""

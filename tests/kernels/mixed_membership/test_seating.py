@@ -282,8 +282,8 @@ def alpha_steps(keys, start, totals, num_steps, num_items, truncated):
     return jax.vmap(chain)(keys, start)
 
 
-@pytest.mark.parametrize("truncated", [False, True])
-@pytest.mark.parametrize("num_items", [1, 4])
+@pytest.mark.parametrize("truncated", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.parametrize("num_items", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_alpha_without_labels(key, seed, num_items, truncated):
     """Its density by the urn's sum over seatings of every cell, on a grid; some records' given."""
     theta, g0 = make_state(seed, num_items)

@@ -114,6 +114,9 @@ def whole():
     return chains(ONE_TABLE)
 
 
+@pytest.mark.parametrize(
+    "either_form", ["cpu", pytest.param("accelerator", marks=pytest.mark.long)], indirect=True
+)
 @pytest.mark.usefixtures("either_form")
 def test_leaves_the_posterior_invariant(whole):
     z = z_scores(whole(), exact_pairs(ONE_TABLE))
@@ -154,7 +157,7 @@ def test_rejects_a_ratio_that_takes_all_components_for_as_likely(monkeypatch):
     ("opened_by", "in_chunks"),
     [
         pytest.param(SOME_AT_TWO, False, marks=pytest.mark.long),
-        (SOME_AT_TWO, True),
+        pytest.param(SOME_AT_TWO, True, marks=pytest.mark.long),
         pytest.param(ONE_TABLE, True, marks=pytest.mark.long),
     ],
     ids=["some at two", "some at two, in chunks", "one table, in chunks"],
@@ -176,6 +179,7 @@ def in_double():
     return chains(ONE_TABLE, double=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("factor", [1.0, 1.1])
 def test_decides_in_double_precision_as_in_single(in_double, factor):
     """Leaves the posterior invariant; a wrong ratio does not."""

@@ -179,7 +179,14 @@ def p_values(seed, key, num_records, wrong=None):
     ]
 
 
-@pytest.mark.parametrize(("num_records", "double"), [(0, False), (2, False), (2, True)])
+@pytest.mark.parametrize(
+    ("num_records", "double"),
+    [
+        pytest.param(0, False, marks=pytest.mark.long),
+        pytest.param(2, False, marks=pytest.mark.long),
+        (2, True),
+    ],
+)
 def test_tilts_keep_the_posterior(key, seed, num_records, double):
     assert min(p_values(seed, key, num_records, {"double": double})) > P_LIMIT
 

@@ -47,7 +47,7 @@ def state():
     ), items  # fmt: skip
 
 
-@pytest.mark.parametrize("is_split", [True, False])
+@pytest.mark.parametrize("is_split", [pytest.param(True, marks=pytest.mark.long), False])
 def test_large_sides_are_decided_in_double_precision(x64, state, is_split, monkeypatch):
     """Log ratios of a million nats, to a hundredth; single precision is shown to fail."""
     (theta, g0, drawn), items = state

@@ -236,6 +236,7 @@ def negative_binomial_p_value(draws, share, feasible):
     return chi_square_p_value(hits, np.append(law.pmf(np.arange(top + 1)), law.sf(top)))
 
 
+@pytest.mark.long
 def test_records_and_blocks_are_negative_binomial(key, seed):
     """Their number, and the blocks of every type and component, which no record has twice."""
     boxes = make_boxes()["impossible"]

@@ -95,7 +95,7 @@ def z_scores(counts, exact):
     return np.abs(np.concatenate(z))
 
 
-@pytest.mark.parametrize("has_head", [False, True])
+@pytest.mark.parametrize("has_head", [pytest.param(False, marks=pytest.mark.long), True])
 def test_counts_have_their_expectations(key, has_head):
     simulated, total, num_possible, number = simulate(key, has_head)
     np.testing.assert_array_equal(num_possible, sum(WANTED))

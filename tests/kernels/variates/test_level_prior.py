@@ -89,6 +89,7 @@ def given_counts():
     return chain_means(update)
 
 
+@pytest.mark.long
 def test_shapes_given_counts(given_counts):
     z = z_scores(given_counts(jnp.asarray(COUNTS), 0.0), exact(of_counts))
     assert np.abs(z).max() < Z_LIMIT, z
@@ -132,6 +133,7 @@ def given_levels():
     return chain_means(update)
 
 
+@pytest.mark.long
 def test_shapes_given_levels(given_levels):
     assert (some_levels() == LOG_LEAST_LEVEL).sum() > 5
     z = z_scores(given_levels(jnp.asarray(some_levels(), jnp.float32)), exact(of_levels))
@@ -305,7 +307,7 @@ def deep_scores(step, fault=None):
     return z_scores(np.asarray(means, np.float64), deep_prior())
 
 
-@pytest.mark.parametrize("step", ["counts", "levels"])
+@pytest.mark.parametrize("step", ["counts", pytest.param("levels", marks=pytest.mark.long)])
 def test_shapes_of_a_tree_keep_their_prior(step):
     """Joint distribution test (Geweke 2004, doi:10.1198/016214504000001132)."""
     z = deep_scores(step)

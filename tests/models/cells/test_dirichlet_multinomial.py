@@ -133,10 +133,12 @@ def joint_z_scores(key, wrong):
     return z_scores(means, np.array([centre, centre**2 + sd**2, other, 3.0]))
 
 
+@pytest.mark.long
 def test_joint_distribution(key):
     assert np.abs(joint_z_scores(key, False)).max() < Z_LIMIT
 
 
+@pytest.mark.long
 def test_joint_distribution_sees_a_wrong_total(key):
     assert np.abs(joint_z_scores(key, True)).max() > Z_LIMIT
 

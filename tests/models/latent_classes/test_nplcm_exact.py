@@ -336,7 +336,9 @@ def test_augmented_records_are_negative_multinomial():
         assert p_value(num_records + 1) < P_LIMIT
 
 
-@pytest.mark.parametrize(("augmentation", "count"), [("none", -1), ("boxes", 2**30)])
+@pytest.mark.parametrize(
+    ("augmentation", "count"), [pytest.param("none", -1, marks=LONG), ("boxes", 2**30)]
+)
 def test_more_augmented_records_than_can_be_counted(augmentation, count, monkeypatch):
     """One count beyond int32, or their sum: the sweep says so, ends, and stays finite."""
     monkeypatch.setattr(parameters, "draw_augmented", lambda _, w, *rest: jnp.full(w.shape, count))

@@ -76,7 +76,8 @@ def test_enumeration(exact, concentration, level_prior, moves):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.parametrize("accelerator", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.long
+@pytest.mark.parametrize("accelerator", [False, True])
 def test_enumeration_of_concentrations_with_a_common_prior(exact, accelerator):
     """The same where every record has an alpha of its own, and the rate of their prior is drawn."""
     model = HDPMixedMembership(concentration="hierarchical", level_prior="uniform", **RATE, **PLAIN)
@@ -269,6 +270,7 @@ def test_seating_is_not_of_padding():
     assert (at_one[1] != state.z[:, : len(CODES)]).any()
 
 
+@pytest.mark.long
 def test_weights_are_drawn_given_the_new_alpha0():
     """Hardly any mass would be left to the components in use, were it the alpha_0 of before."""
     model = HDPMixedMembership(**PLAIN)

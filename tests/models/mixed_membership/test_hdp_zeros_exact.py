@@ -229,6 +229,7 @@ def test_conditions_that_exclude_nothing():
     assert data.zeros is None
 
 
+@pytest.mark.long
 def test_sums_that_give_the_feasible_mass_are_those_of_the_new_parameters():
     """After a split or merge, a trajectory and a tilt."""
     model = HDPMixedMembership(**TRAJECTORIES | {"split_merge_every": 1})

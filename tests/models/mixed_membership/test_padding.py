@@ -78,8 +78,10 @@ FEW, ALL = models(0, **FEW_MOVES), models(1, **ALL_MOVES)
 @pytest.mark.parametrize(
     ("name", "cells"),
     [
-        ("shared", "all cells"), ("hierarchical", "all cells"), ("fixed", "all cells"),
-        ("shared", "zeros"), ("hierarchical", "zeros"),
+        ("fixed", "all cells"), ("hierarchical", "zeros"),
+        pytest.param("shared", "all cells", marks=pytest.mark.long),
+        pytest.param("shared", "zeros", marks=pytest.mark.long),
+        pytest.param("hierarchical", "all cells", marks=pytest.mark.long),
     ],
 )  # fmt: skip
 def test_parameters_do_not_depend_on_padding(name, cells, monkeypatch):

@@ -99,7 +99,9 @@ def test_missing_values_given_the_parameters():
     assert min(uniform) < P_LIMIT
 
 
-@pytest.mark.parametrize("head", [None, ("relate", "Householder")])
+@pytest.mark.parametrize(
+    "head", [None, pytest.param(("relate", "Householder"), marks=pytest.mark.long)]
+)
 def test_exact_probability_of_the_possible(head):
     """log P(possible) by tables against the share among simulated households."""
     households, _ = relatives(150, most=4)
@@ -159,6 +161,7 @@ def test_members_with_missing_values_stand_for_themselves(age, distinct, monkeyp
     assert distinct == (None if found is None else found.shape[1])
 
 
+@pytest.mark.long
 def test_households_in_parts_are_the_same_households(monkeypatch):
     """Likelihood, counts and missing values, of households that lie in four padded parts."""
     table = tiny_households(HOUSEHOLDS * 3)

@@ -105,12 +105,8 @@ CASES = {
 }
 
 
-LONG = tuple(case for case in CASES if case not in ("no rules", "sizes given"))
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.long] * (case in LONG)) for case in CASES]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
 def test_posterior(case):
     """log alpha, log beta, log c, log P(possible) and two households' shares, of every size."""
     rules, head, options = CASES[case]
@@ -304,7 +300,8 @@ WITH_ONE_GUEST = [*WITH_GUESTS, ("own", [("guest", "0"), ("head", "0"), ("other"
 @pytest.mark.parametrize(
     ("rules", "head", "options"),
     [
-        CASES["no rules"], CASES["tables"], CASES["head of the household"],
+        pytest.param(*CASES["no rules"], marks=pytest.mark.long),
+        pytest.param(*CASES["tables"], marks=pytest.mark.long), CASES["head of the household"],
         ("one guest", None, {"roles": 3, "households": WITH_ONE_GUEST}),
     ],
 )  # fmt: skip
