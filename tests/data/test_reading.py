@@ -55,6 +55,8 @@ def test_levels_file(tmp_path):
     assert schema == Schema(("x",), (("b", "a", "c"),))
     with pytest.raises(MicrodataError, match=r"levels.csv, row 3 \(line 5\).*'y'.*'x', 'w'"):
         read_levels(levels, ["x", "w"])
+    with pytest.raises(MicrodataError, match=r"'y'.*'x'"):
+        read_levels(levels, schema)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """Compiled programs of a long session."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
+import pytest
 
 import bnp_models as bnp
 from bnp_models.inference import compilation
@@ -26,3 +29,16 @@ def test_programs_are_forgotten_before_the_maps_of_the_process_run_out(sample_fr
     again = run()
     assert compiled() == 0
     np.testing.assert_array_equal(again.draws["alpha"], first.draws["alpha"])
+
+
+@pytest.mark.parametrize(
+    ("platform", "flags", "options"),
+    [
+        ("PJRT C API\ncuda 12080", "", ((compilation.GRAPHS, compilation.IN_GRAPHS),)),
+        ("cuda 12080", f"--{compilation.GRAPHS}=", ()), ("rocm 60300", "", ()), ("cpu", "", ()),
+    ],
+)  # fmt: skip
+def test_loops_are_graphs_on_nvidia_cards_unless_flags_say(platform, flags, options, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    device = SimpleNamespace(client=SimpleNamespace(platform_version=platform))
+    assert compilation.options_of_loops([device]) == options

@@ -235,6 +235,7 @@ def test_a_run_that_let_draws_go_is_extended_like_any_other(small, every):
     later = run(small.table, num_samples=16, parameters_every=every).later_draws()
     dropped = 4
     assert later.settings.num_discarded == 2 * dropped and later.settings.num_sweeps == 15 + 32
+    assert bnp.to_inference_data(later)["posterior"].attrs["num_warmup"] == 15 + 2 * dropped
     longer = bnp.extend(later, 8)
     whole = run(small.table, num_samples=24, parameters_every=every)
     for name, value in whole.draws.items():
