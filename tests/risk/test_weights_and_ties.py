@@ -15,6 +15,7 @@ from harness import Z_LIMIT
 
 import bnp_models as bnp
 from bnp_models.inference.settings import Settings
+from bnp_models.inference.weighting import sample_law
 from bnp_models.risk import population
 from bnp_models.risk.coarsening import parse_coarsening
 from bnp_models.risk.record_risks import RecordRisks
@@ -113,6 +114,22 @@ def z_score(draws, means):
     """Of draws about the mean that each has."""
     difference = np.ravel(draws) - means
     return abs(difference.mean()) / difference.std() * np.sqrt(difference.size)
+
+
+def test_cells_that_the_sample_has_not_are_simulated_by_its_own_law(run, cells, monkeypatch):
+    layers, draw = [], Ties.draw
+    monkeypatch.setattr(Ties, "draw", lambda self, *args: layers.append(self) or draw(self, *args))
+    bnp.population_risk(run, N + NEW, ties="on")
+    population.draw_ties(sample_law(run), sample_law(run).parameters(1), jax.random.key(1))
+    for layer in layers:
+        # Each is the probability b of some cell at some draw; few are near one of the others' q.
+        near = []
+        for p in cells:
+            p = np.sort(p.ravel())
+            place = np.clip(np.searchsorted(p, layer.unseen), 1, p.size - 1)
+            gap = np.minimum(layer.unseen - p[place - 1], p[place] - layer.unseen)
+            near.append((np.abs(gap) < 3e-6 * layer.unseen).mean())
+        assert near[0] > 0.99 and near[1] < 0.5, near
 
 
 def test_the_risk_of_the_finest_key_is_that_of_both_laws(run, cells, seen):
