@@ -19,7 +19,9 @@ def test_fresh_records_are_not_told_apart_and_copies_not_at_all():
     pytest.importorskip("sklearn")
     rng = np.random.default_rng(0)
     original = parity(rng, 2000, kept=True)
-    fresh = bnp.tree_propensity(original, parity(rng, 2000, kept=True))
+    made = parity(rng, 2000, kept=True)
+    fresh = bnp.tree_propensity(original, made)
+    assert fresh == bnp.tree_propensity(original, made)
     assert 0.3 < fresh.ratio < 3
     assert fresh.ratio == fresh.pmse / fresh.expected
     assert bnp.tree_propensity(original, original).pmse < 1e-12

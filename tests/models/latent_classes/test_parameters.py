@@ -1,12 +1,14 @@
 """Masses of the feasible and the impossible region are those of the levels drawn last."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from latent import all_cells, feasible_cells, structural_zeros
 
-from bnp_models import TNPLCM
+from bnp_models import NPLCM, TNPLCM
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.models.latent_classes import nplcm, parameters
 from bnp_models.models.latent_classes.prepare import prepare_records
@@ -68,3 +70,17 @@ def test_impossible_records_are_drawn_given_the_new_levels(monkeypatch):
     outside = mass(new, all_cells(NUM_LEVELS)) - inside
     for log_p, exact in zip(given, (outside, inside), strict=True):
         np.testing.assert_allclose(np.exp(log_p - new.log_pi), exact, rtol=1e-4)
+
+
+def test_records_in_the_last_class_are_counted():
+    """More of them than few say that there are too few classes."""
+    model = NPLCM(3, reorder=False, swap=False, **OPTIONS)
+    data = prepare_records(model, CODES, NUM_LEVELS)
+    state = nplcm.draw_prior(model, jax.random.key(1), data.levels)
+    counts = []
+    for only in range(3):
+        log_pi = jnp.where(jnp.arange(3) == only, 0.0, -jnp.inf)
+        start = dataclasses.replace(state, log_pi=log_pi)
+        _, info = model.sweep(jax.random.key(2), start, data, jnp.int32(0))
+        counts.append(int(info.last_class))
+    assert counts == [0, 0, len(CODES)]
