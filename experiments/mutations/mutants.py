@@ -249,7 +249,8 @@ class Covering:
     def tests(self, mutant: Mutant, long: bool) -> list[str]:
         """Tests that run the mutant's statement: the nearest by name first, then the quickest.
 
-        Of the long tests it is not known what they run: whole files then.
+        Files of tests that look at a run which another test is seen to make come last. Of the long
+        tests it is not known what they run: whole files then.
         """
         by_line = self.coverage.contexts_by_lineno(mutant.file)
         contexts = {x for line in statement(mutant) for x in by_line.get(line, ()) if x}
@@ -261,7 +262,8 @@ class Covering:
         names = {*Path(mutant.file).parts[:-1], f"test_{Path(mutant.file).stem}.py"}
 
         def order(test):
-            return -len(names & {*test.split("::")[0].split("/")}), self.seconds[test], test
+            near = len(names & {*test.split("::")[0].split("/")})
+            return "::" not in test, -near, self.seconds[test], test
 
         tests = sorted(found, key=order)
         total = np.cumsum([self.seconds[test] for test in tests])
