@@ -79,10 +79,15 @@ def test_results_say_what_they_hold_in_a_few_lines(small):
     run, risk = small.run, small.risk
     files = bnp.synthesize(run, 2)
     evaluation = bnp.evaluate(small.table, files)
+    ratio = np.mean([score.ratio for score in next(iter(evaluation.scores.values()))])
     said = {
         run: ["Run: 2 chains of 30 draws of hdp", "150 records of 4 variables", "100 sweeps"],
         risk: [f"{len(risk.rows)}\n", f"{risk.tau1.mean():,.4g} (95% interval", "20,000"],
-        evaluation: ["2 synthetic files", f"{evaluation.proportions[2].k_marginal.mean():.6f}"],
+        evaluation: [
+            "2 synthetic files",
+            f"{evaluation.proportions[2].k_marginal.mean():.6f}",
+            f" {ratio:.2f} by main effects",
+        ],
         evaluation.proportions[1]: ["4 1-way tables"],
         bnp.Diagnosis.of(run, risk): ["tau1_conditional", "ess_bulk"],
         bnp.predictive_checks(run): ["cells of 1"],
