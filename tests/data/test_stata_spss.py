@@ -256,6 +256,14 @@ def test_text_values_that_look_like_integers_stay_text(tmp_path, kind):
     assert read(str(made))[0]["region"].tolist() == ["1", "2", "1"]
 
 
+@pytest.mark.parametrize("kind", ["sav", "dta"])
+@pytest.mark.parametrize("values", [[0.5, 2.0, 0.5], [3.0, 2.0, np.nan], [3, 2, 3]])
+def test_numbers_stay_numbers(tmp_path, kind, values):
+    bnp.write_frame(pd.DataFrame({"x": values}), tmp_path / f"a.{kind}")
+    read = pyreadstat.read_sav if kind == "sav" else pyreadstat.read_dta
+    np.testing.assert_array_equal(read(str(tmp_path / f"a.{kind}"))[0]["x"], values)
+
+
 def test_files_that_are_written_can_be_read(tmp_path):
     frame = pd.DataFrame({"x": ["a", "b"]})
     bnp.write_frame(frame, tmp_path / "a.pq")
