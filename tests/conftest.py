@@ -17,7 +17,6 @@ import pandas as pd
 import pytest
 
 import bnp_models as bnp
-from bnp_models.inference.compilation import forget_programs
 
 # Sweeps compile for longer than they run: most tests do without optimisations, those with longer
 # chains make do with few.
@@ -74,7 +73,7 @@ MOVES = {
     "split_merge_every": 0, "seating_every": 0, "tilt": False, "trajectory_steps": 0,
     "reorder": False, "swap": False,
 }  # fmt: skip
-MEMBERSHIP = (bnp.HDPMixedMembership, bnp.MixedMembership)
+MODELS = bnp.HDPMixedMembership, bnp.MixedMembership, bnp.NPLCM, bnp.TNPLCM, bnp.NDPMPM
 WITH_MOVES = ("/tests/kernels/", "/tests/models/", "/tests/test_")
 
 
@@ -82,7 +81,7 @@ WITH_MOVES = ("/tests/kernels/", "/tests/models/", "/tests/test_")
 def without_moves():
     """Models whose sweeps are plain Gibbs, but for moves that a test asks for."""
     with pytest.MonkeyPatch.context() as patch:
-        for model in (*MEMBERSHIP, bnp.NPLCM, bnp.TNPLCM, bnp.NDPMPM):
+        for model in MODELS:
             given = model.__init__.__defaults__
             names = list(inspect.signature(model.__init__).parameters)[-len(given) :]
             defaults = (MOVES.get(*pair) for pair in zip(names, given, strict=True))
@@ -92,14 +91,17 @@ def without_moves():
 
 @pytest.fixture(scope="module", autouse=True)
 def programs_of_a_module(request):
-    """What a module compiles; a process that has too many programs is killed."""
+    """What a module compiles is forgotten: a later one must not find programs of patched functions.
+
+    A compiled program maps memory too, and a process that has too many maps is killed.
+    """
     path = request.path.as_posix()
     runs_long = any(part in path for part in LONG_CHAINS)
     jax.config.update("jax_disable_most_optimizations", not runs_long)
     with nullcontext() if any(part in path for part in WITH_MOVES) else without_moves():
         yield
     jax.config.update("jax_disable_most_optimizations", True)
-    forget_programs()
+    jax.clear_caches()
 
 
 @contextmanager

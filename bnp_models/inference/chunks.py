@@ -159,9 +159,10 @@ def advance_chains(
     def body(carry):
         iteration, states, _, buffers, _ = carry
         buffers, last = dict(buffers), {}
-        # A number of the same type as that of `one_draw`, or the sweep is traced once more.
-        from_patience = iteration, jnp.int32(patience)
-        states, left_over, kept = _sweep_chains(model, data, chain_keys, states, *from_patience)
+        # Patience has the type that `one_draw` gives it, or the sweep is traced once more.
+        states, left_over, kept = _sweep_chains(
+            model, data, chain_keys, states, iteration, jnp.int32(patience)
+        )
         states = jax.lax.cond(
             iteration < warmup,
             partial(each_chain, lambda state: model.settle(state, data)),
