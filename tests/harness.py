@@ -8,6 +8,7 @@ from itertools import product
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy.integrate import quad
 from scipy.special import gammaln, roots_genlaguerre
 from scipy.stats import qmc
@@ -25,6 +26,11 @@ Z_LIMIT = 4.5
 
 # Records are padded to a multiple of this, so that few have padding; all strides divide it.
 PADDED = 8
+
+# For tests with `either_form` that compile for long: the form for accelerators is among the long.
+ACCELERATOR_IS_LONG = pytest.mark.parametrize(
+    "either_form", ["cpu", pytest.param("accelerator", marks=pytest.mark.long)], indirect=True
+)
 
 
 def z_scores(chain_means: np.ndarray, truth: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from harness import ACCELERATOR_IS_LONG
 from truncated_classes import (
     CONSTRAINED,
     FIRST,
@@ -51,9 +52,7 @@ def test_the_padding_of_levels_is_empty(seed):
     )
 
 
-@pytest.mark.parametrize(
-    "either_form", ["cpu", pytest.param("accelerator", marks=pytest.mark.long)], indirect=True
-)
+@ACCELERATOR_IS_LONG
 @pytest.mark.usefixtures("either_form")
 def test_mass_given_each_level(seed):
     """New levels of earlier variables, old ones of later variables."""

@@ -166,13 +166,11 @@ def test_joint_distribution_of_cells_rejects(key, monkeypatch):
     assert np.abs(z).max() > Z_LIMIT, z
 
 
-@pytest.mark.long
 def test_joint_distribution(alone, key):
     z = alone.scores(key)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("wrong", [{"half": True}, {"power": 0.0}], ids=["a factor", "ones"])
 def test_joint_distribution_rejects(alone, key, wrong):
     """A factor missing from the ratio, or ones for the shapes of the levels' prior."""

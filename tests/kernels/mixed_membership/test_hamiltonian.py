@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from goodness import P_LIMIT, ks_p_value
-from harness import Z_LIMIT, levels_of
+from harness import ACCELERATOR_IS_LONG, Z_LIMIT, levels_of
 from latent import structural_zeros
 from scipy import stats
 
@@ -453,9 +453,7 @@ def by_totals(sums, weights, boxes):
     return urn_boxes.probability(urn_boxes.partition_totals(sums, boxes), weights)
 
 
-@pytest.mark.parametrize(
-    "either_form", ["cpu", pytest.param("accelerator", marks=pytest.mark.long)], indirect=True
-)
+@ACCELERATOR_IS_LONG
 @pytest.mark.usefixtures("either_form")
 def test_gradient_of_the_probability(seed, x64, monkeypatch):
     boxes = UrnBoxes.of_boxes(structural_zeros(WIDE_CONDITIONS, WIDE).feasible.sets, WIDE)
@@ -477,9 +475,7 @@ def test_gradient_of_the_probability(seed, x64, monkeypatch):
     assert np.abs(wrong[0] - right[0]).max() > 1e-3 * np.abs(right[0]).max()
 
 
-@pytest.mark.parametrize(
-    "either_form", ["cpu", pytest.param("accelerator", marks=pytest.mark.long)], indirect=True
-)
+@ACCELERATOR_IS_LONG
 @pytest.mark.usefixtures("either_form")
 def test_gradient_where_levels_have_no_probability(seed, x64):
     """Finite, and by the logarithms of the levels what it is without division."""

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import Z_LIMIT, levels_of, set_partitions, z_scores
+from harness import ACCELERATOR_IS_LONG, Z_LIMIT, levels_of, set_partitions, z_scores
 from scipy.special import gammaln
 
 from bnp_models.kernels.mixed_membership import split_merge
@@ -114,9 +114,7 @@ def whole():
     return chains(ONE_TABLE)
 
 
-@pytest.mark.parametrize(
-    "either_form", ["cpu", pytest.param("accelerator", marks=pytest.mark.long)], indirect=True
-)
+@ACCELERATOR_IS_LONG
 @pytest.mark.usefixtures("either_form")
 def test_leaves_the_posterior_invariant(whole):
     z = z_scores(whole(), exact_pairs(ONE_TABLE))
