@@ -68,23 +68,24 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: not any(part in item.path.as_posix() for part in first))
 
 
-# Moves that let chains mix, and take most of the time that a sweep takes to compile.
-MOVES = {
+# Moves that let chains mix, and a prior that is learned, take most of the time that a sweep takes
+# to compile.
+PLAIN = {
     "split_merge_every": 0, "seating_every": 0, "tilt": False, "trajectory_steps": 0,
-    "reorder": False, "swap": False,
+    "reorder": False, "swap": False, "level_prior": "uniform",
 }  # fmt: skip
 MODELS = bnp.HDPMixedMembership, bnp.MixedMembership, bnp.NPLCM, bnp.TNPLCM, bnp.NDPMPM
-WITH_MOVES = ("/tests/kernels/", "/tests/models/", "/tests/test_")
+AS_BY_DEFAULT = ("/tests/kernels/", "/tests/models/", "/tests/test_calibration.py")
 
 
 @contextmanager
-def without_moves():
-    """Models whose sweeps are plain Gibbs, but for moves that a test asks for."""
+def plain_sweeps():
+    """Models whose sweeps are plain Gibbs under the papers' prior, but for what a test asks for."""
     with pytest.MonkeyPatch.context() as patch:
         for model in MODELS:
             given = model.__init__.__defaults__
             names = list(inspect.signature(model.__init__).parameters)[-len(given) :]
-            defaults = (MOVES.get(*pair) for pair in zip(names, given, strict=True))
+            defaults = (PLAIN.get(*pair) for pair in zip(names, given, strict=True))
             patch.setattr(model.__init__, "__defaults__", tuple(defaults))
         yield
 
@@ -98,7 +99,7 @@ def programs_of_a_module(request):
     path = request.path.as_posix()
     runs_long = any(part in path for part in LONG_CHAINS)
     jax.config.update("jax_disable_most_optimizations", not runs_long)
-    with nullcontext() if any(part in path for part in WITH_MOVES) else without_moves():
+    with nullcontext() if any(part in path for part in AS_BY_DEFAULT) else plain_sweeps():
         yield
     jax.config.update("jax_disable_most_optimizations", True)
     jax.clear_caches()
@@ -125,7 +126,7 @@ def sample_frame():
 def small(sample_frame):
     """A short run on those records, and the risk estimated from it."""
     table = bnp.Microdata.from_frame(sample_frame)
-    with one_at_a_time("small"), without_moves():
+    with one_at_a_time("small"), plain_sweeps():
         run = bnp.sample(
             bnp.HDPMixedMembership(), table, key=jax.random.key(0), num_chains=2, num_warmup=100,
             num_samples=30,
@@ -170,7 +171,7 @@ def latent(incomplete_frame, conditions_frame):
     """A short run of the truncated latent class model on those, and its margins."""
     table = bnp.Microdata.from_frame(incomplete_frame)
     conditions = bnp.StructuralZeros.from_frame(conditions_frame, table.schema)
-    with one_at_a_time("latent"), without_moves():
+    with one_at_a_time("latent"), plain_sweeps():
         run = bnp.sample(
             bnp.TNPLCM(), table, key=jax.random.key(0), conditions=conditions, num_chains=2,
             num_warmup=100, num_samples=30,

@@ -9,9 +9,6 @@ import pytest
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 SOURCES = sorted(FOLDER.glob("*.py"))
 
-# Those that run in a few seconds.
-SHORT = ("own_sampler",)
-
 # Pictures that each has at least, and what the executed copy says in the end, or on the way.
 EXPECTED = {
     "cell_risk": (1, "cell risk:"),
@@ -57,13 +54,8 @@ def test_the_executed_copy_is_that_of_the_source(source):
     assert source.with_suffix(".ipynb").stat().st_size < 1_000_000
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param(path, marks=[pytest.mark.long] * (path.stem not in SHORT), id=path.stem)
-        for path in SOURCES
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_the_source_runs(source, tmp_path, monkeypatch):
     from nbconvert.preprocessors import ExecutePreprocessor

@@ -164,7 +164,7 @@ def warnings_of(run: Run, evaluated: Evaluated | None = None) -> list[str]:
 
     Examples
     --------
-    >>> any("too few effective draws" in sentence for sentence in bnp.warnings_of(run, risk))
+    >>> any("too few classes" in sentence for sentence in bnp.warnings_of(run, risk))
     True
     """
     check_kind(Run, "warnings_of(run)", run=run)

@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import jinja2
@@ -36,6 +37,7 @@ class Filing(NamedTuple):
     """Author, where one is named."""
 
 
+@cache
 def environment() -> jinja2.Environment:
     """Environment of all pages: their templates and filters."""
     pages = jinja2.Environment(

@@ -80,7 +80,7 @@ class Failing:
 @pytest.mark.parametrize(
     "number", [errno.ENOSPC, pytest.param(errno.EACCES, marks=pytest.mark.long)]
 )
-@pytest.mark.parametrize("name", ["open", "fsync", "replace"])
+@pytest.mark.parametrize("name", ["open", pytest.param("fsync", marks=pytest.mark.long), "replace"])
 def test_a_call_that_fails(command, whole, tmp_path, capsys, monkeypatch, name, number):
     out = tmp_path / "out"
     for target in count(1):
@@ -163,6 +163,7 @@ def test_signals(command, tmp_path, capsys, monkeypatch, number, where):
     assert sorted(contents(out)) == (FILES if where == "end" else [])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_closed_and_full_outputs(command, tmp_path):
     out = tmp_path / "out"

@@ -33,6 +33,7 @@ def sample(tmp_path_factory):
     return place
 
 
+@pytest.mark.long
 def test_risk(sample, tmp_path):
     """By cells with counts; rows are those of the files, one after the other."""
     out = tmp_path / "out"

@@ -12,7 +12,8 @@ from bnp_models.cli.compare import _model
 from bnp_models.cli.main import main
 from bnp_models.data.hierarchies import as_hierarchies
 
-CHAINS = ("--chains", "2", "--warmup", "10", "--draws", "10", "--quiet")
+CHAINS = ("--chains", "2", "--warmup", "10", "--draws", "10", "--level-prior", "learned",
+          "--quiet")  # fmt: skip
 JOBS = ["111", "112", "121", "211", "212", "221"]
 TABLE = "level,group,group\n" + "".join(f"{x},{x[:2]},{x[0]}\n" for x in [*JOBS, "999"])
 

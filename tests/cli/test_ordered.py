@@ -11,7 +11,8 @@ from commands import one_line
 from bnp_models.cli.compare import _model
 from bnp_models.cli.main import main
 
-CHAINS = ("--chains", "2", "--warmup", "20", "--draws", "20", "--quiet")
+CHAINS = ("--chains", "2", "--warmup", "20", "--draws", "20", "--level-prior", "learned",
+          "--quiet")  # fmt: skip
 GROUPS = ["0-4", "5-9", "10-14", "15-24", "25+"]
 
 

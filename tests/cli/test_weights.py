@@ -32,7 +32,8 @@ def risk_of(source, out, *more):
 
 
 def test_risk_with_weights(source, tmp_path):
-    assert main(risk_of(source, tmp_path, "--what-if", "drop:z", "--weights", "w")) == 0
+    more = "--what-if", "drop:z", "--weights", "w", "--level-prior", "learned"
+    assert main(risk_of(source, tmp_path, *more)) == 0
     risk, settings = (
         json.loads((tmp_path / name).read_text()) for name in ("risk.json", "run.json")
     )

@@ -331,6 +331,7 @@ def test_other_arrays_in_a_sound_file_are_noticed(tmp_path, victim):
         Checkpoint(tmp_path, "some").load()
 
 
+@pytest.mark.long
 def test_slots_of_the_starts_are_given_back(small):
     """A start from many components has the slots for them, which later sweeps do not pay for."""
     options = SETTINGS | {"num_warmup": 240, "start_components": (2, 60)}
@@ -395,12 +396,11 @@ def test_capacity_grows_by_itself(small, monkeypatch):
 
 
 def test_a_second_run_on_data_of_the_same_shape_compiles_nothing(small):
-    model = dataclasses.replace(MODEL, capacity=256)
-    run(small.table, model=model)
+    run(small.table)
     shuffled = bnp.Microdata(small.table.schema, small.table.codes[::-1])
     before = [f._cache_size() for f in (chunks.advancing(), chunks.init_chains)]
     options = {"num_warmup": 9, "num_samples": 14, "thin": 1, "parameters_every": 2}
-    run(shuffled, seed=5, model=model, **options)
+    run(shuffled, seed=5, **options)
     assert [f._cache_size() for f in (chunks.advancing(), chunks.init_chains)] == before
 
 

@@ -87,7 +87,7 @@ CASES = {
     ),
 }
 
-QUICK = ("hdp, zeros", "tnplcm, groups, missing, counts", "ndpmpm, head, groups")
+QUICK = ("ndpmpm, head, groups",)
 
 
 @pytest.fixture(autouse=True)

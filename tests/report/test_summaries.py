@@ -191,6 +191,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of a process")
 def test_a_disk_that_is_full_does_not_end_the_process(tmp_path):
     words = [sys.executable, "-c", FULL, str(tmp_path / "posterior.nc")]

@@ -210,6 +210,7 @@ def p_values(ranks):
     return [stats.chisquare(np.bincount(x // 10, minlength=10)).pvalue for x in ranks.T]
 
 
+@pytest.mark.long
 def test_the_layer_is_calibrated(monkeypatch):
     """With its whole likelihood: of a power of it, intervals are wider than they need be here."""
     monkeypatch.setattr(ties, "LIKELIHOOD_POWER", 1.0)

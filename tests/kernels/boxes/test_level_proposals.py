@@ -72,15 +72,15 @@ def first_layer_only(self, *args):
 LOG_WEIGHT = GroupedBlock.log_weight
 
 
-LONG = pytest.mark.long
 FAULTS = ("no factor of the groups", "shapes of groups twice", "first layer only")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("levels", "fault"),
     [
-        (DEEP, "none"), *(pytest.param(DEEP, fault, marks=LONG) for fault in FAULTS),
-        *(pytest.param(BANDS, fault, marks=LONG) for fault in ("none", *FAULTS[:2])),
+        *((DEEP, fault) for fault in ("none", *FAULTS)),
+        *((BANDS, fault) for fault in ("none", *FAULTS[:2])),
     ],
 )  # fmt: skip
 def test_weights_with_groups_average_to_the_evidence(key, seed, levels, fault, monkeypatch):

@@ -139,11 +139,11 @@ class Alone:
 
 
 @pytest.fixture(
-    scope="module", params=[False, pytest.param(True, marks=pytest.mark.long)],
+    scope="module", params=[pytest.param(by_class, marks=pytest.mark.long) for by_class in (0, 1)],
     ids=["mixture", "by class"],
 )  # fmt: skip
 def alone(request):
-    return Alone(request.param)
+    return Alone(bool(request.param))
 
 
 @pytest.mark.long

@@ -194,6 +194,7 @@ def test_quadrature_with_missing_values_that_move_together():
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_classes_and_completions_of_a_record():
     """Frequencies of (class, cell) at given parameters, for every kind of incomplete record."""
     num_levels = (2, 3, 2)

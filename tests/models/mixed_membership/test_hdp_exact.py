@@ -248,6 +248,7 @@ def test_seating_given_the_old_alpha_is_rejected(seating_scores):
     assert np.abs(z[:2]).max() < Z_LIMIT < np.abs(z[2]), z
 
 
+@pytest.mark.long
 def test_seating_is_not_of_padding():
     """Records have the same new alpha and labels whether or not padding could be seated anew."""
     model, num_padded = HDPMixedMembership(**PLAIN), 16

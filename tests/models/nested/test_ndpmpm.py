@@ -205,9 +205,10 @@ def incomplete_run():
         households.schema, households.household_codes, households.sizes, codes, households.ids,
         households.rows,
     )  # fmt: skip
+    model = bnp.NDPMPM(components=4, member_components=3, level_prior="uniform")
     return bnp.sample(
-        bnp.NDPMPM(components=4, member_components=3), incomplete, key=jax.random.key(5),
-        conditions=rules, num_chains=2, num_warmup=20, num_samples=20, parameters_every=4,
+        model, incomplete, key=jax.random.key(5), conditions=rules, num_chains=2,
+        num_warmup=20, num_samples=20, parameters_every=4,
     )  # fmt: skip
 
 
@@ -232,6 +233,7 @@ def test_synthetic_households(incomplete_run):
         bnp.synthesize(run, 1, 7)
 
 
+@pytest.mark.long
 def test_households_of_given_sizes():
     """Classes share the weights of the sizes, files are as ever, and there is no attack on them."""
     households, rules = relatives(100, most=3)

@@ -139,6 +139,7 @@ def test_relative_ages_keep_the_correlation_of_couples(rng):
     assert np.corrcoef(ages.T)[0, 1] > 0.95
 
 
+@pytest.mark.long
 def test_synthetic_and_completed_households_keep_the_rules(rng, rules):
     full = frame(rng)
     table = bnp.Households.from_frame(full, "hid", ["home"], levels=levels(), head=HEAD)
