@@ -251,6 +251,9 @@ def test_warnings_say_what_is_wrong(planted):
     errors = np.full_like(risk.standard_error, 2000)
     hopeless = dataclasses.replace(risk, standard_error=errors)
     assert "by a factor of over a million (" in "\n".join(hopeless.warnings())
+    for estimator, more in (("gamma", ", or refit with each file"), ("refit", "")):
+        said = dataclasses.replace(hopeless, estimator=estimator).warnings()
+        assert any(x.endswith(f"declared safe; sample more draws{more}") for x in said)
     # Where rules leave no candidate but the truth.
     rho = np.where(np.arange(risk.rho.shape[1]), np.nan, np.ones_like(risk.rho))
     alone = dataclasses.replace(risk, rho=rho)

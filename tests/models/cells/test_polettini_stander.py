@@ -15,7 +15,7 @@ import bnp_models as bnp
 from bnp_models.inference.convergence import diagnose
 from bnp_models.kernels.numerics.hypergeometric import log_hyp2f1
 from bnp_models.kernels.numerics.precision import double_precision
-from bnp_models.models.cells import full_bayes
+from bnp_models.models.cells import empirical_bayes, full_bayes
 from bnp_models.models.cells.full_bayes import PRIORS
 
 NUM_CELLS, POPULATION = 3000, 60_000
@@ -226,6 +226,26 @@ def test_a_likelihood_without_a_maximum_is_said_to_be_so():
     drawn = simulate_cells(random, 2000, 40_000, 0.4, 1e7, b=9e7)
     with pytest.raises(bnp.NoMaximumError, match="no estimate, the likelihood"):
         bnp.fit_empirical_bayes(bnp.PolettiniStander(1), drawn.cells)
+
+
+def test_what_is_no_maximum_is_said_and_the_hyperparameter_named():
+    """A limit, a direction along which nothing changes, a slope, and a search that failed."""
+
+    def said(position=(0.0, 0.0), slope=(0.0, 0.0), curvature=(4.0, 9.0)):
+        limit = np.full(2, 5.0)
+        with pytest.raises(bnp.NoMaximumError) as found:
+            empirical_bayes._require_inside(
+                ("alpha", "a"), {"alpha": 0.25, "a": 3.0}, np.array(position), -limit, limit,
+                slope, np.diag(curvature),
+            )  # fmt: skip
+        return str(found.value)
+
+    assert "where alpha goes to its upper limit (stopped at alpha 0.25, a 3)" in said((5.0, 0.0))
+    assert "where a goes to its lower limit (" in said((0.0, -5.0))
+    assert "the likelihood hardly changes along a (" in said(curvature=(4.0, 1e-9))
+    assert "the likelihood hardly changes along alpha (" in said(curvature=(1e-9, 4.0))
+    assert "ended before a maximum (at alpha 0.25, a 3)" in said(slope=(0.0, 1.0))
+    assert "the search failed" in said((np.nan, 0.0))
 
 
 def test_counts_of_counts(one):
