@@ -14,9 +14,19 @@ from bnp_models.report import cells, evaluation, plots
 
 @pytest.fixture(autouse=True)
 def axes_for_svg(monkeypatch):
-    """Plots give their axes in place of their text."""
+    """Plots give their axes in place of their text; their colours have others on dark screens."""
+
+    def axes_of(figure, _title):
+        (axes,) = figure.axes
+        colours = [line.get_color() for line in axes.get_lines()] + [
+            patch.get_facecolor() if patch.get_fill() else patch.get_edgecolor()
+            for patch in axes.patches
+        ]
+        assert set(map(matplotlib.colors.to_hex, colours)) <= set(plots._THEMED)
+        return axes
+
     for module in (plots, cells, evaluation):
-        monkeypatch.setattr(module, "as_svg", lambda figure, _title: figure.axes[0])
+        monkeypatch.setattr(module, "as_svg", axes_of)
 
 
 def lines(axes):

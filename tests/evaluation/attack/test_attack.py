@@ -165,7 +165,7 @@ def test_another_sample_or_other_conditions_are_refused(planted):
         files[0].assign(age="ancient")
     ])  # fmt: skip
     refused(planted, "no synthetic file", files=[], error=ValueError)
-    refused(planted, "record 99 is not between 0 and 60", rows=[99], error=ValueError)
+    refused(planted, "record 61 is not between 0 and 60", rows=[61], error=ValueError)
     refused(planted, "listed twice", rows=[1, 1], error=ValueError)
     refused(planted, "estimator", estimator="best", error=ValueError)
     refused(planted, "goes with refits", estimator="refit", error=ValueError)

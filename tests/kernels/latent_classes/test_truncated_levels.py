@@ -1,5 +1,7 @@
 """Levels of truncated classes: masses against enumeration, the conditional against quadrature."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,21 +27,22 @@ N = 20_000
 
 # Two binary variables that are not both 1: records at (0, 0), (0, 1) and (1, 0).
 LEVEL_SHAPE = ((0.9, 0.8), (1.5, 2.2))
+SPARSE = ((0.2, 0.15), (0.1, 0.25))
 PAIR = Region.of_boxes([np.array([[1, 0, 1, 1], [0, 1, 1, 0]], bool)], (2, 2))
 
 
 @jax.jit
-@jax.vmap
-def update_pair(key, level, counts, size, tilt):
+@partial(jax.vmap, in_axes=(0, 0, 0, 0, 0, None))
+def update_pair(key, level, counts, size, tilt, shape):
     log_lambda = jnp.log(jnp.stack([1 - level, level], axis=1)).reshape(4, 1)
-    levels = levels_of((2, 2), np.ravel(LEVEL_SHAPE).astype(np.float32))
+    levels = levels_of((2, 2), shape)
     new, log_mass, accepted = truncated_levels.update_levels_truncated(
         key, log_lambda, counts[:, None], size[None], levels, PAIR, tilt
     )
     return jnp.exp(new[1::2, 0]), log_mass[0], accepted
 
 
-def pair_p_values(seed, key, cells, pull, power, exact_power, prior=LEVEL_SHAPE):
+def pair_p_values(seed, key, cells, pull, power, exact_power, prior=LEVEL_SHAPE, exact_prior=None):
     """An exact draw moved once, against another: both probabilities of 1, and the mass."""
     rng = np.random.default_rng(seed)
     both, second, first = cells
@@ -51,7 +54,7 @@ def pair_p_values(seed, key, cells, pull, power, exact_power, prior=LEVEL_SHAPE)
     grid = [(x[1:] + x[:-1]) / 2 for x in grid]
     p, q = np.meshgrid(*grid, indexing="ij")
     mass = 1 - p * q
-    (p_0, p_1), (q_0, q_1) = prior
+    (p_0, p_1), (q_0, q_1) = prior if exact_prior is None else exact_prior
     log_density = (
         (first + p_1 - 1) * np.log(p) + (second + q_1 - 1) * np.log(q)
         + (size - first + p_0 - 1) * np.log1p(-p) + (size - second + q_0 - 1) * np.log1p(-q)
@@ -63,6 +66,7 @@ def pair_p_values(seed, key, cells, pull, power, exact_power, prior=LEVEL_SHAPE)
     moved, log_mass, accepted = update_pair(
         jax.random.split(key, N), jnp.asarray(start.T, jnp.float32),
         jnp.broadcast_to(counts, (N, 4)), jnp.full(N, size), tilt,
+        jnp.ravel(jnp.asarray(prior, jnp.float32)),
     )  # fmt: skip
     moved = np.asarray(moved, float).T
     np.testing.assert_allclose(np.exp(log_mass), 1 - moved[0] * moved[1], rtol=1e-4)
@@ -74,12 +78,14 @@ def pair_p_values(seed, key, cells, pull, power, exact_power, prior=LEVEL_SHAPE)
 
 
 @pytest.mark.parametrize(
-    "cells, pull, power",
-    [((0, 0, 0), 0.7, 1.0), ((1, 2, 1), 0.3, 0.4), ((0, 5, 0), 0.0, 0.0), ((2000, 900, 400), 5.0,
-     1.0)], ids=["empty", "few records", "no tilt", "many records"],
+    "cells, pull, power, prior",
+    [((0, 0, 0), 0.7, 1.0, LEVEL_SHAPE), ((1, 2, 1), 0.3, 0.4, LEVEL_SHAPE),
+     ((0, 5, 0), 0.0, 0.0, LEVEL_SHAPE), ((2000, 900, 400), 5.0, 1.0, LEVEL_SHAPE),
+     ((1, 1, 1), 0.3, 0.4, SPARSE)],
+    ids=["empty", "few records", "no tilt", "many records", "sparse levels"],
 )  # fmt: skip
-def test_levels_leave_their_target_invariant(key, seed, cells, pull, power):
-    assert min(pair_p_values(seed, key, cells, pull, power, power)) > P_LIMIT
+def test_levels_leave_their_target_invariant(key, seed, cells, pull, power, prior):
+    assert min(pair_p_values(seed, key, cells, pull, power, power, prior)) > P_LIMIT
 
 
 def test_levels_with_a_wrong_power_are_seen(key, seed):
@@ -87,7 +93,8 @@ def test_levels_with_a_wrong_power_are_seen(key, seed):
 
 
 def test_levels_with_a_prior_of_ones_are_seen(key, seed):
-    assert min(pair_p_values(seed, key, (1, 2, 1), 0.3, 0.4, 0.4, ((1, 1), (1, 1)))) < P_LIMIT
+    ones = ((1, 1), (1, 1))
+    assert min(pair_p_values(seed, key, (1, 2, 1), 0.3, 0.4, 0.4, exact_prior=ones)) < P_LIMIT
 
 
 def test_second_calls_compile_nothing(key, seed):
