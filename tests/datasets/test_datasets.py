@@ -264,3 +264,6 @@ def test_a_sample_beside_its_truth(population, tmp_path, capsys):
     assert lines[3][-5:] == [f"{truth.tau2:.1f}", "21.5", "20.5", "to", "23.5"]
     demonstration.main([str(tmp_path / "adults"), "--rows", "50", "--adults"])
     assert "0-14" not in (tmp_path / "adults" / "levels.csv").read_text()
+    with pytest.raises(SystemExit):
+        demonstration.main(["--help"])
+    assert "usage: python -m bnp_models.datasets " in capsys.readouterr().out

@@ -8,7 +8,7 @@ from ruled import SPOUSE, schema_of
 
 from bnp_models.data.households import Households
 from bnp_models.rules import Rules, at_least, household, predicate
-from bnp_models.rules.views import OPEN_ENDED, bounds_of_label, look_up
+from bnp_models.rules.views import OPEN_ENDED, bounds_of_label, look_up, numbers_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -29,6 +29,16 @@ pytestmark = pytest.mark.filterwarnings("error")
 def test_numbers_of_labels(labels, least, most):
     found = bounds_of_label(schema_of(age=labels), "age")
     np.testing.assert_array_equal(found, [least, most])
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize("labels", [(3, 4, 5), (0.5, 1.5, 2.5), (1, 3, 4), ("0-2", "3-5", "6+")])
+def test_numbers_of_codes_are_those_of_their_labels(labels, xp):
+    """Also where labels are one apart and no integers."""
+    schema, codes = schema_of(age=labels), np.array([2, 0, 1, 1])
+    found = numbers_of(xp, schema, "age", xp.asarray(codes))
+    for number, bound in zip(found, bounds_of_label(schema, "age"), strict=True):
+        np.testing.assert_array_equal(number, bound[codes])
 
 
 def test_the_size_may_be_a_variable():
