@@ -129,6 +129,17 @@ def test_summary_of_a_run_that_makes_data(latent):
     assert not {"p_zero", "equivalences", "stopping"} & set(bnp.run_summary(free))
 
 
+def test_a_risk_under_structural_zeros_says_their_mass(small):
+    impossible = pd.DataFrame({"age": ["0-14"], "education": ["Bachelor or higher"]})
+    zeros = bnp.StructuralZeros.from_frame(impossible, small.table.schema)
+    log_feasible = np.full_like(small.run.draws["alpha"], np.log(0.75))
+    draws = small.run.draws | {"log_feasible": log_feasible}
+    run = dataclasses.replace(small.run, conditions=zeros, draws=draws)
+    summary = bnp.risk_summary(dataclasses.replace(small.risk, run=run))
+    assert summary["p_zero"]["mean"] == pytest.approx(0.25) and summary["equivalences"] == []
+    assert not {"p_zero", "equivalences"} & set(bnp.risk_summary(small.risk))
+
+
 def test_summary_of_a_run_with_a_target(small, latent):
     first = dataclasses.replace(small.run.settings, num_samples=10, thin=1)
     settings = dataclasses.replace(small.run.settings, thin=2)

@@ -47,6 +47,10 @@ def test_what_is_impossible_is_found():
     young = (frame["age"] < 16).mean() * (frame["marital"] != "single").sum()
     at = rows.index(row(age="<16", marital="married|widowed"))
     assert expected[at] == pytest.approx(young, abs=0.051)
+    # Whatever the order of the columns.
+    other = suggest_conditions(Microdata.from_frame(frame[frame.columns[::-1]]))
+    others = other.drop(columns=["#expected", "#chance"]).to_dict("records")
+    assert len(others) == len(rows) and all(one in rows for one in others)
     # Nobody has confirmed them; then they are conditions that the sample keeps.
     table = Microdata.from_frame(frame)
     with pytest.raises(MicrodataError, match="wait for a person"):

@@ -165,6 +165,7 @@ def test_fixed_components(unrestricted_fixed):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
 def test_fixed_components_reject(unrestricted_fixed):
     z = unrestricted_fixed.scores(4, WEIGHTS_FAULT)
     assert np.abs(z).max() > Z_LIMIT, z
