@@ -18,6 +18,8 @@ from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.latent_classes.state import count_levels
 
+pytestmark = pytest.mark.long
+
 NUM_LEVELS = (2, 3, 2)
 CONDITIONS = [[1, 2, -1], [0, 0, -1]]
 FIRST = np.cumsum((0, *NUM_LEVELS[:-1]))
@@ -138,15 +140,11 @@ class Alone:
         return two_sample_z(self.run(key_chains, 150, **wrong)[2], truth)
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(by_class, marks=pytest.mark.long) for by_class in (0, 1)],
-    ids=["mixture", "by class"],
-)  # fmt: skip
+@pytest.fixture(scope="module", params=[False, True], ids=["mixture", "by class"])
 def alone(request):
-    return Alone(bool(request.param))
+    return Alone(request.param)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("accelerator", [False, True])
 def test_joint_distribution_of_cells_with_counts(key, accelerator):
     """Five of eight records are counted by cell: a cell's are divided by one binomial variate."""
@@ -155,7 +153,6 @@ def test_joint_distribution_of_cells_with_counts(key, accelerator):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.long
 def test_joint_distribution_of_cells_rejects(key, monkeypatch):
     """Drawn with other probabilities than those that the acceptance counts with."""
     right = members.binomial
