@@ -87,7 +87,7 @@ CASES = {
     ),
 }
 
-QUICK = ("ndpmpm, head, groups",)
+QUICK = ("hdp, zeros", "tnplcm, groups, missing, counts", "ndpmpm, head, groups")
 
 
 @pytest.fixture(autouse=True)

@@ -159,13 +159,11 @@ def test_fixed_components_reject_a_wrong_tilt():
     assert np.abs(z).max() > Z_LIMIT, z
 
 
-@pytest.mark.long
 def test_fixed_components(unrestricted_fixed):
     z = unrestricted_fixed.scores(3)
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-@pytest.mark.long
 def test_fixed_components_reject(unrestricted_fixed):
     z = unrestricted_fixed.scores(4, WEIGHTS_FAULT)
     assert np.abs(z).max() > Z_LIMIT, z
