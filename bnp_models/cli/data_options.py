@@ -52,7 +52,7 @@ def add_recoding(data) -> None:
                       help="make one level, X+, of the numbers of column A from X on")  # fmt: skip
     data.add_argument("--merge-rare", metavar="K", type=integer_type(2, 2**31),
                       help="merge levels that fewer than K records have: with others of their "
-                      "--groups, or with a neighbour where labels begin with numbers or are "
+                      "--groups, or with a neighbour where labels are numbers in order or "
                       "--ordered, else all of them as 'other'")  # fmt: skip
 
 

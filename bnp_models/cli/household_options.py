@@ -35,7 +35,7 @@ def add_households(parser):
                        "15)")  # fmt: skip
     group.add_argument("--relative", metavar="A,B,..", type=relative_kinds,
                        help="variables that members have relative to the head's: by the "
-                       "difference, where every label begins with a number (age), else by whether "
+                       "difference, where the labels are numbers in order (age), else by whether "
                        "it is the same (race); age:difference or age:same says which. Couples "
                        "then are alike without a class for each age")  # fmt: skip
     group.add_argument("--impossible-weight", metavar="W", type=integer_type(1, 1001),

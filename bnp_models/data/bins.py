@@ -1,7 +1,6 @@
 """Bins of numeric columns: what models see of them, and values drawn from the bins."""
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.display import Shown, counted, displayed
+from bnp_models.data.label_numbers import plain_number, written
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records, as_records
 from bnp_models.data.schema import (
@@ -25,9 +25,6 @@ from bnp_models.data.schema import (
 # So many of the smallest and of the largest values are beyond the ends of the bins, so that no end
 # is the value of one record.
 _BEYOND = 5
-
-# Neither 1/3, which has no last digit, nor 1e999999999, which would have to be written out.
-_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})(?:[eE][+-]?[0-9]{1,2})?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +86,7 @@ class Bins:
         Ends are cut at numbers of few digits between the values on either side, the outermost at
         the 5th smallest and largest value or beyond. What is further out is drawn inside.
         """
-        numbers = [number_of(value) for value in values]
+        numbers = [plain_number(value) for value in values]
         others = [value for value, x in zip(values, numbers, strict=True) if x is None]
         pairs = sorted((x, i) for i, x in enumerate(numbers) if x is not None)
         x, order = [x for x, _ in pairs], [i for _, i in pairs]
@@ -106,7 +103,7 @@ class Bins:
             if low == high and low in x:
                 labels.append(values[order[x.index(low)]])
             else:
-                labels.append(" to ".join(map(_written, (low, high))))
+                labels.append(" to ".join(map(written, (low, high))))
         nothing = [(math.nan,) * 3] * len(others)
         lows, highs, units = np.array([*nothing, *ends], float).T
         decimals = None
@@ -140,7 +137,7 @@ class Bins:
             if text in own:
                 codes.append(own[text])
                 continue
-            x = number_of(value)
+            x = plain_number(value)
             if x is None:
                 raise MicrodataError(
                     f"value {quoted(value)} is no number and no label of the original",
@@ -309,14 +306,6 @@ def draw_in_bins(
     return frame.assign(**columns)
 
 
-def number_of(label: Label) -> Fraction | None:
-    """Return the number that a label is or spells, exactly; None where it is none."""
-    if isinstance(label, bool) or not isinstance(label, str | int | float):
-        return None
-    text = text_of(label).strip()
-    return Fraction(text) if _NUMBER.fullmatch(text) else None
-
-
 def _runs(x, count, size) -> list[tuple[int, int]]:
     """First and last index of each bin's values, ascending, `size` records in each, about."""
     runs: list[tuple[int, int]] = []
@@ -384,8 +373,3 @@ def _between(below: Fraction, above: Fraction) -> Fraction:
         if below < cut:
             return cut
         unit /= 10
-
-
-def _written(value: Fraction) -> str:
-    """A number as people write it."""
-    return text_of(plain_label(float(value)))

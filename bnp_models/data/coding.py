@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from bnp_models.data.label_numbers import sorted_labels
 from bnp_models.data.schema import (
     Label,
     MicrodataError,
     in_type_of,
     plain_label,
-    sorted_labels,
     text_of,
     undeclared_level,
 )

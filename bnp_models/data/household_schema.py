@@ -1,6 +1,6 @@
 """Variables of households and of their members, and labels that stand for household sizes."""
 
-import re
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
+from bnp_models.data.label_numbers import read_numbers
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import (
@@ -15,12 +16,8 @@ from bnp_models.data.schema import (
     MicrodataError,
     Schema,
     first_repeated,
-    text_of,
     unknown_variable,
 )
-
-# "3", or "5+" and the like for households of so many or more.
-_SIZE_LABEL = re.compile(r"\s*([0-9]{1,6})\s*(\+|(?:and|or) (?:more|over))?\s*")
 
 
 @dataclass(frozen=True)
@@ -201,12 +198,13 @@ def codes_of_sizes(labels: Sequence[Label], sizes: np.ndarray) -> np.ndarray:
     (n,) int32 array
     """
     exact, least_of_more, code_of_more = {}, None, -1
-    for code, label in enumerate(labels):
-        if match := _SIZE_LABEL.fullmatch(text_of(label)):
-            if match[2]:
-                least_of_more, code_of_more = int(match[1]), code
-            else:
-                exact[int(match[1])] = code
+    for code, interval in enumerate(read_numbers(labels)):
+        if interval is None or interval.low < 0:
+            continue
+        if interval.low == interval.high:
+            exact[interval.low] = code
+        elif math.isinf(interval.high):
+            least_of_more, code_of_more = interval.low, code
 
     def code_of(size: int) -> int:
         if least_of_more is not None and size >= least_of_more:

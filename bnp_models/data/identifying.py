@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from bnp_models.data.bins import level_counts, number_of
+from bnp_models.data.bins import level_counts
+from bnp_models.data.label_numbers import plain_number
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import plain_label, text_of
 
@@ -77,7 +78,7 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
         values, known = int((counts > 0).sum()), counts.sum()
         alone = float((counts == 1).sum() / known) if known else 0.0
         seen = (label for label, count in zip(labels, counts, strict=True) if count)
-        numbers = sum(number_of(label) is not None for label in seen)
+        numbers = sum(plain_number(label) is not None for label in seen)
         most = OF_NUMBERS if 2 * numbers > values else LARGEST_SHARE
         if values >= LEAST_VALUES and (alone >= most or numbers > MOST_NUMBERS):
             found.append(Identifying(name, values, alone))

@@ -6,14 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from bnp_models.data.bins import in_bins, level_counts, number_of
+from bnp_models.data.bins import in_bins, level_counts
 from bnp_models.data.hierarchies import Hierarchies, Hierarchy, as_hierarchies
+from bnp_models.data.label_numbers import (
+    are_ordered,
+    is_no_answer,
+    name_of_run,
+    read_numbers,
+    written,
+)
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import (
     Label,
     MicrodataError,
-    begin_with_numbers,
     text_of,
     unknown_variable,
 )
@@ -64,10 +70,8 @@ class Merged:
         for value in values:
             code = self.codes.get(text_of(value))
             if code is None and self.top is not None:
-                number, (limit, top) = number_of(value), self.top
-                # The label of the top level, too, where that was merged with others.
-                above = number is not None and number >= limit or value == _top_label(limit)
-                code = top if above else None
+                (limit, top), [interval] = self.top, read_numbers([value])
+                code = top if interval is not None and interval.low >= limit else None
             if code is None:
                 raise MicrodataError(
                     f"value {quoted(value)} is no label of the original, whose levels were merged; "
@@ -107,7 +111,7 @@ def merge_levels(
         Records that a level that occurs has to have. 0: any do.
     ordered
         Variables whose levels are in an order. Rare levels are merged with the smaller of their
-        neighbours, as "17 to 19"; so are those of variables whose labels all begin with a number.
+        neighbours, as "17 to 19"; so are those of variables whose labels are numbers in order.
         Of other variables all rare levels are merged, as "other", with the next rarest ones until
         there are as many records.
     groups
@@ -149,7 +153,7 @@ def merge_levels(
             counts = np.bincount(of, level_counts(table, name), len(left))
             if name in hierarchies and name not in top:
                 again, left = _join_in_groups(name, left, counts, rare, hierarchies[name])
-            elif name in ordered or begin_with_numbers(left):
+            elif name in ordered or are_ordered(left):
                 again, left = _join_neighbours(left, counts, rare)
             else:
                 again, left = _join_rare(left, counts, rare)
@@ -216,18 +220,35 @@ def _merged(
 
 def _top_label(limit: float) -> str:
     """Label of all numbers from a limit on."""
-    return f"{limit:g}+"
+    return f"{written(limit)}+"
 
 
 def _top_coded(
     name: str, labels: Sequence[Label], limit: float
 ) -> tuple[np.ndarray, list[Label], int]:
     """New code of each level, the levels that are left, and the code of the top one."""
-    numbers = [number_of(label) for label in labels]
-    above = np.array([number is not None and number >= limit for number in numbers])
+    above = np.zeros(len(labels), bool)
+    for code, (label, interval) in enumerate(zip(labels, read_numbers(labels), strict=True)):
+        if interval is None:
+            if any(map(str.isdigit, text_of(label))) and not is_no_answer(label):
+                raise MicrodataError(
+                    f"level {quoted(label)} cannot be read as a number or a range of numbers, so "
+                    f"that nobody knows whether it is {written(limit)} or more; rename it in the "
+                    "file",
+                    column=name,
+                )
+        elif interval.low < limit <= interval.high:
+            raise MicrodataError(
+                f"level {quoted(label)} has numbers below {written(limit)} and numbers from it on; "
+                "top-code from the first number of a level",
+                column=name,
+            )
+        else:
+            above[code] = interval.low >= limit
     if not above.any():
         raise MicrodataError(
-            f"has no number of {limit:g} or more to be top-coded; give a smaller one", column=name
+            f"has no number of {written(limit)} or more to be top-coded; give a smaller one",
+            column=name,
         )
     below = [label for label, is_above in zip(labels, above, strict=True) if not is_above]
     # Where the first of the numbers above was, labels that are no numbers beside it.
@@ -255,15 +276,9 @@ def _join_neighbours(
         runs[first : first + 2] = [runs[first] + runs[first + 1]]
         held[first : first + 2] = [held[first] + held[first + 1]]
     left: list[Label] = [
-        labels[run[0]] if len(run) == 1 else f"{text_of(labels[run[0]])} to {_end(labels[run[-1]])}"
-        for run in runs
+        labels[run[0]] if len(run) == 1 else name_of_run([labels[k] for k in run]) for run in runs
     ]
     return np.repeat(np.arange(len(runs)), [len(run) for run in runs]), left
-
-
-def _end(label: Label) -> str:
-    """The end of a run: the last of a label that is such a run itself."""
-    return text_of(label).rpartition(" to ")[2]
 
 
 def _join_in_groups(

@@ -23,9 +23,6 @@ Levels: TypeAlias = Mapping[str, Sequence[Label]] | pd.DataFrame
 _Item = TypeVar("_Item", bound=Hashable)
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
-_NUMBER = re.compile(r"[+-]?[0-9]{1,4000}(?:\.[0-9]{1,300})?")
-_BEGINS_WITH_NUMBER = re.compile(r"\s*[<>≤≥]?\s*[+-]?[0-9]")
-_NUMBER_WITHIN = re.compile(r"([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)")
 
 
 class MicrodataError(ValueError):
@@ -296,38 +293,6 @@ def levels_of_frame(
             )
         labels[text_of(plain_label(value))] = plain_label(value)
     return {variable: tuple(labels.values()) for variable, labels in levels.items()}
-
-
-def sorted_labels(labels: list[Label]) -> list[Label]:
-    """Return labels sorted as numbers if all are numbers, else as text, numbers in it by size.
-
-    So "9" comes before "10", and "$30,000" before "$100,000".
-    """
-    numbers = list(map(_number_of, labels))
-    if any(number is None for number in numbers):
-        return sorted(labels, key=lambda label: (_pieces(text_of(label)), text_of(label)))
-    keys = dict(zip(labels, numbers, strict=True))
-    return sorted(labels, key=lambda label: (keys[label], text_of(label)))
-
-
-def begin_with_numbers(labels: Iterable[Label]) -> bool:
-    """Whether all labels begin with a number, such as "15-24" and "<5": neighbours are alike."""
-    return all(_BEGINS_WITH_NUMBER.match(text_of(label)) for label in labels)
-
-
-def _number_of(label: Label) -> int | float | None:
-    """The number that a label is or spells, None where it is none."""
-    if isinstance(label, str):
-        if not _NUMBER.fullmatch(label):
-            return None
-        return float(label) if "." in label else int(label)
-    return label if isinstance(label, int | float) else None
-
-
-def _pieces(text: str) -> list[str | float]:
-    """Text and numbers in turn, the first a text."""
-    pieces = _NUMBER_WITHIN.split(text)
-    return [float(piece.replace(",", "")) if k % 2 else piece for k, piece in enumerate(pieces)]
 
 
 def in_type_of(seen: list[Label], declared: list[Label]) -> list[Label]:

@@ -1,7 +1,6 @@
 """The prior of level probabilities, as models have it for an option: learned, or uniform."""
 
 import itertools
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,14 +8,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.hierarchies import Hierarchies
+from bnp_models.data.label_numbers import Interval, read_numbers
 from bnp_models.data.schema import Label, MicrodataError, Schema
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
 from bnp_models.kernels.variates.levels import Levels, Tree, bands_of_levels
 from bnp_models.models.options import as_names
 
-_NUMBER = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?")
-
-# Levels that begin with numbers, at the least, of a variable that is ordered by itself: bands of
+# Levels that are numbers or ranges, at the least, of a variable that is ordered by itself: bands of
 # fewer predict no better (experiments/ordered).
 _MANY_NUMBERS = 13
 
@@ -91,8 +89,8 @@ class Grouping(NamedTuple):
         Raises
         ------
         MicrodataError
-            If the levels of an ordered variable begin with numbers that are not in order, or a
-            level is in no group.
+            If the levels of an ordered variable are numbers that are not in order, or a level is in
+            no group.
         """
         trees: dict[int, Tree] = {}
         hierarchies, ordered = dict(self.groups), self.resolved(variables, levels).ordered
@@ -131,14 +129,14 @@ def are_numbers(labels: Sequence[Label]) -> bool:
 
     Neighbours are then alike: ages in years, sums of money, and most codes.
     """
-    numbers = _numbers_of(labels)
+    numbers = _intervals_of(labels)
     others = len(labels) - len(numbers)
     return len(numbers) >= _MANY_NUMBERS and others <= _FEW_OTHERS and numbers == sorted(numbers)
 
 
 def bands_of_labels(labels: Sequence[Label]) -> Tree:
     """Bands of adjacent levels; a level that is no number among numbers is a band by itself."""
-    is_number = [_NUMBER.match(str(label)) is not None for label in labels]
+    is_number = [interval is not None for interval in read_numbers(labels)]
     if not any(is_number) or all(is_number):
         return bands_of_levels(len(labels))
     of_number = bands_of_levels(sum(is_number))
@@ -151,15 +149,14 @@ def bands_of_labels(labels: Sequence[Label]) -> Tree:
     return (of_level,)
 
 
-def _numbers_of(labels: Sequence[Label]) -> list[float]:
-    """Numbers that labels begin with, of those that do."""
-    found = [_NUMBER.match(str(label)) for label in labels]
-    return [float(number.group()) for number in found if number is not None]
+def _intervals_of(labels: Sequence[Label]) -> list[Interval]:
+    """Numbers that labels stand for, of those that do."""
+    return [interval for interval in read_numbers(labels) if interval is not None]
 
 
 def require_ordered(name: str, labels: Sequence[Label]) -> None:
     """Raise `MicrodataError` if labels of numbers are not in order, as 10-14 before 5-9."""
-    numbers = _numbers_of(labels)
+    numbers = _intervals_of(labels)
     if numbers != sorted(numbers):
         raise MicrodataError(
             "the levels of an ordered variable are not in the order of their numbers "

@@ -14,8 +14,9 @@ from typing import TypeAlias
 import numpy as np
 
 from bnp_models.data.hierarchies import Hierarchies, Partition
+from bnp_models.data.label_numbers import are_ordered
 from bnp_models.data.microdata import Microdata
-from bnp_models.data.schema import Label, Schema, begin_with_numbers, text_of
+from bnp_models.data.schema import Label, Schema, text_of
 from bnp_models.risk.coarsening import Coarsening, coarsening_of
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
@@ -217,7 +218,7 @@ def ordered_variables(schema: Schema, named: Sequence[str] = ()) -> np.ndarray:
     """Which variables (J,) have levels in order: those named, and those of numbers."""
     return np.array(
         [
-            name in named or begin_with_numbers(labels)
+            name in named or are_ordered(labels)
             for name, labels in zip(schema.variables, schema.levels, strict=True)
         ]
     )

@@ -2,7 +2,6 @@
 
 import math
 import operator
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, reduce
@@ -13,6 +12,7 @@ import numpy as np
 
 from bnp_models.data.household_schema import HouseholdSchema, codes_of_sizes
 from bnp_models.data.households import Households
+from bnp_models.data.label_numbers import read_numbers
 from bnp_models.data.messages import quoted
 from bnp_models.data.schema import (
     Label,
@@ -26,19 +26,6 @@ from bnp_models.data.schema import (
 # The number that a label without an upper bound ("85+") stands for at most, and the largest that a
 # rule may speak of: sums of a few are exact.
 OPEN_ENDED = 10**8
-
-_YEARS = r"\s*(?:years?(?: old| of age)?)?\s*"
-
-_NUMBER = re.compile(rf"\s*([0-9]+(?:\.[0-9]+)?){_YEARS}", re.IGNORECASE)
-
-_INTERVAL = re.compile(rf"\s*([0-9]+)\s*(?:-|–|to)\s*([0-9]+){_YEARS}", re.IGNORECASE)
-
-_AT_LEAST = re.compile(
-    rf"\s*([0-9]+){_YEARS}(?:\+|(?:and|or) (?:over|older|above|more|up)){_YEARS}",
-    re.IGNORECASE,
-)
-
-_LESS_THAN = re.compile(rf"\s*(?:<|under|below|less than)\s*([0-9]+){_YEARS}", re.IGNORECASE)
 
 
 class Variables(NamedTuple):
@@ -310,29 +297,26 @@ def bounds_of_label(schema: HouseholdSchema, variable: str) -> tuple[np.ndarray,
     MicrodataError
         If the variable is unknown, or a label is no number, interval or bound.
     """
-    pairs = []
-    for label in schema.labels(variable):
-        text = text_of(label)
-        if match := _NUMBER.fullmatch(text):
-            pairs.append((float(match[1]), float(match[1])))
-        elif (match := _INTERVAL.fullmatch(text)) and float(match[1]) <= float(match[2]):
-            pairs.append((float(match[1]), float(match[2])))
-        elif match := _AT_LEAST.fullmatch(text):
-            pairs.append((float(match[1]), float(OPEN_ENDED)))
-        elif (match := _LESS_THAN.fullmatch(text)) and float(match[1]) > 0:
-            pairs.append((0.0, float(match[1]) - 1))
-        else:
+    labels, pairs = schema.labels(variable), []
+    for label, interval in zip(labels, read_numbers(labels), strict=True):
+        if interval is None:
             raise MicrodataError(
                 f"level {quoted(label)} is no number; a rule that compares numbers takes levels "
                 "such as 7, '5-9', '85+' or 'under 5'",
                 column=variable,
             )
-        if max(pairs[-1]) > OPEN_ENDED:
+        low, high = interval
+        if math.isinf(high):
+            high = OPEN_ENDED
+        if math.isinf(low):
+            low = 0 if high >= 0 else -OPEN_ENDED
+        if max(-low, high) > OPEN_ENDED:
             raise MicrodataError(
                 f"level {quoted(label)} is too large for a rule that compares numbers; let them be "
                 f"at most {OPEN_ENDED:,}",
                 column=variable,
             )
+        pairs.append((low, high))
     bounds = np.array(pairs).T
     bounds = bounds.astype(np.int32 if (bounds == np.round(bounds)).all() else np.float32)
     return bounds[0], bounds[1]

@@ -1,13 +1,13 @@
 """Files of conditions: what a cell says of a variable, a label, several, a range, or "not"."""
 
 import math
-import re
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from bnp_models.data.coding import not_plain
+from bnp_models.data.label_numbers import plain_number, read_range, require_numbers
 from bnp_models.data.messages import listing, quoted
 from bnp_models.data.schema import (
     Label,
@@ -22,13 +22,6 @@ _FREE = np.array([-1])
 
 # Combinations that the rows of a file stand for, at the most.
 _MOST_COMBINATIONS = 10**6
-
-_NUMBER = r"([+-]?[0-9]+(?:\.[0-9]+)?)"
-_COMPARED = re.compile(rf"(<=|>=|<|>|≤|≥)\s*{_NUMBER}")
-_RANGE = re.compile(rf"{_NUMBER}\s*(?:-|–|to)\s*{_NUMBER}")
-_FROM = re.compile(rf"{_NUMBER}\s*(?:\+|(?:and|or) (?:more|over|older))")
-_BELOW = re.compile(rf"(?:under|below|<)\s*{_NUMBER}", re.I)
-_SIGNS = {"≤": "<=", "≥": ">="}
 
 
 def read_statements(frame: pd.DataFrame, schema: Schema) -> tuple[np.ndarray, np.ndarray]:
@@ -154,8 +147,8 @@ def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
         A label as it is; else ``a|b``, one of several; ``!x``, all but these; ``<25``, ``<=24``,
         ``>64``, ``>=65`` and ``15-24``, numbers in a range.
     labels
-        Levels of the variable. Of a label such as "15-24", "15 to 24", "75+" or "under 5" all its
-        numbers count.
+        Levels of the variable, whose numbers are those of `read_numbers`. Labels such as "none" and
+        "unknown" are in no range.
 
     Returns
     -------
@@ -165,7 +158,8 @@ def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
     Raises
     ------
     MicrodataError
-        If it means no level, or a range cuts one in two.
+        If it means no level, if a range cuts one in two, or if a range is said of a variable with
+        a level that cannot be read as numbers.
     """
     text = text.strip()
     known = {text_of(label).strip(): code for code, label in enumerate(labels)}
@@ -179,57 +173,21 @@ def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
     if "|" in text:
         parts = [codes_meant(part, labels) for part in text.split("|")]
         return np.unique(np.concatenate(parts))
-    interval = _interval_said(text)
-    if interval is None:
+    said = None if plain_number(text) is not None else read_range(text)
+    if said is None:
         raise MicrodataError(
             f"value {quoted(text)} is not a declared level (declared: {listing(labels)}), nor one "
             "of <25, >=65, 15-24, a|b and !x"
         )
-    inside = [code for code, label in enumerate(labels) if _inside(label, interval, text)]
+    inside = []
+    for code, interval in enumerate(require_numbers(labels, quoted(text))):
+        if interval is None or interval.high < said.low or interval.low > said.high:
+            continue
+        if interval.low < said.low or interval.high > said.high:
+            raise MicrodataError(
+                f"{quoted(text)} cuts the level {quoted(labels[code])}; name levels as a|b"
+            )
+        inside.append(code)
     if not inside:
         raise MicrodataError(f"{quoted(text)} means no level (they are {listing(labels)})")
     return np.array(inside)
-
-
-def _interval_said(text: str) -> tuple[float, float, bool, bool] | None:
-    """Ends of the range that a text says, and whether they are out of it; None: it says none."""
-    if match := _COMPARED.fullmatch(text):
-        sign, number = _SIGNS.get(match[1], match[1]), float(match[2])
-        if sign[0] == "<":
-            return -math.inf, number, False, sign == "<"
-        return number, math.inf, sign == ">", False
-    if (match := _RANGE.fullmatch(text)) and float(match[1]) <= float(match[2]):
-        return float(match[1]), float(match[2]), False, False
-    return None
-
-
-def _inside(label: Label, interval: tuple[float, float, bool, bool], text: str) -> bool:
-    """Whether all numbers of a label are in a range; it must not have some of them in it."""
-    numbers = _numbers_of(label)
-    if numbers is None:
-        return False
-    low, high, low_out, high_out = interval
-
-    def within(number):
-        above = number > low or (number == low and not low_out)
-        return above and (number < high or (number == high and not high_out))
-
-    ends = list(map(within, numbers))
-    apart = numbers[1] < low or numbers[0] > high
-    if ends[0] != ends[1] or (not ends[0] and not apart and numbers[0] < low < numbers[1]):
-        raise MicrodataError(f"{quoted(text)} cuts the level {quoted(label)}; name levels as a|b")
-    return ends[0]
-
-
-def _numbers_of(label: Label) -> tuple[float, float] | None:
-    """Least and largest number that a label stands for; None where it is none."""
-    text = re.sub(r"(?<=[0-9]),(?=[0-9]{3})|[$€£]", "", text_of(label)).strip()
-    if re.fullmatch(_NUMBER, text):
-        return float(text), float(text)
-    if match := _RANGE.fullmatch(text):
-        return float(match[1]), float(match[2])
-    if match := _FROM.fullmatch(text):
-        return float(match[1]), math.inf
-    if match := _BELOW.fullmatch(text):
-        return -math.inf, math.nextafter(float(match[1]), -math.inf)
-    return None

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 from collections.abc import Sequence
 from functools import partial
 
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from bnp_models.data.label_numbers import are_ordered, read_numbers, written
 from bnp_models.data.margins import joint_codes, rake_once
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, MicrodataError, Schema, text_of
@@ -26,8 +26,6 @@ _MOST_CELLS, _ROUNDS = 20_000, 20
 
 # Seconds before a bar is shown.
 _DELAY = 1
-
-_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 
 def suggest_conditions(
@@ -56,8 +54,8 @@ def suggest_conditions(
 
     Notes
     -----
-    Of two variables, the expected count is that of independent ones; runs of adjacent levels that
-    begin with numbers are taken together. Of three, it is that of the log-linear model with all
+    Of two variables, the expected count is that of independent ones; runs of adjacent levels of
+    numbers in order are taken together. Of three, it is that of the log-linear model with all
     two-way interactions, of cells whose two-way counts are all positive. A zero in a sample is no
     proof: what cannot occur is known from the questionnaire, not from the data.
 
@@ -102,7 +100,7 @@ def _of_two(schema, pair, counts, n) -> list[tuple[float, dict[int, list[int]]]]
     if not n:
         return []
     first, second = pair
-    in_order = [_begin_with_numbers(schema.levels[j]) for j in pair]
+    in_order = [are_ordered(schema.levels[j]) for j in pair]
     if in_order[1] and (not in_order[0] or counts.shape[1] > counts.shape[0]):
         first, second, counts, in_order = second, first, counts.T, in_order[::-1]
     expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / n
@@ -145,11 +143,6 @@ def _of_three(triple, counts, n, least) -> list[tuple[float, dict[int, list[int]
     ]
 
 
-def _begin_with_numbers(labels: Sequence[Label]) -> bool:
-    """Whether all labels do, so that neighbours are alike."""
-    return all(_NUMBER.match(text_of(label)) for label in labels)
-
-
 def _runs(empty: np.ndarray, counts: np.ndarray) -> list[list[int]]:
     """Runs of adjacent levels, those that no record has left out."""
     position = np.cumsum(counts > 0)[empty]
@@ -178,16 +171,18 @@ def _as_frame(schema: Schema, rows) -> pd.DataFrame:
 def _said(codes: Sequence[int], labels: Sequence[Label]) -> str:
     """The levels in the words of a condition: a range where they are one."""
     texts = [text_of(labels[code]) for code in codes]
-    numbers = [match.group() if (match := _NUMBER.match(text)) else None for text in texts]
-    if len(codes) > 2 and numbers[0] is not None:
-        following = codes[-1] + 1
-        beyond = _NUMBER.match(text_of(labels[following])) if following < len(labels) else None
-        ways = [f">={numbers[0]}"] if beyond is None else [f"<{beyond.group()}"]
-        ways.append(f"{texts[0]}-{texts[-1]}")
-        for way in ways:
-            try:
-                if codes_meant(way, labels).tolist() == list(codes):
-                    return way
-            except MicrodataError:
-                continue
+    if len(codes) > 2 and are_ordered(labels):
+        intervals = [interval for interval in read_numbers(labels) if interval is not None]
+        low, high = intervals[codes[0]].low, intervals[codes[-1]].high
+        if codes[-1] == len(labels) - 1:
+            way = f">={written(low)}"
+        elif codes[0] == 0:
+            way = f"<{written(intervals[codes[-1] + 1].low)}"
+        else:
+            way = f"{written(low)}-{written(high)}"
+        try:
+            if codes_meant(way, labels).tolist() == list(codes):
+                return way
+        except MicrodataError:
+            pass
     return "|".join(texts)

@@ -53,7 +53,8 @@ def test_labels_before_and_after_the_numbers_keep_their_codes(rare):
     ]  # fmt: skip
     # Numbers that the sample has not go with those from 60 on, and nothing else does.
     assert merged["age"].code(["80", 60, "60+", "Unknown", "55-59"]).tolist() == [3, 3, 3, 5, 2]
-    for other in ("61-64", "59", "unknown"):
+    assert merged["age"].code(["61-64", "over 70"]).tolist() == [3, 3]
+    for other in ("58-64", "59", "unknown"):
         with pytest.raises(MicrodataError, match="is no label of the original"):
             merged["age"].code([other])
 
@@ -121,6 +122,18 @@ def test_every_level_holds_enough_after_both(sample_frame):
     # The same file again, and its raw labels.
     np.testing.assert_array_equal(in_bins(table, merged).codes, changed.codes)
     np.testing.assert_array_equal(in_bins(changed, merged).codes, changed.codes)
+
+
+def test_top_coding_of_ranges():
+    table = table_of(age=["0-14", "15-79", "80-84", "85+", "unknown"])
+    changed, merged = merge_levels(table, {"age": 80})
+    assert changed.schema.levels[0] == ("0-14", "15-79", "80+", "unknown")
+    assert merged["age"].groups() == {"80+": ["80-84", "85+"]}
+    for limit, said in ((82, "'80-84' has numbers below 82"), (90, r"'85\+' has numbers below")):
+        with pytest.raises(MicrodataError, match=said):
+            merge_levels(table, {"age": limit})
+    with pytest.raises(MicrodataError, match="'12 or 13' cannot be read"):
+        merge_levels(table_of(age=["12 or 13", "80"]), {"age": 80})
 
 
 def test_what_cannot_be_merged():

@@ -12,7 +12,6 @@ from bnp_models.data.schema import (
     declared_levels,
     in_type_of,
     levels_of_frame,
-    sorted_labels,
 )
 
 SCHEMA = Schema(("age", "sex"), ((10, 20, 30), ("m", "f")))
@@ -78,24 +77,6 @@ def test_declared_levels_of_all_forms():
         levels_of_frame(pd.concat([frame, frame[:1]]), None)
     with pytest.raises(MicrodataError, match="'level': unknown column"):
         declared_levels(frame[["variable"]], ["sex"])
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        ["-1", "9", "10"],
-        ["1.25", "1.5", "10"],
-        [1, 2.5, 10],
-        ["9", "10", "x"],
-        ["$9,500", "$30,000", "$100,000", "$1,000,000"],
-        ["5 to 8", "9 to 12", "10+", "Under 5"],
-        ["x1", "x2", "x10", "y"],
-        ["1 to 1.25", "1 to 1.5"],
-        ["B", "a", "b"],
-    ],
-)
-def test_labels_are_sorted_as_numbers_or_with_numbers_by_size(labels):
-    assert sorted_labels(labels[::-1]) == labels
 
 
 def test_declared_labels_take_the_type_of_those_seen():

@@ -19,23 +19,23 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Numbers that labels stand for, as far as a statement can tell them apart.
 GRID = np.arange(-8, 800) / 4
+WHOLE = np.arange(-8, 200)
 
 
-def between(low, high):
-    return GRID[(GRID >= low) & (GRID <= high)]
+def between(low, high, grid=GRID):
+    return grid[(grid >= low) & (grid <= high)]
 
 
 LABELS = (
     {"a": None, "b": None, "c": None, "d": None},
     {"0": [0], "1": [1], "2": [2], "10": [10]},
     {0: [0], 1: [1], 2: [2], 3: [3]},
-    {"0-14": between(0, 14), "15-24": between(15, 24), "25-64": between(25, 64),
-     "65+": between(65, 1000)},
-    {"under 5": GRID[GRID < 5], "5 to 9": between(5, 9), "10": [10], "n/a": None},
+    {"0-14": between(0, 14, WHOLE), "15-24": between(15, 24, WHOLE),
+     "25-64": between(25, 64, WHOLE), "65+": between(65, 1000, WHOLE)},
+    {"under 5": WHOLE[WHOLE < 5], "5 to 9": between(5, 9, WHOLE), "10": [10], "n/a": None},
     {"-1": [-1], "0.5": [0.5], "$1,000": [1000], "20 or more": between(20, 1000)},
 )  # fmt: skip
 NUMBERS = st.sampled_from([0, 1, 2, 5, 9, 10, 14, 15, 24, 25, 65, 0.5, 20, -1])
-# Of "under 5" the grid ends at 4.75, which is no end: 4.9 is under 5 too.
 ENDS = [
     NUMBERS if kind == 0 else st.sampled_from(
         [float(end) if end % 1 else int(end) for numbers in of.values() if numbers is not None

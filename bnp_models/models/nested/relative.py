@@ -9,7 +9,6 @@ values that the codes stand for.
 """
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,14 +19,13 @@ import numpy as np
 
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households
+from bnp_models.data.label_numbers import are_ordered
 from bnp_models.data.messages import quoted
 from bnp_models.data.schema import Label, MicrodataError, plain_label
 from bnp_models.rules.rules import CompiledRules
 from bnp_models.rules.views import codes_of_joint, joint_level
 
 KINDS = ("difference", "same")
-
-_BEGINS_WITH_NUMBER = re.compile(r"\s*[+-]?[0-9]")
 
 
 class Pair(NamedTuple):
@@ -69,7 +67,7 @@ class RelativeCoding:
     variables
         Variables of persons, each a name, or a pair of a name and a kind: "difference", the number
         of levels from the head's, counted in a circle, or "same", code 0 for the head's level.
-        Without a kind it is "difference" where every label begins with a number, else "same".
+        Without a kind it is "difference" where the labels are numbers in order, else "same".
 
     Raises
     ------
@@ -222,6 +220,5 @@ class RelativePredicate:
 
 
 def _kind_of(labels: Sequence[Label]) -> str:
-    """Kind of a variable with these labels: "difference" where each begins with a number."""
-    numbers = all(_BEGINS_WITH_NUMBER.match(str(label)) for label in labels)
-    return KINDS[0] if numbers else KINDS[1]
+    """Kind of a variable with these labels: "difference" where they are numbers in order."""
+    return KINDS[0] if are_ordered(labels) else KINDS[1]
