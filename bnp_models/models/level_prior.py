@@ -17,7 +17,7 @@ from bnp_models.models.options import as_names
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?")
 
 # Levels that begin with numbers, at the least, of a variable that is ordered by itself: bands of
-# fewer predict no better (experiments/ordered).
+# fewer predict no better (experiments/accuracy/ordered).
 _MANY_NUMBERS = 13
 
 # Other levels that it may have, such as "unknown".

@@ -7,7 +7,7 @@ The record has weights g ~ Dir(alpha g_0) over K slots and values x_j ~ theta_j^
 `log_cell_probability_exact` sums over set partitions and has no Monte Carlo error: the default for
 up to about 12 variables. `log_cell_probability_draws` (draws shared by all cells) and
 `log_cell_probability_sequential` (draws independent across cells, less variable each, dearer) are
-unbiased for any number; experiments/cell_probability compares them.
+unbiased for any number; experiments/speed/cell_probability compares them.
 
 Arrays: theta (J, L, K), rows beyond a variable's levels zero; g0 (K,), sums to one, entries may be
 tiny or zero; cells (C, J), codes. Everything returns logarithms in theta's dtype, and works under
