@@ -147,7 +147,7 @@ def diagnose(values: np.ndarray, superchain: int = 1) -> Figures:
 
 @dataclass(frozen=True)
 class Converged:
-    """A target for `bnp_models.sample_until`: R-hat is small, effective sample sizes are large.
+    """A target for ``sample(until=...)``: R-hat is small, effective sample sizes are large.
 
     Parameters
     ----------
