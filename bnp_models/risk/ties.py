@@ -98,8 +98,7 @@ class Ties:
         key
             One that may be used elsewhere too: a constant is folded into it.
         method, num_draws
-            How cell probabilities are evaluated, and by how many draws of record weights or
-            particles.
+            How cell probabilities are evaluated, and by how many draws of record weights.
         """
         cells = run.table.tabulated
         draws = run.spaced_parameters(NUM_DRAWS)

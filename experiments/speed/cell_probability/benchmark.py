@@ -11,12 +11,12 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sequential import log_cell_probability_sequential
 
 from bnp_models.kernels.mixed_membership.cell_probability import (
     jackknife_two_half,
     log_cell_probability_draws,
     log_cell_probability_exact,
-    log_cell_probability_sequential,
 )
 from bnp_models.kernels.numerics.set_partitions import (
     log_block_weights,
