@@ -120,7 +120,6 @@ if TYPE_CHECKING:
     from bnp_models.inference.sampling import check_input as check_input
     from bnp_models.inference.sampling import extend as extend
     from bnp_models.inference.sampling import sample as sample
-    from bnp_models.inference.sampling import sample_until as sample_until
     from bnp_models.inference.settings import Settings as Settings
     from bnp_models.inference.steps import Kernel as Kernel
     from bnp_models.inference.steps import kernel_of as kernel_of
@@ -335,7 +334,6 @@ _EXPORTS = {
     "sample_hyperparameters": "models.cells.full_bayes",
     "sample_law": "inference.weighting",
     "sample_population_counts": "models.cells.dirichlet_multinomial",
-    "sample_until": "inference.sampling",
     "suggest_conditions": "zeros.suggestions",
     "synthesize": "synthesis.synthesize",
     "target_reached": "inference.diagnosis",

@@ -247,7 +247,7 @@ riskiest.head(10).round(2)
 # %% [markdown]
 # Are the probabilities honest? Among records with `r1` near 0.3, about three in ten should be
 # unique in the population: `expected` is the sum of `r1` in each band, `unique` what is true. One
-# sample cannot settle it; many samples can, and that is what `experiments/accuracy` is for.
+# sample cannot settle it; many samples can, as in `experiments/accuracy/known_truth`.
 
 # %%
 bands = pd.cut(riskiest["r1"], [0, 0.02, 0.1, 0.3, 1], include_lowest=True)

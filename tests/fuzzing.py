@@ -19,7 +19,7 @@ from bnp_models.cli.main import main
 from bnp_models.inference import processes
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "50"))
-"""Examples of each target; `experiments/fuzz/run.py` asks for more."""
+"""Examples of each target; `experiments/quality/fuzz/run.py` asks for more."""
 
 
 def fuzzed(share=1.0):

@@ -8,7 +8,7 @@ import pytest
 
 from bnp_models import NPLCM, TNPLCM, HDPMixedMembership
 
-PATH = Path(__file__).parents[1] / "experiments" / "calibration" / "sbc.py"
+PATH = Path(__file__).parents[1] / "experiments" / "accuracy" / "calibration" / "sbc.py"
 pytestmark = pytest.mark.long
 
 MOVES = {"dish_stride": 4, "cell_stride": 0, "split_merge_every": 0, "level_prior": "uniform"}

@@ -29,7 +29,8 @@ def test_the_full_lines_are_those_of_make(target):
 
 
 def test_the_quoted_output_is_that_of_the_demo():
-    printed = (ROOT / "experiments" / "readme_figures" / "demo.txt").read_text(encoding="utf-8")
+    figures = ROOT / "experiments" / "quality" / "readme_figures"
+    printed = (figures / "demo.txt").read_text(encoding="utf-8")
     assert "95% interval" in printed
     assert blocks("text")[0] == printed
 

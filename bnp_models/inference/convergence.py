@@ -18,7 +18,7 @@ MAX_RHAT = 1.05
 
 # Where R-hat of what is reported is at most the first, that of what lies behind it may be up to the
 # second. Components and alpha are not judged: whether an interval of tau_1 holds does not depend on
-# their R-hat (experiments/layer_prior).
+# their R-hat (experiments/accuracy/layer_prior).
 CLOSE_RHAT, OTHERS_RHAT = 1.01, 1.1
 
 BEHIND = ("log_likelihood", "tau1_conditional")
@@ -147,7 +147,7 @@ def diagnose(values: np.ndarray, superchain: int = 1) -> Figures:
 
 @dataclass(frozen=True)
 class Converged:
-    """A target for `bnp_models.sample_until`: R-hat is small, effective sample sizes are large.
+    """A target for ``sample(until=...)``: R-hat is small, effective sample sizes are large.
 
     Parameters
     ----------

@@ -172,7 +172,7 @@ def warnings_of(run: Run, evaluated: Evaluated | None = None) -> list[str]:
 
 
 def target_reached(run: Run, evaluated: Evaluated | None = None) -> bool:
-    """Whether a run of `bnp_models.sample_until` ended because its target was reached.
+    """Whether a run of ``sample(until=...)`` ended because its target was reached.
 
     Examples
     --------

@@ -220,21 +220,6 @@ def _sample_until(task: Task, asked: Until, execution: Execution, saved: Saved |
         run = Driver(task, further, execution).run(run, max_seconds, rewrite=by > 1)
 
 
-def sample_until(
-    target: Callable[[Run], bool], model: Model, table: Tabular, **options: Any
-) -> Run:
-    """Run a model's chains until a target is reached: ``sample(..., until=target)``.
-
-    Examples
-    --------
-    >>> target = bnp.Converged(max_rhat=10, min_ess=1)
-    >>> run = bnp.sample_until(target, model, table, key=jax.random.key(0), **short)
-    >>> bnp.target_reached(run)
-    True
-    """
-    return sample(model, table, until=target, **options)
-
-
 def extend(
     run: Run,
     num_samples: int,

@@ -15,7 +15,7 @@ from bnp_models.kernels.variates.levels import Levels, Tree, bands_of_levels
 from bnp_models.models.options import as_names
 
 # Levels that are numbers or ranges, at the least, of a variable that is ordered by itself: bands of
-# fewer predict no better (experiments/ordered).
+# fewer predict no better (experiments/accuracy/ordered).
 _MANY_NUMBERS = 13
 
 # Other levels that it may have, such as "unknown".

@@ -24,7 +24,6 @@ NUM_CARRIERS = 12
 _METHODS = {
     "exact": "exact",
     "draws": "by shared draws of record weights",
-    "sequential": "by sequential imputation",
 }
 
 

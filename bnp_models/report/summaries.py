@@ -294,7 +294,7 @@ def _of_chains(run: Run, diagnosis: Diagnosis) -> dict:
 
 
 def _stopping(run: Run, diagnosis: Diagnosis) -> dict[str, dict]:
-    """Entry "stopping" of a run of `sample_until`; nothing of another.
+    """Entry "stopping" of a run of ``sample(until=...)``; nothing of another.
 
     "draws" is how many each chain made, "kept" how many of them it kept, one every "thin" sweeps,
     the last ones.

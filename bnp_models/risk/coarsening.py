@@ -309,12 +309,12 @@ def _evaluate(run, draws, unsampled, coarsening, population_size, tied, key) -> 
 
     `unsampled` is the law of unsampled records and its draws, or None where it is the sample's.
     """
-    key_particles, key_counts = Keys(key)
+    key_cells, key_counts = Keys(key)
     generator = numpy_generator(key_counts)
     table = coarsening.coarser(run.table)
 
     def probabilities(law, draws):
-        log_p = np.concatenate([*unique_probabilities(law, draws, coarsening, key_particles)])
+        log_p = np.concatenate([*unique_probabilities(law, draws, coarsening, key_cells)])
         return np.exp(np.minimum(log_p, 0))
 
     b = probabilities(run, draws)
@@ -360,7 +360,7 @@ def coarser_probabilities(
     codes
         (m, J) codes of the finer records, one for each cell.
     key
-        For the particles.
+        For the draws of record weights.
     size
         Cells that arrays are padded to, at least m. Default: a power of two.
 

@@ -268,7 +268,7 @@ def forest(gains: dict[Edge, float], num_variables: int) -> list[Edge]:
     A tree of largest mutual information (Chow & Liu 1968, doi:10.1109/TIT.1968.1054142) without the
     edges that do not pay: the forest of smallest AIC (Edwards, de Abreu & Labouriau 2010,
     doi:10.1186/1471-2105-11-18). Without a penalty sparse pairs of many levels look dependent;
-    that of BIC leaves out too many (experiments/risk_peers).
+    that of BIC leaves out too many (experiments/accuracy/risk_peers).
     """
     root, edges = list(range(num_variables)), []
     for (i, j), gain in gains.items():

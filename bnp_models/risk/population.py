@@ -42,21 +42,18 @@ from bnp_models.risk.shared_cells import shared_risks
 from bnp_models.risk.ties import LAYER_DRAWS, MODEL_HOLDS, Tied, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-METHODS = ("auto", "exact", "draws", "sequential")
+METHODS = ("auto", "exact", "draws")
 
 TIES = ("on", "sensitivity", "off")
 
 TAUS = ("tau1", "tau2")
 
-# Shared draws, and particles of sequential imputation. On a CPU draws have the smaller error at
-# equal cost; with fewer than 1,024 particles the plug-in tau_1 is biased by more than 1%.
-NUM_DRAWS = {"exact": 0, "draws": 4096, "sequential": 1024}
+# Draws of record weights that all cells share.
+NUM_DRAWS = {"exact": 0, "draws": 4096}
 
-# Sequential imputation is slow; without a `thin` of the caller's it evaluates this many draws.
-SEQUENTIAL_DRAWS = 100
-
-# Of other methods: more than their effective sample size calls for.
-EVALUATED_DRAWS = 2000
+# Draws evaluated without a `thin` of the caller's: of all chains, more than their effective sample
+# size calls for, and of each chain at least.
+EVALUATED_DRAWS, LEAST_DRAWS = 2000, 100
 
 # Relative Monte Carlo error of cell probabilities above which a warning says so.
 MAX_RELATIVE_ERROR = 0.1
@@ -99,7 +96,7 @@ class PopulationRisk:
     population_size: int
     """N."""
     method: str
-    """How cell probabilities were evaluated: "exact", "draws" or "sequential"."""
+    """How cell probabilities were evaluated: "exact" or "draws"."""
     tau1: np.ndarray
     """(chains, draws) draws of the number of sample uniques that are unique in the population."""
     tau1_conditional: np.ndarray
@@ -266,14 +263,14 @@ def population_risk(
     method
         "exact" evaluates cell probabilities without Monte Carlo error: latent class models in
         closed form, the HDP by the recursion over subsets of variables. For the HDP, "draws"
-        averages over draws of record weights shared by all cells, "sequential" estimates each cell
-        by sequential imputation, and both correct tau's bias by a two-half jackknife; "auto" is
-        exact wherever the model's ``max_exact_variables`` allows, and "draws" beyond.
+        averages over draws of record weights shared by all cells and corrects tau's bias by a
+        two-half jackknife; "auto" is exact wherever the model's ``max_exact_variables`` allows,
+        and "draws" beyond.
     thin
-        Evaluate every `thin`-th draw of `run`. Default: about 2,000 draws of all chains, and about
-        100 of each chain under "sequential".
+        Evaluate every `thin`-th draw of `run`. Default: about 2,000 draws of all chains, and
+        about 100 of each at least.
     key
-        For the counts and particles; by default one that `run` set aside.
+        For the counts and the draws of record weights; by default one that `run` set aside.
     progress
         Show a progress bar on stderr.
 
@@ -300,11 +297,11 @@ def population_risk(
     check_table(table, population_size, all_records)
     check_choice(TIES, ties=ties)
     method = checked_method(method, model, table)
-    thin = _checked_thin(thin, run.settings, method)
-    key_particles, key_counts = Keys(run.key if key is None else key)
+    thin = _checked_thin(thin, run.settings)
+    key_cells, key_counts = Keys(run.key if key is None else key)
     generator = numpy_generator(key_counts)
     draws = run.parameters(thin)
-    layer = None if ties == "off" else Ties.of(run, key_particles, method, NUM_DRAWS[method])
+    layer = None if ties == "off" else Ties.of(run, key_cells, method, NUM_DRAWS[method])
 
     cells = table.tabulated
     unique_cells = cells.unique_cells
@@ -315,12 +312,12 @@ def population_risk(
     of_layer: dict[str, list[np.ndarray]] = defaultdict(list)
     sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
     sum_r2_shared = np.zeros(len(shared_cells))
-    evaluated = cell_probabilities(run, draws, cells.codes, method, key_particles, progress)
+    evaluated = cell_probabilities(run, draws, cells.codes, method, key_cells, progress)
     of_unsampled: Iterable = itertools.repeat(None)
     if run is not chains:
-        # The same particles serve both laws.
+        # The same draws of record weights serve both laws.
         of_unsampled = cell_probabilities(
-            unsampled, unsampled.parameters(thin), cells.codes[asked], method, key_particles
+            unsampled, unsampled.parameters(thin), cells.codes[asked], method, key_cells
         )
     for (log_p, relative_se, halves), of_rest in zip(evaluated, of_unsampled, strict=False):
         # For one of the sample's records, and for a person who is not in it.
@@ -403,9 +400,9 @@ def cell_probabilities(
     codes
         (C, J) level codes of the cells, in the sample's coding.
     method
-        "exact", "draws" or "sequential".
+        "exact" or "draws".
     key
-        For the particles.
+        For the draws of record weights.
     progress
         Show a progress bar on stderr.
 
@@ -458,11 +455,11 @@ def draw_ties(run: Run, draws: dict[str, np.ndarray], key: jax.Array) -> Tied:
     key
         Used once.
     """
-    key_particles, key_layer = Keys(key)
+    key_cells, key_layer = Keys(key)
     generator, cells = numpy_generator(key_layer), run.table.tabulated
     method = checked_method("auto", run.model, run.table)
-    layer = Ties.of(run, key_particles, method, NUM_DRAWS[method])
-    evaluated = cell_probabilities(run, draws, cells.codes, method, key_particles)
+    layer = Ties.of(run, key_cells, method, NUM_DRAWS[method])
+    evaluated = cell_probabilities(run, draws, cells.codes, method, key_cells)
     blocks = [layer.draw(generator, np.exp(log_p))[0] for log_p, _, _ in evaluated]
     shapes, exponents, _ = zip(*blocks, strict=True)
     return Tied(np.concatenate(shapes), np.concatenate(exponents), run.table.n)
@@ -613,12 +610,12 @@ def _default_method(model, table) -> str:
     return "exact" if table.num_variables <= model.max_exact_variables else "draws"
 
 
-def _checked_thin(thin: int | None, settings: Settings, method: str) -> int:
+def _checked_thin(thin: int | None, settings: Settings) -> int:
     """Every how many of the draws to evaluate."""
     num_samples = settings.num_samples
     if thin is None:
-        many = max(SEQUENTIAL_DRAWS, EVALUATED_DRAWS // settings.num_chains)
-        thin = -(-num_samples // (SEQUENTIAL_DRAWS if method == "sequential" else many))
+        many = max(LEAST_DRAWS, EVALUATED_DRAWS // settings.num_chains)
+        thin = -(-num_samples // many)
     if not 1 <= thin <= num_samples:
         raise ValueError(f"thin must be from 1 to {num_samples}, not {thin}")
     return thin

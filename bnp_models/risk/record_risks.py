@@ -50,7 +50,7 @@ class RecordRisks:
         self._rest_draws = None
         if self._rest is not self.run:
             self._rest_draws = self._rest.spaced_parameters(num_draws)
-        self._key_particles, key_ties, key_counts = Keys(key, 3)
+        self._key_cells, key_ties, key_counts = Keys(key, 3)
         self._tied = draw_ties(self.run, self._draws, key_ties) if ties else None
         self._num_new = population_size - self.table.n
         self.num_draws = self._draws["alpha"].size
@@ -122,7 +122,7 @@ class RecordRisks:
         codes = self.table.codes[rows]
 
         def of(law, draws) -> Iterator[np.ndarray]:
-            return coarser_probabilities(law, draws, coarsening, codes, self._key_particles)
+            return coarser_probabilities(law, draws, coarsening, codes, self._key_cells)
 
         log_b = np.concatenate([*of(self.run, self._draws)])
         if self._rest_draws is None:

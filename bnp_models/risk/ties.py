@@ -12,10 +12,11 @@ the model.
 
 The prior of shape and exponent is what real populations teach: a law fitted to the pairs that
 explain the counts of known populations best, given the probabilities that a model fitted to a
-sample of them gives (experiments/layer_prior). A small share is left for the model to hold as it
-is, the limit of large shapes. The layer is evaluated on draws of a model that was fitted to the
-same counts without it, so that their likelihood says less than it seems to: it is raised to a power
-below one, which the same populations chose (Bissiri, Holmes & Walker 2016, doi:10.1111/rssb.12158).
+sample of them gives (experiments/accuracy/layer_prior). A small share is left for the model to hold
+as it is, the limit of large shapes. The layer is evaluated on draws of a model that was fitted to
+the same counts without it, so that their likelihood says less than it seems to: it is raised to
+a power below one, which the same populations chose (Bissiri, Holmes & Walker 2016,
+doi:10.1111/rssb.12158).
 """
 
 from dataclasses import dataclass
@@ -45,7 +46,10 @@ MODEL_HOLDS = 1e8
 _BLOCKS = (*((exponent, SHAPES) for exponent in EXPONENTS), (0.0, np.array([MODEL_HOLDS])))
 
 LOG10_SHAPE, EXPONENT = (1.06, 0.87), (0.53, 0.21)
-"""Location and scale of the prior: log10 of the shape, and exponent (experiments/layer_prior)."""
+"""Location and scale of the prior: log10 of the shape, and exponent.
+
+They come from experiments/accuracy/layer_prior.
+"""
 
 DEGREES_OF_FREEDOM = 4.0
 """Of the prior, a bivariate t law whose two parts are uncorrelated."""
@@ -94,8 +98,7 @@ class Ties:
         key
             One that may be used elsewhere too: a constant is folded into it.
         method, num_draws
-            How cell probabilities are evaluated, and by how many draws of record weights or
-            particles.
+            How cell probabilities are evaluated, and by how many draws of record weights.
         """
         cells = run.table.tabulated
         draws = run.spaced_parameters(NUM_DRAWS)

@@ -106,7 +106,7 @@ def balanced_sample(
     are cut into as many strata of equal weight as there are records, and each stratum gives one
     (stratified sampling, Cochran 1977, ISBN 0-471-16240-X, chapter 5). Systematic sampling, which
     rounds the count of each cell, is nearer still to the weights, and finds more of the sample's
-    unique combinations again (experiments/peers).
+    unique combinations again (experiments/synthesis/peers).
     """
     variables = rng.permutation(codes.shape[1])
     keys = [rng.permutation(codes[:, j].max() + 1)[codes[:, j]] for j in variables]

@@ -1,13 +1,12 @@
-"""Cell probabilities of a new record of an HDP mixed membership model, by three roads.
+"""Cell probabilities of a new record of an HDP mixed membership model, by two roads.
 
 The record has weights g ~ Dir(alpha g_0) over K slots and values x_j ~ theta_j^{(z_j)}, z_j ~ g, so
 
     P(c) = E_g prod_j sum_k g_k theta_kj(c_j).
 
 `log_cell_probability_exact` sums over set partitions and has no Monte Carlo error: the default for
-up to about 12 variables. `log_cell_probability_draws` (draws shared by all cells) and
-`log_cell_probability_sequential` (draws independent across cells, less variable each, dearer) are
-unbiased for any number; experiments/cell_probability compares them.
+up to about 12 variables. `log_cell_probability_draws` (draws shared by all cells) is unbiased for
+any number; experiments/speed/cell_probability compares the two, and sequential imputation.
 
 Arrays: theta (J, L, K), rows beyond a variable's levels zero; g0 (K,), sums to one, entries may be
 tiny or zero; cells (C, J), codes. Everything returns logarithms in theta's dtype, and works under
@@ -30,9 +29,7 @@ from bnp_models.kernels.numerics.set_partitions import (
     log_partition_sums_by_blocks,
     scale_columns,
 )
-from bnp_models.kernels.variates.categorical import search_cumulative
 from bnp_models.kernels.variates.gamma import log_dirichlet
-from bnp_models.kernels.variates.rng import uniform_pair
 
 MAX_VARIABLES = 14
 """Variables up to which the sum is taken: it costs 3^(J-1) / 2 multiply-adds a cell."""
@@ -40,7 +37,6 @@ MAX_VARIABLES = 14
 _HIGHEST = lax.Precision.HIGHEST
 _CELLS_AT_ONCE, _SUMS_AT_ONCE = 1024, 2**20
 _DRAW_LANES = 2**18
-_PARTICLE_LANES = 2**14
 
 
 class CellEstimate(NamedTuple):
@@ -125,7 +121,7 @@ def _check_exact(num_variables, alpha, log_weights, dtype):
     if num_variables > MAX_VARIABLES:
         raise ValueError(
             f"exact cell probabilities take at most {MAX_VARIABLES} variables, not "
-            f"{num_variables}; use log_cell_probability_sequential"
+            f"{num_variables}; use log_cell_probability_draws"
         )
     if (alpha is None) == (log_weights is None):
         raise ValueError("give exactly one of alpha and log_weights")
@@ -168,9 +164,7 @@ def _summarise(log_values):
 def _check_draws(num_draws):
     """Raise `ValueError` unless draws come in two halves."""
     if num_draws < 2 or num_draws % 2:
-        raise ValueError(
-            f"the number of draws or particles must be even and positive, not {num_draws}"
-        )
+        raise ValueError(f"the number of draws must be even and positive, not {num_draws}")
 
 
 @jax.named_scope("log_cell_probability_draws")
@@ -220,88 +214,6 @@ def log_cell_probability_draws(
     return _map_chunks(chunk, cells, max(1, min(_DRAW_LANES // num_draws, len(cells))))
 
 
-@jax.named_scope("log_cell_probability_sequential")
-def log_cell_probability_sequential(
-    key: Key[Array, ""],
-    theta: Float[Array, "J L K"],
-    g0: Float[Array, " K"],
-    alpha: Float[Array, "*P"] | float,
-    cells: Int[Array, "C J"],
-    num_particles: int,
-) -> CellEstimate:
-    """Cell probabilities by sequential imputation of the labels, cell by cell: unbiased.
-
-    Parameters
-    ----------
-    key
-        Used once; the draws of a cell depend on the key and its position, not on other cells.
-    theta, g0, cells
-        As in `log_cell_probability_exact`.
-    alpha
-        Concentration, one for all particles or one for each (drawn by the caller from its prior).
-    num_particles
-        P, even.
-
-    Raises
-    ------
-    ValueError
-        If `num_particles` is not even.
-
-    Notes
-    -----
-    For j in turn, a particle's weight is multiplied by the urn's predictive probability of c_j
-    given its earlier labels, and z_j drawn given c_j (Kong, Liu & Wong 1994,
-    doi:10.1080/01621459.1994.10476469; MacEachern, Clyde & Liu 1999, doi:10.2307/3315637).
-    Cost O(C P J (J + log K)).
-    """
-    _check_draws(num_particles)
-    dtype = theta.dtype
-    num_variables, num_levels, num_slots = theta.shape
-    alpha = jnp.broadcast_to(jnp.asarray(alpha, dtype), (num_particles,))
-    flat = theta.reshape(-1)
-    cumulative = jnp.cumsum(theta * g0, axis=2).reshape(-1, num_slots)
-    first_row = jnp.arange(num_variables, dtype=jnp.int32) * num_levels
-    shape = (num_variables, num_particles)
-
-    def chunk(part):
-        index, codes = part[:, 0], part[:, 1:]
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(index)
-        u, u_base = jax.vmap(lambda k: uniform_pair(k, shape, dtype.type), out_axes=1)(keys)
-        rows = (codes + first_row).T[:, :, None]
-        fresh, total = search_cumulative(cumulative, jnp.broadcast_to(rows, u.shape), u_base)
-        base = alpha * total
-
-        def impute(j, carry):
-            z, reach, log_weight = carry
-
-            def gather(i, reach_sum):
-                reach, so_far = reach_sum
-                copy = flat.at[rows[j] * num_slots + z[i]].get(mode="promise_in_bounds")
-                return reach.at[i].set(so_far + copy), so_far + copy
-
-            reach, mass = lax.fori_loop(0, j, gather, (reach, base[j]))
-            log_weight += jnp.log(mass / (alpha + j))
-            # The base part, usually the rarer one, lies next to zero, where u is finest.
-            target = u[j] * mass
-
-            def count(i, source):
-                return source + (reach[i] <= target).astype(jnp.int32)
-
-            source = lax.fori_loop(0, j, count, jnp.zeros(target.shape, jnp.int32))
-            source = jnp.minimum(source, jnp.maximum(j - 1, 0))
-            copied = jnp.take_along_axis(z, source[None], axis=0, mode="promise_in_bounds")[0]
-            label = jnp.where(target < base[j], fresh[j], copied)
-            return z.at[j].set(label), reach, log_weight
-
-        start = (jnp.zeros_like(fresh), jnp.zeros_like(u), jnp.zeros_like(u[0]))
-        log_weight = lax.fori_loop(0, num_variables, impute, start)[2]
-        return _summarise(log_weight)
-
-    index = jnp.arange(cells.shape[0], dtype=jnp.int32)
-    numbered = jnp.concatenate([index[:, None], cells.astype(jnp.int32)], axis=1)
-    return _map_chunks(chunk, numbered, max(1, min(_PARTICLE_LANES // num_particles, len(cells))))
-
-
 def jackknife_two_half(function, estimate: CellEstimate):
     """Evaluate a function of log probabilities, the bias of its curvature removed to first order.
 
@@ -313,7 +225,7 @@ def jackknife_two_half(function, estimate: CellEstimate):
     function
         Maps log probabilities (C,) to any array, e.g. sum((1 - p)^(N - n)).
     estimate
-        From `log_cell_probability_draws` or `log_cell_probability_sequential`.
+        From `log_cell_probability_draws`.
     """
     first, second = estimate.log_p_halves
     return 2 * function(estimate.log_p) - (function(first) + function(second)) / 2

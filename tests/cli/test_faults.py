@@ -1,6 +1,6 @@
 """Faults of the disk and signals during a command: results are whole or absent, and it goes on.
 
-`experiments/faults` tries them at every call, and on chains.
+`experiments/quality/faults` tries them at every call, and on chains.
 """
 
 import errno

@@ -187,7 +187,7 @@ UNTIL = {"num_chains": 2, "num_warmup": 15, "num_samples": 3, "thin": 2}
 
 
 def run_until(table, target, **options):
-    return bnp.sample_until(target, MODEL, table, key=jax.random.key(0), **(UNTIL | options))
+    return bnp.sample(MODEL, table, key=jax.random.key(0), until=target, **(UNTIL | options))
 
 
 # Lengths of the rounds, the first one's being 1.

@@ -170,9 +170,8 @@ def test_truncated_mixed_membership_population_simulation_agrees_with_the_closed
     assert_truncation_is_seen(run, 600)
 
 
-@pytest.mark.parametrize("method", ["draws", "sequential"])
-def test_monte_carlo_roads_agree_with_the_exact_one(small, method):
-    other = bnp.population_risk(small.run, 600, ties="off", method=method, thin=10)
+def test_shared_draws_agree_with_the_exact_method(small):
+    other = bnp.population_risk(small.run, 600, ties="off", method="draws", thin=10)
     exact = bnp.population_risk(small.run, 600, ties="off", method="exact", thin=10)
     assert other.thin == 10 and other.tau1.shape == exact.tau1.shape == (2, 3)
     np.testing.assert_allclose(other.tau1_conditional, exact.tau1_conditional, rtol=0.05)
@@ -202,11 +201,11 @@ def test_noise_of_probabilities_leaves_no_bias():
         assert np.abs(z[0]).max() < Z_LIMIT < np.abs(z[1]).min()
 
 
-def test_particles_of_each_draw_are_its_own(small):
+def test_record_weights_of_each_draw_are_its_own(small):
     """Errors that all draws share would not go away in their mean."""
     draws = {name: x[:, :1].repeat(4, axis=1) for name, x in small.run.parameters().items()}
     codes, key = small.table.tabulated.codes[:20], jax.random.key(0)
-    found = cell_probabilities(small.run, draws, codes, "sequential", key)
+    found = cell_probabilities(small.run, draws, codes, "draws", key)
     log_p = np.concatenate([block for block, _, _ in found])
     assert len(np.unique(log_p[:4, 0])) == len(np.unique(log_p[4:, 0])) == 4
 

@@ -16,7 +16,7 @@ NUM_LEVELS_60 = (3, 4, 9, 2, 6, 5, 11, 4, 3, 3)
 @pytest.fixture(scope="session")
 def benchmark():
     """The conditions of the benchmark."""
-    path = ROOT / "experiments" / "benchmark" / "conditions.py"
+    path = ROOT / "experiments" / "speed" / "benchmark" / "conditions.py"
     spec = importlib.util.spec_from_file_location("conditions", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

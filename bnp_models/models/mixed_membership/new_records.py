@@ -12,7 +12,6 @@ from bnp_models.kernels.mixed_membership.cell_probability import (
     CellEstimate,
     log_cell_probability_draws,
     log_cell_probability_exact,
-    log_cell_probability_sequential,
 )
 from bnp_models.kernels.mixed_membership.urn import simulate_labels, simulate_levels
 from bnp_models.kernels.numerics.counting import first_rows, sum_by_group, variable_of_rows
@@ -156,10 +155,9 @@ def log_cell_probability(
     method
         "exact", the subset recursion (up to `MAX_VARIABLES` variables of
         `kernels.mixed_membership.cell_probability`), which returns logarithms; "draws" of record
-        weights shared by all cells, or "sequential" imputation per cell, which return a
-        `CellEstimate`.
+        weights shared by all cells, which return a `CellEstimate`.
     num_draws
-        Draws, or particles a cell; even.
+        Draws; even.
 
     Notes
     -----
@@ -167,7 +165,7 @@ def log_cell_probability(
     to the sample's. Battiston & Rimella (2024), eq. (10), without its Monte Carlo error. Cells are
     taken for feasible ones: their probabilities are over P(feasible).
     """
-    check_choice(("exact", "draws", "sequential"), method=method)
+    check_choice(("exact", "draws"), method=method)
     theta = pad_levels(draw["theta"], num_levels)
     log_feasible = draw["log_feasible"]
     if model.not_applicable:
@@ -180,11 +178,7 @@ def log_cell_probability(
         raise ValueError(f'method "{method}" needs a key')
     key_alpha, key_cells = Keys(key)
     alpha = new_concentrations(model, key_alpha, draw["alpha"], draw["alpha_rate"], num_draws)
-    estimators = {
-        "draws": log_cell_probability_draws,
-        "sequential": log_cell_probability_sequential,
-    }
-    estimate = estimators[method](key_cells, theta, draw["g0"], alpha, cells, num_draws)
+    estimate = log_cell_probability_draws(key_cells, theta, draw["g0"], alpha, cells, num_draws)
     return estimate._replace(
         log_p=estimate.log_p - log_feasible, log_p_halves=estimate.log_p_halves - log_feasible
     )

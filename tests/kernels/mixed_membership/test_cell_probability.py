@@ -23,9 +23,6 @@ log_cell_probability_exact = jax.jit(
 log_cell_probability_draws = jax.jit(
     cell_probability.log_cell_probability_draws, static_argnames="num_draws"
 )
-log_cell_probability_sequential = jax.jit(
-    cell_probability.log_cell_probability_sequential, static_argnames="num_particles"
-)
 log_block_weights_gamma = jax.jit(partition_sums.log_block_weights_gamma, static_argnums=2)
 
 
@@ -142,7 +139,6 @@ def test_impossible_cells_have_probability_zero():
     for log_p in (
         log_cell_probability_exact(theta, g0, cells, alpha=1.0),
         log_cell_probability_draws(key, theta, g0, 1.0, cells, 10).log_p,
-        log_cell_probability_sequential(key, theta, g0, 1.0, cells, 10).log_p,
     ):
         assert log_p[0] == -jnp.inf
         assert jnp.isfinite(log_p[1])
@@ -152,21 +148,12 @@ def test_no_cells_give_no_probabilities():
     theta, g0 = make_state(5, 3, 3, 4, np.float32)
     cells = jnp.zeros((0, 3), jnp.int32)
     assert log_cell_probability_exact(theta, g0, cells, alpha=1.0).shape == (0,)
-    for run in ESTIMATORS.values():
-        estimate = run(jax.random.key(50), theta, g0, 1.0, cells, 10)
-        assert estimate.log_p.shape == estimate.relative_se.shape == (0,)
-        assert estimate.log_p_halves.shape == (2, 0)
+    estimate = log_cell_probability_draws(jax.random.key(50), theta, g0, 1.0, cells, 10)
+    assert estimate.log_p.shape == estimate.relative_se.shape == (0,)
+    assert estimate.log_p_halves.shape == (2, 0)
 
 
-ESTIMATORS = {"draws": log_cell_probability_draws, "sequential": log_cell_probability_sequential}
-
-
-@pytest.fixture(params=ESTIMATORS)
-def estimator(request):
-    return ESTIMATORS[request.param]
-
-
-def test_estimators_are_unbiased(estimator):
+def test_shared_draws_are_unbiased():
     theta, g0 = make_state(7, 6, 3, 12, np.float32, spread=1.0)
     g0 = g0.at[3].set(1e-30).at[4].set(0)
     g0 = g0 / g0.sum()
@@ -175,7 +162,8 @@ def test_estimators_are_unbiased(estimator):
     @jax.jit
     def replicates(key, alpha):
         keys = jax.random.split(key, 100)
-        return jax.lax.map(lambda k: estimator(k, theta, g0, alpha, cells, 500), keys)
+        run = partial(log_cell_probability_draws, num_draws=500)
+        return jax.lax.map(lambda k: run(k, theta, g0, alpha, cells), keys)
 
     for seed, alpha in ((70, 0.05), (71, 3.0)):
         exact = log_cell_probability_exact(theta, g0, cells, alpha=alpha)
@@ -190,35 +178,24 @@ def test_estimators_are_unbiased(estimator):
         np.testing.assert_allclose(halves, np.exp(estimate.log_p), rtol=1e-4)
 
 
-def test_estimators_with_alpha_drawn(estimator):
+def test_shared_draws_with_alpha_drawn():
     theta, g0 = make_state(8, 5, 3, 8, np.float32, spread=1.0)
     cells = all_cells(5, 3)[::20]
     weights = log_block_weights_gamma(jnp.float32(2), jnp.float32(1), 5)
     exact = log_cell_probability_exact(theta, g0, cells, log_weights=weights)
     alpha = jnp.asarray(np.random.default_rng(80).gamma(2, 1, 20_000), jnp.float32)
-    estimate = estimator(jax.random.key(81), theta, g0, alpha, cells, 20_000)
+    estimate = log_cell_probability_draws(jax.random.key(81), theta, g0, alpha, cells, 20_000)
     z = np.expm1(estimate.log_p - exact) / estimate.relative_se
     assert np.abs(z).max() < Z_BOUND
     assert np.max(estimate.relative_se) < 0.05
 
 
-def test_estimators_stay_in_range_for_rare_cells(estimator):
+def test_shared_draws_stay_in_range_for_rare_cells():
     theta, g0 = make_state(9, 10, 3, 8, np.float32, spread=1.0)
     theta = jnp.concatenate([theta * (1 - 1e-5), jnp.full((10, 1, 8), 1e-5, jnp.float32)], axis=1)
     cells = jnp.full((1, 10), 3, jnp.int32)
-    estimate = estimator(jax.random.key(90), theta, g0, 0.5, cells, 100)
+    estimate = log_cell_probability_draws(jax.random.key(90), theta, g0, 0.5, cells, 100)
     np.testing.assert_allclose(estimate.log_p, 10 * np.log(1e-5), rtol=1e-5)
-
-
-def test_sequential_estimate_of_a_cell_does_not_depend_on_the_others():
-    theta, g0 = make_state(10, 4, 3, 8, np.float32)
-    cells = all_cells(4, 3)
-    key = jax.random.key(100)
-    every, few = (
-        log_cell_probability_sequential(key, theta, g0, 0.5, part, 4096).log_p
-        for part in (cells, cells[:5])
-    )
-    np.testing.assert_allclose(every[:5], few, rtol=1e-6)
 
 
 def test_jackknife_removes_the_bias_of_a_curved_function():
@@ -229,7 +206,7 @@ def test_jackknife_removes_the_bias_of_a_curved_function():
     def untouched(log_p):
         return jnp.sum(jnp.exp(300 * jnp.log1p(-jnp.exp(log_p))))
 
-    run = partial(log_cell_probability_sequential, alpha=0.5, cells=cells, num_particles=16)
+    run = partial(log_cell_probability_draws, alpha=0.5, cells=cells, num_draws=16)
     estimates = jax.lax.map(
         lambda key: run(key, theta, g0), jax.random.split(jax.random.key(110), 400)
     )
@@ -266,7 +243,7 @@ def test_new_data_compile_nothing():
         traces.append(None)
         weights = log_block_weights_gamma(alpha, alpha, 4)
         exact = log_cell_probability_exact(theta, g0, cells, log_weights=weights)
-        return exact, [f(key, theta, g0, alpha, cells, 10) for f in ESTIMATORS.values()]
+        return exact, log_cell_probability_draws(key, theta, g0, alpha, cells, 10)
 
     for seed in range(2):
         theta, g0 = make_state(seed, 4, 3, 8, np.float32)
@@ -284,6 +261,5 @@ def test_arguments_are_checked():
     wide = jnp.ones((cell_probability.MAX_VARIABLES + 1, 2, 4), np.float32)
     with pytest.raises(ValueError, match="at most 14 variables"):
         log_cell_probability_exact(wide, g0, jnp.zeros((1, 15), jnp.int32), alpha=1.0)
-    for estimator in ESTIMATORS.values():
-        with pytest.raises(ValueError, match="even"):
-            estimator(jax.random.key(0), theta, g0, 1.0, cells, 7)
+    with pytest.raises(ValueError, match="even"):
+        log_cell_probability_draws(jax.random.key(0), theta, g0, 1.0, cells, 7)

@@ -1,7 +1,7 @@
 """2F1 and beta expectations against mpmath at 50 digits, over all that the models reach and beyond.
 
 The reference values are in tests/reference/hyp2f1.json;
-experiments/polettini_stander/reference.py makes them.
+experiments/papers/polettini_stander/reference.py makes them.
 """
 
 import json

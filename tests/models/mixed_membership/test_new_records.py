@@ -133,7 +133,7 @@ def score(found, exact, method):
     return np.abs(error.mean(axis=1) / error.std(axis=1, ddof=1)).max() * np.sqrt(NUM_REPEATS)
 
 
-METHODS = ("exact", "draws", pytest.param("sequential", marks=pytest.mark.long))
+METHODS = ("exact", "draws")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,0 +1,71 @@
+"""Others' estimates of the risk of samples of known populations, and the truth.
+
+    python experiments/accuracy/risk_peers/run.py POPULATIONS_FOLDER [NIST_FILE]
+
+Rows that results.csv has already are not made again;
+`python experiments/accuracy/risk_peers/tables.py` then makes table.md.
+"""
+
+import argparse
+import itertools
+import sys
+import time
+from pathlib import Path
+
+from methods import METHODS, interval
+from samples import draw_sample, populations
+
+import bnp_models as bnp
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "known_truth"))
+
+from results import Results  # noqa: E402
+
+KEY = ("population", "n", "seed", "method")
+
+
+def measure(case: dict, cells: bnp.WeightedCells, truth: bnp.datasets.Truth) -> dict | None:
+    """A row of results; None where the method refuses the sample."""
+    began = time.perf_counter()
+    try:
+        found = METHODS[case["method"]](cells, case["seed"])
+    except bnp.MicrodataError:
+        return None
+    seconds = time.perf_counter() - began
+    lower, upper = interval(found.p_unique)
+    return case | {
+        "sample_uniques": truth.sample_uniques, "truth1": truth.tau1, "truth2": truth.tau2,
+        "estimate1": found.tau1, "estimate2": found.tau2, "lower": lower, "upper": upper,
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("nist", type=Path, nargs="?")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 2000, 5000])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=HERE / "results.csv")
+    args = parser.parse_args()
+    results = Results(args.out, KEY)
+    for name, frame in populations(args.folder, args.nist):
+        people = bnp.datasets.Population(frame, source=name, licence="")
+        for n, seed in itertools.product(args.sizes, range(args.seeds)):
+            case = {"population": name, "n": n, "seed": seed}
+            cases = list(results.missing(case | {"method": method} for method in METHODS))
+            if not cases:
+                continue
+            sample = draw_sample(frame, n, seed)
+            truth = people.truth(sample)
+            cells = bnp.weighted_cells(bnp.Microdata.from_frame(sample), len(people))
+            rows = [measure(case, cells, truth) for case in cases]
+            for row in rows:
+                if row is not None:
+                    results.append(row)
+        print(name, f"{time.process_time():.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
