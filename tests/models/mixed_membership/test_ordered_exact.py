@@ -63,7 +63,7 @@ def test_posterior_means(name, how):
 # Faults, and sweeps after which they are seen: the other moves undo most of what a tilt does.
 FAULTS = {
     "trajectory without bands": 1000,
-    "tilt without bands": 4000,
+    "tilt without bands": 8000,
     "split-merge with a prior of ones": 1000,
     "levels' prior without impossible records": 1000,
 }
