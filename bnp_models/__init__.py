@@ -161,8 +161,8 @@ if TYPE_CHECKING:
     from bnp_models.risk.cells import benedetti_franconi_risk as benedetti_franconi_risk
     from bnp_models.risk.cells import cell_risk as cell_risk
     from bnp_models.risk.cells import counts_of_counts as counts_of_counts
-    from bnp_models.risk.coarsening import CoarserRisk as CoarserRisk
-    from bnp_models.risk.coarsening import coarsen as coarsen
+    from bnp_models.risk.coarser_risk import CoarserRisk as CoarserRisk
+    from bnp_models.risk.coarser_risk import coarsen as coarsen
     from bnp_models.risk.loglinear import LogLinearRisk as LogLinearRisk
     from bnp_models.risk.loglinear import check_support as check_support
     from bnp_models.risk.loglinear import loglinear_risk as loglinear_risk
@@ -205,7 +205,7 @@ _EXPORTS = {
     "Checkpoint": "inference.checkpoint",
     "CheckpointError": "inference.checkpoint",
     "ClosestRecords": "evaluation.closest",
-    "CoarserRisk": "risk.coarsening",
+    "CoarserRisk": "risk.coarser_risk",
     "Coding": "zeros.coding",
     "Combined": "evaluation.combining",
     "Compared": "comparison.comparison",
@@ -275,7 +275,7 @@ _EXPORTS = {
     "check_source": "evaluation.attack.posterior",
     "check_support": "risk.loglinear",
     "closest_records": "evaluation.closest",
-    "coarsen": "risk.coarsening",
+    "coarsen": "risk.coarser_risk",
     "combine_fully_synthetic": "evaluation.combining",
     "combine_imputed": "evaluation.combining",
     "combine_partially_synthetic": "evaluation.combining",

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bnp_models.risk.population import cell_probabilities
+from bnp_models.risk.evaluator import cell_probabilities
 
 _RECORDS_AT_ONCE = 2**15
 

@@ -26,7 +26,7 @@ from bnp_models.data.writing import write_json
 from bnp_models.inference.checkpoint import Checkpoint
 from bnp_models.models.model import Model
 from bnp_models.report.comparison import comparison_summary, write_comparison_report
-from bnp_models.risk.population import check_table
+from bnp_models.risk.evaluator import check_table
 from bnp_models.version import __version__
 
 _OUTPUTS = ("compare.json", "run.json", "report.html")

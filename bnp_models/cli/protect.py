@@ -42,12 +42,8 @@ from bnp_models.models.model import PredictsCells
 from bnp_models.report.protection import changes_document, write_protection_report
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
-from bnp_models.risk.population import (
-    PopulationRisk,
-    check_table,
-    population_risk,
-    tau1_monitor,
-)
+from bnp_models.risk.evaluator import check_table
+from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
 from bnp_models.risk.protection import Protection, check_names, protect
 from bnp_models.synthesis.predictive_checks import predictive_checks
 

@@ -37,19 +37,15 @@ from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.baselines import baseline_cells, baselines
 from bnp_models.risk.coarsening import (
     Coarsening,
-    coarsen,
     hierarchies_of,
     keep_variables,
     parse_coarsening,
     require_listable,
     single_drops,
 )
-from bnp_models.risk.population import (
-    PopulationRisk,
-    check_table,
-    population_risk,
-    tau1_monitor,
-)
+from bnp_models.risk.coarser_risk import coarsen
+from bnp_models.risk.evaluator import check_table
+from bnp_models.risk.population import PopulationRisk, population_risk, tau1_monitor
 from bnp_models.risk.validation import Validation, validate_within
 from bnp_models.synthesis.predictive_checks import predictive_checks
 

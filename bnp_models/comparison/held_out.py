@@ -13,7 +13,7 @@ from bnp_models.data.microdata import Microdata
 from bnp_models.inference.run import Run
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.options import typed_key
-from bnp_models.risk.population import cell_probabilities, checked_method, checked_model
+from bnp_models.risk.evaluator import cell_probabilities, checked_method, checked_model
 
 NUM_DRAWS = 200
 """Draws of a run that are averaged over, at the most."""

@@ -11,12 +11,8 @@ from bnp_models.data.writing import write_table
 from bnp_models.inference.arviz import arrange_draws, numbered
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
-from bnp_models.risk.population import (
-    PopulationRisk,
-    cell_probabilities,
-    checked_method,
-    checked_model,
-)
+from bnp_models.risk.evaluator import cell_probabilities, checked_method, checked_model
+from bnp_models.risk.population import PopulationRisk
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 
 _OF_RISK = ("tau1", "tau1_conditional", "tau2", "tau2_conditional", "log_likelihood")

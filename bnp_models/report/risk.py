@@ -12,7 +12,7 @@ from bnp_models.report.pages import Filing, render_page
 from bnp_models.report.plots import TRACED, checks_plot, histogram_plot
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.baselines import Baselines
-from bnp_models.risk.coarsening import CoarserRisk
+from bnp_models.risk.coarser_risk import CoarserRisk
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.validation import Validation
 from bnp_models.risk.verdict import Limits

@@ -11,7 +11,7 @@ from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
 from bnp_models.risk.baselines import Baselines
-from bnp_models.risk.coarsening import CoarserRisk
+from bnp_models.risk.coarser_risk import CoarserRisk
 from bnp_models.risk.population import TAUS, PopulationRisk
 from bnp_models.risk.validation import Validation
 from bnp_models.risk.verdict import Limits, judge

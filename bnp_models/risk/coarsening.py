@@ -1,85 +1,20 @@
-"""Coarser keys from the same posterior: variables dropped, levels merged, without new chains.
+"""Coarser keys: variables dropped, levels merged, groups in the place of levels."""
 
-In mixed membership and latent class models a dropped variable's factor becomes one, and merged
-levels have the sum of their probabilities. Under structural zeros the feasible cells that make up a
-coarser one are listed, and their probabilities added.
-"""
-
-import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from bnp_models.data.arguments import check_kind
-from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.hierarchies import Hierarchies, Hierarchy, numbered
 from bnp_models.data.messages import quoted
-from bnp_models.data.microdata import Records, SmallCells, k_anonymity
+from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
-from bnp_models.inference.run import Run
-from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.numerics.counting import first_rows
-from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
-from bnp_models.models.options import typed_key
-from bnp_models.risk.population import (
-    cell_probabilities,
-    check_table,
-    checked_method,
-    checked_model,
-    draw_taus,
-    draw_ties,
-)
 from bnp_models.zeros.structural_zeros import StructuralZeros
-
-NUM_DRAWS = 100
-"""Draws at which coarser keys are evaluated, at the most."""
 
 MAX_CELLS = 2**16
 """Feasible cells that are listed for one coarsening, at the most."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-@displayed
-class CoarserRisk:
-    """Disclosure risk of the sample on coarser keys.
-
-    Examples
-    --------
-    >>> coarser = bnp.coarsen(run, 5_000, ["drop:education"])["drop:education"]
-    >>> coarser.table.schema.variables
-    ('age', 'sex')
-    """
-
-    table: Records
-    """The coarser records."""
-    tau1: np.ndarray
-    """(draws,) draws of the number of sample uniques that are unique in the population."""
-    tau2: np.ndarray
-    """(draws,) draws of the sum over sample uniques of 1/F, F their population count."""
-
-    @cached_property
-    def sample_uniques(self) -> int:
-        """Number of records alone in their cell."""
-        return len(self.table.tabulated.unique_cells)
-
-    @cached_property
-    def anonymity(self) -> list[SmallCells]:
-        """Records in cells of fewer than 2, 3 and 5."""
-        return k_anonymity(self.table)
-
-    def _shown(self) -> Shown:
-        """What is shown of it."""
-        lines = {
-            "sample": title_of(self.table),
-            "sample uniques": self.sample_uniques,
-            "tau_1": spread(self.tau1),
-            "tau_2": spread(self.tau2),
-        }
-        return Shown("CoarserRisk", lines)
 
 
 class Coarsening(NamedTuple):
@@ -226,170 +161,6 @@ def require_listable(
                 "which are listed under structural zeros; drop fewer variables, or fit the "
                 "coarser file by itself"
             )
-
-
-def coarsen(
-    run: Run,
-    population_size: int,
-    coarsenings: Sequence[str] | Mapping[str, Coarsening] | None = None,
-    *,
-    ties: bool = True,
-    num_draws: int = NUM_DRAWS,
-    key: jax.Array | None = None,
-) -> dict[str, CoarserRisk]:
-    """Evaluate the risk of a sample on coarser keys, from the same draws.
-
-    Parameters
-    ----------
-    run, population_size
-        As for `population_risk`.
-    coarsenings
-        Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex", and
-        "group:occupation" where the model has groups of that variable's levels; or those read, by
-        text. Default: each variable dropped by itself.
-    ties
-        Evaluate with the layer for ties, its parameters being those of the finer file.
-    num_draws
-        Draws of the run that are evaluated, evenly spaced, at the most.
-    key
-        By default one that `run` set aside.
-
-    Returns
-    -------
-    risks
-        By the text of the coarsening.
-
-    Raises
-    ------
-    MicrodataError
-        As `parse_coarsening` and `require_listable`.
-    ValueError
-        As `population_risk`.
-
-    Notes
-    -----
-    The posterior is that of the finer file, which knows more than the coarser one would teach.
-
-    Examples
-    --------
-    >>> coarser = bnp.coarsen(run, 5_000, ["drop:education", "merge:age=0-14+15-24"])
-    >>> list(coarser)
-    ['drop:education', 'merge:age=0-14+15-24']
-    """
-    check_kind(Run, "coarsen(run, population_size)", run=run)
-    if key is not None:
-        key = typed_key(key)
-    checked_model(run.model)
-    rest, run = unsampled_law(run), sample_law(run)
-    check_table(run.table, population_size)
-    if coarsenings is None:
-        coarsenings = single_drops(run.table, run.conditions)
-    found = (
-        coarsenings if isinstance(coarsenings, Mapping)
-        else {
-            text: parse_coarsening(text, run.table.schema, hierarchies_of(run.model))
-            for text in coarsenings
-        }
-    )  # fmt: skip
-    require_listable(found, run.table, run.conditions)
-    draws = run.spaced_parameters(num_draws)
-    unsampled = None
-    if rest is not run:
-        unsampled = rest, rest.spaced_parameters(num_draws)
-    key_ties, *keys = key_array(run.key if key is None else key, 1 + len(found))
-    tied = draw_ties(run, draws, key_ties) if ties else None
-    return {
-        text: _evaluate(run, draws, unsampled, coarsening, population_size, tied, of_one)
-        for (text, coarsening), of_one in zip(found.items(), keys, strict=True)
-    }
-
-
-def _evaluate(run, draws, unsampled, coarsening, population_size, tied, key) -> CoarserRisk:
-    """Evaluate the risk on one coarser key, with a layer for ties or None.
-
-    `unsampled` is the law of unsampled records and its draws, or None where it is the sample's.
-    """
-    key_cells, key_counts = Keys(key)
-    generator = numpy_generator(key_counts)
-    table = coarsening.coarser(run.table)
-
-    def probabilities(law, draws):
-        log_p = np.concatenate([*unique_probabilities(law, draws, coarsening, key_cells)])
-        return np.exp(np.minimum(log_p, 0))
-
-    b = probabilities(run, draws)
-    q = b if unsampled is None else probabilities(*unsampled)
-    if tied is not None:
-        q = tied.draw_probabilities(generator, b, q)
-    return CoarserRisk(table, *draw_taus(generator, q, population_size - table.n))
-
-
-def unique_probabilities(
-    run: Run, draws: dict[str, np.ndarray], coarsening: Coarsening, key: jax.Array
-) -> Iterator[np.ndarray]:
-    """Evaluate the coarser cells with one record of a run's sample, a block of draws at a time.
-
-    Yields
-    ------
-    log_p
-        (block, cells) log probabilities for a new record, cells in lexicographic order.
-    """
-    table = coarsening.coarser(run.table).tabulated
-    codes = run.table.codes_at(table.first_rows[table.unique_cells])
-    # As many as the finer file has: same shapes, nothing is compiled.
-    size = len(run.table.tabulated.codes)
-    return coarser_probabilities(run, draws, coarsening, codes, key, size)
-
-
-def coarser_probabilities(
-    run: Run,
-    draws: dict[str, np.ndarray],
-    coarsening: Coarsening,
-    codes: np.ndarray,
-    key: jax.Array,
-    size: int | None = None,
-) -> Iterator[np.ndarray]:
-    """Evaluate the coarser cells that some records are in, a block of draws at a time.
-
-    Parameters
-    ----------
-    run, draws
-        As for `population.cell_probabilities`.
-    coarsening
-        Of the run's records.
-    codes
-        (m, J) codes of the finer records, one for each cell.
-    key
-        For the draws of record weights.
-    size
-        Cells that arrays are padded to, at least m. Default: a power of two.
-
-    Yields
-    ------
-    log_p
-        (block, m) log probabilities for a new record.
-    """
-    num_levels = run.table.schema.num_levels
-    merged = None
-    if run.conditions is None:
-        merged = checked_model(run.model).merge_levels(draws, coarsening.groups(num_levels))
-    if merged is not None:
-        # The code of any finer level stands for its merged one.
-        draws, finer = draws | merged, [row[None] for row in codes]
-    else:
-        finer = [coarsening.finer(cell, num_levels) for cell in coarsening.coarser_codes(codes)]
-        if run.conditions is not None:
-            finer = [cells[~run.conditions.contains(cells)] for cells in finer]
-    lengths = [len(cells) for cells in finer]
-    if merged is None or size is None:
-        size = 1 << (max(1, sum(lengths)) - 1).bit_length()
-    padding = np.repeat(run.table.codes[:1], size - sum(lengths), axis=0)
-    first = np.cumsum([0, *lengths])[:-1]
-    method = checked_method("auto", run.model, run.table)
-    of_cells = np.concatenate([*finer, padding])
-    for log_p, _, _ in cell_probabilities(run, draws, of_cells, method, key):
-        used = log_p[:, : sum(lengths)]
-        yield np.logaddexp.reduceat(used, first, axis=1) if lengths else used
 
 
 def _num_listed(coarsening: Coarsening, table: Records) -> int:

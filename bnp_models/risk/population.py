@@ -7,49 +7,49 @@ follows from the q_c of every kept draw (Skinner & Shlomo 2008, doi:10.1198/0162
 Battiston & Rimella 2024, section 3.2.2 and appendix B).
 """
 
-import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from bnp_models.data.arguments import check_kind
-from bnp_models.data.contingency import labels_of
+from bnp_models.data.contingency import ContingencyTable, labels_of
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Microdata, Records
-from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.convergence import sampled_rate
-from bnp_models.inference.placement import in_threads
-from bnp_models.inference.run import Run, blocks_of_draws
+from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import coded_input
 from bnp_models.inference.settings import Settings
-from bnp_models.inference.weighting import sample_law, unsampled_law
-from bnp_models.kernels.numerics.platforms import map_draws
-from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
-from bnp_models.models.model import Model, PredictsCells
+from bnp_models.models.model import PredictsCells
 from bnp_models.models.options import check_choice, typed_key
+from bnp_models.risk.evaluator import (
+    NUM_DRAWS,
+    Block,
+    Evaluator,
+    LogProbabilities,
+    checked_method,
+    draw_taus,
+    evaluate_draws,
+    record_risks,
+)
 from bnp_models.risk.shared_cells import shared_risks
-from bnp_models.risk.ties import LAYER_DRAWS, MODEL_HOLDS, Tied, Ties
+from bnp_models.risk.ties import LAYER_DRAWS, MODEL_HOLDS, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
-
-METHODS = ("auto", "exact", "draws")
 
 TIES = ("on", "sensitivity", "off")
 
 TAUS = ("tau1", "tau2")
-
-# Draws of record weights that all cells share.
-NUM_DRAWS = {"exact": 0, "draws": 4096}
 
 # Draws evaluated without a `thin` of the caller's: of all chains, more than their effective sample
 # size calls for, and of each chain at least.
@@ -289,231 +289,144 @@ def population_risk(
     (2, 20)
     """
     check_kind(Run, "population_risk(run, population_size)", run=run)
-    if key is not None:
-        key = typed_key(key)
-    model, chains = checked_model(run.model), run
-    run, unsampled = sample_law(chains), unsampled_law(chains)
-    table = run.table
-    check_table(table, population_size, all_records)
     check_choice(TIES, ties=ties)
-    method = checked_method(method, model, table)
     thin = _checked_thin(thin, run.settings)
-    key_cells, key_counts = Keys(run.key if key is None else key)
-    generator = numpy_generator(key_counts)
-    draws = run.parameters(thin)
-    layer = None if ties == "off" else Ties.of(run, key_cells, method, NUM_DRAWS[method])
-
-    cells = table.tabulated
-    unique_cells = cells.unique_cells
-    shared_cells = np.flatnonzero(cells.counts > 1) if all_records else unique_cells[:0]
-    asked = np.append(unique_cells, shared_cells)
-    num_new = population_size - table.n
-    by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
-    of_layer: dict[str, list[np.ndarray]] = defaultdict(list)
-    sum_r1, sum_r2 = np.zeros(len(unique_cells)), np.zeros(len(unique_cells))
-    sum_r2_shared = np.zeros(len(shared_cells))
-    evaluated = cell_probabilities(run, draws, cells.codes, method, key_cells, progress)
-    of_unsampled: Iterable = itertools.repeat(None)
-    if run is not chains:
-        # The same draws of record weights serve both laws.
-        of_unsampled = cell_probabilities(
-            unsampled, unsampled.parameters(thin), cells.codes[asked], method, key_cells
-        )
-    for (log_p, relative_se, halves), of_rest in zip(evaluated, of_unsampled, strict=False):
-        # For one of the sample's records, and for a person who is not in it.
-        of_asked = _at(asked, log_p, halves)
-        of_rest = of_asked if of_rest is None else (of_rest[0], of_rest[2])
-        uniques, shared = slice(len(unique_cells)), slice(len(unique_cells), None)
-        of_shared = _at(shared, *of_asked), _at(shared, *of_rest)
-        of_sample, of_rest = _at(uniques, *of_asked), _at(uniques, *of_rest)
-        q = np.exp(of_rest[0])
-        evaluate: Callable = _model_risks
-        on_layer = None
-        if layer is not None:
-            several = layer.draw(generator, np.exp(log_p), LAYER_DRAWS)
-            tied = several[0]
-            of_layer["shape"].append(tied.shape)
-            of_layer["exponent"].append(tied.exponent)
-            beside = tied.draw_probabilities(generator, np.exp(of_sample[0]), q)
-            if ties == "on":
-                evaluate, q, beside = partial(_mean_risks, several), beside, q
-                on_layer = tied
-            for name, tau in zip(TAUS, draw_taus(generator, beside, num_new), strict=True):
-                of_layer[name].append(tau)
-        r1, r2 = _unbiased_risks(evaluate, of_sample, of_rest, num_new)
-        sum_r1 += r1.sum(axis=0)
-        sum_r2 += r2.sum(axis=0)
-        if all_records:
-            evaluate = partial(shared_risks, on_layer, cells.counts[shared_cells])
-            sum_r2_shared += _unbiased_risks(evaluate, *of_shared, num_new)[1].sum(axis=0)
-        for name, tau in zip(TAUS, draw_taus(generator, q, num_new), strict=True):
-            by_draw[name].append(tau)
-        by_draw["tau1_conditional"].append(r1.sum(axis=1))
-        by_draw["tau2_conditional"].append(r2.sum(axis=1))
-        by_draw["log_likelihood"].append(log_p @ cells.counts)
-        by_draw["error"].append(np.median(relative_se, axis=1))
-
-    shape = draws["alpha"].shape
-    figures, layer_draws = (
-        {name: np.concatenate(parts).reshape(shape) for name, parts in draws_of.items()}
-        for draws_of in (by_draw, of_layer)
-    )
-    relative_error = float(np.median(figures.pop("error")))
-    rows = cells.first_rows[unique_cells]
-    in_order = np.argsort(rows)
-    r2_of_cells = None
-    if all_records:
-        r2_of_cells = np.empty(len(cells.counts))
-        r2_of_cells[asked] = np.append(sum_r2, sum_r2_shared) / math.prod(shape)
+    key_cells, key_counts = Keys(run.key if key is None else typed_key(key))
+    evaluator = Evaluator.of(run, population_size, lambda law: law.parameters(thin), all_records)
+    law = evaluator.run
+    method = checked_method(method, law.model, law.table)
+    layer = None if ties == "off" else Ties.of(law, key_cells, method, NUM_DRAWS[method])
+    sums = _Sums(
+        law.table.tabulated, evaluator.num_new, numpy_generator(key_counts), layer, ties == "on",
+        all_records,
+    )  # fmt: skip
+    for block in evaluator.cells(sums.asked, method, key_cells, progress):
+        sums.add(block)
     return PopulationRisk(
-        run=chains,
+        run=run,
         population_size=int(population_size),
         method=method,
-        rows=rows[in_order],
-        r1=(sum_r1 / math.prod(shape))[in_order],
-        r2=(sum_r2 / math.prod(shape))[in_order],
         thin=thin,
-        relative_error=relative_error,
         ties=ties,
-        layer=LayerDraws(**layer_draws) if layer_draws else None,
-        r2_of_cells=r2_of_cells,
-        **figures,
+        **sums.figures(evaluator.draws["alpha"].shape),
     )
 
 
-def cell_probabilities(
-    run: Run,
-    draws: dict[str, np.ndarray],
-    codes: np.ndarray,
-    method: str,
-    key: jax.Array,
-    progress: bool = False,
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Evaluate the probabilities of cells for a new record, a block of draws after the other.
+class _Sums:
+    """Risk of the cells of a sample: draws of its figures, and sums over draws by cell.
 
     Parameters
     ----------
-    run
-        The chains that the draws are of.
-    draws
-        Parameters of D draws in all, each (chains, draws, ...), as `Run.parameters` returns them.
-    codes
-        (C, J) level codes of the cells, in the sample's coding.
-    method
-        "exact" or "draws".
-    key
-        For the draws of record weights.
-    progress
-        Show a progress bar on stderr.
-
-    Yields
-    ------
-    log_p
-        (block, C) log probability of each cell.
-    relative_se
-        (block, C) its relative standard error; (block, 1) zeros for "exact".
-    halves
-        (block, 2, C) log probability from either half of the Monte Carlo draws; None for "exact".
+    cells
+        Of the sample.
+    num_new
+        N - n persons who are not in it.
+    generator
+        For the counts, and the draws of the layer.
+    layer
+        For ties, or None.
+    on
+        Whether the risk is with the layer, and that without it beside it.
+    all_records
+        Whether E(1/F) is summed also of cells with several records.
     """
-    total = draws["alpha"].size
-    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
-    codes = codes if run.coding is None else run.coding.reduce(codes)
-    # Padded, so that samples of nearly as many cells share compiled programs.
-    number = len(codes)
-    codes = codes[np.minimum(np.arange(coarse_size(number)), number - 1)]
-    evaluate = partial(
-        _evaluate,
-        run.model,
-        jnp.asarray(codes, jnp.int32),
-        num_levels=run.num_levels,
-        method=method,
-    )
 
-    def of_block(indices):
-        block, padded = indices
-        keys = jax.vmap(partial(jax.random.fold_in, key))(padded)
-        estimate = evaluate(keys, {name: value[padded] for name, value in flat.items()})
-        log_p, relative_se, halves = (
-            np.asarray(part, np.float64)[: block.size, ..., :number] for part in estimate
+    def __init__(
+        self,
+        cells: ContingencyTable,
+        num_new: int,
+        generator: np.random.Generator,
+        layer: Ties | None,
+        on: bool,
+        all_records: bool,
+    ):
+        self.cells, self.num_new, self.generator = cells, num_new, generator
+        self.layer, self.on = layer, on
+        self.uniques = cells.unique_cells
+        self.shared = np.flatnonzero(cells.counts > 1) if all_records else self.uniques[:0]
+        self.all_records = all_records
+        self.asked = np.append(self.uniques, self.shared)
+        self.r1, self.r2 = np.zeros(len(self.uniques)), np.zeros(len(self.asked))
+        self.by_draw: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.of_layer: dict[str, list[np.ndarray]] = defaultdict(list)
+
+    def add(self, block: Block) -> None:
+        """Add a block of draws."""
+        number = len(self.uniques)
+        of_sample, of_rest = block.of_sample.at(slice(number)), block.of_rest.at(slice(number))
+        q = np.exp(of_rest.log_p)
+        evaluate: Callable = _model_risks
+        tied = None
+        if self.layer is not None:
+            several = self.layer.draw(self.generator, np.exp(block.log_p), LAYER_DRAWS)
+            beside = several[0].draw_probabilities(self.generator, np.exp(of_sample.log_p), q)
+            if self.on:
+                evaluate, tied = partial(_mean_risks, several), several[0]
+                q, beside = beside, q
+            self.of_layer["shape"].append(several[0].shape)
+            self.of_layer["exponent"].append(several[0].exponent)
+            self._draw_taus(self.of_layer, beside)
+        r1, r2 = _unbiased_risks(evaluate, of_sample, of_rest, self.num_new)
+        self.r1 += r1.sum(axis=0)
+        self.r2[:number] += r2.sum(axis=0)
+        if self.all_records:
+            evaluate = partial(shared_risks, tied, self.cells.counts[self.shared])
+            rest = slice(number, None)
+            of_both = block.of_sample.at(rest), block.of_rest.at(rest)
+            self.r2[rest] += _unbiased_risks(evaluate, *of_both, self.num_new)[1].sum(axis=0)
+        self._draw_taus(self.by_draw, q)
+        self.by_draw["tau1_conditional"].append(r1.sum(axis=1))
+        self.by_draw["tau2_conditional"].append(r2.sum(axis=1))
+        self.by_draw["log_likelihood"].append(block.log_p @ self.cells.counts)
+        self.by_draw["error"].append(np.median(block.relative_se, axis=1))
+
+    def _draw_taus(self, to: dict[str, list[np.ndarray]], q: np.ndarray) -> None:
+        """Add draws of tau_1 and tau_2 given the probabilities of the uniques' cells."""
+        for name, tau in zip(TAUS, draw_taus(self.generator, q, self.num_new), strict=True):
+            to[name].append(tau)
+
+    def figures(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Fields of `PopulationRisk`, of draws (chains, draws)."""
+        by_draw, of_layer = (
+            {name: np.concatenate(parts).reshape(shape) for name, parts in draws.items()}
+            for draws in (self.by_draw, self.of_layer)
         )
-        return log_p, relative_se, None if method == "exact" else halves
-
-    blocks = blocks_of_draws(total, len(codes))
-    evaluated = in_threads(of_block, blocks)
-    yield from tqdm(evaluated, desc="risk", total=len(blocks), disable=not progress)
-
-
-def draw_ties(run: Run, draws: dict[str, np.ndarray], key: jax.Array) -> Tied:
-    """Draw the parameters of the layer for ties given each of D draws of a run.
-
-    Parameters
-    ----------
-    run
-        The chains that the draws are of.
-    draws
-        Parameters, each (chains, draws, ...), as `Run.parameters` returns them.
-    key
-        Used once.
-    """
-    key_cells, key_layer = Keys(key)
-    generator, cells = numpy_generator(key_layer), run.table.tabulated
-    method = checked_method("auto", run.model, run.table)
-    layer = Ties.of(run, key_cells, method, NUM_DRAWS[method])
-    evaluated = cell_probabilities(run, draws, cells.codes, method, key_cells)
-    blocks = [layer.draw(generator, np.exp(log_p))[0] for log_p, _, _ in evaluated]
-    shapes, exponents, _ = zip(*blocks, strict=True)
-    return Tied(np.concatenate(shapes), np.concatenate(exponents), run.table.n)
+        number = math.prod(shape)
+        rows = self.cells.first_rows[self.uniques]
+        order = np.argsort(rows)
+        r2_of_cells = None
+        if self.all_records:
+            r2_of_cells = np.empty(len(self.cells.counts))
+            r2_of_cells[self.asked] = self.r2 / number
+        return by_draw | {
+            "relative_error": float(np.median(by_draw.pop("error"))),
+            "rows": rows[order],
+            "r1": (self.r1 / number)[order],
+            "r2": (self.r2[: len(rows)] / number)[order],
+            "layer": LayerDraws(**of_layer) if of_layer else None,
+            "r2_of_cells": r2_of_cells,
+        }
 
 
-def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Evaluate r_1 = (1 - q)^M and r_2 = E 1 / (1 + Binomial(M, q)) for M unsampled records.
-
-    Parameters
-    ----------
-    log_q
-        Logarithms of cell probabilities, any shape, float64; q may be 1e-12 or less.
-    num_new
-        M = N - n, broadcast against `log_q`.
-
-    Notes
-    -----
-    r_2 = (1 - (1 - q)^(M + 1)) / ((M + 1) q): Skinner & Shlomo (2008), with log1p and expm1 so
-    that neither loses its digits at small q.
-    """
-    q = np.exp(np.minimum(log_q, -1e-12))
-    log_1mq = np.log1p(-q)
-    r2 = -np.expm1((num_new + 1) * log_1mq) / np.maximum((num_new + 1) * q, 1e-300)
-    return np.exp(num_new * log_1mq), np.minimum(r2, 1.0)
+def _model_risks(log_b, num_new, log_q):
+    """`record_risks` with the arguments of `Tied.record_risks`."""
+    return record_risks(log_q, num_new)
 
 
-def draw_joining(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray) -> np.ndarray:
-    """Draw how many unsampled records join each sample unique in its cell, (draws, cells).
-
-    Parameters
-    ----------
-    rng
-        A NumPy generator.
-    q
-        (draws, cells) cell probabilities of each draw's parameters.
-    num_new
-        N - n unsampled records, for all draws or for each.
-
-    Notes
-    -----
-    The unsampled records' counts are multinomial given q: exact, by sequential binomials, and so
-    cheap at any N. tau_1 is the number of zeros, tau_2 the sum of 1 / (1 + count): `draw_taus`.
-    """
-    elsewhere = np.maximum(1 - q.sum(axis=1, keepdims=True), 0)
-    p = np.concatenate([q, elsewhere], axis=1)
-    return rng.multinomial(num_new, p / p.sum(axis=1, keepdims=True))[:, :-1]
+def _mean_risks(several, log_b, num_new, log_q):
+    """Means of `Tied.record_risks` over several draws of the layer to each kept draw."""
+    return np.mean([tied.record_risks(log_b, num_new, log_q) for tied in several], axis=0)
 
 
-def draw_taus(
-    rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray
+def _unbiased_risks(
+    evaluate: Callable, of_sample: LogProbabilities, of_rest: LogProbabilities, num_new: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw tau_1 and tau_2, each (draws,); arguments as for `draw_joining`."""
-    joined = draw_joining(rng, q, num_new)
-    return np.sum(joined == 0, axis=1, dtype=float), np.sum(1 / (1 + joined), axis=1)
+    """r_1 and r_2 (draws, uniques), Monte Carlo bias taken off by a two-half jackknife."""
+    r1, r2 = evaluate(of_sample.log_p, num_new, of_rest.log_p)
+    if of_sample.halves is None:
+        return r1, r2
+    r1_halves, r2_halves = evaluate(of_sample.halves, num_new, of_rest.halves)
+    return 2 * r1 - r1_halves.mean(axis=1), 2 * r2 - r2_halves.mean(axis=1)
 
 
 def tau1_monitor(
@@ -551,13 +464,13 @@ def tau1_monitor(
     num_levels = table.schema.num_levels if coding is None else coding.schema.num_levels
     part = part if coding is None else coding.reduce(part)
     num_new = population_size - table.n
-    method = _default_method(model, table)
+    method = checked_method("auto", model, table)
 
     def monitor(latest: dict[str, np.ndarray]) -> dict[str, float]:
         names = (*model.parameters, "alpha")
         if not len(part) or any(name not in latest for name in names):
             return {}
-        log_q = _evaluate(
+        log_q = evaluate_draws(
             model,
             jnp.asarray(part, jnp.int32),
             jax.random.key(0)[None],
@@ -571,45 +484,6 @@ def tau1_monitor(
     return monitor
 
 
-def checked_model(model: Model) -> PredictsCells:
-    """The model, if it gives probabilities of cells."""
-    if not isinstance(model, PredictsCells):
-        raise ValueError(
-            f"the {model.name} model gives no probabilities of cells, so that no risk follows from "
-            "it; fit a mixed membership or latent class model"
-        )
-    return model
-
-
-def check_table(table: Records, population_size: int, all_records: bool = False) -> None:
-    """Raise MicrodataError unless the risk can be evaluated, and told record by record."""
-    if all_records and not isinstance(table, Microdata):
-        raise MicrodataError(
-            "the risk of all records needs the records, and the table has counted cells; give the "
-            "records, or leave out all_records (--all-records)"
-        )
-    for name in ("row", "r1", "r2", *(["f"] if all_records else [])):
-        if name in table.schema.variables:
-            raise MicrodataError(
-                "the table of records (records.csv) has a column of this name; rename the variable "
-                "or leave it out (--variables)",
-                column=name,
-            )
-    table.require_complete("the disclosure risk")
-    check_population_size(table, population_size)
-
-
-def checked_method(method, model, table) -> str:
-    """The method of this name; for "auto" that of the model."""
-    check_choice(METHODS, method=method)
-    return _default_method(model, table) if method == "auto" else method
-
-
-def _default_method(model, table) -> str:
-    """ "exact" where the model finds that quick, else "draws"."""
-    return "exact" if table.num_variables <= model.max_exact_variables else "draws"
-
-
 def _checked_thin(thin: int | None, settings: Settings) -> int:
     """Every how many of the draws to evaluate."""
     num_samples = settings.num_samples
@@ -619,49 +493,3 @@ def _checked_thin(thin: int | None, settings: Settings) -> int:
     if not 1 <= thin <= num_samples:
         raise ValueError(f"thin must be from 1 to {num_samples}, not {thin}")
     return thin
-
-
-def _mean_risks(several, log_b, num_new, log_q):
-    """Means of `Tied.record_risks` over several draws of the layer to each kept draw."""
-    return np.mean([tied.record_risks(log_b, num_new, log_q) for tied in several], axis=0)
-
-
-def _at(where, log_p, halves):
-    """Columns of log probabilities, and of those of the halves, which may be None."""
-    return log_p[..., where], None if halves is None else halves[..., where]
-
-
-def _model_risks(log_b, num_new, log_q):
-    """`record_risks` with the arguments of `Tied.record_risks`."""
-    return record_risks(log_q, num_new)
-
-
-def _unbiased_risks(evaluate, of_sample, of_rest, num_new):
-    """r_1 and r_2 (draws, uniques), Monte Carlo bias taken off by a two-half jackknife.
-
-    `of_sample` and `of_rest` are log probabilities and those of the halves, which may be None.
-    """
-    (log_b, halves_b), (log_q, halves_q) = of_sample, of_rest
-    r1, r2 = evaluate(log_b, num_new, log_q)
-    if halves_b is None:
-        return r1, r2
-    r1_halves, r2_halves = evaluate(halves_b, num_new, halves_q)
-    return 2 * r1 - r1_halves.mean(axis=1), 2 * r2 - r2_halves.mean(axis=1)
-
-
-@partial(jax.jit, static_argnames=("num_levels", "method"))
-def _evaluate(model, cells, keys, draws, num_levels, method):
-    """log p of every cell for every draw, its relative standard error, and log p of its halves."""
-
-    def one(arguments):
-        key, draw = arguments
-        result = model.log_cell_probability(
-            key, draw, cells, num_levels, method=method, num_draws=NUM_DRAWS[method]
-        )
-        if method == "exact":
-            return result, jnp.zeros(1), jnp.zeros((2, 1))
-        return result.log_p, result.relative_se, result.log_p_halves
-
-    with jax.named_scope("cell_probabilities"):
-        log_p, relative_se, halves = map_draws(one, (keys, draws))
-    return log_p, relative_se.reshape(keys.size, -1), halves

@@ -15,10 +15,9 @@ import numpy as np
 
 from bnp_models.data.cells import group_cells
 from bnp_models.inference.run import Run
-from bnp_models.inference.weighting import sample_law, unsampled_law
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
-from bnp_models.risk.coarsening import MAX_CELLS, Coarsening, coarser_probabilities
-from bnp_models.risk.population import check_table, checked_model, draw_ties, record_risks
+from bnp_models.risk.coarsening import MAX_CELLS, Coarsening
+from bnp_models.risk.evaluator import Evaluator, record_risks
 
 REPEATS = 8
 """Draws of the numbers of population uniques given each draw of the parameters."""
@@ -42,18 +41,14 @@ class RecordRisks:
     def __init__(
         self, run: Run, population_size: int, *, ties: bool, num_draws: int, key: jax.Array
     ):
-        checked_model(run.model)
-        self._rest, self.run = unsampled_law(run), sample_law(run)
-        self.table = self.run.table
-        check_table(self.table, population_size)
-        self._draws = self.run.spaced_parameters(num_draws)
-        self._rest_draws = None
-        if self._rest is not self.run:
-            self._rest_draws = self._rest.spaced_parameters(num_draws)
+        self._evaluator = Evaluator.of(
+            run, population_size, lambda law: law.spaced_parameters(num_draws)
+        )
+        self.run = self._evaluator.run
+        self.table, self._num_new = self.run.table, self._evaluator.num_new
         self._key_cells, key_ties, key_counts = Keys(key, 3)
-        self._tied = draw_ties(self.run, self._draws, key_ties) if ties else None
-        self._num_new = population_size - self.table.n
-        self.num_draws = self._draws["alpha"].size
+        self._tied = self._evaluator.draw_ties(key_ties) if ties else None
+        self.num_draws = self._evaluator.draws["alpha"].size
         self._generator = numpy_generator(key_counts)
         # The same for a record whatever its key: then a coarser key never adds a unique.
         self._finest = self.table.cells().sample_uniques
@@ -120,14 +115,7 @@ class RecordRisks:
     def _log_probabilities(self, coarsening, rows) -> tuple[np.ndarray, np.ndarray]:
         """Log probabilities (draws, m) of cells: for records of the sample, and for others."""
         codes = self.table.codes[rows]
-
-        def of(law, draws) -> Iterator[np.ndarray]:
-            return coarser_probabilities(law, draws, coarsening, codes, self._key_cells)
-
-        log_b = np.concatenate([*of(self.run, self._draws)])
-        if self._rest_draws is None:
-            return log_b, log_b
-        return log_b, np.concatenate([*of(self._rest, self._rest_draws)])
+        return self._evaluator.coarser(coarsening, codes, self._key_cells)
 
 
 def patterns(suppressed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

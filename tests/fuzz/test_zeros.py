@@ -13,7 +13,7 @@ from regions import check_coding, check_equivalence, one_hot, times_covered_of_a
 
 import bnp_models as bnp
 from bnp_models.data.schema import MicrodataError, Schema
-from bnp_models.risk import coarsening
+from bnp_models.risk import evaluator
 from bnp_models.risk.coarsening import parse_coarsening
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -193,9 +193,9 @@ def check_coarser(rng, zeros, every, mask):
         expected.append(p[same].sum())
     run = SimpleNamespace(table=bnp.Microdata(schema, some), conditions=zeros, model=None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coarsening, "cell_probabilities", listed)
-        patch.setattr(coarsening, "checked_method", lambda *_: "exact")
-        (log_p,) = coarsening.coarser_probabilities(run, {}, key, some, None)
+        patch.setattr(evaluator, "cell_probabilities", listed)
+        patch.setattr(evaluator, "checked_method", lambda *_: "exact")
+        (log_p,) = evaluator.coarser_probabilities(run, {}, key, some, None)
     np.testing.assert_allclose(np.exp(log_p[0]), expected, rtol=1e-9)
 
 

@@ -17,7 +17,7 @@ from harness import Z_LIMIT
 import bnp_models as bnp
 from bnp_models.data.weight_classes import VARIABLE
 from bnp_models.inference.settings import Settings
-from bnp_models.risk.population import cell_probabilities
+from bnp_models.risk.evaluator import cell_probabilities
 from bnp_models.synthesis.synthesize import _simulate_records
 
 WEIGHTS = np.array([1.2, 2.0, 5.0])

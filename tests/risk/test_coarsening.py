@@ -13,13 +13,8 @@ import bnp_models as bnp
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.inference.settings import Settings
 from bnp_models.risk import coarsening
-from bnp_models.risk.coarsening import (
-    parse_coarsening,
-    require_listable,
-    single_drops,
-    unique_probabilities,
-)
-from bnp_models.risk.population import cell_probabilities
+from bnp_models.risk.coarsening import parse_coarsening, require_listable, single_drops
+from bnp_models.risk.evaluator import cell_probabilities, coarser_probabilities
 
 SCHEMA = bnp.Schema(("age", "sex", "town"), (("young", "middle", "old"), (0, 1), tuple("abcd")))
 NUM_LEVELS = SCHEMA.num_levels
@@ -63,8 +58,12 @@ def coarse_probabilities(run):
     assert coarse.schema.variables == ("age", "town")
     assert coarse.schema.levels == (("young+middle", "old"), ("a", "b+d", "c"))
     run = dataclasses.replace(run, table=bnp.Microdata(SCHEMA, FINE))
-    found = unique_probabilities(run, run.parameters(), coarse, jax.random.key(0))
-    return np.exp(np.concatenate(list(found)))
+    cells = coarse.coarser(run.table).tabulated
+    codes = run.table.codes_at(cells.first_rows[cells.unique_cells])
+    blocks = coarser_probabilities(
+        run, run.parameters(), coarse, codes, jax.random.key(0), len(FINE)
+    )
+    return np.exp(np.concatenate(list(blocks)))
 
 
 def summed(fine, cells=CELLS):

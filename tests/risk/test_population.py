@@ -11,12 +11,8 @@ from scipy.stats import binom
 
 import bnp_models as bnp
 from bnp_models.inference import run
-from bnp_models.risk.population import (
-    _unbiased_risks,
-    cell_probabilities,
-    draw_joining,
-    record_risks,
-)
+from bnp_models.risk.evaluator import cell_probabilities, draw_joining, record_risks
+from bnp_models.risk.population import _unbiased_risks
 
 
 @pytest.mark.parametrize("num_new", [0, 1, 37, 2000])

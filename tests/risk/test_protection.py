@@ -11,7 +11,7 @@ import pytest
 import bnp_models as bnp
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.inference.settings import Settings
-from bnp_models.risk.population import cell_probabilities
+from bnp_models.risk.evaluator import cell_probabilities
 from bnp_models.risk.protection import _file_risk, _next_step, protect
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
 from bnp_models.risk.record_risks import RecordRisks

@@ -11,7 +11,7 @@ from scipy import stats
 import bnp_models as bnp
 from bnp_models.inference.settings import Settings
 from bnp_models.risk import ties
-from bnp_models.risk.population import record_risks
+from bnp_models.risk.evaluator import record_risks
 from bnp_models.risk.ties import Tied, Ties
 
 NUM_LEVELS, POPULATION = (6, 5, 5, 4), 4000

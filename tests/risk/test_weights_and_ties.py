@@ -15,8 +15,7 @@ from harness import Z_LIMIT
 
 import bnp_models as bnp
 from bnp_models.inference.settings import Settings
-from bnp_models.inference.weighting import sample_law
-from bnp_models.risk import population
+from bnp_models.risk import evaluator
 from bnp_models.risk.coarsening import parse_coarsening
 from bnp_models.risk.record_risks import RecordRisks
 from bnp_models.risk.ties import Tied, Ties
@@ -120,7 +119,7 @@ def test_cells_that_the_sample_has_not_are_simulated_by_its_own_law(run, cells, 
     layers, draw = [], Ties.draw
     monkeypatch.setattr(Ties, "draw", lambda self, *args: layers.append(self) or draw(self, *args))
     bnp.population_risk(run, N + NEW, ties="on")
-    population.draw_ties(sample_law(run), sample_law(run).parameters(1), jax.random.key(1))
+    evaluator.Evaluator.of(run, N + NEW, lambda law: law.parameters(1)).draw_ties(jax.random.key(1))
     for layer in layers:
         # Each is the probability b of some cell at some draw; few are near one of the others' q.
         near = []
@@ -161,13 +160,13 @@ def test_the_risk_of_the_finest_key_is_that_of_both_laws(run, cells, seen):
 @pytest.mark.parametrize("ties", ["on", "off"])
 def test_the_halves_of_both_laws_take_the_bias_off(run, cells, seen, monkeypatch, ties):
     """Of probabilities of which either half of the Monte Carlo draws gives another."""
-    halves, evaluate = (0.8, 1.3), population.cell_probabilities
+    halves, evaluate = (0.8, 1.3), evaluator.cell_probabilities
 
     def with_halves(*arguments):
         for log_p, error, _ in evaluate(*arguments):
             yield log_p, error, log_p[:, None] + np.log(halves)[:, None]
 
-    monkeypatch.setattr(population, "cell_probabilities", with_halves)
+    monkeypatch.setattr(evaluator, "cell_probabilities", with_halves)
     risk = bnp.population_risk(run, N + NEW, ties=ties)
     _, counts, b, q = on_key(run, cells)
     whole, *parts = (

@@ -37,7 +37,7 @@ from bnp_models.models.latent_classes.prepare import prepare_records as prepare_
 from bnp_models.models.mixed_membership import start as mixed_membership_start
 from bnp_models.models.mixed_membership.feasible import feasible_totals, log_feasible
 from bnp_models.models.mixed_membership.options import CONCENTRATIONS
-from bnp_models.risk.population import draw_joining
+from bnp_models.risk.evaluator import draw_joining
 
 HERE = Path(__file__).parent
 NUM_LEVELS = (3, 2, 4, 3)

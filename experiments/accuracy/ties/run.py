@@ -21,7 +21,7 @@ import pandas as pd
 
 import bnp_models as bnp
 from bnp_models.risk import ties
-from bnp_models.risk.population import draw_joining
+from bnp_models.risk.evaluator import draw_joining
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "known_truth"))

@@ -25,7 +25,7 @@ import tables
 import bnp_models as bnp
 from bnp_models.inference.convergence import convergence, monitored
 from bnp_models.inference.modes import find_modes
-from bnp_models.risk.population import cell_probabilities, record_risks
+from bnp_models.risk.evaluator import cell_probabilities, record_risks
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parents[1] / "accuracy" / "known_truth"))

@@ -25,7 +25,7 @@ import bnp_models as bnp
 from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.kernels.numerics.precision import double_precision
 from bnp_models.models.model import PredictsCells
-from bnp_models.risk.population import cell_probabilities
+from bnp_models.risk.evaluator import cell_probabilities
 
 TABLE = Path(__file__).with_name("edges.md")
 HEAD = ["| model | case | outcome | seconds |", "|---|---|---|---|"]

@@ -1,0 +1,161 @@
+"""Risk on coarser keys from the same posterior, without new chains.
+
+In mixed membership and latent class models a dropped variable's factor becomes one, and merged
+levels have the sum of their probabilities. Under structural zeros the feasible cells that make up a
+coarser one are listed, and their probabilities added.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import jax
+import numpy as np
+
+from bnp_models.data.arguments import check_kind
+from bnp_models.data.display import Shown, displayed, spread, title_of
+from bnp_models.data.microdata import Records, SmallCells, k_anonymity
+from bnp_models.inference.run import Run
+from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
+from bnp_models.models.options import typed_key
+from bnp_models.risk.coarsening import (
+    Coarsening,
+    hierarchies_of,
+    parse_coarsening,
+    require_listable,
+    single_drops,
+)
+from bnp_models.risk.evaluator import Evaluator, draw_taus
+from bnp_models.risk.ties import Tied
+
+NUM_DRAWS = 100
+"""Draws at which coarser keys are evaluated, at the most."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+@displayed
+class CoarserRisk:
+    """Disclosure risk of the sample on coarser keys.
+
+    Examples
+    --------
+    >>> coarser = bnp.coarsen(run, 5_000, ["drop:education"])["drop:education"]
+    >>> coarser.table.schema.variables
+    ('age', 'sex')
+    """
+
+    table: Records
+    """The coarser records."""
+    tau1: np.ndarray
+    """(draws,) draws of the number of sample uniques that are unique in the population."""
+    tau2: np.ndarray
+    """(draws,) draws of the sum over sample uniques of 1/F, F their population count."""
+
+    @cached_property
+    def sample_uniques(self) -> int:
+        """Number of records alone in their cell."""
+        return len(self.table.tabulated.unique_cells)
+
+    @cached_property
+    def anonymity(self) -> list[SmallCells]:
+        """Records in cells of fewer than 2, 3 and 5."""
+        return k_anonymity(self.table)
+
+    def _shown(self) -> Shown:
+        """What is shown of it."""
+        lines = {
+            "sample": title_of(self.table),
+            "sample uniques": self.sample_uniques,
+            "tau_1": spread(self.tau1),
+            "tau_2": spread(self.tau2),
+        }
+        return Shown("CoarserRisk", lines)
+
+
+def coarsen(
+    run: Run,
+    population_size: int,
+    coarsenings: Sequence[str] | Mapping[str, Coarsening] | None = None,
+    *,
+    ties: bool = True,
+    num_draws: int = NUM_DRAWS,
+    key: jax.Array | None = None,
+) -> dict[str, CoarserRisk]:
+    """Evaluate the risk of a sample on coarser keys, from the same draws.
+
+    Parameters
+    ----------
+    run, population_size
+        As for `population_risk`.
+    coarsenings
+        Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex", and
+        "group:occupation" where the model has groups of that variable's levels; or those read, by
+        text. Default: each variable dropped by itself.
+    ties
+        Evaluate with the layer for ties, its parameters being those of the finer file.
+    num_draws
+        Draws of the run that are evaluated, evenly spaced, at the most.
+    key
+        By default one that `run` set aside.
+
+    Returns
+    -------
+    risks
+        By the text of the coarsening.
+
+    Raises
+    ------
+    MicrodataError
+        As `parse_coarsening` and `require_listable`.
+    ValueError
+        As `population_risk`.
+
+    Notes
+    -----
+    The posterior is that of the finer file, which knows more than the coarser one would teach.
+
+    Examples
+    --------
+    >>> coarser = bnp.coarsen(run, 5_000, ["drop:education", "merge:age=0-14+15-24"])
+    >>> list(coarser)
+    ['drop:education', 'merge:age=0-14+15-24']
+    """
+    check_kind(Run, "coarsen(run, population_size)", run=run)
+    if key is not None:
+        key = typed_key(key)
+    evaluator = Evaluator.of(run, population_size, lambda law: law.spaced_parameters(num_draws))
+    table, conditions = evaluator.run.table, evaluator.run.conditions
+    if coarsenings is None:
+        coarsenings = single_drops(table, conditions)
+    found = (
+        coarsenings if isinstance(coarsenings, Mapping)
+        else {
+            text: parse_coarsening(text, table.schema, hierarchies_of(run.model))
+            for text in coarsenings
+        }
+    )  # fmt: skip
+    require_listable(found, table, conditions)
+    key_ties, *keys = key_array(run.key if key is None else key, 1 + len(found))
+    tied = evaluator.draw_ties(key_ties) if ties else None
+    return {
+        text: _evaluate(evaluator, coarsening, tied, of_one)
+        for (text, coarsening), of_one in zip(found.items(), keys, strict=True)
+    }
+
+
+def _evaluate(
+    evaluator: Evaluator, coarsening: Coarsening, tied: Tied | None, key: jax.Array
+) -> CoarserRisk:
+    """Evaluate the risk on one coarser key, with a layer for ties or None."""
+    key_cells, key_counts = Keys(key)
+    generator = numpy_generator(key_counts)
+    table = coarsening.coarser(evaluator.run.table)
+    cells = table.tabulated
+    codes = evaluator.run.table.codes_at(cells.first_rows[cells.unique_cells])
+    # Padded to as many as the finer file has: same shapes, nothing is compiled.
+    size = len(evaluator.run.table.tabulated.codes)
+    logs = evaluator.coarser(coarsening, codes, key_cells, size)
+    b, q = (np.exp(np.minimum(log_p, 0)) for log_p in logs)
+    if tied is not None:
+        q = tied.draw_probabilities(generator, b, q)
+    return CoarserRisk(table, *draw_taus(generator, q, evaluator.num_new))

@@ -1,0 +1,391 @@
+"""Probabilities of cells at the draws of a run, and the risk that follows from them.
+
+All that measures risk (`population`, `coarser_risk`, `record_risks`) asks an `Evaluator`, which
+knows the law of the sample's records and that of the persons who are not in the sample.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.schema import MicrodataError
+from bnp_models.data.weights import check_population_size
+from bnp_models.inference.placement import in_threads
+from bnp_models.inference.run import Run, blocks_of_draws
+from bnp_models.inference.weighting import sample_law, unsampled_law
+from bnp_models.kernels.numerics.platforms import map_draws
+from bnp_models.kernels.numerics.shapes import coarse_size
+from bnp_models.kernels.variates.rng import Keys, numpy_generator
+from bnp_models.models.model import Model, PredictsCells
+from bnp_models.models.options import check_choice
+from bnp_models.risk.coarsening import Coarsening
+from bnp_models.risk.ties import Tied, Ties
+
+METHODS = ("auto", "exact", "draws")
+
+NUM_DRAWS = {"exact": 0, "draws": 4096}
+"""Draws of record weights that all cells share, by method."""
+
+Draws: TypeAlias = dict[str, np.ndarray]
+"""Parameters of D draws in all, each (chains, draws, ...), as `Run.parameters` returns them."""
+
+
+class LogProbabilities(NamedTuple):
+    """Log probabilities of cells for one person, at a block of draws."""
+
+    log_p: np.ndarray
+    """(block, C)"""
+    halves: np.ndarray | None
+    """(block, 2, C) the same from either half of the Monte Carlo draws; None where exact."""
+
+    def at(self, where) -> "LogProbabilities":
+        """Of some of the cells."""
+        halves = self.halves
+        return LogProbabilities(
+            self.log_p[..., where], None if halves is None else halves[..., where]
+        )
+
+
+class Block(NamedTuple):
+    """What a block of draws says of the cells of a sample."""
+
+    log_p: np.ndarray
+    """(block, C) log probability of each cell of the sample for one of its records."""
+    relative_se: np.ndarray
+    """(block, C) its relative standard error, or (block, 1) zeros."""
+    of_sample: LogProbabilities
+    """Of the cells that were asked for, for one of the sample's records."""
+    of_rest: LogProbabilities
+    """The same for a person who is not in the sample."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluator:
+    """Draws of a run, for the records of its sample and for the persons who are not in it.
+
+    The two have one law where the sample has no design weights.
+    """
+
+    run: Run
+    """Law of the sample's records."""
+    rest: Run
+    """Law of the persons who are not in the sample."""
+    num_new: int
+    """N - n of them."""
+    parameters: Callable[[Run], Draws]
+    """Takes the draws of a run that are evaluated."""
+
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        population_size: int,
+        parameters: Callable[[Run], Draws],
+        all_records: bool = False,
+    ) -> "Evaluator":
+        """Evaluator of a run, of which it is checked that it has a risk."""
+        checked_model(run.model)
+        sample, rest = sample_law(run), unsampled_law(run)
+        check_table(sample.table, population_size, all_records)
+        return cls(sample, rest, population_size - sample.table.n, parameters)
+
+    @cached_property
+    def draws(self) -> Draws:
+        """Draws of the law of the sample's records."""
+        return self.parameters(self.run)
+
+    @cached_property
+    def rest_draws(self) -> Draws:
+        """Draws of the law of the others, in the same order."""
+        return self.draws if self.rest is self.run else self.parameters(self.rest)
+
+    def cells(
+        self, asked: np.ndarray, method: str, key: jax.Array, progress: bool = False
+    ) -> Iterator[Block]:
+        """Evaluate the cells of the sample, a block of draws after the other.
+
+        Parameters
+        ----------
+        asked
+            Numbers of the cells whose probability is wanted for persons not in the sample too.
+        method, key, progress
+            As for `cell_probabilities`.
+        """
+        codes = self.run.table.tabulated.codes
+        blocks = cell_probabilities(self.run, self.draws, codes, method, key, progress)
+        if self.rest is self.run:
+            for log_p, relative_se, halves in blocks:
+                both = LogProbabilities(log_p, halves).at(asked)
+                yield Block(log_p, relative_se, both, both)
+            return
+        # The same draws of record weights serve both laws.
+        of_rest = cell_probabilities(self.rest, self.rest_draws, codes[asked], method, key)
+        for (log_p, relative_se, halves), (log_q, _, rest_halves) in zip(
+            blocks, of_rest, strict=True
+        ):
+            of_sample = LogProbabilities(log_p, halves).at(asked)
+            yield Block(log_p, relative_se, of_sample, LogProbabilities(log_q, rest_halves))
+
+    def coarser(
+        self, coarsening: Coarsening, codes: np.ndarray, key: jax.Array, size: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Evaluate the cells of coarser keys that some records are in.
+
+        Parameters
+        ----------
+        coarsening, codes, key, size
+            As for `coarser_probabilities`.
+
+        Returns
+        -------
+        log_b, log_q
+            (draws, m) log probabilities for a record of the sample, and for another person.
+        """
+
+        def of(law, draws):
+            return np.concatenate(
+                [*coarser_probabilities(law, draws, coarsening, codes, key, size)]
+            )
+
+        log_b = of(self.run, self.draws)
+        return log_b, log_b if self.rest is self.run else of(self.rest, self.rest_draws)
+
+    def draw_ties(self, key: jax.Array) -> Tied:
+        """Draw the parameters of the layer for ties given each draw; `key` is used once."""
+        key_cells, key_layer = Keys(key)
+        run, generator = self.run, numpy_generator(key_layer)
+        method = checked_method("auto", run.model, run.table)
+        layer = Ties.of(run, key_cells, method, NUM_DRAWS[method])
+        codes = run.table.tabulated.codes
+        evaluated = cell_probabilities(run, self.draws, codes, method, key_cells)
+        blocks = [layer.draw(generator, np.exp(log_p))[0] for log_p, _, _ in evaluated]
+        shapes, exponents, _ = zip(*blocks, strict=True)
+        return Tied(np.concatenate(shapes), np.concatenate(exponents), run.table.n)
+
+
+def cell_probabilities(
+    run: Run,
+    draws: dict[str, np.ndarray],
+    codes: np.ndarray,
+    method: str,
+    key: jax.Array,
+    progress: bool = False,
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
+    """Evaluate the probabilities of cells for a new record, a block of draws after the other.
+
+    Parameters
+    ----------
+    run
+        The chains that the draws are of.
+    draws
+        Parameters of D draws in all, each (chains, draws, ...), as `Run.parameters` returns them.
+    codes
+        (C, J) level codes of the cells, in the sample's coding.
+    method
+        "exact" or "draws".
+    key
+        For the draws of record weights.
+    progress
+        Show a progress bar on stderr.
+
+    Yields
+    ------
+    log_p
+        (block, C) log probability of each cell.
+    relative_se
+        (block, C) its relative standard error; (block, 1) zeros for "exact".
+    halves
+        (block, 2, C) log probability from either half of the Monte Carlo draws; None for "exact".
+    """
+    total = draws["alpha"].size
+    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
+    codes = codes if run.coding is None else run.coding.reduce(codes)
+    # Padded, so that samples of nearly as many cells share compiled programs.
+    number = len(codes)
+    codes = codes[np.minimum(np.arange(coarse_size(number)), number - 1)]
+    evaluate = partial(
+        evaluate_draws,
+        run.model,
+        jnp.asarray(codes, jnp.int32),
+        num_levels=run.num_levels,
+        method=method,
+    )
+
+    def of_block(indices):
+        block, padded = indices
+        keys = jax.vmap(partial(jax.random.fold_in, key))(padded)
+        estimate = evaluate(keys, {name: value[padded] for name, value in flat.items()})
+        log_p, relative_se, halves = (
+            np.asarray(part, np.float64)[: block.size, ..., :number] for part in estimate
+        )
+        return log_p, relative_se, None if method == "exact" else halves
+
+    blocks = blocks_of_draws(total, len(codes))
+    evaluated = in_threads(of_block, blocks)
+    yield from tqdm(evaluated, desc="risk", total=len(blocks), disable=not progress)
+
+
+def coarser_probabilities(
+    run: Run,
+    draws: dict[str, np.ndarray],
+    coarsening: Coarsening,
+    codes: np.ndarray,
+    key: jax.Array,
+    size: int | None = None,
+) -> Iterator[np.ndarray]:
+    """Evaluate the coarser cells that some records are in, a block of draws at a time.
+
+    Parameters
+    ----------
+    run, draws
+        As for `population.cell_probabilities`.
+    coarsening
+        Of the run's records.
+    codes
+        (m, J) codes of the finer records, one for each cell.
+    key
+        For the draws of record weights.
+    size
+        Cells that arrays are padded to, at least m. Default: a power of two.
+
+    Yields
+    ------
+    log_p
+        (block, m) log probabilities for a new record.
+    """
+    num_levels = run.table.schema.num_levels
+    merged = None
+    if run.conditions is None:
+        merged = checked_model(run.model).merge_levels(draws, coarsening.groups(num_levels))
+    if merged is not None:
+        # The code of any finer level stands for its merged one.
+        draws, finer = draws | merged, [row[None] for row in codes]
+    else:
+        finer = [coarsening.finer(cell, num_levels) for cell in coarsening.coarser_codes(codes)]
+        if run.conditions is not None:
+            finer = [cells[~run.conditions.contains(cells)] for cells in finer]
+    lengths = [len(cells) for cells in finer]
+    if merged is None or size is None:
+        size = 1 << (max(1, sum(lengths)) - 1).bit_length()
+    padding = np.repeat(run.table.codes[:1], size - sum(lengths), axis=0)
+    first = np.cumsum([0, *lengths])[:-1]
+    method = checked_method("auto", run.model, run.table)
+    of_cells = np.concatenate([*finer, padding])
+    for log_p, _, _ in cell_probabilities(run, draws, of_cells, method, key):
+        used = log_p[:, : sum(lengths)]
+        yield np.logaddexp.reduceat(used, first, axis=1) if lengths else used
+
+
+def record_risks(log_q: np.ndarray, num_new: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Evaluate r_1 = (1 - q)^M and r_2 = E 1 / (1 + Binomial(M, q)) for M unsampled records.
+
+    Parameters
+    ----------
+    log_q
+        Logarithms of cell probabilities, any shape, float64; q may be 1e-12 or less.
+    num_new
+        M = N - n, broadcast against `log_q`.
+
+    Notes
+    -----
+    r_2 = (1 - (1 - q)^(M + 1)) / ((M + 1) q): Skinner & Shlomo (2008), with log1p and expm1 so
+    that neither loses its digits at small q.
+    """
+    q = np.exp(np.minimum(log_q, -1e-12))
+    log_1mq = np.log1p(-q)
+    r2 = -np.expm1((num_new + 1) * log_1mq) / np.maximum((num_new + 1) * q, 1e-300)
+    return np.exp(num_new * log_1mq), np.minimum(r2, 1.0)
+
+
+def draw_joining(rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray) -> np.ndarray:
+    """Draw how many unsampled records join each sample unique in its cell, (draws, cells).
+
+    Parameters
+    ----------
+    rng
+        A NumPy generator.
+    q
+        (draws, cells) cell probabilities of each draw's parameters.
+    num_new
+        N - n unsampled records, for all draws or for each.
+
+    Notes
+    -----
+    The unsampled records' counts are multinomial given q: exact, by sequential binomials, and so
+    cheap at any N. tau_1 is the number of zeros, tau_2 the sum of 1 / (1 + count): `draw_taus`.
+    """
+    elsewhere = np.maximum(1 - q.sum(axis=1, keepdims=True), 0)
+    p = np.concatenate([q, elsewhere], axis=1)
+    return rng.multinomial(num_new, p / p.sum(axis=1, keepdims=True))[:, :-1]
+
+
+def draw_taus(
+    rng: np.random.Generator, q: np.ndarray, num_new: int | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw tau_1 and tau_2, each (draws,); arguments as for `draw_joining`."""
+    joined = draw_joining(rng, q, num_new)
+    return np.sum(joined == 0, axis=1, dtype=float), np.sum(1 / (1 + joined), axis=1)
+
+
+def checked_model(model: Model) -> PredictsCells:
+    """The model, if it gives probabilities of cells."""
+    if not isinstance(model, PredictsCells):
+        raise ValueError(
+            f"the {model.name} model gives no probabilities of cells, so that no risk follows from "
+            "it; fit a mixed membership or latent class model"
+        )
+    return model
+
+
+def check_table(table: Records, population_size: int, all_records: bool = False) -> None:
+    """Raise MicrodataError unless the risk can be evaluated, and told record by record."""
+    if all_records and not isinstance(table, Microdata):
+        raise MicrodataError(
+            "the risk of all records needs the records, and the table has counted cells; give the "
+            "records, or leave out all_records (--all-records)"
+        )
+    for name in ("row", "r1", "r2", *(["f"] if all_records else [])):
+        if name in table.schema.variables:
+            raise MicrodataError(
+                "the table of records (records.csv) has a column of this name; rename the variable "
+                "or leave it out (--variables)",
+                column=name,
+            )
+    table.require_complete("the disclosure risk")
+    check_population_size(table, population_size)
+
+
+def checked_method(method, model, table) -> str:
+    """The method of this name; for "auto" that of the model."""
+    check_choice(METHODS, method=method)
+    return _default_method(model, table) if method == "auto" else method
+
+
+def _default_method(model, table) -> str:
+    """ "exact" where the model finds that quick, else "draws"."""
+    return "exact" if table.num_variables <= model.max_exact_variables else "draws"
+
+
+@partial(jax.jit, static_argnames=("num_levels", "method"))
+def evaluate_draws(model, cells, keys, draws, num_levels, method):
+    """log p of every cell for every draw, its relative standard error, and log p of its halves."""
+
+    def one(arguments):
+        key, draw = arguments
+        result = model.log_cell_probability(
+            key, draw, cells, num_levels, method=method, num_draws=NUM_DRAWS[method]
+        )
+        if method == "exact":
+            return result, jnp.zeros(1), jnp.zeros((2, 1))
+        return result.log_p, result.relative_se, result.log_p_halves
+
+    with jax.named_scope("cell_probabilities"):
+        log_p, relative_se, halves = map_draws(one, (keys, draws))
+    return log_p, relative_se.reshape(keys.size, -1), halves
