@@ -141,9 +141,9 @@ class Evaluation:
             bad = [name for name, ratio in zip(names, ratios, strict=True) if ratio > BAD_RATIO]
             if bad:
                 sentences.append(
-                    f"poor fit: by their {_TOLD_BY[kind]} the records of {_first_few(bad, ', ')} "
-                    f"are told from the original's (pMSE {max(ratios):.1f} times its expected "
-                    f"value, more than {BAD_RATIO:g}); see which tables fit worst"
+                    f"poor fit: a regression on {_TOLD_BY[kind]} tells the records of "
+                    f"{_first_few(bad, ', ')} from the original's (pMSE {max(ratios):.1f} times "
+                    f"its expected value, more than {BAD_RATIO:g}); see which tables fit worst"
                 )
         return sentences
 
@@ -173,25 +173,26 @@ class Evaluation:
         if any(missing):
             sentences.append(
                 f"values are missing in {missing[0]:,} records of the original and "
-                f"{sum(missing[1:]):,} synthetic ones: a table counts the records with all of its "
-                "values, and propensity scores and counts of small cells the complete records only"
+                f"{sum(missing[1:]):,} synthetic ones: a table counts the records that have values "
+                "of all its variables, and propensity scores and counts of small cells use only "
+                "the complete records"
             )
         if isinstance(self.original, Households):
             sentences.append(
-                "proportions of persons and propensity scores take persons as independent, and "
-                "those of one household are not: their intervals are too narrow; shares of "
-                "households are right"
+                "proportions of persons and propensity scores assume that persons are independent, "
+                "but persons of one household are not: these intervals are too narrow; shares of "
+                "households are not affected"
             )
         if len(self.synthetic) == 1:
             sentences.append(
-                "one synthetic file: its intervals leave out how much files differ, and are too "
-                "narrow for statements about the population; make several"
+                "one synthetic file: its intervals do not include how much files differ, and are "
+                "too narrow for statements about the population; make several files"
             )
         for order, part in self.proportions.items():
             if part.left_out:
                 sentences.append(
-                    f"{len(part.tables):,} of {len(part.tables) + part.left_out:,} {order}-way "
-                    "tables, chosen at random, stand for all"
+                    f"only {len(part.tables):,} of {len(part.tables) + part.left_out:,} "
+                    f"{order}-way tables were evaluated, chosen at random"
                 )
         if "main_effects" not in self.scores:
             sentences.append(

@@ -38,8 +38,8 @@ class Source(NamedTuple):
             yield f"{_shown(self.changed)} {have} changed since the run in {self.run}"
         if self.strangers:
             yield (
-                f"the run in {self.run} did not make {_shown(self.strangers)}: nothing is known of "
-                "the chains there"
+                f"the run in {self.run} did not make {_shown(self.strangers)}: whether the chains "
+                "behind these files converged is not known"
             )
 
 

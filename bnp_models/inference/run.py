@@ -143,7 +143,7 @@ class Run:
         if by < 1 or self.settings.num_samples % by or discarded % by:
             told = f"{self.settings.num_samples} draws"
             if discarded:
-                told += f", after {discarded} that were let go,"
+                told += f", after {discarded} that were discarded,"
             raise ValueError(f"{told} cannot be thinned by {by}: not a multiple")
         settings = thinned_settings(self.settings, by, self.settings.num_samples // by)
         sparser = settings.parameters_every * by // self.settings.parameters_every

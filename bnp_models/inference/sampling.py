@@ -172,7 +172,7 @@ def sample(
     check_input(model, table, conditions)
     asked = None if until is None else Until(until, _minutes(max_minutes), first)
     if asked is None and max_minutes is not None:
-        raise ValueError("max_minutes is of a run with a target: give until too")
+        raise ValueError("max_minutes is only for a run with a target: give until too")
     task = Task(model, table, conditions, key)
     store = saved = None
     if checkpoint is not None:

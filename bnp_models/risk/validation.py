@@ -86,10 +86,10 @@ class Validation:
         high = sum(split.mean > split.truth for split in missed)
         side = "high" if 2 * high > len(missed) else "low"
         return [
-            f"validation within the sample fails: from {self.fraction:.0%} of it, the 95% interval "
-            f"of the number of uniques that stay unique in all of it misses the truth in "
-            f"{len(missed)} of {len(self.splits)} splits (estimates are {self.ratio:.2f} times the "
-            f"truth); tau_1 is probably too {side}"
+            f"validation within the sample fails: with the model fitted to {self.fraction:.0%} of "
+            "the sample, the 95% interval of the number of its uniques that are also unique in the "
+            f"whole sample misses the truth in {len(missed)} of {len(self.splits)} splits "
+            f"(estimates are {self.ratio:.2f} times the truth); tau_1 is probably too {side}"
         ]
 
     def document(self) -> dict:

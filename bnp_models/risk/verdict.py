@@ -121,4 +121,4 @@ def _of_tau1(tau1: Mapping[str, float], limit: float) -> tuple[bool | None, str]
         return False, figures
     if upper <= limit:
         return True, f"{figures}, the whole interval within it"
-    return None, f"{figures}, which the interval reaches above"
+    return None, f"{figures}, and the interval extends above the limit"

@@ -278,15 +278,16 @@ class AttackRisk:
         if few or short:
             sentences.append(
                 f"the bootstrap's {self.num_blocks} blocks of up to {self.block_length} draws are "
-                f"too {'few' if few else 'short'} (at least {MIN_BLOCKS}, of {TIMES_IN_BLOCK} "
-                "autocorrelation times), so that its p-values are too sure: sample more draws, or "
-                "further apart"
+                f"too {'few' if few else 'short'} (there should be at least {MIN_BLOCKS} blocks, "
+                f"of {TIMES_IN_BLOCK} autocorrelation times each), so that its p-values are "
+                "overconfident: sample more draws, or draws that are further apart"
             )
         if self.impossible_weight > 1:
             sentences.append(
-                f"approximation: each impossible household drawn stands for "
-                f"{self.impossible_weight} (cap-and-weight), and the draws are taken for those of "
-                "the exact posterior; synthesise without for that"
+                "approximation: each impossible household drawn stands for "
+                f"{self.impossible_weight} (cap-and-weight), but the attack treats the draws as "
+                "draws from the exact posterior; run synthesize without --impossible-weight to get "
+                "these"
             )
         least = 1 / (self.num_bootstrap + 1)
         if least > self.fdr:

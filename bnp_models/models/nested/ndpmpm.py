@@ -239,8 +239,8 @@ class NDPMPM(NestedOptions):
         mean = np.mean(draws.get("last_member_class", 0))
         if mean >= 1:
             return (
-                f"too few member classes: on average, {mean:.1f} members are in the last "
-                "class of their household's class, which takes all that the others leave; raise "
+                f"too few member classes: on average, {mean:.1f} members are in the last class of "
+                "their household's class, which stands for all further classes; raise "
                 "member_components (--member-components)"
             )
         return None
