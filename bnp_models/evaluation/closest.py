@@ -52,10 +52,10 @@ def closest_records(
     original, synthetic
         Files of the same schema, or data frames, of which the complete records are used.
     holdout
-        Records of the same population that the synthetic ones were not made of.
+        Records of the same population from which the synthetic records were not made.
     seed
-        Chooses records where there are too many, 5,000 of a file, and those of the holdout or of
-        the original that are left out where their numbers differ.
+        Seed of two random choices: of 5,000 records, if a file has more; and of the records of the
+        holdout or of the original that are left out so that both have the same number.
 
     Raises
     ------

@@ -70,7 +70,7 @@ def disclosure(
     keys
         Variables that the intruder knows.
     targets
-        Variables that he would like to know; by default all others.
+        Variables that the intruder would like to know; by default all others.
 
     Raises
     ------

@@ -313,33 +313,34 @@ def evaluate(
     Parameters
     ----------
     original
-        The records that the synthetic ones stand for, one by one or by cell, or persons within
-        households. A data frame of records is coded with the labels of all the frames given.
+        The original: single records, counts of cells, or persons within households. A data frame of
+        records is coded with the labels of all given frames.
     synthetic
         M files of the same variables and levels, as `read_like` reads them; or data frames, as
         `synthesize` makes them, which are coded like the original.
     population
         Records of the whole population, where it is known.
     conditions
-        Structural zeros, or rules of households: impossible synthetic ones are counted.
+        Structural zeros, or rules for households; impossible synthetic records or households are
+        counted.
     quantities
         Statements about households, whose shares are compared (`household_shares`).
     holdout
-        Records of the same population that the files were not made of (`closest_records`).
+        Records of the same population from which the files were not made (`closest_records`).
     keys, targets
-        Sets of variables that an intruder knows, and those that he would like to know
-        (`disclosure`); these are by default all that are not keys.
+        Sets of variables that an intruder knows, and variables that the intruder would like to know
+        (`disclosure`); the default of `targets` is all variables that are not keys.
     trees
-        Whether records are told apart by classification trees too (`tree_propensity`).
+        Whether classification trees are also used to tell records apart (`tree_propensity`).
     combining
         "partially" or "fully": how files are combined (`bnp_models.evaluation.combining.combine`).
     level
         Confidence level of the intervals.
     seed
-        Seed of the choice of tables, where there are too many.
+        Seed of the random choice of tables, if there are too many.
     progress
-        Function called with the name of the step, the number of its parts that are done, and of
-        all its parts.
+        Function that is called with the name of the step, the number of its parts that are done,
+        and the number of all its parts.
 
     Raises
     ------

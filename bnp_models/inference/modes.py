@@ -80,10 +80,10 @@ def find_modes(draws: dict[str, np.ndarray], figures: dict[str, Figures] | None 
 
     Each chain is cut into quarters, or into more segments where there are fewer than four chains.
     Segments are grouped by their mean log-likelihood, or, where it shows one mode only, by their
-    mean number of components: into as many groups as are separated by more than the spread within
-    segments and between the segments of a group explains, so that slow mixing within one mode is
-    not taken for two. Modes that the chains change between many times in a segment are not told
-    apart, and need not be.
+    mean number of components: two groups are separate modes if their distance is larger than the
+    spread within segments and between the segments of a group explains, so that slow mixing within
+    one mode is not mistaken for two modes. Modes between which the chains move many times in a
+    segment are not distinguished, and need not be.
 
     Parameters
     ----------

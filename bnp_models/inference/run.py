@@ -26,7 +26,7 @@ class Until:
     max_minutes: float
     """Minutes after which the chains stop, wherever they are."""
     first: Settings
-    """Settings of the first draws; those of the run have more sweeps, some of them let go, or a
+    """Settings of the first draws; those of the run have more sweeps, some of them discarded, or a
     larger `thin`."""
 
 
@@ -77,7 +77,7 @@ class Run:
         return self.settings.num_chains * self.settings.num_sweeps / max(elapsed, 1e-9)
 
     def parameters(self, thin: int = 1) -> dict[str, np.ndarray]:
-        """Arrays that the model's functions of one draw read, each (chains, draws, ...).
+        """Arrays that the functions of the model use for one draw, each (chains, draws, ...).
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def coding(self) -> Coding | None:
-        """Form in which the model sees the records, where it is not as they are."""
+        """Form in which the model sees the records, if it is not the records themselves."""
         return self.model.coding(self.conditions)
 
     @property
@@ -130,9 +130,9 @@ class Run:
         return None if conditions is None else conditions.feasible.sets
 
     def thinned(self, by: int = 2) -> "Run":
-        """Run that `sample` would have made with `thin` larger by this factor.
+        """Return the run that `sample` would have made with `thin` multiplied by this factor.
 
-        Every `by`-th draw is kept, the last one among them; nothing else changes.
+        Every `by`-th draw is kept, including the last one; nothing else changes.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class Run:
         return replace(self, settings=settings, draws=draws, warmup_draws=warmup)
 
     def later_draws(self) -> "Run":
-        """Run without the first quarter of its draws, or fewer, where arrays are kept of some."""
+        """Run without the first quarter of its draws, or fewer if only some draws have arrays."""
         settings = self.settings
         every = settings.parameters_every
         dropped = settings.num_samples // 4 // every * every

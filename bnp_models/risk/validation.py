@@ -1,7 +1,7 @@
 """Validation within the sample: a part of it is fitted, the whole is that part's population.
 
-How many uniques of the part are unique in the whole sample is known, and so is the error of the
-estimate. It is the same question at a smaller size, not a bound on the error for the population.
+The number of uniques of the part that are unique in the whole sample is known, and so is the error
+of its estimate. This error is not a bound on the error for the population, which is larger.
 """
 
 import math
@@ -133,7 +133,7 @@ def validate_within(
     fraction: float = FRACTION,
     **options: Any,
 ) -> Validation:
-    """Fit random parts of a sample, and compare with the whole as each part's population.
+    """Fit a model to random parts of a sample, and compare it with the whole as their population.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 The limit of tau_1 is on the number of population uniques among the records. A verdict is
 
-- "unknown" where tau_1 cannot be used: chains that have not converged, or a model that the checks
-  see not to fit, say nothing on either side of a limit;
+- "unknown" if tau_1 cannot be used: chains that have not converged, or a model that does not fit by
+the checks, cannot show that the risk is above or below a limit;
 - no where the posterior mean, the expected number, is above the limit;
 - yes where the whole 95% interval is at or below it: a reviewer asks how sure the figure is, and a
   mean just below the limit is as likely as not above it in truth;

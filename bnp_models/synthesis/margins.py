@@ -62,7 +62,7 @@ class Margins:
 def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     """Evaluate the margins of feasible records, by which convergence is judged.
 
-    With design weights, those of the population.
+    With design weights, these are the margins of the population.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     Returns
     -------
     margins
-        Of households, those of possible ones with the sizes of the sample's. None where their
-        rules do not let the margins be told, or where they would take too long.
+        For households, the margins of possible households with the sizes of those in the sample.
+        None if the margins cannot be computed under the rules, or if this would take too long.
 
     Raises
     ------

@@ -154,12 +154,13 @@ def predictive_checks(
     Parameters
     ----------
     run
-        Chains that kept the model's ``parameters``. Where values are missing, the sample as each
-        draw completes it is compared. Design weights change nothing: replicates are samples of
+        Chains that kept the model's ``parameters``. If values are missing, the sample is compared
+        as each draw completes it. Design weights are not used, because replicates are samples of
         the same design.
     num_replicates
-        Replicates, each of another draw; rounded to as many of each chain. Default: 100, of
-        households 20, fewer of very large samples, or as many as there are draws.
+        Number of replicates, each from another draw; it is rounded so that all chains have equally
+        many. Default: 100 (20 for households), but fewer for very large samples, and at most the
+        number of draws.
     key
         By default one that `run` set aside.
 

@@ -37,10 +37,11 @@ class AttackRisk:
     autocorrelation times of log L where there are enough draws; the same blocks serve all records
     and candidates. H(i, k), that the truth ranks among the first k, is tested by the k-th largest
     log odds against the truth in units of its standard error, compared with the largest error among
-    the other candidates in each replicate: a rank that is poor by Monte Carlo error only is not
-    rejected, whereas the share of replicates with a rank of at most k would be small wherever that
-    error is large. The p-values are adjusted over records by Benjamini & Hochberg, and a record
-    whose hypothesis is not rejected is at risk: noisy draws make more records at risk, not fewer.
+    the other candidates in each replicate: a rank that is large only because of Monte Carlo error
+    is not rejected, whereas the share of replicates with a rank of at most k would be small
+    whenever that error is large. The p-values are adjusted over records by Benjamini & Hochberg,
+    and a record whose hypothesis is not rejected is at risk: noisy draws make more records at risk,
+    not fewer.
 
     Examples
     --------

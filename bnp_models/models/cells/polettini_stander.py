@@ -62,7 +62,7 @@ class PolettiniStander(eqx.Module):
     variant
         1 or 2.
     alpha
-        Shape of the cell means: small where few cells hold most of the population.
+        Shape of the distribution of the cell means: small if few cells hold most of the population.
     a, b
         Model I: the sampling fractions are Beta(a, b).
     a, gamma
