@@ -51,7 +51,7 @@ class Compared:
     diagnosis: Diagnosis
     """Diagnosis of these chains."""
     checks: PredictiveChecks
-    """Replicates of the whole sample against it."""
+    """Comparison of the whole sample with its replicates."""
     risk: PopulationRisk | None
     """Risk of the whole sample, where the population's size was given."""
 
@@ -104,8 +104,9 @@ class Comparison:
     def table(self) -> pd.DataFrame:
         """One row per model, the best first.
 
-        "held_out" is in nats a record, "behind" how much it is behind the best, with its standard
-        error over the records, "z_uniques" that of the predictive check.
+        "held_out" is the mean log probability of a held-out record in nats, "behind" its difference
+        from the best model, with the standard error of this difference over the records, and
+        "z_uniques" the z of the predictive check of the sample uniques.
         """
         best = self.models[self.best].log_probabilities
         rows = []

@@ -24,18 +24,19 @@ class ClosestRecords(NamedTuple):
     """
 
     share_by_distance: tuple[float, ...]
-    """(J + 1,) share of the synthetic records at each distance from the original: 0 is a copy of
-    some record's values."""
+    """(J + 1,) share of the synthetic records at each distance from the original; 0 means that the
+    record is equal to one of the original."""
     original_by_distance: tuple[float, ...]
     """(J + 1,) share of the original's records at each distance from the others of the original."""
     holdout_by_distance: tuple[float, ...] | None
     """(J + 1,) share of the synthetic records at each distance from the holdout, of which as many
     records are taken as the original has; None without one."""
     closer_to_original: float | None
-    """Share of the synthetic records that are closer to the original than to the holdout, ties by
-    half: 0.5 where synthetic records are no nearer to those that they were made of."""
+    """Share of the synthetic records that are closer to the original than to the holdout, ties
+    count half. It is 0.5 if synthetic records are no closer to the records that they were made
+    from."""
     standard_error: float | None
-    """Of `closer_to_original`, were it 0.5 and the records independent."""
+    """Standard error of `closer_to_original` if it were 0.5 and the records were independent."""
 
 
 def closest_records(

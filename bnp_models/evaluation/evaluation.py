@@ -80,13 +80,13 @@ class Evaluation:
     """Score of each file by "main_effects", and by "pairs" with their interactions if these are not
     too many."""
     score_parameters: int
-    """Columns of the regression with interactions."""
+    """Number of columns of the regression with interactions."""
     shares: Shares | None
     """Shares of households, where statements about them were given."""
     anonymity: tuple[list[SmallCells], ...]
     """k-anonymity counts of the original, then of each file."""
     replicated: Replicated
-    """Unique combinations of the original that recur."""
+    """Unique combinations of the original that occur again in the files."""
     closest: ClosestRecords
     """Distances to the closest record of the original, and of a holdout, where there is one."""
     disclosures: tuple[Disclosure, ...]
@@ -166,7 +166,7 @@ class Evaluation:
         return sentences
 
     def notices(self) -> list[str]:
-        """Tell what was left out, and what is of limited meaning."""
+        """Sentences on what was left out, and on figures of limited meaning."""
         sentences = []
         persons = [persons_of(table).tabulated for table in (self.original, *self.synthetic)]
         missing = [int(table.counts[~table.complete].sum()) for table in persons]

@@ -29,7 +29,7 @@ class Source(NamedTuple):
     """What the run warned of."""
 
     def sentences(self) -> Iterator[str]:
-        """Warn of what is known of the run, and of files that it does not tell of."""
+        """Sentences on the run, and on files that it did not make."""
         made = self.files + self.changed
         for sentence in self.warnings if made else ():
             yield f"the run that made {_shown(made)}: {sentence}"

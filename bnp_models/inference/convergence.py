@@ -291,7 +291,7 @@ def large_rhats(figures: dict[str, Figures]) -> list[str]:
 
 
 def shown(value: float | None, format_spec: str) -> str:
-    """Text of a figure, also where it is undefined."""
+    """Text of a figure, also if it is undefined."""
     return "undefined" if value is None else format(value, format_spec)
 
 

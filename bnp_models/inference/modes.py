@@ -39,8 +39,9 @@ class Modes:
     """(chains, segments) mode of each segment of each chain, the one of the highest log-likelihood
     being 0; no segments where there are too few draws to tell."""
     each: tuple[dict, ...]
-    """An entry a mode: "chains" (from 1), "share" of the draws, the means of "log_likelihood",
-    "components" and "alpha", and, with a risk, the "mean", "q025" and "q975" of "tau1"."""
+    """One entry for each mode: "chains" (from 1), "share" of the draws, the means of
+    "log_likelihood", "components" and "alpha", and, with a risk, the "mean", "q025" and "q975" of
+    "tau1"."""
     verdict: str
     """Sentence that says all this."""
 

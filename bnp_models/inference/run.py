@@ -51,20 +51,20 @@ class Run:
     """Kept quantities, each (chains, draws); arrays, of every `settings.parameters_every`-th draw,
     (chains, draws // parameters_every, ...)."""
     key: jax.Array
-    """A key that the chains have not used, for what is computed from the draws."""
+    """A key that the chains did not use, for functions that compute something from the draws."""
     state: object
     """State of the chains after the last sweep; the leading axis is the chain."""
     capacity: int
-    """Slots for components at the end."""
+    """Number of components that the arrays have room for at the end."""
     growth: tuple[tuple[int, int], ...]
     """(sweep, new capacity) of each growth."""
     conditions: Any = None
-    """`StructuralZeros` or `Rules` that the model kept to; None where there were none."""
+    """`StructuralZeros` or `Rules` of the model; None if there were none."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall-clock seconds: compile, warmup, draws."""
     device: str = ""
     origin: jax.Array | None = None
-    """The key that `sample` was given, from which that of every sweep follows."""
+    """The key that was given to `sample`; the keys of all sweeps are derived from it."""
     until: Until | None = None
     """Target of a run that has one."""
     warmup_draws: dict[str, np.ndarray] = field(default_factory=dict)

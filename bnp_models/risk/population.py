@@ -104,13 +104,15 @@ class PopulationRisk:
     """(chains, draws) draws of the number of sample uniques that are unique in the population."""
     tau1_conditional: np.ndarray
     """(chains, draws) expectation of that number given each draw's parameters, averaged over
-    `ties.LAYER_DRAWS` draws of the layer for ties; its spread is narrower than that of the
+    `ties.LAYER_DRAWS` draws of the layer for ties; its distribution is narrower than that of the
     number."""
     tau2: np.ndarray
     """(chains, draws) draws of the sum over sample uniques of 1/F, F their cell's population count:
-    the matches that are correct if each sample unique is matched at random within its cell."""
+    the expected number of correct matches if each sample unique is matched at random within its
+    cell."""
     tau2_conditional: np.ndarray
-    """(chains, draws) expectation of that sum given each draw's parameters, narrower too."""
+    """(chains, draws) expectation of that sum given each draw's parameters; its distribution is
+    narrower too."""
     log_likelihood: np.ndarray
     """(chains, draws) sum over records of log p_c, the labels integrated out."""
     rows: np.ndarray
@@ -120,13 +122,14 @@ class PopulationRisk:
     r2: np.ndarray
     """Per sample unique, the posterior mean of E(1/F)."""
     thin: int
-    """Every how many of the run's draws were evaluated."""
+    """Interval between the draws of the run that were used: 1 is every draw."""
     relative_error: float
     """Median relative standard error of the cell probabilities; 0 where they are exact."""
     ties: str
     """Whether the layer for ties is "on", a "sensitivity" analysis or "off"."""
     layer: LayerDraws | None = None
-    """Draws of the layer, and what is beside the risk; None where it is off."""
+    """Draws of the layer for ties, and the risk that is reported for comparison; None if the layer
+    is off."""
     r2_of_cells: np.ndarray | None = None
     """(C,) posterior mean of E(1/F) of the records of each cell of the sample, in the order of its
     contingency table; None unless the risk is of all records."""

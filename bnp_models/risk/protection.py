@@ -72,7 +72,8 @@ class FileRisk:
     r1: np.ndarray
     """(n,) probability of each record to be unique in the population."""
     sharing: np.ndarray
-    """(n,) records of the sample that have a record's remaining values, itself included."""
+    """(n,) number of records of the sample that have the remaining values of each record, itself
+    included."""
     loss: float
     """Information that was lost, in bits a record."""
 

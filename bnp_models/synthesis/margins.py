@@ -35,12 +35,12 @@ class Margins:
     """
 
     names: tuple[str, ...]
-    """(R,) "margin VARIABLE=LEVEL" of each level; "margin VARIABLE, level NUMBER" where so few
-    records have it that pages for others do not show it, for warnings name margins."""
+    """(R,) "margin VARIABLE=LEVEL" of each level; "margin VARIABLE, level NUMBER" if so few records
+    have the level that pages for other people must not show it, because warnings name margins."""
     draws: np.ndarray
     """(chains, draws, R) float64 probabilities."""
     thin: int
-    """Every how many of the run's draws were evaluated, of those whose arrays were kept."""
+    """Interval between the draws that were used, among those of the run whose arrays were kept."""
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities of the run that convergence is judged by, and the worst margins."""

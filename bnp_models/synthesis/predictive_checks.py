@@ -92,12 +92,11 @@ class PredictiveChecks:
     cells: dict[int, Check]
     """Number of cells with one, two and three records."""
     pairs: dict[tuple[str, str], Check]
-    """Distance of each two-way table from the replicates' mean table, worst first: Pearson's.
-
-    Below what is expected is no misfit: the model was fitted to this table.
+    """Pearson distance of each two-way table from the mean table of the replicates, worst first. A
+    distance below its expected value is not a misfit, because the model was fitted to this table.
     """
     boxes: dict[int, Check]
-    """Under structural zeros, records in each of the disjoint feasible boxes, worst first."""
+    """With structural zeros: records in each of the disjoint feasible boxes, worst first."""
     levels_of_boxes: dict[int, dict[str, tuple[str, ...]]]
     """Levels that each box admits, of the variables of which it does not admit all."""
 
@@ -107,7 +106,7 @@ class PredictiveChecks:
         return self.cells[1].replicated.size
 
     def warnings(self) -> list[str]:
-        """Sentences where the figures cannot be believed, with the direction; none where all fit.
+        """Sentences on a misfit and the direction of its error; none if the model fits.
 
         For a figure of cells the direction is that of its error: an estimate of the number of
         population uniques is too high where the model expects too many sample uniques.
