@@ -775,7 +775,8 @@ def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch)
     alone.reached = True
     assert not target(run) and evaluated == [run]
     assert said == [
-        f"after 1.5 minutes, R-hat of {name} is 1.2{words}, and it ends after 10 minutes at the latest"
+        f"after 1.5 minutes, R-hat of {name} is 1.2{words}, and it ends after 10 minutes at the "
+        "latest"
         for name in ("alpha", "tau1")
     ]
     diagnosis.reached = True
