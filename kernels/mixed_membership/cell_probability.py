@@ -1,4 +1,4 @@
-"""Cell probabilities of a new record of an HDP mixed membership model, by three roads.
+"""Cell probabilities of a new record of an HDP mixed membership model, by three methods.
 
 The record has weights g ~ Dir(alpha g_0) over K slots and values x_j ~ theta_j^{(z_j)}, z_j ~ g, so
 
@@ -6,8 +6,9 @@ The record has weights g ~ Dir(alpha g_0) over K slots and values x_j ~ theta_j^
 
 `log_cell_probability_exact` sums over set partitions and has no Monte Carlo error: the default for
 up to about 12 variables. `log_cell_probability_draws` (draws shared by all cells) and
-`log_cell_probability_sequential` (draws independent across cells, less variable each, dearer) are
-unbiased for any number; experiments/cell_probability compares them.
+`log_cell_probability_sequential` (draws that are independent across cells; each has a smaller
+variance and costs more) are unbiased for any number of variables; experiments/cell_probability
+compares them.
 
 Arrays: theta (J, L, K), rows beyond a variable's levels zero; g0 (K,), sums to one, entries may be
 tiny or zero; cells (C, J), codes. Everything returns logarithms in theta's dtype, and works under
