@@ -71,7 +71,7 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
             except NoMaximumError as error:
                 if options.hyperparameters is not None:
                     raise
-                method, notes = "full-bayes", [f"{error}; full Bayes was done instead"]
+                method, notes = "full-bayes", [f"{error}; full Bayes was used instead"]
         if method == "full-bayes":
             draws = sample_hyperparameters(
                 model, cells, key=key_chains, num_chains=options.chains,

@@ -51,8 +51,8 @@ def connect(options: argparse.Namespace) -> None:
         processes.connect(*said)
     except (ValueError, RuntimeError) as error:
         raise UsageError(
-            f"--distributed: {error}; where Slurm or the like does not say it, give --coordinator, "
-            "--processes and --process"
+            f"--distributed: {error}; if no scheduler such as Slurm provides them, give "
+            "--coordinator, --processes and --process"
         ) from None
     try:
         processes.share(options.chains)

@@ -26,7 +26,7 @@ def conditions(options: argparse.Namespace, argv: list[str]) -> int:
         say(
             options,
             f"{len(frame)} candidates, each of which somebody has to confirm: in {out}, remove the "
-            "? where the combination is impossible, and the row where it is only rare",
+            "? if the combination is impossible, and remove the row if it is only rare",
         )
         return 0
     given = read_conditions(options.conditions, table.schema)

@@ -19,23 +19,24 @@ def add_data(parser, name: str) -> None:
                       if name in ("synthesize", "impute") else
                       "key variables (default: all columns)")  # fmt: skip
     data.add_argument("--levels", metavar="FILE",
-                      help="declared levels: columns variable and level (default: those "
-                      "seen)")  # fmt: skip
+                      help="file that declares the levels, with columns variable and level "
+                           "(default: the levels that occur in SAMPLE)")  # fmt: skip
     data.add_argument("--allow-identifying", action="store_true",
-                      help="take columns by default that identify records, or nearly so, too: they "
-                      "are refused unless --variables names them")  # fmt: skip
+                      help="allow columns that identify records, or nearly do; without this option "
+                           "they are refused unless --variables names them")  # fmt: skip
     add_recoding(data)
     if name in ("risk", "protect"):
         add_identifiers(data)
     if name in ("risk", "protect", "synthesize"):
         data.add_argument("--weights", metavar="COLUMN",
-                          help="column of the design weights: persons of the population that a "
-                          "record stands for (default: as many for each)")  # fmt: skip
+                          help="column of the design weights: the number of persons of the "
+                               "population that a record stands for (default: the same number for "
+                               "every record)")  # fmt: skip
     data.add_argument("--conditions", metavar="FILE",
-                      help="structural zeros, for models that take them: the header names "
-                      "variables, each row is a combination that cannot occur, an empty cell "
-                      "leaves its variable free; a cell may have several levels: a|b, !x, <25, "
-                      ">=65, 15-24")  # fmt: skip
+                      help="file of structural zeros, for models that take them: the header names "
+                           "variables, and each row is a combination that cannot occur; an empty "
+                           "cell means any value; a cell may stand for several levels: a|b, !x, "
+                           "<25, >=65, 15-24")  # fmt: skip
     add_reading(data, "SAMPLE")
 
 
@@ -43,40 +44,42 @@ def add_recoding(data) -> None:
     """Add the options that make fewer levels of a column."""
     data.add_argument("--bins", metavar="A=B", type=bin_number, nargs="+", action="extend",
                       default=[],
-                      help="put the numbers of column A into about B bins of as many records each; "
-                      "a number that a bin's share of the records has, and labels that are no "
-                      "numbers, stay as they are; synthetic values are drawn within the "
-                      "bins")  # fmt: skip
+                      help="put the numbers of column A into about B bins with equally many "
+                           "records. A number that fills a bin by itself stays a level of its own, "
+                           "and so do labels that are not numbers; synthetic values are drawn "
+                           "within the bins")  # fmt: skip
     data.add_argument("--top-code", metavar="A=X", type=number_of_variable, nargs="+",
                       action="extend", default=[],
-                      help="make one level, X+, of the numbers of column A from X on")  # fmt: skip
+                      help="replace all numbers of column A that are X or larger by one "
+                           "level, X+")  # fmt: skip
     data.add_argument("--merge-rare", metavar="K", type=integer_type(2, 2**31),
-                      help="merge levels that fewer than K records have: with others of their "
-                      "--groups, or with a neighbour where labels are numbers in order or "
-                      "--ordered, else all of them as 'other'")  # fmt: skip
+                      help="merge levels that fewer than K records have: with other levels of "
+                           "their --groups; or with a neighbouring level, if the labels are "
+                           "numbers in order or the variable is --ordered; otherwise all of them "
+                           "into the level 'other'")  # fmt: skip
 
 
 def add_groups(group) -> None:
     """Add the option of variables whose levels lie in groups."""
     group.add_argument("--groups", metavar="A=FILE", type=file_of_variable, nargs="+",
                        action="extend",
-                       help="groups of the levels of column A, such as codes of fewer digits: a "
-                       "CSV file with the header level,group[,group..], each group in the next "
-                       "larger one. The levels of a group share strength, and levels are merged "
-                       "along the groups")  # fmt: skip
+                       help="CSV file with groups of the levels of column A, such as shorter codes "
+                            "of occupations; its header is level,group[,group..], from the "
+                            "smallest groups to the largest. Estimates for a level use the other "
+                            "levels of its group, and levels are merged along "
+                            "the groups")  # fmt: skip
 
 
 def add_reading(data, what: str) -> None:
     """Add the options that say how files of records are written."""
     data.add_argument("--sep", metavar="C",
-                      help=f"what is between the cells of {what}, such as ';' or '\\t' (default: "
-                      "told from the file)")  # fmt: skip
+                      help=f"character between the cells of {what}, such as ';' or '\\t' (default: "
+                           "detected)")  # fmt: skip
     data.add_argument("--encoding", metavar="E",
-                      help=f"encoding of {what}, such as cp1252 (default: told from the "
-                      "file)")  # fmt: skip
+                      help=f"encoding of {what}, such as cp1252 (default: detected)")  # fmt: skip
     data.add_argument("--missing", metavar="X,Y,..", type=name_list,
-                      help="labels that stand for a missing value, such as NA,-9,. (default: none, "
-                      "only empty cells do)")  # fmt: skip
+                      help="labels that stand for a missing value, such as NA,-9,. (default: only "
+                           "empty cells are missing values)")  # fmt: skip
 
 
 def add_conditions(commands, table: str) -> None:
@@ -84,23 +87,25 @@ def add_conditions(commands, table: str) -> None:
     parser = commands.add_parser(
         "conditions",
         allow_abbrev=False,
-        help="suggest structural zeros of a sample, or check some against it",
-        description="Structural zeros: suggest candidates, combinations that a sample lacks and by "
-        "chance should have, for a person to confirm; or list the records that break conditions.",
+        help="suggest structural zeros from a sample, or check a sample against structural zeros",
+        description="Suggest candidates for structural zeros, which a person has to confirm: "
+        "combinations that do not occur in the sample but should occur by chance. Or "
+        "list the records that break given conditions.",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for action, what in (
-        ("suggest", "write candidates and how often they were to be expected, as a file of "
-                    "conditions that is refused until somebody has confirmed each"),
-        ("check", "write the records that are impossible, and why"),
+        ("suggest", "write candidates with their expected numbers of records to a file of "
+                    "conditions; the other commands refuse this file until a person has confirmed "
+                    "each candidate"),
+        ("check", "write the records that are impossible, and the conditions that they break"),
     ):  # fmt: skip
         command = actions.add_parser(action, allow_abbrev=False, help=what, description=what)
         command.set_defaults(name="conditions", action=action, progress=False)
         command.add_argument("sample", metavar="SAMPLE", help=table)
         if action == "suggest":
             command.add_argument("--least", metavar="E", type=number_above(0), default=5.0,
-                                 help="records that an empty combination should have by chance "
-                                 "(default: 5)")  # fmt: skip
+                                 help="suggest combinations that should have at least this many "
+                                      "records by chance, but have none (default: 5)")  # fmt: skip
         else:
             command.add_argument("--conditions", metavar="FILE", required=True,
                                  help="structural zeros")  # fmt: skip
@@ -108,7 +113,11 @@ def add_conditions(commands, table: str) -> None:
         data = command.add_argument_group("data")
         data.add_argument("--variables", metavar="A,B,..", type=name_list,
                           help="variables (default: all columns)")  # fmt: skip
-        data.add_argument("--levels", metavar="FILE", help="declared levels")
+        data.add_argument(
+            "--levels",
+            metavar="FILE",
+            help="file that declares the levels, with columns variable and level",
+        )
         add_recoding(data)
         add_reading(data, "SAMPLE")
         command.add_argument("--force", action="store_true", help="replace FILE")

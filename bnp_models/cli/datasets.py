@@ -44,7 +44,8 @@ def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
     rows = persons_of(inputs.table).n
     if options.household is not None and options.rows not in (None, rows):
         raise UsageError(
-            "--rows: synthetic households have the sizes of the sample's; leave it out"
+            "--rows: the synthetic households have the same sizes as those of the sample; leave it "
+            "out"
         )
     if options.rows is None:
         options.rows = rows
@@ -70,13 +71,16 @@ def _check_kept(options: argparse.Namespace, inputs: Inputs) -> None:
     if not options.keep:
         if options.carry:
             raise UsageError(
-                "--carry: needs --keep; without it the records are nobody's, and no column of the "
-                "sample belongs to them"
+                "--carry: needs --keep; without it a synthetic record belongs to no record of the "
+                "sample from which a column could be copied"
             )
         return
     table = inputs.table
     if options.rows != persons_of(table).n:
-        raise UsageError("--rows: the sample's records keep columns; leave it out")
+        raise UsageError(
+            "--rows: with --keep there is one synthetic record for each record of the "
+            "sample; leave --rows out"
+        )
     try:
         check_keep(options.keep, inputs.model, table, options.method)
     except ValueError as error:
@@ -88,8 +92,8 @@ def _check_kept(options: argparse.Namespace, inputs: Inputs) -> None:
         if alone:
             raise UsageError(
                 f"--carry: {alone:,} of {table.n:,} records are alone with their values of "
-                f"{listed([*options.keep, *options.carry])}: whoever knows these finds them. Carry "
-                "or keep fewer columns, or coarser ones"
+                f"{listed([*options.keep, *options.carry])}: whoever knows these values finds the "
+                "record. Carry or keep fewer columns, or coarser ones"
             )
 
 
@@ -231,7 +235,8 @@ def _notes_on_kept(kept: pd.DataFrame) -> list[str]:
     alone = _num_alone(kept)
     return [
         f"{alone:,} of {len(kept):,} records are alone with their values of {listed(kept)}, which "
-        "are kept: whoever knows these finds the record; what else is in it is drawn"
+        "are kept: whoever knows these values finds the record, although its other values are "
+        "synthetic"
     ] if alone else []  # fmt: skip
 
 

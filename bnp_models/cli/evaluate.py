@@ -113,9 +113,11 @@ def _checked_files(options: argparse.Namespace) -> _Files:
             if vars(options)[name] is not None:
                 raise UsageError(f"{flag(name)}: needs --household, the column of households")
     elif options.conditions is not None:
-        raise UsageError("--conditions: are of single records; with --household give --rules")
+        raise UsageError(
+            "--conditions: describe single records; with --household, give --rules instead"
+        )
     if options.household is not None and options.changes is not None:
-        raise UsageError("--changes: is of single records, not of --household")
+        raise UsageError("--changes: describes single records and cannot be used with --household")
     original = _read(options)
     persons, changes = recoded(options, persons_of(original))
     bins: dict[str, Recodes] = {**changes.all}
@@ -240,7 +242,7 @@ def _checked_posterior(options, original, synthetic, conditions):
                 raise UsageError(f"{flag(name)}: needs --posterior, the posterior.nc of synthesize")
         return None, None
     if options.household is None and options.target is not None:
-        raise UsageError("--target: is of persons within households")
+        raise UsageError("--target: is only for persons within households (--household)")
     for path, table in zip(
         [options.original, *options.synthetic], [original, *synthetic], strict=True
     ):

@@ -124,7 +124,7 @@ def into_folder(
         why = str(error)
         if isinstance(error, OSError):
             why = f"{error.filename or out}: {error.strerror or error}"
-        raise OutputError(f"{why}; once that is mended, {how_to_go_on}") from error
+        raise OutputError(f"{why}; once that is corrected, {how_to_go_on}") from error
     except BaseException:
         _remove_empty(made)
         raise

@@ -88,8 +88,9 @@ def _check_protection(
             inputs.table.require_counts()
     if options.refit and inputs.conditions is not None:
         raise UsageError(
-            "--refit: structural zeros are of the sample's levels, not of merged ones; leave it "
-            "out, and run bnp-models risk on protected.csv with conditions of its own"
+            "--refit: the structural zeros describe the levels of the sample, and not the merged "
+            "levels; leave it out, and run bnp-models risk on protected.csv with conditions for "
+            "its own levels"
         )
     if options.refit and isinstance(inputs.table, WeightedMicrodata):
         raise UsageError("--refit: takes no design weights; leave it out")

@@ -57,7 +57,7 @@ def read_ids(options: argparse.Namespace) -> pd.Series | None:
         return None
     if column in _TAKEN or (column == "f" and vars(options).get("all_records")):
         raise MicrodataError(
-            "records.csv has a column of this name; rename that of the identifiers",
+            "records.csv has another column of this name; rename the column of identifiers",
             file=options.sample, column=column,
         )  # fmt: skip
     frame, _ = read_frame(options.sample, (column,), reading_of(options))

@@ -61,10 +61,13 @@ def _forecast(run: Run, diagnosis: Diagnosis) -> str:
     """Sentence on how far a run has come, and how long it may take."""
     assert run.until is not None
     spent, most = sum(run.seconds.values()) / 60, run.until.max_minutes
-    sentence = f"after {spent:.1f} minutes {diagnosis.missed[0]}"
+    sentence = f"after {spent:.1f} minutes, {diagnosis.missed[0]}"
     if diagnosis.minutes_needed is not None:
-        sentence += f"; about {max(1, round(diagnosis.minutes_needed)):,} minutes in all would do"
-    return f"{sentence}, and the run ends after {most:g}"
+        sentence += (
+            f"; the run probably needs about {max(1, round(diagnosis.minutes_needed)):,} "
+            "minutes in all"
+        )
+    return f"{sentence}, and it ends after {most:g} minutes at the latest"
 
 
 def sample_into_folder(

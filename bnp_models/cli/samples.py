@@ -143,8 +143,8 @@ def read_household_sample(
     head = None if options.head == "no" else find_head(persons.schema, roles)
     if head is None and options.head == "yes":
         raise UsageError(
-            "--head yes: no variable with a label such as Householder is found; --roles can name "
-            "both"
+            "--head yes: no variable has a label such as Householder; name the variable and the "
+            "label of the head with --roles"
         )
     with located(options):
         try:
@@ -160,8 +160,8 @@ def read_household_sample(
     read = {name.removeprefix("head_") for names in rules.variables for name in names}
     if both := sorted(read & changes.bins.keys()):
         raise UsageError(
-            f"--bins: rules read {both[0]!r}, and a value drawn from a bin could break one; give "
-            "it as it is (--ordered may help)"
+            f"--bins: the rules use {both[0]!r}, and a value drawn within a bin could break a "
+            "rule; do not put this variable into bins (--ordered may help)"
         )
     with located(options):
         rules.require_feasible(table)
@@ -216,7 +216,10 @@ def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Chang
     bins = dict(vars(options).get("bins") or ())
     top = dict(vars(options).get("top_code") or ())
     if both := sorted(bins.keys() & top.keys()):
-        raise UsageError(f"--top-code: {both[0]!r} is put into bins, which have their own ends")
+        raise UsageError(
+            f"--top-code: {both[0]!r} is also put into bins; leave it out of "
+            "--top-code or of --bins"
+        )
     with located(options):
         changed, merged = merge_levels(
             table, top, vars(options).get("merge_rare") or 0,
@@ -225,8 +228,8 @@ def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Chang
         )  # fmt: skip
         if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
             _LOG.warning(
-                "%s: one level is left of %s: it says nothing any more; merge fewer (--merge-rare, "
-                "--top-code)", path_of_sample(options), listed(only),
+                "%s: only one level is left of %s, so that it carries no information; merge fewer "
+                "levels (--merge-rare, --top-code)", path_of_sample(options), listed(only),
             )  # fmt: skip
         changed, made = bin_columns(changed, bins)
         if "allow_identifying" in vars(options):

@@ -51,7 +51,7 @@ class Compared:
     diagnosis: Diagnosis
     """Diagnosis of these chains."""
     checks: PredictiveChecks
-    """Replicates of the whole sample against it."""
+    """Comparison of the whole sample with its replicates."""
     risk: PopulationRisk | None
     """Risk of the whole sample, where the population's size was given."""
 
@@ -104,8 +104,9 @@ class Comparison:
     def table(self) -> pd.DataFrame:
         """One row per model, the best first.
 
-        "held_out" is in nats a record, "behind" how much it is behind the best, with its standard
-        error over the records, "z_uniques" that of the predictive check.
+        "held_out" is the mean log probability of a held-out record in nats, "behind" its difference
+        from the best model, with the standard error of this difference over the records, and
+        "z_uniques" the z of the predictive check of the sample uniques.
         """
         best = self.models[self.best].log_probabilities
         rows = []
@@ -142,24 +143,24 @@ def compare(
     checkpoint: str | PathLike | None = None,
     **options: Any,
 ) -> Comparison:
-    """Compare models of one sample by evidence.
+    """Compare models of one sample by held-out prediction, predictive checks and risk.
 
     Parameters
     ----------
     models
-        By name. Those that take no structural zeros are fitted without.
+        Models by name. Those that do not take structural zeros are fitted without them.
     table
         Complete records, or a data frame of them.
     key
-        Used once. All models hold out the same records.
+        A key, which is used once. The same records are held out for all models.
     population_size
         N, for tau_1; None leaves it out.
     conditions
         Structural zeros, for the models that take them.
     num_folds
-        Parts of the sample, of which one is held out at a time.
+        Number of random parts of the sample; one part is held out at a time.
     folds
-        How many of them are: 1 to `num_folds`, each with chains of its own.
+        Number of parts that are held out, from 1 to `num_folds`; chains are run for each.
     checkpoint
         Folder in which every run of chains has a folder of its own, for ``resume=True``.
     options
@@ -176,8 +177,8 @@ def compare(
 
     Notes
     -----
-    A model that ignores structural zeros spends probability on impossible records, which its
-    held-out figure shows.
+    A model that ignores structural zeros gives impossible records a positive probability, which
+    lowers its held-out figure.
 
     Examples
     --------

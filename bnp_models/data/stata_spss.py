@@ -3,8 +3,8 @@
 A value with a label is read as that label, in the order of the values; one without is read as it
 is. User-missing values (SPSS) and extended missing values (Stata) are missing.
 
-A column whose name the format cannot have gets another, and its own name as label; whoever asks
-for it by its own name gets it.
+If the format does not allow the name of a column, the column gets another name, and its own name
+becomes its label. It can still be read by its own name.
 """
 
 import re

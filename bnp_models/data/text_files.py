@@ -26,13 +26,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Reading:
-    """How files of records are written, where it is not to be told from the files.
+    """Format of text files of records, for what should not be detected from the files.
 
     Parameters
     ----------
     sep : str, optional
-        What is between the cells of a text file: one character. By default the one of comma,
-        semicolon, tab and bar that cuts the first rows into as many cells each.
+        Separator between the cells of a text file: one character. By default the one of comma,
+        semicolon, tab and bar that divides the first rows into equally many cells.
     encoding : str, optional
         Encoding of a text file, as Python names it. By default UTF-8 or UTF-16, or, where it is
         neither, cp1252, the usual one of Western Windows.

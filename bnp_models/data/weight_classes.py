@@ -9,9 +9,9 @@ of the persons who were not sampled,
 
 with w_s the mean weight of class s (after Si, Pillai & Gelman 2015, doi:10.1214/14-BA924, whose
 poststratification cells are the distinct weights). No likelihood is raised to a weight: draws of
-the model are draws of both laws, the shares of the classes included. It is taken for granted that
-inclusion depends on nothing else than the weight says, and that persons are included independently
-of each other: clusters of a design are not known to it.
+the model are draws of both laws, the shares of the classes included. The model assumes that the
+probability of inclusion depends only on the weight, and that persons are included independently of
+each other: it does not know the clusters of a design.
 """
 
 from dataclasses import dataclass
@@ -44,8 +44,9 @@ _INTERVALS = 200
 class WeightedMicrodata(Microdata):
     """Records whose last variable is the class of their design weight.
 
-    `weighted_microdata` makes them. `bnp_models.sample` fits the classes with the other variables,
-    structural zeros being made with this schema; what is made of the run has them summed out.
+    `weighted_microdata` makes such records. `bnp_models.sample` fits the classes like the other
+    variables; structural zeros must be made with this schema. All results of the run have the
+    classes summed out.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ def weighted_cells(
         Design weights of the records, (n,), positive. Default: N / n each. A contingency table
         takes none.
     num_cells
-        Number of cells that can occur, K, where some cannot. Default: all combinations of levels.
+        Number of cells that can occur, K, if some cannot. Default: all combinations of levels.
 
     Raises
     ------

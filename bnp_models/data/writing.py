@@ -1,7 +1,7 @@
 """Files written whole or not at all: JSON, text, and records in several formats.
 
-What describes a sample may be read by its owner only (mode 0600); data sets for release have the
-mode that the process gives its files.
+Only the owner may read files that describe a sample (mode 0600). Data sets for release have the
+mode that the process gives to its files.
 """
 
 import contextlib
@@ -54,9 +54,9 @@ def write_frame(
 ) -> None:
     """Write records as CSV, or as Parquet, Stata (.dta) or SPSS (.sav) by the name of the file.
 
-    A column whose name Stata or SPSS cannot have gets one that it can have ("age in years" becomes
-    age_in_years), and its own as label, in the place of a description; `read_microdata` and
-    `read_frame` find it by either.
+    If Stata or SPSS does not allow the name of a column, the name is changed ("age in years"
+    becomes age_in_years), and the original name becomes the label of the column, in place of a
+    description. `read_microdata` and `read_frame` find the column by either name.
 
     Parameters
     ----------

@@ -24,18 +24,19 @@ class ClosestRecords(NamedTuple):
     """
 
     share_by_distance: tuple[float, ...]
-    """(J + 1,) share of the synthetic records at each distance from the original: 0 is a copy of
-    some record's values."""
+    """(J + 1,) share of the synthetic records at each distance from the original; 0 means that the
+    record is equal to one of the original."""
     original_by_distance: tuple[float, ...]
     """(J + 1,) share of the original's records at each distance from the others of the original."""
     holdout_by_distance: tuple[float, ...] | None
     """(J + 1,) share of the synthetic records at each distance from the holdout, of which as many
     records are taken as the original has; None without one."""
     closer_to_original: float | None
-    """Share of the synthetic records that are closer to the original than to the holdout, ties by
-    half: 0.5 where synthetic records are no nearer to those that they were made of."""
+    """Share of the synthetic records that are closer to the original than to the holdout, ties
+    count half. It is 0.5 if synthetic records are no closer to the records that they were made
+    from."""
     standard_error: float | None
-    """Of `closer_to_original`, were it 0.5 and the records independent."""
+    """Standard error of `closer_to_original` if it were 0.5 and the records were independent."""
 
 
 def closest_records(
@@ -52,10 +53,10 @@ def closest_records(
     original, synthetic
         Files of the same schema, or data frames, of which the complete records are used.
     holdout
-        Records of the same population that the synthetic ones were not made of.
+        Records of the same population from which the synthetic records were not made.
     seed
-        Chooses records where there are too many, 5,000 of a file, and those of the holdout or of
-        the original that are left out where their numbers differ.
+        Seed of two random choices: of 5,000 records, if a file has more; and of the records of the
+        holdout or of the original that are left out so that both have the same number.
 
     Raises
     ------

@@ -45,11 +45,12 @@ def combine_partially_synthetic(q, u) -> Combined:
 
     Notes
     -----
-    Meant for files with some values of the sample replaced, it holds as well where all are, if each
-    file has as many records as the sample and its own draw of the parameters given the sample: the
-    variance within a file then stands for that of the sample's own estimate. `synthesize` with its
-    default number of rows makes such files. With other numbers of rows, multiply `u` by rows / n,
-    or use `combine_fully_synthetic`, which needs more files for a steady variance.
+    The rule was made for files in which some values of the sample are replaced. It also holds for
+    files in which all values are replaced, if each file has as many records as the sample and its
+    own draw of the parameters: the variance within a file then estimates the variance of the
+    sample's own estimate. `synthesize` with its default number of rows makes such files. With other
+    numbers of rows, multiply `u` by rows / n, or use `combine_fully_synthetic`, which needs more
+    files for a steady variance.
 
     References
     ----------
@@ -85,10 +86,11 @@ def combine_fully_synthetic(q, u, rows_per_record: float = 1.0) -> Combined:
 
     Notes
     -----
-    Right for files of any size drawn as a sample of a new population, as `synthesize` makes them;
-    but T is a difference, often negative at M below 20, and then this variance is a makeshift. For
-    files of the sample's size `combine_partially_synthetic` estimates the same variance with far
-    less noise. It is wrong for files that keep values of the sample.
+    The rule holds for files of any size that are drawn as a sample of a new population, as
+    `synthesize` makes them. But T is a difference, which is often negative if M is below 20, and
+    the replacement is then only a rough estimate. For files of the sample's size
+    `combine_partially_synthetic` estimates the same variance with far less noise. It is wrong for
+    files that keep values of the sample.
 
     References
     ----------
@@ -124,7 +126,7 @@ def combine_imputed(q, u, complete_df: float | None = None) -> Combined:
 
     Notes
     -----
-    Not for synthetic files: it would count the variance of their parameters twice.
+    Do not use this rule for synthetic files: it would count the variance of their parameters twice.
 
     References
     ----------

@@ -45,12 +45,12 @@ class Disclosure(NamedTuple):
     keys: tuple[str, ...]
     """Names of the key variables."""
     unique_in_original: float
-    """Share of the original's records that are alone with their key values (UiO)."""
+    """Share of the original records that are unique on the key variables (UiO)."""
     unique_in_synthetic: float
-    """Share of the synthetic records that are alone with theirs in their file (UiS)."""
+    """Share of the synthetic records that are unique on the key variables in their file (UiS)."""
     replicated_uniques: float
-    """Share of the original's records that are alone with their key values, and these are those of
-    one record of the synthetic file (repU)."""
+    """Share of the original records that are unique on the key variables, and whose values exactly
+    one record of the synthetic file has (repU)."""
     targets: tuple[TargetDisclosure, ...]
     """Attribute disclosure, one entry a target."""
 
@@ -70,7 +70,7 @@ def disclosure(
     keys
         Variables that the intruder knows.
     targets
-        Variables that he would like to know; by default all others.
+        Variables that the intruder would like to know; by default all others.
 
     Raises
     ------

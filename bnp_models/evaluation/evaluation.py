@@ -80,13 +80,13 @@ class Evaluation:
     """Score of each file by "main_effects", and by "pairs" with their interactions if these are not
     too many."""
     score_parameters: int
-    """Columns of the regression with interactions."""
+    """Number of columns of the regression with interactions."""
     shares: Shares | None
     """Shares of households, where statements about them were given."""
     anonymity: tuple[list[SmallCells], ...]
     """k-anonymity counts of the original, then of each file."""
     replicated: Replicated
-    """Unique combinations of the original that recur."""
+    """Unique combinations of the original that occur again in the files."""
     closest: ClosestRecords
     """Distances to the closest record of the original, and of a holdout, where there is one."""
     disclosures: tuple[Disclosure, ...]
@@ -141,9 +141,9 @@ class Evaluation:
             bad = [name for name, ratio in zip(names, ratios, strict=True) if ratio > BAD_RATIO]
             if bad:
                 sentences.append(
-                    f"poor fit: by their {_TOLD_BY[kind]} the records of {_first_few(bad, ', ')} "
-                    f"are told from the original's (pMSE {max(ratios):.1f} times its expected "
-                    f"value, more than {BAD_RATIO:g}); see which tables fit worst"
+                    f"poor fit: a regression on {_TOLD_BY[kind]} tells the records of "
+                    f"{_first_few(bad, ', ')} from the original's (pMSE {max(ratios):.1f} times "
+                    f"its expected value, more than {BAD_RATIO:g}); see which tables fit worst"
                 )
         return sentences
 
@@ -166,32 +166,33 @@ class Evaluation:
         return sentences
 
     def notices(self) -> list[str]:
-        """Tell what was left out, and what is of limited meaning."""
+        """Sentences on what was left out, and on figures of limited meaning."""
         sentences = []
         persons = [persons_of(table).tabulated for table in (self.original, *self.synthetic)]
         missing = [int(table.counts[~table.complete].sum()) for table in persons]
         if any(missing):
             sentences.append(
                 f"values are missing in {missing[0]:,} records of the original and "
-                f"{sum(missing[1:]):,} synthetic ones: a table counts the records with all of its "
-                "values, and propensity scores and counts of small cells the complete records only"
+                f"{sum(missing[1:]):,} synthetic ones: a table counts the records that have values "
+                "of all its variables, and propensity scores and counts of small cells use only "
+                "the complete records"
             )
         if isinstance(self.original, Households):
             sentences.append(
-                "proportions of persons and propensity scores take persons as independent, and "
-                "those of one household are not: their intervals are too narrow; shares of "
-                "households are right"
+                "proportions of persons and propensity scores assume that persons are independent, "
+                "but persons of one household are not: these intervals are too narrow; shares of "
+                "households are not affected"
             )
         if len(self.synthetic) == 1:
             sentences.append(
-                "one synthetic file: its intervals leave out how much files differ, and are too "
-                "narrow for statements about the population; make several"
+                "one synthetic file: its intervals do not include how much files differ, and are "
+                "too narrow for statements about the population; make several files"
             )
         for order, part in self.proportions.items():
             if part.left_out:
                 sentences.append(
-                    f"{len(part.tables):,} of {len(part.tables) + part.left_out:,} {order}-way "
-                    "tables, chosen at random, stand for all"
+                    f"only {len(part.tables):,} of {len(part.tables) + part.left_out:,} "
+                    f"{order}-way tables were evaluated, chosen at random"
                 )
         if "main_effects" not in self.scores:
             sentences.append(
@@ -312,33 +313,34 @@ def evaluate(
     Parameters
     ----------
     original
-        The records that the synthetic ones stand for, one by one or by cell, or persons within
-        households. A data frame of records is coded with the labels of all the frames given.
+        The original: single records, counts of cells, or persons within households. A data frame of
+        records is coded with the labels of all given frames.
     synthetic
         M files of the same variables and levels, as `read_like` reads them; or data frames, as
         `synthesize` makes them, which are coded like the original.
     population
         Records of the whole population, where it is known.
     conditions
-        Structural zeros, or rules of households: impossible synthetic ones are counted.
+        Structural zeros, or rules for households; impossible synthetic records or households are
+        counted.
     quantities
         Statements about households, whose shares are compared (`household_shares`).
     holdout
-        Records of the same population that the files were not made of (`closest_records`).
+        Records of the same population from which the files were not made (`closest_records`).
     keys, targets
-        Sets of variables that an intruder knows, and those that he would like to know
-        (`disclosure`); these are by default all that are not keys.
+        Sets of variables that an intruder knows, and variables that the intruder would like to know
+        (`disclosure`); the default of `targets` is all variables that are not keys.
     trees
-        Whether records are told apart by classification trees too (`tree_propensity`).
+        Whether classification trees are also used to tell records apart (`tree_propensity`).
     combining
         "partially" or "fully": how files are combined (`bnp_models.evaluation.combining.combine`).
     level
         Confidence level of the intervals.
     seed
-        Seed of the choice of tables, where there are too many.
+        Seed of the random choice of tables, if there are too many.
     progress
-        Function called with the name of the step, the number of its parts that are done, and of
-        all its parts.
+        Function that is called with the name of the step, the number of its parts that are done,
+        and the number of all its parts.
 
     Raises
     ------

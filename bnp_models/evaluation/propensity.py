@@ -38,13 +38,14 @@ class PropensityScore(NamedTuple):
     parameters: int
     """Parameters of the logistic regression but for its intercept and aliases: k - 1."""
     ratio: float
-    """`pmse` over its expected value for records drawn from the right model with parameters
-    estimated from the original: about 1 then."""
+    """`pmse` divided by its expected value for records from the right model with parameters
+    estimated from the original. It is about 1 for such records."""
     z: float
-    """`pmse` less that expected value, over its standard deviation: about 0 then."""
+    """`pmse` minus that expected value, divided by its standard deviation. It is about 0 for such
+    records."""
     ratio_predictive: float
-    """The ratio for files of which each has parameters of its own, drawn given the original, as
-    those of `synthesize` have: the expected value is that of a second sample."""
+    """The ratio if each file has its own draw of the parameters, as the files of `synthesize` do.
+    The expected value is then that of a second sample."""
     z_predictive: float
     """z for such files."""
 

@@ -37,7 +37,8 @@ class Proportions:
     tables: np.ndarray
     """(T, order) positions of each table's variables."""
     left_out: int
-    """Tables that were not made, because they are too many or too large."""
+    """Number of tables that were not evaluated because there were too many, or because they were
+    too large."""
     table: np.ndarray
     """(C,) index into `tables`."""
     count: np.ndarray
@@ -51,17 +52,17 @@ class Proportions:
     original_interval: tuple[np.ndarray, np.ndarray]
     """(C,) ends of q +- z sqrt(q (1 - q) / n), from the original, cut to [0, 1]."""
     judged: np.ndarray
-    """(C,) bool: cells of which overlap and coverage are judged."""
+    """(C,) bool: cells for which overlap and coverage are computed."""
     overlap: np.ndarray
     """(C,) overlap of the two intervals, from 0 to 1; NaN where it is not judged."""
     population: np.ndarray | None
     """(C,) proportions in the population, where that is known."""
     fit: pd.DataFrame
-    """A row a table, the worst first: `variables`, `cells` that are not empty, `tvd` (total
-    variation distance) and `pmse_ratio` (of the propensity score of the table's cells)."""
+    """One row for each table, the worst first: `variables`, `cells` that are not empty, `tvd`
+    (total variation distance) and `pmse_ratio` (of the propensity score of the table's cells)."""
     k_marginal: np.ndarray
-    """(M,) score of each file: 1,000 less the mean over tables of its total variation distance in
-    thousandths (the k-marginal score of NIST's challenges; 1,000 is the original)."""
+    """(M,) score of each file: 1,000 times (1 - the mean total variation distance of its tables)
+    (the k-marginal score of NIST's challenges; 1,000 is the original)."""
 
     def covered(self, of: str = "original", by: str = "synthetic") -> np.ndarray:
         """Tell of each judged cell whether its proportion lies inside the interval.

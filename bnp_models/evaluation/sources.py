@@ -29,7 +29,7 @@ class Source(NamedTuple):
     """What the run warned of."""
 
     def sentences(self) -> Iterator[str]:
-        """Warn of what is known of the run, and of files that it does not tell of."""
+        """Sentences on the run, and on files that it did not make."""
         made = self.files + self.changed
         for sentence in self.warnings if made else ():
             yield f"the run that made {_shown(made)}: {sentence}"
@@ -38,8 +38,8 @@ class Source(NamedTuple):
             yield f"{_shown(self.changed)} {have} changed since the run in {self.run}"
         if self.strangers:
             yield (
-                f"the run in {self.run} did not make {_shown(self.strangers)}: nothing is known of "
-                "the chains there"
+                f"the run in {self.run} did not make {_shown(self.strangers)}: whether the chains "
+                "behind these files converged is not known"
             )
 
 

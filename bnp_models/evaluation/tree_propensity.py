@@ -26,9 +26,9 @@ class TreePropensity(NamedTuple):
     pmse: float
     """Mean squared error."""
     expected: float
-    """Its mean where records are original or synthetic at random."""
+    """Its mean if the labels "original" and "synthetic" are permuted at random."""
     ratio: float
-    """The first over the second: about 1 where nothing tells the records apart."""
+    """`pmse` divided by `expected`: about 1 if nothing tells the records apart."""
 
 
 def tree_propensity(original: Tabular, synthetic: Tabular, *, seed: int = 0) -> TreePropensity:

@@ -42,8 +42,8 @@ def replicated_uniques(original: Tabular, synthetic: Tabular | Sequence[Tabular]
 
     Notes
     -----
-    A combination that occurs again may do so by chance, and does where the model is good: this is
-    not the probability that an intruder learns anything.
+    A combination may occur again by chance, and more of them do if the model is good. This is not
+    the probability that an intruder learns anything.
 
     Examples
     --------

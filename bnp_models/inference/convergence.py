@@ -161,13 +161,13 @@ class Converged:
         log-likelihood, components and alpha of the draws, called only once those have passed.
         Default: nothing more.
     others_rhat
-        R-hat of the log-likelihood and of tau_1's mean given the parameters is at most this,
-        whatever their effective sample sizes, and components and alpha are not judged. Default: all
-        are judged as what is reported.
+        Limit of R-hat for the log-likelihood and for the conditional expectation of tau_1. Their
+        effective sample sizes are then not judged, and components and alpha are not judged at all.
+        Default: all of these have to meet the limits of what is reported.
 
     Notes
     -----
-    A quantity that never changes, such as tau1 where no record is unique, is passed over.
+    A quantity that never changes, such as tau1 if no record is unique, is not judged.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def large_rhats(figures: dict[str, Figures]) -> list[str]:
 
 
 def shown(value: float | None, format_spec: str) -> str:
-    """Text of a figure, also where it is undefined."""
+    """Text of a figure, also if it is undefined."""
     return "undefined" if value is None else format(value, format_spec)
 
 

@@ -42,7 +42,7 @@ from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 EARLY_SHARE = 0.25
-"""Share of the warm-up after which slots that only the starts needed are given back."""
+"""Share of the warm-up after which arrays are shrunk that only the initial states needed."""
 
 
 class Task(NamedTuple):
@@ -56,7 +56,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Execution:
-    """How chains are run; nothing of it changes a draw."""
+    """How chains are run. None of these settings changes a draw."""
 
     store: Checkpoint | None = None
     """Folder that checkpoints are saved in."""

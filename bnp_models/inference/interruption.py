@@ -46,7 +46,10 @@ def noted_signals() -> Iterator[Callable[[], int]]:
     def note(number, _frame):
         noted.append(number)
         signal.signal(number, before[number])
-        print("stopping where nothing is lost; once more to stop at once", file=sys.stderr)
+        print(
+            "stopping at the next point where nothing is lost; interrupt once more to stop at once",
+            file=sys.stderr,
+        )
 
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:

@@ -38,8 +38,9 @@ def check_memory(program: jax.stages.Compiled, device: jax.Device, number: int =
         return
     _require(
         "the chains", number * (found.temp_size_in_bytes + found.output_size_in_bytes), free,
-        "run fewer chains (--chains), or components (--components), take a sample of the records, "
-        "or give them as a folder of Parquet files, whose equal records are counted",
+        "run fewer chains (--chains), or use fewer components (--components), take a sample of the "
+        "records, or put the records into a folder of Parquet files, so that equal records are "
+        "stored once with their number",
     )  # fmt: skip
 
 

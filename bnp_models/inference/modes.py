@@ -39,8 +39,9 @@ class Modes:
     """(chains, segments) mode of each segment of each chain, the one of the highest log-likelihood
     being 0; no segments where there are too few draws to tell."""
     each: tuple[dict, ...]
-    """An entry a mode: "chains" (from 1), "share" of the draws, the means of "log_likelihood",
-    "components" and "alpha", and, with a risk, the "mean", "q025" and "q975" of "tau1"."""
+    """One entry for each mode: "chains" (from 1), "share" of the draws, the means of
+    "log_likelihood", "components" and "alpha", and, with a risk, the "mean", "q025" and "q975" of
+    "tau1"."""
     verdict: str
     """Sentence that says all this."""
 
@@ -80,10 +81,10 @@ def find_modes(draws: dict[str, np.ndarray], figures: dict[str, Figures] | None 
 
     Each chain is cut into quarters, or into more segments where there are fewer than four chains.
     Segments are grouped by their mean log-likelihood, or, where it shows one mode only, by their
-    mean number of components: into as many groups as are separated by more than the spread within
-    segments and between the segments of a group explains, so that slow mixing within one mode is
-    not taken for two. Modes that the chains change between many times in a segment are not told
-    apart, and need not be.
+    mean number of components: two groups are separate modes if their distance is larger than the
+    spread within segments and between the segments of a group explains, so that slow mixing within
+    one mode is not mistaken for two modes. Modes between which the chains move many times in a
+    segment are not distinguished, and need not be.
 
     Parameters
     ----------
@@ -224,13 +225,16 @@ def _verdict(modes: Modes, apart: list[str]) -> str:
     """Sentence on the modes; `apart` names the quantities on which the chains do not agree."""
     num_chains = len(modes.labels)
     if modes.number == 1 and num_chains == 1:
-        return "the chain stays in one mode; what others would find is unknown"
+        return (
+            "the chain stays in one mode; it is not known whether other chains would find more "
+            "modes"
+        )
     if modes.number == 1:
         if not apart:
             return "the chains agree: one mode"
         return (
-            "no modes apart were found, but the chains do not agree yet: R-hat should be at most "
-            f"{MAX_RHAT} and is {listed(apart)}"
+            "no separate modes were found, but the chains do not agree yet: R-hat should be at "
+            f"most {MAX_RHAT} and is {listed(apart)}"
         )
     crossing = modes.crossing_chains
     sentences = []
@@ -249,14 +253,19 @@ def _verdict(modes: Modes, apart: list[str]) -> str:
     told = f"{start} in {modes.number} modes: {listed(sentences)}"
     if not crossing:
         return (
-            f"{told}; no chain crosses, so their masses are unknown and the pooled figures weigh "
-            "them by chains"
+            f"{told}; no chain moves from one mode to another, so that the probabilities of the "
+            "modes are unknown; pooled figures weight each mode by its number of chains"
         )
     times = "once" if modes.crossings == 1 else f"{modes.crossings} times in all"
-    verb = "crosses" if len(crossing) == 1 else "cross"
-    few = ", which is too few to know their masses by" if modes.crossings < FEW_CROSSINGS else ""
+    verb = "moves between modes" if len(crossing) == 1 else "move between modes"
+    few = (
+        ", which is too few to estimate the probabilities of the modes"
+        if modes.crossings < FEW_CROSSINGS
+        else ""
+    )
     return (
-        f"{told}; {_chains(crossing)} {verb}, {times}{few}: the pooled figures weigh them by draws"
+        f"{told}; {_chains(crossing)} {verb}, {times}{few}; pooled figures weight each mode by its "
+        "number of draws"
     )
 
 

@@ -26,7 +26,7 @@ class Until:
     max_minutes: float
     """Minutes after which the chains stop, wherever they are."""
     first: Settings
-    """Settings of the first draws; those of the run have more sweeps, some of them let go, or a
+    """Settings of the first draws; those of the run have more sweeps, some of them discarded, or a
     larger `thin`."""
 
 
@@ -51,20 +51,20 @@ class Run:
     """Kept quantities, each (chains, draws); arrays, of every `settings.parameters_every`-th draw,
     (chains, draws // parameters_every, ...)."""
     key: jax.Array
-    """A key that the chains have not used, for what is computed from the draws."""
+    """A key that the chains did not use, for functions that compute something from the draws."""
     state: object
     """State of the chains after the last sweep; the leading axis is the chain."""
     capacity: int
-    """Slots for components at the end."""
+    """Number of components that the arrays have room for at the end."""
     growth: tuple[tuple[int, int], ...]
     """(sweep, new capacity) of each growth."""
     conditions: Any = None
-    """`StructuralZeros` or `Rules` that the model kept to; None where there were none."""
+    """`StructuralZeros` or `Rules` of the model; None if there were none."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall-clock seconds: compile, warmup, draws."""
     device: str = ""
     origin: jax.Array | None = None
-    """The key that `sample` was given, from which that of every sweep follows."""
+    """The key that was given to `sample`; the keys of all sweeps are derived from it."""
     until: Until | None = None
     """Target of a run that has one."""
     warmup_draws: dict[str, np.ndarray] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Run:
         return self.settings.num_chains * self.settings.num_sweeps / max(elapsed, 1e-9)
 
     def parameters(self, thin: int = 1) -> dict[str, np.ndarray]:
-        """Arrays that the model's functions of one draw read, each (chains, draws, ...).
+        """Arrays that the functions of the model use for one draw, each (chains, draws, ...).
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Run:
 
     @property
     def coding(self) -> Coding | None:
-        """Form in which the model sees the records, where it is not as they are."""
+        """Form in which the model sees the records, if it is not the records themselves."""
         return self.model.coding(self.conditions)
 
     @property
@@ -130,9 +130,9 @@ class Run:
         return None if conditions is None else conditions.feasible.sets
 
     def thinned(self, by: int = 2) -> "Run":
-        """Run that `sample` would have made with `thin` larger by this factor.
+        """Return the run that `sample` would have made with `thin` multiplied by this factor.
 
-        Every `by`-th draw is kept, the last one among them; nothing else changes.
+        Every `by`-th draw is kept, including the last one; nothing else changes.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class Run:
         if by < 1 or self.settings.num_samples % by or discarded % by:
             told = f"{self.settings.num_samples} draws"
             if discarded:
-                told += f", after {discarded} that were let go,"
+                told += f", after {discarded} that were discarded,"
             raise ValueError(f"{told} cannot be thinned by {by}: not a multiple")
         settings = thinned_settings(self.settings, by, self.settings.num_samples // by)
         sparser = settings.parameters_every * by // self.settings.parameters_every
@@ -158,7 +158,7 @@ class Run:
         return replace(self, settings=settings, draws=draws, warmup_draws=warmup)
 
     def later_draws(self) -> "Run":
-        """Run without the first quarter of its draws, or fewer, where arrays are kept of some."""
+        """Run without the first quarter of its draws, or fewer if only some draws have arrays."""
         settings = self.settings
         every = settings.parameters_every
         dropped = settings.num_samples // 4 // every * every

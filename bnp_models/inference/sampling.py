@@ -1,11 +1,12 @@
 """The sampling driver: any model's chains, compiled inside, a Python loop outside.
 
-A model gives what `bnp_models.models.model.Model` lists; the driver gives several chains by vmap,
-sharding over the devices there are, capacity that grows, kept draws on the host, checkpoints and
-exact resume. The key of chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend
-neither on where the run was cut into chunks nor on the devices, where chains lie whole on them: a
-run that is extended has the draws of a longer one, and a run until a target is a loop of
-extensions. Where the records of a chain are in parts, floats are rounded otherwise.
+A model has the methods of `bnp_models.models.model.Model`. The driver runs several chains with
+vmap, divides the work among the available devices, enlarges arrays when components need more room,
+keeps draws in the memory of the host, writes checkpoints, and resumes runs exactly. The key of
+chain c at sweep t is ``fold_in(fold_in(key, c), t)``, so that draws depend neither on where the run
+was cut into chunks nor on the devices, where chains lie whole on them: a run that is extended has
+the draws of a longer one, and a run until a target is a loop of extensions. Where the records of a
+chain are in parts, floats are rounded otherwise.
 """
 
 import hashlib
@@ -70,11 +71,11 @@ def sample(
 ) -> Run:
     """Run a model's Gibbs chains.
 
-    With `until`, the target is asked after the first `num_samples` draws, which are always made; if
-    it is not reached, the chains go on, and it is asked again after 2, 3, 4, 6, 8, 12, .. times as
-    many. From then on the first quarter of the draws is let go, before the target is asked and in
-    the run that is returned: where the warm-up was too short, that quarter holds the chains' way to
-    each other.
+    With `until`, the chains first make `num_samples` draws. If the target is not reached then, the
+    chains continue, and the target is tested again after 2, 3, 4, 6, 8, 12, .. times as many draws.
+    From the second test on, the first quarter of the draws is discarded, both before the test and
+    in the run that is returned, because these draws may still depend on the starting values if the
+    warm-up was too short.
 
     Parameters
     ----------
@@ -84,48 +85,52 @@ def sample(
         The coded sample; without missing values, unless the model draws them. A data frame of
         records is coded by `Microdata.from_frame`, with all its columns.
     key
-        A `jax.random.key`; the same key gives the same draws on one device or eight, resumed or
-        not, whatever the chunks.
+        A `jax.random.key`. The same key gives the same draws on one device or eight, and whether or
+        not the run was interrupted and resumed.
     conditions
         Structural zeros, for a model that takes them, or the rules of households; no record may
         break one. A data frame is coded by `StructuralZeros.from_frame`.
     num_chains, num_warmup, num_samples, thin
-        Chains; sweeps before the first draw; draws kept per chain; sweeps per kept draw.
+        Number of chains; of sweeps before the first draw; of draws kept from each chain; and of
+        sweeps for each kept draw.
     until
-        Function of a run that returns whether the chains may stop, such as
-        `bnp_models.Converged(max_rhat=1.01)`. It must depend on the draws alone, so that a resumed
-        run stops where another one does. Default: no target.
+        Function of a run that says whether the chains may stop, such as
+        `bnp_models.Converged(max_rhat=1.01)`. It may depend on nothing but the draws, so that a
+        resumed run stops at the same draw as an uninterrupted one. Default: no target.
     max_minutes
-        Minutes of compilation, warm-up and draws (``run.seconds``, those before a resume
-        included) after which chains with a target stop at the next draw; 60 by default. The
-        target's own time is not counted.
+        Chains with a target stop at the next draw after so many minutes of compilation, warm-up and
+        draws (``run.seconds``; minutes before a resume count). The time of the function `until`
+        does not count. Default: 60.
     keep
-        Names of what is kept of each draw, from the model's ``scalars`` and ``parameters`` or
-        any other name that its ``keep`` offers (such as "z"). Default: scalars and parameters,
-        which `population_risk` needs.
+        Names of the quantities that are kept of each draw: from the model's ``scalars`` and
+        ``parameters``, or any other name that its ``keep`` offers (such as "z"). Default: scalars
+        and parameters, which `population_risk` needs.
     start_components
-        Components of the chains' initial states, cycled over the chains; default as the model
-        recommends. Scattered starts are what R-hat needs to see a second mode.
+        Numbers of components of the chains' initial states, used for one chain after the other and
+        then again from the first; by default those that the model recommends. R-hat can only detect
+        a second mode if the chains start from different states.
     parameters_every
-        Keep arrays, such as level probabilities, of every so many draws only; scalars are kept of
-        all. Default: of all, or as the model says whose arrays are large.
+        Keep arrays, such as level probabilities, only of every so many draws. Scalars are kept of
+        all draws. Default: 1, or the number that a model with large arrays recommends.
     keep_warmup
-        Keep the scalars of the warm-up too: `Run.warmup_draws`, which nothing is computed from.
+        Also keep the scalars of the warm-up, as `Run.warmup_draws`. No result uses them.
     devices
-        Devices to use; default all of `jax.devices()`. Chains are sharded first, then records.
+        Devices to use; by default all of `jax.devices()`. Whole chains are divided among the
+        devices first, and then records.
     checkpoint
-        Folder for checkpoints. With `resume`, the run continues from the last one there; with a
-        larger `max_minutes`, also one that had used up its minutes.
+        Folder for checkpoints. With `resume`, the run continues from the last checkpoint in it.
+        With a larger `max_minutes`, a run that stopped for lack of time can be continued too.
     checkpoint_seconds
-        Least time between checkpoints.
+        Minimum time between checkpoints.
     chunk_sweeps
-        Sweeps between returns to Python; default as many as take about half a second.
+        Number of sweeps that run in compiled code before Python gets control again; by default as
+        many as take about half a second.
     progress
-        Show a progress bar on stderr; or a function that is called with a sentence, a forecast
-        after the first sweeps, and then once a minute.
+        Whether to show a progress bar on stderr; or a function that is called with a sentence: a
+        forecast after the first sweeps, and then the progress once a minute.
     monitor
-        Called with the latest kept quantities, each (chains, ...), while the bar is shown;
-        returns more figures for it.
+        Function that is called with the latest kept quantities, each (chains, ...), while the
+        progress bar is shown, and returns more figures for the bar.
 
     Returns
     -------
@@ -145,13 +150,13 @@ def sample(
 
     Notes
     -----
-    Compiled programs are kept in the user's cache folder (``~/.cache/bnp-models``), unless JAX has
-    been given another (``jax_compilation_cache_dir``): a second run on data of the same variables,
-    levels and size, nearly, compiles nothing.
+    Compiled programs are kept in the user's cache folder (``~/.cache/bnp-models``), or in the
+    folder that JAX was given (``jax_compilation_cache_dir``). A second run compiles nothing if its
+    data have the same variables and levels and about the same number of records.
 
-    The memory of a run with a target is bounded: a chain holds at most four times its first draws.
-    Before it would hold more, every second draw is let go (`Run.thinned`) and `thin` doubles from
-    there on.
+    The memory of a run with a target is bounded: a chain keeps at most four times as many draws as
+    `num_samples`. Before it would keep more, every second draw is discarded (`Run.thinned`), and
+    `thin` is doubled from then on.
 
     Examples
     --------
@@ -172,7 +177,7 @@ def sample(
     check_input(model, table, conditions)
     asked = None if until is None else Until(until, _minutes(max_minutes), first)
     if asked is None and max_minutes is not None:
-        raise ValueError("max_minutes is of a run with a target: give until too")
+        raise ValueError("max_minutes is only for a run with a target: give until too")
     task = Task(model, table, conditions, key)
     store = saved = None
     if checkpoint is not None:
@@ -232,7 +237,7 @@ def extend(
     progress: bool | Tell = False,
     monitor: Monitor | None = None,
 ) -> Run:
-    """Go on with a finished run: the draws are those that a longer `sample` would have made.
+    """Continue a finished run; the draws are those that a longer `sample` would have made.
 
     Parameters
     ----------
@@ -241,11 +246,11 @@ def extend(
     num_samples
         Draws to add to each chain.
     max_seconds
-        Stop at the first draw after which `run.seconds`, those before the extension included, are
-        more; there are then fewer draws. Default: no limit.
+        Stop at the first draw at which `run.seconds`, including the seconds before the extension,
+        exceed this limit. The run then has fewer draws. Default: no limit.
     checkpoint
-        Folder for checkpoints, of which earlier ones are removed; ``sample(num_samples=...,
-        resume=True)`` with the number of all draws goes on from them.
+        Folder for checkpoints; earlier checkpoints in it are removed. ``sample(num_samples=...,
+        resume=True)`` with the number of all draws continues from the last one.
     devices, checkpoint_seconds, chunk_sweeps, progress, monitor
         As for `sample`.
 

@@ -37,7 +37,7 @@ class Settings:
     parameters_every: int = 1
     """Interval at which arrays, such as level probabilities, are kept; 1: those of every draw."""
     num_discarded: int = 0
-    """Sweeps between the warm-up and the kept draws, whose draws were let go."""
+    """Sweeps between the warm-up and the kept draws, whose draws were discarded."""
     keep_warmup: bool = False
     """Whether the scalars of the warm-up are kept too."""
 
@@ -139,7 +139,7 @@ def make_settings(
 
 
 def number_kept(iteration: int, settings: Settings, every: int = 1) -> int:
-    """Draws that so many sweeps make, one for each `every` draws; those let go are among them."""
+    """Draws that so many sweeps make, one for each `every` draws, discarded ones included."""
     return max(iteration - settings.num_warmup, 0) // (settings.thin * every)
 
 

@@ -1,7 +1,8 @@
 """Models as pairs of functions, and pairs of functions as models.
 
-`kernel_of` takes a model out of the driver, for a loop of one's own; `model_of_steps` puts steps of
-one's own into it, for chains, checkpoints, resuming, progress and diagnostics.
+`kernel_of` gives the functions of a model to a loop that you write yourself. `model_of_steps` makes
+a model of functions that you write yourself, so that `sample` can run its chains, with checkpoints,
+resuming, progress bars and diagnostics.
 """
 
 import hashlib
@@ -59,24 +60,25 @@ def kernel_of(
     capacity: int | None = None,
     num_components: int | None = None,
 ) -> Kernel:
-    """Functions of a chain of a model on a sample, for a loop of one's own.
+    """Return the functions that run one chain of a model, for a loop that you write yourself.
 
     Parameters
     ----------
     model, table, conditions
         As for `sample`.
     capacity
-        Slots for components; default as many as the model has at the least. A model whose
-        components may outgrow them does not get more here: where ``info.left_over`` is above 1e-4,
-        begin again with more.
+        Number of components that the arrays have room for; by default the minimum of the model.
+        Unlike in `sample`, the arrays do not grow: if ``info.left_over`` is above 1e-4, begin again
+        with a larger capacity.
     num_components
-        Components of the initial state at the most; default the first that the model recommends.
+        Largest number of components of the initial state; by default the first number that the
+        model recommends.
 
     Returns
     -------
     kernel
-        Pure functions, which jit, scan and vmap over keys and states. The arrays of the sample are
-        constants of them.
+        Pure functions. `jax.jit`, `jax.lax.scan` and `jax.vmap` over keys and states work on them.
+        The arrays of the sample are constants in them.
 
     Raises
     ------
@@ -85,8 +87,10 @@ def kernel_of(
 
     Notes
     -----
-    With the keys that `sample` uses, and no warm-up, a scan makes the draws that `sample` makes.
-    In the warm-up `sample` does more: it gives back slots, and models settle their states.
+    Without warm-up, and with the keys that `sample` uses, a scan over the step makes the same draws
+    as `sample`. During the warm-up `sample` does two more things: it shrinks arrays that have room
+    for more components than the chains need, and it lets the model sort its components
+    (`Model.settle`).
 
     Examples
     --------
@@ -232,7 +236,7 @@ def model_of_steps(
     prepare: Callable[[Any], Any] | None = None,
     name: str = "own",
 ) -> Model:
-    """Make a model of functions of one's own, for `sample`.
+    """Make a model from functions that you write yourself, for `sample`.
 
     Parameters
     ----------
@@ -249,9 +253,9 @@ def model_of_steps(
         the functions are ``init(key, data)`` and ``step(key, state, data)``. Default: the functions
         know their data.
     name
-        Name of the model. Checkpoints are those of a run with the same name and the same code of
-        the functions; what else these refer to, such as constants outside, is not looked at: put
-        what changes into the name.
+        Name of the model. A checkpoint belongs to a run whose model has the same name and whose
+        functions have the same code. Other things that the functions use, such as global constants,
+        are not compared: if they change, change the name.
 
     Examples
     --------

@@ -39,9 +39,9 @@ def stopping_warnings(
     if not isinstance(target, Converged):
         return [f"{start}, before the target was reached; allow more minutes"]
     return [
-        f"{start}: {listed(missed)}, where R-hat of at most {target.max_rhat:g} and effective "
-        f"sample sizes of at least {target.least_ess(num_chains):g} were asked for; "
-        f"allow more minutes (--max-minutes{_about(needed)})"
+        f"{start}: {listed(missed)}, but the target is R-hat of at most {target.max_rhat:g} and "
+        f"effective sample sizes of at least {target.least_ess(num_chains):g}; allow more minutes "
+        f"(--max-minutes{_about(needed)})"
     ]
 
 
@@ -90,9 +90,9 @@ def _not_converged(figures: dict[str, Figures]) -> str | None:
         return None
     if not large_rhats(reported(figures)):
         return (
-            "chains agree on what is reported, but not on all else: R-hat should be below "
-            f"{rhat_of_others(figures)} and is {listed(apart)}; a longer run makes sure of the "
-            "figures"
+            "chains agree on what is reported, but not on everything else: R-hat should be below "
+            f"{rhat_of_others(figures)} and is {listed(apart)}; a longer run would make the "
+            "figures safer"
         )
     return (
         f"not converged: R-hat should be below {MAX_RHAT} and is {listed(apart)}; run a longer "
@@ -103,7 +103,9 @@ def _not_converged(figures: dict[str, Figures]) -> str | None:
 def _different_modes(modes: Modes) -> str | None:
     if len(modes.each) < 2:
         return None
-    return f"multimodal: {modes.verdict}; report the modes apart, or run more and longer chains"
+    return (
+        f"multimodal: {modes.verdict}; report each mode separately, or run more and longer chains"
+    )
 
 
 def _few_effective_draws(figures: dict[str, Figures], num_chains: int) -> str | None:

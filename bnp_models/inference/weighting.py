@@ -1,4 +1,4 @@
-"""Runs on records with design weights, as runs of the laws that weights give without their classes.
+"""Runs on records with design weights, with the classes of the weights summed out.
 
 A law is a `Run` on the records alone, whose draws have the weight class summed out: all that reads
 the parameters of a run reads those of a law. Runs on records without weights are their own laws.
@@ -41,7 +41,7 @@ def population_law(run: Run) -> Run:
 
 
 def unsampled_law(run: Run) -> Run:
-    """Law of a person who was not sampled: of a class's w persons for each record, w - 1 are not.
+    """Law of a person who was not sampled: w - 1 of the w persons for whom a record stands.
 
     Raises
     ------

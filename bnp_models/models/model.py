@@ -88,7 +88,7 @@ class Model(eqx.Module):
     @property
     @abstractmethod
     def capacity(self) -> int:
-        """Slots for components, at the least."""
+        """Minimum number of components that the arrays have room for."""
 
     @property
     @abstractmethod
@@ -99,7 +99,7 @@ class Model(eqx.Module):
         """Raise `MicrodataError` unless the options fit the table."""
 
     def coding(self, conditions: Conditions) -> Coding | None:
-        """Form in which the model sees the records, where it is not as they are."""
+        """Form in which the model sees the records, if it is not the records themselves."""
         return None
 
     def levels_of_axes(self, table: Table, conditions: Conditions) -> dict[str, Levels]:
@@ -124,8 +124,8 @@ class Model(eqx.Module):
     ) -> tuple[State, Info]:
         """One sweep of one chain, which leaves the posterior invariant; `iteration` counts them.
 
-        It is negative in the first part of the warm-up, in which chains shed the components of
-        their starts: moves that do not help there may wait until zero.
+        It is negative in the first part of the warm-up, in which chains lose the surplus components
+        of their initial states. Moves that do not help with this may begin at zero.
         """
 
     def keep(self, state: State, info: Info) -> dict[str, Array]:
@@ -133,7 +133,7 @@ class Model(eqx.Module):
         return vars(state) | vars(info)
 
     def settle(self, state: State, data: Data) -> State:
-        """State after a sweep of warm-up, where the posterior need not stay invariant."""
+        """State after a step of the warm-up that need not leave the posterior invariant."""
         return state
 
     def level_concentrations(self, run: Any) -> dict[str, float] | None:
@@ -149,7 +149,7 @@ class Model(eqx.Module):
 
 
 class Growing(Model):
-    """A model whose components may outgrow their slots: the driver gives it more, or fewer."""
+    """A model whose number of components may change: the driver enlarges or shrinks its arrays."""
 
     start_share: AbstractClassVar[float]
     """Share of the slots that a start may fill."""
@@ -160,7 +160,7 @@ class Growing(Model):
 
     @abstractmethod
     def slots_needed(self, state: State, data: Data) -> Float[Array, ""]:
-        """Slots that hold all but a negligible weight, and some to spare."""
+        """Number of components that hold all but a negligible weight, and some to spare."""
 
     @abstractmethod
     def shrink(self, state: State, data: Data, capacity: int) -> State:
@@ -251,7 +251,7 @@ class PredictsCells(Model):
 
 
 class KnowsMargins(Model):
-    """A model that knows the margins of all variables."""
+    """A model that can compute the margins of all variables."""
 
     @abstractmethod
     def level_probabilities(

@@ -9,8 +9,8 @@ def last_class_used(draws: dict[str, np.ndarray], units: str = "records") -> str
     if most == 0:
         return None
     return (
-        f"too few classes: in a kept draw, {most} {units} are in the last class, which takes "
-        "all that the others leave; raise components (--components)"
+        f"too few classes: in a kept draw, {most} {units} are in the last class, which stands for "
+        "all further classes; raise components (--components)"
     )
 
 
@@ -19,6 +19,7 @@ def too_many_augmented(draws: dict[str, np.ndarray]) -> str | None:
     if np.min(draws.get("augmented", 0), initial=0) >= 0:
         return None
     return (
-        "nearly everything is impossible: in a kept draw more records of the impossible region "
-        "than can be counted were left out; look for conditions or rules that exclude too much"
+        "nearly everything is impossible: a kept draw needed more records of the impossible region "
+        "than can be counted, and the rest were left out; look for conditions or rules that "
+        "exclude too much"
     )

@@ -136,9 +136,10 @@ def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) ->
     filled = result.cells.num_cells - expected[0], result.cells.num_cells - seen[0]
     if uniques or abs(filled[0] / filled[1] - 1) > _MISFIT:
         sentences.append(
-            f"misfit: under these hyperparameters {filled[0]:,.0f} cells are expected to have "
-            f"records and {expected[1]:,.0f} to have one, and {filled[1]:,.0f} and {seen[1]:,.0f} "
-            "do; choose others, or have them estimated, before using the figures"
+            f"misfit: with these hyperparameters {filled[0]:,.0f} cells are expected to have "
+            f"records and {expected[1]:,.0f} to have exactly one, but {filled[1]:,.0f} cells have "
+            f"records and {seen[1]:,.0f} have exactly one; choose other hyperparameters, or have "
+            "them estimated, before using the figures"
         )
     if result.draws is not None:
         sentences += diagnosis.warnings

@@ -17,10 +17,12 @@ _LABELS = {1: "one variable", 2: "two variables", 3: "three variables"}
 # Points of a plot are drawn once for each square of this grid.
 _GRID = 110
 _COMBINING = {
-    "partially": "Synthetic estimates are combined as from partially synthetic files, which holds "
-    "for those of bnp-models synthesize as well (T = ū + b / M, with ū for the original's size).",
-    "fully": "Synthetic estimates are combined as from fully synthetic files (T = (1 + 1/M) b − ū, "
-    "or ū for the original's size where that is not positive).",
+    "partially": "The estimates from the synthetic files are combined by the rule for partially "
+    "synthetic data, which also holds for the files of bnp-models synthesize (T = ū + "
+    "b / M, where ū is the variance for a file of the original's size).",
+    "fully": "The estimates from the synthetic files are combined by the rule for fully synthetic "
+    "data (T = (1 + 1/M) b − ū, or, if that is not positive, ū for a file of the "
+    "original's size).",
 }
 
 

@@ -39,11 +39,13 @@ def to_inference_data(
     run
         Chains.
     risk
-        Adds tau1, tau2, their conditional expectations, log_likelihood and the parameters of the
-        layer for ties; everything is then thinned to the draws at which the risk was evaluated.
+        A risk whose tau1, tau2, conditional expectations, log_likelihood and parameters of the
+        layer for ties are added. Everything is then thinned to the draws for which the risk was
+        computed.
     parameters
-        Include arrays such as g0 and theta, 20 kB a draw and more. Their axes are named:
-        "variable_level" has labels such as "age=0-14", "component" or "latent_class" has numbers.
+        Include arrays such as g0 and theta, which take 20 kB or more for each draw. Their axes are
+        named: "variable_level" has labels such as "age=0-14", and "component" or "latent_class" has
+        numbers.
     seed
         Recorded in the attributes, with digests of the sample and of the conditions.
     num_datasets

@@ -86,16 +86,16 @@ def of_chains(draws: dict[str, np.ndarray], num_chains: int) -> dict:
 def _advice(run: Run) -> str:
     """Sentence on what to do, or was done, about equivalences; may be empty."""
     if run.coding is not None:
-        return "The items that another variable settles were left out of the records."
+        return "The values that another variable determines were left out of the records."
     if (
         isinstance(run.model, MembershipOptions)
         and run.conditions is not None
         and run.conditions.not_applicable.coding.absent
     ):
         return (
-            "The data cannot tell apart parameters that differ only along an equivalence; with "
-            "--not-applicable, items that another variable settles are left out of the records, "
-            "and so are those parameters."
+            "The data cannot distinguish parameters that differ only along an equivalence. With "
+            "--not-applicable, values that another variable determines are left out of the "
+            "records, and these parameters are left out with them."
         )
     return ""
 

@@ -110,7 +110,7 @@ def cell_risk(
     Parameters
     ----------
     model
-        With the hyperparameters to use, unless there are `draws`.
+        Model with the hyperparameters to use, unless `draws` is given.
     cells
         Non-empty cells of the sample, from `weighted_cells`.
     key

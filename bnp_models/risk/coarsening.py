@@ -78,9 +78,10 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
     Parameters
     ----------
     text
-        Statements apart by semicolons, which all hold: "drop:A,B" leaves variables out, "keep:A,B"
-        all others, "merge:A=X+Y" makes one level of several, "group:A" puts the groups of a
-        variable in the place of its levels, and "group:A=2" the groups of these.
+        Statements separated by semicolons, which are all applied: "drop:A,B" leaves these variables
+        out, "keep:A,B" leaves all others out, "merge:A=X+Y" makes one level of several, "group:A"
+        replaces the levels of a variable by their groups, and "group:A=2" by the groups of these
+        groups.
     schema
         Of the records.
     hierarchies

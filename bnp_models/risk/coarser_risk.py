@@ -1,8 +1,8 @@
 """Risk on coarser keys from the same posterior, without new chains.
 
-In mixed membership and latent class models a dropped variable's factor becomes one, and merged
-levels have the sum of their probabilities. Under structural zeros the feasible cells that make up a
-coarser one are listed, and their probabilities added.
+In mixed membership and latent class models the factor of a dropped variable becomes one, and a
+merged level has the sum of the probabilities of its levels. With structural zeros, the probability
+of a coarser cell is the sum of the probabilities of the feasible cells in it, which are listed.
 """
 
 import dataclasses
@@ -92,11 +92,11 @@ def coarsen(
         "group:occupation" where the model has groups of that variable's levels; or those read, by
         text. Default: each variable dropped by itself.
     ties
-        Evaluate with the layer for ties, its parameters being those of the finer file.
+        Whether to use the layer for ties, with the parameters of the finer file.
     num_draws
-        Draws of the run that are evaluated, evenly spaced, at the most.
+        Largest number of draws of the run that are used; they are evenly spaced.
     key
-        By default one that `run` set aside.
+        By default a key that `run` keeps for this purpose.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def coarsen(
 
     Notes
     -----
-    The posterior is that of the finer file, which knows more than the coarser one would teach.
+    The posterior is that of the finer file, which has more information than the coarser file.
 
     Examples
     --------

@@ -168,7 +168,8 @@ def _checked_structure(structure, order):
             raise ValueError(f"order is 1 or 2, not {order}")
         structure = _ORDERS[order] if structure is None else structure
         warnings.warn(
-            f'loglinear_risk(order={order}) goes in 0.2.0; write structure="{_ORDERS[order]}"',
+            f"loglinear_risk(order={order}) will be removed in 0.2.0; "
+            f'write structure="{_ORDERS[order]}"',
             DeprecationWarning,
             stacklevel=3,
         )

@@ -101,13 +101,15 @@ class PopulationRisk:
     """(chains, draws) draws of the number of sample uniques that are unique in the population."""
     tau1_conditional: np.ndarray
     """(chains, draws) expectation of that number given each draw's parameters, averaged over
-    `ties.LAYER_DRAWS` draws of the layer for ties; its spread is narrower than that of the
+    `ties.LAYER_DRAWS` draws of the layer for ties; its distribution is narrower than that of the
     number."""
     tau2: np.ndarray
     """(chains, draws) draws of the sum over sample uniques of 1/F, F their cell's population count:
-    the matches that are correct if each sample unique is matched at random within its cell."""
+    the expected number of correct matches if each sample unique is matched at random within its
+    cell."""
     tau2_conditional: np.ndarray
-    """(chains, draws) expectation of that sum given each draw's parameters, narrower too."""
+    """(chains, draws) expectation of that sum given each draw's parameters; its distribution is
+    narrower too."""
     log_likelihood: np.ndarray
     """(chains, draws) sum over records of log p_c, the labels integrated out."""
     rows: np.ndarray
@@ -117,13 +119,14 @@ class PopulationRisk:
     r2: np.ndarray
     """Per sample unique, the posterior mean of E(1/F)."""
     thin: int
-    """Every how many of the run's draws were evaluated."""
+    """Interval between the draws of the run that were used: 1 is every draw."""
     relative_error: float
     """Median relative standard error of the cell probabilities; 0 where they are exact."""
     ties: str
     """Whether the layer for ties is "on", a "sensitivity" analysis or "off"."""
     layer: LayerDraws | None = None
-    """Draws of the layer, and what is beside the risk; None where it is off."""
+    """Draws of the layer for ties, and the risk that is reported for comparison; None if the layer
+    is off."""
     r2_of_cells: np.ndarray | None = None
     """(C,) posterior mean of E(1/F) of the records of each cell of the sample, in the order of its
     contingency table; None unless the risk is of all records."""
@@ -141,8 +144,8 @@ class PopulationRisk:
     def records(self) -> pd.DataFrame:
         """One row per sample unique, riskiest first: row, the key variables, r1, r2.
 
-        Of all records, where these were asked for, with the number f of the sample's records that
-        have the same values before r1, which is 0 where f is not 1.
+        If all records were asked for, there is one row for each record, with a column f before r1:
+        the number of records of the sample with the same values. r1 is 0 where f is not 1.
         """
         table = self.law.table
         if self.r2_of_cells is not None:
@@ -165,12 +168,13 @@ class PopulationRisk:
         )
 
     def by_level(self) -> pd.DataFrame:
-        """One row per level: how much of the risk its records carry.
+        """One row per level: the part of the risk that comes from its records.
 
-        Columns variable, level, records and sample_uniques (numbers of the sample's), tau1 and tau2
-        (sums of r1 and r2 over these uniques: those of the levels of a variable add up to the
-        posterior means of tau_1 and tau_2). Where the risk is of all records, also r2: its sum over
-        all records of the level, whose correct matches it is the expected number of.
+        The columns are variable, level, records and sample_uniques (their numbers in the sample),
+        and tau1 and tau2 (sums of r1 and r2 over the sample uniques of the level; over all levels
+        of a variable they add up to the posterior means of tau_1 and tau_2). If the risk was
+        computed for all records, there is also r2, the sum of r2 over all records of the level: the
+        expected number of correct matches among them.
         """
         table = self.law.table.tabulated
         rows = []
@@ -249,28 +253,32 @@ def population_risk(
     Parameters
     ----------
     run
-        Chains that kept the model's ``parameters``. Of a sample with design weights
-        (`weighted_microdata`), the persons who are not in it have the law that these say.
+        Chains that kept the model's ``parameters``. If the sample has design weights
+        (`weighted_microdata`), these determine the distribution of the persons who are not in the
+        sample.
     population_size
         N, at least the sample's size.
     ties
-        "on": with the layer for ties (`bnp_models.risk.ties`) over each draw, cells of the
-        population that are fuller or emptier than the model says, as far as the sample's are;
-        "off": the model's own risk. "sensitivity": the model's own, and tau_1 and tau_2 with the
-        layer beside it; where it is on, those without it are beside it.
+        Whether the layer for ties (`bnp_models.risk.ties`) is used. It lets the counts of the
+        population's cells vary more than the model alone allows (overdispersion), by an amount that
+        the cells of the sample determine. "on": the risk is computed with it, and tau_1 and tau_2
+        without it are reported too. "off": the risk is that of the model alone. "sensitivity": the
+        risk is that of the model alone, and tau_1 and tau_2 with the layer are reported too.
     all_records
-        Also evaluate E(1/F) of records that are not alone in the sample, from the same draws.
+        Whether to compute E(1/F) also for records that are not unique in the sample, from the same
+        draws.
     method
         "exact" evaluates cell probabilities without Monte Carlo error: latent class models in
         closed form, the HDP by the recursion over subsets of variables. For the HDP, "draws"
-        averages over draws of record weights shared by all cells and corrects tau's bias by a
-        two-half jackknife; "auto" is exact wherever the model's ``max_exact_variables`` allows,
-        and "draws" beyond.
+        averages over draws of record weights that all cells share, and corrects the bias of tau by
+        a jackknife over two halves of the draws. "auto" is "exact" for up to
+        ``max_exact_variables`` variables of the model, and "draws" for more.
     thin
-        Evaluate every `thin`-th draw of `run`. Default: about 2,000 draws of all chains, and
-        about 100 of each at least.
+        Evaluate every `thin`-th draw of `run`. Default: about 2,000 draws of all chains, and about
+        100 of each chain at least.
     key
-        For the counts and the draws of record weights; by default one that `run` set aside.
+        Key for the random numbers of this function; by default a key that `run` keeps for this
+        purpose.
     progress
         Show a progress bar on stderr.
 
@@ -445,7 +453,8 @@ def tau1_monitor(
     population_size
         N, at least the sample's size.
     max_cells
-        With more sample uniques than this, tau_1 is scaled up from about so many of them.
+        With more sample uniques than this, tau_1 is computed for about this many of them and scaled
+        up.
 
     Examples
     --------

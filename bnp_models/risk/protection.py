@@ -1,9 +1,9 @@
 """Protection of a sample: recodings and suppressions until its risk meets an agency's limits.
 
-Both are chosen greedily: recodings by the loss of information (`recoding`) for what they take off
-the risk, suppressions to be few (`suppression`). The risk is that of the posterior draws at hand
-(`record_risks`): no chains are run again. The file is done where the verdict on it is yes
-(`verdict`).
+Both are chosen by a greedy search: recodings by the loss of information (`recoding`) relative to
+the reduction of the risk, and suppressions so that there are few of them (`suppression`). The risk
+is computed from the given posterior draws (`record_risks`); no chains are run again. The search
+ends when the verdict on the file is yes (`verdict`).
 
 Global recoding and local suppression are those of Hundepool et al. 2012 (Statistical Disclosure
 Control, doi:10.1002/9781118348239, chapter 3).
@@ -72,7 +72,8 @@ class FileRisk:
     r1: np.ndarray
     """(n,) probability of each record to be unique in the population."""
     sharing: np.ndarray
-    """(n,) records of the sample that have a record's remaining values, itself included."""
+    """(n,) number of records of the sample that have the remaining values of each record, itself
+    included."""
     loss: float
     """Information that was lost, in bits a record."""
 
@@ -221,21 +222,22 @@ def protect(
     run, population_size
         As for `population_risk`; the run is of records, not of a table of cells.
     max_tau1
-        Limit of tau_1: the upper end of its 95% interval is brought to it.
+        Limit of tau_1: the upper end of its 95% interval must not exceed it.
     max_risk
         Limit of the probability of each record to be unique in the population.
     recode
-        Recodings that are made in any case, first: statements as of `coarsen`.
+        Recodings that are made in any case, before all others: statements as for `coarsen`.
     max_suppressed
-        Share of the records in which values may be suppressed, at the most. Variables are recoded,
-        each time in the way that loses least information for what it takes off tau_1, until this is
-        enough.
+        Largest share of the records in which values may be suppressed. Variables are recoded until
+        this share is enough; each recoding is the one with the least loss of information for its
+        reduction of tau_1.
     importance
-        What a bit of a variable's information is worth, by name; 1 where none is given.
+        Weight of one bit of information lost in a variable, by name of the variable; 1 by default.
     ordered
-        Variables whose adjacent levels may be merged, besides those whose labels all begin with a
-        number. Of others the rarest level is merged with another; but where the run's model has
-        groups of a variable's levels, all of these become the groups, and these the larger ones.
+        Variables whose neighbouring levels may be merged, in addition to those whose labels all
+        begin with a number. For other variables, the rarest level is merged with another level. If
+        the model of the run has groups of a variable's levels, all levels are replaced by their
+        groups, and then the groups by larger groups.
     ties
         Evaluate with the layer for ties.
     key
@@ -244,7 +246,7 @@ def protect(
     Returns
     -------
     protection
-        The nearest to the limits that was found, if they cannot be met.
+        The protected file; if the limits cannot be met, the one that comes closest to them.
 
     Raises
     ------

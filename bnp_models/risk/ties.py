@@ -1,22 +1,22 @@
-"""Layer for ties: cells of the population that are fuller, or emptier, than a model says.
+"""Layer for ties: it lets cell counts vary more than a model alone allows (overdispersion).
 
     p_c ~ Ga(shape_c, shape_c / b_c),    shape_c = shape (n b_c)^exponent
 
 with p_c the probability of cell c for a new record, b_c the model's, given a kept draw, and n the
-sample's size. Records repeat each other's cells for reasons that the model does not know: a law of
-cells with a few dozen components is smoother than any real population. The variance of p_c about
-b_c is proportional to b_c^(2 - exponent), Taylor's power law (1961, doi:10.1038/189732a0): exponent
-0 is a gamma factor that is alike in all cells (Bethlehem, Keller & Pannekoek 1990,
-doi:10.1080/01621459.1990.10475304), exponent 1 the Dirichlet process DP(shape n, F) whose mean F is
-the model.
+sample's size. In real populations some cells have more persons, and others fewer, than any model
+with a few dozen components expects. The variance of p_c about b_c is proportional to b_c^(2 -
+exponent), Taylor's power law (1961, doi:10.1038/189732a0): exponent 0 is a gamma factor that is
+alike in all cells (Bethlehem, Keller & Pannekoek 1990, doi:10.1080/01621459.1990.10475304),
+exponent 1 the Dirichlet process DP(shape n, F) whose mean F is the model.
 
-The prior of shape and exponent is what real populations teach: a law fitted to the pairs that
-explain the counts of known populations best, given the probabilities that a model fitted to a
-sample of them gives (experiments/accuracy/layer_prior). A small share is left for the model to hold
-as it is, the limit of large shapes. The layer is evaluated on draws of a model that was fitted to
-the same counts without it, so that their likelihood says less than it seems to: it is raised to
-a power below one, which the same populations chose (Bissiri, Holmes & Walker 2016,
-doi:10.1111/rssb.12158).
+The prior of shape and exponent was estimated from real populations. For each of them, a model was
+fitted to a sample, and the pair of shape and exponent was found that best explains the counts of
+the population given the probabilities of the model; the prior is a distribution that was fitted to
+these pairs (experiments/accuracy/layer_prior). A small prior probability is left for the model
+without the layer, which is the limit of large shapes. The layer is evaluated on draws of a model
+that was fitted to the same counts without it. The likelihood of these counts would therefore be too
+informative, and is raised to a power below one, which was chosen on the same populations (Bissiri,
+Holmes & Walker 2016, doi:10.1111/rssb.12158).
 """
 
 from dataclasses import dataclass
@@ -46,10 +46,8 @@ MODEL_HOLDS = 1e8
 _BLOCKS = (*((exponent, SHAPES) for exponent in EXPONENTS), (0.0, np.array([MODEL_HOLDS])))
 
 LOG10_SHAPE, EXPONENT = (1.06, 0.87), (0.53, 0.21)
-"""Location and scale of the prior: log10 of the shape, and exponent.
-
-They come from experiments/accuracy/layer_prior.
-"""
+"""Location and scale of the prior: log10 of the shape, and exponent
+(experiments/accuracy/layer_prior)."""
 
 DEGREES_OF_FREEDOM = 4.0
 """Of the prior, a bivariate t law whose two parts are uncorrelated."""
@@ -98,7 +96,8 @@ class Ties:
         key
             One that may be used elsewhere too: a constant is folded into it.
         method, num_draws
-            How cell probabilities are evaluated, and by how many draws of record weights.
+            How cell probabilities are evaluated, and by how many draws of record weights or
+            particles.
         """
         cells = run.table.tabulated
         draws = run.spaced_parameters(NUM_DRAWS)

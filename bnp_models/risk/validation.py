@@ -1,7 +1,7 @@
 """Validation within the sample: a part of it is fitted, the whole is that part's population.
 
-How many uniques of the part are unique in the whole sample is known, and so is the error of the
-estimate. It is the same question at a smaller size, not a bound on the error for the population.
+The number of uniques of the part that are unique in the whole sample is known, and so is the error
+of its estimate. This error is not a bound on the error for the population, which is larger.
 """
 
 import math
@@ -86,10 +86,10 @@ class Validation:
         high = sum(split.mean > split.truth for split in missed)
         side = "high" if 2 * high > len(missed) else "low"
         return [
-            f"validation within the sample fails: from {self.fraction:.0%} of it, the 95% interval "
-            f"of the number of uniques that stay unique in all of it misses the truth in "
-            f"{len(missed)} of {len(self.splits)} splits (estimates are {self.ratio:.2f} times the "
-            f"truth); tau_1 is probably too {side}"
+            f"validation within the sample fails: with the model fitted to {self.fraction:.0%} of "
+            "the sample, the 95% interval of the number of its uniques that are also unique in the "
+            f"whole sample misses the truth in {len(missed)} of {len(self.splits)} splits "
+            f"(estimates are {self.ratio:.2f} times the truth); tau_1 is probably too {side}"
         ]
 
     def document(self) -> dict:
@@ -133,7 +133,7 @@ def validate_within(
     fraction: float = FRACTION,
     **options: Any,
 ) -> Validation:
-    """Fit random parts of a sample, and compare with the whole as each part's population.
+    """Fit a model to random parts of a sample, and compare it with the whole as their population.
 
     Parameters
     ----------

@@ -1,17 +1,17 @@
-"""Verdict on a release: the disclosure risk of a file against an agency's limits.
+"""Verdict on a release: it compares the disclosure risk of a file with the limits of an agency.
 
 The limit of tau_1 is on the number of population uniques among the records. A verdict is
 
-- "unknown" where tau_1 cannot be used: chains that have not converged, or a model that the checks
-  see not to fit, say nothing on either side of a limit;
-- no where the posterior mean, the expected number, is above the limit;
-- yes where the whole 95% interval is at or below it: a reviewer asks how sure the figure is, and a
-  mean just below the limit is as likely as not above it in truth;
-- "unknown" between: the expected number is within the limit, but the sample does not settle that
-  the number is. `protect` makes a file whose verdict is yes.
+- "unknown" if tau_1 cannot be used: chains that have not converged, or a model that does not fit by
+  the checks, cannot show whether the risk is above or below a limit;
+- no if the posterior mean, the expected number, is above the limit;
+- yes if the whole 95% interval is at or below the limit; a mean just below the limit is not enough,
+  because the true number may well be above it;
+- "unknown" otherwise: the expected number is within the limit, but the interval extends above it.
+  `protect` makes a file whose verdict is yes.
 
-The limit of records is on r_1, the posterior probability that a record is unique in the population,
-of every record: it is a probability already, so that no interval decides.
+The limit of records applies to r_1 of every record, the posterior probability that the record is
+unique in the population. r_1 is a probability already, so that it has no interval.
 """
 
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ class Limits(NamedTuple):
     """
 
     max_tau1: float | None = None
-    """Of the number of sample uniques that are unique in the population."""
+    """Limit for the number of sample uniques that are unique in the population."""
     max_risk: float | None = None
-    """Of the probability of every record to be unique in the population, r_1."""
+    """Limit for the probability r_1 of each record to be unique in the population."""
 
     @property
     def given(self) -> bool:
@@ -51,12 +51,12 @@ class Verdict(NamedTuple):
     """
 
     release: bool | None
-    """None where it is not known."""
+    """Whether the file may be released; None if it is not known."""
     why: str
     """The figures against the limits, in words."""
     limits: Limits
     records_above: int | None
-    """Records with a larger risk than the limit; None where there is no such limit."""
+    """Number of records with a risk above the limit; None if there is no such limit."""
 
     @property
     def word(self) -> str:
@@ -121,4 +121,4 @@ def _of_tau1(tau1: Mapping[str, float], limit: float) -> tuple[bool | None, str]
         return False, figures
     if upper <= limit:
         return True, f"{figures}, the whole interval within it"
-    return None, f"{figures}, which the interval reaches above"
+    return None, f"{figures}, and the interval extends above the limit"

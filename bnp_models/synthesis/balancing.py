@@ -1,9 +1,9 @@
-"""Balanced samples of the cells of a model: files nearer to its law than records drawn at random.
+"""Balanced samples of the cells of a model: closer to its distribution than random draws.
 
 Many records simulated from all draws are a pool, whose distinct cells stand for the posterior
-predictive distribution. A balanced sample of it gives cells that are alike nearly as many records
-as they are expected to have together. Before that, the weights of the cells may be calibrated to
-the one- and two-way margins of the sample, as survey weights are.
+predictive distribution. In a balanced sample of the pool, groups of similar cells have nearly the
+expected number of records. Before that, the weights of the cells may be calibrated to the one- and
+two-way margins of the sample, as survey weights are.
 """
 
 import math

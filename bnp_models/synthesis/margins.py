@@ -35,12 +35,12 @@ class Margins:
     """
 
     names: tuple[str, ...]
-    """(R,) "margin VARIABLE=LEVEL" of each level; "margin VARIABLE, level NUMBER" where so few
-    records have it that pages for others do not show it, for warnings name margins."""
+    """(R,) "margin VARIABLE=LEVEL" of each level; "margin VARIABLE, level NUMBER" if so few records
+    have the level that pages for other people must not show it, because warnings name margins."""
     draws: np.ndarray
     """(chains, draws, R) float64 probabilities."""
     thin: int
-    """Every how many of the run's draws were evaluated, of those whose arrays were kept."""
+    """Interval between the draws that were used, among those of the run whose arrays were kept."""
 
     def monitored(self, run: Run) -> dict[str, np.ndarray]:
         """Quantities of the run that convergence is judged by, and the worst margins."""
@@ -62,7 +62,7 @@ class Margins:
 def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     """Evaluate the margins of feasible records, by which convergence is judged.
 
-    With design weights, those of the population.
+    With design weights, these are the margins of the population.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ def level_margins(run: Run, max_draws: int = 200) -> Margins | None:
     Returns
     -------
     margins
-        Of households, those of possible ones with the sizes of the sample's. None where their
-        rules do not let the margins be told, or where they would take too long.
+        For households, the margins of possible households with the sizes of those in the sample.
+        None if the margins cannot be computed under the rules, or if this would take too long.
 
     Raises
     ------

@@ -92,12 +92,11 @@ class PredictiveChecks:
     cells: dict[int, Check]
     """Number of cells with one, two and three records."""
     pairs: dict[tuple[str, str], Check]
-    """Distance of each two-way table from the replicates' mean table, worst first: Pearson's.
-
-    Below what is expected is no misfit: the model was fitted to this table.
+    """Pearson distance of each two-way table from the mean table of the replicates, worst first. A
+    distance below its expected value is not a misfit, because the model was fitted to this table.
     """
     boxes: dict[int, Check]
-    """Under structural zeros, records in each of the disjoint feasible boxes, worst first."""
+    """With structural zeros: records in each of the disjoint feasible boxes, worst first."""
     levels_of_boxes: dict[int, dict[str, tuple[str, ...]]]
     """Levels that each box admits, of the variables of which it does not admit all."""
 
@@ -107,7 +106,7 @@ class PredictiveChecks:
         return self.cells[1].replicated.size
 
     def warnings(self) -> list[str]:
-        """Sentences where the figures cannot be believed, with the direction; none where all fit.
+        """Sentences on a misfit and the direction of its error; none if the model fits.
 
         For a figure of cells the direction is that of its error: an estimate of the number of
         population uniques is too high where the model expects too many sample uniques.
@@ -119,9 +118,9 @@ class PredictiveChecks:
         return [
             f"the model does not fit: it expects {more} sample uniques ({uniques.predicted:.0f}, "
             f"sd {uniques.sd:.0f}) than there are ({uniques.observed:.0f}; z = {uniques.z:.1f}), "
-            f"so that its own tau_1, tau_2 and records' risks are probably too {high}, and a layer "
-            "for ties mends that in part only; give the structural zeros of the variables, choose "
-            "fewer or coarser variables, or another model"
+            f"so that its own tau_1, tau_2 and records' risks are probably too {high}, and the "
+            "layer for ties corrects this only in part; declare the structural zeros of the "
+            "variables, choose fewer or coarser variables, or another model"
         ]
 
     def document(self) -> dict:
@@ -154,12 +153,13 @@ def predictive_checks(
     Parameters
     ----------
     run
-        Chains that kept the model's ``parameters``. Where values are missing, the sample as each
-        draw completes it is compared. Design weights change nothing: replicates are samples of
+        Chains that kept the model's ``parameters``. If values are missing, the sample is compared
+        as each draw completes it. Design weights are not used, because replicates are samples of
         the same design.
     num_replicates
-        Replicates, each of another draw; rounded to as many of each chain. Default: 100, of
-        households 20, fewer of very large samples, or as many as there are draws.
+        Number of replicates, each from another draw; it is rounded so that all chains have equally
+        many. Default: 100 (20 for households), but fewer for very large samples, and at most the
+        number of draws.
     key
         By default one that `run` set aside.
 

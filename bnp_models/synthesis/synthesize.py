@@ -57,33 +57,34 @@ def synthesize(
     Parameters
     ----------
     run
-        Chains that kept the model's ``parameters``. The sample may have missing values, which
-        synthetic data have not. Where it has design weights (`weighted_microdata`), the files are
-        as simple random samples of the population would be, and have no weights.
+        Chains that kept the model's ``parameters``. The sample may have missing values; synthetic
+        data have none. If it has design weights (`weighted_microdata`), each file represents a
+        simple random sample of the population and has no weights.
     num_datasets
         M files.
     num_rows
-        Records of each; by default as many as the sample has. For households there is no choice:
-        there are as many of each size as in the sample.
+        Number of records of each file; by default as many as the sample has. For households it
+        cannot be chosen: there are as many households of each size as in the sample.
     key
         By default one that `run` set aside.
     method
-        "predictive": each file is a sample of the posterior predictive distribution, from a draw
-        of its own, one of as many well-separated ones. "balanced": from the mean of many draws,
-        cells that are alike with nearly as many records as they are expected to have
-        (`bnp_models.synthesis.balancing`). "calibrated": the same, from weights that are first
-        calibrated to the sample's one- and two-way margins, weighted where it has weights. Files
-        come nearer to the sample in this order, and so do its unique combinations; households are
-        made by the first only.
+        "predictive": each file is drawn from the posterior predictive distribution, with its own
+        draw of the parameters; these draws are far apart in the chains. "balanced": the files
+        follow the mean of many draws, and groups of similar cells have nearly the expected number
+        of records (`bnp_models.synthesis.balancing`). "calibrated": like "balanced", but the
+        weights of the cells are first calibrated to the one- and two-way margins of the sample (the
+        weighted margins, if it has weights). In this order, files are closer to the sample, and
+        more of its unique combinations occur in them. Households can only be made by "predictive".
     keep
-        Columns that stay as they are in every record, the others being drawn given them
-        (partially synthetic data): by latent class models, of single records, whose order stays.
+        Columns that are copied in every record, while the others are drawn given them (partially
+        synthetic data). Only latent class models of single records can do this. The order of the
+        records is unchanged.
 
     Returns
     -------
     frames
-        Records with the sample's columns and labels, in the sample's types; households by size,
-        numbered anew. Of a run on a `ContingencyTable`, contingency tables.
+        Records with the columns, labels and types of the sample. Households are sorted by size and
+        numbered anew. A run on a `ContingencyTable` gives contingency tables.
 
     Raises
     ------
@@ -95,8 +96,8 @@ def synthesize(
 
     Notes
     -----
-    Estimates from the M files are combined by `combine_partially_synthetic`, however they were
-    made: the variance within a file stands for that of the sample's own estimate.
+    Combine the estimates from the M files with `combine_partially_synthetic`, whichever method made
+    the files: the variance within a file estimates the variance of the sample's own estimate.
 
     Examples
     --------
@@ -252,16 +253,17 @@ def impute(run: Run, num_datasets: int = 5, *, key: jax.Array | None = None) -> 
     run
         Chains of a model that takes missing values, which kept its ``parameters``.
     num_datasets
-        M, one for each of as many well-separated draws.
+        M, the number of completed files. Each uses its own draw of the parameters; these draws are
+        far apart in the chains.
     key
-        By default one that `run` set aside; not used for households, whose missing values were
-        kept with the draws.
+        By default a key that `run` keeps for this purpose. It is not used for households, whose
+        missing values were kept with the draws.
 
     Returns
     -------
     frames
-        The sample with its missing values filled in, all those of a record at once: what was
-        observed is unchanged, and every record is feasible.
+        The sample with its missing values filled in. All missing values of a record are drawn
+        together, observed values are unchanged, and every record is feasible.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Level probabilities proposed from others, for components whose distributions are truncated.
 
-Under truncation level probabilities have directions that the data say nothing about. A proposal
-that splits or merges components takes these from the levels that there are, and the others from
-the counts.
+Under truncation, the data say nothing about some directions of the level probabilities. A proposal
+that splits or merges components takes these directions from the current level probabilities, and
+the others from the counts.
 """
 
 import jax

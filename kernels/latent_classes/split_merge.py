@@ -2,11 +2,11 @@
 
 A split takes a class and gives a part of its records to an empty one; a merge takes two classes and
 empties the second. The parts are proposed from the records alone (`kernels.splits.proposal`, where
-classes are components), parameters then given the
-parts (Jain & Neal 2007, doi:10.1214/07-BA219, for models that are not conjugate). Every class keeps
-parameters whether it has members or not, so that the dimension never changes. Level probabilities
-are proposed from those of the class that is split, and back: under truncation they have directions
-that the data say nothing about, and that a fresh start would miss.
+classes are components), parameters then given the parts (Jain & Neal 2007, doi:10.1214/07-BA219,
+for models that are not conjugate). Every class keeps parameters whether it has members or not, so
+that the dimension never changes. Level probabilities of the parts are proposed from those of the
+class that is split, and the reverse for a merge. Under truncation, the data say nothing about some
+of their directions, and new values that ignore the current ones would miss these.
 
 The steps: propose the parts; draw levels; draw weights, a place and parameters for the class to be
 empty, and a place for the one to be filled; accept.

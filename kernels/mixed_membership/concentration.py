@@ -275,7 +275,8 @@ def rescale_concentrations(
 ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
     """Take all alpha_i times c and the rate of their prior over c: a Metropolis-Hastings step.
 
-    Given b the alpha_i hardly move in common, nor does b given them; this does.
+    Given b, the updates of the alpha_i hardly change their common size, and neither does the update
+    of b given them. This step changes both together.
 
     Parameters
     ----------

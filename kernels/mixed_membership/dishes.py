@@ -40,7 +40,8 @@ def redraw_dishes(
 ) -> Int[Array, "J n"]:
     """Redraw the dish of one table of each record, its items moving together: the block move.
 
-    A one-item update freezes when alpha is small, since an item then rarely leaves its table.
+    Updates of single items mix badly if alpha is small, because an item then rarely leaves its
+    table.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whole records seated anew at one table or two, among some of the components.
+"""Whole records are given new labels: at one table or two, among some of the components.
 
 Given the weights and level probabilities, the labels of a record that sits at two tables at the
 most can be summed out, over all ways of dealing its items to two tables, and drawn from that sum in

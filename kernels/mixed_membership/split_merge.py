@@ -1,9 +1,9 @@
-"""Split and merge of components, parallel over records: the move that opens components.
+"""Split and merge of components, parallel over records: the move that makes new components.
 
-One-item and one-table updates can hardly open a component: a free slot's theta comes from the
-prior, and fits no whole record. A move proposes the split of a component in two that data have
-shaped, or the merge of two, and decides with the weights g_0 and the level probabilities integrated
-out.
+Updates of one item or one table can hardly make a new component, because the theta of a free slot
+is drawn from the prior and fits no whole record. This move proposes to split a component in two,
+with sides that depend on the data, or to merge two components. It is accepted or rejected with the
+weights g_0 and the level probabilities integrated out.
 """
 
 from typing import NamedTuple

@@ -1,9 +1,10 @@
-"""Tilt moves: a component slides along a direction on which the feasible region has no say.
+"""Tilt moves: they change a component in a direction that the data cannot identify.
 
-Where h_1(x_1) + .. + h_J(x_J) is the same for every feasible x (an equivalence among the
-structural zeros), theta_j(l) -> theta_j(l) exp(t h_j(l)), normalised, leaves a component's
-distribution on the feasible region as it was. Its weight is rescaled by its own feasible mass, so
-that little but the prior resists, and a chain crosses in one step what takes thousands of sweeps.
+Where h_1(x_1) + .. + h_J(x_J) is the same for every feasible x (an equivalence among the structural
+zeros), theta_j(l) -> theta_j(l) exp(t h_j(l)), normalised, leaves a component's distribution on the
+feasible region as it was. The weight of the component is rescaled by its own feasible mass, so that
+the acceptance depends on little but the prior. A chain thus makes in one step a change that would
+otherwise take thousands of sweeps.
 """
 
 from typing import NamedTuple

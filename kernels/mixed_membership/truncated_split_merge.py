@@ -1,8 +1,8 @@
 """Split and merge of components under structural zeros, the truncation integrated exactly.
 
 The sides of a split are proposed as without structural zeros, from the sample alone. Weights and
-level probabilities, which the factor P(F)^-n ties together, are proposed with them, so that every
-component gives to the feasible region what the sample asks of it.
+level probabilities, which the factor P(F)^-n makes dependent, are proposed with them, so that every
+component has the mass in the feasible region that fits the sample.
 """
 
 from typing import NamedTuple

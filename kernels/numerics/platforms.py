@@ -1,7 +1,8 @@
-"""Forms of a kernel for CPUs and for accelerators: of one law, not of the same bits.
+"""Forms of a kernel for CPUs and for accelerators: the same distribution, but not the same bits.
 
-A CPU wants what it works on in its caches, and loops whose results are stored; an accelerator wants
-few launches, each of everything at once. Which form is taken is decided when a program is traced.
+A CPU is fast if its data fit into its caches and results of loops are stored. An accelerator is
+fast if there are few launches, each of which works on everything at once. Which form is taken is
+decided when a program is traced.
 """
 
 from collections.abc import Callable, Iterator

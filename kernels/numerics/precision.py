@@ -1,7 +1,8 @@
-"""Double precision within a program of single precision: for small sums that decide.
+"""Double precision within a program of single precision, for small sums that need it.
 
-A log density of n records has terms of as many nats, and a tenth of one decides whether a proposal
-is accepted. Sums over levels and components cost little beside what is done for each record.
+A log density of n records is of the order of n nats, and a difference of a tenth of a nat matters
+for whether a proposal is accepted. Sums over levels and components cost little beside what is done
+for each record.
 """
 
 from collections.abc import Callable

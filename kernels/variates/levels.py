@@ -6,9 +6,9 @@ shares along the path to it,
 
     lambda_l = rho_g phi_l for level l of group g,    rho ~ Dir over groups,    phi_g ~ Dir within g
 
-and so on through any number of layers, so that the levels of a group share strength. The Dirichlet
-distributions of all variables are over nodes: the rows of the levels, and behind them the groups,
-layer after layer. Where no variable has groups, nodes are levels.
+and so on through any number of layers, so that the estimate for a level uses the other levels of
+its group. The Dirichlet distributions of all variables are over nodes: the rows of the levels, and
+behind them the groups, layer after layer. Where no variable has groups, nodes are levels.
 """
 
 import dataclasses

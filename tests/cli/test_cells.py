@@ -155,7 +155,7 @@ def test_the_default_is_estimated(estimated, sample, tmp_path, monkeypatch):
     risk = json.loads((out / "risk.json").read_text())
     method = "empirical-bayes" if estimated else "full-bayes"
     assert risk["hyperparameters"]["method"] == method
-    noted = "empirical Bayes: no estimate; full Bayes was done instead"
+    noted = "empirical Bayes: no estimate; full Bayes was used instead"
     assert (noted in risk["warnings"]) == (not estimated)
     assert (noted[1:] in (out / "report.html").read_text()) == (not estimated)
 

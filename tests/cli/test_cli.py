@@ -616,7 +616,7 @@ def test_risk_under_structural_zeros_by_mixed_membership(latent_files, tmp_path)
     assert list(risk["p_zero"]) == FIGURES and risk["components"] <= 8
     assert 0 < risk["tau1_conditional"]["mean"] < risk["sample_uniques"]
     page = html.unescape((out / "report.html").read_text())
-    assert f"The conditions imply: {tied}. The items that" in page and "were left out" in page
+    assert f"The conditions imply: {tied}. The values that" in page and "were left out" in page
     run = json.loads((out / "run.json").read_text())
     assert run["components"] == 8 and run["not_applicable"] is True
 
@@ -754,7 +754,8 @@ def test_without_draws_a_run_has_a_target(files, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("needed", "words"), [(3.2, "; about 3 minutes in all would do"), (None, "")]
+    ("needed", "words"),
+    [(3.2, "; the run probably needs about 3 minutes in all"), (None, "")],
 )
 def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch):
     """Of the draws alone, and only then of what is evaluated of them."""
@@ -775,7 +776,8 @@ def test_what_is_missing_is_said_while_a_run_goes_on(needed, words, monkeypatch)
     alone.reached = True
     assert not target(run) and evaluated == [run]
     assert said == [
-        f"after 1.5 minutes R-hat of {name} is 1.2{words}, and the run ends after 10"
+        f"after 1.5 minutes, R-hat of {name} is 1.2{words}, and it ends after 10 minutes at the "
+        "latest"
         for name in ("alpha", "tau1")
     ]
     diagnosis.reached = True

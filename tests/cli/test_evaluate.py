@@ -128,7 +128,7 @@ def test_a_bad_file_is_warned_of(folder, tmp_path, capsys):
         f"row {row}: age = {bad['age'][row]} and work = yes)"
     ) in printed
     assert "poor fit of 1 pair of variables" in printed and "age and work" in printed
-    assert "warning: poor fit: by their pairs of variables" in printed
+    assert "warning: poor fit: a regression on pairs of variables" in printed
     assert "one synthetic file" in printed
     assert "written: " in printed and "evaluation.json" in printed
     found = json.loads((out / "evaluation.json").read_text())

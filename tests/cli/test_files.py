@@ -93,7 +93,7 @@ def test_merging_down_to_one_level_is_said(frame, tmp_path, capsys, monkeypatch)
     command = ("risk", str(path), "--population-size", "9000", "--out", str(tmp_path / "out"))
     assert main((*command, "--merge-rare", "200")) == 130
     said = capsys.readouterr().err
-    assert f"{path}: one level is left of 'age' and 'town': " in said
+    assert f"{path}: only one level is left of 'age' and 'town', " in said
     assert main((*command, "--merge-rare", "20")) == 130
     assert "one level is left" not in capsys.readouterr().err
 
@@ -161,7 +161,7 @@ def test_bins_of_households(frame, tmp_path, capsys):
     )
     more = ("--rules", str(rules), "--bins", "age=5", "--out", str(tmp_path / "x"))
     assert main((*command, *more)) == 2
-    assert "--bins: rules read 'age'" in one_line(capsys)
+    assert "--bins: the rules use 'age'" in one_line(capsys)
 
 
 def test_cells_of_merged_levels(european, tmp_path):

@@ -115,7 +115,7 @@ def test_resume_of_a_finished_run(done, folder, capsys):
         ("sample.csv", [*HOUSEHOLDS, "--rules", "none"], "no shipped rule set of this name"),
         ("sample.csv", [*HOUSEHOLDS, "--conditions", "c.csv"], "takes --rules"),
         ("sample.csv", [*HOUSEHOLDS, "--draws", "20", "--datasets", "9"], "one of 10"),
-        ("sample.csv", [*HOUSEHOLDS, "--rows", "7"], "--rows: synthetic households have the sizes"),
+        ("sample.csv", [*HOUSEHOLDS, "--rows", "7"], "--rows: the synthetic households have"),
         ("sample.csv", ["--model", "ndpmpm", "--household", "nobody"], "unknown column"),
         (
             "sample.csv",

@@ -85,7 +85,7 @@ def test_values_within_bins(sample, tmp_path, capsys, model, method):
         (["synthesize", "--bins", "age"], "not a variable and a number of bins"),
         (["synthesize", "--bins", "age=1"], "not a variable and a number of bins"),
         (["synthesize", "--method", "best"], "invalid choice"),
-        (["synthesize", "--bins", "age=4", "--top-code", "age=80"], "--top-code: 'age' is put"),
+        (["synthesize", "--bins", "age=4", "--top-code", "age=80"], "'age' is also put into bins"),
         (["synthesize", "--top-code", "age=800"], "'age': has no number of 800 or more"),
         (["synthesize", "--top-code", "age=old"], "not a variable and a number, such as"),
         (["synthesize", "--model", "ndpmpm", "--household", "sex", "--variables", "sex,age",

@@ -185,7 +185,7 @@ def test_new_chains_are_refused_where_there_could_be_none(more, part, csv, tmp_p
         ({"usable": {"tau1": False}, "warnings": []}, 3),
         ({"usable": {"tau1": True}, "verdict": {"release": "unknown"}}, 3),
         # Of cells: the verdict is unknown already where their figures cannot be used.
-        ({"verdict": {"release": True}, "warnings": ["full Bayes was done instead"]}, 0),
+        ({"verdict": {"release": True}, "warnings": ["full Bayes was used instead"]}, 0),
         ({"verdict": {"release": "unknown"}, "warnings": []}, 3),
         ({"warnings": ["not converged"]}, 3),
         ({"warnings": []}, 0),

@@ -284,7 +284,7 @@ def test_an_estimated_probability_of_the_feasible_is_told_of(chains, monkeypatch
     )
     assert not any("estimated" in s for s in bnp.warnings_of(run, risk))
     monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", 1)
-    assert any(s.startswith("P(feasible) is estimated") for s in bnp.warnings_of(run, risk))
+    assert any(s.startswith("P(feasible), the probability") for s in bnp.warnings_of(run, risk))
 
 
 def test_modes_of_a_run_without_a_risk(chains, rng):
@@ -329,8 +329,8 @@ def test_chains_of_one_mode_agree_only_where_every_figure_does(rng):
     assert modes_of(values, tau1=rng.poisson(10, (4, 1000))).verdict == "the chains agree: one mode"
     apart = modes_of(values, tau1=rng.poisson(10, (4, 1000)) + np.array([[0], [0], [50], [50]]))
     assert apart.number == 1 and apart.verdict.startswith(
-        "no modes apart were found, but the chains do not agree yet: R-hat should be at most 1.05 "
-        "and is tau1 1.7"
+        "no separate modes were found, but the chains do not agree yet: R-hat should be at most "
+        "1.05 and is tau1 1.7"
     )
 
 
@@ -344,7 +344,7 @@ def test_chains_that_stay_in_modes_10_apart(rng, pattern, sd, rho):
         if not found:
             # Four modes make three gaps, and each of them may be missed.
             assert max(pattern) == 3 and sd == 5
-    assert modes.number >= 2 and "no chain crosses" in modes.verdict
+    assert modes.number >= 2 and "no chain moves from one mode to another" in modes.verdict
 
 
 def test_a_chain_that_crosses(rng):
@@ -362,7 +362,7 @@ def test_a_chain_that_crosses(rng):
         assert modes.each[0]["share"] == pytest.approx((2 + change / 1000) / 4, abs=0.04)
         assert modes.each[0]["tau1"]["mean"] == pytest.approx(40, abs=3)
         assert modes.each[1]["tau1"]["mean"] == pytest.approx(60, abs=3)
-        assert "chain 3 crosses, once, which is too few" in modes.verdict
+        assert "chain 3 moves between modes, once, which is too few" in modes.verdict
         document = modes.document()
         assert json.loads(json.dumps(document, allow_nan=False)) == document
 
@@ -391,8 +391,9 @@ def test_the_verdict_on_two_modes(rng):
     tau1 = np.tile([33, 41, 41, 49], (4, 100)) + np.array([[0], [14], [0], [14]])
     assert modes_of(values, components=components, tau1=tau1).verdict == (
         "the chains sit in 2 modes: chains 1, 3 (log-likelihood -7213, 23 components, tau_1 41 "
-        "[33, 49]) and chains 2, 4 (-7268, 14 components, tau_1 55 [47, 63]); no chain crosses, so "
-        "their masses are unknown and the pooled figures weigh them by chains"
+        "[33, 49]) and chains 2, 4 (-7268, 14 components, tau_1 55 [47, 63]); no chain moves "
+        "from one mode to another, so that the probabilities of the modes are unknown; pooled "
+        "figures weight each mode by its number of chains"
     )
 
 
@@ -487,7 +488,10 @@ def test_a_run_that_used_up_its_minutes_says_so(chains):
     assert not bnp.target_reached(run, risk)
     sentence = bnp.warnings_of(run, risk)[0]
     assert sentence.startswith("stopped after 5 minutes: R-hat of tau1 is 1.")
-    assert "and effective sample sizes of at least 400 were asked for" in sentence
+    assert (
+        "but the target is R-hat of at most 1.01 and effective sample sizes of at least 400"
+        in sentence
+    )
     good, good_risk = chains()
     good = until(good, bnp.Converged(1.05))
     assert bnp.target_reached(good, good_risk) and bnp.warnings_of(good, good_risk) == []

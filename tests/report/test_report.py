@@ -130,7 +130,7 @@ def test_equivalences_are_told_with_what_to_do_about_them(latent, made):
     frames, text = made[False]
     assert f"The conditions imply: {tied}." in words_of(text)
     assert "not-applicable" not in text and "left out of the records" not in text
-    for left_out, advice in ((False, "with --not-applicable, items"), (True, "were left out of")):
+    for left_out, advice in ((False, "With --not-applicable, values"), (True, "were left out of")):
         model = bnp.HDPMixedMembership(not_applicable=left_out)
         run = dataclasses.replace(latent.run, model=model)
         assert advice in words_of(render_synthesis_report(run, frames))

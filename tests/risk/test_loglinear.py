@@ -81,7 +81,7 @@ def test_too_large_a_support_is_refused(records):
 
 def test_the_order_is_deprecated(records):
     cells = weighted(records, 6000)
-    with pytest.warns(DeprecationWarning, match='goes in 0.2.0; write structure="two-way"'):
+    with pytest.warns(DeprecationWarning, match='removed in 0.2.0; write structure="two-way"'):
         by_order = bnp.loglinear_risk(cells, order=2)
     assert by_order.tau1 == bnp.loglinear_risk(cells).tau1
     with pytest.raises(ValueError, match="order is 1 or 2"):

@@ -11,7 +11,12 @@ from scipy.stats import binom
 
 import bnp_models as bnp
 from bnp_models.inference import run
-from bnp_models.risk.evaluator import cell_probabilities, draw_joining, record_risks
+from bnp_models.risk.evaluator import (
+    LogProbabilities,
+    cell_probabilities,
+    draw_joining,
+    record_risks,
+)
 from bnp_models.risk.population import _unbiased_risks
 
 
@@ -181,13 +186,13 @@ def test_noise_of_probabilities_leaves_no_bias():
     rng = np.random.default_rng(0)
     q, num_new = np.array([3e-4, 1e-3]), 1000
     halves = q * rng.gamma(20, 1 / 20, (200_000, 2, 2))
-    estimate = np.log(halves.mean(axis=1)), np.log(halves)
+    estimate = LogProbabilities(np.log(halves.mean(axis=1)), np.log(halves))
 
     def evaluate(log_b, num_new, log_q):
         return record_risks(log_q, num_new)
 
     found = _unbiased_risks(evaluate, estimate, estimate, num_new)
-    plain = record_risks(estimate[0], num_new)
+    plain = record_risks(estimate.log_p, num_new)
     for unbiased, plug_in, exact in zip(
         found, plain, record_risks(np.log(q), num_new), strict=True
     ):

@@ -124,18 +124,19 @@ def attack_risk(
         everything else of the household being known).
     rows
         Records or persons to attack, by their 0-based row; households by their number. Default:
-        those that are alone with their values in the sample, as the others are known already.
-        Incomplete ones cannot be attacked.
+        those that are unique in the sample, because the intruder already knows the others.
+        Incomplete records cannot be attacked.
     refits
-        Chains on the sample with each of the files added, from `refit`: a far smaller error.
+        Chains on the sample with each of the files added, as `refit` makes them. They make the
+        error far smaller.
     estimator
         "refit" with refits. Without, "gamma" (the default), which takes -log L to be gamma
         distributed with the weighted mean and variance, as the paper; or "direct", which averages
         L itself, of use for a handful of synthetic records only.
     num_datasets
-        Files that were made from these draws, if `synthetic` is not all of them and the source does
-        not say it. The draws that they came from are left out: to those the files look far too
-        likely.
+        Number of files that were made from these draws, needed only if `synthetic` does not have
+        all of them and the source does not say how many there are. The draws from which files were
+        made are left out, because the files are far too likely given these draws.
     num_bootstrap
         Bootstrap replicates B; no p-value is below 1 / (B + 1).
     fdr
@@ -143,9 +144,9 @@ def attack_risk(
     top
         Ranks k of the hypotheses.
     max_draws
-        Use about so many draws of each posterior at most, evenly spaced.
+        Use at most about this many draws of each posterior, evenly spaced.
     records_at_once
-        Records treated together; changes nothing but memory and speed.
+        Number of records that are processed together; it affects only memory and speed.
     progress
         Show a progress bar on stderr.
 
@@ -161,8 +162,9 @@ def attack_risk(
     -----
     Weights are f(x | theta) / f(x_i | theta): the probability of a possible record is a constant
     over both. The likelihood of a file contains it. Households of synthetic files are drawn given
-    their sizes, and so is their likelihood. Where members' values are relative to the head's, a
-    candidate is as likely as what it is coded as: with another head all members are coded anew.
+    their sizes, and so is their likelihood. If values of members are modelled relative to those of
+    the head, a candidate has the probability of its coded form: with another head, all members are
+    coded anew.
 
     Examples
     --------
@@ -241,11 +243,11 @@ def refit(
     Parameters
     ----------
     model, table, conditions
-        Those of the run that the files come from.
+        Model, sample and conditions of the run that the files come from.
     synthetic
         The M files.
     key
-        Split, one for each file.
+        A key; it is split into one key for each file.
     how
         Further arguments of `bnp_models.sample`.
 
@@ -256,8 +258,9 @@ def refit(
 
     Notes
     -----
-    Households are an approximation: those of a file are drawn given their sizes, and count here as
-    households whose sizes say something too. What sizes say of classes is then heard twice.
+    For households this is an approximation: the households of a file are drawn given their sizes,
+    but here they count as households whose sizes are random. The information of the sizes about the
+    classes is then used twice.
 
     Examples
     --------

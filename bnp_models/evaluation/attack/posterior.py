@@ -90,27 +90,29 @@ def read_posterior(path: str | PathLike) -> Posterior:
     method = attributes.get("method", "predictive")
     if method == "keep":
         raise MicrodataError(
-            "its synthetic files keep columns of the sample, and the attack weighs files that are "
-            "synthetic throughout; leave the posterior out",
+            "its synthetic files keep columns of the sample, and the attack is only for completely "
+            "synthetic files; leave the posterior out",
             file=path,
         )
     if method != "predictive":
         raise MicrodataError(
-            f"its synthetic files were made by --method {method}, and the attack weighs files that "
-            "were drawn at random, by --method predictive; leave the posterior out",
+            f"its synthetic files were made by --method {method}, and the attack is only for files "
+            "that were drawn at random, by --method predictive; leave the posterior out",
             file=path,
         )
     if "weighted" in attributes:
         raise MicrodataError(
-            "its synthetic files were made with design weights, and the attack takes the sample "
-            "for a simple random one; leave the posterior out",
+            "its synthetic files were made with design weights, and the attack assumes a simple "
+            "random sample; leave the posterior out",
             file=path,
         )
     names = _READ[_MODELS[name]]
     missing = [key for key in names if key not in arrays]
     if missing:
         raise MicrodataError(
-            f"holds no {missing[0]!r}, so it is not of synthesize; run that again", file=path
+            f"has no {missing[0]!r}, so that it was not written by synthesize; run "
+            "synthesize again",
+            file=path,
         )
     if "sample_sha256" not in attributes:
         raise MicrodataError(

@@ -37,10 +37,11 @@ class AttackRisk:
     autocorrelation times of log L where there are enough draws; the same blocks serve all records
     and candidates. H(i, k), that the truth ranks among the first k, is tested by the k-th largest
     log odds against the truth in units of its standard error, compared with the largest error among
-    the other candidates in each replicate: a rank that is poor by Monte Carlo error only is not
-    rejected, whereas the share of replicates with a rank of at most k would be small wherever that
-    error is large. The p-values are adjusted over records by Benjamini & Hochberg, and a record
-    whose hypothesis is not rejected is at risk: noisy draws make more records at risk, not fewer.
+    the other candidates in each replicate: a rank that is large only because of Monte Carlo error
+    is not rejected, whereas the share of replicates with a rank of at most k would be small
+    whenever that error is large. The p-values are adjusted over records by Benjamini & Hochberg,
+    and a record whose hypothesis is not rejected is at risk: noisy draws make more records at risk,
+    not fewer.
 
     Examples
     --------
@@ -58,12 +59,12 @@ class AttackRisk:
     """Names of the figures in the table of records, which no variable may have."""
 
     target: str
-    """Kind of the attacked: "record", "household" or "person"."""
+    """Unit that is attacked: "record", "household" or "person"."""
     table: Microdata | Households
     rows: np.ndarray
     """(A,) 0-based rows of the records or persons attacked; of households, their numbers."""
     columns: tuple[tuple[str, object], ...]
-    """Variable and label that each of the C - 1 candidates besides the truth has instead of it."""
+    """Variable and label in which each of the C - 1 other candidates differs from the truth."""
     rho: np.ndarray
     """(A, C) probability of every candidate, the truth first; nan where there is none."""
     standard_error: np.ndarray
@@ -89,12 +90,12 @@ class AttackRisk:
     times_in_block: float
     """Autocorrelation times of the files' log likelihood in the longest block."""
     log_likelihood: np.ndarray
-    """(L, chains, draws) log likelihood of each synthetic file, and with refits of each again at
-    the draws that know it."""
+    """(L, chains, draws) log likelihood of each synthetic file; with refits, then also of each file
+    at the draws of the chains to which it was added."""
     estimator: str
     """"gamma", "direct" or "refit"."""
     impossible_weight: int
-    """Households that each impossible one drawn stands for, above 1 in cap-and-weight."""
+    """Weight of each impossible household that is drawn; above 1 with cap-and-weight."""
 
     @cached_property
     def adjusted(self) -> np.ndarray:
@@ -204,7 +205,7 @@ class AttackRisk:
         return frame.sort_values("rho", ascending=False, kind="stable", ignore_index=True)
 
     def in_words(self) -> str:
-        """Say how many an intruder guesses rightly at once, and of how many that is open."""
+        """Say how many values an intruder guesses at once, and for how many it is unknown."""
         first, open_ = self.rank == 1, self.at_risk[:, 0]
         sentence = (
             f"an intruder who knows all of the original but one value of a {self.target} would, by "
@@ -218,7 +219,7 @@ class AttackRisk:
         return sentence
 
     def summary(self) -> dict:
-        """Figures of all attacked together, as JSON values."""
+        """Figures of all attacked records together, as JSON values."""
         number, rho = len(self.rows), self.rho[:, 0]
         sets = self.pareto_k[:, 1:][np.isfinite(self.rho[:, 1:])]
         ranked = (self.rank[:, None] <= np.array(self.top)).sum(axis=0)
@@ -252,7 +253,7 @@ class AttackRisk:
         }  # fmt: skip
 
     def warnings(self) -> list[str]:
-        """Warn of what stands in the way of trusting the figures."""
+        """Sentences on what makes the figures unreliable."""
         number, sentences = len(self.rows), []
         if not number:
             return [f"no {self.target} was attacked: none is alone with its values"]
@@ -278,15 +279,16 @@ class AttackRisk:
         if few or short:
             sentences.append(
                 f"the bootstrap's {self.num_blocks} blocks of up to {self.block_length} draws are "
-                f"too {'few' if few else 'short'} (at least {MIN_BLOCKS}, of {TIMES_IN_BLOCK} "
-                "autocorrelation times), so that its p-values are too sure: sample more draws, or "
-                "further apart"
+                f"too {'few' if few else 'short'} (there should be at least {MIN_BLOCKS} blocks, "
+                f"of {TIMES_IN_BLOCK} autocorrelation times each), so that its p-values are "
+                "overconfident: sample more draws, or draws that are further apart"
             )
         if self.impossible_weight > 1:
             sentences.append(
-                f"approximation: each impossible household drawn stands for "
-                f"{self.impossible_weight} (cap-and-weight), and the draws are taken for those of "
-                "the exact posterior; synthesise without for that"
+                "approximation: each impossible household drawn stands for "
+                f"{self.impossible_weight} (cap-and-weight), but the attack treats the draws as "
+                "draws from the exact posterior; run synthesize without --impossible-weight to get "
+                "these"
             )
         least = 1 / (self.num_bootstrap + 1)
         if least > self.fdr:

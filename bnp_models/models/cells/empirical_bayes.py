@@ -83,9 +83,10 @@ def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> Empiri
 
     Notes
     -----
-    The likelihood is that of counts, hence bounded by one. It need not have a maximum inside: alpha
-    and a play nearly the same part in Model I, and where one of them explains the counts the
-    likelihood grows, ever more slowly, as the other goes to infinity.
+    The likelihood is a probability of counts and therefore at most one. It need not have a maximum
+    inside of the parameter space: alpha and a have nearly the same effect in Model I, and if one of
+    them explains the counts, the likelihood keeps growing, more and more slowly, as the other goes
+    to infinity.
 
     Examples
     --------

@@ -62,7 +62,7 @@ class PolettiniStander(eqx.Module):
     variant
         1 or 2.
     alpha
-        Shape of the cell means: small where few cells hold most of the population.
+        Shape of the distribution of the cell means: small if few cells hold most of the population.
     a, b
         Model I: the sampling fractions are Beta(a, b).
     a, gamma
@@ -94,7 +94,7 @@ class PolettiniStander(eqx.Module):
     table_type: ClassVar[type] = Microdata
     """Type of the data whose cells it takes."""
     conditions_type: ClassVar[type | None] = None
-    """Type of the structural zeros that it keeps to: it takes none."""
+    """Type of the structural zeros that it accepts: none."""
 
     def __init__(self, variant=2, *, alpha=None, a=None, b=None, gamma=None, empty_phat=None):
         if variant not in DEFAULTS:

@@ -204,20 +204,21 @@ class NPLCM(LatentClassModel):
     Parameters
     ----------
     components
-        Classes K at which the sticks are truncated.
+        Number of classes K at which the stick-breaking weights are truncated.
     a, b
         Shape and rate of alpha's prior.
     reorder, swap
-        Moves that exchange classes, weights and all, and classes between weights.
+        Whether to make two moves: `reorder` exchanges classes together with their weights, and
+        `swap` exchanges classes but leaves the weights in place.
     split_merge_every
         Sweeps between split-merge moves; 0 turns them off.
     level_prior
         "learned": lambda_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable
-        that the sample teaches; "uniform": Dir(1), as in the papers.
+        that are estimated from the sample; "uniform": Dir(1), as in the papers.
     ordered
-        Variables whose adjacent levels share strength: lambda_jk is Dirichlet over bands of
-        about sqrt(L_j) adjacent levels, and over the levels within each band. "auto": those with
-        more than a dozen levels that are numbers; "none"; or names.
+        Variables whose neighbouring levels have similar probabilities: lambda_jk is Dirichlet over
+        bands of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto":
+        those with more than a dozen levels that are numbers; "none"; or names.
     groups
         Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
 
@@ -241,29 +242,31 @@ class TNPLCM(LatentClassModel):
     Parameters
     ----------
     components
-        Classes K at which the sticks are truncated.
+        Number of classes K at which the stick-breaking weights are truncated.
     a, b
         Shape and rate of alpha's prior.
     reorder, swap
-        Moves that exchange classes, weights and all, and classes between weights.
+        Whether to make two moves: `reorder` exchanges classes together with their weights, and
+        `swap` exchanges classes but leaves the weights in place.
     split_merge_every
         Sweeps between split-merge moves; 0 turns them off.
     level_prior
         "learned": lambda_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable
-        that the sample teaches; "uniform": Dir(1), as in the papers.
+        that are estimated from the sample; "uniform": Dir(1), as in the papers.
     ordered
-        Variables whose adjacent levels share strength: lambda_jk is Dirichlet over bands of
-        about sqrt(L_j) adjacent levels, and over the levels within each band. "auto": those with
-        more than a dozen levels that are numbers; "none"; or names.
+        Variables whose neighbouring levels have similar probabilities: lambda_jk is Dirichlet over
+        bands of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto":
+        those with more than a dozen levels that are numbers; "none"; or names.
     groups
         Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
     truncation
         "mixture": the mixture is truncated as a whole, as in the papers. "classes": each class is
-        truncated, and the sticks are the weights of the truncated classes: the same family of
-        distributions under a prior that the data identify.
+        truncated separately, and the stick-breaking weights are the weights of the truncated
+        classes. This is the same family of distributions, with a prior whose parameters the data
+        identify.
     augmentation
-        "none": the impossible region is integrated out; "boxes": its records are drawn as counts
-        by box and class (the papers' sampler). Both have the same posterior; "boxes" needs
+        "none": the impossible region is integrated out. "boxes": its records are drawn as counts by
+        box and class, as in the sampler of the papers. Both have the same posterior; "boxes" needs
         truncation "mixture".
 
     References

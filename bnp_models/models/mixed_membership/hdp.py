@@ -58,8 +58,8 @@ class HDPMixedMembership(MembershipOptions, Growing):
     a1, b1
         Shape and rate of b's prior, where it has one.
     capacity
-        Slots for components, at the least: more at the start where that has more components, and
-        more later where they prove too few.
+        Minimum number of components that the arrays have room for. The arrays are larger from the
+        start if the initial state has more components, and grow later if necessary.
     dish_stride
         The dish move takes one table of every `dish_stride`-th record of a sweep, in rotation; 0
         turns it off.
@@ -67,35 +67,36 @@ class HDPMixedMembership(MembershipOptions, Growing):
         The dish move of records that sit at one table takes records / `cell_stride` distinct
         cells of a sweep (at least 1,024), in rotation, with all their records; 0 turns it off.
     split_merge_every
-        Sweeps between split-merge moves; 0 turns them off. There are none under structural zeros
-        for which P(feasible) is not exact.
+        Sweeps between split-merge moves; 0 turns them off. There are no such moves if structural
+        zeros are so complicated that P(feasible) is not exact.
     seating_every
         Sweeps between moves that draw the shared alpha with the labels of all records at one table
         or two summed out, and these labels given it, for up to 12 variables; 0 turns them off.
     augmentation
-        How records of the impossible region are drawn under structural zeros: "boxes", aggregated
-        by box; "simulation", one by one until as many as the sample's are feasible; "auto", boxes
-        unless they constrain too many variables. All are exact.
+        How records of the impossible region are drawn under structural zeros: "boxes", as counts of
+        boxes; "simulation", one by one until as many feasible records as the sample has were
+        simulated; "auto", by boxes unless these constrain too many variables. All are exact.
     tilt
         Tilt components along equivalences among the structural zeros.
     trajectory_steps
         Leapfrog steps of the Hamiltonian move that a sweep makes under structural zeros; 0 turns
         it off.
     not_applicable
-        Leave out of a record the items that its other items settle, by an equivalence among the
-        structural zeros: most of these vanish with them (`StructuralZeros.not_applicable`).
+        Leave out of each record the items that its other items determine, by an equivalence among
+        the structural zeros. Most of these structural zeros are then no longer needed
+        (`StructuralZeros.not_applicable`).
     level_prior
         "learned": theta_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable that
-        the sample teaches; "uniform": Dir(1), as in the paper.
+        are estimated from the sample; "uniform": Dir(1), as in the paper.
     ordered
-        Variables whose adjacent levels share strength: theta_jk is Dirichlet over bands of
-        about sqrt(L_j) adjacent levels, and over the levels within each band. "auto": those with
-        more than a dozen levels that are numbers; "none"; or names.
+        Variables whose neighbouring levels have similar probabilities: theta_jk is Dirichlet over
+        bands of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto":
+        those with more than a dozen levels that are numbers; "none"; or names.
     groups
         Groups of the levels of variables, by name: a frame or a CSV file whose first column has the
         levels, the next the group of each, the next the group of that, and so on. theta_jk is then
-        Dirichlet over the largest groups, over those within each, and so on down to the levels, so
-        that the levels of a group share strength.
+        Dirichlet over the largest groups, over the groups within each, and so on down to the
+        levels, so that the estimate for a level uses the other levels of its group.
 
     References
     ----------

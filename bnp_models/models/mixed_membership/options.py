@@ -158,10 +158,11 @@ class MembershipOptions(PredictsCells, KnowsMargins):
             require_listable(run.feasible_sets, run.num_levels)
         except TooManyPartitions:
             return (
-                f"P(feasible) is estimated from {FEASIBLE_DRAWS:,} draws of record weights, not "
-                "exact: the conditions fix too many variables together; the log-likelihood has its "
-                "error, n times as large, and chains mix without splits and merges, tilts and "
-                "trajectories; fewer variables to a condition, or tnplcm, make it exact"
+                "P(feasible), the probability of the possible cells, is not exact but estimated "
+                f"from {FEASIBLE_DRAWS:,} draws of record weights, because the conditions connect "
+                "too many variables; the error of the log-likelihood is n times as large, and the "
+                "sampler runs without split-merge and other moves that help chains mix; write "
+                "conditions with fewer variables, or use tnplcm, which is exact"
             )
         return None
 

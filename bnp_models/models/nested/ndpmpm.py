@@ -47,10 +47,10 @@ SIZE = "household size"
 class NDPMPM(NestedOptions):
     """The nested Dirichlet process mixture of products of multinomials.
 
-    What is fitted by default is the model of households of random sizes, truncated to the possible
-    ones of all sizes together. It is neither the sampler as printed, which draws the impossible
-    households of each size apart from classes that depend on the size, nor the model given sizes,
-    for samples whose design fixes them, which `sizes` chooses.
+    By default the sizes of households are random, and the model is truncated to the possible
+    households of all sizes together. This differs from the sampler as printed in the paper, which
+    draws the impossible households of each size separately, with classes that depend on the size.
+    `sizes` chooses the model given the sizes, for samples whose design fixes them.
 
     Parameters
     ----------
@@ -68,37 +68,38 @@ class NDPMPM(NestedOptions):
     reorder
         Moves that exchange adjacent classes, weights and all.
     relative
-        Variables whose values members have relative to their head's, with the head at household
-        level: names, or names with a kind, "difference" for an ordered variable and "same" for
-        another (`RelativeCoding`). Ages of couples, or races within households, then agree without
-        a class for each.
+        Variables whose values are modelled relative to the value of the head, for which the head
+        must be at household level: names, or names with a kind, "difference" for an ordered
+        variable and "same" for another (`RelativeCoding`). The ages of couples and the races within
+        households are then similar without a separate class for each age or race.
     level_prior
         "learned": level probabilities of the classes are Dir(c_j beta_j), with a concentration and
-        a mean of each variable, of households and of members, that the sample teaches; "uniform":
-        Dir(1), as in the paper. Learned, classes with few members borrow from all others. What the
-        data cannot say is not learned: under rules the sizes keep Dir(1); and where every household
-        has one head, whom a variable of members tells, the share of heads in a class is uniform,
-        and only the levels of the others are learned.
+        a mean of each variable, of households and of members, that are estimated from the sample;
+        "uniform": Dir(1), as in the paper. With "learned", classes with few members use the
+        information of all other classes. Two priors stay uniform because the data cannot determine
+        them: that of the sizes if there are rules, and that of the share of heads in a class if
+        every household has one head whom a variable of the members identifies; then only the levels
+        of the others are learned.
     ordered
-        Variables whose adjacent levels share strength: level probabilities are Dirichlet over bands
-        of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto": those with
-        more than a dozen levels that are numbers; "none"; or names. Of a variable that members have
-        relative to their head's, it is the codes that are ordered; the variable of heads is ordered
-        too.
+        Variables whose neighbouring levels have similar probabilities: level probabilities are
+        Dirichlet over bands of about sqrt(L_j) adjacent levels, and over the levels within each
+        band. "auto": those with more than a dozen levels that are numbers; "none"; or names. For a
+        variable that is modelled relative to the head, the relative codes are ordered, and so are
+        the values of the heads.
     groups
         Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`; those of a
         variable of heads are the same. Variables that are relative have none.
     impossible_weight
-        Cap-and-weight, an approximation: impossible households are drawn until a part of the
-        sample's number of possible ones, and each stands for so many. 1 is exact. The chains then
-        forget the variation of what is not drawn.
+        Cap-and-weight, an approximation: only one in so many impossible households is drawn, and
+        each is given this weight. 1 is exact. With a larger weight, the draws do not include the
+        random variation of the households that are not drawn.
     sizes
         "random": a household's size is a variable of its class. "given": the design of the sample
-        has fixed the sizes; the likelihood is that of the values given the size, each household's
-        over the probability that one of its size is possible. The log-likelihood that chains keep
-        is then with weights of the sizes that are drawn along. Nothing but the prior keeps these
-        probabilities away from zero, and a learned one does so weakly: take "uniform" under rules
-        that few simulated households keep.
+        has fixed the sizes. The likelihood of a household is then the probability of its values
+        given its size, divided by the probability that a household of its size is possible. The
+        log-likelihood that chains keep then uses weights of the sizes that are drawn too. Only the
+        prior keeps the probabilities of possible households away from zero, and a learned prior
+        does so weakly: use level_prior "uniform" if few simulated households keep the rules.
 
     References
     ----------
@@ -239,8 +240,8 @@ class NDPMPM(NestedOptions):
         mean = np.mean(draws.get("last_member_class", 0))
         if mean >= 1:
             return (
-                f"too few member classes: on average, {mean:.1f} members are in the last "
-                "class of their household's class, which takes all that the others leave; raise "
+                f"too few member classes: on average, {mean:.1f} members are in the last class of "
+                "their household's class, which stands for all further classes; raise "
                 "member_components (--member-components)"
             )
         return None

@@ -184,7 +184,7 @@ def test_files_that_are_no_posterior_are_refused(planted, tmp_path):
         bnp.read_posterior(tmp_path / "none.nc")
     scalars = tmp_path / "scalars.nc"
     bnp.write_netcdf(bnp.to_inference_data(run), scalars)
-    refused(planted, "holds no 'log_pi'", source=scalars)
+    refused(planted, "has no 'log_pi'", source=scalars)
     data = bnp.to_inference_data(run, parameters=True)
     for name, value, match in (
         ("model", "hdp", "'hdp'"), ("relative", "age", "all options of the model"),
