@@ -84,6 +84,7 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
         (out / "checkpoint").rmdir()
         return _message(found, out)
 
+    options.sample.close()
     how = f"repeat the command with --resume to go on in {options.out}"
     return into_folder(options, settings, _OUTPUTS, work, how)
 

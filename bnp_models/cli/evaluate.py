@@ -85,7 +85,8 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
             )  # fmt: skip
         finally:
             close()
-        sources = find_sources(options.synthetic, names)
+        lie = [j for j, file in enumerate(options.synthetic) if not file.is_standard_input]
+        sources = find_sources([options.synthetic[j] for j in lie], [names[j] for j in lie])
         result = dataclasses.replace(result, sources=sources, attack=attack)
         command = command_line(argv)
         summary = result.summary(names)
@@ -292,8 +293,8 @@ def _attack(options, posterior, original, synthetic, conditions):
 
 def _names_of(paths):
     """Names of the files without their folders, if these differ."""
-    names = [Path(path).name for path in paths]
-    return names if len(set(names)) == len(names) else list(paths)
+    names = [Path(str(path)).name for path in paths]
+    return names if len(set(names)) == len(names) else list(map(str, paths))
 
 
 def _progress(options):

@@ -311,9 +311,7 @@ def columns_of_file(
     return cells
 
 
-def _levels_of_labels(
-    source: Source, names: Sequence[str] | None
-) -> dict[str, tuple[Label, ...]]:
+def _levels_of_labels(source: Source, names: Sequence[str] | None) -> dict[str, tuple[Label, ...]]:
     """Return the value labels of a Stata or SPSS file, by variable that has any."""
     labelling = _labelled(lambda: read_labelling(source, names or ()), source)
     labelled = [name for name in labelling.values if names is None or name in names]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import IO, Any, TypeAlias, TypeVar
 
 from bnp_models.data.messages import reason
 from bnp_models.data.schema import MicrodataError
@@ -23,6 +23,8 @@ from bnp_models.data.schema import MicrodataError
 STANDARD_INPUT = "-"
 
 Found = TypeVar("Found")
+
+_Opened: TypeAlias = io.BufferedReader | io.BytesIO
 
 
 class Source:
@@ -86,7 +88,7 @@ class Source:
             return None
         return hashlib.file_digest(self.rewound(), "sha256").hexdigest()
 
-    def rewound(self) -> BinaryIO:
+    def rewound(self) -> _Opened:
         """Return the file at its first byte, as it is; what has read of it before is at an end.
 
         Raises
@@ -98,7 +100,7 @@ class Source:
         return self._file
 
     @contextlib.contextmanager
-    def decompressed(self) -> Iterator[BinaryIO]:
+    def decompressed(self) -> Iterator[IO[bytes]]:
         """Yield the file at its first byte, decompressed if its first bytes say how.
 
         Raises
@@ -108,12 +110,10 @@ class Source:
         """
         try:
             head = self.rewound().read(10)
-            for begins, opened in _COMPRESSED:
-                if begins.match(head):
-                    with opened(self.rewound()) as stream:
-                        yield stream
-                    return
-            yield self.rewound()
+            as_it_is = contextlib.nullcontext
+            decompress = next((do for start, do in _COMPRESSED if start.match(head)), as_it_is)
+            with decompress(self.rewound()) as stream:
+                yield stream
         except _UNREADABLE as error:
             raise MicrodataError(f"cannot be read ({reason(error)})", file=self) from None
 
@@ -135,7 +135,7 @@ class Source:
         self.close()
 
     @cached_property
-    def _file(self) -> BinaryIO:
+    def _file(self) -> _Opened:
         """The file, open, or the content of what cannot be rewound: standard input, and pipes."""
         if self.is_standard_input:
             if sys.stdin is None:
@@ -154,7 +154,7 @@ def opened(given: str | PathLike) -> contextlib.AbstractContextManager[Source]:
 
 
 @contextlib.contextmanager
-def _only_member(file: BinaryIO) -> Iterator[BinaryIO]:
+def _only_member(file: IO[bytes]) -> Iterator[IO[bytes]]:
     """Yield the one file in a zip file."""
     with zipfile.ZipFile(file) as archive:
         # The Finder of macOS puts notes of its own beside each file.
@@ -168,11 +168,11 @@ def _only_member(file: BinaryIO) -> Iterator[BinaryIO]:
         if len(names) != 1:
             raise zipfile.BadZipFile(f"a zip file of {len(names)} files: put one alone into it")
         with archive.open(names[0]) as member:
-            yield cast(BinaryIO, member)
+            yield member
 
 
 # What a compressed file begins with, and what opens it.
-_COMPRESSED: tuple[tuple[re.Pattern[bytes], Callable[[BinaryIO], Any]], ...] = (
+_COMPRESSED: tuple[tuple[re.Pattern[bytes], Callable[[IO[bytes]], Any]], ...] = (
     (re.compile(rb"\x1f\x8b"), gzip.open),
     (re.compile(rb"BZh[1-9]1AY&SY"), bz2.open),
     (re.compile(rb"\xfd7zXZ\x00"), lzma.open),

@@ -155,7 +155,7 @@ def _encoding_of(source: Source) -> str:
             if not any(head[start::2]):
                 return encoding
         raise MicrodataError(
-            "is not a text file, nor Parquet, Excel, Stata or SPSS by its name; these are read from "
+            "is not a text file, nor Parquet, Excel, Stata or SPSS by its name; these have to be "
             "files that are not compressed",
             file=source,
         )
