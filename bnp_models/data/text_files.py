@@ -155,8 +155,8 @@ def _encoding_of(source: Source) -> str:
             if not any(head[start::2]):
                 return encoding
         raise MicrodataError(
-            "is not a text file, nor Parquet, Excel, Stata or SPSS by its name; these have to be "
-            "files that are not compressed",
+            "is not a text file; a Parquet, Excel, Stata or SPSS file is told by its name "
+            "(.parquet, .xlsx, .dta, .sav), and not compressed",
             file=source,
         )
     for encoding in ("utf-8-sig", "cp1252"):

@@ -100,7 +100,11 @@ def test_commas_within_cells_are_no_separators(tmp_path):
         (zipped(b"a,b\n1,2\n")[:60], AS_FOUND, "cannot be read"),
         (zipped(b"a", ("b.csv", b"b")), AS_FOUND, "a zip file of 2 files: put one alone into it"),
         (zipped(b"", name="[Content_Types].xml"), AS_FOUND, "an Excel workbook.*its name, .xlsx"),
-        (gzip.compress(b"PAR1\0\1\0\0"), AS_FOUND, "not a text file.*are not compressed"),
+        (
+            gzip.compress(b"PAR1\0\1\0\0"),
+            AS_FOUND,
+            "not a text file.*told by its name.*not compressed",
+        ),
         (b'a,b\n"1,2\n', AS_FOUND, "line 2.*not valid CSV"),
         (b"a,b\n1,2\n", Reading(";"), "one column with semicolons .* 2 with commas; leave --sep"),
         (b"a\tb\n1\t2\n", Reading("^"), "one column with '.' between cells, and 2 with tabs"),
