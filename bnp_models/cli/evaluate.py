@@ -150,7 +150,11 @@ def _checked_files(options: argparse.Namespace) -> _Files:
     made = Reading(missing=reading.missing)
 
     def read(path, reading=reading):
-        return read_like(path, original, bins, reading)
+        table = read_like(path, original, bins, reading)
+        # There may be more files than a process can have open.
+        if not path.is_standard_input:
+            path.release()
+        return table
 
     files = [(path, read(path, made)) for path in options.synthetic]
     population = None
