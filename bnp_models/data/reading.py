@@ -335,6 +335,7 @@ def parquet_dataset(source: Source) -> Any:
 
 
 def _parquet_dataset(source: Source) -> Any:
+    """Find the files, and the schema of the first."""
     from pyarrow import dataset
 
     files = [str(source)]

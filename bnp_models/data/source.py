@@ -124,7 +124,7 @@ class Source:
         return self._found[what]
 
     def close(self) -> None:
-        """Let go of the content. A file is opened again if it is read after this."""
+        """Let go of the content; a file, not standard input, can be read again."""
         self._found.clear()
         if "_file" in vars(self):
             vars(self).pop("_file").close()
