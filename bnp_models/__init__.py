@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from bnp_models.data.reading import read_microdata as read_microdata
     from bnp_models.data.schema import MicrodataError as MicrodataError
     from bnp_models.data.schema import Schema as Schema
+    from bnp_models.data.source import Source as Source
     from bnp_models.data.stata_spss import FormatError as FormatError
     from bnp_models.data.stata_spss import Labelling as Labelling
     from bnp_models.data.stata_spss import read_labelling as read_labelling
@@ -254,6 +255,7 @@ _EXPORTS = {
     "Run": "inference.run",
     "Schema": "data.schema",
     "Settings": "inference.settings",
+    "Source": "data.source",
     "StructuralZeros": "zeros.structural_zeros",
     "TNPLCM": "models.latent_classes.nplcm",
     "TreePropensity": "evaluation.tree_propensity",

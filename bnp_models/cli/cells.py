@@ -108,6 +108,8 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
         })  # fmt: skip
         return risk_message(options, summary, table_name(options))
 
+    # Only the digest of its file is asked for from here on.
+    options.sample.release()
     return into_folder(options, settings, output_names(options), work, "repeat the command")
 
 

@@ -4,6 +4,7 @@ import argparse
 
 from bnp_models.cli.compare import compare_models
 from bnp_models.cli.conditions import conditions
+from bnp_models.cli.data_files import data_files as data_files
 from bnp_models.cli.datasets import impute, synthesize
 from bnp_models.cli.evaluate import evaluate
 from bnp_models.cli.folder import MESSAGES as MESSAGES

@@ -52,7 +52,7 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     names = ("models", "folds", "parts", "population_size", "chains", "warmup", "draws", "thin",
              "seed", "no_records")  # fmt: skip
     settings = {name: vars(options)[name] for name in names} | {
-        "groups": dict(options.groups) if options.groups else None,
+        "groups": {name: str(file) for name, file in options.groups} if options.groups else None,
         "sample_sha256": table.digest,
         "conditions_sha256": None if conditions is None else conditions.digest,
         "version": __version__,
@@ -84,6 +84,7 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
         (out / "checkpoint").rmdir()
         return _message(found, out)
 
+    options.sample.close()
     how = f"repeat the command with --resume to go on in {options.out}"
     return into_folder(options, settings, _OUTPUTS, work, how)
 

@@ -22,7 +22,7 @@ from bnp_models.data.identifying import share_of_values
 from bnp_models.data.messages import listed, quoted
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.schema import MicrodataError
-from bnp_models.data.stata_spss import names_in_file, read_labelling
+from bnp_models.data.stata_spss import Labelling, names_in_file, read_labelling
 from bnp_models.data.weight_classes import records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.arviz import write_netcdf
@@ -119,13 +119,17 @@ def _make_datasets(
         options, *inputs, datasets=options.datasets, **more, format=options.format
     )
     # Convergence is judged by the margins of the levels too.
-    write = functools.partial(_write_datasets, options, inputs.changes)
+    labelling = read_labelling(options.sample, options.variables or ())
+    write = functools.partial(_write_datasets, options, inputs.changes, labelling)
+    if not vars(options).get("carry"):
+        options.sample.close()
     return sample_into_folder(options, argv, inputs, settings, level_margins, write)
 
 
 def _write_datasets(
     options: argparse.Namespace,
     changes: Changes,
+    labelling: Labelling,
     run: Run,
     margins: Margins | None,
     diagnosis: Diagnosis,
@@ -141,7 +145,6 @@ def _write_datasets(
             run, options.datasets, options.rows, method=options.method, keep=options.keep or ()
         )
     names = dataset_names(options)
-    labelling = read_labelling(options.sample, options.variables or ())
     given = vars(options)
     households = given.get("household"), given.get("household_variables") or ()
     checks = predictive_checks(run)

@@ -85,7 +85,8 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
             )  # fmt: skip
         finally:
             close()
-        sources = find_sources(options.synthetic, names)
+        lie = [j for j, file in enumerate(options.synthetic) if not file.is_standard_input]
+        sources = find_sources([options.synthetic[j] for j in lie], [names[j] for j in lie])
         result = dataclasses.replace(result, sources=sources, attack=attack)
         command = command_line(argv)
         summary = result.summary(names)
@@ -151,7 +152,11 @@ def _checked_files(options: argparse.Namespace) -> _Files:
     made = Reading(missing=reading.missing)
 
     def read(path, reading=reading):
-        return read_like(path, original, bins, reading)
+        table = read_like(path, original, bins, reading)
+        # There may be more files than a process can have open.
+        if not path.is_standard_input:
+            path.release()
+        return table
 
     files = [(path, read(path, made)) for path in options.synthetic]
     population = None
@@ -294,8 +299,8 @@ def _attack(options, posterior, original, synthetic, conditions):
 
 def _names_of(paths):
     """Names of the files without their folders, if these differ."""
-    names = [Path(path).name for path in paths]
-    return names if len(set(names)) == len(names) else list(paths)
+    names = [Path(str(path)).name for path in paths]
+    return names if len(set(names)) == len(names) else list(map(str, paths))
 
 
 def _progress(options):

@@ -20,6 +20,7 @@ from bnp_models.cli.parser import STOPPING
 from bnp_models.data.messages import listed
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.source import Source
 from bnp_models.data.text_files import AS_FOUND, Reading
 from bnp_models.data.writing import write_text
 from bnp_models.inference import processes
@@ -181,7 +182,7 @@ def write_files(out: Path, writers: Mapping[str, Callable[[Path], None]]) -> Non
 
 
 @contextlib.contextmanager
-def located(options: argparse.Namespace, other: str | None = None) -> Iterator[None]:
+def located(options: argparse.Namespace, other: Source | None = None) -> Iterator[None]:
     """Name the file, and the line of the record, in an error about its coded records.
 
     The file is the sample, or another one, written as is told from it.
@@ -197,7 +198,7 @@ def located(options: argparse.Namespace, other: str | None = None) -> Iterator[N
         raise error.in_file(path, lines) from None
 
 
-def path_of_sample(options: argparse.Namespace) -> str:
+def path_of_sample(options: argparse.Namespace) -> Source:
     """The file of the sample, whichever name it has among the options of a command."""
     return vars(options).get("sample") or options.original
 

@@ -73,7 +73,8 @@ def _run(argv):
             log.setLevel(logging.ERROR)
         log.addHandler(commands.MESSAGES)
         commands.connect(options)
-        code = commands.COMMANDS[options.name](options, argv)
+        with commands.data_files(options):
+            code = commands.COMMANDS[options.name](options, argv)
         commands.MESSAGES.show()
         sys.stdout.flush()
         return code

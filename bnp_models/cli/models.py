@@ -5,7 +5,6 @@ Nothing is imported until a model is loaded, so that ``bnp-models --help`` is qu
 
 import argparse
 import importlib
-from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -80,4 +79,4 @@ def counts_cells(options: argparse.Namespace) -> bool:
     """Whether a command reads its sample, a folder, into cells with counts, as its model may."""
     if options.name not in ("risk", "synthesize") or options.model in CELL_MODELS:
         return False
-    return Path(options.sample).is_dir() and MODELS[options.model].load().takes_counts
+    return options.sample.is_folder and MODELS[options.model].load().takes_counts

@@ -38,8 +38,8 @@ MAX_MINUTES = 60.0
 DRAWS, UNTIL_RHAT, DEFAULT_MINUTES = 1000, 1.01, 10.0
 
 _TABLE = (
-    "text file (CSV and the like), Parquet, Excel (.xlsx), Stata (.dta) or SPSS (.sav) file, one "
-    "record a row, or a folder of Parquet files"
+    "text file (CSV and the like, compressed or not; - is standard input), Parquet, Excel (.xlsx), "
+    "Stata (.dta) or SPSS (.sav) file, one record a row, or a folder of Parquet files"
 )
 
 

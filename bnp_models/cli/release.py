@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 
 from bnp_models.cli.folder import UsageError, reading_of
-from bnp_models.data.digests import file_digest
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.inference import processes
@@ -37,8 +36,8 @@ def filing_of(options: argparse.Namespace) -> Filing:
     """Date, input and names by which a page is filed."""
     return Filing(
         date=datetime.date.today().isoformat(),
-        input=Path(options.sample).name,
-        sha256=file_digest(options.sample),
+        input=Path(str(options.sample)).name,
+        sha256=options.sample.digest,
         title=options.title,
         author=options.author,
     )

@@ -97,6 +97,8 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
         inputs.model, table, options.population_size, conditions=inputs.conditions
     )  # fmt: skip
     write = functools.partial(_write_risk, options, coarsenings, ids)
+    # Only the digest of its file is asked for from here on.
+    options.sample.release()
     code = sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
     return with_strictness(options, code)
 

@@ -1,13 +1,11 @@
 """Digests of files, as ``sha256sum`` gives them."""
 
-import hashlib
 from os import PathLike
-from pathlib import Path
+
+from bnp_models.data.source import opened
 
 
 def file_digest(path: str | PathLike) -> str | None:
     """Return the SHA-256 of a file's bytes in hexadecimal digits; None for a folder."""
-    if Path(path).is_dir():
-        return None
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    with opened(path) as source:
+        return source.digest

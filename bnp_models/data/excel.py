@@ -11,6 +11,7 @@ import pandas as pd
 
 from bnp_models.data.messages import reason
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.source import Source
 
 _SUFFIXES = (".xlsx", ".xlsm")
 
@@ -20,12 +21,14 @@ def is_excel(path: str | PathLike) -> bool:
     return Path(path).suffix.lower() in _SUFFIXES
 
 
-def column_names(path: str | PathLike) -> list[str]:
+def column_names(source: Source) -> list[str]:
     """Return the names in the first row of the first sheet; errors as of `read_sheet`."""
-    return _named(_sheet(path, 1), path)
+    names = _named(_sheet(source), source)
+    # What stands to the right of the header belongs to no column.
+    return names[: max(j for j, name in enumerate(names) if name) + 1]
 
 
-def read_sheet(path: str | PathLike) -> tuple[pd.DataFrame, list[int]]:
+def read_sheet(source: Source) -> tuple[pd.DataFrame, list[int]]:
     """Read the first sheet of a workbook.
 
     Returns
@@ -40,36 +43,38 @@ def read_sheet(path: str | PathLike) -> tuple[pd.DataFrame, list[int]]:
     MicrodataError
         If openpyxl is not installed, or the file is no workbook.
     """
-    sheet = _sheet(path)
-    names = _named(sheet, path)
+    sheet = _sheet(source)
+    names = _named(sheet, source)
     records = sheet.iloc[1:].dropna(how="all")
     lines = [int(row) + 1 for row in records.index]
     records = records.set_axis(names, axis=1).reset_index(drop=True)
     return pd.concat([records.iloc[:, j].infer_objects() for j in range(len(names))], axis=1), lines
 
 
-def _sheet(path: str | PathLike, rows: int | None = None) -> pd.DataFrame:
-    """Cells of the first sheet, its first rows if so many are given."""
-    with _errors(path):
-        return pd.read_excel(
-            path, header=None, dtype=object, nrows=rows, keep_default_na=False, na_values=[""],
+def _sheet(source: Source) -> pd.DataFrame:
+    """Cells of the first sheet; it is read once, which takes long."""
+    with _errors(source):
+        return source.once("sheet", lambda: pd.read_excel(
+            source.rewound(), header=None, dtype=object, keep_default_na=False, na_values=[""],
             engine="openpyxl",
-        )  # fmt: skip
+        ))  # fmt: skip
 
 
-def _named(sheet: pd.DataFrame, path: str | PathLike) -> list[str]:
-    """Names in the first row."""
-    if sheet.empty:
-        raise MicrodataError("the first sheet is empty; expected a header and records", file=path)
-    return ["" if pd.isna(name) else str(name) for name in sheet.iloc[0]]
+def _named(sheet: pd.DataFrame, source: Source) -> list[str]:
+    """Names in the first row, "" where it is empty."""
+    names = [] if sheet.empty else ["" if pd.isna(name) else str(name) for name in sheet.iloc[0]]
+    if not any(names):
+        raise MicrodataError("the first sheet is empty; expected a header and records", file=source)
+    return names
 
 
 @contextlib.contextmanager
-def _errors(path: str | PathLike) -> Iterator[None]:
+def _errors(source: Source) -> Iterator[None]:
     """Raise the errors of reading a workbook as errors of input."""
     if importlib.util.find_spec("openpyxl") is None:
         raise MicrodataError(
-            "needs openpyxl; pip install 'bnp-models[formats]', or save the sheet as CSV", file=path
+            "needs openpyxl; pip install 'bnp-models[formats]', or save the sheet as CSV",
+            file=source,
         )
     try:
         with warnings.catch_warnings():
@@ -77,7 +82,7 @@ def _errors(path: str | PathLike) -> Iterator[None]:
             warnings.simplefilter("ignore", UserWarning)
             yield
     except OSError as error:
-        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
+        raise MicrodataError(f"cannot be read ({reason(error)})", file=source) from None
     except Exception as error:
         # openpyxl checks little: what is wrong with a file comes as any kind of error.
-        raise MicrodataError(f"is not an Excel workbook ({reason(error)})", file=path) from None
+        raise MicrodataError(f"is not an Excel workbook ({reason(error)})", file=source) from None

@@ -13,13 +13,13 @@ from bnp_models.data.contingency import ContingencyTable, Tabulator, too_few
 from bnp_models.data.microdata import Records
 from bnp_models.data.reading import (
     choose_columns,
-    is_folder,
     parquet_dataset,
     parquet_errors,
     read_microdata,
     stands_for_missing,
 )
 from bnp_models.data.schema import Label, Levels, MicrodataError, Schema, choose_variables
+from bnp_models.data.source import opened
 from bnp_models.data.text_files import AS_FOUND, Reading
 from bnp_models.data.writing import replacing
 
@@ -34,8 +34,9 @@ def read_records(
     reading: Reading = AS_FOUND,
 ) -> Records:
     """Read a file as `read_microdata` does, a folder as `read_contingency_table`."""
-    read = read_contingency_table if is_folder(path) else read_microdata
-    return read(path, variables, levels, reading)
+    with opened(path) as source:
+        read = read_contingency_table if source.is_folder else read_microdata
+        return read(source, variables, levels, reading)
 
 
 def read_contingency_table(
@@ -70,20 +71,21 @@ def read_contingency_table(
     >>> counted.digest == table.tabulated.digest
     True
     """
-    declared, chosen = choose_columns(
-        path, levels, lambda names: choose_variables(variables, names), reading
-    )
-    try:
-        return _tabulate(path, chosen, declared, reading)
-    except MicrodataError as error:
-        raise error.in_file(path) from None
+    with opened(path) as source:
+        declared, chosen = choose_columns(
+            source, levels, lambda names: choose_variables(variables, names), reading
+        )
+        try:
+            return _tabulate(source, chosen, declared, reading)
+        except MicrodataError as error:
+            raise error.in_file(source) from None
 
 
-def _tabulate(path, variables, declared, reading) -> ContingencyTable:
+def _tabulate(source, variables, declared, reading) -> ContingencyTable:
     """Read chosen columns into a contingency table."""
     from pyarrow import types
 
-    dataset = parquet_dataset(path)
+    dataset = parquet_dataset(source)
     coders = [
         ColumnCoder(
             name, declared.get(name), types.is_dictionary(dataset.schema.field(name).type)
@@ -91,7 +93,7 @@ def _tabulate(path, variables, declared, reading) -> ContingencyTable:
         for name in variables
     ]  # fmt: skip
     tabulator = Tabulator()
-    with parquet_errors(path):
+    with parquet_errors(source):
         for batch in dataset.to_batches(
             columns=list(variables), batch_size=_BATCH, batch_readahead=2, fragment_readahead=1
         ):

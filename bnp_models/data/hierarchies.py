@@ -11,6 +11,7 @@ import pandas as pd
 from bnp_models.data.messages import quoted
 from bnp_models.data.reading import columns_of_file
 from bnp_models.data.schema import Label, MicrodataError, plain_label, text_of
+from bnp_models.data.source import opened
 from bnp_models.data.text_files import AS_FOUND, text_rows
 
 Partition: TypeAlias = tuple[int, ...]
@@ -65,12 +66,13 @@ class Hierarchy:
             return given
         if isinstance(given, pd.DataFrame):
             return cls(_texts(list(map(str, given.columns)), given.to_numpy(dtype=object).tolist()))
-        header = columns_of_file(given, AS_FOUND, ())
         lines, rows = [], []
-        for line, cells in text_rows(given, AS_FOUND):
-            if line > 1 and cells:
-                lines.append(line)
-                rows.append(cells)
+        with opened(given) as source:
+            header = columns_of_file(source)
+            for line, cells in text_rows(source, AS_FOUND):
+                if line > 1 and cells:
+                    lines.append(line)
+                    rows.append(cells)
         try:
             if header[0] != "level":
                 raise MicrodataError(
@@ -78,7 +80,7 @@ class Hierarchy:
                 )
             return cls(_texts(header, rows))
         except MicrodataError as error:
-            raise error.in_file(given, lines) from None
+            raise error.in_file(source, lines) from None
 
     def __repr__(self) -> str:
         """Return its size, and what tells it from others."""

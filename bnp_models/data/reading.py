@@ -25,6 +25,7 @@ from bnp_models.data.schema import (
     plain_label,
     text_of,
 )
+from bnp_models.data.source import Source, opened
 from bnp_models.data.stata_spss import (
     FormatError,
     column_names,
@@ -49,11 +50,12 @@ def read_microdata(
 
     Parameters
     ----------
-    path : str or path
+    path : str, path or Source
         One record a row, with a header. A folder of Parquet files, in the order of their names, is
         one sample (`read_contingency_table` reads one that is larger than memory). The values of
-        text files, CSV and the like, compressed by gzip or not, are read as text (``01`` is not
-        ``1``, ``NA`` is a label) and only empty cells are missing. Of a workbook (.xlsx, needs
+        text files, CSV and the like, compressed (gzip, bzip2, xz, or a zip file of one alone) or
+        not, are read as text (``01`` is not ``1``, ``NA`` is a label) and only empty cells are
+        missing; "-" is a text file on standard input. Of a workbook (.xlsx, needs
         openpyxl) the first sheet is read. Stata (.dta) and SPSS files (.sav, .zsav) need
         pyreadstat: values with a label are read as the label, in the order of the values, and
         user-missing and extended missing values are missing.
@@ -113,16 +115,17 @@ def read_coded(
     MicrodataError
         If the file cannot be read, or `choose` or `code` raise it; it names the file.
     """
-    declared, chosen = choose_columns(path, levels, choose, reading, wanted)
-    frame, lines = read_frame(path, chosen, reading)
+    with opened(path) as source:
+        declared, chosen = choose_columns(source, levels, choose, reading, wanted)
+        frame, lines = read_frame(source, chosen, reading)
     try:
         return code(frame, declared)
     except MicrodataError as error:
-        raise error.in_file(path, lines) from None
+        raise error.in_file(source, lines) from None
 
 
 def choose_columns(
-    path: str | PathLike,
+    source: Source,
     levels: Levels | Schema | str | PathLike | None,
     choose: Callable[[list[str]], Sequence[str]],
     reading: Reading = AS_FOUND,
@@ -132,14 +135,14 @@ def choose_columns(
 
     Parameters and errors are as of :func:`read_coded`.
     """
-    names = columns_of_file(path, reading, wanted)
+    names = columns_of_file(source, reading, wanted)
     if isinstance(levels, str | PathLike):
         levels = read_levels(levels, names)
     try:
         declared = declared_levels(levels, names)
         chosen = choose(names)
     except MicrodataError as error:
-        raise error.in_file(path) from None
+        raise error.in_file(source) from None
     return {
         name: [label for label in kept if not stands_for_missing(label, reading)]
         for name, kept in declared.items()
@@ -180,13 +183,14 @@ def read_levels(
     if isinstance(variables, Schema):
         variables = variables.variables
     names = None if variables is None else list(variables)
-    if is_labelled(path) and not {"variable", "level"} <= set(columns_of_file(path)):
-        return _levels_of_labels(path, names)
-    frame, lines = read_frame(path, ("variable", "level"))
+    with opened(path) as source:
+        if is_labelled(source) and not {"variable", "level"} <= set(columns_of_file(source)):
+            return _levels_of_labels(source, names)
+        frame, lines = read_frame(source, ("variable", "level"))
     try:
         return levels_of_frame(frame, names)
     except MicrodataError as error:
-        raise error.in_file(path, lines) from None
+        raise error.in_file(source, lines) from None
 
 
 def read_frame(
@@ -213,32 +217,33 @@ def read_frame(
     >>> read.shape, lines[:2]
     ((62, 3), [2, 3])
     """
-    names = columns_of_file(path, reading, columns or ())
-    try:
-        chosen = choose_variables(columns, names)
-    except MicrodataError as error:
-        raise error.in_file(path) from None
-    frame, lines = _read_columns(path, names, chosen, reading)
+    with opened(path) as source:
+        names = columns_of_file(source, reading, columns or ())
+        try:
+            chosen = choose_variables(columns, names)
+        except MicrodataError as error:
+            raise error.in_file(source) from None
+        frame, lines = _read_columns(source, names, chosen, reading)
     if reading.missing:
         for name in chosen:
             frame[name] = _without_missing(frame[name], reading)
     return frame, lines
 
 
-def _read_columns(path, names, chosen, reading) -> tuple[pd.DataFrame, list[int] | None]:
+def _read_columns(source: Source, names, chosen, reading) -> tuple[pd.DataFrame, list[int] | None]:
     """Read chosen columns of a file of any format with these names; return frame and lines."""
-    if is_folder(path) or Path(path).suffix.lower() in _PARQUET_SUFFIXES:
-        with parquet_errors(path):
-            table = parquet_dataset(path).to_table(list(chosen))
+    if is_parquet(source):
+        with parquet_errors(source):
+            table = parquet_dataset(source).to_table(list(chosen))
             # Or bytes that are no text are found by whoever looks at them first.
             table.validate(full=True)
             return table.to_pandas(), None
-    if is_labelled(path):
-        return _labelled(lambda: read_labelled(path, chosen), path), None
-    if excel.is_excel(path):
-        frame, rows = excel.read_sheet(path)
+    if is_labelled(source):
+        return _labelled(lambda: read_labelled(source, chosen), source), None
+    if excel.is_excel(source):
+        frame, rows = excel.read_sheet(source)
         return frame.loc[:, list(chosen)], rows
-    return _read_text(path, names, chosen, reading)
+    return _read_text(source, names, chosen, reading)
 
 
 def _without_missing(column: pd.Series, reading: Reading) -> pd.Series:
@@ -250,7 +255,7 @@ def _without_missing(column: pd.Series, reading: Reading) -> pd.Series:
 
 
 def _read_text(
-    path: str | PathLike, names: Sequence[str], chosen: Sequence[str], reading: Reading
+    source: Source, names: Sequence[str], chosen: Sequence[str], reading: Reading
 ) -> tuple[pd.DataFrame, list[int]]:
     """Read chosen columns of a text file with these names; return frame and lines."""
     positions = [names.index(name) for name in chosen]
@@ -258,18 +263,18 @@ def _read_text(
     # One object for each distinct value of a column: a tenth of the memory on large files.
     pools: list[dict[str, str]] = [{} for _ in chosen]
     lines: list[int] = []
-    for line, cells in text_rows(path, reading):
+    for line, cells in text_rows(source, reading):
         if line == 1:
             continue
         if not cells and len(names) > 1:
             continue
         cells = cells or [""]
         if len(cells) != len(names):
-            sep, _ = written_as(path, reading)
+            sep, _ = written_as(source, reading)
             raise MicrodataError(
                 f"{len(cells)} cells but the header has {len(names)}; add or remove cells, or "
                 f"quote the values that hold {SEPARATORS.get(sep, quoted(sep))}",
-                file=path,
+                file=source,
                 row=len(lines),
                 line=line,
             )
@@ -287,63 +292,67 @@ def columns_of_file(
     A column of a Stata or SPSS file that was renamed when it was written has the name that it had
     if that is `wanted`, and the name in the file otherwise.
     """
-    if is_folder(path) or Path(path).suffix.lower() in _PARQUET_SUFFIXES:
-        with parquet_errors(path):
-            schema = parquet_dataset(path).schema
-            index = (schema.pandas_metadata or {}).get("index_columns", [])
-            return [name for name in schema.names if name not in index]
-    if is_labelled(path):
-        return _labelled(lambda: column_names(path, wanted), path)
-    if excel.is_excel(path):
-        return excel.column_names(path)
-    header = next(text_rows(path, reading), None)
+    with opened(path) as source:
+        if is_parquet(source):
+            with parquet_errors(source):
+                schema = parquet_dataset(source).schema
+                index = (schema.pandas_metadata or {}).get("index_columns", [])
+                return [name for name in schema.names if name not in index]
+        if is_labelled(source):
+            return _labelled(lambda: column_names(source, wanted), source)
+        if excel.is_excel(source):
+            return excel.column_names(source)
+        header = next(text_rows(source, reading), None)
     if header is None:
-        raise MicrodataError("the file is empty; expected a header and records", file=path)
+        raise MicrodataError("the file is empty; expected a header and records", file=source)
     _, cells = header
     if not cells:
-        raise MicrodataError("the first line is empty; expected a header", file=path, line=1)
+        raise MicrodataError("the first line is empty; expected a header", file=source, line=1)
     return cells
 
 
-def _levels_of_labels(
-    path: str | PathLike, names: Sequence[str] | None
-) -> dict[str, tuple[Label, ...]]:
+def _levels_of_labels(source: Source, names: Sequence[str] | None) -> dict[str, tuple[Label, ...]]:
     """Return the value labels of a Stata or SPSS file, by variable that has any."""
-    labelling = _labelled(lambda: read_labelling(path, names or ()), path)
+    labelling = _labelled(lambda: read_labelling(source, names or ()), source)
     labelled = [name for name in labelling.values if names is None or name in names]
     levels = {name: tuple(labelling.substantive(name).values()) for name in labelled}
     for name, labels in levels.items():
         if (repeated := first_repeated(labels)) is not None:
             raise MicrodataError(
-                f"two values are labelled {quoted(repeated)}; relabel one", file=path, column=name
+                f"two values are labelled {quoted(repeated)}; relabel one", file=source, column=name
             )
     return levels
 
 
-def is_folder(path: str | PathLike) -> bool:
-    """Whether this is a folder, of Parquet files as it must be."""
-    return Path(path).is_dir()
+def is_parquet(source: Source) -> bool:
+    """Whether this is a folder, or the name of a Parquet file."""
+    return source.is_folder or Path(source).suffix.lower() in _PARQUET_SUFFIXES
 
 
-def parquet_dataset(path: str | PathLike) -> Any:
+def parquet_dataset(source: Source) -> Any:
     """Open a Parquet file, or a folder of them, as a ``pyarrow.dataset.Dataset``."""
+    return source.once("dataset", lambda: _parquet_dataset(source))
+
+
+def _parquet_dataset(source: Source) -> Any:
+    """Find the files, and the schema of the first."""
     from pyarrow import dataset
 
-    files = [str(path)]
-    if is_folder(path):
-        found = (p for p in Path(path).rglob("*") if p.suffix.lower() in _PARQUET_SUFFIXES)
+    files = [str(source)]
+    if source.is_folder:
+        found = (p for p in Path(source).rglob("*") if p.suffix.lower() in _PARQUET_SUFFIXES)
         files = sorted(map(str, found))
         if not files:
             raise MicrodataError(
                 "is a folder without Parquet files (.parquet, .pq); give a file, or such a folder",
-                file=path,
+                file=source,
             )
-    with parquet_errors(path):
+    with parquet_errors(source):
         return dataset.dataset(files, format="parquet")
 
 
 @contextlib.contextmanager
-def parquet_errors(path: str | PathLike) -> Iterator[None]:
+def parquet_errors(source: Source) -> Iterator[None]:
     """Raise the errors of reading Parquet files as errors of input."""
     try:
         yield
@@ -351,19 +360,19 @@ def parquet_errors(path: str | PathLike) -> Iterator[None]:
         raise
     except FileNotFoundError:
         # That of pyarrow has the path and no reason.
-        raise MicrodataError(f"cannot be read ({os.strerror(errno.ENOENT)})", file=path) from None
+        raise MicrodataError(f"cannot be read ({os.strerror(errno.ENOENT)})", file=source) from None
     except OSError as error:
-        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
+        raise MicrodataError(f"cannot be read ({reason(error)})", file=source) from None
     except Exception as error:
         # Of pyarrow's own kind, or of any where what pandas had noted of the columns is damaged.
-        raise MicrodataError(f"is not a Parquet file ({reason(error)})", file=path) from None
+        raise MicrodataError(f"is not a Parquet file ({reason(error)})", file=source) from None
 
 
-def _labelled(read: Callable[[], Coded], path: str | PathLike) -> Coded:
+def _labelled(read: Callable[[], Coded], source: Source) -> Coded:
     """Read a Stata or SPSS file, and raise its errors as errors of input."""
     try:
         return read()
     except FormatError as error:
-        raise MicrodataError(str(error), file=path, column=error.column) from None
+        raise MicrodataError(str(error), file=source, column=error.column) from None
     except OSError as error:
-        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
+        raise MicrodataError(f"cannot be read ({reason(error)})", file=source) from None

@@ -7,6 +7,7 @@ If the format does not allow the name of a column, the column gets another name,
 becomes its label. It can still be read by its own name.
 """
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ import pandas as pd
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.messages import reason
 from bnp_models.data.schema import Label, plain_label
+from bnp_models.data.source import Source, opened
 
 _LABELLED_SUFFIXES = (".dta", ".sav", ".zsav")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,8})")
@@ -157,12 +159,12 @@ def is_labelled(path: str | PathLike) -> bool:
     return Path(path).suffix.lower() in _LABELLED_SUFFIXES
 
 
-def column_names(path: str | PathLike, wanted: Sequence[str] = ()) -> list[str]:
+def column_names(source: Source, wanted: Sequence[str] = ()) -> list[str]:
     """Return the names of the columns of a Stata or SPSS file.
 
     Parameters
     ----------
-    path
+    source
         The file.
     wanted
         Names that are asked for. One that no column has is given to the column that
@@ -173,7 +175,7 @@ def column_names(path: str | PathLike, wanted: Sequence[str] = ()) -> list[str]:
     FormatError
         If it cannot be read, or pyreadstat is not installed.
     """
-    return list(_names(_metadata(path), path, wanted).values())
+    return list(_names(_metadata(source), source, wanted).values())
 
 
 def read_labelling(path: str | PathLike, wanted: Sequence[str] = ()) -> Labelling:
@@ -202,16 +204,17 @@ def read_labelling(path: str | PathLike, wanted: Sequence[str] = ()) -> Labellin
     """
     if not is_labelled(path):
         return Labelling()
-    metadata = _metadata(path)
-    return _labelling(metadata, _names(metadata, path, wanted))
+    with opened(path) as source:
+        metadata = _metadata(source)
+    return _labelling(metadata, _names(metadata, source, wanted))
 
 
-def read_labelled(path: str | PathLike, columns: Sequence[str]) -> pd.DataFrame:
+def read_labelled(source: Source, columns: Sequence[str]) -> pd.DataFrame:
     """Read columns of a Stata or SPSS file, labels in place of values.
 
     Parameters
     ----------
-    path
+    source
         The file.
     columns
         Names of the columns, as `column_names` gives them where these are wanted.
@@ -222,10 +225,10 @@ def read_labelled(path: str | PathLike, columns: Sequence[str]) -> pd.DataFrame:
         If it cannot be read, two values of a variable have one label, or pyreadstat is not
         installed.
     """
-    metadata = _metadata(path)
-    names = _names(metadata, path, columns)
+    metadata = _metadata(source)
+    names = _names(metadata, source, columns)
     labelling, own = _labelling(metadata, names), {name: own for own, name in names.items()}
-    frame, _ = _read(path, usecols=[own[name] for name in columns])
+    frame, _ = _read(source, usecols=[own[name] for name in columns])
     return pd.DataFrame({
         name: _labels_for(frame[own[name]], labelling.substantive(name), name) for name in columns
     })  # fmt: skip
@@ -344,21 +347,20 @@ def _pyreadstat():
     return pyreadstat
 
 
-def _metadata(path):
-    """Read the metadata of a file, as pyreadstat has them."""
+def _metadata(source: Source):
+    """Metadata of a file, as pyreadstat has them."""
     # Ranges of user-missing values are told of only if these are asked for.
-    return _read(path, metadataonly=True, user_missing=True)[1]
+    read = functools.partial(_read, source, metadataonly=True, user_missing=True)
+    return source.once("metadata", read)[1]
 
 
-def _read(path, **options):
+def _read(source: Source, **options):
     """Read a file by pyreadstat, and raise its errors in one line."""
     module = _pyreadstat()
-    stata = _is_stata(path)
+    stata = _is_stata(source)
     read = module.read_dta if stata else module.read_sav
-    with open(path, "rb"):
-        pass
     try:
-        return read(str(path), apply_value_formats=False, **options)
+        return read(source.rewound(), apply_value_formats=False, **options)
     except OSError:
         raise
     except Exception as error:

@@ -1,20 +1,18 @@
 """Text files of records: how one is written, told by what is in it, and its rows."""
 
 import codecs
+import contextlib
 import csv
-import functools
-import gzip
 import io
 import itertools
 import logging
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from os import PathLike
 from typing import TextIO
 
-from bnp_models.data.messages import listed, quoted, reason
+from bnp_models.data.messages import listed, quoted
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.source import Source
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
@@ -78,88 +76,76 @@ AS_FOUND = Reading()
 """Everything is told from the files."""
 
 
-def text_rows(path: str | PathLike, how: Reading) -> Iterator[tuple[int, list[str]]]:
+def text_rows(source: Source, how: Reading) -> Iterator[tuple[int, list[str]]]:
     """Yield the first line (1-based) and the cells of each row of a text file, header included.
-
-    The file may be compressed by gzip.
 
     Raises
     ------
     MicrodataError
         If the file cannot be read; it names the file and the line.
     """
-    sep, encoding = written_as(path, how)
+    sep, encoding = written_as(source, how)
+    if how.sep is not None:
+        _check_separator(source, sep, encoding)
     line = 1
     try:
-        with _opened(path, encoding) as file:
+        with _text(source, encoding) as file:
             reader = csv.reader(file, strict=True, delimiter=sep)
             for cells in reader:
-                if line == 1 and how.sep is not None and len(cells) == 1:
-                    _check_separator(path, sep, encoding)
                 yield line, cells
                 line = reader.line_num + 1
-    except (OSError, EOFError) as error:
-        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
     except UnicodeError:
         raise MicrodataError(
-            f"is not {encoding} text; name its encoding (--encoding)", file=path
+            f"is not {encoding} text; name its encoding (--encoding)", file=source
         ) from None
     except csv.Error as error:
-        raise MicrodataError(f"is not valid CSV ({error})", file=path, line=line) from None
+        raise MicrodataError(f"is not valid CSV ({error})", file=source, line=line) from None
 
 
-def written_as(path: str | PathLike, how: Reading) -> tuple[str, str]:
+def written_as(source: Source, how: Reading) -> tuple[str, str]:
     """Return what is between the cells of a text file, and its encoding.
 
-    What is told from the file and is not usual is logged, once for each file.
+    What is told from the file and is not usual is logged, once for each source.
 
     Raises
     ------
     MicrodataError
         If the file cannot be read, or is no text in an encoding that can be told.
     """
-    try:
-        about = os.stat(path)
-    except OSError as error:
-        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
-    return _found(os.fspath(path), how.sep, how.encoding, about.st_size, about.st_mtime_ns)
+    return source.once((how.sep, how.encoding), lambda: _found(source, how.sep, how.encoding))
 
 
-@functools.lru_cache(maxsize=256)
-def _found(path: str, sep: str | None, encoding: str | None, *_: int) -> tuple[str, str]:
-    """Separator and encoding of a file, as given or as found; the rest tells old files from new."""
+def _found(source: Source, sep: str | None, encoding: str | None) -> tuple[str, str]:
+    """Separator and encoding of a file, as given or as found."""
     found = []
-    try:
-        if encoding is None:
-            encoding = _encoding_of(path)
-            if encoding != "utf-8-sig":
-                found.append(f"as {encoding} text")
-        if sep is None:
-            sep = _separator_of(path, encoding)
-            if sep != ",":
-                found.append(f"with {SEPARATORS[sep]} between cells")
-    except (OSError, EOFError) as error:
-        raise MicrodataError(f"cannot be read ({reason(error)})", file=path) from None
+    if encoding is None:
+        encoding = _encoding_of(source)
+        if encoding != "utf-8-sig":
+            found.append(f"as {encoding} text")
+    if sep is None:
+        sep = _separator_of(source, encoding)
+        if sep != ",":
+            found.append(f"with {SEPARATORS[sep]} between cells")
     if found:
-        _LOG.warning("%s: read %s", path, listed(found))
+        _LOG.warning("%s: read %s", source, listed(found))
     return sep, encoding
 
 
-def _opened(path: str | PathLike, encoding: str) -> TextIO:
-    """Open a text file, decompressed."""
-    return io.TextIOWrapper(_binary(path), encoding=encoding, newline="")
+@contextlib.contextmanager
+def _text(source: Source, encoding: str) -> Iterator[TextIO]:
+    """Yield a text file from its beginning, decompressed."""
+    with source.decompressed() as stream:
+        file = io.TextIOWrapper(stream, encoding=encoding, newline="")
+        try:
+            yield file
+        finally:
+            # Or it would close the source's own.
+            file.detach()
 
 
-def _binary(path):
-    """Open a file, decompressed if it is compressed by gzip."""
-    with open(path, "rb") as file:
-        compressed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if compressed else open(path, "rb")
-
-
-def _encoding_of(path: str) -> str:
+def _encoding_of(source: Source) -> str:
     """Encoding of a text file, by its first bytes and by whether all of it decodes."""
-    with _binary(path) as file:
+    with source.decompressed() as file:
         head = file.read(_HEAD)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
@@ -169,47 +155,52 @@ def _encoding_of(path: str) -> str:
             if not any(head[start::2]):
                 return encoding
         raise MicrodataError(
-            "is not a text file, nor Parquet, Stata or SPSS by its name", file=path
+            "is not a text file; a Parquet, Excel, Stata or SPSS file is told by its name "
+            "(.parquet, .xlsx, .dta, .sav), and not compressed",
+            file=source,
         )
     for encoding in ("utf-8-sig", "cp1252"):
         try:
-            with _opened(path, encoding) as file:
-                while file.read(_HEAD):
+            with _text(source, encoding) as text:
+                while text.read(_HEAD):
                     pass
             return encoding
         except UnicodeDecodeError:
             continue
     raise MicrodataError(
-        "is neither UTF-8, UTF-16 nor Windows-1252 text; name its encoding (--encoding)", file=path
+        "is neither UTF-8, UTF-16 nor Windows-1252 text; name its encoding (--encoding)",
+        file=source,
     )
 
 
-def _separator_of(path: str | PathLike, encoding: str) -> str:
+def _separator_of(source: Source, encoding: str) -> str:
     """The separator that cuts the first rows into as many cells each, the most of them."""
     best, most = ",", (False, 1)
     for sep in SEPARATORS:
-        widths = _widths(path, sep, encoding)
+        widths = _widths(source, sep, encoding)
         if widths and (score := (len(set(widths)) == 1 and widths[0] > 1, widths[0])) > most:
             best, most = sep, score
     return best
 
 
-def _widths(path: str | PathLike, sep: str, encoding: str) -> list[int]:
+def _widths(source: Source, sep: str, encoding: str) -> list[int]:
     """Numbers of cells of the first rows, none where they cannot be read."""
     try:
-        with _opened(path, encoding) as file:
+        with _text(source, encoding) as file:
             rows = csv.reader(file, strict=True, delimiter=sep)
             return [len(cells) for cells in itertools.islice(rows, _ROWS) if cells]
     except (UnicodeError, csv.Error):
         return []
 
 
-def _check_separator(path: str | PathLike, sep: str, encoding: str) -> None:
+def _check_separator(source: Source, sep: str, encoding: str) -> None:
     """Refuse a separator that leaves one column where another one cuts all rows alike."""
-    other = _separator_of(path, encoding)
-    widths = set(_widths(path, other, encoding))
+    if _widths(source, sep, encoding)[:1] != [1]:
+        return
+    other = _separator_of(source, encoding)
+    widths = set(_widths(source, other, encoding))
     if other != sep and len(widths) == 1 and widths != {1}:
         raise MicrodataError(
             f"one column with {SEPARATORS.get(sep, quoted(sep))} between cells, and {widths.pop()} "
-            f"with {SEPARATORS[other]}; leave --sep out, or correct it", file=path,
+            f"with {SEPARATORS[other]}; leave --sep out, or correct it", file=source,
         )  # fmt: skip

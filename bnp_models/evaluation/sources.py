@@ -60,9 +60,9 @@ def find_sources(
     sources
         One for each folder with a run.json of `bnp-models synthesize`, or of `impute`.
     """
-    folders: dict[Path, list[tuple[str, str]]] = {}
-    for path, name in zip(map(Path, paths), names or map(str, paths), strict=True):
-        folders.setdefault(path.parent, []).append((path.name, name))
+    folders: dict[Path, list[tuple[str | PathLike, str]]] = {}
+    for path, name in zip(paths, names or map(str, paths), strict=True):
+        folders.setdefault(Path(path).parent, []).append((path, name))
     found = []
     for folder, files in folders.items():
         run = _read(folder / "run.json")
@@ -70,8 +70,9 @@ def find_sources(
             continue
         made = run["files_sha256"]
         kinds: tuple[list[str], ...] = [], [], []
-        for file, name in files:
-            same = file in made and made[file] == file_digest(folder / file)
+        for path, name in files:
+            file = Path(path).name
+            same = file in made and made[file] == file_digest(path)
             kinds[0 if same else 1 if file in made else 2].append(name)
         warnings = list(map(str, run["warnings"]))
         found.append(Source(str(folder / "run.json"), kinds[0], kinds[1], kinds[2], warnings))

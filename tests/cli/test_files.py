@@ -61,11 +61,8 @@ def test_identifiers_are_refused(frame, european, tmp_path, capsys, caplog, monk
     monkeypatch.setattr(runs, "sample", stop)
     for more in (("--levels", str(levels)), ("--allow-identifying",), ("--variables", "pid,age")):
         assert main((*command, *more)) == 130
-        assert f"bnp-models: {read}\n" not in capsys.readouterr().err
-    european.touch()
-    assert main((*command, "--variables", "pid,age")) == 130
-    assert f"bnp-models: {read}\n" in capsys.readouterr().err
-    assert asked == [tuple(frame)] * 2 + [("pid", "age")] * 2
+        assert capsys.readouterr().err.count(f"bnp-models: {read}\n") == 1
+    assert asked == [tuple(frame)] * 2 + [("pid", "age")]
 
 
 def test_all_identifying_columns_are_named_at_once(frame, tmp_path, capsys):

@@ -1,13 +1,42 @@
 """Text files as people have them: separators, encodings, compression."""
 
+import bz2
 import gzip
+import io
+import lzma
+import zipfile
 
 import pytest
 
 from bnp_models.data.schema import MicrodataError
+from bnp_models.data.source import Source
 from bnp_models.data.text_files import AS_FOUND, Reading, text_rows, written_as
 
 ROWS = [["name", "size"], ["Zoë; the first, of two", "1"], ["Žofie", "2"]]
+
+
+def zipped(content, *others, name="s.csv"):
+    """A zip file, as the Finder of macOS makes it."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for each, held in ((name, content), ("__MACOSX/._s.csv", b"\0notes"), *others):
+            archive.writestr(each, held)
+    return stream.getvalue()
+
+
+COMPRESS = {
+    "": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zip": zipped,
+}  # fmt: skip
+
+
+def rows_of(path, how=AS_FOUND):
+    with Source(path) as source:
+        return [cells for _, cells in text_rows(source, how)]
+
+
+def kind_of(path, how=AS_FOUND):
+    with Source(path) as source:
+        return written_as(source, how)
 
 
 def written(sep, quote='"'):
@@ -16,18 +45,19 @@ def written(sep, quote='"'):
 
 @pytest.mark.parametrize("sep", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
-@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("compressed", COMPRESS)
 def test_what_is_told_from_the_file(sep, encoding, compressed, tmp_path, caplog):
     content = written(sep).encode(encoding)
     if encoding == "utf-16-le":
         # Without a mark it is known by its zero bytes: of Western letters.
         content = content.replace("Ž".encode(encoding), "Z".encode(encoding))
     path = tmp_path / "s.csv"
-    path.write_bytes(gzip.compress(content) if compressed else content)
-    rows = [cells for _, cells in text_rows(path, AS_FOUND)]
+    path.write_bytes(COMPRESS[compressed](content))
+    with Source(path) as source:
+        rows = [cells for _, cells in text_rows(source, AS_FOUND)]
+        assert [cells for _, cells in text_rows(source, AS_FOUND)] == rows
     assert [row[1] for row in rows] == ["size", "1", "2"]
     assert rows[1] == ROWS[1]
-    assert [cells for _, cells in text_rows(path, AS_FOUND)] == rows
     unusual = (sep != ",") + (encoding not in ("utf-8", "utf-8-sig"))
     assert len(caplog.records) == (unusual > 0)
     if encoding == "cp1252":
@@ -37,14 +67,14 @@ def test_what_is_told_from_the_file(sep, encoding, compressed, tmp_path, caplog)
 def test_what_is_said_is_not_looked_for(tmp_path, caplog):
     path = tmp_path / "s.csv"
     path.write_bytes("a;b\n1,5;é\n2,5;è\n".encode("latin-1"))
-    assert written_as(path, Reading(",", "latin-1")) == (",", "latin-1")
-    assert written_as(path, Reading("\\t")) == ("\t", "cp1252")
+    assert kind_of(path, Reading(",", "latin-1")) == (",", "latin-1")
+    assert kind_of(path, Reading("\\t")) == ("\t", "cp1252")
     caplog.clear()
-    assert written_as(path, AS_FOUND) == (";", "cp1252")
+    assert kind_of(path, AS_FOUND) == (";", "cp1252")
     assert "with semicolons between cells" in caplog.text
     # Another file of the same name.
     path.write_text("a,b\n1,2\n")
-    assert written_as(path, AS_FOUND) == (",", "utf-8-sig")
+    assert kind_of(path, AS_FOUND) == (",", "utf-8-sig")
 
 
 def test_commas_within_cells_are_no_separators(tmp_path):
@@ -52,7 +82,7 @@ def test_commas_within_cells_are_no_separators(tmp_path):
                       ("a,b,c\n1,2\n3;4;5,6,7\n", ","), ("", ",")):  # fmt: skip
         path = tmp_path / "s.csv"
         path.write_text(text)
-        assert written_as(path, AS_FOUND)[0] == sep, text
+        assert kind_of(path, AS_FOUND)[0] == sep, text
         path.unlink()
 
 
@@ -63,6 +93,18 @@ def test_commas_within_cells_are_no_separators(tmp_path):
         (b"\x89PNG\0\x01\0\0\0\x01", AS_FOUND, "not a text file"),
         ("a,b\né,1\n".encode("latin-1"), Reading(encoding="utf-8"), "is not utf-8 text"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0)[:-9], AS_FOUND, "cannot be read"),
+        (gzip.compress(b"a,b\n1,2\n", mtime=0)[:10] + b"\xff" * 9, AS_FOUND, "cannot be read"),
+        (bz2.compress(b"a,b\n1,2\n")[:-9], AS_FOUND, "cannot be read"),
+        (lzma.compress(b"a,b\n1,2\n")[:-9], AS_FOUND, "cannot be read"),
+        (lzma.compress(b"a,b\n1,2\n")[:30] + b"\xff" * 30, AS_FOUND, "cannot be read"),
+        (zipped(b"a,b\n1,2\n")[:60], AS_FOUND, "cannot be read"),
+        (zipped(b"a", ("b.csv", b"b")), AS_FOUND, "a zip file of 2 files: put one alone into it"),
+        (zipped(b"", name="[Content_Types].xml"), AS_FOUND, "an Excel workbook.*its name, .xlsx"),
+        (
+            gzip.compress(b"PAR1\0\1\0\0"),
+            AS_FOUND,
+            "not a text file.*told by its name.*not compressed",
+        ),
         (b'a,b\n"1,2\n', AS_FOUND, "line 2.*not valid CSV"),
         (b"a,b\n1,2\n", Reading(";"), "one column with semicolons .* 2 with commas; leave --sep"),
         (b"a\tb\n1\t2\n", Reading("^"), "one column with '.' between cells, and 2 with tabs"),
@@ -72,13 +114,13 @@ def test_what_cannot_be_read(content, how, said, tmp_path):
     path = tmp_path / "s.csv"
     path.write_bytes(content)
     with pytest.raises(MicrodataError, match=f"s.csv.*{said}"):
-        list(text_rows(path, how))
+        rows_of(path, how)
 
 
 def test_one_column_may_have_signs_of_other_files(tmp_path):
     path = tmp_path / "s.csv"
     path.write_text("sex, at birth\nmale\nfemale\n")
-    assert [cells for _, cells in text_rows(path, Reading(";"))][0] == ["sex, at birth"]
+    assert rows_of(path, Reading(";"))[0] == ["sex, at birth"]
 
 
 def test_how_a_file_cannot_be_written():
