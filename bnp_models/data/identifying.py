@@ -61,9 +61,9 @@ def identifying_variables(table: Records, but: Collection[str] = ()) -> list[Ide
     Returns
     -------
     found
-        Variables with at least `LEAST_VALUES` values, where `LARGEST_SHARE` of the records are
-        alone with theirs (`OF_NUMBERS` if most are numbers), or of more numbers than
-        `MOST_NUMBERS`.
+        Variables with at least `LEAST_VALUES` values, of which either a share of at least
+        `LARGEST_SHARE` of the records (`OF_NUMBERS` if most values are numbers) has a value that
+        no other record has, or more than `MOST_NUMBERS` values are numbers.
 
     Examples
     --------

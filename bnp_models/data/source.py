@@ -89,7 +89,7 @@ class Source:
         return hashlib.file_digest(self.rewound(), "sha256").hexdigest()
 
     def rewound(self) -> _Opened:
-        """Return the file at its first byte, as it is; what has read of it before is at an end.
+        """Return the open file, moved back to its first byte; earlier readers can read no more.
 
         Raises
         ------
@@ -164,9 +164,9 @@ def _only_member(file: IO[bytes]) -> Iterator[IO[bytes]]:
             if not name.endswith("/") and not name.startswith("__MACOSX/")
         ]
         if "[Content_Types].xml" in names:
-            raise zipfile.BadZipFile("an Excel workbook, or the like: it needs its name, .xlsx")
+            raise zipfile.BadZipFile("looks like an Excel workbook: its name must end in .xlsx")
         if len(names) != 1:
-            raise zipfile.BadZipFile(f"a zip file of {len(names)} files: put one alone into it")
+            raise zipfile.BadZipFile(f"a zip file with {len(names)} files: it must have one")
         with archive.open(names[0]) as member:
             yield member
 

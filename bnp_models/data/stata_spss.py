@@ -186,8 +186,8 @@ def read_labelling(path: str | PathLike, wanted: Sequence[str] = ()) -> Labellin
     path
         The file.
     wanted
-        Names of columns that are asked for: one that was renamed when the file was written has the
-        name that it had if that is wanted.
+        Names of columns that are asked for. A column that was renamed when the file was written is
+        returned under its earlier name if that name is among these.
 
     Raises
     ------

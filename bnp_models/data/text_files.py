@@ -67,8 +67,8 @@ class Reading:
                 io.TextIOWrapper(io.BytesIO(), self.encoding)
             except (LookupError, ValueError):
                 raise MicrodataError(
-                    f"no encoding is called {quoted(self.encoding)}; such as utf-8, utf-16 and "
-                    "cp1252 are"
+                    f"there is no encoding called {quoted(self.encoding)}; known ones are, for "
+                    "example, utf-8, utf-16 and cp1252"
                 ) from None
 
 
@@ -155,8 +155,8 @@ def _encoding_of(source: Source) -> str:
             if not any(head[start::2]):
                 return encoding
         raise MicrodataError(
-            "is not a text file; a Parquet, Excel, Stata or SPSS file is told by its name "
-            "(.parquet, .xlsx, .dta, .sav), and not compressed",
+            "is not a text file; a Parquet, Excel, Stata or SPSS file is recognised by its name "
+            "(.parquet, .xlsx, .dta, .sav), and must not be compressed",
             file=source,
         )
     for encoding in ("utf-8-sig", "cp1252"):
@@ -201,6 +201,7 @@ def _check_separator(source: Source, sep: str, encoding: str) -> None:
     widths = set(_widths(source, other, encoding))
     if other != sep and len(widths) == 1 and widths != {1}:
         raise MicrodataError(
-            f"one column with {SEPARATORS.get(sep, quoted(sep))} between cells, and {widths.pop()} "
-            f"with {SEPARATORS[other]}; leave --sep out, or correct it", file=source,
+            f"the file has one column if {SEPARATORS.get(sep, quoted(sep))} separates cells, and "
+            f"{widths.pop()} columns if {SEPARATORS[other]} does; leave --sep out, or correct it",
+            file=source,
         )  # fmt: skip

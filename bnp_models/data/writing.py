@@ -72,8 +72,8 @@ def write_frame(
     Raises
     ------
     FormatError
-        If the format cannot hold the values, or the names, not even as labels, is .zsav, or
-        pyreadstat is not installed.
+        If the format cannot hold the values, or cannot hold a name even as a label; if it is .zsav;
+        or if pyreadstat is not installed.
 
     Examples
     --------

@@ -14,7 +14,7 @@ _MOST_RECORDS, _PAIRS_AT_ONCE = 5000, 2**24
 
 
 class ClosestRecords(NamedTuple):
-    """Distances to the closest record, in variables that differ, means over files.
+    """Distances to the closest record (numbers of variables that differ), as means over files.
 
     Examples
     --------

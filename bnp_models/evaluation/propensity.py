@@ -78,8 +78,8 @@ def propensity_score(
     The regression is on cells, not records, by Newton's method with a ridge of 1e-6 of a record:
     columns that are combinations of others, and levels of one file only, do no harm. Expected value
     under the null hypothesis: (k - 1) (1 - c)^2 c / N, standard deviation: sqrt(2 (k - 1))
-    (1 - c)^2 c / N, where N records, a share c of them synthetic, have k parameters; without one
-    factor (1 - c) for a second sample.
+    (1 - c)^2 c / N, where N is the number of all records, c the share of synthetic ones and k the
+    number of parameters. For a second sample, (1 - c)^2 is replaced by (1 - c) in both.
 
     References
     ----------

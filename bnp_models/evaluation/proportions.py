@@ -158,8 +158,8 @@ def proportions(
         Overlap and coverage are judged of cells with at least so many records of the original
         inside and outside.
     max_tables, max_cells
-        Where there are more tables, or their cells together are more, as many as these allow are
-        chosen at random.
+        Largest number of tables, and of cells in all of them. If there are more, tables are chosen
+        at random up to these limits.
     seed
         Seed of that choice.
     progress

@@ -48,8 +48,8 @@ def household_shares(
     quantities
         The statements, as rules (`bnp_models.rules`): "at least one child", say.
     original, synthetic, population
-        Households of the same schema; those with a missing value are left out. But for the
-        original, they may be data frames of persons.
+        Households of the same schema; those with a missing value are left out. All except the
+        original may be data frames of persons.
     combining, level
         As in `proportions`.
 

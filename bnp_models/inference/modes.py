@@ -234,7 +234,7 @@ def _verdict(modes: Modes, apart: list[str]) -> str:
             return "the chains agree: one mode"
         return (
             "no separate modes were found, but the chains do not agree yet: R-hat should be at "
-            f"most {MAX_RHAT} and is {listed(apart)}"
+            f"most {MAX_RHAT}, but its values are: {listed(apart)}"
         )
     crossing = modes.crossing_chains
     sentences = []

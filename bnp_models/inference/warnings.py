@@ -91,12 +91,12 @@ def _not_converged(figures: dict[str, Figures]) -> str | None:
     if not large_rhats(reported(figures)):
         return (
             "chains agree on what is reported, but not on everything else: R-hat should be below "
-            f"{rhat_of_others(figures)} and is {listed(apart)}; a longer run would make the "
-            "figures safer"
+            f"{rhat_of_others(figures)}, but its values are: {listed(apart)}; a longer run would "
+            "make the figures safer"
         )
     return (
-        f"not converged: R-hat should be below {MAX_RHAT} and is {listed(apart)}; run a longer "
-        "warm-up and more draws before using the figures"
+        f"not converged: R-hat should be below {MAX_RHAT}, but its values are: {listed(apart)}; "
+        "use a longer warm-up and more draws before you use the figures"
     )
 
 
@@ -129,8 +129,8 @@ def _short_run(draws: dict[str, np.ndarray]) -> str | None:
     if fewest >= MIN_DRAWS:
         return None
     return (
-        f"too few draws to judge convergence: {fewest} a chain, and fewer "
-        f"than {MIN_DRAWS} say nothing; run more draws"
+        f"too few draws to judge convergence: there are {fewest} in each chain, and at least "
+        f"{MIN_DRAWS} are needed; run more draws"
     )
 
 

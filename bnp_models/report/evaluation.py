@@ -21,7 +21,8 @@ _COMBINING = {
     "synthetic data, which also holds for the files of bnp-models synthesize (T = ū + "
     "b / M, where ū is the variance for a file of the original's size).",
     "fully": "The estimates from the synthetic files are combined by the rule for fully synthetic "
-    "data (T = (1 + 1/M) b − ū, or, if that is not positive, ū for a file of the "
+    "data (T = (1 + 1/M) b − ū, with b the variance between the M estimates; if that is not "
+    "positive, T = ū instead, for a file of the "
     "original's size).",
 }
 

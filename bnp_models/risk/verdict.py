@@ -120,5 +120,5 @@ def _of_tau1(tau1: Mapping[str, float], limit: float) -> tuple[bool | None, str]
     if mean > limit:
         return False, figures
     if upper <= limit:
-        return True, f"{figures}, the whole interval within it"
+        return True, f"{figures}; the whole interval is within the limit"
     return None, f"{figures}, and the interval extends above the limit"

@@ -34,8 +34,8 @@ def census_relationships(
         The variables; by default those of usual names (``USUAL_NAMES``).
     labels : mapping of label to role, optional
         The role of labels of the relationship variable that the defaults (``ROLES``) do not know,
-        or that mean something else here: ``{"Child": "child", "Lodger": "other"}``. None is
-        ``"other"``. Labels are compared without case and punctuation.
+        or that mean something else here: ``{"Child": "child", "Lodger": "other"}``. The role None
+        means ``"other"``. Labels are compared without case and punctuation.
     same_sex_spouse : bool
         Leave out the rule ``spouse of the other sex``, and do not read the sex. Where spouses of
         the same sex have a label of their own, the rule is not about them in any case.

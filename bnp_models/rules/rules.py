@@ -146,8 +146,9 @@ class Rules:
         Returns
         -------
         (n,) bool array
-            For a household with missing values in what the rules read, whether some completion is
-            possible; True if it is none of 2^20.
+            For a household with missing values in variables that the rules read, whether some
+            completion is possible. Also True if the first 2^20 completions are impossible, but
+            there are more.
 
         Raises
         ------

@@ -46,7 +46,8 @@ def compose(content: str | bytes) -> yaml.Node:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(filter(None, [error.context, error.problem]))
         raise MicrodataError(
-            f"is no YAML ({problem}); indent by spaces, and put text with signs in quotes",
+            f"is not valid YAML ({problem}); indent by spaces, and quote text that has special "
+            "characters",
             line=None if mark is None else mark.line + 1,
         ) from None
     except yaml.YAMLError:
@@ -100,7 +101,7 @@ def text(node: yaml.Node, what: str) -> str:
         raise mistake(node, f"here should be {what}, not {kind(node)}")
     if node.value == "":
         raise mistake(
-            node, f"here should be {what}, but nothing is; put text with commas in quotes"
+            node, f"the value is empty, and should be {what}; put text with commas in quotes"
         )
     return node.value
 

@@ -127,8 +127,8 @@ class _Reader:
         likely = [form for form, same in zip(FORMS, alike, strict=True) if same == max(alike)]
         raise mistake(
             node,
-            f"{listed(map(quoted, parts)) if parts else 'nothing'} is no whole statement; these "
-            f"are, beside a `name`: {'; '.join(map(str, likely))}",
+            f"the keys {listed(map(quoted, parts)) if parts else '(none)'} do not make a complete "
+            f"statement; besides `name`, a statement has: {' or '.join(map(str, likely))}",
         )
 
     def rules(self, node: yaml.Node) -> list[Rule]:
@@ -162,7 +162,7 @@ class _Reader:
         others = []
         for variable, (key, value) in entries.items():
             if variable in (NOT, ALL, ANY):
-                raise mistake(key, f"{quoted(variable)} stands alone; put the rest into `{ALL}`")
+                raise mistake(key, f"{quoted(variable)} must be the only key; use `{ALL}`")
             described: PersonPredicate
             if isinstance(value, yaml.MappingNode):
                 described = _bounds(variable, value)

@@ -168,7 +168,7 @@ def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
     if text.startswith("!"):
         meant = np.setdiff1d(np.arange(len(labels)), codes_meant(text[1:], labels))
         if not meant.size:
-            raise MicrodataError(f"{quoted(text)} leaves no level ({listing(labels)})")
+            raise MicrodataError(f"{quoted(text)} excludes every level ({listing(labels)})")
         return meant
     if "|" in text:
         parts = [codes_meant(part, labels) for part in text.split("|")]
@@ -176,8 +176,8 @@ def codes_meant(text: str, labels: Sequence[Label]) -> np.ndarray:
     said = None if plain_number(text) is not None else read_range(text)
     if said is None:
         raise MicrodataError(
-            f"value {quoted(text)} is not a declared level (declared: {listing(labels)}), nor one "
-            "of <25, >=65, 15-24, a|b and !x"
+            f"value {quoted(text)} is not a declared level (declared: {listing(labels)}), and has "
+            "none of the forms <25, >=65, 15-24, a|b and !x"
         )
     inside = []
     for code, interval in enumerate(require_numbers(labels, quoted(text))):

@@ -598,7 +598,7 @@ def test_risk_by_latent_classes(latent_files, tmp_path):
     assert 1 <= risk["components"] <= 10
     run = json.loads((out / "run.json").read_text())
     assert run["components"] == 10 and run["conditions_sha256"] is not None
-    assert "driven by the prior" in (out / "report.html").read_text()
+    assert "on the prior and not on the data" in (out / "report.html").read_text()
 
 
 @pytest.mark.long

@@ -138,7 +138,7 @@ def test_a_bad_file_is_warned_of(folder, tmp_path, capsys):
 
 
 def test_no_green_box_over_chains_that_did_not_converge(folder, done, tmp_path):
-    assert "is not known: no run.json" in words_of((done / "report.html").read_text())
+    assert "because there is no run.json" in words_of((done / "report.html").read_text())
     made = tmp_path / "made"
     made.mkdir()
     names = [f"synthetic_{m}.csv" for m in (1, 2, 3)]
@@ -153,7 +153,7 @@ def test_no_green_box_over_chains_that_did_not_converge(folder, done, tmp_path):
         "run that made the files warned of nothing"
         in (tmp_path / "good" / "report.html").read_text()
     )
-    run["warnings"] = ["not converged: R-hat should be at most 1.05 and is alpha 1.4"]
+    run["warnings"] = ["not converged: R-hat should be at most 1.05, but its values are: alpha 1.4"]
     (made / "run.json").write_text(json.dumps(run))
     assert main([*call, str(tmp_path / "bad")]) == 0
     page = (tmp_path / "bad" / "report.html").read_text()

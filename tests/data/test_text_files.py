@@ -98,16 +98,24 @@ def test_commas_within_cells_are_no_separators(tmp_path):
         (lzma.compress(b"a,b\n1,2\n")[:-9], AS_FOUND, "cannot be read"),
         (lzma.compress(b"a,b\n1,2\n")[:30] + b"\xff" * 30, AS_FOUND, "cannot be read"),
         (zipped(b"a,b\n1,2\n")[:60], AS_FOUND, "cannot be read"),
-        (zipped(b"a", ("b.csv", b"b")), AS_FOUND, "a zip file of 2 files: put one alone into it"),
-        (zipped(b"", name="[Content_Types].xml"), AS_FOUND, "an Excel workbook.*its name, .xlsx"),
+        (zipped(b"a", ("b.csv", b"b")), AS_FOUND, "a zip file with 2 files: it must have one"),
+        (
+            zipped(b"", name="[Content_Types].xml"),
+            AS_FOUND,
+            "looks like an Excel workbook: its name must end in .xlsx",
+        ),
         (
             gzip.compress(b"PAR1\0\1\0\0"),
             AS_FOUND,
-            "not a text file.*told by its name.*not compressed",
+            "not a text file.*recognised by its name.*not be compressed",
         ),
         (b'a,b\n"1,2\n', AS_FOUND, "line 2.*not valid CSV"),
-        (b"a,b\n1,2\n", Reading(";"), "one column with semicolons .* 2 with commas; leave --sep"),
-        (b"a\tb\n1\t2\n", Reading("^"), "one column with '.' between cells, and 2 with tabs"),
+        (
+            b"a,b\n1,2\n",
+            Reading(";"),
+            "one column if semicolons .* 2 columns if commas does?; leave --sep",
+        ),
+        (b"a\tb\n1\t2\n", Reading("^"), "one column if '.' separates cells, and 2 columns if tabs"),
     ],
 )
 def test_what_cannot_be_read(content, how, said, tmp_path):
@@ -127,5 +135,5 @@ def test_how_a_file_cannot_be_written():
     for sep in ("", ";;", '"', "\n"):
         with pytest.raises(MicrodataError, match="cannot be between cells"):
             Reading(sep)
-    with pytest.raises(MicrodataError, match="no encoding is called 'ascii-9'"):
+    with pytest.raises(MicrodataError, match="there is no encoding called 'ascii-9'"):
         Reading(encoding="ascii-9")

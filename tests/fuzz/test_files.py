@@ -231,7 +231,7 @@ FOUND = [
     # The message named no option.
     (RISK + ("--sep=",), {}, "--sep: "),
     # A codec of bytes: a traceback.
-    (RISK + ("--encoding=rot13",), {}, "--encoding: no encoding is called 'rot13'"),
+    (RISK + ("--encoding=rot13",), {}, "--encoding: there is no encoding called 'rot13'"),
     # Thirds have no last digit: bins were looked for without end.
     (RISK + ("--bins=age=2",), {"sample.csv": b"age,sex\n1/3,a\n1/7,b\n2/3,a\n1/3,b\n"}, "numbers"),
     # A number that would have to be written out: minutes, or a traceback.

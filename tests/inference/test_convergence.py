@@ -193,7 +193,7 @@ def test_the_log_likelihood_has_words_of_its_own(chains, rng):
     further = dataclasses.replace(risk, tau1=risk.tau1 + 0.5 * apart)
     assert 1.01 < diagnose(further.tau1)["rhat"] < 1.05
     (sentence,) = bnp.warnings_of(run, further)
-    assert "should be below 1.05 and is log_likelihood 1.0" in sentence
+    assert "should be below 1.05, but its values are: log_likelihood 1.0" in sentence
     run, _ = with_draws(risk, components=20 + walks)
     # Without a risk or margins all that there is is judged.
     words = [sentence.split(":")[0] for sentence in bnp.warnings_of(run)]
@@ -230,7 +230,7 @@ def test_a_small_difference_is_no_mode(chains):
         ({"num_chains": 1}, {}, "one chain only"),
         ({}, {"growth": ((12, 256),)}, "capacity grown (for information): room for components was "
          "enlarged to 256 at sweep 12"),
-        ({"num_draws": 3}, {}, "too few draws to judge convergence: 3 a chain"),
+        ({"num_draws": 3}, {}, "too few draws to judge convergence: there are 3 in each chain"),
         ({"num_draws": 60}, {}, "too few effective draws"),
     ],
 )  # fmt: skip

@@ -104,7 +104,7 @@ def test_synthesis_says_what_was_made(latent, made, incomplete_frame):
     words = words_of(text)
     assert "3 synthetic data sets of 150 records" in words
     assert "combine_partially_synthetic" in words and "not for release" in words
-    assert "18 conditions" in words and "driven by the prior" in words
+    assert "18 conditions" in words and "on the prior and not on the data" in words
     original = (incomplete_frame["sex"].dropna() == "Male").mean()
     synthetic = sum((frame["sex"] == "Male").mean() for frame in frames) / 3
     assert f'<th scope="row">Male</th><td>{original:.1%}</td><td>{synthetic:.1%}</td>' in text

@@ -19,7 +19,7 @@ def tau1(mean, low, high):
         (tau1(20, 12, 29), False, "20.0 expected population uniques against your limit of 5"),
         (tau1(5.1, 0, 9), False, "95% interval 0 to 9"),
         (tau1(4.9, 0, 9), None, "and the interval extends above the limit"),
-        (tau1(2, 0, 5), True, "the whole interval within it"),
+        (tau1(2, 0, 5), True, "the whole interval is within the limit"),
     ],
 )
 def test_the_mean_and_the_upper_end_decide(figures, release, words):

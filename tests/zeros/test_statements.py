@@ -54,10 +54,10 @@ def test_levels_that_are_meant(text, labels, codes):
         ("<20", AGES, "cuts the level '15-24'"),
         (">70", AGES, r"cuts the level '65\+'"),
         ("20-22", AGES, "cuts the level '15-24'"),
-        ("16", AGES, "nor one of <25"),
+        ("16", AGES, "none of the forms <25"),
         ("<0", AGES, "means no level"),
-        ("24-15", AGES, "nor one of"),
-        ("!a|b", ("a", "b"), "leaves no level"),
+        ("24-15", AGES, "none of the forms"),
+        ("!a|b", ("a", "b"), "excludes every level"),
         ("a|c", ("a", "b"), "'c' is not a declared level"),
     ],
 )

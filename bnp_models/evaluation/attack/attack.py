@@ -102,7 +102,7 @@ def attack_risk(
     records_at_once: int | None = None,
     progress: bool = False,
 ) -> AttackRisk:
-    """Evaluate how likely an intruder who knows all other records finds each record's true values.
+    """Evaluate how probable each record's true values are to an intruder who knows all others.
 
     Parameters
     ----------
@@ -346,15 +346,15 @@ def _check_same_model(model, other, m):
     """Refits are weighed against the run, and so are of its posterior, whatever their moves."""
     if type(other) is not type(model):
         raise MicrodataError(
-            f"refit {m + 1} is of the model {other.name}, the run of {model.name}; refit with the "
-            "run's"
+            f"refit {m + 1} used the model {other.name}, but the run used {model.name}; refit with "
+            "the model of the run"
         )
     options = vars(other)
     for name, value in vars(model).items():
         if name not in _MOVES and options[name] != value:
             raise MicrodataError(
-                f"refit {m + 1} is of a model with {name} {options[name]}, the run with {value}; "
-                "refit with the run's"
+                f"refit {m + 1} used a model with {name} {options[name]}, but the run had {value}; "
+                "refit with the same options as the run"
             )
 
 
@@ -365,7 +365,7 @@ def _checked_estimator(estimator, refits, synthetic) -> str:
     if estimator not in ESTIMATORS:
         raise ValueError(f"estimator is one of {', '.join(ESTIMATORS)}, not {estimator!r}")
     if (estimator == "refit") != (refits is not None):
-        raise ValueError('estimator "refit" goes with refits, and no other one does')
+        raise ValueError('estimator "refit" needs refits, and the other estimators take none')
     if refits is not None and len(refits) != len(synthetic):
         raise ValueError(f"{len(refits)} refits for {len(synthetic)} synthetic files")
     return estimator

@@ -300,8 +300,8 @@ def choose_draws(
     number = min(max(max_draws // num_chains, 1), least)
     if number * num_chains < 2:
         raise MicrodataError(
-            f"{num_chains * min(shape[1] for shape in shapes)} kept draws are too few, without the "
-            f"{used[0]} that made a synthetic file; run synthesize with more --draws"
+            f"{num_chains * min(shape[1] for shape in shapes)} kept draws are too few, because the "
+            f"{used[0]} from which files were made cannot be used; run synthesize with more --draws"
         )
     chain = np.arange(num_chains)[:, None]
     chosen = []

@@ -37,11 +37,11 @@ class AttackRisk:
     autocorrelation times of log L where there are enough draws; the same blocks serve all records
     and candidates. H(i, k), that the truth ranks among the first k, is tested by the k-th largest
     log odds against the truth in units of its standard error, compared with the largest error among
-    the other candidates in each replicate: a rank that is large only because of Monte Carlo error
-    is not rejected, whereas the share of replicates with a rank of at most k would be small
-    whenever that error is large. The p-values are adjusted over records by Benjamini & Hochberg,
-    and a record whose hypothesis is not rejected is at risk: noisy draws make more records at risk,
-    not fewer.
+    the other candidates in each replicate. Hence H(i, k) is not rejected where the rank is large
+    merely by Monte Carlo error. (The share of replicates with a rank of at most k would be a wrong
+    p-value, because it is small whenever that error is large.) The p-values are adjusted over
+    records by Benjamini & Hochberg, and a record whose hypothesis is not rejected counts as at
+    risk: noisy draws put more records at risk, not fewer.
 
     Examples
     --------
@@ -260,9 +260,9 @@ class AttackRisk:
         bad = int((self.worst_k > MAX_PARETO_K).sum())
         if bad:
             sentences.append(
-                f"importance weights with heavy tails (Pareto k above {MAX_PARETO_K}) for "
-                f"candidates of {bad:,} of {number:,} attacked: their rho and rank are not to be "
-                "trusted; sample more draws"
+                f"for {bad:,} of the {number:,} {self.target}s attacked, importance weights have "
+                f"heavy tails (Pareto k above {MAX_PARETO_K}): do not trust the probability (rho) "
+                "and the rank of their true values; sample more draws"
             )
         error = float(np.median(self.typical_error))
         if error > MAX_ERROR:
@@ -294,8 +294,8 @@ class AttackRisk:
         if least > self.fdr:
             sentences.append(
                 f"with {self.num_bootstrap} bootstrap replicates no p-value is below {least:.2g}, "
-                f"so that nothing can be declared safe at {self.fdr:g}; ask for at least "
-                f"{round(2 / self.fdr)}"
+                f"so that nothing can be declared safe at a false discovery rate of {self.fdr:g}; "
+                f"ask for at least {round(2 / self.fdr)} replicates"
             )
         rhats = [
             rhat

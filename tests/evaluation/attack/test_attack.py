@@ -168,7 +168,7 @@ def test_another_sample_or_other_conditions_are_refused(planted):
     refused(planted, "record 61 is not between 0 and 60", rows=[61], error=ValueError)
     refused(planted, "listed twice", rows=[1, 1], error=ValueError)
     refused(planted, "estimator", estimator="best", error=ValueError)
-    refused(planted, "goes with refits", estimator="refit", error=ValueError)
+    refused(planted, "needs refits", estimator="refit", error=ValueError)
     refused(planted, "target", target="person", error=ValueError)
     refused(planted, "fdr", fdr=0.0, error=ValueError)
     renamed = bnp.Microdata(bnp.Schema(("rho", "b", "c"), table.schema.levels), table.codes)

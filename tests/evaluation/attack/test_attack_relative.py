@@ -239,7 +239,7 @@ def test_refits_of_another_model_are_refused(atoms):
         refit = atoms.posterior(2, 0)
         options = dataclasses.asdict(atoms.model) | {name: value}
         other = refit._replace(attributes=refit.attributes | {"options": json.dumps(options)})
-        with pytest.raises(bnp.MicrodataError, match=f"refit 1 is of a model with {name}"):
+        with pytest.raises(bnp.MicrodataError, match=f"refit 1 used a model with {name}"):
             atoms.attack(refits=[other, other])
     # How the chains moved is their own affair.
     options = dataclasses.asdict(atoms.model) | {"reorder": False}
