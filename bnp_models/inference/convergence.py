@@ -92,10 +92,12 @@ def convergence(run: Run, evaluated: Evaluated | None = None) -> dict[str, Figur
     Returns
     -------
     figures
-        For each of tau1, tau1_conditional, components, alpha and log_likelihood, or, without a
-        risk, of log_likelihood, components, alpha and the worst margins: "rhat" (rank-normalised,
-        split; nested, where there are superchains), "ess_bulk" and "ess_tail". None where a figure
-        is undefined: fewer than 4 draws, constant draws, or, for R-hat, one chain.
+        Of each quantity "rhat" (rank-normalised, split; nested, where there are superchains),
+        "ess_bulk" and "ess_tail". None where a figure is undefined: fewer than 4 draws, constant
+        draws, or, for R-hat, one chain. The quantities are tau1, tau1_conditional, components,
+        alpha and log_likelihood of a risk; the worst margins, log_likelihood, components and alpha
+        with the margins of `level_margins`; and otherwise log_likelihood, components and alpha, as
+        far as the model keeps them.
 
     Examples
     --------
@@ -158,7 +160,9 @@ class Converged:
         Default: 100 for each chain.
     quantities
         A function of a run that returns names and arrays (chains, draws) to be judged besides the
-        log-likelihood, components and alpha of the draws, called only once those have passed.
+        log-likelihood, components and alpha, as far as the model keeps them with its draws (the
+        mixed membership models keep no log-likelihood). It is called only once those have passed.
+        With ``lambda run: bnp.population_risk(run, N).monitored(run)`` it is tau_1 that is judged.
         Default: nothing more.
     others_rhat
         Limit of R-hat for the log-likelihood and for the conditional expectation of tau_1. Their

@@ -178,6 +178,8 @@ def sample(
     asked = None if until is None else Until(until, _minutes(max_minutes), first)
     if asked is None and max_minutes is not None:
         raise ValueError("max_minutes is only for a run with a target: give until too")
+    if resume and checkpoint is None:
+        raise ValueError("resume is only for a run with a checkpoint: give its folder too")
     task = Task(model, table, conditions, key)
     store = saved = None
     if checkpoint is not None:

@@ -245,7 +245,7 @@ def coarser_probabilities(
     Parameters
     ----------
     run, draws
-        As for `population.cell_probabilities`.
+        As for `cell_probabilities`.
     coarsening
         Of the run's records.
     codes

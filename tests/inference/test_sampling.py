@@ -257,6 +257,8 @@ def test_a_run_ends_at_the_first_draw_after_its_minutes(small):
     same_run(again, run(small.table, num_samples=again.settings.num_samples))
     with pytest.raises(ValueError, match="max_minutes"):
         run_until(small.table, after(1), max_minutes=0)
+    with pytest.raises(ValueError, match="resume is only for a run with a checkpoint"):
+        run(small.table, resume=True)
 
 
 def test_a_run_until_a_target_goes_on_from_any_checkpoint(small, tmp_path, monkeypatch):
