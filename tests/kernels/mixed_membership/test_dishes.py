@@ -85,9 +85,8 @@ def move_dishes(key, z, opens, slots, theta):
 def move_whole_records(key, z, opens, slots, theta):
     cell = jnp.ones(z.shape[1], jnp.int32) * 4
     cell_rows = jnp.array([[1, CELL[0]], [2, CELL[1]]])
-    return dishes.redraw_whole_records(
-        key, z, opens, cell, cell_rows, jnp.int32(3), slots, jnp.float32(G0), theta
-    )
+    cells = dishes.SomeCells(cell, cell_rows, jnp.int32(3))
+    return dishes.redraw_whole_records(key, z, opens, cells, slots, jnp.float32(G0), theta)
 
 
 MOVES = [move_dishes, move_whole_records]
