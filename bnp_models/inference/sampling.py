@@ -33,7 +33,13 @@ from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.driver import Driver, Execution, Task
 from bnp_models.inference.progress import Monitor, Tell
 from bnp_models.inference.run import Run, Until
-from bnp_models.inference.settings import Settings, make_settings, settings_of_round
+from bnp_models.inference.settings import (
+    Settings,
+    interval_of_arrays,
+    kept_names,
+    settings_of_round,
+    starts_of,
+)
 from bnp_models.models.model import Model
 from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
@@ -170,9 +176,10 @@ def sample(
     table, conditions = coded_input(CALL, model, table, conditions)
     key = typed_key(key)
     use_compilation_cache()
-    first = make_settings(
-        model, table.n, num_chains, num_warmup, num_samples, thin, keep, start_components,
-        parameters_every, keep_warmup,
+    first = Settings(
+        num_chains, num_warmup, num_samples, thin, kept_names(model, keep),
+        starts_of(model, table.n, start_components),
+        interval_of_arrays(model, num_samples, parameters_every), keep_warmup=keep_warmup,
     )  # fmt: skip
     check_input(model, table, conditions)
     asked = None if until is None else Until(until, _minutes(max_minutes), first)

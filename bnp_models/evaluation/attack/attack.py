@@ -198,7 +198,7 @@ def attack_risk(
     blocks = split_draws(log_l)
     weigh = partial(
         weigh_candidates,
-        **centred_likelihoods(log_l[: len(files)], blocks, estimator),
+        likelihoods=centred_likelihoods(log_l[: len(files)], blocks, estimator),
         present=jnp.asarray(blocks.present),
         counts=bootstrap_counts(key_bootstrap, len(draws), len(blocks.index), num_bootstrap),
         num_draws=log_l[0].size,
