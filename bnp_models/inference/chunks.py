@@ -2,7 +2,7 @@
 
 import math
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Int
 
 from bnp_models.inference.settings import Settings, number_kept, scalars_kept
 from bnp_models.kernels.numerics.platforms import by_platform
-from bnp_models.models.model import Growing
+from bnp_models.models.model import Growing, StateT
 
 # The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
 # warm-up, which starts from many components on purpose, when it leaves more than the second.
@@ -130,12 +130,12 @@ class Kept(NamedTuple):
     """Arrays of one quantity that a chunk has room for."""
 
 
-class Advanced(NamedTuple):
+class Advanced(NamedTuple, Generic[StateT]):
     """Chains after some sweeps."""
 
     reached: Int[Array, ""]
     """The next sweep."""
-    states: Any
+    states: StateT
     """The states before it."""
     overflow: Bool[Array, ""]
     """Whether a chain outgrew its capacity."""

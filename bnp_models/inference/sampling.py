@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,15 @@ from bnp_models.inference.settings import (
     settings_of_round,
     starts_of,
 )
-from bnp_models.models.model import Model
+from bnp_models.models.model import (
+    Conditions,
+    ConditionsT,
+    DataT,
+    InfoT,
+    Model,
+    StateT,
+    TableT,
+)
 from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
@@ -52,7 +60,7 @@ CALL = "sample(model, table, key=...)"
 
 
 def sample(
-    model: Model,
+    model: Model[TableT, ConditionsT, DataT, StateT, InfoT],
     table: Tabular,
     *,
     key: jax.Array,
@@ -74,7 +82,7 @@ def sample(
     chunk_sweeps: int | None = None,
     progress: bool | Tell = False,
     monitor: Monitor | None = None,
-) -> Run:
+) -> Run[TableT, ConditionsT]:
     """Run a model's Gibbs chains.
 
     With `until`, the chains first make `num_samples` draws. If the target is not reached then, the
@@ -173,19 +181,19 @@ def sample(
     >>> run.draws["alpha"].shape
     (2, 20)
     """
-    table, conditions = coded_input(CALL, model, table, conditions)
+    coded, limits = coded_input(CALL, model, table, conditions)
     key = typed_key(key)
     use_compilation_cache()
     first = Settings(
         num_chains, num_warmup, num_samples, thin, kept_names(model, keep),
-        starts_of(model, table.n, start_components),
+        starts_of(model, coded.n, start_components),
         interval_of_arrays(model, num_samples, parameters_every), keep_warmup=keep_warmup,
     )  # fmt: skip
-    check_input(model, table, conditions)
+    check_input(model, coded, limits)
     asked = None if until is None else Until(until, _minutes(max_minutes), first)
     if asked is None and max_minutes is not None:
         raise ValueError("max_minutes is only for a run with a target: give until too")
-    task = Task(model, table, conditions, key)
+    task = Task(model, coded, limits, key)
     store = saved = None
     if checkpoint is not None:
         fingerprint = _fingerprint(task, first)
@@ -288,8 +296,15 @@ def extend(
     return Driver(task, settings, execution).run(run, max_seconds, rewrite=True)
 
 
-def coded_input(call: str, model: Model, table: Any, conditions: Any) -> tuple[Any, Any]:
+def coded_input(
+    call: str,
+    model: Model[TableT, ConditionsT, DataT, StateT, InfoT],
+    table: Tabular,
+    conditions: Conditions | pd.DataFrame | None,
+) -> tuple[TableT, ConditionsT | None]:
     """Code a sample and conditions that are data frames, for a model.
+
+    Whether the model takes them is for `check_input` to say.
 
     Parameters
     ----------
@@ -312,7 +327,8 @@ def coded_input(call: str, model: Model, table: Any, conditions: Any) -> tuple[A
             "which column tells households apart; give Households.from_frame(frame, household=...)"
         )
     table = as_records(table, call, TABLES)
-    return table, as_conditions(conditions, table.schema)
+    coded = table, as_conditions(conditions, table.schema)
+    return cast(tuple[TableT, ConditionsT | None], coded)
 
 
 def check_input(
@@ -345,10 +361,13 @@ def check_input(
             f"the {model.name} model does not take structural zeros; use tnplcm, or leave out the "
             "conditions"
         )
-    if isinstance(conditions, StructuralZeros) and conditions.schema != table.schema:
+    if isinstance(conditions, Rules):
+        assert isinstance(table, Households)
+        conditions.require_feasible(table)
+        return
+    if conditions.schema != table.schema:
         raise ValueError("the conditions were made for another schema; make them with table.schema")
-    # Of the kind that goes with the table, as was checked above.
-    cast(Any, conditions).require_feasible(table)
+    conditions.require_feasible(table)
 
 
 def _fingerprint(task: Task, settings: Settings) -> str:

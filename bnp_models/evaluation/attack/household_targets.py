@@ -30,7 +30,7 @@ from bnp_models.models.nested.state import NestedData
 from bnp_models.rules.rules import Rules
 
 
-class HouseholdTargets(Targets):
+class HouseholdTargets(Targets[Households]):
     """Candidates for households, or for persons within them, under a nested model.
 
     Candidates are in the sample's codes, and rules are asked about these. Given the head, codes
