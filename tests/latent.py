@@ -242,7 +242,7 @@ def _forget_bands(wrong, model):
 FAULTS = {
     "bands without their factor": _forget_bands,
     "classes of cells by the root of their weights": _split_as_unweighted,
-    "split-merge with a prior of ones": _argument(classes, "split_or_merge_classes", 6, of_ones),
+    "split-merge with a prior of ones": _argument(classes, "split_or_merge_classes", 4, of_ones),
     "truncated levels with a prior of ones": _argument(
         parameters, "update_levels_truncated", 4, of_ones
     ),
