@@ -172,15 +172,17 @@ def _thin_splits(wrong, model):
     # As if a factor 1/2 were missing from the ratio.
     right = classes.split_or_merge_classes
 
-    def split_or_merge_classes(key, records, counts, sizes, log_x, log_lambda, *args):
-        old = records, log_x, log_lambda
-        new = right(key, records, counts, sizes, log_x, log_lambda, *args)
-        _, after = latent_classes_state.count_levels(new[0], (counts.shape[0],), log_x.size)
-        more = jnp.sum(after > 0) > jnp.sum(sizes > 0)
-        coin = uniform(words(jax.random.fold_in(key, 1), ()), log_x.dtype.type)
+    def split_or_merge_classes(key, records, counts, old, *args):
+        new, moved, accepted = right(key, records, counts, old, *args)
+        num_rows, num_classes = old.log_lambda.shape
+        _, after = latent_classes_state.count_levels(new, (num_rows,), num_classes)
+        more = jnp.sum(after > 0) > jnp.sum(counts.tables > 0)
+        coin = uniform(words(jax.random.fold_in(key, 1), ()), old.log_x.dtype.type)
         keep = wrong & more & (coin < 0.5)
-        moved = jax.tree.map(lambda a, b: jnp.where(keep, a, b), old, new[:3])
-        return *moved, new[3] & ~keep
+        kept = jax.tree.map(
+            lambda a, b: jnp.where(keep, a, b), (records, old), (new, moved)
+        )  # fmt: skip
+        return *kept, accepted & ~keep
 
     return [(classes, "split_or_merge_classes", split_or_merge_classes)]
 
@@ -240,7 +242,7 @@ def _forget_bands(wrong, model):
 FAULTS = {
     "bands without their factor": _forget_bands,
     "classes of cells by the root of their weights": _split_as_unweighted,
-    "split-merge with a prior of ones": _argument(classes, "split_or_merge_classes", 6, of_ones),
+    "split-merge with a prior of ones": _argument(classes, "split_or_merge_classes", 4, of_ones),
     "truncated levels with a prior of ones": _argument(
         parameters, "update_levels_truncated", 4, of_ones
     ),

@@ -270,9 +270,10 @@ def _size_by_size(wrong):
         for i, number in enumerate(wanted):
             printed, _, _ = sweep.add_simulated(
                 jax.random.fold_in(key, i), printed, tables,
-                jnp.where(one[i][:, None], log_size, -jnp.inf), sizes, tuple(number * one[i]),
-                sweep.judge_by_predicate(data.possible, sizes, wanted), data.household,
-                data.member, False,
+                jnp.where(one[i][:, None], log_size, -jnp.inf),
+                sweep.SampleSizes(sizes, tuple(number * one[i])),
+                sweep.judge_by_predicate(data.possible, sizes, wanted),
+                sweep.DrawnVariables(data.household, data.member, False),
             )  # fmt: skip
         return jax.tree.map(lambda a, b: jnp.where(wrong, a, b), printed, found), *rest
 

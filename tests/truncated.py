@@ -288,6 +288,37 @@ def _argument(module, name, place, change):
     return fault
 
 
+def _field(name, place, field, change):
+    """A step whose argument at this place gets another value of a field."""
+    module = sweep if name == "seatless_shared_concentration" else truncated_sweep
+
+    def fault(wrong):
+        right = getattr(module, name)
+
+        def function(*args):
+            args = list(args)
+            old = getattr(args[place], field)
+            args[place] = args[place]._replace(**{field: where(wrong, change(old), old)})
+            return right(*args)
+
+        return module, name, function
+
+    return fault
+
+
+def _untruncated_trajectory(wrong):
+    right = truncated_sweep.move_parameters
+
+    def move_parameters(key, now, density, concentration, truncation, *args):
+        def untruncated(value):
+            given = truncation(value)
+            return given._replace(num_records=jnp.where(wrong, 0, given.num_records))
+
+        return right(key, now, density, concentration, untruncated, *args)
+
+    return truncated_sweep, "move_parameters", move_parameters
+
+
 def _untruncated_splits(wrong):
     right = truncated_split_merge.probability
 
@@ -324,15 +355,15 @@ FAULTS = {
     "augmented levels left out": _forget("levels"),
     "augmented alphas left out": _forget("sum_alpha"),
     "alpha not truncated": _untruncated_alpha,
-    "tilt with the prior of levels twice": _argument(
-        truncated_sweep, "tilt_component", 5, lambda counts: counts + 1
+    "tilt with the prior of levels twice": _field(
+        "tilt_component", 3, "counts", lambda counts: counts + 1
     ),
-    "tilt not truncated": _argument(truncated_sweep, "tilt_component", 9, lambda n: 0),
-    "trajectory with the prior of levels twice": _argument(
-        truncated_sweep, "move_parameters", 2, lambda c: c + 1
+    "tilt not truncated": _field("tilt_component", 4, "num_records", lambda n: 0),
+    "trajectory with the prior of levels twice": _field(
+        "move_parameters", 2, "counts", lambda counts: counts + 1
     ),
-    "trajectory not truncated": _argument(truncated_sweep, "move_parameters", 7, lambda n: 0),
-    "trajectory with a prior of ones": _argument(truncated_sweep, "move_parameters", 3, of_ones),
+    "trajectory not truncated": _untruncated_trajectory,
+    "trajectory with a prior of ones": _field("move_parameters", 2, "levels", of_ones),
     "levels' prior without impossible records": _argument(
         truncated_sweep, "split_over_levels", 1, jnp.zeros_like
     ),
@@ -342,17 +373,15 @@ FAULTS = {
     "records at many tables seated anew": _argument(sweep, "can_be_seated", 1, jnp.zeros_like),
     "records of other components seated anew": _argument(sweep, "can_be_seated", 0, jnp.zeros_like),
     "tables of the records that stay left out": _argument(
-        sweep, "seatless_shared_concentration", 4, jnp.zeros_like
+        sweep, "seatless_shared_concentration", 3, jnp.zeros_like
     ),
-    "records that stay summed out too": _argument(
-        sweep, "seatless_shared_concentration", 3, lambda n: n + (n < 1)
+    "records that stay summed out too": _field(
+        "seatless_shared_concentration", 2, "records", lambda n: n + (n < 1)
     ),
-    "split-merge at another alpha_0": _argument(
-        truncated_sweep, "split_or_merge_truncated", 6, lambda alpha0: 4 * alpha0
+    "split-merge at another alpha_0": _field(
+        "split_or_merge_truncated", 3, "others", lambda alpha0: 4 * alpha0
     ),
-    "split-merge with a prior of ones": _argument(
-        truncated_sweep, "split_or_merge_truncated", 4, of_ones
-    ),
+    "split-merge with a prior of ones": _field("split_or_merge_truncated", 3, "levels", of_ones),
     "split-merge with half the total of the weights": _argument(
         truncated_split_merge, "gamma_variate", 1, lambda shape: shape / 2
     ),
@@ -360,11 +389,9 @@ FAULTS = {
         truncated_split_merge, "log_beta", 0, lambda m: m + 1
     ),
     # Of a fixed number of components, whose weights have the prior of one table each.
-    "tilt without the prior of weights": _argument(
-        truncated_sweep, "tilt_component", 7, lambda m: m - 1
-    ),
-    "trajectory without the prior of weights": _argument(
-        truncated_sweep, "move_parameters", 4, lambda m: m - 1
+    "tilt without the prior of weights": _field("tilt_component", 3, "tables", lambda m: m - 1),
+    "trajectory without the prior of weights": _field(
+        "move_parameters", 2, "tables", lambda m: m - 1
     ),
     "weights with half their prior": _argument(
         fixed_profiles, "log_dirichlet", 1, lambda m: m - 0.5

@@ -23,7 +23,7 @@ from bnp_models.inference.convergence import OTHERS_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
-from bnp_models.models.level_prior import ordered_names
+from bnp_models.models.level_prior import Ordered, ordered_names
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -178,6 +178,6 @@ def recorded_settings(
 
 def _ordered(model: object, table: Records | Households) -> dict[str, list[str]]:
     """Setting "ordered" of a model of records: its variables, those it found by itself included."""
-    if isinstance(table, Households) or "ordered" not in vars(model):
+    if isinstance(table, Households) or not isinstance(model, Ordered):
         return {}
     return {"ordered": list(ordered_names(model, records_of(table).schema))}

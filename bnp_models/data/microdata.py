@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 import pandas as pd
@@ -197,7 +197,20 @@ RECORDS = (Microdata, ContingencyTable)
 """Their types."""
 
 
-def as_records(given: Any, call: str, kinds: tuple[type, ...] = RECORDS) -> Any:
+TableT = TypeVar("TableT")
+
+
+@overload
+def as_records(given: Records | pd.DataFrame, call: str) -> Records: ...
+
+
+@overload
+def as_records(
+    given: TableT | pd.DataFrame, call: str, kinds: tuple[type, ...]
+) -> TableT | Microdata: ...
+
+
+def as_records(given, call, kinds=RECORDS):
     """Return coded records as they are, and a data frame coded with all its columns.
 
     Parameters

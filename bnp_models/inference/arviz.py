@@ -17,7 +17,8 @@ from unittest import mock
 import jax
 import numpy as np
 
-from bnp_models.data.households import persons_of
+from bnp_models.data.households import Households, persons_of
+from bnp_models.data.microdata import Records
 from bnp_models.data.schema import text_of
 from bnp_models.data.weight_classes import WeightedMicrodata
 from bnp_models.data.writing import replacing
@@ -207,7 +208,7 @@ def _by_kind(draws: dict[str, np.ndarray]) -> tuple[dict, dict]:
     )
 
 
-def _constant_data(table: Any, levels: dict[str, dict[str, tuple]]):
+def _constant_data(table: Records | Households, levels: dict[str, dict[str, tuple]]):
     """Number of records, of households too, and the variable and level of each label of axes.
 
     They are no coordinates of arrays: ArviZ 1.x cannot summarise a group of which some have any.

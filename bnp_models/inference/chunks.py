@@ -2,7 +2,7 @@
 
 import math
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Int
 
 from bnp_models.inference.settings import Settings, number_kept, scalars_kept
 from bnp_models.kernels.numerics.platforms import by_platform
-from bnp_models.models.model import Growing
+from bnp_models.models.model import Growing, StateT
 
 # The capacity grows when a sweep leaves more mass than this unrepresented; in the first half of
 # warm-up, which starts from many components on purpose, when it leaves more than the second.
@@ -97,12 +97,45 @@ def one_draw(model, data, chain_keys, states):
     return _sweep_chains(model, data, chain_keys, states, jnp.int32(0), jnp.int32(0))[2]
 
 
-class Advanced(NamedTuple):
+class Stretch(NamedTuple):
+    """Sweeps of a chunk."""
+
+    start: Int[Array, ""] | int
+    """The first."""
+    stop: Int[Array, ""] | int
+    """The one after the last."""
+
+
+class Schedule(NamedTuple):
+    """Sweeps whose draws are kept."""
+
+    warmup: Int[Array, ""] | int
+    """Sweeps of the warm-up."""
+    patience: Int[Array, ""] | int
+    """Sweep from which on the model counts."""
+    thin: Int[Array, ""] | int = 1
+    """Sweeps to a draw."""
+    every: Int[Array, ""] | int = 1
+    """Draws to one of which arrays are kept."""
+    scalars_from: Int[Array, ""] | int | None = None
+    """Sweep from which on scalars are kept; None: from the end of the warm-up."""
+
+
+class Kept(NamedTuple):
+    """What is kept of a chunk."""
+
+    names: tuple[str, ...]
+    """Names of the kept quantities."""
+    slots: int
+    """Arrays of one quantity that a chunk has room for."""
+
+
+class Advanced(NamedTuple, Generic[StateT]):
     """Chains after some sweeps."""
 
     reached: Int[Array, ""]
     """The next sweep."""
-    states: Any
+    states: StateT
     """The states before it."""
     overflow: Bool[Array, ""]
     """Whether a chain outgrew its capacity."""
@@ -115,9 +148,7 @@ class Advanced(NamedTuple):
 @cache
 def advancing(options: tuple[tuple[str, str], ...] = ()):
     """`advance_chains`, compiled with these options of XLA."""
-    return jax.jit(
-        advance_chains, static_argnames=("keep", "slots"), compiler_options=dict(options) or None
-    )
+    return jax.jit(advance_chains, static_argnames="kept", compiler_options=dict(options) or None)
 
 
 def advance_chains(
@@ -125,24 +156,20 @@ def advance_chains(
     data,
     chain_keys,
     states,
-    start,
-    stop,
-    warmup,
-    patience,
-    thin,
-    keep,
-    slots,
-    every=1,
-    scalars_from=None,
+    stretch: Stretch,
+    schedule: Schedule,
+    kept: Kept,
     early_tolerance=EARLY_LEFT_OVER_TOLERANCE,
-):
-    """Run sweeps start..stop-1, or fewer where a chain outgrows its capacity.
+) -> Advanced:
+    """Run a stretch of sweeps, or fewer where a chain outgrows its capacity.
 
-    Start, stop and `every` are traced: chunks of any length share one compiled program. Buffers
-    hold `_MAX_SCALARS` scalars, and `slots` arrays, kept of one draw of every so many after the
-    warm-up; scalars from sweep `scalars_from` on, where it is given. A sweep that is not kept
-    writes to a spare slot behind the buffer. The model counts sweeps from `patience` on.
+    Stretch and schedule are traced: chunks of any length share one compiled program. Buffers hold
+    `_MAX_SCALARS` scalars, and as many arrays as there are slots. A sweep that is not kept writes
+    to a spare slot behind the buffer.
     """
+    start, stop = stretch
+    warmup, patience, thin, every, scalars_from = schedule
+    keep, slots = kept
     shapes = jax.eval_shape(one_draw, model, data, chain_keys, states)
     shapes = {name: shapes[name] for name in keep}
     strides = {name: 1 if s.ndim == 1 else every for name, s in shapes.items()}
@@ -160,7 +187,7 @@ def advance_chains(
         iteration, states, _, buffers, _ = carry
         buffers, last = dict(buffers), {}
         # Patience has the type that `one_draw` gives it, or the sweep is traced once more.
-        states, left_over, kept = _sweep_chains(
+        states, left_over, drawn = _sweep_chains(
             model, data, chain_keys, states, iteration, jnp.int32(patience)
         )
         states = jax.lax.cond(
@@ -179,7 +206,7 @@ def advance_chains(
             number = done // step - 1 - jnp.maximum(start - first[name], 0) // step
             last[name] = jnp.where((done > 0) & (done % step == 0), number, sizes[name])
             buffers[name] = jax.lax.dynamic_update_index_in_dim(
-                buffers[name], kept[name], last[name], axis=0
+                buffers[name], drawn[name], last[name], axis=0
             )
         return iteration + 1, states, overflow, buffers, last
 

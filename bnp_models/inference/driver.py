@@ -18,6 +18,9 @@ from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint, Saved
 from bnp_models.inference.chunks import (
     Advanced,
+    Kept,
+    Schedule,
+    Stretch,
     advancing,
     capacity_of_starts,
     chain_keys_of,
@@ -219,15 +222,15 @@ class Driver:
     def _compile(self) -> None:
         """Trace and compile by a call of no sweeps, so that the clock of the others is clean."""
         settings = self.settings
-        kept = {name: self.available[name] for name in settings.keep}
-        self.slots = slots_of_buffer(kept, settings.num_chains)
+        available = {name: self.available[name] for name in settings.keep}
+        self.slots = slots_of_buffer(available, settings.num_chains)
         program = advancing(options_of_loops(self.devices))
-        given = {
-            "warmup": settings.num_warmup, "patience": self.early_end, "thin": settings.thin,
-            "keep": settings.keep, "slots": self.slots, "every": settings.parameters_every,
-            "scalars_from": settings.scalars_from,
-        }  # fmt: skip
-        of_chains = self.chain_keys[0], self.states[0], self.iteration, self.iteration
+        schedule = Schedule(
+            settings.num_warmup, self.early_end, settings.thin, settings.parameters_every,
+            settings.scalars_from,
+        )  # fmt: skip
+        given = {"schedule": schedule, "kept": Kept(settings.keep, self.slots)}
+        of_chains = self.chain_keys[0], self.states[0], Stretch(self.iteration, self.iteration)
         if sum(leaf.nbytes for leaf in jax.tree.leaves((self.data, self.states))) >= LARGE:
             lowered = program.lower(self.model, self.data, *of_chains, **given)
             shared = len(self.states) if self.devices[0].platform == "cpu" else 1
@@ -261,7 +264,7 @@ class Driver:
         """Advance all groups of chains to one sweep: `stop`, or the first that needs more slots."""
 
         def advance(keys, states, stop):
-            return self.advance(keys, states, begin, stop)
+            return self.advance(keys, states, Stretch(begin, stop))
 
         stops = [stop] * len(self.states)
         groups = self.place.run(advance, self.chain_keys, self.states, stops, meanwhile=self._fetch)

@@ -9,13 +9,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from bnp_models.inference import processes
+from bnp_models.inference.processes import TreeT
+
+ArgumentT = TypeVar("ArgumentT")
+
+ResultT = TypeVar("ResultT")
 
 
 def describe_devices(devices: Sequence[jax.Device]) -> str:
@@ -24,7 +29,7 @@ def describe_devices(devices: Sequence[jax.Device]) -> str:
     return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
 
 
-def record_axes(tree: Any, num_leading: int = 0) -> list[int | None]:
+def record_axes(tree: object, num_leading: int = 0) -> list[int | None]:
     """Axis of each leaf that runs over records, after `num_leading` others; None: none.
 
     The fields of `tree` say it: ``eqx.field(metadata={"record_axis": axis})``. A leaf without that
@@ -50,7 +55,7 @@ class Placement:
     records are in parts, all chains are one group.
     """
 
-    def __init__(self, num_chains: int, data: Any, devices: Sequence[jax.Device]):
+    def __init__(self, num_chains: int, data: object, devices: Sequence[jax.Device]):
         self._mine = processes.share(num_chains)
         self._num_mine = self._mine.stop - self._mine.start
         pairs = zip(jax.tree.leaves(data), record_axes(data), strict=True)
@@ -65,11 +70,11 @@ class Placement:
             devices=devices[: math.prod(shape)],
         )  # fmt: skip
 
-    def data(self, data: Any) -> Any:
+    def data(self, data: TreeT) -> TreeT:
         """Place the arrays of a table."""
         return self._put(data, leading=())
 
-    def groups(self, tree: Any) -> list[Any]:
+    def groups(self, tree: TreeT) -> list[TreeT]:
         """Place the states, or other arrays, of chains that run together: a tree for each group.
 
         Their leading axis is the chain. Those of other processes are left to these.
@@ -85,10 +90,10 @@ class Placement:
 
     def run(
         self,
-        function: Callable[..., Any],
-        *groups: Sequence[Any],
+        function: Callable[..., ResultT],
+        *groups: Sequence[object],
         meanwhile: Callable[[], None] = lambda: None,
-    ) -> list[Any]:
+    ) -> list[ResultT]:
         """Apply a function to the arguments of each group, several at a time; wait for the end.
 
         What is to be done in the meantime is called once.
@@ -98,7 +103,7 @@ class Placement:
             meanwhile()
             return list(done)
 
-    def _put(self, tree: Any, leading: tuple[str, ...]) -> Any:
+    def _put(self, tree: TreeT, leading: tuple[str, ...]) -> TreeT:
         leaves, structure = jax.tree.flatten(tree)
         placed = []
         for leaf, axis in zip(leaves, record_axes(tree, len(leading)), strict=True):
@@ -109,7 +114,9 @@ class Placement:
         return jax.tree.unflatten(structure, placed)
 
 
-def in_threads(function: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[Any]:
+def in_threads(
+    function: Callable[[ArgumentT], ResultT], arguments: Iterable[ArgumentT]
+) -> Iterator[ResultT]:
     """Yield what a function returns for each argument, in order: on CPUs several at a time.
 
     The first goes alone, for it compiles, and only a few are computed ahead of what has been taken.
@@ -135,7 +142,7 @@ def _num_cores() -> int:
     return os.cpu_count() or 1
 
 
-def join_groups(groups: Sequence[Any]) -> Any:
+def join_groups(groups: Sequence[TreeT]) -> TreeT:
     """One tree of the trees of groups, in the order of the chains, those of all processes."""
     if len(groups) > 1:
         groups = [jax.tree.map(lambda *parts: jnp.concatenate(parts), *groups)]

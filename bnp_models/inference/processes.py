@@ -4,11 +4,14 @@ Each runs some of the chains on its own devices, and all hold the results of all
 these is done by each alike, and written by the first.
 """
 
-from typing import Any
+from typing import TypeVar
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
+
+TreeT = TypeVar("TreeT")
+"""A tree of arrays."""
 
 
 def connect(
@@ -57,7 +60,7 @@ def share(num_chains: int) -> slice:
     return slice(size * index, size * (index + 1))
 
 
-def gather(tree: Any, axis: int = 0) -> Any:
+def gather(tree: TreeT, axis: int = 0) -> TreeT:
     """Arrays of the chains of all processes, given those of this one; `axis` is the chain."""
     if jax.process_count() == 1:
         return tree

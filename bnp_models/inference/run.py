@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Generic
 
 import jax
 import numpy as np
 
 from bnp_models.data.display import Shown, counted, displayed, shapes, spread, title_of
+from bnp_models.data.schema import Schema
 from bnp_models.inference.arviz import arrange_draws
 from bnp_models.inference.settings import Settings, thinned_settings
-from bnp_models.models.model import Model
+from bnp_models.models.model import ConditionsT, Model, TableT
 from bnp_models.zeros.coding import Coding
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 _DRAWS_AT_ONCE = 16
 _FIGURES_AT_ONCE = 2**22
@@ -32,7 +34,7 @@ class Until:
 
 @dataclass(frozen=True, eq=False)
 @displayed
-class Run:
+class Run(Generic[TableT, ConditionsT]):
     """The chains of one model on one sample.
 
     Examples
@@ -44,7 +46,7 @@ class Run:
     """
 
     model: Model
-    table: Any
+    table: TableT
     """`Microdata`, `ContingencyTable` or `Households` that it was fitted to."""
     settings: Settings
     draws: dict[str, np.ndarray]
@@ -58,7 +60,7 @@ class Run:
     """Number of components that the arrays have room for at the end."""
     growth: tuple[tuple[int, int], ...]
     """(sweep, new capacity) of each growth."""
-    conditions: Any = None
+    conditions: ConditionsT | None = None
     """`StructuralZeros` or `Rules` of the model; None if there were none."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall-clock seconds: compile, warmup, draws."""
@@ -119,15 +121,19 @@ class Run:
     def num_levels(self) -> tuple[int, ...]:
         """Levels of each variable, as the model sees them."""
         schema = self.table.schema if self.coding is None else self.coding.schema
+        assert isinstance(schema, Schema)
         return schema.num_levels
 
     @property
     def feasible_sets(self) -> np.ndarray | None:
         """(B, R) sets of levels of the feasible boxes, as the model sees them; None: all cells."""
-        conditions = self.conditions
-        if self.coding is not None:
-            conditions = conditions.not_applicable.conditions
-        return None if conditions is None else conditions.feasible.sets
+        if self.conditions is None:
+            return None
+        assert isinstance(self.conditions, StructuralZeros)
+        if self.coding is None:
+            return self.conditions.feasible.sets
+        left = self.conditions.not_applicable.conditions
+        return None if left is None else left.feasible.sets
 
     def thinned(self, by: int = 2) -> "Run":
         """Return the run that `sample` would have made with `thin` multiplied by this factor.

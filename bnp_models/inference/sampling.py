@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +33,22 @@ from bnp_models.inference.compilation import use_compilation_cache
 from bnp_models.inference.driver import Driver, Execution, Task
 from bnp_models.inference.progress import Monitor, Tell
 from bnp_models.inference.run import Run, Until
-from bnp_models.inference.settings import Settings, make_settings, settings_of_round
-from bnp_models.models.model import Model
+from bnp_models.inference.settings import (
+    Settings,
+    interval_of_arrays,
+    kept_names,
+    settings_of_round,
+    starts_of,
+)
+from bnp_models.models.model import (
+    Conditions,
+    ConditionsT,
+    DataT,
+    InfoT,
+    Model,
+    StateT,
+    TableT,
+)
 from bnp_models.models.options import typed_key
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
@@ -46,7 +60,7 @@ CALL = "sample(model, table, key=...)"
 
 
 def sample(
-    model: Model,
+    model: Model[TableT, ConditionsT, DataT, StateT, InfoT],
     table: Tabular,
     *,
     key: jax.Array,
@@ -68,7 +82,7 @@ def sample(
     chunk_sweeps: int | None = None,
     progress: bool | Tell = False,
     monitor: Monitor | None = None,
-) -> Run:
+) -> Run[TableT, ConditionsT]:
     """Run a model's Gibbs chains.
 
     With `until`, the chains first make `num_samples` draws. If the target is not reached then, the
@@ -167,20 +181,21 @@ def sample(
     >>> run.draws["alpha"].shape
     (2, 20)
     """
-    table, conditions = coded_input(CALL, model, table, conditions)
+    coded, limits = coded_input(CALL, model, table, conditions)
     key = typed_key(key)
     use_compilation_cache()
-    first = make_settings(
-        model, table.n, num_chains, num_warmup, num_samples, thin, keep, start_components,
-        parameters_every, keep_warmup,
+    first = Settings(
+        num_chains, num_warmup, num_samples, thin, kept_names(model, keep),
+        starts_of(model, coded.n, start_components),
+        interval_of_arrays(model, num_samples, parameters_every), keep_warmup=keep_warmup,
     )  # fmt: skip
-    check_input(model, table, conditions)
+    check_input(model, coded, limits)
     asked = None if until is None else Until(until, _minutes(max_minutes), first)
     if asked is None and max_minutes is not None:
         raise ValueError("max_minutes is only for a run with a target: give until too")
     if resume and checkpoint is None:
         raise ValueError("resume is only for a run with a checkpoint: give its folder too")
-    task = Task(model, table, conditions, key)
+    task = Task(model, coded, limits, key)
     store = saved = None
     if checkpoint is not None:
         fingerprint = _fingerprint(task, first)
@@ -283,8 +298,15 @@ def extend(
     return Driver(task, settings, execution).run(run, max_seconds, rewrite=True)
 
 
-def coded_input(call: str, model: Model, table: Any, conditions: Any) -> tuple[Any, Any]:
+def coded_input(
+    call: str,
+    model: Model[TableT, ConditionsT, DataT, StateT, InfoT],
+    table: Tabular,
+    conditions: Conditions | pd.DataFrame | None,
+) -> tuple[TableT, ConditionsT | None]:
     """Code a sample and conditions that are data frames, for a model.
+
+    Whether the model takes them is for `check_input` to say.
 
     Parameters
     ----------
@@ -307,7 +329,8 @@ def coded_input(call: str, model: Model, table: Any, conditions: Any) -> tuple[A
             "which column tells households apart; give Households.from_frame(frame, household=...)"
         )
     table = as_records(table, call, TABLES)
-    return table, as_conditions(conditions, table.schema)
+    coded = table, as_conditions(conditions, table.schema)
+    return cast(tuple[TableT, ConditionsT | None], coded)
 
 
 def check_input(
@@ -340,10 +363,13 @@ def check_input(
             f"the {model.name} model does not take structural zeros; use tnplcm, or leave out the "
             "conditions"
         )
-    if isinstance(conditions, StructuralZeros) and conditions.schema != table.schema:
+    if isinstance(conditions, Rules):
+        assert isinstance(table, Households)
+        conditions.require_feasible(table)
+        return
+    if conditions.schema != table.schema:
         raise ValueError("the conditions were made for another schema; make them with table.schema")
-    # Of the kind that goes with the table, as was checked above.
-    cast(Any, conditions).require_feasible(table)
+    conditions.require_feasible(table)
 
 
 def _fingerprint(task: Task, settings: Settings) -> str:

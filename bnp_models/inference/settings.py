@@ -106,36 +106,30 @@ def thinned_settings(settings: Settings, by: int, num_samples: int) -> Settings:
     )
 
 
-def make_settings(
-    model: Model,
-    num_records: int,
-    num_chains: int,
-    num_warmup: int,
-    num_samples: int,
-    thin: int,
-    keep: Sequence[str] | None,
-    start_components: Sequence[int] | None,
-    parameters_every: int | None,
-    keep_warmup: bool = False,
-) -> Settings:
-    """Settings of a run, with what the model recommends where None is given."""
-    keep = (
-        tuple(keep)
-        if keep is not None
-        else model.scalars + model.parameters + model.hyperparameters
-    )
-    if parameters_every is None:
-        parameters_every = min(model.parameters_every, max(num_samples, 1))
+def kept_names(model: Model, keep: Sequence[str] | None) -> tuple[str, ...]:
+    """Names of the quantities to keep; None: what the model recommends."""
+    if keep is None:
+        return model.scalars + model.parameters + model.hyperparameters
+    return tuple(keep)
+
+
+def starts_of(
+    model: Model, num_records: int, start_components: Sequence[int] | None
+) -> tuple[int, ...]:
+    """Components that chains start with; None: what the model recommends."""
     if start_components is None:
         # More slots than a small sample can fill would be paid for in every sweep.
         most = max(1, num_records // RECORDS_OF_COMPONENT)
         growing = isinstance(model, Growing)
         start_components = [min(c, most) if growing else c for c in model.start_components]
-    start_components = tuple(int(c) for c in start_components)
-    return Settings(
-        num_chains, num_warmup, num_samples, thin, keep, start_components, parameters_every,
-        keep_warmup=keep_warmup,
-    )  # fmt: skip
+    return tuple(int(c) for c in start_components)
+
+
+def interval_of_arrays(model: Model, num_samples: int, parameters_every: int | None) -> int:
+    """Draws to one of which arrays are kept; None: what the model recommends."""
+    if parameters_every is None:
+        return min(model.parameters_every, max(num_samples, 1))
+    return parameters_every
 
 
 def number_kept(iteration: int, settings: Settings, every: int = 1) -> int:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import CodeType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,21 +19,30 @@ from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.frames import Tabular
 from bnp_models.inference.sampling import check_input, coded_input
-from bnp_models.models.model import FixedComponents, Growing, Model
+from bnp_models.models.model import (
+    ConditionsT,
+    DataT,
+    FixedComponents,
+    Growing,
+    InfoT,
+    Model,
+    StateT,
+    TableT,
+)
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
-class KernelState(NamedTuple):
+class KernelState(NamedTuple, Generic[StateT]):
     """State of a chain outside the driver."""
 
-    chain: Any
+    chain: StateT
     """State of the model."""
     sweeps: Int[Array, ""]
     """Sweeps made."""
 
 
-class Kernel(NamedTuple):
+class Kernel(NamedTuple, Generic[StateT, InfoT]):
     """A model's chain on one sample as two pure functions, as those of blackjax are.
 
     Examples
@@ -44,22 +53,22 @@ class Kernel(NamedTuple):
     'int32'
     """
 
-    init: Callable[[Key[Array, ""]], KernelState]
+    init: Callable[[Key[Array, ""]], KernelState[StateT]]
     """``init(key) -> state``."""
-    step: Callable[[Key[Array, ""], KernelState], tuple[KernelState, Any]]
+    step: Callable[[Key[Array, ""], KernelState[StateT]], tuple[KernelState[StateT], InfoT]]
     """``step(key, state) -> (state, info)``: one sweep, which leaves the posterior invariant."""
-    keep: Callable[[KernelState, Any], dict[str, Array]]
+    keep: Callable[[KernelState[StateT], InfoT], dict[str, Array]]
     """``keep(state, info)``: quantities of a sweep by name, of which a `Run` keeps some."""
 
 
 def kernel_of(
-    model: Model,
+    model: Model[TableT, ConditionsT, DataT, StateT, InfoT],
     table: Tabular,
     conditions: StructuralZeros | Rules | pd.DataFrame | None = None,
     *,
     capacity: int | None = None,
     num_components: int | None = None,
-) -> Kernel:
+) -> Kernel[StateT, InfoT]:
     """Return the functions that run one chain of a model, for a loop that you write yourself.
 
     Parameters
@@ -103,9 +112,9 @@ def kernel_of(
     >>> jax.eval_shape(two_steps, jax.random.key(0)).shape  # jax.jit(two_steps) runs it
     ()
     """
-    table, conditions = coded_input("kernel_of(model, table)", model, table, conditions)
-    check_input(model, table, conditions)
-    data = model.prepare(table, conditions)
+    coded, limits = coded_input("kernel_of(model, table)", model, table, conditions)
+    check_input(model, coded, limits)
+    data = model.prepare(coded, limits)
     slots = model.capacity if capacity is None else capacity
     start = model.start_components[0] if num_components is None else num_components
     if isinstance(model, Growing) and num_components is None:

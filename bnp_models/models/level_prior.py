@@ -2,17 +2,20 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.hierarchies import Hierarchies
 from bnp_models.data.label_numbers import Interval, read_numbers
+from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, MicrodataError, Schema
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
 from bnp_models.kernels.variates.levels import Levels, Tree, bands_of_levels
+from bnp_models.models.model import Fitted
 from bnp_models.models.options import as_names
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Levels that are numbers or ranges, at the least, of a variable that is ordered by itself: bands of
 # fewer predict no better (experiments/accuracy/ordered).
@@ -47,6 +50,27 @@ def as_ordered(names: str | Sequence[str]) -> str | tuple[str, ...]:
     return () if names == "none" else as_names(names)
 
 
+@runtime_checkable
+class Ordered(Protocol):
+    """A model whose variables may have groups of levels."""
+
+    @property
+    def ordered(self) -> str | tuple[str, ...]:
+        """Variables whose levels have bands of adjacent ones: "auto", or names."""
+
+    @property
+    def groups(self) -> Hierarchies:
+        """Groups of the levels of variables, by name."""
+
+
+class Learning(Ordered, Protocol):
+    """A model that may learn the prior of its levels."""
+
+    @property
+    def level_prior(self) -> str:
+        """One of `LEVEL_PRIORS`."""
+
+
 class Grouping(NamedTuple):
     """Variables of a model whose levels lie in groups."""
 
@@ -56,7 +80,7 @@ class Grouping(NamedTuple):
     """Hierarchies of those whose groups have names."""
 
     @classmethod
-    def of(cls, model: Any) -> "Grouping":
+    def of(cls, model: Ordered) -> "Grouping":
         """What a model says of its variables."""
         return cls(model.ordered, model.groups)
 
@@ -106,7 +130,7 @@ class Grouping(NamedTuple):
         return trees
 
 
-def trees_of(model: Any, schema: Schema) -> dict[int, Tree]:
+def trees_of(model: Ordered, schema: Schema) -> dict[int, Tree]:
     """Groups of the levels of a model's variables, by column.
 
     Raises
@@ -119,7 +143,7 @@ def trees_of(model: Any, schema: Schema) -> dict[int, Tree]:
     return grouping.trees(schema.variables, schema.levels)
 
 
-def ordered_names(model: Any, schema: Schema) -> tuple[str, ...]:
+def ordered_names(model: Ordered, schema: Schema) -> tuple[str, ...]:
     """Names of a model's ordered variables, those that it found by itself included."""
     return tuple(Grouping.of(model).resolved(schema.variables, schema.levels).ordered)
 
@@ -189,7 +213,9 @@ def mean_concentrations(
     return {name: float(mean) for name, mean in zip(names, means, strict=False)}
 
 
-def record_concentrations(model: Any, run: Any) -> dict[str, float] | None:
+def record_concentrations(
+    model: Learning, run: Fitted[Records, StructuralZeros]
+) -> dict[str, float] | None:
     """`Model.level_concentrations` of a model of records, whose runs keep "level_shape"."""
     if model.level_prior == "uniform" or "level_shape" not in run.draws:
         return None

@@ -7,16 +7,21 @@ that jit, and vmap over chains. It derives from the contracts that it fulfils: `
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.display import options_as_html
-from bnp_models.data.microdata import Microdata
-from bnp_models.data.schema import Label
+from bnp_models.data.households import Households
+from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.schema import Label, Schema
+from bnp_models.kernels.mixed_membership.cell_probability import CellEstimate
+from bnp_models.kernels.nested.simulation import Simulated
+from bnp_models.rules.rules import Rules
 from bnp_models.zeros.coding import Coding
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 if TYPE_CHECKING:
     # A type checker knows no other class variables.
@@ -24,28 +29,72 @@ if TYPE_CHECKING:
 else:
     from equinox import AbstractClassVar
 
-Table: TypeAlias = Any
+Table: TypeAlias = Records | Households
 """The sample: `Microdata`, or `Households`, by the model's `table_type`; where the model takes
 counts, a `ContingencyTable` too."""
 
-Conditions: TypeAlias = Any
-"""Structural zeros, or rules, by the model's `conditions_type`; or None."""
+Conditions: TypeAlias = StructuralZeros | Rules
+"""Structural zeros, or rules, by the model's `conditions_type`."""
 
-Data: TypeAlias = Any
+
+class Info(Protocol):
+    """Figures of one sweep: a pytree, of which the driver reads one."""
+
+    @property
+    def left_over(self) -> Float[Array, ""]:
+        """Weight of components beyond the last slot, 0 where none can be."""
+
+
+TableT = TypeVar("TableT", bound=Table)
+"""The sample."""
+
+ConditionsT = TypeVar("ConditionsT", bound=Conditions)
+"""Structural zeros, or rules."""
+
+DataT = TypeVar("DataT")
 """The arrays of a table, made by `Model.prepare`: a pytree that chains share.
 
 A field whose axis runs over records says so by ``eqx.field(metadata={"record_axis": axis})``, and
 may be sharded along it.
 """
 
-State: TypeAlias = Any
-"""All that a chain needs to go on: a pytree, with ``record_axis`` as in `Data`."""
+StateT = TypeVar("StateT")
+"""All that a chain needs to go on: a pytree, with ``record_axis`` as in `DataT`."""
 
-Info: TypeAlias = Any
-"""Figures of one sweep: a pytree, of which the driver reads ``left_over``.
+InfoT = TypeVar("InfoT", bound=Info)
+"""Figures of one sweep."""
 
-``left_over`` is the weight () of components beyond the last slot, 0 where none can be.
-"""
+_TableC = TypeVar("_TableC", bound=Table, covariant=True)
+_ConditionsC = TypeVar("_ConditionsC", bound=Conditions, covariant=True)
+
+
+class Fitted(Protocol[_TableC, _ConditionsC]):
+    """What a model reads of a run of its own, a `bnp_models.Run`."""
+
+    @property
+    def table(self) -> _TableC:
+        """The sample."""
+
+    @property
+    def conditions(self) -> _ConditionsC | None:
+        """Structural zeros, or rules; None if there were none."""
+
+    @property
+    def draws(self) -> dict[str, np.ndarray]:
+        """Kept quantities, each (chains, draws, ...)."""
+
+    @property
+    def coding(self) -> Coding | None:
+        """Form in which the model sees the records, if it is not the records themselves."""
+
+    @property
+    def num_levels(self) -> tuple[int, ...]:
+        """Levels of each variable, as the model sees them."""
+
+    @property
+    def feasible_sets(self) -> np.ndarray | None:
+        """(B, R) sets of levels of the feasible boxes, as the model sees them; None: all cells."""
+
 
 Levels: TypeAlias = dict[str, tuple[Label, ...]]
 """Levels of variables, by name, in the order in which arrays have them."""
@@ -54,8 +103,8 @@ Draw: TypeAlias = dict[str, Array]
 """One kept draw: an array of each name of `Model.parameters`, and "alpha"."""
 
 
-class Model(eqx.Module):
-    """Members of every model."""
+class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
+    """Members of every model, of its sample, conditions, data, states and figures of a sweep."""
 
     name: AbstractClassVar[str]
     """Name of the model, as files and the command line have it."""
@@ -95,79 +144,80 @@ class Model(eqx.Module):
     def start_components(self) -> tuple[int, ...]:
         """Components of the chains' initial states, cycled over the chains."""
 
-    def check(self, table: Table) -> None:
+    def check(self, table: TableT) -> None:
         """Raise `MicrodataError` unless the options fit the table."""
 
-    def coding(self, conditions: Conditions) -> Coding | None:
+    def coding(self, conditions: ConditionsT | None) -> Coding | None:
         """Form in which the model sees the records, if it is not the records themselves."""
         return None
 
-    def levels_of_axes(self, table: Table, conditions: Conditions) -> dict[str, Levels]:
-        """Variables and their levels along axes of levels, by name of the axis."""
+    def levels_of_axes(self, table: TableT, conditions: ConditionsT | None) -> dict[str, Levels]:
+        """Variables and their levels along axes of levels, by name of the axis; of records."""
         coding = self.coding(conditions)
         schema = table.schema if coding is None else coding.schema
+        assert isinstance(schema, Schema)
         return {"variable_level": dict(zip(schema.variables, schema.levels, strict=True))}
 
     @abstractmethod
-    def prepare(self, table: Table, conditions: Conditions = None) -> Data:
+    def prepare(self, table: TableT, conditions: ConditionsT | None = None) -> DataT:
         """Arrays of a sample of `table_type`, under conditions of `conditions_type` or none."""
 
     @abstractmethod
     def init(
-        self, key: Key[Array, ""], data: Data, capacity: int, num_components: Int[Array, ""]
-    ) -> State:
+        self, key: Key[Array, ""], data: DataT, capacity: int, num_components: Int[Array, ""]
+    ) -> StateT:
         """Initial state of one chain, with `capacity` slots and at most `num_components` used."""
 
     @abstractmethod
     def sweep(
-        self, key: Key[Array, ""], state: State, data: Data, iteration: Int[Array, ""]
-    ) -> tuple[State, Info]:
+        self, key: Key[Array, ""], state: StateT, data: DataT, iteration: Int[Array, ""]
+    ) -> tuple[StateT, InfoT]:
         """One sweep of one chain, which leaves the posterior invariant; `iteration` counts them.
 
         It is negative in the first part of the warm-up, in which chains lose the surplus components
         of their initial states. Moves that do not help with this may begin at zero.
         """
 
-    def keep(self, state: State, info: Info) -> dict[str, Array]:
+    def keep(self, state: StateT, info: InfoT) -> dict[str, Array]:
         """Quantities of one sweep that a user may choose to keep, by name: all fields of both."""
         return vars(state) | vars(info)
 
-    def settle(self, state: State, data: Data) -> State:
+    def settle(self, state: StateT, data: DataT) -> StateT:
         """State after a step of the warm-up that need not leave the posterior invariant."""
         return state
 
-    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+    def level_concentrations(self, run: Fitted[TableT, ConditionsT]) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels.
 
         None where the prior is not learned.
         """
         return None
 
-    def warnings(self, run: Any) -> list[str]:
+    def warnings(self, run: Fitted[TableT, ConditionsT]) -> list[str]:
         """Sentences about a `Run` of this model for whoever has to decide whether to use it."""
         return []
 
 
-class Growing(Model):
+class Growing(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     """A model whose number of components may change: the driver enlarges or shrinks its arrays."""
 
     start_share: AbstractClassVar[float]
     """Share of the slots that a start may fill."""
 
     @abstractmethod
-    def grow(self, key: Key[Array, ""], state: State, data: Data, capacity: int) -> State:
+    def grow(self, key: Key[Array, ""], state: StateT, data: DataT, capacity: int) -> StateT:
         """The state with more slots, an exact draw given the old one."""
 
     @abstractmethod
-    def slots_needed(self, state: State, data: Data) -> Float[Array, ""]:
+    def slots_needed(self, state: StateT, data: DataT) -> Float[Array, ""]:
         """Number of components that hold all but a negligible weight, and some to spare."""
 
     @abstractmethod
-    def shrink(self, state: State, data: Data, capacity: int) -> State:
+    def shrink(self, state: StateT, data: DataT, capacity: int) -> StateT:
         """The state with fewer slots; for the warm-up only."""
 
 
-class FixedComponents(Model):
+class FixedComponents(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     """A model whose number of components is one of its options."""
 
     components: eqx.AbstractVar[int]
@@ -184,7 +234,7 @@ class FixedComponents(Model):
         return self.components
 
 
-class PredictsCells(Model):
+class PredictsCells(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     """A model that gives the probability of a cell for a new record, and new records."""
 
     max_exact_variables: AbstractClassVar[float]
@@ -200,7 +250,7 @@ class PredictsCells(Model):
         *,
         method: str = "exact",
         num_draws: int = 4096,
-    ) -> Any:
+    ) -> Float[Array, " C"] | CellEstimate:
         """log p_c (C,) of cells given one kept draw, or an estimate, for another method."""
 
     @abstractmethod
@@ -250,7 +300,7 @@ class PredictsCells(Model):
         return None
 
 
-class KnowsMargins(Model):
+class KnowsMargins(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     """A model that can compute the margins of all variables."""
 
     @abstractmethod
@@ -266,24 +316,24 @@ class KnowsMargins(Model):
         """
 
 
-class Completes(KnowsMargins):
+class Completes(KnowsMargins[TableT, ConditionsT, DataT, StateT, InfoT]):
     """A model that completes records."""
 
     @abstractmethod
-    def complete_records(self, key: Key[Array, ""], draw: Draw, data: Data) -> Int[Array, "J n"]:
+    def complete_records(self, key: Key[Array, ""], draw: Draw, data: DataT) -> Int[Array, "J n"]:
         """Level codes of the sample, its missing values drawn given one kept draw.
 
         Padding, where `prepare` adds any, comes after the records.
         """
 
 
-class MakesHouseholds(Model):
+class MakesHouseholds(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
     """A model that simulates possible households, and may know the margins of their variables."""
 
     @abstractmethod
     def simulate_households(
-        self, key: Key[Array, ""], draw: Draw, data: Data, left: Float[Array, " H"], lanes: int
-    ) -> tuple[Any, Bool[Array, " lanes"]]:
+        self, key: Key[Array, ""], draw: Draw, data: DataT, left: Float[Array, " H"], lanes: int
+    ) -> tuple[Simulated, Bool[Array, " lanes"]]:
         """A batch of households given one kept draw, and which of them are possible.
 
         Parameters
@@ -295,7 +345,7 @@ class MakesHouseholds(Model):
         """
 
     @abstractmethod
-    def level_probabilities(self, draw: Draw, data: Data) -> Float[Array, " R"] | None:
+    def level_probabilities(self, draw: Draw, data: DataT) -> Float[Array, " R"] | None:
         """P(level) for every level of households' variables, their size last, then of members'.
 
         None where the rules in the data do not let it be told.

@@ -281,6 +281,7 @@ def run_summary(
 
 def equivalences(run: Run) -> list[str]:
     """Sentences that hold in every feasible cell, each about several variables."""
+    assert run.conditions is not None
     return [str(equivalence) for equivalence in run.conditions.equivalences]
 
 

@@ -1,12 +1,23 @@
 """Missing values of a sample's records, drawn given one draw of the parameters."""
 
+from typing import Protocol
+
 import jax
 import numpy as np
+from jaxtyping import Array, Int
 
-from bnp_models.models.model import Completes, Data, Draw
+from bnp_models.models.model import Completes, Draw
 
 
-def complete_sample(model: Completes, key: jax.Array, draw: Draw, data: Data) -> np.ndarray:
+class Counted(Protocol):
+    """Arrays of a sample whose records are counted."""
+
+    @property
+    def num_records(self) -> Int[Array, ""]:
+        """Records, padding excluded."""
+
+
+def complete_sample(model: Completes, key: jax.Array, draw: Draw, data: Counted) -> np.ndarray:
     """Level codes (n, J) of the sample, its missing values drawn given one kept draw."""
     return np.asarray(_complete(model, key, draw, data)).T[: int(data.num_records)]
 

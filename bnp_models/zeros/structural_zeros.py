@@ -10,7 +10,7 @@ may be of any size.
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,8 @@ from bnp_models.zeros.equivalences import Equivalence, Relations, find_relations
 from bnp_models.zeros.partition import make_boxes, make_slices
 from bnp_models.zeros.statements import read_statements
 from bnp_models.zeros.union import Union
+
+GivenT = TypeVar("GivenT")
 
 
 @dataclass(frozen=True, eq=False)
@@ -474,10 +476,11 @@ class NotApplicable(NamedTuple):
     conditions: StructuralZeros | None
 
 
-def as_conditions(given: Any, schema: Any) -> Any:
+def as_conditions(given: GivenT, schema: object) -> GivenT | StructuralZeros:
     """Return structural zeros of records that are a data frame coded, and all else as it is."""
-    is_frame = isinstance(given, pd.DataFrame) and isinstance(schema, Schema)
-    return StructuralZeros.from_frame(given, schema) if is_frame else given
+    if isinstance(given, pd.DataFrame) and isinstance(schema, Schema):
+        return StructuralZeros.from_frame(given, schema)
+    return given
 
 
 def read_conditions(path: str | PathLike, schema: Schema) -> StructuralZeros:

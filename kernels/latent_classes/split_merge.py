@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bnp_models.kernels.boxes.region import Region, region_mass
 from bnp_models.kernels.latent_classes.observed_weights import log_stick_prior
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
+from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.levels import SideLevels, propose_side_levels
 from bnp_models.kernels.splits.members import LabelledRecords
 from bnp_models.kernels.splits.proposal import propose_sides
@@ -30,19 +31,27 @@ from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
 
+class ClassParameters(NamedTuple):
+    """Weights and level probabilities of latent classes, truncated or not."""
+
+    log_x: Float[Array, " K"]
+    """Log weights that the sticks break, on the scale on which their observed part sums to a
+    Ga(n, 1) variate: those of classes before truncation, or, by class, of truncated ones."""
+    log_lambda: Float[Array, "R K"]
+    """Log level probabilities before truncation."""
+
+
 @jax.named_scope("split_or_merge_classes")
 def split_or_merge_classes(
     key: Key[Array, ""],
     records: LabelledRecords,
-    counts: Int[Array, "R K"],
-    sizes: Int[Array, " K"],
-    log_x: Float[Array, " K"],
-    log_lambda: Float[Array, "R K"],
+    counts: Counts,
+    classes: ClassParameters,
     levels: Levels,
     region: Region,
     alpha: Float[Array, ""],
     by_class: bool,
-) -> tuple[LabelledRecords, Float[Array, " K"], Float[Array, "R K"], Bool[Array, ""]]:
+) -> tuple[LabelledRecords, ClassParameters, Bool[Array, ""]]:
     """Split or merge latent classes, once.
 
     Parameters
@@ -51,13 +60,10 @@ def split_or_merge_classes(
         Used once.
     records
         Records with their classes, cells with the counts of theirs.
-    counts, sizes
+    counts
         Records of each class with each level, and in all.
-    log_x
-        Log weights that the sticks break, on the scale on which their observed part sums to a
-        Ga(n, 1) variate: those of classes before truncation, or, `by_class`, of truncated ones.
-    log_lambda
-        Log level probabilities before truncation.
+    classes
+        Weights and level probabilities of the classes.
     levels
         The levels under their prior.
     region
@@ -69,7 +75,7 @@ def split_or_merge_classes(
 
     Returns
     -------
-    records, log_x, log_lambda
+    records, classes
         The state after the move; classes between the old and the new place of the emptied or
         filled class have moved by one.
     accepted
@@ -83,20 +89,19 @@ def split_or_merge_classes(
     and an emptied class from the prior, at any place.
     """
     keys = Keys(key, 6)
+    log_x, log_lambda = classes
+    sizes = counts.tables
     num_classes = log_x.size
     u = uniform(words(keys.pop(), (3,)), log_x.dtype.type)
     # The last class takes what the sticks leave: it is neither filled nor emptied by this move.
     empty = (sizes == 0) & (jnp.arange(num_classes) < num_classes - 1)
-    move = propose_sides(
-        keys.pop(), records, counts, sizes, levels, _pick(u[0], empty.astype(log_x.dtype))
-    )  # fmt: skip
+    slot = _pick(u[0], empty.astype(log_x.dtype))
+    move = propose_sides(keys.pop(), records, *counts, levels, slot)
     places = jnp.stack([move.stays, move.other])
     sides = propose_side_levels(keys.pop(), move, log_lambda[:, places], levels, region)
     weights = _propose_weights(keys.pop(), move, sides, log_x, by_class)
     drawn = levels.draw(keys.pop(), jnp.zeros_like(log_lambda[:, :1]))[:, 0]
-    emptied = _propose_empty(
-        u[1:], move, drawn, weights, log_x, log_lambda, alpha, region, by_class
-    )
+    emptied = _propose_empty(u[1:], move, drawn, weights, classes, alpha, region, by_class)
     filled = _propose_place(keys.pop(), move, weights, log_x, alpha)
 
     # Empty classes, where the two are together, and places for one.
@@ -107,9 +112,9 @@ def split_or_merge_classes(
     accepted = small & (move.other < num_classes - 1) & move.accepted(log_ratio)
 
     new = _assemble(move, sides, emptied, filled, log_lambda)
-    old = (records.z, records.split), log_x, log_lambda
-    (z, split), log_x, log_lambda = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), new, old)
-    return dataclasses.replace(records, z=z, split=split), log_x, log_lambda, accepted
+    old = (records.z, records.split), classes
+    (z, split), classes = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), new, old)
+    return dataclasses.replace(records, z=z, split=split), classes, accepted
 
 
 def _most_records(dtype: Any) -> int:
@@ -172,8 +177,9 @@ def _propose_weights(key, move, levels: SideLevels, log_x, by_class) -> _Weights
     )
 
 
-def _propose_empty(u, move, drawn, weights, log_x, log_lambda, alpha, region, by_class) -> _Emptied:
+def _propose_empty(u, move, drawn, weights, classes, alpha, region, by_class) -> _Emptied:
     """Draw a place for class b, and its weight from a stick of the mass behind."""
+    log_x, log_lambda = classes
     split, a, b = move.is_split, move.stays, move.other
     num_classes = log_x.size
     place = uniform_index(u[0], num_classes - 1)
@@ -228,7 +234,7 @@ def _assemble(move, levels: SideLevels, emptied, filled, log_lambda):
     log_lambda = log_lambda.at[:, a].set(of_a).at[:, b].set(of_b)[:, order]
     z, split = move.labels
     labels = _positions(order)[z], None if split is None else split[order]
-    return labels, log_x, log_lambda
+    return labels, ClassParameters(log_x, log_lambda)
 
 
 def _pick(u, weight):

@@ -1,6 +1,7 @@
 """Gibbs updates of Dirichlet-process concentrations by data augmentation."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,24 @@ from bnp_models.kernels.variates.rng import Keys, normal, uniform, uniform_index
 
 # Standard deviations of the successive random-walk steps of the logarithm.
 _SCALES = (1.0, 0.3, 0.1, 0.03)
+
+
+class GammaPrior(NamedTuple):
+    """A gamma prior."""
+
+    shape: Float[Array, ""] | float
+    """Shape."""
+    rate: Float[Array, ""] | float
+    """Rate."""
+
+
+class SummedOut(NamedTuple):
+    """Records whose labels are summed out, by distinct cell."""
+
+    log_totals: Float[Array, "B C"]
+    """Log of the sum over seatings at 1..B tables of each (`seating.log_totals_by_tables`)."""
+    records: Float[Array, " C"]
+    """Number of these records of each cell."""
 
 
 @jax.named_scope("dp_concentration")
@@ -178,13 +197,11 @@ def truncated_shared_concentration(
 def seatless_shared_concentration(
     key: Key[Array, ""],
     alpha: Float[Array, ""],
-    log_totals: Float[Array, "B C"],
-    records_of_cell: Float[Array, " C"],
+    summed_out: SummedOut,
     num_tables: Int[Array, ""],
     num_records: Int[Array, ""],
     num_items: int,
-    shape: Float[Array, ""] | float,
-    rate: Float[Array, ""] | float,
+    prior: GammaPrior,
     log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> Float[Array, ""]:
     """Draw the alpha that all records share, the labels of some of them summed out.
@@ -194,18 +211,15 @@ def seatless_shared_concentration(
     key
         Used once.
     alpha
-        Current value, of prior Ga(shape, rate).
-    log_totals
-        Log of the sum over seatings at 1..B tables, for each distinct cell
-        (`seating.log_totals_by_tables`).
-    records_of_cell
-        Records of each cell whose labels are summed out.
+        Current value.
+    summed_out
+        Records whose labels are summed out.
     num_tables, num_records
         Tables and records of the others.
     num_items
         Items of a record, J.
-    shape, rate
-        Of the prior of alpha.
+    prior
+        Prior of alpha.
     log_growth
         As for `truncated_shared_concentration`; None: the sample is not truncated.
 
@@ -217,6 +231,7 @@ def seatless_shared_concentration(
     alpha before anything uses them.
     """
     dtype = alpha.dtype
+    log_totals, records_of_cell = summed_out
     n = jnp.sum(records_of_cell) + num_records.astype(dtype)
     extra_tables = (num_tables - num_records).astype(dtype)
     t = jnp.arange(1, num_items, dtype=dtype)
@@ -232,7 +247,8 @@ def seatless_shared_concentration(
         gains = sign * order_free_sum(
             jnp.where(records_of_cell > 0, sign * gain, 0) * records_of_cell
         )
-        return (shape + extra_tables) * step - rate * (new - old) + gains - n * rising
+        own = (prior.shape + extra_tables) * step - prior.rate * (new - old)
+        return own + gains - n * rising
 
     return _truncated_walk(key, alpha, n, log_ratio, log_growth)
 
@@ -269,8 +285,7 @@ def rescale_concentrations(
     num_tables: Int[Array, " n"],
     weight: Int[Array, " n"],
     num_items: int,
-    shape: Float[Array, ""] | float,
-    rate_prior: Float[Array, ""] | float,
+    prior: GammaPrior,
     log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
     """Take all alpha_i times c and the rate of their prior over c: a Metropolis-Hastings step.
@@ -288,8 +303,8 @@ def rescale_concentrations(
         Tables of each record; 1 for a record, 0 for padding.
     num_items
         Items of a record, J.
-    shape, rate_prior
-        a1 and b1 of b's prior Ga(a1, b1).
+    prior
+        b's prior Ga(a1, b1).
     log_growth
         As for `truncated_shared_concentration`, of b, where the sample is truncated.
 
@@ -309,8 +324,8 @@ def rescale_concentrations(
     extra_tables = jnp.sum((num_tables - 1) * weight).astype(dtype)
     # All terms have the sign of s.
     log_accept = (
-        (extra_tables - shape) * s
-        - rate_prior * (new_rate - rate)
+        (extra_tables - prior.shape) * s
+        - prior.rate * (new_rate - rate)
         - jnp.sign(s) * order_free_sum(jnp.abs(rising))
     )
     if log_growth is not None:

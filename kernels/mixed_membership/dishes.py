@@ -1,5 +1,7 @@
 """Dishes of the Chinese restaurant franchise: whole tables take a new component."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -8,6 +10,17 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bnp_models.kernels.mixed_membership.tables import seat_items
 from bnp_models.kernels.variates.categorical import cumulative_sum, search_cumulative
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, uniform_pair, words
+
+
+class SomeCells(NamedTuple):
+    """Successive ones of the distinct cells of records."""
+
+    of_record: Int[Array, " n"]
+    """Distinct cell of each record, among all."""
+    rows: Int[Array, "J D"]
+    """Rows of `theta` of these cells."""
+    first: Int[Array, ""]
+    """The first of them."""
 
 
 @jax.named_scope("choose_slots")
@@ -82,9 +95,7 @@ def redraw_whole_records(
     key: Key[Array, ""],
     z: Int[Array, "J n"],
     opens: Bool[Array, "J n"],
-    cell: Int[Array, " n"],
-    cell_rows: Int[Array, "J D"],
-    first_cell: Int[Array, ""],
+    cells: SomeCells,
     slots: Int[Array, " S"],
     g0: Float[Array, " K"],
     theta: Float[Array, "R K"],
@@ -95,23 +106,20 @@ def redraw_whole_records(
     ----------
     key, z, opens, slots, g0, theta
         As for `redraw_dishes`.
-    cell
-        Distinct cell of each record.
-    cell_rows
-        Rows of `theta` of D distinct cells, first_cell, first_cell + 1, ..; records of other
-        cells, and records at several tables, stay.
+    cells
+        D cells; records of others, and records at several tables, stay.
 
     Notes
     -----
     One array of D cumulative distributions serves all records: O(D R S + n log S) time.
     """
-    num_cells = cell_rows.shape[1]
-    index = cell - first_cell
+    num_cells = cells.rows.shape[1]
+    index = cells.of_record - cells.first
     may_move = jnp.zeros(g0.size, bool).at[slots].set(True)[z[0]]
     moving = (jnp.sum(opens, axis=0) == 1) & may_move & (index >= 0) & (index < num_cells)
-    everything = jnp.ones(cell_rows.shape, bool)
-    cumulative = cumulative_dishes(cell_rows, everything, g0[slots], theta[:, slots])
-    u = uniform(words(key, cell.shape), g0.dtype.type)
+    everything = jnp.ones(cells.rows.shape, bool)
+    cumulative = cumulative_dishes(cells.rows, everything, g0[slots], theta[:, slots])
+    u = uniform(words(key, index.shape), g0.dtype.type)
     dish, _ = search_cumulative(cumulative, jnp.clip(index, 0, num_cells - 1), u)
     return jnp.where(moving, slots[dish].astype(z.dtype)[None], z)
 

@@ -14,14 +14,13 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from bnp_models.kernels.mixed_membership.truncation import DirichletDensity, Truncation
 from bnp_models.kernels.mixed_membership.urn_boxes import (
-    UrnBoxes,
     block_sums,
     differentiable_probability,
 )
 from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.precision import in_double
-from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, words
 
 # Range of the length of leapfrog steps, in units of standard deviations.
@@ -127,14 +126,9 @@ class Concentration(NamedTuple):
 def move_parameters(
     key: Key[Array, ""],
     parameters: Parameters,
-    counts: Int[Array, "R K"],
-    levels: Levels,
-    tables: Float[Array, " K"],
-    others: Float[Array, ""],
+    density: DirichletDensity,
     concentration: Concentration | None,
-    num_records: Int[Array, ""],
-    weights: Callable[[Float[Array, ""]], Float[Array, " Q"]],
-    feasible: UrnBoxes,
+    truncation: Callable[[Float[Array, ""]], Truncation],
     num_steps: int,
     double: bool = False,
 ) -> tuple[Parameters, Bool[Array, ""]]:
@@ -144,24 +138,13 @@ def move_parameters(
     ----------
     key, parameters
         A key, used once, and the parameters as they are.
-    counts
-        Items of the sample by row and component.
-    levels
-        The levels under their prior.
-    tables
-        Dirichlet parameters of the component weights: the tables of each component, and what the
-        prior adds.
-    others
-        Dirichlet parameter of the weight of all slots without a table (alpha_0, under a Dirichlet
-        process); these share that weight in proportions that stay.
+    density
+        Density of theta and g_0 without the truncation; slots without a table share the weight of
+        these in proportions that stay.
     concentration
         Its density; None: it stays.
-    num_records
-        n.
-    weights
-        `kernels.mixed_membership.urn_boxes.weights_by_size` as a function of the concentration.
-    feasible
-        The feasible boxes.
+    truncation
+        The factor of the truncation as a function of the concentration.
     num_steps
         Leapfrog steps.
     double
@@ -181,7 +164,8 @@ def move_parameters(
     the sums of the exponentials, auxiliary and log-normal, has Jacobian prod theta prod g.
     """
     key_sum, key_total, key_move = Keys(key, 3)
-    frame = _frame(parameters, counts, tables, others, levels.variable)
+    levels = density.levels
+    frame = _frame(parameters, density)
     of_node = levels.given(frame.items)
     position = _draw_position(key_sum, key_total, frame, parameters)
     start = _point(frame, position)
@@ -194,8 +178,9 @@ def move_parameters(
         if concentration is not None:
             value = jnp.exp(x["concentration"])
             prior = concentration.log_density(value)
+        num_records, weights, feasible = truncation(value)
         sums = block_sums(jnp.exp(point.log_theta), point.g0, feasible)
-        p = differentiable_probability(sums, weights(value), feasible)
+        p = differentiable_probability(sums, weights, feasible)
         # Relative to the start: single precision leaves little of a change of the whole sums.
         shares = levels.log_shares(point.log_theta)
         evidence = jnp.sum(of_node * (shares - start_shares))
@@ -256,9 +241,11 @@ def _by_variable(x, variable):
     return sum_by_group(x, variable, int(variable.size))
 
 
-def _frame(parameters, counts, tables, others, variable):
+def _frame(parameters, density):
     """Constants of the map, from the sample and the prior."""
     theta, g0, _ = parameters
+    counts, levels, tables, others = density
+    variable = levels.variable
     dtype = theta.dtype
     items = counts.astype(dtype)
     shape = jnp.append(tables, others).astype(dtype)

@@ -45,13 +45,9 @@ class SplitMerge(NamedTuple):
 @jax.named_scope("split_or_merge")
 def split_or_merge(
     key: Key[Array, ""],
-    z: Int[Array, "J n"],
-    table: Int[Array, "J n"],
-    rows: Int[Array, "J n"],
-    counts: Int[Array, "R K"],
-    tables: Int[Array, " K"],
+    items: SeatedItems,
+    present: Counts,
     levels: Levels,
-    num_records: Int[Array, ""],
     alpha0: Float[Array, ""],
     double: bool = False,
 ) -> SplitMerge:
@@ -59,20 +55,19 @@ def split_or_merge(
 
     Parameters
     ----------
-    key, counts, tables, levels
+    key, levels
         As in `propose_sides`, whose notes have the proposal.
-    z, table, rows, num_records
-        As in `SeatedItems`.
+    items
+        Items of the sample at their tables.
+    present
+        Items by row of theta and component, and tables of each component.
     alpha0
         Concentration of G_0.
     double
         Decide in double precision: the evidence of two large sides and the probability of proposing
         them have terms as large as there are items, which nearly cancel.
     """
-    proposal = propose_sides(
-        key, SeatedItems(z, table, rows, num_records), counts, tables, levels,
-        jnp.argmin(tables > 0),
-    )  # fmt: skip
+    proposal = propose_sides(key, items, *present, levels, jnp.argmin(present.tables > 0))
 
     def decide(level_shape, alpha0):
         prior = levels.with_shape(level_shape)
@@ -82,13 +77,14 @@ def split_or_merge(
 
     given = levels.shape, alpha0
     accepted = in_double(decide, *given) if double else decide(*given)
-    present, places = Counts(counts, tables), jnp.stack([proposal.stays, proposal.other])
+    places = jnp.stack([proposal.stays, proposal.other])
     of_sides = Counts(proposal.items, proposal.tables)
     together = jax.tree.map(put_together, of_sides)
     of_sides = jax.tree.map(lambda x, y: jnp.where(proposal.is_split, x, y), of_sides, together)
     after = with_sides(present, places, of_sides)
     after = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), after, present)
-    return SplitMerge(jnp.where(accepted, proposal.labels, z), after.items, after.tables, accepted)
+    z = jnp.where(accepted, proposal.labels, items.z)
+    return SplitMerge(z, after.items, after.tables, accepted)
 
 
 def _log_split_ratio(c_0, c_1, levels: Levels, m_0, m_1, alpha0):

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Key
 
+from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.mixed_membership.urn_boxes import (
-    UrnBoxes,
     block_products,
     block_sums,
     partition_totals,
@@ -22,7 +22,6 @@ from bnp_models.kernels.mixed_membership.urn_boxes import (
 )
 from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.precision import in_double
-from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import normal, uniform, uniform_index, word_pair
 
 # Standard deviations of the proposed tilts of the log odds; one of them is drawn.
@@ -46,16 +45,9 @@ class Tilted(NamedTuple):
 def tilt_component(
     key: Key[Array, ""],
     direction: Float[Array, " R"],
-    theta: Float[Array, "R K"],
-    g0: Float[Array, " K"],
-    totals: Float[Array, " Q"],
-    counts: Int[Array, "R K"],
-    levels: Levels,
-    tables: Float[Array, " K"],
-    others: Float[Array, ""],
-    num_records: Int[Array, ""],
-    weights: Float[Array, " Q"],
-    feasible: UrnBoxes,
+    atoms: Atoms,
+    density: DirichletDensity,
+    truncation: Truncation,
     double: bool = False,
 ) -> Tilted:
     """Tilt a component picked among those with a table, by one Metropolis-Hastings step.
@@ -66,24 +58,8 @@ def tilt_component(
         Used once.
     direction
         h, by row of theta; zero for variables that take no part.
-    theta, g0, totals
-        Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
-    counts
-        Items of the sample by row and component.
-    levels
-        The levels under their prior.
-    tables
-        Dirichlet parameters of the component weights: the tables of each component, and what the
-        prior adds.
-    others
-        Dirichlet parameter of the weight of all slots without a table (alpha_0, under a Dirichlet
-        process).
-    num_records
-        n.
-    weights
-        From `kernels.mixed_membership.urn_boxes.weights_by_size`.
-    feasible
-        The feasible boxes.
+    atoms, density, truncation
+        Level probabilities and weights, and the two parts of their density.
     double
         Accept by a ratio in double precision.
 
@@ -93,25 +69,24 @@ def tilt_component(
     of the others, which keep theirs. In logarithms of theta's odds and the logit of g_k the map is
     a translation for every t, so that its Jacobian is one.
     """
-    k, t, u = _choose_tilt(key, tables, theta.dtype)
+    k, t, u = _choose_tilt(key, density.tables, atoms.theta.dtype)
 
-    def tilt(t, u, theta, g0, totals, tables):
+    def tilt(t, u, atoms, tables):
         if double:
-            totals = partition_totals(block_sums(theta, g0, feasible), feasible)
-        return _tilt(
-            k, t, u, direction, theta, g0, totals, counts, levels, tables, others, num_records,
-            weights, feasible,
-        )  # fmt: skip
+            sums = block_sums(atoms.theta, atoms.g0, truncation.feasible)
+            atoms = atoms._replace(totals=partition_totals(sums, truncation.feasible))
+        given = density._replace(tables=tables)
+        return _tilt(k, t, u, direction, atoms, given, truncation)
 
-    given = (t, u, theta, g0, totals, tables)
+    given = (t, u, atoms, density.tables)
     return in_double(tilt, *given) if double else tilt(*given)
 
 
-def _tilt(
-    k, t, u, direction, theta, g0, totals, counts, levels, tables, others, num_records, weights,
-    feasible,
-) -> Tilted:  # fmt: skip
+def _tilt(k, t, u, direction, atoms, density, truncation) -> Tilted:
     """Tilt component k by t, or refuse it by the uniform u."""
+    theta, g0, totals = atoms
+    counts, levels, tables, others = density
+    num_records, weights, feasible = truncation
     dtype = theta.dtype
     old, g, m = theta[:, k], g0[k], tables[k]
     others = others + jnp.sum(tables) - m

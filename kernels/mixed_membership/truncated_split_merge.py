@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import Region
+from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.mixed_membership.urn_boxes import (
-    UrnBoxes,
     block_sums,
     log_growth,
     partition_totals,
@@ -24,7 +24,7 @@ from bnp_models.kernels.numerics.precision import in_double
 from bnp_models.kernels.splits.levels import propose_side_levels, weigh_side_levels
 from bnp_models.kernels.splits.proposal import Proposal
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
-from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, Levels
+from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL
 from bnp_models.kernels.variates.rng import Keys
 
 # Slots that are without tables in either state of a move.
@@ -57,15 +57,9 @@ def split_or_merge_truncated(
     key: Key[Array, ""],
     proposal: Proposal,
     z: Int[Array, "J n"],
-    tables: Int[Array, " K"],
-    levels: Levels,
-    num_records: Int[Array, ""],
-    alpha0: Float[Array, ""],
-    theta: Float[Array, "R K"],
-    g0: Float[Array, " K"],
-    totals: Float[Array, " Q"],
-    weights: Float[Array, " Q"],
-    feasible: UrnBoxes,
+    density: DirichletDensity,
+    atoms: Atoms,
+    truncation: Truncation,
     region: Region,
     double: bool = False,
 ) -> TruncatedSplitMerge:
@@ -77,14 +71,14 @@ def split_or_merge_truncated(
         Used once.
     proposal
         From `kernels.splits.proposal.propose_sides`, with `slot_of_split`.
-    z, tables, levels, num_records, alpha0
-        As in `kernels.mixed_membership.split_merge.split_or_merge`.
-    theta, g0, totals
-        Level probabilities, weights, and the `partition_totals` of the feasible boxes under them.
-    weights
-        From `kernels.mixed_membership.urn_boxes.weights_by_size`.
-    feasible, region
-        The feasible boxes, for records of several components and for those of one.
+    z
+        Component of each item.
+    density
+        The tables as integers, and alpha_0 for the others: of a Dirichlet process.
+    atoms, truncation
+        Level probabilities and weights, and the factor of the truncation.
+    region
+        The feasible boxes, for records of one component.
     double
         Decide in double precision: levels' weights have terms as large as there are items.
 
@@ -97,6 +91,9 @@ def split_or_merge_truncated(
     of the smallest atom without tables, which is lost, and one that is emptied is left without
     weight: negligible where `SPARE_SLOTS` others are without tables, and refused elsewhere.
     """
+    _, levels, tables, alpha0 = density
+    theta, g0, totals = atoms
+    num_records, weights, feasible = truncation
     key_levels, key_share, key_total = Keys(key, 3)
     is_split = proposal.is_split
     places = jnp.stack([proposal.stays, proposal.other])

@@ -20,7 +20,7 @@ from bnp_models.kernels.nested.parameters import (
     log_class_weight,
     log_class_weights,
 )
-from bnp_models.kernels.nested.simulation import simulate_households
+from bnp_models.kernels.nested.simulation import DrawnVariables, simulate_households
 from bnp_models.kernels.variates.discrete import poisson, split_counts
 from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.rng import Keys
@@ -71,18 +71,24 @@ class Augmented(NamedTuple):
         )  # fmt: skip
 
 
+class SampleSizes(NamedTuple):
+    """Sizes of the households of a sample."""
+
+    members: tuple[int, ...]
+    """Members of a household of each size."""
+    households: tuple[int, ...]
+    """Households of that size in the sample."""
+
+
 @jax.named_scope("add_simulated")
 def add_simulated(
     key: Key[Array, ""],
     augmented: Augmented,
     tables: Tables,
     log_size: Float[Array, "H F"],
-    sizes: tuple[int, ...],
-    wanted: tuple[int, ...],
+    sizes: SampleSizes,
     judge: Judge,
-    household: Variables,
-    member: Variables,
-    has_head: bool,
+    drawn: DrawnVariables,
     until: int | None = None,
 ) -> tuple[Augmented, Int[Array, ""], Int[Array, ""]]:
     """Add simulated impossible households to the counts.
@@ -95,14 +101,12 @@ def add_simulated(
         Counts so far.
     tables, log_size
         Parameters, as cumulative weights; log probability of each size, by class.
-    sizes, wanted
-        Members of a household of each size, and households of that size in the sample.
+    sizes
+        Sizes of the sample's households.
     judge
         Function that tells which of a batch of households are possible.
-    household, member
-        Numbers of levels of household and member variables, and which of them rules read.
-    has_head
-        Whether exactly one member has to be a head: then only such households are simulated.
+    drawn
+        What is simulated of a household: with a head, only households of exactly one.
     until
         Possible households up to the last of which the impossible ones count; as many as the
         sample has by default.
@@ -115,13 +119,14 @@ def add_simulated(
         Possible and impossible households; fewer possible ones than `until` only where
         `MAX_SIMULATED` impossible ones were reached, or half of `MAX_COUNTED` members of theirs.
     """
-    total = sum(wanted) if until is None else until
-    others = tuple(size - has_head for size in sizes)
-    lanes, slots = _batch_size(total, wanted, others)
-    log_weight = log_class_weights(tables, log_size, sizes, has_head)
+    household, member, has_head = drawn
+    total = sum(sizes.households) if until is None else until
+    others = tuple(size - has_head for size in sizes.members)
+    lanes, slots = _batch_size(total, sizes.households, others)
+    log_weight = log_class_weights(tables, log_size, sizes.members, has_head)
 
     # Their members are counted in int32, beside the sample's and those of `add_other_heads`.
-    most = min(MAX_SIMULATED, MAX_COUNTED // (2 * max(sizes)))
+    most = min(MAX_SIMULATED, MAX_COUNTED // (2 * max(sizes.members)))
 
     def unfinished(carry):
         return (carry[1] < total) & (carry[2] < most)
@@ -129,9 +134,7 @@ def add_simulated(
     def simulate(carry):
         step, num_possible, num_impossible, counts = carry
         key_draw, key_judge = Keys(jax.random.fold_in(key, step))
-        new = simulate_households(
-            key_draw, tables, log_weight, others, lanes, slots, household, member, has_head
-        )
+        new = simulate_households(key_draw, tables, log_weight, others, lanes, slots, drawn)
         good = judge(new, key_judge) & new.used
         before = num_possible + jnp.cumsum(good) - good
         kept = (new.used & ~good & (before < total)).astype(jnp.int32)
@@ -215,8 +218,10 @@ def add_other_heads(
     ----------
     key
         Used once.
-    augmented, tables, log_size, sizes
+    augmented, tables, log_size
         As for `add_simulated`.
+    sizes
+        Members of a household of each size.
     with_one
         Households with exactly one head up to the last possible one.
     household

@@ -36,6 +36,17 @@ class Simulated(NamedTuple):
     """Level codes of the other members."""
 
 
+class DrawnVariables(NamedTuple):
+    """What is drawn of a household and its members."""
+
+    household: Variables
+    """Household variables; those that rules read are drawn."""
+    member: Variables
+    """Member variables; those that rules read are drawn."""
+    has_head: bool
+    """Whether a head is drawn apart from the other members: only households with one are."""
+
+
 @jax.named_scope("simulate_households")
 def simulate_households(
     key: Key[Array, ""],
@@ -44,9 +55,7 @@ def simulate_households(
     others: tuple[int, ...],
     lanes: int,
     slots: int,
-    household: Variables,
-    member: Variables,
-    has_head: bool,
+    drawn: DrawnVariables,
 ) -> Simulated:
     """Draw households from the untruncated model; with one head among their members, on request.
 
@@ -62,11 +71,10 @@ def simulate_households(
         Members of each size, a head drawn apart not counted.
     lanes, slots
         Most households, and members, at once.
-    household, member
-        Variables; those that rules read are drawn.
-    has_head
-        Whether a head is drawn apart from the other members.
+    drawn
+        Variables that are drawn, and whether there is a head.
     """
+    household, member, has_head = drawn
     num_classes = log_weight.shape[1]
     num_nested = tables.nested.shape[1]
     dtype = log_weight.dtype.type

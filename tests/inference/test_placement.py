@@ -40,8 +40,8 @@ init = jax.eval_shape(
 
 def sweeps(data, keys, states):
     return chunks.advance_chains(
-        model, data, keys, states, start=0, stop=8, warmup=0, patience=0, thin=1,
-        keep=model.scalars, slots=1,
+        model, data, keys, states, chunks.Stretch(0, 8), chunks.Schedule(warmup=0, patience=0),
+        chunks.Kept(model.scalars, slots=1),
     )
 
 with forms_of(accelerator=True):

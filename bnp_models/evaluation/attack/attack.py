@@ -34,6 +34,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.frames import TABLES, Tabular, code_like
 from bnp_models.data.household_schema import HouseholdSchema
 from bnp_models.data.households import Households, persons_of
@@ -72,6 +73,9 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 ESTIMATORS = ("gamma", "direct", "refit")
 
 TARGETS = ("household", "person")
+
+ATTACKED = (Microdata, Households)
+"""Types of samples that are attacked, and of files: cells with counts are not."""
 
 MAX_DRAWS = 1000
 """Draws used, by default."""
@@ -198,7 +202,7 @@ def attack_risk(
     blocks = split_draws(log_l)
     weigh = partial(
         weigh_candidates,
-        **centred_likelihoods(log_l[: len(files)], blocks, estimator),
+        likelihoods=centred_likelihoods(log_l[: len(files)], blocks, estimator),
         present=jnp.asarray(blocks.present),
         counts=bootstrap_counts(key_bootstrap, len(draws), len(blocks.index), num_bootstrap),
         num_draws=log_l[0].size,
@@ -281,16 +285,18 @@ def refit(
     ]
 
 
-def _coded(call, source, table, synthetic) -> tuple[Any, Sequence[Tabular]]:
+def _coded(call, source, table, synthetic) -> tuple[Microdata | Households, Sequence[Tabular]]:
     """The sample, coded as that of the source is where it is a data frame, and files in a list."""
-    check_kind((*TABLES, pd.DataFrame), call, table=table)
+    check_kind((*ATTACKED, pd.DataFrame), call, table=table)
     if isinstance(source, Run):
         table = code_like(table, source.table)
     files = [synthetic] if isinstance(synthetic, (*TABLES, pd.DataFrame)) else synthetic
     check_kind(Sequence, call, synthetic=files)
     named = {f"synthetic file {m + 1}": file for m, file in enumerate(files)}
-    check_kind((*TABLES, pd.DataFrame), call, **named)
-    return as_records(table, call, TABLES), files
+    check_kind((*ATTACKED, pd.DataFrame), call, **named)
+    table = as_records(table, call, ATTACKED)
+    assert not isinstance(table, ContingencyTable)
+    return table, files
 
 
 def check_columns(table: Microdata | Households) -> None:

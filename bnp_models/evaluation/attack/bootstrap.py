@@ -33,6 +33,16 @@ class Blocks(NamedTuple):
     """Autocorrelation times of log L in the longest block."""
 
 
+class FileLikelihoods(NamedTuple):
+    """Centred likelihoods of the synthetic files, in blocks; none for refits."""
+
+    values: jax.Array | None
+    """(files, blocks, L) log L less `centre` for "gamma", L over exp(centre) for "direct", 0 where
+    there is no draw; None for "refit", which needs no likelihood."""
+    centre: jax.Array | None
+    """(files,) mean of log L for "gamma", its maximum for "direct"; None for "refit"."""
+
+
 class Verdict(NamedTuple):
     """Figures of some targets; arrays as `AttackRisk` has them."""
 
@@ -83,9 +93,7 @@ def bootstrap_counts(
     return counts.astype(jnp.result_type(float))
 
 
-def centred_likelihoods(
-    log_l: np.ndarray, blocks: Blocks, estimator: str
-) -> dict[str, jax.Array | None]:
+def centred_likelihoods(log_l: np.ndarray, blocks: Blocks, estimator: str) -> FileLikelihoods:
     """Centre the likelihoods of the files, in blocks.
 
     Parameters
@@ -94,17 +102,9 @@ def centred_likelihoods(
         (files, chains, draws) log likelihood of each file.
     blocks, estimator
         Blocks of draws, and "gamma", "direct" or "refit".
-
-    Returns
-    -------
-    values
-        (files, blocks, L) log L less `centre` for "gamma", L over exp(centre) for "direct", 0 where
-        there is no draw; None for "refit", which needs no likelihood.
-    centre
-        (files,) mean of log L for "gamma", its maximum for "direct"; None for "refit".
     """
     if estimator == "refit":
-        return {"values": None, "centre": None}
+        return FileLikelihoods(None, None)
     in_blocks = log_l.reshape(len(log_l), -1)[:, blocks.index]
     if estimator == "gamma":
         centre = log_l.mean(axis=(1, 2))
@@ -114,7 +114,7 @@ def centred_likelihoods(
         values = np.exp(in_blocks - centre[:, None, None])
     dtype = jnp.result_type(float)
     values = jnp.asarray(np.where(blocks.present, values, 0), dtype)
-    return {"values": values, "centre": jnp.asarray(centre, dtype)}
+    return FileLikelihoods(values, jnp.asarray(centre, dtype))
 
 
 @partial(jax.jit, static_argnames=("num_draws", "top", "estimator"))
@@ -122,8 +122,7 @@ def weigh_candidates(
     log_ratio: jax.Array,
     valid: jax.Array,
     *,
-    values: jax.Array | None,
-    centre: jax.Array | None,
+    likelihoods: FileLikelihoods,
     present: jax.Array,
     counts: jax.Array,
     num_draws: int,
@@ -138,8 +137,8 @@ def weigh_candidates(
         (A, P, C - 1, draws) log weights of the candidates but the truth, by posterior.
     valid
         (A, C - 1) which of these are candidates.
-    values, centre
-        Likelihoods of the files, from `centred_likelihoods`.
+    likelihoods
+        From `centred_likelihoods`.
     present
         (blocks, L) as `Blocks` has it.
     counts
@@ -159,7 +158,7 @@ def weigh_candidates(
         log_weight = jnp.where(present.reshape(-1), log_weight, -jnp.inf)
         valid = jnp.pad(valid, (1, 0), constant_values=True)
         in_blocks = log_weight.reshape(*log_weight.shape[:2], *present.shape)
-        score = _scores(in_blocks, values, centre, counts, estimator)
+        score = _scores(in_blocks, likelihoods, counts, estimator)
         log_odds = score - score[:, :1]
         rho = jax.nn.softmax(jnp.where(valid, score[0], -jnp.inf))
         shape = jnp.max(jax.vmap(partial(pareto_k, num_draws=num_draws))(log_weight), axis=0)
@@ -172,8 +171,9 @@ def weigh_candidates(
         return jax.lax.map(one, (log_ratio, valid))
 
 
-def _scores(in_blocks, values, centre, counts, estimator):
+def _scores(in_blocks, likelihoods, counts, estimator):
     """(replicates, C) log of rho, up to a constant."""
+    values, centre = likelihoods
 
     def replicated(sums, counts):
         return jnp.einsum("rb,bn...->rn...", counts, sums, precision=jax.lax.Precision.HIGHEST)

@@ -31,23 +31,27 @@ def coded_like(frame: Tabular, table: Table, number: int) -> Table:
         made = code_like(frame, table)
         if made.schema != table.schema:
             raise MicrodataError("has other variables or levels than the sample")
-        if isinstance(made, Households) and not np.isin(made.sizes, table.sizes).all():
-            raise MicrodataError(
-                "has households of sizes that the sample has not, so it was not made from it"
-            )
+        if isinstance(made, Households):
+            assert isinstance(table, Households)
+            if not np.isin(made.sizes, table.sizes).all():
+                raise MicrodataError(
+                    "has households of sizes that the sample has not, so it was not made from it"
+                )
         made.require_complete("the attack")
     except MicrodataError as error:
         raise error.in_file(f"synthetic file {number + 1}") from None
     return made
 
 
-def with_file(table: Table, file: Table) -> Table:
+def with_file(table: Table, file: Table) -> Microdata | Households:
     """Add a synthetic file to the sample: a table of the same type."""
     if isinstance(table, Households):
+        assert isinstance(file, Households)
         return Households(
             table.schema,
             np.concatenate([table.household_codes, file.household_codes]),
             np.concatenate([table.sizes, file.sizes]),
             np.concatenate([table.member_codes, file.member_codes]),
         )
+    assert isinstance(table, Microdata) and isinstance(file, Microdata)
     return Microdata(table.schema, np.concatenate([table.codes, file.codes]))

@@ -1,6 +1,7 @@
 """Probabilities of households under a nested model, draw by draw: of changed ones, of files."""
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,21 @@ from bnp_models.models.nested.sweep import log_feasible_of
 
 # Households simulated per draw and size for P(possible), where it has no closed form.
 SIMULATED = 2**13
+
+
+class CodedHouseholds(NamedTuple):
+    """A attacked households of one size, or those of persons, in the codes of a nested model."""
+
+    household_rows: jax.Array
+    """(A, q) row of lambda of each household's level of each variable, the size left out."""
+    member_rows: jax.Array
+    """(A, h, p) row of phi of each member's level of each variable."""
+    place: jax.Array
+    """(A,) the member that changes, where one does."""
+    level_rows: jax.Array | None
+    """(A, R) row of phi of each level of a member; None where levels are their own codes."""
+    by_head: tuple[jax.Array, ...]
+    """For each relative variable, (A, h, L) code of every member's level by level of the head."""
 
 
 def _log_member_sums(log_omega, log_phi, member_rows):
@@ -72,11 +88,7 @@ def _log_by_head(draw, log_weight, household_rows, member_rows, pair, codes, num
 @partial(jax.jit, static_argnames=("size", "num_levels", "part", "columns", "pairs"))
 def log_household_ratios(
     draws,
-    household_rows,
-    member_rows,
-    place,
-    level_rows,
-    by_head,
+    households: CodedHouseholds,
     *,
     size,
     num_levels,
@@ -90,14 +102,8 @@ def log_household_ratios(
     ----------
     draws
         Parameters of the draws.
-    household_rows
-        (A, q) row of lambda of each household's level of each variable, the size left out.
-    member_rows
-        (A, h, p) row of phi of each member's level of each variable.
-    place
-        (A,) the member that changes, where `part` is "member".
-    level_rows, by_head
-        Codes relative to the head, as `HouseholdTargets._recoded` returns them.
+    households
+        The households.
     size
         Position of the households' size among all; static.
     num_levels
@@ -114,6 +120,7 @@ def log_household_ratios(
     log_ratio
         (A, W, draws).
     """
+    household_rows, member_rows, place, level_rows, by_head = households
     last = sum(num_levels[0])
 
     def one(draw):
@@ -161,7 +168,7 @@ def _log_by_member(draw, total, of_members, member_rows, place, level_rows, num_
     place
         (A, 1, 1) the member that changes; None: each in turn.
     level_rows
-        As `HouseholdTargets._recoded` returns them.
+        As in `CodedHouseholds`.
     """
     log_omega, log_phi = draw["log_omega"], draw["log_phi"]
     if place is not None:

@@ -10,6 +10,7 @@ import numpy as np
 from bnp_models.data.cells import group_cells
 from bnp_models.data.households import Households
 from bnp_models.evaluation.attack.household_probabilities import (
+    CodedHouseholds,
     log_household_ratios,
     log_households,
     log_possible_by_size,
@@ -29,7 +30,7 @@ from bnp_models.models.nested.state import NestedData
 from bnp_models.rules.rules import Rules
 
 
-class HouseholdTargets(Targets):
+class HouseholdTargets(Targets[Households]):
     """Candidates for households, or for persons within them, under a nested model.
 
     Candidates are in the sample's codes, and rules are asked about these. Given the head, codes
@@ -160,9 +161,10 @@ class HouseholdTargets(Targets):
             valid.append(differs)
         level_rows, by_head = self._recoded(household, members)
         member_rows = self._coded(household, members) + first_rows(self.num_levels[1])
-        arrays = household + first_rows(self.num_levels[0]), member_rows, place, level_rows, by_head
-        arrays = jax.tree.map(partial(jnp.asarray, dtype=jnp.int32), arrays)
-        return arrays, np.concatenate(valid, axis=1)
+        household_rows = household + first_rows(self.num_levels[0])
+        coded = CodedHouseholds(household_rows, member_rows, place, level_rows, by_head)
+        coded = jax.tree.map(partial(jnp.asarray, dtype=jnp.int32), coded)
+        return (coded,), np.concatenate(valid, axis=1)
 
     def _changes(self, household, members, place, part, columns):
         """Changed households, (A, W, q) codes and (A, W, m, p) of their members, by what changes.
@@ -204,10 +206,8 @@ class HouseholdTargets(Targets):
 
         Returns
         -------
-        level_rows
-            (A, R) row of phi of each level of a member; None where levels are their own codes.
-        by_head
-            For each relative variable, (A, h, L) code of every member's level by level of the head.
+        level_rows, by_head
+            As in `CodedHouseholds`.
         """
         relative = self.data.relative
         if relative is None:

@@ -25,7 +25,7 @@ from bnp_models.models.latent_classes.predictions import log_cell_probability
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
-class RecordTargets(Targets):
+class RecordTargets(Targets[Microdata]):
     """Candidates for records under a latent class model.
 
     Parameters

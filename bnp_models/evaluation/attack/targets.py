@@ -2,16 +2,23 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 from tqdm import tqdm
 
+from bnp_models.data.households import Households
+from bnp_models.data.microdata import Microdata
+
 _DRAWS_AT_ONCE = 16
 
 Draws = dict[str, Any]
 """Arrays of the model's parameters by name, each with the draw as its first axis."""
+
+
+SampleT = TypeVar("SampleT", Microdata, Households)
+"""The sample, and each synthetic file."""
 
 
 class Group(NamedTuple):
@@ -28,7 +35,7 @@ class Group(NamedTuple):
     """Function from draws and those arrays to (A, W, draws) log weights."""
 
 
-class Targets(ABC):
+class Targets(ABC, Generic[SampleT]):
     """The attacked, with all candidates for them."""
 
     target: str
@@ -44,7 +51,7 @@ class Targets(ABC):
 
     @abstractmethod
     def log_likelihood(
-        self, draws: Draws, files: Sequence[Any], key: jax.Array, progress: bool
+        self, draws: Draws, files: Sequence[SampleT], key: jax.Array, progress: bool
     ) -> np.ndarray:
         """(files, draws) log likelihood of each synthetic file."""
 

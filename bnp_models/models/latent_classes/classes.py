@@ -10,8 +10,12 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.boxes.region import masses_of_sets, region_mass
 from bnp_models.kernels.latent_classes.order import reorder_classes, swap_classes
-from bnp_models.kernels.latent_classes.split_merge import split_or_merge_classes
+from bnp_models.kernels.latent_classes.split_merge import (
+    ClassParameters,
+    split_or_merge_classes,
+)
 from bnp_models.kernels.numerics.counting import first_rows, order_free_sum
+from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.members import LabelledRecords
 from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.discrete import split_counts
@@ -197,8 +201,8 @@ def _split_or_merge(
     log_stick = log_seen if model.by_class else state.log_pi
     log_x = log_scale - jax.nn.logsumexp(log_seen) + log_stick
     counts = count_levels(records, data.num_levels, model.components)
-    records, log_x, log_lambda, accepted = split_or_merge_classes(
-        key_move, records, *counts, log_x, state.log_lambda,
+    records, (log_x, log_lambda), accepted = split_or_merge_classes(
+        key_move, records, Counts(*counts), ClassParameters(log_x, state.log_lambda),
         data.levels.with_shape(state.level_shape), data.feasible, state.alpha, model.by_class,
     )  # fmt: skip
     if model.by_class:

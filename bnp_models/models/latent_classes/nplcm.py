@@ -12,7 +12,7 @@ jit, and vmap over chains.
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.contingency import ContingencyTable
-from bnp_models.data.microdata import Microdata
+from bnp_models.data.microdata import Microdata, Records
 from bnp_models.kernels.boxes.region import region_mass
 from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.gamma import gamma_variate
@@ -50,7 +50,7 @@ from bnp_models.models.latent_classes.state import (
     label_records,
 )
 from bnp_models.models.level_prior import draw_shape, merge_rows, trees_of
-from bnp_models.models.model import Completes, Draw, PredictsCells
+from bnp_models.models.model import Completes, Draw, Fitted, PredictsCells
 from bnp_models.models.options import check_choice
 from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -60,7 +60,11 @@ TRUNCATIONS = ("mixture", "classes")
 AUGMENTATIONS = ("none", "boxes")
 
 
-class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
+class LatentClassModel(
+    LatentClassOptions,
+    PredictsCells[Records, StructuralZeros, LatentClassData, LatentClassState, LatentClassInfo],
+    Completes[Records, StructuralZeros, LatentClassData, LatentClassState, LatentClassInfo],
+):
     """A latent class model, but for the fields that hold its options."""
 
     scalars: ClassVar[tuple[str, ...]] = (
@@ -193,7 +197,7 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
     complete_records = staticmethod(complete_records)
     level_probabilities = staticmethod(level_probabilities)
 
-    def warnings(self, run: Any) -> list[str]:
+    def warnings(self, run: Fitted[Records, StructuralZeros]) -> list[str]:
         """Sentences on a last class in use, and on impossible records that were not counted."""
         return list(filter(None, [last_class_used(run.draws), too_many_augmented(run.draws)]))
 

@@ -1,21 +1,28 @@
 """Options of the latent class models."""
 
-from typing import Any
-
 import equinox as eqx
 
 from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
+from bnp_models.data.microdata import Records
+from bnp_models.models.latent_classes.state import (
+    LatentClassData,
+    LatentClassInfo,
+    LatentClassState,
+)
 from bnp_models.models.level_prior import (
     LEVEL_PRIORS,
     Grouping,
     as_ordered,
     record_concentrations,
 )
-from bnp_models.models.model import FixedComponents
+from bnp_models.models.model import Fitted, FixedComponents
 from bnp_models.models.options import check_choice, check_integer, check_positive
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
-class LatentClassOptions(FixedComponents):
+class LatentClassOptions(
+    FixedComponents[Records, StructuralZeros, LatentClassData, LatentClassState, LatentClassInfo]
+):
     """Options of a latent class model, as its conditionals read them."""
 
     components: int = eqx.field(static=True, default=50)
@@ -44,7 +51,9 @@ class LatentClassOptions(FixedComponents):
         check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
         Grouping.of(self).require_apart()
 
-    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+    def level_concentrations(
+        self, run: Fitted[Records, StructuralZeros]
+    ) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
         return record_concentrations(self, run)
 

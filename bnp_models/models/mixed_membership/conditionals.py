@@ -8,6 +8,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.concentration import (
+    GammaPrior,
     gamma_rate,
     record_concentrations,
     rescale_concentrations,
@@ -75,8 +76,9 @@ def draw_alpha(
         # The alphas of augmented records are not kept, and could not be rescaled with the others.
         if augmented is None:
             alpha, rate = rescale_concentrations(
-                key_scale, alpha, rate, of_record, data.weight, num_items, *prior, *truncation
-            )
+                key_scale, alpha, rate, of_record, data.weight, num_items, GammaPrior(*prior),
+                *truncation,
+            )  # fmt: skip
     return alpha, rate
 
 

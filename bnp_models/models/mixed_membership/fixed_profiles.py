@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
+from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import Keys
@@ -37,9 +38,12 @@ from bnp_models.models.mixed_membership.state import (
 from bnp_models.models.mixed_membership.sweep import sweep_with
 from bnp_models.models.model import FixedComponents
 from bnp_models.models.options import check_integer
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
-class MixedMembership(MembershipOptions, FixedComponents):
+class MixedMembership(
+    MembershipOptions, FixedComponents[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo]
+):
     """Mixed membership with a fixed number of profiles, by its options and hyperparameters.
 
     Parameters

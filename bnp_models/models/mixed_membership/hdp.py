@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
+from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.mixed_membership.concentration import dp_concentration
 from bnp_models.kernels.numerics.counting import count_components, label_type, order_free_sum
 from bnp_models.kernels.variates.categorical import cumulative_sum
@@ -37,13 +38,16 @@ from bnp_models.models.mixed_membership.state import (
 from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
 from bnp_models.models.model import Growing
 from bnp_models.models.options import check_integer, check_positive
+from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Components of the initial states, cycled over chains: scattered on both sides of what posteriors
 # have, so that R-hat sees a second mode.
 START_COMPONENTS = (10, 50, 100)
 
 
-class HDPMixedMembership(MembershipOptions, Growing):
+class HDPMixedMembership(
+    MembershipOptions, Growing[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo]
+):
     """HDP mixed membership, by its options and hyperparameters.
 
     Parameters

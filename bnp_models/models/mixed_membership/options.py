@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,8 +19,8 @@ from bnp_models.models.level_prior import (
     record_concentrations,
     trees_of,
 )
-from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
-from bnp_models.models.model import KnowsMargins, PredictsCells
+from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState
+from bnp_models.models.model import Fitted, KnowsMargins, PredictsCells
 from bnp_models.models.options import check_choice, check_integer, check_positive
 from bnp_models.models.warnings import too_many_augmented
 from bnp_models.zeros.coding import Coding
@@ -38,7 +38,10 @@ RECORD_MULTIPLE = 128
 FEASIBLE_DRAWS = 1024
 
 
-class MembershipOptions(PredictsCells, KnowsMargins):
+class MembershipOptions(
+    PredictsCells[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
+    KnowsMargins[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
+):
     """Members that both mixed membership models have, which the functions of a sweep read."""
 
     a: eqx.AbstractVar[float]
@@ -135,7 +138,9 @@ class MembershipOptions(PredictsCells, KnowsMargins):
             return None
         return conditions.not_applicable.coding
 
-    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+    def level_concentrations(
+        self, run: Fitted[Microdata, StructuralZeros]
+    ) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
         return record_concentrations(self, run)
 
@@ -145,12 +150,12 @@ class MembershipOptions(PredictsCells, KnowsMargins):
         """Level probabilities of merged levels: their sums."""
         return {"theta": merge_rows(draws["theta"], groups)}
 
-    def warnings(self, run: Any) -> list[str]:
+    def warnings(self, run: Fitted[Microdata, StructuralZeros]) -> list[str]:
         """Sentences on impossible records and P(feasible) of a `Run`."""
         checks = too_many_augmented(run.draws), self._estimated_feasible(run)
         return list(filter(None, checks))
 
-    def _estimated_feasible(self, run: Any) -> str | None:
+    def _estimated_feasible(self, run: Fitted[Microdata, StructuralZeros]) -> str | None:
         """Warning that P(feasible) is not exact."""
         if run.feasible_sets is None:
             return None

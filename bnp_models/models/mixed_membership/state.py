@@ -1,5 +1,7 @@
 """Data, state and info of the chains of mixed membership models."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -96,6 +98,15 @@ class HDPInfo(eqx.Module):
     """Hamiltonian moves accepted, 0 or 1."""
 
 
+class TruncatedFigures(NamedTuple):
+    """Figures of one sweep under structural zeros, named as those of `HDPInfo`."""
+
+    log_feasible: Float[Array, ""]
+    augmented: Int[Array, ""]
+    accepted_tilts: Bool[Array, ""]
+    accepted_trajectories: Bool[Array, ""]
+
+
 @jax.named_scope("sweep_info")
 def sweep_info(
     state: HDPState,
@@ -103,30 +114,25 @@ def sweep_info(
     tables: Int[Array, " K"],
     counts: Int[Array, "R K"],
     left_over: Float[Array, ""],
-    *,
-    log_feasible: Float[Array, ""] | None = None,
-    augmented: Int[Array, ""] | None = None,
-    accepted_tilt: Bool[Array, ""] | None = None,
-    accepted_trajectory: Bool[Array, ""] | None = None,
+    truncated: TruncatedFigures | None = None,
 ) -> HDPInfo:
     """Sum a sweep up, given tables by component and items by row and component of the sample.
 
-    The last four are those of structural zeros; 0 without.
+    Figures of structural zeros are 0 without.
     """
-
-    def number(count):
-        return jnp.zeros((), jnp.int32) if count is None else count.astype(jnp.int32)
-
+    if truncated is None:
+        none = jnp.zeros((), jnp.int32)
+        truncated = TruncatedFigures(jnp.zeros_like(state.alpha0), none, none, none)
     return HDPInfo(
         components=jnp.sum(tables > 0, dtype=jnp.int32),
         tables=jnp.sum(tables),
         alpha=summary_of_alpha(state.alpha, data),
         log_likelihood_items=log_likelihood_items(counts, state.theta),
         left_over=left_over,
-        log_feasible=jnp.zeros_like(state.alpha0) if log_feasible is None else log_feasible,
-        augmented=number(augmented),
-        accepted_tilts=number(accepted_tilt),
-        accepted_trajectories=number(accepted_trajectory),
+        log_feasible=truncated.log_feasible,
+        augmented=truncated.augmented.astype(jnp.int32),
+        accepted_tilts=truncated.accepted_tilts.astype(jnp.int32),
+        accepted_trajectories=truncated.accepted_trajectories.astype(jnp.int32),
     )
 
 

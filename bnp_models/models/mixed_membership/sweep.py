@@ -13,10 +13,13 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.kernels.mixed_membership.assignment import assign_items
 from bnp_models.kernels.mixed_membership.concentration import (
+    GammaPrior,
+    SummedOut,
     dp_concentration,
     seatless_shared_concentration,
 )
 from bnp_models.kernels.mixed_membership.dishes import (
+    SomeCells,
     choose_slots,
     redraw_dishes,
     redraw_whole_records,
@@ -36,6 +39,8 @@ from bnp_models.kernels.numerics.counting import (
     length_in_use,
 )
 from bnp_models.kernels.numerics.platforms import on_accelerator
+from bnp_models.kernels.splits.anchors import Counts
+from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.conditionals import (
     NEGLIGIBLE,
@@ -170,8 +175,8 @@ def update_seating(
         records = count_components(data.cell, seated & real, num_padded).astype(alpha.dtype)
         others = real & ~seated
         alpha = seatless_shared_concentration(
-            key_alpha, alpha, log_totals, records, jnp.sum(opens * others), jnp.sum(others),
-            num_items, model.a, model.b, growth,
+            key_alpha, alpha, SummedOut(log_totals, records), jnp.sum(opens * others),
+            jnp.sum(others), num_items, GammaPrior(model.a, model.b), growth,
         )  # fmt: skip
     z = draw_seating(key_z, data.rows, alpha, seats, seated & real, cells, log_totals)
     z = z.astype(state.z.dtype)
@@ -208,9 +213,8 @@ def update_dishes(
         # The last turn's cells end with the padding, and some have had a turn before.
         first_cell = jnp.minimum((iteration % turns) * size, num_padded - size)
         cell_rows = lax.dynamic_slice_in_dim(data.cell_rows, first_cell, size, axis=1)
-        z = redraw_whole_records(
-            key_whole, z, opens, data.cell, cell_rows, first_cell, slots, state.g0, state.theta
-        )
+        cells = SomeCells(data.cell, cell_rows, first_cell)
+        z = redraw_whole_records(key_whole, z, opens, cells, slots, state.g0, state.theta)
     if model.dish_stride:
         turn = iteration % model.dish_stride
         take = partial(take_turn, turn=turn, stride=model.dish_stride)
@@ -293,9 +297,7 @@ def draw_split_merge(
     """Split or merge components, g_0 and theta integrated out."""
     key_seat, key_split = Keys(key)
     z, counts, tables = labelled
-    table = seat_items(key_seat, z, opens)
-    moved = split_or_merge(
-        key_split, z, table, data.rows, counts, tables, data.levels.with_shape(level_shape),
-        data.num_records, alpha0, double,
-    )  # fmt: skip
+    items = SeatedItems(z, seat_items(key_seat, z, opens), data.rows, data.num_records)
+    levels = data.levels.with_shape(level_shape)
+    moved = split_or_merge(key_split, items, Counts(counts, tables), levels, alpha0, double)
     return moved.z, moved.counts, moved.tables

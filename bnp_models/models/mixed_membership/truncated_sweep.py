@@ -28,6 +28,7 @@ from bnp_models.kernels.mixed_membership.truncated_split_merge import (
     slot_of_split,
     split_or_merge_truncated,
 )
+from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.numerics.counting import (
     count_components,
     count_rows_by_component,
@@ -54,7 +55,13 @@ from bnp_models.models.mixed_membership.feasible import (
     urn_weights,
 )
 from bnp_models.models.mixed_membership.options import MembershipOptions
-from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, sweep_info
+from bnp_models.models.mixed_membership.state import (
+    HDPData,
+    HDPInfo,
+    HDPState,
+    TruncatedFigures,
+    sweep_info,
+)
 
 
 def update_parameters_truncated(
@@ -102,12 +109,11 @@ def update_parameters_truncated(
         model, (key_weights, key_theta, key_levels), state, data, counts, tables, augmented,
         iteration,
     )  # fmt: skip
-    info = sweep_info(
-        state, data, tables, counts, left_over,
-        log_feasible=log_feasible(model, key_feasible, state, data), augmented=augmented.records,
-        accepted_tilt=accepted_tilt, accepted_trajectory=accepted_trajectory,
+    figures = TruncatedFigures(
+        log_feasible(model, key_feasible, state, data), augmented.records, accepted_tilt,
+        accepted_trajectory,
     )  # fmt: skip
-    return state, info
+    return state, sweep_info(state, data, tables, counts, left_over, figures)
 
 
 def draw_components(
@@ -176,18 +182,18 @@ def update_trajectory(
         return state, jnp.zeros((), bool)
     assert data.zeros is not None and data.zeros.feasible is not None
     boxes, n = data.zeros.feasible, data.num_records
-    of_component, of_no_one = model.prior_tables(state)
     sum_alpha = None
     if model.concentration == "hierarchical":
         sum_alpha = order_free_sum(state.alpha * data.weight)
 
+    density = _dirichlet_density(model, state, data, counts, tables)
+
     @in_turn
     def move():
         return move_parameters(
-            key, Parameters(state.theta, state.g0, of_urn(model, state)), counts,
-            data.levels.with_shape(state.level_shape), tables + of_component, of_no_one,
-            _concentration_density(model, state, n, num_tables, sum_alpha), n,
-            lambda x: urn_weights(model, x, boxes), boxes, model.trajectory_steps,
+            key, Parameters(state.theta, state.g0, of_urn(model, state)), density,
+            _concentration_density(model, state, n, num_tables, sum_alpha),
+            lambda x: Truncation(n, urn_weights(model, x, boxes), boxes), model.trajectory_steps,
             many_records(state),
         )  # fmt: skip
 
@@ -197,6 +203,13 @@ def update_trajectory(
     )
     name = "alpha" if model.shared else "rate"
     return dataclasses.replace(state, **{name: moved.concentration}), accepted
+
+
+def _dirichlet_density(model, state, data, counts, tables) -> DirichletDensity:
+    """Density of theta and g_0 given the sample's labels and tables, without the truncation."""
+    of_component, of_no_one = model.prior_tables(state)
+    levels = data.levels.with_shape(state.level_shape)
+    return DirichletDensity(counts, levels, tables + of_component, of_no_one)
 
 
 def _concentration_density(model, state, n, num_tables, sum_alpha) -> Concentration | None:
@@ -239,15 +252,14 @@ def update_tilts(
     key_direction, key_tilt = Keys(key)
     u = uniform(words(key_direction, ()), state.g0.dtype.type)
     index = uniform_index(u, len(zeros.tilts))
-    of_component, of_no_one = model.prior_tables(state)
+    density = _dirichlet_density(model, state, data, counts, tables)
 
     @in_turn
     def tilt():
         weights = urn_weights(model, of_urn(model, state), boxes)
         return tilt_component(
-            key_tilt, zeros.tilts[index], state.theta, state.g0, state.totals, counts,
-            data.levels.with_shape(state.level_shape), tables + of_component, of_no_one,
-            data.num_records, weights, boxes, many_records(state),
+            key_tilt, zeros.tilts[index], Atoms(state.theta, state.g0, state.totals), density,
+            Truncation(data.num_records, weights, boxes), many_records(state),
         )  # fmt: skip
 
     tilted = tilt()
@@ -285,6 +297,7 @@ def _split_or_merge(model, key, state, data, opens) -> HDPState:
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))
     table = seat_items(key_seat, state.z, opens)
     levels = data.levels.with_shape(state.level_shape)
+    density = DirichletDensity(counts, levels, tables, state.alpha0)
     proposal = propose_sides(
         key_sides, SeatedItems(state.z, table, data.rows, data.num_records), counts, tables,
         levels, slot_of_split(state.g0, tables),
@@ -294,8 +307,8 @@ def _split_or_merge(model, key, state, data, opens) -> HDPState:
     def move():
         weights = urn_weights(model, of_urn(model, state), boxes)
         return split_or_merge_truncated(
-            key_move, proposal, state.z, tables, levels, data.num_records, state.alpha0,
-            state.theta, state.g0, state.totals, weights, boxes, region, many_records(state),
+            key_move, proposal, state.z, density, Atoms(state.theta, state.g0, state.totals),
+            Truncation(data.num_records, weights, boxes), region, many_records(state),
         )  # fmt: skip
 
     moved = move()

@@ -10,7 +10,7 @@ doi:10.1214/16-BA1047). The functions are pure: they jit, and vmap over chains.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from jaxtyping import Array, Int, Key
 from bnp_models.data.households import Households
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.level_prior import mean_concentrations
-from bnp_models.models.model import Levels
+from bnp_models.models.model import Fitted, Levels
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.predictions import level_probabilities, simulate_possible
@@ -212,7 +212,7 @@ class NDPMPM(NestedOptions):
     simulate_households = staticmethod(simulate_possible)
     level_probabilities = staticmethod(level_probabilities)
 
-    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+    def level_concentrations(self, run: Fitted[Households, Rules]) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
         if self.level_prior == "uniform" or "member_shape" not in run.draws:
             return None
@@ -226,7 +226,7 @@ class NDPMPM(NestedOptions):
             run.draws["member_shape"], data.member_levels, schema.member_variables
         )
 
-    def warnings(self, run: Any) -> list[str]:
+    def warnings(self, run: Fitted[Households, Rules]) -> list[str]:
         """Sentences on last classes in use, on what was not counted, and on cap-and-weight."""
         draws = run.draws
         checks = (

@@ -6,9 +6,12 @@ from typing import Any
 import equinox as eqx
 
 from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
+from bnp_models.data.households import Households
 from bnp_models.models.level_prior import LEVEL_PRIORS, Grouping, as_ordered
 from bnp_models.models.model import FixedComponents, MakesHouseholds
+from bnp_models.models.nested.state import NestedData, NestedInfo, NestedState
 from bnp_models.models.options import check_choice, check_integer, check_positive
+from bnp_models.rules.rules import Rules
 
 BETAS = ("common", "class")
 
@@ -24,7 +27,10 @@ def _as_pairs(given: Any) -> tuple:
     return tuple(one if isinstance(one, str) else tuple(one) for one in given)
 
 
-class NestedOptions(FixedComponents, MakesHouseholds):
+class NestedOptions(
+    FixedComponents[Households, Rules, NestedData, NestedState, NestedInfo],
+    MakesHouseholds[Households, Rules, NestedData, NestedState, NestedInfo],
+):
     """Options of `bnp_models.NDPMPM`, which describes them."""
 
     components: int = eqx.field(static=True, default=40)

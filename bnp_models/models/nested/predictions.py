@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from bnp_models.kernels.nested.parameters import Variables, log_class_weights, tables_of
-from bnp_models.kernels.nested.simulation import Simulated, simulate_households
+from bnp_models.kernels.nested.simulation import DrawnVariables, Simulated, simulate_households
 from bnp_models.kernels.numerics.counting import variable_of_rows
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.nested.state import NESTED, NestedData
@@ -50,9 +50,8 @@ def simulate_possible(
     log_weight = jax.nn.log_softmax(log_weight, axis=1) + jnp.log(left)[:, None]
     others = tuple(size - has_head for size in sizes)
     slots = lanes * MEMBERS_AT_ONCE + max(others)
-    new = simulate_households(
-        key_draw, tables, log_weight, others, lanes, slots, household, member, has_head
-    )
+    drawn = DrawnVariables(household, member, has_head)
+    new = simulate_households(key_draw, tables, log_weight, others, lanes, slots, drawn)
     possible = new.used
     if data.possible is not None:
         possible = possible & judge_of(data)(new, key_judge)

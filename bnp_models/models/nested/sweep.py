@@ -14,6 +14,7 @@ from bnp_models.kernels.latent_classes.order import reorder_classes
 from bnp_models.kernels.nested.impossible import (
     MAX_COUNTED,
     Augmented,
+    SampleSizes,
     add_other_heads,
     add_simulated,
 )
@@ -28,6 +29,7 @@ from bnp_models.kernels.nested.members import (
 )
 from bnp_models.kernels.nested.parameters import tables_of
 from bnp_models.kernels.nested.possible import log_possible
+from bnp_models.kernels.nested.simulation import DrawnVariables
 from bnp_models.kernels.numerics.counting import (
     count_rows_by_component,
     first_rows,
@@ -212,18 +214,18 @@ def _draw_impossible(
         state.log_pi, state.log_omega, state.log_lambda, state.log_phi, data.household,
         data.member, data.head,
     )  # fmt: skip
-    sizes, wanted = zip(*data.blocks, strict=True)
+    sizes = SampleSizes(*zip(*data.blocks, strict=True))
     log_size = state.log_lambda[data.household.size_rows]
-    has_head = data.head is not None
+    drawn = DrawnVariables(data.household, data.member, data.head is not None)
     augmented, num_possible, number = add_simulated(
-        key_simulate, augmented, tables, log_size, sizes, wanted, judge_of(data), data.household,
-        data.member, has_head, until,
-    )  # fmt: skip
+        key_simulate, augmented, tables, log_size, sizes, judge_of(data), drawn, until
+    )
     failed = num_possible < until
-    if has_head:
+    if drawn.has_head:
         augmented, others = add_other_heads(
-            key_heads, augmented, tables, log_size, sizes, num_possible + number, data.household
-        )
+            key_heads, augmented, tables, log_size, sizes.members, num_possible + number,
+            data.household,
+        )  # fmt: skip
         failed = failed | (others < 0)
         number = number + jnp.maximum(others, 0)
     return augmented, num_possible, number, failed

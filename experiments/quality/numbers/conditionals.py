@@ -29,6 +29,7 @@ from bnp_models.kernels.mixed_membership import (
     tilts,
     truncated_split_merge,
 )
+from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.nested import impossible, members, parameters, possible
 from bnp_models.kernels.numerics.counting import first_rows, order_free_sum, variable_of_rows
 from bnp_models.kernels.numerics.gamma_ratios import log_binomial
@@ -450,8 +451,9 @@ def _(n):
     def draw(alpha, log_totals, records):
         others = n - int(0.9 * n)
         return concentration.seatless_shared_concentration(
-            jax.random.key(0), alpha, log_totals, records, jnp.int32(2.5 * others),
-            jnp.int32(others), len(LEVELS), 2.0, 1.0,
+            jax.random.key(0), alpha, concentration.SummedOut(log_totals, records),
+            jnp.int32(2.5 * others), jnp.int32(others), len(LEVELS),
+            concentration.GammaPrior(2.0, 1.0),
         )  # fmt: skip
 
     ratio = jax.vmap(walk_ratio(draw), in_axes=(0, 0, None, None))
@@ -512,8 +514,9 @@ def _(n):
                 patch.object(concentration, "normal", lambda *_: step[None]),
             ):
                 _, new = concentration.rescale_concentrations(
-                    jax.random.key(0), alpha, rate, num_tables, weight, len(LEVELS), 1.0, 1.0
-                )
+                    jax.random.key(0), alpha, rate, num_tables, weight, len(LEVELS),
+                    concentration.GammaPrior(1.0, 1.0),
+                )  # fmt: skip
             return new != rate
 
         dtype = alpha.dtype.type
@@ -569,12 +572,15 @@ def trajectory(n, double):
         state = SimpleNamespace(g0=g0, z=np.broadcast_to(0, (len(LEVELS), 1)))
         number = jnp.int32(sample.tables.sum())
         density = truncated_sweep._concentration_density(model, state, jnp.int32(n), number, None)
+        of_atoms = DirichletDensity(
+            sample.counts, levels_of(ABSENT, shape), sample.tables.astype(g0.dtype),
+            jnp.asarray(1.5, g0.dtype),
+        )  # fmt: skip
         with patch.object(hamiltonian, "hamiltonian_step", growth):
             return hamiltonian.move_parameters(
-                key, hamiltonian.Parameters(theta, g0, alpha), sample.counts,
-                levels_of(ABSENT, shape), sample.tables.astype(g0.dtype),
-                jnp.asarray(1.5, g0.dtype), density, jnp.int32(n),
-                lambda x: feasible.urn_weights(model, x, boxes), boxes, 1, double,
+                key, hamiltonian.Parameters(theta, g0, alpha), of_atoms, density,
+                lambda x: Truncation(jnp.int32(n), feasible.urn_weights(model, x, boxes), boxes),
+                1, double,
             )[1]  # fmt: skip
 
     @on_host
@@ -602,13 +608,18 @@ def tilt(n, double):
         @jax.jit
         def accepts(u, k, step, *args):
             theta, g0, alpha, shape, direction = args
+            totals = feasible.partition_totals(feasible.block_sums(theta, g0, boxes), boxes)
+            density = DirichletDensity(
+                jnp.asarray(sample.counts), levels_of(ABSENT, shape),
+                jnp.asarray(sample.tables, g0.dtype), jnp.asarray(1.5, g0.dtype),
+            )  # fmt: skip
+            truncation = Truncation(
+                jnp.int32(n), feasible.urn_weights(model, alpha, boxes), boxes
+            )  # fmt: skip
             with patch.object(tilts, "_choose_tilt", lambda *_: (k, step, u)):
                 return tilts.tilt_component(
-                    jax.random.key(0), direction, theta, g0,
-                    feasible.partition_totals(feasible.block_sums(theta, g0, boxes), boxes),
-                    jnp.asarray(sample.counts), levels_of(ABSENT, shape),
-                    jnp.asarray(sample.tables, g0.dtype), jnp.asarray(1.5, g0.dtype),
-                    jnp.int32(n), feasible.urn_weights(model, alpha, boxes), boxes, double,
+                    jax.random.key(0), direction, Atoms(theta, g0, totals), density, truncation,
+                    double,
                 ).accepted  # fmt: skip
 
         given = theta, g0, alpha, shape, direction
@@ -648,13 +659,16 @@ def truncated_split(n, double):
             items=jnp.asarray(sample.counts[:, :2]), tables=jnp.asarray(sample.tables[:2]),
             labels=jnp.zeros((1, 1), jnp.int32), accepted=accepted,
         )  # fmt: skip
+        density = DirichletDensity(
+            jnp.asarray(sample.counts), levels_of(ABSENT, shape), jnp.asarray(sample.tables), alpha0
+        )
+        totals = feasible.partition_totals(feasible.block_sums(theta, g0, boxes), boxes)
+        truncation = Truncation(jnp.int32(n), feasible.urn_weights(model, alpha, boxes), boxes)
         drawn = {"propose_side_levels": given_levels, "gamma_variate": lambda _, total, __: total}
         with patch.multiple(truncated_split_merge, **drawn):
             truncated_split_merge.split_or_merge_truncated(
-                jax.random.key(0), proposal, proposal.labels, jnp.asarray(sample.tables),
-                levels_of(ABSENT, shape), jnp.int32(n), alpha0, theta, g0,
-                feasible.partition_totals(feasible.block_sums(theta, g0, boxes), boxes),
-                feasible.urn_weights(model, alpha, boxes), boxes, region, double,
+                jax.random.key(0), proposal, proposal.labels, density,
+                Atoms(theta, g0, totals), truncation, region, double,
             )  # fmt: skip
         return found[0]
 

@@ -89,22 +89,21 @@ class Chains:
             chunks.advancing(options_of_loops(jax.devices())),
             self.model,
             data,
-            warmup=2**30,
-            patience=0,
+            schedule=chunks.Schedule(warmup=2**30, patience=0),
+            kept=chunks.Kept(self.model.scalars, slots=1),
             early_tolerance=np.inf if fixed else chunks.EARLY_LEFT_OVER_TOLERANCE,
-            thin=1,
-            keep=self.model.scalars,
-            slots=1,
         )
-        first = self.advance_by(self.keys[0], self.states[0], start=0, stop=0)
+        first = self.advance_by(self.keys[0], self.states[0], stretch=chunks.Stretch(0, 0))
         jax.block_until_ready(first)
         self.compile_seconds = time.perf_counter() - began
         self.iteration = 0
         self.advance(burn)
 
     def advance(self, sweeps):
+        from bnp_models.inference.chunks import Stretch
+
         stop = self.iteration + sweeps
-        advance = partial(self.advance_by, start=self.iteration, stop=stop)
+        advance = partial(self.advance_by, stretch=Stretch(self.iteration, stop))
         groups = self.place.run(advance, self.keys, self.states)
         self.states = [group.states for group in groups]
         # No sweep is a draw: the spare slot has the last one.

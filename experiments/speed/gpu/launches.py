@@ -229,8 +229,9 @@ def compiled(model, table, conditions, num_chains, tau1=False):
             arguments = draws, keys, np.resize(table.codes, (4096, table.num_variables))
         else:
             function = partial(
-                chunks.advance_chains, start=0, stop=64, warmup=0, patience=0, thin=1,
-                keep=model.scalars, slots=1,
+                chunks.advance_chains, stretch=chunks.Stretch(0, 64),
+                schedule=chunks.Schedule(warmup=0, patience=0),
+                kept=chunks.Kept(model.scalars, slots=1),
             )  # fmt: skip
             arguments = model, data, keys, states
         lowered = jax.jit(function).lower(*jax.tree.map(shape, arguments))

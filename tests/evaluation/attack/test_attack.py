@@ -173,6 +173,11 @@ def test_another_sample_or_other_conditions_are_refused(planted):
     refused(planted, "fdr", fdr=0.0, error=ValueError)
     renamed = bnp.Microdata(bnp.Schema(("rho", "b", "c"), table.schema.levels), table.codes)
     refused(planted, "rename", table=renamed, error=ValueError)
+    # Cells with counts, each of which would count as a record.
+    kinds = "must be of type Microdata, Households or DataFrame"
+    refused(planted, f"table {kinds}", table=table.tabulated, error=TypeError)
+    tabulated = [bnp.Microdata.from_frame(file).tabulated for file in files]
+    refused(planted, f"synthetic file 1 {kinds}", files=tabulated, error=TypeError)
 
 
 def test_files_that_are_no_posterior_are_refused(planted, tmp_path):

@@ -168,8 +168,7 @@ def _one_file(patch):
     right = bootstrap.centred_likelihoods
 
     def of_first(log_l, *rest):
-        arrays = right(log_l, *rest)
-        return {name: None if x is None else x[:1] for name, x in arrays.items()}
+        return jax.tree.map(lambda x: x[:1], right(log_l, *rest))
 
     patch.setattr(attack, "centred_likelihoods", of_first)
 

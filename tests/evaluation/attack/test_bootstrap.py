@@ -19,7 +19,7 @@ def verdict(log_l, log_weight, estimator):
         np.float32(log_weight[None][..., blocks.index.reshape(-1)]),
         np.ones((1, NUM_OTHERS), bool), present=blocks.present, counts=counts,
         num_draws=log_l[0].size, top=(1,), estimator=estimator,
-        **bootstrap.centred_likelihoods(log_l, blocks, estimator),
+        likelihoods=bootstrap.centred_likelihoods(log_l, blocks, estimator),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from bnp_models.kernels.boxes.region import Region, region_mass
 from bnp_models.kernels.latent_classes import split_merge
 from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.kernels.splits import members
+from bnp_models.kernels.splits.anchors import Counts
 from bnp_models.kernels.splits.members import LabelledRecords
 from bnp_models.kernels.variates.gamma import loggamma
 from bnp_models.kernels.variates.levels import draw_levels
@@ -94,16 +95,16 @@ def move(key, state, region, by_class, num_counted, half, power):
     log_scale = loggamma(key_scale, jnp.asarray(NUM_RECORDS, log_w.dtype))
     log_x = log_w + log_scale - jax.nn.logsumexp(log_w + log_mass)
     records = labelled(z, rows, num_counted)
-    *new, _ = split_merge.split_or_merge_classes(
-        key_move, records, *count_levels(records, NUM_LEVELS, NUM_CLASSES), log_x, log_lambda,
+    records, (log_x, log_lambda), _ = split_merge.split_or_merge_classes(
+        key_move, records, Counts(*count_levels(records, NUM_LEVELS, NUM_CLASSES)),
+        split_merge.ClassParameters(log_x, log_lambda),
         levels_of(NUM_LEVELS, LEVEL_SHAPE**power), region, jnp.asarray(ALPHA), by_class,
     )  # fmt: skip
-    new[0] = classes_of(new[0])
-    new[1] = new[1] - jax.nn.logsumexp(new[1])
+    new = classes_of(records), log_x - jax.nn.logsumexp(log_x), log_lambda
     # The fault: splits accepted half as often as they should be.
     more = statistics(*new)[0] > statistics(*state)[0]
     refuse = half & more & (uniform(words(key_coin, ()), jnp.float32) < 0.5)
-    return jax.tree.map(lambda a, b: jnp.where(refuse, a, b), state, tuple(new))
+    return jax.tree.map(lambda a, b: jnp.where(refuse, a, b), state, new)
 
 
 class Alone:

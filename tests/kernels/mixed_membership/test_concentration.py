@@ -284,7 +284,7 @@ def test_rescaling_leaves_the_joint_distribution_invariant(key, fault):
         def step(i, carry):
             return concentration.rescale_concentrations(
                 jax.random.fold_in(key, i), *carry, tables, jnp.ones(num_records, jnp.int32),
-                num_items, 2.0, 1.0,
+                num_items, concentration.GammaPrior(2.0, 1.0),
             )  # fmt: skip
 
         return jax.lax.fori_loop(0, 20, step, (alpha, rate))
@@ -316,8 +316,8 @@ def test_rescaling_under_truncation_leaves_the_joint_distribution_invariant(key,
     def steps(key, alpha, rate, tables):
         def step(i, carry):
             return concentration.rescale_concentrations(
-                jax.random.fold_in(key, i), *carry, tables, weight, num_items, 2.0, 1.0,
-                log_growth,
+                jax.random.fold_in(key, i), *carry, tables, weight, num_items,
+                concentration.GammaPrior(2.0, 1.0), log_growth,
             )  # fmt: skip
 
         return jax.lax.fori_loop(0, 20, step, (alpha, rate))

@@ -85,9 +85,8 @@ def move_dishes(key, z, opens, slots, theta):
 def move_whole_records(key, z, opens, slots, theta):
     cell = jnp.ones(z.shape[1], jnp.int32) * 4
     cell_rows = jnp.array([[1, CELL[0]], [2, CELL[1]]])
-    return dishes.redraw_whole_records(
-        key, z, opens, cell, cell_rows, jnp.int32(3), slots, jnp.float32(G0), theta
-    )
+    cells = dishes.SomeCells(cell, cell_rows, jnp.int32(3))
+    return dishes.redraw_whole_records(key, z, opens, cells, slots, jnp.float32(G0), theta)
 
 
 MOVES = [move_dishes, move_whole_records]
@@ -146,14 +145,15 @@ def test_whole_records_of_other_cells_and_of_several_tables_stay(key):
     z = jnp.zeros((2, 400), jnp.int32)
     one_table = jnp.broadcast_to(jnp.array([[True], [False]]), z.shape)
     cell = jnp.arange(400) % 5
-    args = (jnp.array([[0, 1], [2, 3]]), jnp.int32(2), SLOTS[0], jnp.float32(G0))
+    cells = dishes.SomeCells(cell, jnp.array([[0, 1], [2, 3]]), jnp.int32(2))
+    args = (cells, SLOTS[0], jnp.float32(G0), jnp.float32(THETA))
     move = jax.jit(dishes.redraw_whole_records)
-    after = move(key, z, one_table, cell, *args, jnp.float32(THETA))
+    after = move(key, z, one_table, *args)
     moved = np.asarray(after[0] != 0)
     inside = np.isin(cell, [2, 3])
     assert moved[inside].any() and not moved[~inside].any()
     several = jnp.ones(z.shape, bool)
-    after = move(key, z, several, cell, *args, jnp.float32(THETA))
+    after = move(key, z, several, *args)
     np.testing.assert_array_equal(after, z)
 
 

@@ -15,6 +15,7 @@ from bnp_models.kernels.mixed_membership.hamiltonian import (
     Parameters,
     move_parameters,
 )
+from bnp_models.kernels.mixed_membership.truncation import DirichletDensity, Truncation
 from bnp_models.kernels.mixed_membership.urn_boxes import UrnBoxes
 from bnp_models.kernels.numerics.set_partitions import log_block_weights
 
@@ -159,10 +160,13 @@ def move(key, parameters, given, boxes, moves_alpha=True):
     if moves_alpha:
         shape, rate = given["alpha"]
         concentration = Concentration(lambda alpha: shape * jnp.log(alpha) - rate * alpha, shape)
+    density = DirichletDensity(
+        given["counts"], levels_of(NUM_LEVELS, given["level_shape"]), given["tables"],
+        given["others"],
+    )  # fmt: skip
     return move_parameters(
-        key, parameters, given["counts"], levels_of(NUM_LEVELS, given["level_shape"]),
-        given["tables"], given["others"], concentration, given["records"],
-        lambda alpha: weights_at(alpha, boxes), boxes, 4,
+        key, parameters, density, concentration,
+        lambda alpha: Truncation(given["records"], weights_at(alpha, boxes), boxes), 4,
     )  # fmt: skip
 
 
@@ -342,10 +346,13 @@ def mover(dtype, seed):
     )  # fmt: skip
 
     def move(key, parameters):
+        density = DirichletDensity(
+            jnp.asarray(counts), levels_of(WIDE, np.ones(sum(WIDE), dtype)),
+            jnp.asarray(tables, dtype), jnp.asarray(1.3, dtype),
+        )  # fmt: skip
         return move_parameters(
-            key, parameters, jnp.asarray(counts), levels_of(WIDE, np.ones(sum(WIDE), dtype)),
-            jnp.asarray(tables, dtype), jnp.asarray(1.3, dtype), concentration,
-            jnp.asarray(RECORDS), lambda alpha: weights_at(alpha, boxes), boxes, 8,
+            key, parameters, density, concentration,
+            lambda alpha: Truncation(jnp.asarray(RECORDS), weights_at(alpha, boxes), boxes), 8,
         )  # fmt: skip
 
     return move

@@ -269,12 +269,13 @@ def alpha_steps(keys, start, totals, num_steps, num_items, truncated):
     """Chains after some steps."""
     more = THEIR_EXTRA_TABLES * (num_items > 1)
     growth = (lambda old, new: jnp.log(feasible(new) / feasible(old))) if truncated else None
+    summed_out = concentration.SummedOut(totals, jnp.asarray(RECORDS, jnp.float32))
 
     def chain(key, alpha):
         def step(t, alpha):
             return concentration.seatless_shared_concentration(
-                jax.random.fold_in(key, t), alpha, totals, jnp.asarray(RECORDS, jnp.float32),
-                jnp.int32(OTHERS + more), jnp.int32(OTHERS), num_items, SHAPE, RATE, growth,
+                jax.random.fold_in(key, t), alpha, summed_out, jnp.int32(OTHERS + more),
+                jnp.int32(OTHERS), num_items, concentration.GammaPrior(SHAPE, RATE), growth,
             )  # fmt: skip
 
         return jax.lax.fori_loop(0, num_steps, step, alpha)

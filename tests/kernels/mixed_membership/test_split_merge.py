@@ -13,6 +13,8 @@ from bnp_models.kernels.mixed_membership import split_merge
 from bnp_models.kernels.splits import anchors as split_anchors
 from bnp_models.kernels.splits import dealing
 from bnp_models.kernels.splits import proposal as split_proposal
+from bnp_models.kernels.splits.anchors import Counts
+from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.variates.levels import Levels
 
 NUM_LEVELS = (2, 3)
@@ -82,9 +84,9 @@ def chains(opened_by, num_chains=512, num_moves=300, double=False):
                     lambda *args: right_ratio(*args) + jnp.log(factor),
                 )  # fmt: skip
                 z, counts, tables, _ = split_merge.split_or_merge(
-                    jax.random.fold_in(key, t), z, table, rows, counts, tables,
-                    levels_of(NUM_LEVELS, shape**power), jnp.int32(num_records),
-                    jnp.float32(ALPHA0), double=double,
+                    jax.random.fold_in(key, t),
+                    SeatedItems(z, table, rows, jnp.int32(num_records)), Counts(counts, tables),
+                    levels_of(NUM_LEVELS, shape**power), jnp.float32(ALPHA0), double=double,
                 )  # fmt: skip
             label = z[item, record]
             k = jnp.sum(jnp.zeros(num_slots).at[label].set(1))
@@ -211,10 +213,11 @@ def test_large_sides_are_decided_in_double_precision(x64, monkeypatch):
             )  # fmt: skip
             monkeypatch.setattr(split_merge, "propose_sides", lambda *_: proposal)
             whole = jnp.asarray(np.pad(items.sum(axis=1)[:, None], ((0, 0), (0, 1))))
+            seated = SeatedItems(*[proposal.labels] * 3, jnp.int32(1))
+            present = Counts(whole, jnp.asarray([tables.sum(), 0], jnp.int32))
             return split_merge.split_or_merge(
-                jax.random.key(0), proposal.labels, proposal.labels, proposal.labels, whole,
-                jnp.asarray([tables.sum(), 0], jnp.int32), Levels.of_variables((2, 3)),
-                jnp.int32(1), jnp.float32(alpha0), double=double,
+                jax.random.key(0), seated, present, Levels.of_variables((2, 3)),
+                jnp.float32(alpha0), double=double,
             ).accepted  # fmt: skip
 
         with jax.enable_x64(False):

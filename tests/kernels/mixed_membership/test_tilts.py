@@ -10,6 +10,7 @@ from latent import feasible_cells, structural_zeros
 from scipy import stats
 
 from bnp_models.kernels.mixed_membership.tilts import tilt_component
+from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     UrnBoxes,
     block_products,
@@ -54,11 +55,13 @@ def tilt(
     double=False,
 ):  # fmt: skip
     (direction,) = ZEROS.tilts
+    density = DirichletDensity(
+        counts, levels_of(NUM_LEVELS, jnp.asarray(shape, theta.dtype)), tables.astype(theta.dtype),
+        jnp.asarray(others, theta.dtype),
+    )  # fmt: skip
     return tilt_component(
-        key, jnp.asarray(direction, theta.dtype), theta, g0, totals_of(theta, g0), counts,
-        levels_of(NUM_LEVELS, jnp.asarray(shape, theta.dtype)), tables.astype(theta.dtype),
-        jnp.asarray(others, theta.dtype), jnp.asarray(num_records),
-        weights_of(alpha), FEASIBLE, double=double,
+        key, jnp.asarray(direction, theta.dtype), Atoms(theta, g0, totals_of(theta, g0)), density,
+        Truncation(jnp.asarray(num_records), weights_of(alpha), FEASIBLE), double=double,
     )  # fmt: skip
 
 

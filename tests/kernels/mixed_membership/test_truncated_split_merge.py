@@ -11,6 +11,7 @@ from latent import structural_zeros
 
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.mixed_membership import truncated_split_merge
+from bnp_models.kernels.mixed_membership.truncation import Atoms, DirichletDensity, Truncation
 from bnp_models.kernels.mixed_membership.urn_boxes import (
     UrnBoxes,
     block_sums,
@@ -75,11 +76,13 @@ def test_large_sides_are_decided_in_double_precision(x64, state, is_split, monke
 
         @jax.jit
         def ratio(theta, g0, alpha0, shape, weights):
+            atoms = Atoms(theta, g0, partition_totals(block_sums(theta, g0, boxes), boxes))
+            density = DirichletDensity(
+                jnp.asarray(items), levels_of(NUM_LEVELS, shape), jnp.asarray(TABLES), alpha0
+            )
             moved = truncated_split_merge.split_or_merge_truncated(
-                jax.random.key(0), proposal, proposal.labels, jnp.asarray(TABLES),
-                levels_of(NUM_LEVELS, shape), jnp.asarray(RECORDS), alpha0, theta, g0,
-                partition_totals(block_sums(theta, g0, boxes), boxes), weights, boxes, region,
-                double=double,
+                jax.random.key(0), proposal, proposal.labels, density, atoms,
+                Truncation(jnp.asarray(RECORDS), weights, boxes), region, double=double,
             )  # fmt: skip
             return found[0], moved.theta
 

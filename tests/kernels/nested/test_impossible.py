@@ -23,8 +23,14 @@ from small_households import (
 )
 
 from bnp_models.kernels.nested import impossible
-from bnp_models.kernels.nested.impossible import Augmented, add_other_heads, add_simulated
+from bnp_models.kernels.nested.impossible import (
+    Augmented,
+    SampleSizes,
+    add_other_heads,
+    add_simulated,
+)
 from bnp_models.kernels.nested.judges import judge_by_tables
+from bnp_models.kernels.nested.simulation import DrawnVariables
 
 VALUES = parameters()
 WANTED, REPEATS = (10, 12, 8), 600
@@ -72,8 +78,8 @@ def simulate(key, has_head, until=None):
     def draw(key):
         key_simulate, key_heads = jax.random.split(key)
         counts, num_possible, number = add_simulated(
-            key_simulate, none, tables, log_size, SIZES, WANTED, judge, HOUSEHOLD, MEMBER,
-            has_head, until,
+            key_simulate, none, tables, log_size, SampleSizes(SIZES, WANTED), judge,
+            DrawnVariables(HOUSEHOLD, MEMBER, has_head), until,
         )  # fmt: skip
         if not has_head:
             return counts, counts, num_possible, number
@@ -138,8 +144,8 @@ def test_members_are_counted_within_their_limit(key, monkeypatch):
     monkeypatch.setattr(impossible, "MAX_COUNTED", 2**12)
     counts, num_possible, number = add_simulated(
         key, Augmented.none((F, S), HOUSEHOLD, MEMBER), make_tables(VALUES, False),
-        VALUES[2][HOUSEHOLD.size_rows], SIZES, WANTED,
-        lambda new, _: jnp.zeros(new.used.shape, bool), HOUSEHOLD, MEMBER, False,
+        VALUES[2][HOUSEHOLD.size_rows], SampleSizes(SIZES, WANTED),
+        lambda new, _: jnp.zeros(new.used.shape, bool), DrawnVariables(HOUSEHOLD, MEMBER, False),
     )  # fmt: skip
     assert num_possible == 0 and number >= 2**12 // (2 * max(SIZES))
     assert jnp.sum(counts.members) < 2**12

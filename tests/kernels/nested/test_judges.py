@@ -16,7 +16,7 @@ from small_households import (
 
 from bnp_models.kernels.nested.judges import judge_by_predicate, judge_by_tables
 from bnp_models.kernels.nested.parameters import log_class_weights
-from bnp_models.kernels.nested.simulation import simulate_households
+from bnp_models.kernels.nested.simulation import DrawnVariables, simulate_households
 
 LANES = 2048
 
@@ -33,9 +33,10 @@ def test_both_judges_keep_the_rules(key, has_head):
     @jax.jit
     def simulate(key):
         key_draw, key_judge = jax.random.split(key)
+        drawn = DrawnVariables(HOUSEHOLD, MEMBER, has_head)
         new = simulate_households(
-            key_draw, tables, log_weight, others, LANES, 3 * LANES, HOUSEHOLD, MEMBER, has_head
-        )
+            key_draw, tables, log_weight, others, LANES, 3 * LANES, drawn
+        )  # fmt: skip
         return new, by_tables(new, key_judge), by_predicate(new, key_judge)
 
     new, one, other = jax.tree.map(np.asarray, simulate(key))

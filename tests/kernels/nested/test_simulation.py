@@ -16,7 +16,7 @@ from small_households import (
 )
 
 from bnp_models.kernels.nested.parameters import log_class_weights
-from bnp_models.kernels.nested.simulation import simulate_households
+from bnp_models.kernels.nested.simulation import DrawnVariables, simulate_households
 
 LANES = 40_000
 VALUES = parameters()
@@ -28,9 +28,8 @@ def simulate(key, has_head, slots=3 * LANES):
     others = tuple(size - has_head for size in SIZES)
 
     def run(key):
-        return simulate_households(
-            key, tables, log_weight, others, LANES, slots, HOUSEHOLD, MEMBER, has_head
-        )
+        drawn = DrawnVariables(HOUSEHOLD, MEMBER, has_head)
+        return simulate_households(key, tables, log_weight, others, LANES, slots, drawn)
 
     return jax.tree.map(np.asarray, jax.jit(run)(key))
 
