@@ -23,6 +23,7 @@ from bnp_models.cli.release import (
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
+from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_json
@@ -36,7 +37,6 @@ from bnp_models.report.risk import write_report
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.baselines import baseline_cells, baselines
 from bnp_models.risk.coarsening import (
-    Coarsening,
     hierarchies_of,
     keep_variables,
     parse_coarsening,
@@ -103,7 +103,7 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     return with_strictness(options, code)
 
 
-def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[str, Coarsening]:
+def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[str, Recoding]:
     """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
     table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
     of = "--keys"
@@ -125,7 +125,7 @@ def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[st
 
 def _write_risk(
     options: argparse.Namespace,
-    coarsenings: dict[str, Coarsening],
+    coarsenings: dict[str, Recoding],
     ids: pd.Series | None,
     run: Run,
     result: PopulationRisk,

@@ -18,10 +18,11 @@ from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.identifying import identifying_variables, values_of_one
-from bnp_models.data.merging import Merged, merge_levels
+from bnp_models.data.merging import merge_levels
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
+from bnp_models.data.recoding import Merged
 from bnp_models.data.schema import Label, MicrodataError, unknown_variable
 from bnp_models.data.weight_classes import weighted_microdata
 from bnp_models.data.weights import read_weights
