@@ -12,7 +12,7 @@ from bnp_models.cli.cells import run_cell_risk
 from bnp_models.cli.folder import UsageError, located, shows_progress, write_files
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
-from bnp_models.cli.outputs import risk_message, table_name
+from bnp_models.cli.outputs import recoding_file, risk_message, table_name
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -96,7 +96,7 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     monitor = None if weighted else tau1_monitor(
         inputs.model, table, options.population_size, conditions=inputs.conditions
     )  # fmt: skip
-    write = functools.partial(_write_risk, options, coarsenings, ids)
+    write = functools.partial(_write_risk, options, coarsenings, ids, inputs.changes.recoding)
     # Only the digest of its file is asked for from here on.
     options.sample.release()
     code = sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
@@ -127,6 +127,7 @@ def _write_risk(
     options: argparse.Namespace,
     coarsenings: dict[str, Recoding],
     ids: pd.Series | None,
+    recoding: Recoding,
     run: Run,
     result: PopulationRisk,
     diagnosis: Diagnosis,
@@ -163,6 +164,7 @@ def _write_risk(
             path, result, command=settings["command"], seed=seed,
             records=not options.no_records, filing=filing, **found,
         ),
+        **recoding_file(options, recoding),
     })  # fmt: skip
     return risk_message(options, summary, table_name(options))
 
