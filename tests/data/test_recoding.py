@@ -222,3 +222,25 @@ def test_one_name_whoever_merges():
         assert set(map(text_of, schema.levels[0])) == {"0 to 24", "25+"}
         assert set(schema.levels[1]) == {"x", "c"}
     np.testing.assert_array_equal(in_bins(table, asked.changed).codes, asked.coarser(table).codes)
+
+
+def test_a_group_may_have_the_name_of_a_level_of_another():
+    from bnp_models.risk.coarsening import parse_coarsening
+
+    jobs = Hierarchy.of(pd.DataFrame({"level": list("123"), "group": list("231")}))
+    schema = bnp.Schema(("job",), (tuple("123"),))
+    found = parse_coarsening("group:job", schema, (("job", jobs),))
+    table = bnp.Microdata(schema, np.arange(3)[:, None])
+    assert found.coarser(table).to_frame()["job"].tolist() == list("231")
+
+
+def test_two_recodings_are_one():
+    table = bnp.Microdata.from_frame(pd.DataFrame({"age": list("123456")}))
+    first = Merged.together("age", list("123456"), [[0, 1], [2], [3], [4], [5]])
+    new = Recoding.of(table.schema, {"age": first})
+    last = Merged.together("age", new.schema.levels[0], [[1], [0, 3], [2], [4]])
+    then = Recoding.of(new.schema, {"age": last})
+    both = new.then(then)
+    np.testing.assert_array_equal(both.coarser(table).codes, then.coarser(new.coarser(table)).codes)
+    assert both.schema == then.schema
+    assert both.coarser(table).codes[:, 0].tolist() == [1, 1, 0, 2, 1, 3]
