@@ -52,13 +52,14 @@ if TYPE_CHECKING:
     from bnp_models.data.households import read_households as read_households
     from bnp_models.data.identifying import Identifying as Identifying
     from bnp_models.data.identifying import identifying_variables as identifying_variables
-    from bnp_models.data.merging import Merged as Merged
     from bnp_models.data.merging import merge_levels as merge_levels
     from bnp_models.data.microdata import Microdata as Microdata
     from bnp_models.data.microdata import k_anonymity as k_anonymity
     from bnp_models.data.reading import read_frame as read_frame
     from bnp_models.data.reading import read_levels as read_levels
     from bnp_models.data.reading import read_microdata as read_microdata
+    from bnp_models.data.recoding import Merged as Merged
+    from bnp_models.data.recoding import Recoding as Recoding
     from bnp_models.data.schema import MicrodataError as MicrodataError
     from bnp_models.data.schema import Schema as Schema
     from bnp_models.data.source import Source as Source
@@ -232,7 +233,7 @@ _EXPORTS = {
     "Limits": "risk.verdict",
     "LogLinearRisk": "risk.loglinear",
     "Margins": "synthesis.margins",
-    "Merged": "data.merging",
+    "Merged": "data.recoding",
     "Microdata": "data.microdata",
     "MicrodataError": "data.schema",
     "MixedMembership": "models.mixed_membership.fixed_profiles",
@@ -249,6 +250,7 @@ _EXPORTS = {
     "Proportions": "evaluation.proportions",
     "Protection": "risk.protection",
     "Reading": "data.text_files",
+    "Recoding": "data.recoding",
     "Roles": "rules.roles",
     "Rule": "rules.statements",
     "Rules": "rules.rules",

@@ -21,7 +21,13 @@ from bnp_models.cli.inputs import (
     of_option,
 )
 from bnp_models.cli.models import CELL_MODELS, MODELS, MODELS_OF
-from bnp_models.cli.outputs import output_names, remove_outputs, risk_message, table_name
+from bnp_models.cli.outputs import (
+    output_names,
+    recoding_file,
+    remove_outputs,
+    risk_message,
+    table_name,
+)
 from bnp_models.cli.parser import DRAWS, STOPPING, flag
 from bnp_models.cli.release import filing_of, limits_of, release_settings
 from bnp_models.cli.runs import recorded_settings
@@ -105,6 +111,7 @@ def run_cell_risk(options: argparse.Namespace, argv: list[str]) -> int:
                 path, result, summary, command=command, records=not options.no_records,
                 filing=filing,
             ),
+            **recoding_file(options, changes.recoding),
         })  # fmt: skip
         return risk_message(options, summary, table_name(options))
 

@@ -133,7 +133,7 @@ def as_config(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
 
 # Options that name a file or a folder, of which there is none without a name.
 _FILES = (
-    "sample", "original", "synthetic", "out", "levels", "conditions", "rules", "roles",
+    "sample", "original", "synthetic", "out", "levels", "recode_by", "conditions", "rules", "roles",
     "quantities", "population", "holdout", "changes", "posterior",
 )  # fmt: skip
 

@@ -9,7 +9,9 @@ from bnp_models.cli.parser import flag
 from bnp_models.data.messages import listed
 from bnp_models.data.source import STANDARD_INPUT, Source
 
-_OPTIONS = ("sample", "original", "levels", "conditions", "roles", "population", "holdout")
+_OPTIONS = (
+    "sample", "original", "levels", "recode_by", "conditions", "roles", "population", "holdout",
+)  # fmt: skip
 
 
 @contextlib.contextmanager

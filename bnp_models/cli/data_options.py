@@ -25,6 +25,10 @@ def add_data(parser, name: str) -> None:
                       help="allow columns that identify records, or nearly do; without this option "
                            "they are refused unless --variables names them")  # fmt: skip
     add_recoding(data)
+    if name != "compare":
+        data.add_argument("--keep-recoding", action="store_true",
+                          help="also write recoding.csv, which says what became of each level, for "
+                               "--recode-by")  # fmt: skip
     if name in ("risk", "protect"):
         add_identifiers(data)
     if name in ("risk", "protect", "synthesize"):
@@ -57,6 +61,11 @@ def add_recoding(data) -> None:
                            "their --groups; or with a neighbouring level, if the labels are "
                            "numbers in order or the variable is --ordered; otherwise all of them "
                            "into the level 'other'")  # fmt: skip
+    data.add_argument("--recode-by", metavar="FILE",
+                      help="recode as this file says, such as recoding.csv of an earlier run "
+                           "(--keep-recoding): its columns are variable, level and becomes. A row "
+                           "with a variable alone drops it, and a level such as <25, '25 to <50' "
+                           "or >=85 stands for the numbers without a row")  # fmt: skip
 
 
 def add_groups(group) -> None:

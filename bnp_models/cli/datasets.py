@@ -10,7 +10,7 @@ import pandas as pd
 
 from bnp_models.cli.folder import UsageError, reading_of, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
-from bnp_models.cli.outputs import dataset_names, remove_datasets
+from bnp_models.cli.outputs import dataset_names, recoding_file, remove_datasets
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
 from bnp_models.cli.samples import Changes
 from bnp_models.data.bins import draw_in_bins
@@ -199,6 +199,7 @@ def _write_datasets(
             merged={name: of.groups() for name, of in changes.merged.items()},
             values_of_one=shares, kept=keep, notes=notes,
         ),
+        **recoding_file(options, changes.recoding),
     })  # fmt: skip
     said = _renamed_message(options, renamed) + [f"warning: {text}" for text in summary["warnings"]]
     return _datasets_message(run, frames, names, said, out, imputed)

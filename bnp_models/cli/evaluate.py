@@ -21,14 +21,14 @@ from bnp_models.cli.folder import (
 )
 from bnp_models.cli.parser import flag
 from bnp_models.cli.samples import given_roles, recoded
-from bnp_models.data.bins import Recodes
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
 from bnp_models.data.households import persons_of, read_households
-from bnp_models.data.merging import Merged, merge_in_steps
+from bnp_models.data.merging import merge_in_steps
 from bnp_models.data.messages import reason
 from bnp_models.data.microdata import Records
-from bnp_models.data.schema import MicrodataError, Schema, unknown_variable
+from bnp_models.data.recoding import Merged, Recoding
+from bnp_models.data.schema import MicrodataError, unknown_variable
 from bnp_models.data.text_files import Reading
 from bnp_models.data.writing import write_json, write_table
 from bnp_models.evaluation import evaluation
@@ -121,10 +121,13 @@ def _checked_files(options: argparse.Namespace) -> _Files:
         raise UsageError("--changes: describes single records and cannot be used with --household")
     original = _read(options)
     persons, changes = recoded(options, persons_of(original))
-    bins: dict[str, Recodes] = {**changes.all}
+    bins: dict[str, Merged] = {**changes.all}
     if options.changes is not None:
-        persons, merged = _as_protected(options, persons)
-        bins |= merged
+        protected = _as_protected(options, persons)
+        persons = protected.coarser(persons)
+        for name, one in protected.changed.items():
+            if one is not None:
+                bins[name] = bins[name].then(one) if name in bins else one
     if options.household is None:
         original = persons
     else:
@@ -203,23 +206,19 @@ def _read(options: argparse.Namespace) -> Any:
     )  # fmt: skip
 
 
-def _as_protected(options: argparse.Namespace, table: Records) -> tuple[Records, dict[str, Merged]]:
-    """The original recoded as ``bnp-models protect`` recoded its file, and its merged levels."""
+def _as_protected(options: argparse.Namespace, table: Records) -> Recoding:
+    """What ``bnp-models protect`` made of the variables of its file."""
     path = options.changes
     steps = _recodings(path)
     dropped = {one["variable"] for one in steps if one["to"] is None}
     merges = [(x["variable"], x["levels"], x["to"]) for x in steps if x["to"] is not None]
     names = table.schema.variables
-    kept = [j for j, name in enumerate(names) if name not in dropped]
     try:
         # Of variables that are left out, nothing is asked.
-        table, merged = merge_in_steps(table, [step for step in merges if step[0] in names])
-        schema = Schema(tuple(names[j] for j in kept), tuple(table.schema.levels[j] for j in kept))
+        _, merged = merge_in_steps(table, [step for step in merges if step[0] in names])
+        return Recoding.of(table.schema, {**merged, **dict.fromkeys(dropped.intersection(names))})
     except MicrodataError as error:
         raise error.in_file(path) from None
-    return table.recoded(schema, table.codes[:, kept]), {
-        name: one for name, one in merged.items() if name not in dropped
-    }
 
 
 def _recodings(path: str) -> list[dict[str, Any]]:

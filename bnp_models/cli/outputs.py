@@ -2,11 +2,13 @@
 
 import argparse
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bnp_models.cli.folder import numbered
 from bnp_models.cli.models import CELL_MODELS, counts_cells
+from bnp_models.data.recoding import Recoding
 from bnp_models.data.writing import FORMATS
 
 OUTPUTS = {
@@ -15,6 +17,8 @@ OUTPUTS = {
     "impute": ("run.json", "report.html", "posterior.nc"),
     "protect": ("protected.csv", "changes.json", "run.json", "report.html"),
 }
+
+_RECODING = "recoding.csv"
 
 DATASETS = {"synthesize": "synthetic_{}", "impute": "imputed_{}"}
 
@@ -25,7 +29,12 @@ def output_names(options: argparse.Namespace) -> tuple[str, ...]:
     if options.no_records:
         names = tuple(name for name in names if name != "records.csv")
     names = tuple(table_name(options) if name == "records.csv" else name for name in names)
-    return names + dataset_names(options)
+    return names + dataset_names(options) + ((_RECODING,) if options.keep_recoding else ())
+
+
+def recoding_file(options: argparse.Namespace, recoding: Recoding) -> dict[str, Callable]:
+    """What writes the recoding by the name of its file, if it is to be kept."""
+    return {_RECODING: recoding.to_file} if options.keep_recoding else {}
 
 
 def table_name(options: argparse.Namespace) -> str:
@@ -37,7 +46,7 @@ def table_name(options: argparse.Namespace) -> str:
 def remove_outputs(options: argparse.Namespace) -> None:
     """Remove what an earlier run left, of another model too."""
     tables = {f"{stem}.{kind}" for stem in ("records", "cells") for kind in FORMATS}
-    for name in {*OUTPUTS[options.name], *output_names(options), *tables}:
+    for name in {*OUTPUTS[options.name], *output_names(options), *tables, _RECODING}:
         path = Path(options.out) / name
         if not path.is_dir():
             path.unlink(missing_ok=True)

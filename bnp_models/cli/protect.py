@@ -18,7 +18,7 @@ from bnp_models.cli.folder import (
     write_files,
 )
 from bnp_models.cli.inputs import Inputs, checked_input
-from bnp_models.cli.outputs import verdict_lines
+from bnp_models.cli.outputs import recoding_file, verdict_lines
 from bnp_models.cli.release import (
     check_limits,
     filing_of,
@@ -28,7 +28,7 @@ from bnp_models.cli.release import (
     with_strictness,
 )
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
-from bnp_models.cli.samples import named_ordered
+from bnp_models.cli.samples import Changes, named_ordered
 from bnp_models.data.households import persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import columns_of_file, read_frame
@@ -71,7 +71,7 @@ def protect_sample(options: argparse.Namespace, argv: list[str]) -> int:
     monitor = None if isinstance(table, WeightedMicrodata) else tau1_monitor(
         inputs.model, table, options.population_size, conditions=inputs.conditions
     )  # fmt: skip
-    write = functools.partial(_write_protected, options, importance, ids, tuple(inputs.changes.all))
+    write = functools.partial(_write_protected, options, importance, ids, inputs.changes)
     code = sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
     return with_strictness(options, code, "run.json")
 
@@ -109,7 +109,7 @@ def _write_protected(
     options: argparse.Namespace,
     importance: dict[str, float],
     ids: pd.Series | None,
-    changed: tuple[str, ...],
+    made: Changes,
     run: Run,
     risk: PopulationRisk,
     diagnosis: Diagnosis,
@@ -117,7 +117,7 @@ def _write_protected(
 ) -> str:
     """Write the protected file, its log, figures and page; return what is said of them.
 
-    `changed` names the variables whose labels are not those of the file.
+    `made` are the changes of the file's levels before.
     """
     out, limits = Path(options.out), limits_of(options)
     checks = predictive_checks(run)
@@ -141,7 +141,7 @@ def _write_protected(
     columns = columns_of_file(options.sample, reading_of(options), options.variables or ())
     frame, _ = read_frame(options.sample, columns, reading_of(options))
     labels = found.table.to_frame()
-    frame = frame.assign(**{name: labels[name] for name in changed})
+    frame = frame.drop(columns=made.dropped).assign(**{name: labels[name] for name in made.all})
     filing = filing_of(options)
     figures = {
         "usable": use, "verdict": changes["verdict"], "warnings": summary["warnings"],
@@ -156,6 +156,7 @@ def _write_protected(
             path, risk, changes, summary=summary, diagnosis=diagnosis,
             command=settings["command"], records=not options.no_records, filing=filing,
         ),
+        **recoding_file(options, made.recoding.then(found.coarsening)),
     })  # fmt: skip
     return _message(found, changes, use["why"], out)
 

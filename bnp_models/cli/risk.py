@@ -12,7 +12,7 @@ from bnp_models.cli.cells import run_cell_risk
 from bnp_models.cli.folder import UsageError, located, shows_progress, write_files
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
-from bnp_models.cli.outputs import risk_message, table_name
+from bnp_models.cli.outputs import recoding_file, risk_message, table_name
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -23,6 +23,7 @@ from bnp_models.cli.release import (
 from bnp_models.cli.runs import recorded_settings, sample_into_folder
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
+from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_json
@@ -36,7 +37,6 @@ from bnp_models.report.risk import write_report
 from bnp_models.report.summaries import risk_summary
 from bnp_models.risk.baselines import baseline_cells, baselines
 from bnp_models.risk.coarsening import (
-    Coarsening,
     hierarchies_of,
     keep_variables,
     parse_coarsening,
@@ -96,14 +96,14 @@ def risk(options: argparse.Namespace, argv: list[str]) -> int:
     monitor = None if weighted else tau1_monitor(
         inputs.model, table, options.population_size, conditions=inputs.conditions
     )  # fmt: skip
-    write = functools.partial(_write_risk, options, coarsenings, ids)
+    write = functools.partial(_write_risk, options, coarsenings, ids, inputs.changes.recoding)
     # Only the digest of its file is asked for from here on.
     options.sample.release()
     code = sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
     return with_strictness(options, code)
 
 
-def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[str, Coarsening]:
+def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[str, Recoding]:
     """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
     table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
     of = "--keys"
@@ -125,8 +125,9 @@ def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[st
 
 def _write_risk(
     options: argparse.Namespace,
-    coarsenings: dict[str, Coarsening],
+    coarsenings: dict[str, Recoding],
     ids: pd.Series | None,
+    recoding: Recoding,
     run: Run,
     result: PopulationRisk,
     diagnosis: Diagnosis,
@@ -163,6 +164,7 @@ def _write_risk(
             path, result, command=settings["command"], seed=seed,
             records=not options.no_records, filing=filing, **found,
         ),
+        **recoding_file(options, recoding),
     })  # fmt: skip
     return risk_message(options, summary, table_name(options))
 

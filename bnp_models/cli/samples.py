@@ -18,10 +18,11 @@ from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.data.households import Households, read_households
 from bnp_models.data.identifying import identifying_variables, values_of_one
-from bnp_models.data.merging import Merged, merge_levels
+from bnp_models.data.merging import merge_levels
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
+from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.schema import Label, MicrodataError, unknown_variable
 from bnp_models.data.weight_classes import weighted_microdata
 from bnp_models.data.weights import read_weights
@@ -41,20 +42,35 @@ class Changes:
 
     original: Records
     """Records, or persons, as they were read."""
-    bins: dict[str, Bins]
-    """Bins of the variables that have any."""
-    merged: dict[str, Merged]
-    """Levels of the variables of which some were merged."""
+    recoding: Recoding
+    """What became of their variables."""
 
     @property
-    def all(self) -> dict[str, Bins | Merged]:
+    def all(self) -> dict[str, Merged]:
         """Bins and merged levels by variable."""
-        return self.bins | self.merged
+        return {name: of for name, of in self.recoding.changed.items() if of is not None}
+
+    @property
+    def bins(self) -> dict[str, Bins]:
+        """Bins of the variables that have any."""
+        return {name: of for name, of in self.all.items() if isinstance(of, Bins)}
+
+    @property
+    def merged(self) -> dict[str, Merged]:
+        """Levels of the variables of which some were merged."""
+        return {name: of for name, of in self.all.items() if name not in self.bins}
+
+    @property
+    def dropped(self) -> list[str]:
+        """Variables that were dropped."""
+        return [name for name, of in self.recoding.changed.items() if of is None]
 
     def grouped(self, model: Model) -> Model:
         """A model whose groups are those of the levels that are left."""
         groups, levels = [], dict(zip(*self._levels, strict=True))
         for name, hierarchy in vars(model).get("groups", ()):
+            if name in self.dropped:
+                continue
             if name in self.merged:
                 of = self.merged[name]
                 members: list[list[Label]] = [[] for _ in of.labels]
@@ -62,7 +78,7 @@ class Changes:
                     members[code].append(label)
                 hierarchy = hierarchy.merged(of.labels, members)
             groups.append((name, hierarchy))
-        changed: dict[str, Any] = {"groups": tuple(groups)} if groups else {}
+        changed: dict[str, Any] = {"groups": tuple(groups)} if "groups" in vars(model) else {}
         return dataclasses.replace(model, **changed)
 
     @property
@@ -90,7 +106,8 @@ class Changes:
 
     def values_of_one(self) -> dict[str, frozenset[str]]:
         """Texts of the labels that one record has, by variable."""
-        return values_of_one(self.original)
+        found = values_of_one(self.original)
+        return {name: texts for name, texts in found.items() if name not in self.dropped}
 
 
 def read_sample(
@@ -220,12 +237,25 @@ def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Chang
             f"--top-code: {both[0]!r} is also put into bins; leave it out of "
             "--top-code or of --bins"
         )
+    path = vars(options).get("recode_by")
+    by = {} if path is None else dict(Recoding.from_file(path, table.schema).changed)
+    for name, given in (("--bins", bins), ("--top-code", top)):
+        if both := sorted(by.keys() & given.keys()):
+            raise UsageError(f"{name}: {both[0]!r} is recoded by {path}; leave it out of one")
+    if vars(options).get("household") is not None and None in by.values():
+        raise UsageError(
+            f"--recode-by: {path} drops a variable, and persons of households keep all; choose "
+            "--variables"
+        )
     with located(options):
+        changed = Recoding.of(table.schema, by).coarser(table) if by else table
+        given = {name: of for name, of in by.items() if of is not None}
         changed, merged = merge_levels(
-            table, top, vars(options).get("merge_rare") or 0,
+            changed, top, vars(options).get("merge_rare") or 0,
             ordered=named_ordered(options),
-            groups=as_hierarchies(vars(options).get("groups") or ()), but=bins,
+            groups=as_hierarchies(vars(options).get("groups") or ()), but={*bins, *given},
         )  # fmt: skip
+        merged = given | merged
         if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
             _LOG.warning(
                 "%s: only one level is left of %s, so that it carries no information; merge fewer "
@@ -234,7 +264,8 @@ def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Chang
         changed, made = bin_columns(changed, bins)
         if "allow_identifying" in vars(options):
             _refuse_identifying(options, changed, bins)
-    return changed, Changes(table, made, merged)
+    dropped = dict.fromkeys(by.keys() - given.keys())
+    return changed, Changes(table, Recoding.of(table.schema, {**dropped, **merged, **made}))
 
 
 def _refuse_identifying(options, table: Records, but) -> None:

@@ -1,26 +1,19 @@
 """Bins of numeric columns: what models see of them, and values drawn from the bins."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from bnp_models.data.display import Shown, counted, displayed
 from bnp_models.data.label_numbers import plain_number, written
-from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records, as_records
-from bnp_models.data.schema import (
-    Label,
-    MicrodataError,
-    Schema,
-    plain_label,
-    text_of,
-    unknown_variable,
-)
+from bnp_models.data.recoding import Merged, Recoding, digits
+from bnp_models.data.schema import Label, MicrodataError, plain_label, text_of, unknown_variable
 
 # So many of the smallest and of the largest values are beyond the ends of the bins, so that no end
 # is the value of one record.
@@ -29,11 +22,12 @@ _BEYOND = 5
 
 @dataclass(frozen=True, eq=False)
 @displayed
-class Bins:
+class Bins(Merged):
     """Bins of one numeric column, each of a run of adjacent values.
 
     A value that a bin's share of the records has is a bin of its own, and so is every label that
-    is no number, such as a code for "not applicable".
+    is no number, such as a code for "not applicable"; the labels of these come first. Values
+    between bins are in the nearest below, or the lowest.
 
     Examples
     --------
@@ -42,10 +36,8 @@ class Bins:
     ('4 to 24', '25 to 49', '50 to 74', '75 to 95')
     """
 
-    variable: str
-    """Name of the column."""
-    labels: tuple[Label, ...]
-    """(B,) levels that stand for the bins: labels that are no numbers, then numbers ascending."""
+    _REFUSED: ClassVar[str] = "is no number and no label of the original"
+
     low: np.ndarray
     """(B,) lowest values that are drawn; NaN where the label is no number."""
     high: np.ndarray
@@ -109,42 +101,14 @@ class Bins:
         decimals = None
         if any(isinstance(values[i], str) for i in order):
             decimals = max(len(text_of(values[i]).partition(".")[2]) for i in order)
-        return cls(variable, (*others, *labels), lows, highs, units, decimals)
-
-    def code(self, values: Iterable[Label]) -> np.ndarray:
-        """Code values by their bins: the nearest below, or the lowest.
-
-        Parameters
-        ----------
-        values
-            (m,) labels, numbers or those of bins that are no numbers.
-
-        Returns
-        -------
-        codes : (m,) int32 array
-
-        Raises
-        ------
-        MicrodataError
-            If a value is neither a number nor a label of these bins.
-        """
-        own = {text_of(label): b for b, label in enumerate(self.labels)}
-        numeric = np.flatnonzero(~np.isnan(self.low))
-        low = self.low[numeric]
-        codes = []
-        for value in values:
-            text = text_of(plain_label(value))
-            if text in own:
-                codes.append(own[text])
-                continue
-            x = plain_number(value)
-            if x is None:
-                raise MicrodataError(
-                    f"value {quoted(value)} is no number and no label of the original",
-                    column=self.variable,
-                )
-            codes.append(numeric[max(0, int(np.searchsorted(low, float(x), side="right")) - 1)])
-        return np.array(codes, np.int32)
+        labels = [*others, *labels]
+        cuts = list(map(digits, lows[len(others) :]))
+        between = [f"{low} to <{high}" for low, high in zip(cuts, cuts[1:], strict=False)]
+        ranges = [f"<{cuts[0]}", *between, f">={cuts[-1]}"]
+        codes = {text_of(label): b for b, label in enumerate(labels)}
+        code = [len(others), *range(len(others), len(labels))]
+        within = dict(zip(ranges, code, strict=True))
+        return cls(variable, tuple(labels), codes, within, lows, highs, units, decimals)
 
     def draw(self, rng: np.random.Generator, codes: np.ndarray) -> pd.Series:
         """Draw a value of each bin, all values between its ends with one probability.
@@ -225,18 +189,7 @@ def level_counts(table: Records, variable: str) -> np.ndarray:
     return counts
 
 
-class Recodes(Protocol):
-    """What gives labels their codes among other labels: `Bins`, or `Merged` levels."""
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        """Labels that are left."""
-
-    def code(self, values: Iterable[Label]) -> np.ndarray:
-        """Code labels."""
-
-
-def in_bins(table: Records | pd.DataFrame, bins: Mapping[str, Recodes]) -> Records:
+def in_bins(table: Records | pd.DataFrame, bins: Mapping[str, Merged]) -> Records:
     """Put the values of columns into bins that there are already, as of another table.
 
     Raises
@@ -252,16 +205,7 @@ def in_bins(table: Records | pd.DataFrame, bins: Mapping[str, Recodes]) -> Recor
     True
     """
     table = as_records(table, "in_bins(table, bins)")
-    if not bins:
-        return table
-    schema, codes = table.schema, np.array(table.codes)
-    levels = list(schema.levels)
-    for variable, of_variable in bins.items():
-        j = schema.variables.index(variable)
-        recode = np.append(of_variable.code(levels[j]), -1)
-        codes[:, j] = recode[codes[:, j]]
-        levels[j] = of_variable.labels
-    return table.recoded(Schema(schema.variables, tuple(levels)), codes)
+    return Recoding.of(table.schema, bins).coarser(table) if bins else table
 
 
 def draw_in_bins(

@@ -119,6 +119,27 @@ class Hierarchy:
         layers = range(1, self.num_layers + 1)
         return [numbered(self.groups_of(labels, layer)) for layer in layers]
 
+    def names(self, labels: Sequence[Label]) -> dict[tuple[int, ...], str]:
+        """Names of the groups of levels by their codes, where no two have the same.
+
+        Of names for the same levels, it is that of the smaller group.
+
+        Raises
+        ------
+        MicrodataError
+            If a level is not in the table.
+        """
+        members: dict[str, set[tuple[int, ...]]] = {
+            text_of(label): {(code,)} for code, label in enumerate(labels)
+        }
+        for layer in range(1, self.num_layers + 1):
+            groups = self.groups_of(labels, layer)
+            own = members_of(numbered(groups))
+            for name, codes in zip(dict.fromkeys(groups), own, strict=True):
+                members.setdefault(name, set()).add(codes)
+        alone = [(codes.pop(), name) for name, codes in members.items() if len(codes) == 1]
+        return dict(reversed(alone))
+
     def tree(self, labels: Sequence[Label]) -> tuple[Partition, ...]:
         """Groups layer after layer: those of the levels, then those of the groups below.
 
@@ -184,6 +205,12 @@ def numbered(groups: Iterable[Any]) -> Partition:
     """Numbers of groups, in the order in which they come."""
     numbers: dict[Any, int] = {}
     return tuple(numbers.setdefault(group, len(numbers)) for group in groups)
+
+
+def members_of(partition: Partition) -> list[tuple[int, ...]]:
+    """Codes of each group, in the order of the groups."""
+    groups = range(max(partition) + 1)
+    return [tuple(c for c, group in enumerate(partition) if group == g) for g in groups]
 
 
 def _texts(header: list[str], rows: list[list[Any]]) -> tuple[tuple[str, ...], ...]:

@@ -1,5 +1,6 @@
 """The numbers that labels stand for: "7", "15-24", "under 5", "65 and over", "$15,000-$24,999"."""
 
+import functools
 import math
 import re
 from collections import Counter
@@ -165,6 +166,7 @@ class _Read(NamedTuple):
     unit: str = ""
 
 
+@functools.lru_cache(maxsize=2**14, typed=True)
 def _read(label: Label) -> _Read | None:
     """The interval and the unit of one label; None where it is no interval."""
     if (number := plain_number(label)) is not None:

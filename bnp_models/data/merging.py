@@ -1,7 +1,6 @@
 """Levels merged before a model sees them: top coding, and levels that few records have."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,12 @@ from bnp_models.data.hierarchies import Hierarchies, Hierarchy, as_hierarchies
 from bnp_models.data.label_numbers import (
     are_ordered,
     is_no_answer,
-    name_of_run,
     read_numbers,
     written,
 )
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records
+from bnp_models.data.recoding import Merged, digits, level_names
 from bnp_models.data.schema import (
     Label,
     MicrodataError,
@@ -26,68 +25,6 @@ from bnp_models.data.schema import (
 
 OTHER = "other"
 """Label of the rare levels of a variable whose levels have no order, merged."""
-
-
-@dataclass(frozen=True, eq=False)
-class Merged:
-    """Levels of one variable, some of which are several merged.
-
-    Examples
-    --------
-    >>> ages = bnp.Microdata.from_frame(pd.DataFrame({"age": [17, 84, 90]}))
-    >>> _, merged = bnp.merge_levels(ages, {"age": 80})
-    >>> merged["age"].groups()
-    {'80+': ['84', '90']}
-    """
-
-    variable: str
-    """Name of the column."""
-    labels: tuple[Label, ...]
-    """Levels that are left, in order."""
-    codes: Mapping[str, int]
-    """Code of the text of every label, merged or not."""
-    top: tuple[float, int] | None = None
-    """A number, and the code of all numbers from it on, those not seen in the sample too."""
-
-    def code(self, values: Iterable[Label]) -> np.ndarray:
-        """Code labels, merged or not.
-
-        Parameters
-        ----------
-        values
-            (m,) labels.
-
-        Returns
-        -------
-        codes : (m,) int32 array
-
-        Raises
-        ------
-        MicrodataError
-            If a label is neither one of the sample's nor at or above the number.
-        """
-        found = []
-        for value in values:
-            code = self.codes.get(text_of(value))
-            if code is None and self.top is not None:
-                (limit, top), [interval] = self.top, read_numbers([value])
-                code = top if interval is not None and interval.low >= limit else None
-            if code is None:
-                raise MicrodataError(
-                    f"value {quoted(value)} is no label of the original, whose levels were merged; "
-                    "declare it (--levels) or correct it",
-                    column=self.variable,
-                )
-            found.append(code)
-        return np.array(found, np.int32)
-
-    def groups(self) -> dict[str, list[str]]:
-        """Labels that were merged, by the text of the level they became."""
-        together: dict[str, list[str]] = {}
-        for text, code in self.codes.items():
-            if text != text_of(self.labels[code]):
-                together.setdefault(text_of(self.labels[code]), []).append(text)
-        return together
 
 
 def merge_levels(
@@ -160,8 +97,8 @@ def merge_levels(
             of = again[of]
             at_top = None if at_top is None else int(again[at_top])
         if len(left) < len(labels) or name in top:
-            limit = None if at_top is None else (top[name], at_top)
-            merged[name] = _merged(name, labels, of, left, limit)
+            ranges = {} if at_top is None else {f">={digits(top[name])}": at_top}
+            merged[name] = Merged.of(name, labels, of, left, ranges)
     return in_bins(table, merged), merged
 
 
@@ -201,26 +138,8 @@ def merge_in_steps(
     merged = {}
     for name, texts in now.items():
         left = {text: code for code, text in enumerate(dict.fromkeys(texts))}
-        merged[name] = _merged(name, labels[name], [left[text] for text in texts], list(left))
+        merged[name] = Merged.of(name, labels[name], [left[text] for text in texts], list(left))
     return in_bins(table, merged), merged
-
-
-def _merged(
-    name: str,
-    labels: Sequence[Label],
-    of: Iterable[int],
-    left: Sequence[Label],
-    top: tuple[float, int] | None = None,
-) -> Merged:
-    """Levels of a variable, of which each label has the new code `of`, and these are left."""
-    codes = {text_of(label): int(code) for label, code in zip(labels, of, strict=True)}
-    codes |= {text_of(label): code for code, label in enumerate(left)}
-    return Merged(name, tuple(left), codes, top)
-
-
-def _top_label(limit: float) -> str:
-    """Label of all numbers from a limit on."""
-    return f"{written(limit)}+"
 
 
 def _top_coded(
@@ -253,7 +172,7 @@ def _top_coded(
     below = [label for label, is_above in zip(labels, above, strict=True) if not is_above]
     # Where the first of the numbers above was, labels that are no numbers beside it.
     place = int(np.count_nonzero(~above[: int(np.argmax(above))]))
-    left = [*map(text_of, below[:place]), _top_label(limit), *map(text_of, below[place:])]
+    left = [*map(text_of, below[:place]), f"{written(limit)}+", *map(text_of, below[place:])]
     position = np.cumsum(~above) - 1
     of = np.where(above, place, position + (position >= place))
     return of, list(left), place
@@ -275,10 +194,7 @@ def _join_neighbours(
         first = min(i, k)
         runs[first : first + 2] = [runs[first] + runs[first + 1]]
         held[first : first + 2] = [held[first] + held[first + 1]]
-    left: list[Label] = [
-        labels[run[0]] if len(run) == 1 else name_of_run([labels[k] for k in run]) for run in runs
-    ]
-    return np.repeat(np.arange(len(runs)), [len(run) for run in runs]), left
+    return np.repeat(np.arange(len(runs)), list(map(len, runs))), level_names(labels, runs)
 
 
 def _join_in_groups(

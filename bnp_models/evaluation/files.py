@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from bnp_models.data.arguments import check_kind
-from bnp_models.data.bins import Recodes, in_bins
+from bnp_models.data.bins import in_bins
 from bnp_models.data.folders import read_records
 from bnp_models.data.frames import (
     TABLES,
@@ -18,6 +18,7 @@ from bnp_models.data.frames import (
 )
 from bnp_models.data.households import Households, persons_of, read_households
 from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.recoding import Merged
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.text_files import AS_FOUND, Reading
 
@@ -25,7 +26,7 @@ from bnp_models.data.text_files import AS_FOUND, Reading
 def read_like(
     path: str | PathLike,
     table: Records | Households,
-    bins: Mapping[str, Recodes] | None = None,
+    bins: Mapping[str, Merged] | None = None,
     reading: Reading = AS_FOUND,
 ) -> Records | Households:
     """Read a file of the same variables and levels as a table, such as a synthetic one.

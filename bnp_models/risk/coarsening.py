@@ -1,78 +1,22 @@
 """Coarser keys: variables dropped, levels merged, groups in the place of levels."""
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bnp_models.data.hierarchies import Hierarchies, Hierarchy, numbered
 from bnp_models.data.messages import quoted
 from bnp_models.data.microdata import Records
-from bnp_models.data.schema import Label, MicrodataError, Schema, text_of, unknown_variable
-from bnp_models.kernels.numerics.counting import first_rows
+from bnp_models.data.recoding import Merged, Recoding
+from bnp_models.data.schema import MicrodataError, Schema, text_of, unknown_variable
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 MAX_CELLS = 2**16
 """Feasible cells that are listed for one coarsening, at the most."""
 
 
-class Coarsening(NamedTuple):
-    """Coarser form of the records of a schema."""
-
-    schema: Schema
-    """Variables and levels that are left."""
-    variables: tuple[int, ...]
-    """Column of each of these variables among those of the finer schema."""
-    codes: tuple[np.ndarray, ...]
-    """For each of them, the new code of every old one."""
-
-    def coarser(self, table: Records) -> Records:
-        """The coarser form of complete records."""
-        return table.recoded(self.schema, self.coarser_codes(table.codes))
-
-    def coarser_codes(self, codes: np.ndarray) -> np.ndarray:
-        """The coarser codes (m, J') of finer ones (m, J)."""
-        columns = [of[codes[:, j]] for j, of in zip(self.variables, self.codes, strict=True)]
-        return np.stack(columns, axis=1)
-
-    def without(self, dropped: np.ndarray) -> "Coarsening":
-        """The same without some of its variables, dropped where this (J',) is true; not all."""
-        kept = np.flatnonzero(~dropped)
-        schema = Schema(
-            tuple(self.schema.variables[j] for j in kept),
-            tuple(self.schema.levels[j] for j in kept),
-        )
-        variables = tuple(self.variables[j] for j in kept)
-        return Coarsening(schema, variables, tuple(self.codes[j] for j in kept))
-
-    def finer(self, cell: np.ndarray, num_levels: tuple[int, ...]) -> np.ndarray:
-        """All finer cells (m, J) of a coarser one (J',)."""
-        choices = self._choices(cell, num_levels)
-        return np.stack(np.meshgrid(*choices, indexing="ij"), axis=-1).reshape(-1, len(choices))
-
-    def num_finer(self, cell: np.ndarray, num_levels: tuple[int, ...]) -> int:
-        """How many these are."""
-        return math.prod(map(len, self._choices(cell, num_levels)))
-
-    def _choices(self, cell, num_levels) -> list[np.ndarray]:
-        """For each finer variable, its codes in a coarser cell."""
-        choices = [np.arange(size) for size in num_levels]
-        for code, j, of in zip(cell, self.variables, self.codes, strict=True):
-            choices[j] = np.flatnonzero(of == code)
-        return choices
-
-    def groups(self, num_levels: tuple[int, ...]) -> np.ndarray:
-        """For each row of level probabilities, one of those merged with it; -1: it is dropped."""
-        groups = np.full(sum(num_levels), -1)
-        first = first_rows(num_levels)
-        for j, of in zip(self.variables, self.codes, strict=True):
-            _, leader = np.unique(of, return_index=True)
-            groups[first[j] : first[j] + num_levels[j]] = first[j] + leader[of]
-        return groups
-
-
-def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -> Coarsening:
+def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -> Recoding:
     """Read a coarsening such as "drop:race" or "merge:age=0-14+15-24;group:occupation".
 
     Parameters
@@ -115,11 +59,11 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
                 f"{quoted(statement)} is no coarsening; write drop:VARIABLE, keep:VARIABLES, "
                 "merge:VARIABLE=A+B or group:VARIABLE"
             )
-    return coarsening_of(dropped, merged, schema, grouped)
+    return coarsening_of(dropped, merged, schema, grouped, hierarchies)
 
 
-def keep_variables(names: Sequence[str], schema: Schema) -> Coarsening:
-    """Coarsening to some of the variables.
+def keep_variables(names: Sequence[str], schema: Schema) -> Recoding:
+    """Recoding to some of the variables.
 
     Raises
     ------
@@ -130,7 +74,7 @@ def keep_variables(names: Sequence[str], schema: Schema) -> Coarsening:
     return coarsening_of(set(schema.variables) - kept, {}, schema)
 
 
-def single_drops(table: Records, conditions: StructuralZeros | None) -> dict[str, Coarsening]:
+def single_drops(table: Records, conditions: StructuralZeros | None) -> dict[str, Recoding]:
     """Coarsenings that drop one variable each, as far as their cells can be listed."""
     schema = table.schema
     found = {
@@ -146,7 +90,7 @@ def single_drops(table: Records, conditions: StructuralZeros | None) -> dict[str
 
 
 def require_listable(
-    coarsenings: Mapping[str, Coarsening], table: Records, conditions: StructuralZeros | None
+    coarsenings: Mapping[str, Recoding], table: Records, conditions: StructuralZeros | None
 ) -> None:
     """Refuse a coarsening that has more than `MAX_CELLS` cells to list, under structural zeros.
 
@@ -164,11 +108,11 @@ def require_listable(
             )
 
 
-def _num_listed(coarsening: Coarsening, table: Records) -> int:
+def _num_listed(coarsening: Recoding, table: Records) -> int:
     """Finer cells of the coarser cells with one record."""
     cells = coarsening.coarser(table).tabulated
     uniques = cells.codes[cells.unique_cells]
-    return sum(coarsening.num_finer(cell, table.schema.num_levels) for cell in uniques)
+    return sum(coarsening.num_finer(cell) for cell in uniques)
 
 
 def hierarchies_of(model: Any) -> Hierarchies:
@@ -181,8 +125,9 @@ def coarsening_of(
     merged: Mapping[str, Sequence[Sequence[int]]],
     schema: Schema,
     grouped: Mapping[str, Sequence[str]] | None = None,
-) -> Coarsening:
-    """Coarsening that drops variables, merges groups of codes of others, or names all groups.
+    hierarchies: Hierarchies = (),
+) -> Recoding:
+    """Recoding that drops variables, merges groups of codes of others, or names all groups.
 
     `grouped` has, by variable, the name of the group of each level.
 
@@ -198,20 +143,16 @@ def coarsening_of(
         )
     if both := sorted(dropped & merged.keys()):
         raise MicrodataError("the variable is dropped and has levels merged", column=both[0])
-    variables = tuple(j for j, name in enumerate(schema.variables) if name not in dropped)
-    if not variables:
-        raise MicrodataError("every variable is dropped; leave one at least")
-    levels: list[tuple[Label, ...]] = []
-    codes: list[np.ndarray] = []
-    for j in variables:
-        name = schema.variables[j]
-        labels, of = _merge(schema.levels[j], merged.get(name, []))
+    changed: dict[str, Merged | None] = dict.fromkeys(dropped)
+    for name, labels in zip(schema.variables, schema.levels, strict=True):
         if name in grouped:
-            labels, of = tuple(dict.fromkeys(grouped[name])), np.array(numbered(grouped[name]))
-        levels.append(labels)
-        codes.append(of)
-    left = tuple(schema.variables[j] for j in variables)
-    return Coarsening(Schema(left, tuple(levels)), variables, tuple(codes))
+            left = tuple(dict.fromkeys(grouped[name]))
+            changed[name] = Merged.of(name, labels, numbered(grouped[name]), left)
+        elif name in merged:
+            names = dict(hierarchies)[name].names(labels) if name in dict(hierarchies) else {}
+            groups = _joined(len(labels), merged[name])
+            changed[name] = Merged.together(name, labels, groups, names)
+    return Recoding.of(schema, changed)
 
 
 def _known(name: str, schema: Schema) -> str:
@@ -265,20 +206,10 @@ def _split_labels(text: str, labels: Sequence[str]) -> list[int] | None:
     return None
 
 
-def _merge(
-    labels: Sequence[Label], groups: Sequence[Sequence[int]]
-) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Labels that are left, and the new code of each old one; a merged level comes first of its."""
-    leader = np.arange(len(labels))
+def _joined(number: int, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Codes that are one level, in the order of the first of each; a group of groups is one."""
+    leader = np.arange(number)
     for group in groups:
         together = np.isin(leader, leader[list(group)])
         leader[together] = leader[together].min()
-    kept = np.unique(leader)
-    names: list[Label] = [
-        labels[k] if (leader == k).sum() == 1
-        else "+".join(text_of(labels[i]) for i in np.flatnonzero(leader == k).tolist())
-        for k in kept.tolist()
-    ]  # fmt: skip
-    if any(isinstance(name, str) for name in names):
-        names = [text_of(name) for name in names]
-    return tuple(names), np.searchsorted(kept, leader)
+    return [np.flatnonzero(leader == k).tolist() for k in np.unique(leader)]

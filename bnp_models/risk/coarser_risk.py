@@ -15,11 +15,11 @@ import numpy as np
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.microdata import Records, SmallCells, k_anonymity
+from bnp_models.data.recoding import Recoding
 from bnp_models.inference.run import Run
 from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
 from bnp_models.models.options import typed_key
 from bnp_models.risk.coarsening import (
-    Coarsening,
     hierarchies_of,
     parse_coarsening,
     require_listable,
@@ -75,7 +75,7 @@ class CoarserRisk:
 def coarsen(
     run: Run,
     population_size: int,
-    coarsenings: Sequence[str] | Mapping[str, Coarsening] | None = None,
+    coarsenings: Sequence[str] | Mapping[str, Recoding] | None = None,
     *,
     ties: bool = True,
     num_draws: int = NUM_DRAWS,
@@ -144,7 +144,7 @@ def coarsen(
 
 
 def _evaluate(
-    evaluator: Evaluator, coarsening: Coarsening, tied: Tied | None, key: jax.Array
+    evaluator: Evaluator, coarsening: Recoding, tied: Tied | None, key: jax.Array
 ) -> CoarserRisk:
     """Evaluate the risk on one coarser key, with a layer for ties or None."""
     key_cells, key_counts = Keys(key)

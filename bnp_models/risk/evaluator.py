@@ -15,6 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bnp_models.data.microdata import Microdata, Records
+from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weights import check_population_size
 from bnp_models.inference.placement import in_threads
@@ -25,7 +26,6 @@ from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
 from bnp_models.models.model import Model, PredictsCells
 from bnp_models.models.options import check_choice
-from bnp_models.risk.coarsening import Coarsening
 from bnp_models.risk.ties import Tied, Ties
 
 METHODS = ("auto", "exact", "draws")
@@ -134,7 +134,7 @@ class Evaluator:
             yield Block(log_p, relative_se, of_sample, LogProbabilities(log_q, rest_halves))
 
     def coarser(
-        self, coarsening: Coarsening, codes: np.ndarray, key: jax.Array, size: int | None = None
+        self, coarsening: Recoding, codes: np.ndarray, key: jax.Array, size: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Evaluate the cells of coarser keys that some records are in.
 
@@ -235,7 +235,7 @@ def cell_probabilities(
 def coarser_probabilities(
     run: Run,
     draws: dict[str, np.ndarray],
-    coarsening: Coarsening,
+    coarsening: Recoding,
     codes: np.ndarray,
     key: jax.Array,
     size: int | None = None,
@@ -260,15 +260,14 @@ def coarser_probabilities(
     log_p
         (block, m) log probabilities for a new record.
     """
-    num_levels = run.table.schema.num_levels
     merged = None
     if run.conditions is None:
-        merged = checked_model(run.model).merge_levels(draws, coarsening.groups(num_levels))
+        merged = checked_model(run.model).merge_levels(draws, coarsening.groups())
     if merged is not None:
         # The code of any finer level stands for its merged one.
         draws, finer = draws | merged, [row[None] for row in codes]
     else:
-        finer = [coarsening.finer(cell, num_levels) for cell in coarsening.coarser_codes(codes)]
+        finer = [coarsening.finer(cell) for cell in coarsening.coarser_codes(codes)]
         if run.conditions is not None:
             finer = [cells[~run.conditions.contains(cells)] for cells in finer]
     lengths = [len(cells) for cells in finer]

@@ -21,12 +21,13 @@ import pandas as pd
 from bnp_models.data.display import Shown, displayed, spread, title_of
 from bnp_models.data.hierarchies import Hierarchies
 from bnp_models.data.microdata import Microdata, SmallCells
+from bnp_models.data.recoding import Recoding
 from bnp_models.data.schema import text_of, unknown_variable
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.options import typed_key
-from bnp_models.risk.coarsening import Coarsening, hierarchies_of, parse_coarsening
+from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
 from bnp_models.risk.record_risks import RecordRisks, patterns
 from bnp_models.risk.suppression import Suppressed, suppress
@@ -41,7 +42,7 @@ _LEFT_OUT = 1e-3
 _PROTECT = 0x50524F54
 
 
-class Recoding(NamedTuple):
+class Step(NamedTuple):
     """One recoding of a variable."""
 
     variable: str
@@ -123,7 +124,7 @@ class Protection:
     limits: Limits
     recoded: Recoded
     """The recoded sample, without suppressions."""
-    recodings: tuple[Recoding, ...]
+    recodings: tuple[Step, ...]
     """Recodings in the order in which they were made."""
     suppressed: np.ndarray
     """(n, J') bool: values of the recoded sample that are suppressed."""
@@ -151,7 +152,7 @@ class Protection:
         return self.after.judge(self.limits).release is True
 
     @property
-    def coarsening(self) -> Coarsening:
+    def coarsening(self) -> Recoding:
         """The recoding as a whole."""
         return self.recoded.coarsening
 
@@ -308,7 +309,7 @@ def check_names(table: Microdata, importance: Mapping[str, float], ordered: Sequ
 
 def _asked(
     statements: Sequence[str], table: Microdata, weight: np.ndarray, hierarchies: Hierarchies
-) -> tuple[Recoded, list[Recoding]]:
+) -> tuple[Recoded, list[Step]]:
     """The sample after the recodings that were asked for, and these."""
     recoded = Recoded.unchanged(table, hierarchies)
     if not statements:
@@ -324,14 +325,14 @@ def _asked(
     return recoded, made
 
 
-def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarray) -> Recoding:
+def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarray) -> Step:
     """What one step did to variable j: groups of codes merged, or None if it was dropped."""
     name, loss = before.table.schema.variables[j], after.loss(weight) - before.loss(weight)
     if levels is None:
-        return Recoding(name, (), None, loss)
+        return Step(name, (), None, loss)
     names = tuple(before.label(j, group) for group in levels)
     together = sorted(code for group in levels for code in group)
-    return Recoding(name, names, after.label(j, together), loss)
+    return Step(name, names, after.label(j, together), loss)
 
 
 def _suppress(
@@ -343,7 +344,7 @@ def _suppress(
 
 def _next_step(
     scan: RecordRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, ordered: np.ndarray
-) -> tuple[Recoded, list[Recoding]] | None:
+) -> tuple[Recoded, list[Step]] | None:
     """The recodings with the least loss for what it takes off the risk; None: there is none."""
     rows = np.flatnonzero(scan.sharing(recoded.coarsening) == 1)
     r1 = scan.of_rows(recoded.coarsening, rows)[0].mean(axis=0)
@@ -383,7 +384,7 @@ def _above(r1: np.ndarray, limits: Limits) -> float:
 
 
 def _file_risk(
-    risks: RecordRisks, coarsening: Coarsening, suppressed: np.ndarray, loss: float
+    risks: RecordRisks, coarsening: Recoding, suppressed: np.ndarray, loss: float
 ) -> FileRisk:
     """Risk of a file after a coarsening and suppressions (n, J')."""
     n = len(suppressed)

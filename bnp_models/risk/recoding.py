@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bnp_models.data.hierarchies import Hierarchies, Partition
+from bnp_models.data.hierarchies import Hierarchies, Partition, members_of
 from bnp_models.data.label_numbers import are_ordered
 from bnp_models.data.microdata import Microdata
-from bnp_models.data.schema import Label, Schema, text_of
-from bnp_models.risk.coarsening import Coarsening, coarsening_of
+from bnp_models.data.recoding import Merged, Names, Recoding, level_names
+from bnp_models.data.schema import Schema, text_of
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 """Codes of a variable that are one level, in the order of the first of each."""
@@ -41,11 +41,11 @@ class Recoded:
         return cls(table, groups, hierarchies)
 
     @classmethod
-    def by(cls, coarsening: Coarsening, table: Microdata) -> "Recoded":
+    def by(cls, coarsening: Recoding, table: Microdata) -> "Recoded":
         """The sample after a coarsening."""
         groups: list[Groups | None] = [None] * table.num_variables
         for j, of in zip(coarsening.variables, coarsening.codes, strict=True):
-            groups[j] = tuple(tuple(np.flatnonzero(of == k).tolist()) for k in np.unique(of))
+            groups[j] = tuple(members_of(of.tolist()))
         return cls(table, tuple(groups))
 
     @property
@@ -54,51 +54,30 @@ class Recoded:
         return [j for j, groups in enumerate(self.groups) if groups is not None]
 
     @cached_property
-    def coarsening(self) -> Coarsening:
-        """The same as a `Coarsening`, its merged levels named "a + b"."""
+    def coarsening(self) -> Recoding:
+        """The same as a `Recoding`."""
         schema = self.table.schema
-        dropped = {name for name, of in zip(schema.variables, self.groups, strict=True) if not of}
-        merged = {
-            name: [group for group in groups if len(group) > 1]
-            for name, groups in zip(schema.variables, self.groups, strict=True)
-            if groups is not None
-        }
-        found = coarsening_of(dropped, merged, schema)
-        levels = tuple(self._labels(j) for j in self.kept)
-        return found._replace(schema=Schema(found.schema.variables, levels))
-
-    def _labels(self, j: int) -> tuple[Label, ...]:
-        """Labels of a variable that is kept."""
-        labels, groups = self.table.schema.levels[j], self.groups[j] or ()
-        names = [labels[g[0]] if len(g) == 1 else self.label(j, g) for g in groups]
-        return tuple(map(text_of, names) if any(isinstance(x, str) for x in names) else names)
+        changed: dict[str, Merged | None] = {}
+        for j, (name, labels) in enumerate(zip(schema.variables, schema.levels, strict=True)):
+            groups = self.groups[j]
+            if groups is None:
+                changed[name] = None
+            elif len(groups) < len(labels):
+                changed[name] = Merged.together(name, labels, groups, self._names.get(j))
+        return Recoding.of(schema, changed)
 
     def label(self, j: int, group: Sequence[int]) -> str:
-        """Label of a merged level: the name of the group that it is, or those of its levels."""
-        labels = self.table.schema.levels[j]
-        named = self._names.get(j, {}).get(tuple(sorted(group))) if len(group) > 1 else None
-        return named or " + ".join(text_of(labels[code]) for code in group)
+        """Label of one of the groups of a variable."""
+        groups = self.groups[j] or ()
+        names = level_names(self.table.schema.levels[j], groups, self._names.get(j))
+        return text_of(names[groups.index(tuple(group))])
 
     @cached_property
-    def _names(self) -> dict[int, dict[tuple[int, ...], str]]:
-        """By variable, the names of its groups by their codes, where no two have the same."""
-        found = {}
-        for j, partitions in self._layers.items():
-            labels = self.table.schema.levels[j]
-            hierarchy = dict(self.hierarchies)[self.table.schema.variables[j]]
-            members: dict[str, set[tuple[int, ...]]] = {
-                text_of(label): {(code,)} for code, label in enumerate(labels)
-            }
-            for layer, groups in enumerate(partitions, 1):
-                for name, codes in zip(
-                    dict.fromkeys(hierarchy.groups_of(labels, layer)), members_of(groups),
-                    strict=True,
-                ):  # fmt: skip
-                    members.setdefault(name, set()).add(codes)
-            # Of names for the same levels, that of the smaller group.
-            alone = [(c.pop(), name) for name, c in members.items() if len(c) == 1]
-            found[j] = dict(reversed(alone))
-        return found
+    def _names(self) -> dict[int, Names]:
+        """Names of the groups of the variables that have any."""
+        schema = self.table.schema
+        columns = [(schema.variables.index(name), of) for name, of in self.hierarchies]
+        return {j: hierarchy.names(schema.levels[j]) for j, hierarchy in columns}
 
     @cached_property
     def _layers(self) -> dict[int, list[Partition]]:
@@ -119,7 +98,8 @@ class Recoded:
             j = schema.variables.index(name)
             if self.groups[j] is not None:
                 members = [[schema.levels[j][code] for code in g] for g in self.groups[j] or ()]
-                left.append((name, hierarchy.merged(self._labels(j), members)))
+                labels = self.coarsening.schema.levels[self.kept.index(j)]
+                left.append((name, hierarchy.merged(labels, members)))
         return tuple(left)
 
     @cached_property
@@ -206,12 +186,6 @@ class Recoded:
                 left = [g for g in merged.groups[j] or () if self.number(j, g)]
                 return (merges, merged) if len(left) > 1 else None
         return None
-
-
-def members_of(partition: Partition) -> list[tuple[int, ...]]:
-    """Codes of each group, in the order of the groups."""
-    groups = range(max(partition) + 1)
-    return [tuple(c for c, group in enumerate(partition) if group == g) for g in groups]
 
 
 def ordered_variables(schema: Schema, named: Sequence[str] = ()) -> np.ndarray:

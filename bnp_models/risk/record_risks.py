@@ -14,9 +14,10 @@ import jax
 import numpy as np
 
 from bnp_models.data.cells import group_cells
+from bnp_models.data.recoding import Recoding
 from bnp_models.inference.run import Run
 from bnp_models.kernels.variates.rng import Keys, numpy_generator
-from bnp_models.risk.coarsening import MAX_CELLS, Coarsening
+from bnp_models.risk.coarsening import MAX_CELLS
 from bnp_models.risk.evaluator import Evaluator, record_risks
 
 REPEATS = 8
@@ -55,7 +56,7 @@ class RecordRisks:
         size = (REPEATS, self.num_draws, len(self._finest))
         self._uniform = self._generator.random(size, np.float32)
 
-    def of_rows(self, coarsening: Coarsening, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def of_rows(self, coarsening: Recoding, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Evaluate r_1 = P(F = 1) and r_2 = E(1/F), each (draws, m), of sample uniques.
 
         Parameters
@@ -70,7 +71,7 @@ class RecordRisks:
             return self._tied.record_risks(log_b, self._num_new, log_q)
         return record_risks(log_q, self._num_new)
 
-    def draw_joining(self, coarsening: Coarsening, rows: np.ndarray) -> np.ndarray:
+    def draw_joining(self, coarsening: Recoding, rows: np.ndarray) -> np.ndarray:
         """Draw how many unsampled persons match each sample unique, (draws, m), one by one."""
         log_b, log_q = self._log_probabilities(coarsening, rows)
         q = np.exp(np.minimum(log_q, 0))
@@ -94,23 +95,22 @@ class RecordRisks:
         uniform = self._uniform[..., np.searchsorted(self._finest, rows)]
         return np.sum(uniform < r1, axis=-1, dtype=float).ravel()
 
-    def uniques(self, coarsening: Coarsening, rows: np.ndarray) -> np.ndarray:
+    def uniques(self, coarsening: Recoding, rows: np.ndarray) -> np.ndarray:
         """Whether records (m,) are alone in the sample with their values on a key, bool."""
         return self.sharing(coarsening)[rows] == 1
 
-    def sharing(self, coarsening: Coarsening) -> np.ndarray:
+    def sharing(self, coarsening: Recoding) -> np.ndarray:
         """Number of records (n,) with the values that each record has on a key, itself included."""
         codes = coarsening.coarser_codes(self.table.codes)
         cells = group_cells(codes, coarsening.schema.num_levels)
         return cells.counts[cells.record_cell]
 
-    def listable(self, coarsening: Coarsening, rows: np.ndarray) -> bool:
+    def listable(self, coarsening: Recoding, rows: np.ndarray) -> bool:
         """Whether these records' cells on a key can be evaluated; always without conditions."""
         if self.run.conditions is None:
             return True
         cells = coarsening.coarser_codes(self.table.codes[rows])
-        num_levels = self.table.schema.num_levels
-        return sum(coarsening.num_finer(cell, num_levels) for cell in cells) <= MAX_CELLS
+        return sum(coarsening.num_finer(cell) for cell in cells) <= MAX_CELLS
 
     def _log_probabilities(self, coarsening, rows) -> tuple[np.ndarray, np.ndarray]:
         """Log probabilities (draws, m) of cells: for records of the sample, and for others."""

@@ -110,19 +110,21 @@ def test_protect(csv, tmp_path, capsys, sample_frame, monkeypatch):
     assert len(changes["suppressions"]) == (made == "").sum().sum()
     assert changes["suppressed_records"] <= 3
     first = changes["recodings"][0]
-    assert (first["variable"], first["to"]) == ("age", "65-74 + 75+")
+    assert (first["variable"], first["to"]) == ("age", "65+")
     for name in before:
         if name not in made:
             assert any(x["variable"] == name and x["to"] is None for x in changes["recodings"])
         elif name not in ("age", "sex", "race"):
             assert (made[name] == before[name]).all()
         else:
-            same = [old in new.split(" + ") or new == "" for old, new in
-                    zip(before[name], made[name], strict=True)]  # fmt: skip
-            assert all(same)
+            became = {label: label for label in before[name]}
+            for one in changes["recodings"]:
+                if one["variable"] == name:
+                    became = {x: one["to"] if y in one["levels"] else y for x, y in became.items()}
+            assert ((made[name] == before[name].map(became)) | (made[name] == "")).all()
     page = (out / "report.html").read_text()
     check_well_formed(page, page.count("<svg"))
-    assert "65-74 + 75+" in words_of(page) and "Before and after" in words_of(page)
+    assert "65+" in words_of(page) and "Before and after" in words_of(page)
 
     # What it cost: the sample recoded as the file was, and nothing but suppression between them.
     judged = ["evaluate", str(csv), str(out / "protected.csv"), "--variables",
@@ -132,11 +134,51 @@ def test_protect(csv, tmp_path, capsys, sample_frame, monkeypatch):
     found = json.loads((tmp_path / "e/evaluation.json").read_text())
     assert found["proportions"]["1"]["overlap"] > 0.9
     assert main([*judged, str(tmp_path / "f")]) == 2
-    assert re.search(r"column '(age|education)': value '.* \+ .*'", one_line(capsys))
+    assert re.search(r"column '(age|education)': value '.*( to |\+).*'", one_line(capsys))
     other = ["--changes", str(out / "run.json")]
     assert main([*judged, str(tmp_path / "f"), *other]) == 2
     assert "is no changes.json of bnp-models protect" in one_line(capsys)
     assert not (tmp_path / "f").exists()
+
+
+def test_a_recoding_is_kept_and_applied_to_other_files(csv, tmp_path, capsys):
+    out, rare = tmp_path / "out", ["--merge-rare", "12"]
+    call = ["protect", str(csv), *SHORT, "--max-tau1", "2", "--suppress", "0.02", "--quiet"]
+    assert main([*call, *rare, "--recode", "drop:sex", "--keep-recoding", "--out", str(out)]) == 0
+    rows = pd.read_csv(out / "recoding.csv", dtype=str, keep_default_na=False)
+    assert ["sex", "", ""] in rows.to_numpy().tolist()
+    became = {name: own.set_index("level")["becomes"] for name, own in rows.groupby("variable")}
+    before, made = (pd.read_csv(x, dtype=str, keep_default_na=False)
+                    for x in (csv, out / "protected.csv"))  # fmt: skip
+    assert "sex" not in made and len(became) > 1
+    for name, own in became.items():
+        if name in made:
+            assert ((made[name] == before[name].map(own)) | (made[name] == "")).all()
+
+    # The original after it, and after each step.
+    judged = ["evaluate", str(csv), str(out / "protected.csv"), "--variables", "age,sex,race",
+              "--quiet", "--out"]  # fmt: skip
+    by = ["--recode-by", str(out / "recoding.csv")]
+    steps = [*rare, "--changes", str(out / "changes.json")]
+    found = []
+    for name, more in (("a", by), ("b", steps)):
+        assert main([*judged, str(tmp_path / name), *more]) == 0
+        found.append(json.loads((tmp_path / name / "evaluation.json").read_text()))
+    assert found[0]["proportions"] == found[1]["proportions"]
+
+    # Next year's file: the variable that is dropped is in no file that is written.
+    again = tmp_path / "again"
+    assert main([*call, *by, "--keep-recoding", "--max-risk", "1", "--out", str(again)]) == 0
+    assert "sex" not in pd.read_csv(again / "protected.csv")
+    assert (again / "recoding.csv").read_text().startswith("variable,level,becomes\n")
+    for more, says in (
+        (["--top-code", "age=65"], "--top-code: 'age' is recoded by"),
+        (["--bins", "age=3"], "--bins: 'age' is recoded by"),
+        (["--household", "person"], "--recode-by: "),
+    ):  # fmt: skip
+        capsys.readouterr()
+        assert main([*judged, str(tmp_path / "c"), *by, *more]) == 2
+        assert says in one_line(capsys)
 
 
 @pytest.mark.parametrize(

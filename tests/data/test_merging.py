@@ -64,7 +64,7 @@ def test_the_top_level_merged_with_a_label_beside_it_takes_all_larger_numbers():
     ages = [age for age, number in counts.items() for _ in range(number)]
     table = Microdata.from_frame(pd.DataFrame({"age": ages}), levels={"age": list(counts)})
     changed, merged = merge_levels(table, {"age": 60}, rare=3, ordered=["age"])
-    assert changed.schema.levels[0] == ("10 to 20", "30", "60+ to Unknown")
+    assert changed.schema.levels[0] == ("10 to 20", "30", "60+ + Unknown")
     assert changed.codes[:, 0].tolist() == [0] * 7 + [1] * 4 + [2] * 5
     assert merged["age"].code(["99", "60+", "Unknown", "75", "20"]).tolist() == [2, 2, 2, 2, 0]
     # Without an order it is among the rare ones.
@@ -104,7 +104,7 @@ def test_rare_levels_in_an_order_join_a_neighbour():
     levels = {"size": ["small", "middle", "large"]}
     named = Microdata.from_frame(named.to_frame(), levels=levels)
     changed, _ = merge_levels(named, rare=2, ordered=["size"])
-    assert changed.schema.levels[0] == ("small", "middle to large")
+    assert changed.schema.levels[0] == ("small", "middle + large")
     # Levels that are declared and that no record has stay.
     declared = Microdata.from_frame(pd.DataFrame({"age": ages}), levels={"age": range(8)})
     changed, _ = merge_levels(declared, rare=3)

@@ -244,7 +244,7 @@ FOUND = [
     (CHANGES, {"changes.json": "[" * 100_000}, "is no changes.json"),
     # The message did not say which file drops all variables.
     (CHANGES + ("--variables=sex",), {"changes.json": STEP % '["Male"], "to": null'},
-     "changes.json: no variable is chosen"),
+     "changes.json: every variable is dropped"),
     # More years than 32 bits hold: a traceback.
     (HOUSEHOLDS, {"rules.yaml": YEARS.format("older than", "Spouse", "by at least", 3 * 10**9)},
      "rules.yaml, line 4: here should be a number of years"),

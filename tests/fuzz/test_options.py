@@ -26,6 +26,7 @@ FILES = {
     "roles.csv": "role,label\nhead,Householder\n",
     "rules.yaml": "rules:\n- exactly: 1\n  of: {relate: Householder}\n",
     "changes.json": '{"recodings": [{"variable": "tenure", "levels": ["own"], "to": null}]}',
+    "recoding.csv": "variable,level,becomes\nsex,Female,a\nsex,Male,a\ntenure,,\n",
     "groups.csv": "level,group,group\nFemale,a,x\nMale,a,x\nother,b,x\n",
     "notes.txt": "no file for any of these",
 }  # fmt: skip

@@ -442,7 +442,7 @@ def test_names_and_orders():
     assert importance_of(numbers, {"b": 3}).tolist() == [1, 3, 1]
     table = bnp.Microdata(numbers, np.array([[0, 0, 0], [1, 1, 1], [2, 2, 2], [2, 2, 2]]))
     made = Recoded.unchanged(table).merging(2, [0, 1])
-    assert made.coarsening.schema.levels[2] == ("1 + 2", "3")
+    assert made.coarsening.schema.levels[2] == ("1 to 2", "3")
     steps = [(j, levels) for j, levels, _ in Recoded.unchanged(table).steps(np.ones(3, bool))]
     assert steps.count((0, None)) == 1 and (0, [((0,), (1,))]) in steps
     assert (0, [((0,), (2,))]) not in steps
