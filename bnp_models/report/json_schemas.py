@@ -1,10 +1,13 @@
 """JSON Schemas of the JSON files that commands write."""
 
 import json
+from copy import deepcopy
 from functools import cache
 from importlib import resources
 
+from bnp_models.data.documents import schema_of
 from bnp_models.data.messages import listed
+from bnp_models.report.protection import ChangesDocument
 
 SCHEMAS = ("risk.json", "run.json", "evaluation.json", "compare.json", "changes.json")
 """Files that have one."""
@@ -32,11 +35,18 @@ def json_schema(name: str) -> dict:
     """
     if name not in SCHEMAS:
         raise ValueError(f"{name!r} is none of {listed(SCHEMAS, 'and')}")
+    return deepcopy(_schema(name))
+
+
+@cache
+def _schema(name: str) -> dict:
+    """Schema of a file, made once."""
+    if name == "changes.json":
+        return schema_of(ChangesDocument)
     schema = json.loads(_text(name.replace(".json", ".schema.json")))
     return schema | {"$defs": json.loads(_text("shared.json"))}
 
 
-@cache
 def _text(name: str) -> str:
     """A file of the schemas."""
     return resources.files("bnp_models.report").joinpath("schemas", name).read_text("utf-8")

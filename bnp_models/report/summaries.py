@@ -3,6 +3,7 @@
 import numpy as np
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.documents import Document
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.schema import text_of
 from bnp_models.data.weight_classes import WeightedMicrodata
@@ -19,15 +20,27 @@ from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 from bnp_models.version import __version__
 
-_QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
+
+class FiguresEntry(Document):
+    """Posterior mean, standard deviation and quantiles, chains together."""
+
+    mean: float
+    sd: float
+    q025: float
+    q05: float
+    q50: float
+    q95: float
+    q975: float
 
 
-def figures_of(draws: np.ndarray) -> dict[str, float]:
-    """Posterior mean, standard deviation and quantiles of a scalar, chains together."""
+def figures_of(draws: np.ndarray) -> FiguresEntry:
+    """Figures of a scalar."""
     flat = np.asarray(draws, np.float64).ravel()
-    summary = {"mean": flat.mean(), "sd": flat.std(ddof=1) if flat.size > 1 else 0.0}
-    summary |= {name: np.quantile(flat, level) for name, level in _QUANTILES.items()}
-    return {name: float(value) for name, value in summary.items()}
+    q025, q05, q50, q95, q975 = np.quantile(flat, [0.025, 0.05, 0.5, 0.95, 0.975])
+    return FiguresEntry(
+        mean=flat.mean(), sd=flat.std(ddof=1) if flat.size > 1 else 0.0,
+        q025=q025, q05=q05, q50=q50, q95=q95, q975=q975,
+    )  # fmt: skip
 
 
 def risk_summary(
