@@ -41,6 +41,12 @@ NotNegative = Annotated[float, Keywords(minimum=0)]
 AtLeastOne = Annotated[float, Keywords(minimum=1)]
 Cells = Annotated[int, Keywords(minimum=1)]
 Sha256 = Annotated[str, Keywords(pattern="^[0-9a-f]{64}$")]
+Warnings = Annotated[
+    Sequence[str], Keywords(description="Warnings to read before the figures are used.")
+]
+Seconds = Annotated[
+    Mapping[str, NotNegative], Keywords(description="Wall-clock seconds by part of the work.")
+]
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -95,7 +101,7 @@ def json_value(value: Any) -> Any:
     """
     if hasattr(value, "_asdict"):
         value = value._asdict()
-    if isinstance(value, dict) and not isinstance(value, Document):
+    if isinstance(value, Mapping) and not isinstance(value, Document):
         return {name: json_value(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [json_value(part) for part in value]

@@ -7,10 +7,13 @@ from importlib import resources
 
 from bnp_models.data.documents import schema_of
 from bnp_models.data.messages import listed
+from bnp_models.report.comparison import CompareDocument
 from bnp_models.report.protection import ChangesDocument
 
 SCHEMAS = ("risk.json", "run.json", "evaluation.json", "compare.json", "changes.json")
 """Files that have one."""
+
+_DOCUMENTS = {"changes.json": ChangesDocument, "compare.json": CompareDocument}
 
 
 def json_schema(name: str) -> dict:
@@ -41,8 +44,8 @@ def json_schema(name: str) -> dict:
 @cache
 def _schema(name: str) -> dict:
     """Schema of a file, made once."""
-    if name == "changes.json":
-        return schema_of(ChangesDocument)
+    if name in _DOCUMENTS:
+        return schema_of(_DOCUMENTS[name])
     schema = json.loads(_text(name.replace(".json", ".schema.json")))
     return schema | {"$defs": json.loads(_text("shared.json"))}
 

@@ -1,13 +1,16 @@
 """Summaries of a run or a risk as JSON values: the content of risk.json and run.json."""
 
+from collections.abc import Mapping
+from typing import Annotated
+
 import numpy as np
 
 from bnp_models.data.arguments import check_kind
-from bnp_models.data.documents import Document
+from bnp_models.data.documents import Document, Keywords
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.schema import text_of
 from bnp_models.data.weight_classes import WeightedMicrodata
-from bnp_models.inference.convergence import Converged
+from bnp_models.inference.convergence import Converged, Figures
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
@@ -19,6 +22,10 @@ from bnp_models.risk.verdict import Limits, judge
 from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 from bnp_models.version import __version__
+
+Diagnostics = Annotated[
+    Mapping[str, Figures], Keywords(description="Convergence figures by quantity.")
+]
 
 
 class FiguresEntry(Document):

@@ -1,0 +1,88 @@
+"""Documents: what a class states of its entries is what is written, and what the schema says."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import jsonschema
+import numpy as np
+import pytest
+
+from bnp_models.data.documents import Document, Share, schema_of
+
+
+class Place(NamedTuple):
+    """Place of a thing."""
+
+    row: int
+    """Row, from 0."""
+    share: Share | None = None
+
+
+class Thing(Document):
+    """thing.json of a test.
+
+    What is below does not count.
+    """
+
+    name: str
+    """Its name, of which
+    the text goes on."""
+    weight: float | None
+    label: str | None = None
+    """Its label."""
+    place: Place | None
+    ends: tuple[float, float]
+    kind: Literal["small", True]
+    sizes: Mapping[str, Sequence[int]]
+    other: str | Place | None = None
+
+
+ENTRIES = {
+    "name": "a", "weight": None, "place": Place(np.int64(3)), "ends": (np.float64(0.5), 1.0),
+    "kind": True, "sizes": {"b": (1, 2)},
+}  # fmt: skip
+
+
+def test_entries_are_json_values_in_the_stated_order():
+    given = Thing(**dict(reversed(ENTRIES.items())))
+    assert json.dumps(given) == (
+        '{"name": "a", "weight": null, "place": {"row": 3, "share": null}, "ends": [0.5, 1.0], '
+        '"kind": true, "sizes": {"b": [1, 2]}}'
+    )
+    assert list(Thing(**ENTRIES, label="c")) == ["name", "weight", "label", *list(ENTRIES)[2:]]
+
+
+def test_wrong_entries_are_refused():
+    with pytest.raises(TypeError, match="^Thing: wrong entries more, name$"):
+        Thing(**{k: v for k, v in ENTRIES.items() if k != "name"}, more=1)
+
+
+def test_the_schema_says_the_same():
+    schema = schema_of(Thing, minProperties=1)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert (schema["title"], schema["minProperties"]) == ("thing.json of a test", 1)
+    assert schema["required"] == list(ENTRIES)
+    assert schema["properties"] == {
+        "name": {"type": "string", "description": "Its name, of which the text goes on."},
+        "weight": {"type": ["number", "null"]},
+        "label": {"type": "string", "description": "Its label."},
+        "place": {"anyOf": [{"$ref": "#/$defs/Place"}, {"type": "null"}]},
+        "ends": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+        "kind": {"enum": ["small", True]},
+        "sizes": {
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+        },
+        "other": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Place"}]},
+    }
+    place = schema["$defs"]["Place"]
+    assert (place["description"], place["required"]) == ("Place of a thing.", ["row", "share"])
+    assert place["properties"]["row"]["description"] == "Row, from 0."
+    assert place["properties"]["share"] == {
+        "type": ["number", "null"], "minimum": 0, "maximum": 1,
+    }  # fmt: skip
+    validator = jsonschema.Draft202012Validator(schema)
+    assert validator.is_valid(Thing(**ENTRIES, label="c", other=Place(0, 0.5)))
+    for wrong in ({"label": 1}, {"ends": [1]}, {"sizes": {"b": [-1]}}, {"place": {"row": 3}}):
+        assert not validator.is_valid(Thing(**ENTRIES) | wrong), wrong
