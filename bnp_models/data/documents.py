@@ -1,9 +1,9 @@
 """JSON documents as types: one statement of their entries gives the JSON and its JSON Schema.
 
 A document, or a part of one, is a class that derives from `Document`. Its fields are the entries,
-in their order, and the docstring under a field describes it. Where an entry is None, it is left out
-if None is its default, and null if it has no default. Parts may also be named tuples, whose entries
-are all written, and typed dictionaries.
+and the docstring under a field describes it. An entry without a default is always written, as null
+where it is None. One with the default None is left out where it is None; one with the default
+`ABSENT` is left out where it is not given. Parts may also be named tuples, of which all is written.
 """
 
 import ast
@@ -18,7 +18,6 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    NotRequired,
     Union,
     dataclass_transform,
     get_args,
@@ -57,9 +56,15 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 }
 
 
+ABSENT: Any = object()
+"""Value of an entry that is left out."""
+
+_DEFAULTS: dict[type, dict[str, Any]] = {}
+
+
 @dataclass_transform(kw_only_default=True)
 class Document(dict[str, Any]):
-    """An object of JSON, made of its entries by name.
+    """An object of JSON: its entries, in the order in which they are given.
 
     Raises
     ------
@@ -73,22 +78,30 @@ class Document(dict[str, Any]):
     ['15-24', '25-34']
     """
 
+    def __init_subclass__(cls) -> None:
+        """Take the defaults out of the class: a page would take them for entries."""
+        stated = inspect.get_annotations(cls)
+        defaults = {name: vars(cls).get(name, ...) for name in stated}
+        for name in stated.keys() & vars(cls).keys():
+            delattr(cls, name)
+        inherited = (_DEFAULTS.get(base, {}) for base in reversed(cls.__mro__))
+        _DEFAULTS[cls] = dict(itertools.chain(*(x.items() for x in (*inherited, defaults))))
+
     def __init__(self, **entries: Any):
-        stated, optional = type(self).__annotations__, optional_entries(type(self))
-        wrong = (stated.keys() - optional - entries.keys()) | (entries.keys() - stated.keys())
-        if wrong:
-            raise TypeError(f"{type(self).__name__}: wrong entries {', '.join(sorted(wrong))}")
-        given = ((name, entries.get(name)) for name in stated)
+        defaults = _DEFAULTS[type(self)]
+        missing = set(required_entries(type(self))) - entries.keys()
+        if wrong := sorted(missing | (entries.keys() - defaults.keys())):
+            raise TypeError(f"{type(self).__name__}: wrong entries {', '.join(wrong)}")
         super().__init__(
             (name, json_value(value))
-            for name, value in given
-            if value is not None or name not in optional
+            for name, value in entries.items()
+            if value is not ABSENT and (value is not None or defaults[name] is not None)
         )
 
 
-def optional_entries(document: type[Document]) -> set[str]:
-    """Entries that may be left out."""
-    return {name for name in document.__annotations__ if name in vars(document)}
+def required_entries(document: type[Document]) -> list[str]:
+    """Names of the entries that are never left out."""
+    return [name for name, default in _DEFAULTS[document].items() if default is ...]
 
 
 def json_value(value: Any) -> Any:
@@ -108,40 +121,63 @@ def json_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def schema_of(document: type, **more: Any) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of a document; its docstring is the title.
+def schema_of(
+    document: type[Document],
+    *more: type[Document],
+    entry: str = "",
+    cases: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a document.
 
     Parameters
     ----------
     document
-        The type.
+        The type. Its docstring is the title.
     more
-        Keywords that its fields do not state.
+        Types with entries that the document may also have.
+    entry, cases
+        By regular expression of the text of an entry, the names of others that it then has.
     """
     definitions: dict[str, Any] = {}
     schema = _object(document, definitions)
-    title = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    title["title"] = schema.pop("description").removesuffix(".")
-    return title | schema | more | {"$defs": dict(sorted(definitions.items()))}
+    for kind in more:
+        schema["properties"] = _object(kind, definitions)["properties"] | schema["properties"]
+    required = schema["required"]
+    conditions = [
+        {
+            "if": {"properties": {entry: {"pattern": pattern}}},
+            "then": {"required": [name for name in names if name not in required]},
+        }
+        for pattern, names in (cases or {}).items()
+    ]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": schema.pop("description").removesuffix("."),
+        **schema,
+        **({"allOf": conditions} if conditions else {}),
+        "$defs": dict(sorted(definitions.items())),
+    }
 
 
 def _object(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     """Schema of a class with fields."""
-    texts, properties, required = _texts(kind.__module__)[kind.__name__], {}, []
-    for name, hint in get_type_hints(kind, include_extras=True).items():
-        optional = get_origin(hint) is NotRequired
-        if optional:
-            hint = get_args(hint)[0]
-        elif issubclass(kind, Document) and name in optional_entries(kind):
-            optional, hint = True, _without_none(hint)
-        if not optional:
-            required.append(name)
-        description = {"description": texts[name]} if name in texts else {}
-        properties[name] = _schema(hint, definitions) | description
+    texts: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if base is kind or base in _DEFAULTS:
+            texts |= _texts(base.__module__)[base.__name__]
+    hints = get_type_hints(kind, include_extras=True)
+    defaults = _DEFAULTS.get(kind, dict.fromkeys(hints, ...))
     return {
-        "type": "object", "additionalProperties": False, "description": texts[""],
-        "required": required, "properties": properties,
-    }  # fmt: skip
+        "type": "object",
+        "additionalProperties": False,
+        "description": texts[""],
+        "required": [name for name, default in defaults.items() if default is ...],
+        "properties": {
+            name: _schema(_without_none(hint) if defaults[name] is None else hint, definitions)
+            | ({"description": texts[name]} if name in texts else {})
+            for name, hint in hints.items()
+        },
+    }
 
 
 def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:

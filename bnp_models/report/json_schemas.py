@@ -5,7 +5,7 @@ from copy import deepcopy
 from functools import cache
 from importlib import resources
 
-from bnp_models.data.documents import schema_of
+from bnp_models.data.documents import Document, schema_of
 from bnp_models.data.messages import listed
 from bnp_models.report.comparison import CompareDocument
 from bnp_models.report.protection import ChangesDocument
@@ -13,7 +13,10 @@ from bnp_models.report.protection import ChangesDocument
 SCHEMAS = ("risk.json", "run.json", "evaluation.json", "compare.json", "changes.json")
 """Files that have one."""
 
-_DOCUMENTS = {"changes.json": ChangesDocument, "compare.json": CompareDocument}
+_DOCUMENTS: dict[str, type[Document]] = {
+    "changes.json": ChangesDocument,
+    "compare.json": CompareDocument,
+}
 
 
 def json_schema(name: str) -> dict:

@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+import jinja2
 import jsonschema
 import numpy as np
 import pytest
 
-from bnp_models.data.documents import Document, Share, schema_of
+from bnp_models.data.documents import ABSENT, Document, Share, required_entries, schema_of
 
 
 class Place(NamedTuple):
@@ -44,13 +45,28 @@ ENTRIES = {
 }  # fmt: skip
 
 
-def test_entries_are_json_values_in_the_stated_order():
-    given = Thing(**dict(reversed(ENTRIES.items())))
-    assert json.dumps(given) == (
+class Named(Thing):
+    """Thing that someone has."""
+
+    owner: str | None = ABSENT
+    """Who has it."""
+
+
+def test_entries_are_json_values_in_the_order_given():
+    assert json.dumps(Thing(**ENTRIES)) == (
         '{"name": "a", "weight": null, "place": {"row": 3, "share": null}, "ends": [0.5, 1.0], '
         '"kind": true, "sizes": {"b": [1, 2]}}'
     )
-    assert list(Thing(**ENTRIES, label="c")) == ["name", "weight", "label", *list(ENTRIES)[2:]]
+    assert list(Thing(label="c", **ENTRIES)) == ["label", *ENTRIES]
+
+
+def test_entries_are_left_out_or_null():
+    assert {**ENTRIES, "label": None}.keys() - Thing(**ENTRIES, label=None).keys() == {"label"}
+    assert "owner" not in Named(**ENTRIES) and "owner" not in Named(**ENTRIES, owner=ABSENT)
+    assert Named(**ENTRIES, owner=None)["owner"] is None
+    # A page that asks for an entry finds no default of the class.
+    page = jinja2.Environment().from_string("{{ d.label is defined }} {{ d.name }}")
+    assert page.render(d=Thing(**ENTRIES)) == "False a"
 
 
 def test_wrong_entries_are_refused():
@@ -59,10 +75,10 @@ def test_wrong_entries_are_refused():
 
 
 def test_the_schema_says_the_same():
-    schema = schema_of(Thing, minProperties=1)
+    schema = schema_of(Thing)
     jsonschema.Draft202012Validator.check_schema(schema)
-    assert (schema["title"], schema["minProperties"]) == ("thing.json of a test", 1)
-    assert schema["required"] == list(ENTRIES)
+    assert schema["title"] == "thing.json of a test"
+    assert schema["required"] == required_entries(Named) == list(ENTRIES)
     assert schema["properties"] == {
         "name": {"type": "string", "description": "Its name, of which the text goes on."},
         "weight": {"type": ["number", "null"]},
@@ -86,3 +102,14 @@ def test_the_schema_says_the_same():
     assert validator.is_valid(Thing(**ENTRIES, label="c", other=Place(0, 0.5)))
     for wrong in ({"label": 1}, {"ends": [1]}, {"sizes": {"b": [-1]}}, {"place": {"row": 3}}):
         assert not validator.is_valid(Thing(**ENTRIES) | wrong), wrong
+
+
+def test_entries_that_depend_on_another():
+    schema = schema_of(Thing, Named, entry="name", cases={"^of ": ("name", "owner")})
+    assert schema["properties"]["owner"] == {
+        "type": ["string", "null"], "description": "Who has it.",
+    }  # fmt: skip
+    validator = jsonschema.Draft202012Validator(schema)
+    owned = ENTRIES | {"name": "of b"}
+    assert validator.is_valid(Thing(**ENTRIES)) and not validator.is_valid(Thing(**owned))
+    assert validator.is_valid(Named(**owned, owner=None))
