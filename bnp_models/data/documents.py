@@ -39,7 +39,9 @@ Share = Annotated[float, Keywords(minimum=0, maximum=1)]
 NotNegative = Annotated[float, Keywords(minimum=0)]
 AtLeastOne = Annotated[float, Keywords(minimum=1)]
 Cells = Annotated[int, Keywords(minimum=1)]
-Sha256 = Annotated[str, Keywords(pattern="^[0-9a-f]{64}$")]
+Sha256 = Annotated[
+    str, Keywords(pattern="^[0-9a-f]{64}$", description="SHA-256, in hexadecimal digits.")
+]
 Warnings = Annotated[
     Sequence[str], Keywords(description="Warnings to read before the figures are used.")
 ]

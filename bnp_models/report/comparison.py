@@ -10,8 +10,9 @@ from bnp_models.data.documents import Document, Seconds, Warnings
 from bnp_models.data.writing import write_text
 from bnp_models.inference.arviz import versions
 from bnp_models.inference.convergence import MAX_RHAT, MIN_ESS_PER_CHAIN
+from bnp_models.report.documents import Diagnostics, FiguresEntry
 from bnp_models.report.pages import environment
-from bnp_models.report.summaries import Diagnostics, FiguresEntry, figures_of
+from bnp_models.report.summaries import figures_of
 from bnp_models.synthesis.predictive_checks import ChecksEntry
 from bnp_models.version import __version__
 

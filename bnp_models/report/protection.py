@@ -10,9 +10,10 @@ from bnp_models.data.microdata import SmallCells
 from bnp_models.data.schema import text_of
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.report.documents import FiguresEntry
 from bnp_models.report.pages import Filing, render_page
 from bnp_models.report.plots import TRACED
-from bnp_models.report.summaries import FiguresEntry, figures_of
+from bnp_models.report.summaries import figures_of
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.protection import FileRisk, Protection
 from bnp_models.risk.verdict import VerdictEntry
