@@ -1,12 +1,11 @@
 """JSON Schemas of the JSON files that commands write."""
 
-import json
 from collections.abc import Callable
 from functools import partial
-from importlib import resources
 
 from bnp_models.data.documents import required_entries, schema_of
 from bnp_models.data.messages import listed
+from bnp_models.evaluation.documents import EvaluationDocument
 from bnp_models.report.comparison import CompareDocument
 from bnp_models.report.documents import (
     CellsRiskDocument,
@@ -27,17 +26,6 @@ _OF_COMMANDS = {
     "compare": ["models", "parts", "folds"],
 }  # fmt: skip
 
-
-def _stored() -> dict:
-    """Schema of evaluation.json."""
-    folder = resources.files("bnp_models.report").joinpath("schemas")
-    schema, shared = (
-        json.loads(folder.joinpath(name).read_text("utf-8"))
-        for name in ("evaluation.schema.json", "shared.json")
-    )
-    return schema | {"$defs": shared}
-
-
 _SCHEMAS: dict[str, Callable[[], dict]] = {
     "risk.json": partial(
         schema_of,
@@ -57,7 +45,7 @@ _SCHEMAS: dict[str, Callable[[], dict]] = {
         entry="command",
         cases={f"^bnp-models {command} ": names for command, names in _OF_COMMANDS.items()},
     ),
-    "evaluation.json": _stored,
+    "evaluation.json": partial(schema_of, EvaluationDocument),
     "compare.json": partial(schema_of, CompareDocument),
     "changes.json": partial(schema_of, ChangesDocument),
 }
