@@ -18,6 +18,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    Self,
     Union,
     dataclass_transform,
     get_args,
@@ -99,6 +100,13 @@ class Document(dict[str, Any]):
             for name, value in entries.items()
             if value is not ABSENT and (value is not None or defaults[name] is not None)
         )
+
+    @classmethod
+    def of(cls, source: object, **entries: Any) -> Self:
+        """Make one in the stated order; entries that are not given are attributes of an object."""
+        stated = {name: getattr(source, name, ABSENT) for name in _DEFAULTS[cls]}
+        taken = {name: value for name, value in (stated | entries).items() if value is not ABSENT}
+        return cls(**taken)
 
 
 def required_entries(document: type[Document]) -> list[str]:

@@ -159,10 +159,7 @@ class WeightedMicrodata(Microdata):
         return WeightsEntry(
             sum=total,
             design_effect=self.n * np.sum(self.weights**2) / total**2,
-            classes=[
-                WeightClass(records=x.records, least=x.least, mean=x.mean, largest=x.largest)
-                for x in self.classes().itertuples()
-            ],
+            classes=[WeightClass.of(row) for row in self.classes().itertuples()],
         )
 
     def _shown(self) -> Shown:

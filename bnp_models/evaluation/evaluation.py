@@ -257,12 +257,7 @@ class Evaluation:
                 for kind, scores in self.scores.items()
             },
             worst_tables={
-                str(k): [
-                    TableEntry(
-                        variables=x.variables, cells=x.cells, tvd=x.tvd, pmse_ratio=x.pmse_ratio
-                    )
-                    for x in part.fit.head(_WORST).itertuples()
-                ]
+                str(k): [TableEntry.of(row) for row in part.fit.head(_WORST).itertuples()]
                 for k, part in self.proportions.items()
             },
             household_shares=None if self.shares is None else share_entries(self.shares),
@@ -490,9 +485,8 @@ def _means(scores: Sequence[PropensityScore] | Sequence[TreePropensity]) -> dict
 
 def _entry_of(impossible: Impossible) -> ImpossibleEntry:
     """Entry of the impossible records of one file."""
-    return ImpossibleEntry(
-        number=impossible.number, first_rows=impossible.rows, broken=impossible.broken,
-        by_rule=impossible.by_rule or None,
+    return ImpossibleEntry.of(
+        impossible, first_rows=impossible.rows, by_rule=impossible.by_rule or None
     )  # fmt: skip
 
 

@@ -98,13 +98,7 @@ class Modes:
 
     def document(self) -> ModesEntry:
         """Entry "modes" of ``risk.json`` and ``run.json``."""
-        return ModesEntry(
-            verdict=self.verdict,
-            number=self.number,
-            crossings=self.crossings,
-            crossing_chains=self.crossing_chains,
-            modes=self.each,
-        )
+        return ModesEntry.of(self, modes=self.each)
 
     def _shown(self) -> Shown:
         """What is shown of it."""

@@ -119,10 +119,7 @@ def cell_risk_summary(
         verdict=verdict(tau1, result.p_unique[cells.f == 1], limits, not against, why),
         **({} if baselines is None else baselines.document()),
         log_likelihood=np.mean(result.log_likelihood),
-        fit=[
-            FitEntry(records=x.records, observed=x.observed, expected=x.expected)
-            for x in fit.itertuples()
-        ],
+        fit=[FitEntry.of(row) for row in fit.itertuples()],
         diagnostics=diagnosis.figures,
         modes=diagnosis.modes.document() if diagnosis.draws else None,
         warnings=warnings,

@@ -90,10 +90,8 @@ def comparison_summary(comparison: Comparison, *, seed: int | None = None) -> Co
 
 def _compared(one: Compared, row: Any) -> ComparedEntry:
     """Entry of a model, with its row of the table."""
-    return ComparedEntry(
-        held_out=row.held_out,
-        behind=row.behind,
-        behind_se=row.behind_se,
+    return ComparedEntry.of(
+        row,
         checks=one.checks.document(),
         diagnostics=one.diagnosis.figures,
         components=one.run.draws["components"].mean(),

@@ -113,29 +113,22 @@ def changes_document(
         before=_of_file(protection.before),
         after=_of_file(protection.after),
         refitted=None if refitted is None else _of_file(refitted),
-        recodings=[
-            RecodingEntry(variable=x.variable, levels=x.levels, to=x.label, loss=x.loss)
-            for x in protection.recodings
-        ],
+        recodings=[RecodingEntry.of(one, to=one.label) for one in protection.recodings],
         suppressed=dict(zip(kept, number, strict=True)),
         suppressed_records=protection.suppressed.any(axis=1).sum(),
         suppressions=[
-            SuppressionEntry(row=x.row, id=names.get(x.row), column=x.column, old=x.old)
-            for x in protection.suppressions().itertuples()
+            SuppressionEntry.of(one, id=names.get(one.row))
+            for one in protection.suppressions().itertuples()
         ],
     )
 
 
 def _of_file(risk: FileRisk) -> FileRiskEntry:
     """Entry of a file."""
-    return FileRiskEntry(
-        sample_uniques=risk.sample_uniques,
-        tau1=figures_of(risk.tau1),
-        tau2=figures_of(risk.tau2),
-        largest_risk=risk.r1.max(),
+    return FileRiskEntry.of(
+        risk, tau1=figures_of(risk.tau1), tau2=figures_of(risk.tau2), largest_risk=risk.r1.max(),
         k_anonymity=risk.anonymity,
-        loss=risk.loss,
-    )
+    )  # fmt: skip
 
 
 def render_protection_report(

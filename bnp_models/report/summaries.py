@@ -187,12 +187,7 @@ def contributions(
         found[name] = ContributionEntry(
             share=1 - float(without.tau1.mean()) / total if without and total > 0 else None,
             levels={
-                text_of(row.level): LevelEntry(
-                    records=row.records, sample_uniques=row.sample_uniques,
-                    tau1=row.tau1, tau2=row.tau2,
-                    r2=None if risk.r2_of_cells is None else row.r2,
-                )
-                for row in levels.itertuples()
+                text_of(row.level): LevelEntry.of(row) for row in levels.itertuples()
             },
         )  # fmt: skip
     return found

@@ -80,10 +80,7 @@ class Split(NamedTuple):
     def document(self) -> SplitEntry:
         """Entry of ``risk.json``."""
         low, high = self.interval
-        return SplitEntry(
-            sample_uniques=self.sample_uniques, truth=self.truth, mean=self.mean,
-            q025=low, q975=high,
-        )  # fmt: skip
+        return SplitEntry.of(self, q025=low, q975=high)
 
 
 @dataclass(frozen=True)

@@ -81,13 +81,8 @@ class Verdict(NamedTuple):
 
     def document(self) -> VerdictEntry:
         """Entry "verdict" of risk.json."""
-        return VerdictEntry(
-            release="unknown" if self.release is None else self.release,
-            why=self.why,
-            max_tau1=self.limits.max_tau1,
-            max_risk=self.limits.max_risk,
-            records_above=self.records_above,
-        )
+        release = "unknown" if self.release is None else self.release
+        return VerdictEntry.of(self, release=release, **self.limits._asdict())
 
 
 def judge(

@@ -123,9 +123,7 @@ class Check(NamedTuple):
 
     def document(self) -> CheckEntry:
         """Entry of ``risk.json``."""
-        return CheckEntry(
-            observed=self.observed, predicted=self.predicted, sd=self.sd, z=self.z
-        )  # fmt: skip
+        return CheckEntry.of(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Literal, NamedTuple
 
 import jinja2
@@ -67,6 +68,15 @@ def test_entries_are_left_out_or_null():
     # A page that asks for an entry finds no default of the class.
     page = jinja2.Environment().from_string("{{ d.label is defined }} {{ d.name }}")
     assert page.render(d=Thing(**ENTRIES)) == "False a"
+
+
+def test_entries_are_taken_from_an_object():
+    source = SimpleNamespace(**ENTRIES, label="c", unknown=1)
+    expected = {"name": "b", "weight": None, "label": "c", **dict(list(ENTRIES.items())[2:])}
+    assert json.dumps(Thing.of(source, name="b")) == json.dumps(Thing(**expected))
+    del source.ends
+    with pytest.raises(TypeError, match="^Thing: wrong entries ends$"):
+        Thing.of(source)
 
 
 def test_wrong_entries_are_refused():
