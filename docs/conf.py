@@ -67,7 +67,7 @@ highlight_language = "none"
 
 # Types are words or arrays with shapes, often of other packages: they need no link.
 nitpicky = True
-nitpick_ignore_regex = [("py:class", ".*")]
+nitpick_ignore_regex = [("py:class", ".*"), ("py:obj", r"typing\.Annotated\[.*")]
 
 html_theme = "furo"
 html_title = "bnp-models"

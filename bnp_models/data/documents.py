@@ -35,6 +35,9 @@ class Keywords:
     def __init__(self, **keywords: Any):
         self.keywords = keywords
 
+    def __repr__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.keywords.items())
+
 
 Share = Annotated[float, Keywords(minimum=0, maximum=1)]
 NotNegative = Annotated[float, Keywords(minimum=0)]
