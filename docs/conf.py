@@ -4,6 +4,7 @@ The sources are the whole repository, so that the pages of docs/, the experiment
 notebooks link to each other, and to files, as they do there.
 """
 
+import json
 import os
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
 from bnp_models import __version__
+from bnp_models.report.json_schemas import SCHEMAS, json_schema
 
 project = "bnp-models"
 author = "the bnp-models contributors"
@@ -65,7 +67,7 @@ highlight_language = "none"
 
 # Types are words or arrays with shapes, often of other packages: they need no link.
 nitpicky = True
-nitpick_ignore_regex = [("py:class", ".*")]
+nitpick_ignore_regex = [("py:class", ".*"), ("py:obj", r"typing\.Annotated\[.*")]
 
 html_theme = "furo"
 html_title = "bnp-models"
@@ -112,6 +114,37 @@ def include_sections(app, docname, source):
     source[0] = re.sub(r"^<!-- (\S+): (#.*) -->$", section, source[0], flags=re.MULTILINE)
 
 
+def include_schemas(app, docname, source):
+    """Put a JSON Schema where a page has a comment, as <!-- JSON Schema: risk.json -->.
+
+    $defs stands for what the schemas share, which is left out of each.
+    """
+
+    def schema(comment):
+        schemas = {name: json_schema(name) for name in SCHEMAS}
+        shared = {}
+        for each in schemas.values():
+            shared |= each.pop("$defs")
+        found = schemas[comment[1]] if comment[1] in schemas else dict(sorted(shared.items()))
+        return f"```json\n{json_lines(found)}\n```"
+
+    source[0] = re.sub(r"^<!-- JSON Schema: (\S+) -->$", schema, source[0], flags=re.MULTILINE)
+
+
+def json_lines(value, indent=""):
+    """JSON in which what fits into a line is in one line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or len(indent) + len(line) < 100:
+        return line
+    if isinstance(value, list):
+        parts = [json_lines(part, indent + "  ") for part in value]
+    else:
+        pairs = value.items()
+        parts = [f"{json.dumps(name)}: {json_lines(part, indent + '  ')}" for name, part in pairs]
+    start, *_, end = line
+    return f"{start}\n{indent}  " + f",\n{indent}  ".join(parts) + f"\n{indent}{end}"
+
+
 def complete_tables(app, docname, source):
     """Give a title to the tables that experiments write, which are in no menu."""
     if docname.startswith("experiments/") and not docname.endswith("/README"):
@@ -136,4 +169,5 @@ def setup(app):
     app.connect("autodoc-process-docstring", adapt_docstring, priority=900)
     app.add_html_math_renderer("mathml", (write_math(False), None), (write_math(True), None))
     app.connect("source-read", include_sections)
+    app.connect("source-read", include_schemas)
     app.connect("source-read", complete_tables)

@@ -45,7 +45,6 @@ def main(repository: Path) -> None:
         raise SystemExit("a top-level module named kernels is installed")
     folder = origin.parent
     for name in (
-        "report/schemas/risk.schema.json",
         "report/templates/base.html.j2",
         "report/templates/report.html.j2",
         "report/templates/synthesis.html.j2",

@@ -19,6 +19,7 @@ from bnp_models.data.contingency import (
     too_few,
 )
 from bnp_models.data.display import Shown, counted, displayed, levels_by_variable
+from bnp_models.data.documents import Share
 from bnp_models.data.schema import (
     Label,
     Levels,
@@ -257,9 +258,9 @@ class SmallCells(NamedTuple):
     k: int
     """Records of a cell that is large enough."""
     records: int
-    """Number of records in smaller cells."""
-    share: float
-    """Share of the complete records that are in smaller cells."""
+    """Records that share their values with fewer than k - 1 others."""
+    share: Share
+    """Share of the complete records that these are."""
 
 
 def k_anonymity(

@@ -14,6 +14,7 @@ probability of inclusion depends only on the weight, and that persons are includ
 each other: it does not know the clusters of a design.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,6 +23,7 @@ import pandas as pd
 
 from bnp_models.data.cells import group_cells
 from bnp_models.data.display import Shown, displayed
+from bnp_models.data.documents import Document
 from bnp_models.data.microdata import Microdata, Records, as_records
 from bnp_models.data.schema import MicrodataError, Schema, content_digest
 from bnp_models.data.weights import check_weights, total_warnings
@@ -37,6 +39,26 @@ _WIDE = 2.0
 
 # Intervals of the logarithm of the weights, between which classes are cut.
 _INTERVALS = 200
+
+
+class WeightClass(Document):
+    """Records whose weights are alike, and their weights."""
+
+    records: int
+    least: float
+    mean: float
+    largest: float
+
+
+class WeightsEntry(Document):
+    """Figures of the design weights, if the sample has any."""
+
+    sum: float
+    """Sum of the design weights."""
+    design_effect: float
+    """Kish's approximation of the factor by which unequal weights increase variances."""
+    classes: Sequence[WeightClass]
+    """Classes of the weights."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,17 +153,14 @@ class WeightedMicrodata(Microdata):
             )
         return sentences
 
-    def document(self) -> dict:
-        """Entry "weights" of ``risk.json`` and ``run.json``.
-
-        "design_effect" is Kish's approximation of what unequal weights multiply variances by.
-        """
+    def document(self) -> WeightsEntry:
+        """Entry "weights" of ``risk.json`` and ``run.json``."""
         total = float(self.weights.sum())
-        return {
-            "sum": total,
-            "design_effect": float(self.n * np.sum(self.weights**2) / total**2),
-            "classes": self.classes().to_dict("records"),
-        }
+        return WeightsEntry(
+            sum=total,
+            design_effect=self.n * np.sum(self.weights**2) / total**2,
+            classes=[WeightClass.of(row) for row in self.classes().itertuples()],
+        )
 
     def _shown(self) -> Shown:
         """What is shown of it."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bnp_models.data.contingency import common_cells
+from bnp_models.data.documents import Share
 from bnp_models.data.frames import Tabular
 from bnp_models.evaluation.files import coded_files
 
@@ -23,20 +24,19 @@ class ClosestRecords(NamedTuple):
     4
     """
 
-    share_by_distance: tuple[float, ...]
-    """(J + 1,) share of the synthetic records at each distance from the original; 0 means that the
-    record is equal to one of the original."""
-    original_by_distance: tuple[float, ...]
-    """(J + 1,) share of the original's records at each distance from the others of the original."""
-    holdout_by_distance: tuple[float, ...] | None
-    """(J + 1,) share of the synthetic records at each distance from the holdout, of which as many
-    records are taken as the original has; None without one."""
-    closer_to_original: float | None
+    share_by_distance: tuple[Share, ...]
+    """Synthetic records whose closest record of the original differs in 0, 1, ... variables."""
+    original_by_distance: tuple[Share, ...]
+    """The same for records of the original and their closest other record of the original."""
+    holdout_by_distance: tuple[Share, ...] | None
+    """With a holdout: the same for synthetic records and their closest record of the holdout, of
+    which as many records are taken as the original has."""
+    closer_to_original: Share | None
     """Share of the synthetic records that are closer to the original than to the holdout, ties
     count half. It is 0.5 if synthetic records are no closer to the records that they were made
     from."""
     standard_error: float | None
-    """Standard error of `closer_to_original` if it were 0.5 and the records were independent."""
+    """Standard error of this share if it were 0.5 and the records were independent."""
 
 
 def closest_records(

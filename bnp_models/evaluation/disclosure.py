@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bnp_models.data.contingency import count_in_cells
+from bnp_models.data.documents import Share
 from bnp_models.data.frames import Tabular
 from bnp_models.data.schema import unknown_variable
 from bnp_models.evaluation.files import coded_files
@@ -20,15 +21,15 @@ class TargetDisclosure(NamedTuple):
 
     target: str
     """Name of the target variable."""
-    in_original: float
+    in_original: Share
     """Share of the original's records whose key values all have one target value in the original
     (Dorig): what the original itself would disclose."""
-    in_synthetic: float
+    in_synthetic: Share
     """Share of the synthetic records whose key values all have one target value there (Dsyn)."""
-    disco: float
+    disco: Share
     """Share of the original's records whose key values all have one target value in the synthetic
     file, and it is the record's own (DiSCO: disclosive in synthetic, correct in original)."""
-    disclosive_in_both: float
+    disclosive_in_both: Share
     """Share of the original's records of which both are true (DiSDiO)."""
 
 
@@ -44,13 +45,13 @@ class Disclosure(NamedTuple):
 
     keys: tuple[str, ...]
     """Names of the key variables."""
-    unique_in_original: float
+    unique_in_original: Share
     """Share of the original records that are unique on the key variables (UiO)."""
-    unique_in_synthetic: float
+    unique_in_synthetic: Share
     """Share of the synthetic records that are unique on the key variables in their file (UiS)."""
-    replicated_uniques: float
+    replicated_uniques: Share
     """Share of the original records that are unique on the key variables, and whose values exactly
-    one record of the synthetic file has (repU)."""
+    one record of the synthetic file has (repU of Raab 2024, doi:10.48550/arXiv.2406.16826)."""
     targets: tuple[TargetDisclosure, ...]
     """Attribute disclosure, one entry a target."""
 

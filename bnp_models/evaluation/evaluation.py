@@ -18,6 +18,16 @@ from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.closest import ClosestRecords, closest_records
 from bnp_models.evaluation.combining import COMBINING_RULES
 from bnp_models.evaluation.disclosure import Disclosure, disclosure
+from bnp_models.evaluation.documents import (
+    AnonymityEntry,
+    EvaluationSummary,
+    FileEntry,
+    ImpossibleEntry,
+    PropensityEntry,
+    ShareEntry,
+    TableEntry,
+    TreesEntry,
+)
 from bnp_models.evaluation.files import coded_files
 from bnp_models.evaluation.impossible import Impossible, find_impossible
 from bnp_models.evaluation.propensity import PropensityScore, num_columns, propensity_score
@@ -213,7 +223,7 @@ class Evaluation:
             return [f"file {m + 1}" for m in range(len(self.synthetic))]
         return list(names)
 
-    def summary(self, names: Sequence[str] | None = None) -> dict:
+    def summary(self, names: Sequence[str] | None = None) -> EvaluationSummary:
         """Content of ``evaluation.json``; only its last entry depends on the clock.
 
         Parameters
@@ -223,54 +233,47 @@ class Evaluation:
         """
         persons = [persons_of(table).tabulated for table in (self.original, *self.synthetic)]
         schema = persons[0].schema
-        households = {}
-        if isinstance(self.original, Households):
-            households = {
-                "households": self.original.n,
-                "synthetic_households": [table.n for table in self.synthetic],
-            }
-        return {
-            "n": persons[0].n,
-            "files": [
-                {"name": name, "rows": table.n}
+        homes = self.original if isinstance(self.original, Households) else None
+        return EvaluationSummary(
+            n=persons[0].n,
+            files=[
+                FileEntry(name=name, rows=table.n)
                 for name, table in zip(self.file_names(names), persons[1:], strict=True)
             ],
-            "population_size": None if self.population is None else persons_of(self.population).n,
-            **households,
-            "variables": list(schema.variables),
-            "levels": list(schema.num_levels),
-            "cells": schema.num_cells,
-            "missing": int((persons[0].codes < 0).sum(axis=1) @ persons[0].counts),
-            "seed": self.seed,
-            "version": __version__,
-            "combining": self.combining,
-            "level": self.level,
-            "proportions": {str(k): part.summary() for k, part in self.proportions.items()},
-            "pmse": {kind: _scores_document(scores) for kind, scores in self.scores.items()},
-            "worst_tables": {
-                str(k): part.fit.head(_WORST).to_dict(orient="records")
+            population_size=None if self.population is None else persons_of(self.population).n,
+            households=None if homes is None else homes.n,
+            synthetic_households=None if homes is None else [table.n for table in self.synthetic],
+            variables=schema.variables,
+            levels=schema.num_levels,
+            cells=schema.num_cells,
+            missing=(persons[0].codes < 0).sum(axis=1) @ persons[0].counts,
+            seed=self.seed,
+            version=__version__,
+            combining=self.combining,
+            level=self.level,
+            proportions={str(k): part.summary() for k, part in self.proportions.items()},
+            pmse={
+                kind: PropensityEntry(**_means(scores), files=scores)
+                for kind, scores in self.scores.items()
+            },
+            worst_tables={
+                str(k): [TableEntry.of(row) for row in part.fit.head(_WORST).itertuples()]
                 for k, part in self.proportions.items()
             },
-            "household_shares": None if self.shares is None else shares_document(self.shares),
-            "k_anonymity": {
-                "original": [row._asdict() for row in self.anonymity[0]],
-                "synthetic": [[row._asdict() for row in rows] for rows in self.anonymity[1:]],
-            },
-            "replicated_uniques": self.replicated._asdict(),
-            "closest_records": self.closest._asdict(),
-            "disclosure": [
-                part._asdict() | {"targets": [target._asdict() for target in part.targets]}
-                for part in self.disclosures
-            ],
-            "pmse_trees": None if self.trees is None else _scores_document(self.trees),
-            "impossible": (
-                None if self.impossible is None else [*map(_impossible_document, self.impossible)]
+            household_shares=None if self.shares is None else share_entries(self.shares),
+            k_anonymity=AnonymityEntry(original=self.anonymity[0], synthetic=self.anonymity[1:]),
+            replicated_uniques=self.replicated,
+            closest_records=self.closest,
+            disclosure=self.disclosures,
+            pmse_trees=(
+                None if self.trees is None else TreesEntry(**_means(self.trees), files=self.trees)
             ),
-            "synthetic_runs": [source._asdict() for source in self.sources],
-            "attack_risk": None if self.attack is None else self.attack.summary(),
-            "warnings": self.warnings(names),
-            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
-        }
+            impossible=None if self.impossible is None else [*map(_entry_of, self.impossible)],
+            synthetic_runs=self.sources,
+            attack_risk=None if self.attack is None else self.attack.summary(),
+            warnings=self.warnings(names),
+            seconds={name: round(value, 3) for name, value in self.seconds.items()},
+        )
 
     def _shown(self) -> Shown:
         """What is shown of it."""
@@ -474,36 +477,34 @@ def _first_few(items: list[str], separator: str) -> str:
     return separator.join(items[:5]) + more
 
 
-def _scores_document(scores: Sequence[PropensityScore] | Sequence[TreePropensity]) -> dict:
-    """Means of each figure over files, and the figures of each file."""
-    means = [float(np.mean(values)) for values in zip(*scores, strict=True)]
-    return {
-        **dict(zip(scores[0]._fields, means, strict=True)),
-        "files": [score._asdict() for score in scores],
-    }
+def _means(scores: Sequence[PropensityScore] | Sequence[TreePropensity]) -> dict[str, float]:
+    """Means of each figure over files."""
+    means = (float(np.mean(values)) for values in zip(*scores, strict=True))
+    return dict(zip(scores[0]._fields, means, strict=True))
 
 
-def _impossible_document(impossible: Impossible) -> dict:
-    """Impossible records of one file as JSON values."""
-    return {
-        "number": impossible.number,
-        "first_rows": list(impossible.rows),
-        "broken": list(impossible.broken),
-        **({"by_rule": impossible.by_rule} if impossible.by_rule else {}),
-    }
+def _entry_of(impossible: Impossible) -> ImpossibleEntry:
+    """Entry of the impossible records of one file."""
+    return ImpossibleEntry.of(
+        impossible, first_rows=impossible.rows, by_rule=impossible.by_rule or None
+    )  # fmt: skip
 
 
-def shares_document(shares: Shares) -> list[dict]:
-    """Shares of households as JSON values, one entry a statement."""
+def share_entries(shares: Shares) -> list[ShareEntry]:
+    """Entries of shares of households, one for each statement."""
+
+    def ends(interval, i):
+        return interval[0][i], interval[1][i]
+
     return [
-        {
-            "name": name,
-            "original": float(shares.original[i]),
-            "original_interval": [float(end[i]) for end in shares.original_interval],
-            "synthetic": float(shares.synthetic[i]),
-            "interval": [float(end[i]) for end in shares.interval],
-            "overlap": float(shares.overlap[i]),
-            **({} if shares.population is None else {"population": float(shares.population[i])}),
-        }
+        ShareEntry(
+            name=name,
+            original=shares.original[i],
+            original_interval=ends(shares.original_interval, i),
+            synthetic=shares.synthetic[i],
+            interval=ends(shares.interval, i),
+            overlap=shares.overlap[i],
+            population=None if shares.population is None else shares.population[i],
+        )
         for i, name in enumerate(shares.names)
     ]

@@ -34,18 +34,19 @@ class PropensityScore(NamedTuple):
     """
 
     pmse: float
-    """Mean squared error; 0 where the original and the synthetic records cannot be told apart."""
+    """Mean squared difference of the propensity scores from the synthetic share; 0 where the
+    original and the synthetic records cannot be told apart."""
     parameters: int
     """Parameters of the logistic regression but for its intercept and aliases: k - 1."""
     ratio: float
-    """`pmse` divided by its expected value for records from the right model with parameters
-    estimated from the original. It is about 1 for such records."""
+    """pMSE divided by its expected value if the file came from the right model with parameters
+    estimated from the original (Snoke et al. 2018, doi:10.1111/rssa.12358). It is about 1 for such
+    files."""
     z: float
-    """`pmse` minus that expected value, divided by its standard deviation. It is about 0 for such
-    records."""
+    """(pMSE - expected) / standard deviation. It is about 0 for such files."""
     ratio_predictive: float
-    """The ratio if each file has its own draw of the parameters, as the files of `synthesize` do.
-    The expected value is then that of a second sample."""
+    """The same if each file has its own draw of the parameters, as files drawn from a posterior
+    predictive distribution do. The expected value is then that of a second sample."""
     z_predictive: float
     """z for such files."""
 

@@ -4,17 +4,46 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bnp_models.data.display import Shown, counted, displayed
+from bnp_models.data.documents import ABSENT, Document, Share
 from bnp_models.data.frames import Tabular
 from bnp_models.data.margins import joint_codes
 from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.evaluation.combining import compare_with_original
 from bnp_models.evaluation.files import coded_files
 from bnp_models.evaluation.propensity import standardised
+
+
+class ProportionsEntry(Document):
+    """Figures of the tables of some number of variables."""
+
+    tables: int
+    tables_left_out: int
+    """Number of tables that were not evaluated because there were too many."""
+    cells: int
+    cells_judged: int
+    """Cells in which the original has enough records for an interval."""
+    mean_difference: float
+    """Mean absolute difference of proportions."""
+    largest_difference: float
+    mean_tvd: float
+    """Mean total variation distance."""
+    k_marginal: float
+    """1,000 (1 - mean_tvd), the score of the NIST challenges."""
+    overlap: float | None
+    """Mean overlap of 95% intervals (Karr et al. 2006, doi:10.1198/000313006X124640)."""
+    overlap_below_half: Share | None
+    covers_original: Share | None
+    """Cells whose combined interval has the original's proportion."""
+    mean_difference_from_population: float | None = None
+    original_mean_difference_from_population: float | None = None
+    covers_population: Share | None = ABSENT
+    original_covers_population: Share | None = ABSENT
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +109,7 @@ class Proportions:
         low, high = self.interval if by == "synthetic" else self.original_interval
         return ((low <= value) & (value <= high))[self.judged]
 
-    def summary(self) -> dict:
+    def summary(self) -> ProportionsEntry:
         """Figures for evaluation.json; shares are None where no cell is judged."""
         away = np.abs(self.synthetic - self.original)
         overlap = self.overlap[self.judged]
@@ -88,29 +117,30 @@ class Proportions:
         def share(values):
             return float(np.mean(values)) if len(values) else None
 
-        figures = {
-            "tables": len(self.tables),
-            "tables_left_out": self.left_out,
-            "cells": len(self.original),
-            "cells_judged": int(self.judged.sum()),
-            "mean_difference": float(away.mean()),
-            "largest_difference": float(away.max()),
-            "mean_tvd": float(self.fit["tvd"].mean()),
-            "k_marginal": float(self.k_marginal.mean()),
-            "overlap": share(overlap),
-            "overlap_below_half": share(overlap < 0.5),
-            "covers_original": share(self.covered()),
-        }
+        of_population: dict[str, Any] = {}
         if self.population is not None:
-            figures["mean_difference_from_population"] = float(
-                np.abs(self.synthetic - self.population).mean()
-            )
-            figures["original_mean_difference_from_population"] = float(
-                np.abs(self.original - self.population).mean()
-            )
-            figures["covers_population"] = share(self.covered("population"))
-            figures["original_covers_population"] = share(self.covered("population", "original"))
-        return figures
+            of_population = {
+                "mean_difference_from_population": np.abs(self.synthetic - self.population).mean(),
+                "original_mean_difference_from_population": np.abs(
+                    self.original - self.population
+                ).mean(),
+                "covers_population": share(self.covered("population")),
+                "original_covers_population": share(self.covered("population", "original")),
+            }
+        return ProportionsEntry(
+            tables=len(self.tables),
+            tables_left_out=self.left_out,
+            cells=len(self.original),
+            cells_judged=self.judged.sum(),
+            mean_difference=away.mean(),
+            largest_difference=away.max(),
+            mean_tvd=self.fit["tvd"].mean(),
+            k_marginal=self.k_marginal.mean(),
+            overlap=share(overlap),
+            overlap_below_half=share(overlap < 0.5),
+            covers_original=share(self.covered()),
+            **of_population,
+        )
 
     def _shown(self) -> Shown:
         """What is shown of it."""

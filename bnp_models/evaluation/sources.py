@@ -18,13 +18,13 @@ class Source(NamedTuple):
     """Run whose run.json lies beside synthetic files."""
 
     run: str
-    """Path of run.json."""
+    """Path of the run.json."""
     files: list[str]
-    """Files that it made."""
+    """Files that are unchanged since the run made them."""
     changed: list[str]
-    """Files that it made, and that have changed since."""
+    """Files that have changed since the run made them."""
     strangers: list[str]
-    """Files in its folder that it did not make."""
+    """Files in the folder of the run that it did not make."""
     warnings: list[str]
     """What the run warned of."""
 

@@ -26,9 +26,9 @@ class TreePropensity(NamedTuple):
     pmse: float
     """Mean squared error."""
     expected: float
-    """Its mean if the labels "original" and "synthetic" are permuted at random."""
+    """Expected value, estimated by permuting at random which records are synthetic."""
     ratio: float
-    """`pmse` divided by `expected`: about 1 if nothing tells the records apart."""
+    """pMSE divided by its expected value: about 1 if nothing tells the records apart."""
 
 
 def tree_propensity(original: Tabular, synthetic: Tabular, *, seed: int = 0) -> TreePropensity:

@@ -11,25 +11,18 @@ from bnp_models.evaluation.files import coded_files
 
 
 class Replicated(NamedTuple):
-    """Combinations that one record of the original has, and that synthetic files have too.
-
-    Attributes
-    ----------
-    uniques
-        Records that are alone in their cell in the original.
-    found
-        For each file, how many of these cells have a record there.
-    found_unique
-        For each file, how many of them have one record there.
-    in_any, in_all
-        How many have a record in some file, and in every one.
-    """
+    """Combinations that one record of the original has, and that synthetic files have too."""
 
     uniques: int
+    """Records that are alone in their cell in the original."""
     found: tuple[int, ...]
+    """For each file: the number of these cells that have a record in it."""
     found_unique: tuple[int, ...]
+    """For each file: the number of these cells that have exactly one record in it."""
     in_any: int
+    """How many have a record in some file."""
     in_all: int
+    """How many have a record in every file."""
 
 
 def replicated_uniques(original: Tabular, synthetic: Tabular | Sequence[Tabular]) -> Replicated:

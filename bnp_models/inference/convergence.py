@@ -7,11 +7,12 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.documents import Document
 from bnp_models.inference.run import Run
 
 MAX_RHAT = 1.05
@@ -32,11 +33,15 @@ MIN_ESS_PER_CHAIN = 100
 
 MIN_DRAWS = 4
 
-Figures: TypeAlias = dict[str, float | None]
-"""Figures "rhat" (rank-normalised, split), "ess_bulk" and "ess_tail" of one quantity.
 
-None where a figure is undefined: fewer than 4 draws, constant draws, or, for R-hat, one chain.
-"""
+class Figures(Document):
+    """Rank-normalised split R-hat, bulk and tail effective sample size (Vehtari et al. 2021,
+    doi:10.1214/20-BA1221); null where a chain has too few draws, or they are all the same.
+    """
+
+    rhat: float | None
+    ess_bulk: float | None
+    ess_tail: float | None
 
 
 class Evaluated(Protocol):
@@ -127,7 +132,7 @@ def diagnose(values: np.ndarray, superchain: int = 1) -> Figures:
     """
     num_chains, num_draws = values.shape
     if num_draws < MIN_DRAWS or np.ptp(values) == 0 or not np.isfinite(values).all():
-        return dict.fromkeys(("rhat", "ess_bulk", "ess_tail"))
+        return Figures(rhat=None, ess_bulk=None, ess_tail=None)
     from arviz_stats.base import array_stats
 
     values = np.asarray(values, np.float64)
@@ -144,7 +149,7 @@ def diagnose(values: np.ndarray, superchain: int = 1) -> Figures:
             )
         bulk = array_stats.ess(values, chain_axis=0, draw_axis=1, method="bulk")
         tail = array_stats.ess(values, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))
-    return {"rhat": rhat, "ess_bulk": _finite(bulk), "ess_tail": _finite(tail)}
+    return Figures(rhat=rhat, ess_bulk=_finite(bulk), ess_tail=_finite(tail))
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """Modes of the posterior that chains sit in, told from their draws."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bnp_models.data.display import Shown, displayed
+from bnp_models.data.documents import Document, Share
 from bnp_models.data.messages import listed
 from bnp_models.inference.convergence import MAX_RHAT, Figures, figures_by_name, large_rhats
 
@@ -24,6 +26,41 @@ FEW_CROSSINGS = 20
 DRAW_SEPARATION, SEGMENT_SEPARATION, CHAIN_SEPARATION = 0.75, 6.0, 7.0
 
 
+class IntervalEntry(Document):
+    """Posterior mean and 95% interval."""
+
+    mean: float
+    q025: float
+    q975: float
+
+
+class ModeEntry(Document):
+    """Mode of the posterior: its draws, and their means."""
+
+    chains: Sequence[int]
+    """Chains that were in it, counted from 1."""
+    share: Share
+    """Share of the draws in it."""
+    log_likelihood: float | None = None
+    components: float | None = None
+    alpha: float | None = None
+    tau1: IntervalEntry | None = None
+
+
+class ModesEntry(Document):
+    """Whether the chains sit in different modes."""
+
+    verdict: str
+    """What was found, in words."""
+    number: int | None
+    """Modes; null where there are too few draws to tell."""
+    crossings: int
+    """Times that a chain went from one mode to another."""
+    crossing_chains: Sequence[int]
+    """Chains that did so, counted from 1."""
+    modes: Sequence[ModeEntry]
+
+
 @dataclass(frozen=True, eq=False)
 @displayed
 class Modes:
@@ -38,10 +75,8 @@ class Modes:
     labels: np.ndarray
     """(chains, segments) mode of each segment of each chain, the one of the highest log-likelihood
     being 0; no segments where there are too few draws to tell."""
-    each: tuple[dict, ...]
-    """One entry for each mode: "chains" (from 1), "share" of the draws, the means of
-    "log_likelihood", "components" and "alpha", and, with a risk, the "mean", "q025" and "q975" of
-    "tau1"."""
+    each: tuple[ModeEntry, ...]
+    """One entry for each mode."""
     verdict: str
     """Sentence that says all this."""
 
@@ -61,15 +96,9 @@ class Modes:
         crossed = (self.labels[:, 1:] != self.labels[:, :-1]).any(axis=1)
         return [int(chain) + 1 for chain in np.flatnonzero(crossed)]
 
-    def document(self) -> dict:
-        """JSON values that say all this."""
-        return {
-            "verdict": self.verdict,
-            "number": self.number,
-            "crossings": self.crossings,
-            "crossing_chains": self.crossing_chains,
-            "modes": list(self.each),
-        }
+    def document(self) -> ModesEntry:
+        """Entry "modes" of ``risk.json`` and ``run.json``."""
+        return ModesEntry.of(self, modes=self.each)
 
     def _shown(self) -> Shown:
         """What is shown of it."""
@@ -205,20 +234,20 @@ def _without_passages(labels, means):
     return labels
 
 
-def _describe_mode(draws, segments, where) -> dict:
-    """Entry of `Modes.each` of the mode of these segments, and draws."""
-    entry = {
-        "chains": [int(chain) + 1 for chain in np.flatnonzero(segments.any(axis=1))],
-        "share": float(np.mean(where)),
-    }
-    for name in ("log_likelihood", "components", "alpha"):
-        if name in draws:
-            entry[name] = float(np.mean(draws[name][where]))
+def _describe_mode(draws, segments, where) -> ModeEntry:
+    """Entry of the mode of these segments, and draws."""
+    names = [name for name in ("log_likelihood", "components", "alpha") if name in draws]
+    interval = None
     if "tau1" in draws:
         tau1 = np.asarray(draws["tau1"], np.float64)[where]
         low, high = np.quantile(tau1, [0.025, 0.975])
-        entry["tau1"] = {"mean": float(tau1.mean()), "q025": float(low), "q975": float(high)}
-    return entry
+        interval = IntervalEntry(mean=tau1.mean(), q025=low, q975=high)
+    return ModeEntry(
+        chains=[int(chain) + 1 for chain in np.flatnonzero(segments.any(axis=1))],
+        share=np.mean(where),
+        **{name: np.mean(draws[name][where]) for name in names},
+        tau1=interval,
+    )
 
 
 def _verdict(modes: Modes, apart: list[str]) -> str:

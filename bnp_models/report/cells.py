@@ -1,6 +1,7 @@
 """Risk of each cell as files: risk.json, draws for ArviZ, cells.csv, and one HTML page."""
 
 from os import PathLike
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from bnp_models.data.schema import MicrodataError
 from bnp_models.data.writing import write_table, write_text
 from bnp_models.inference.arviz import draws_dataset, groups_for_arviz
 from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.report.documents import CellsRiskDocument, FiguresEntry, FitEntry
 from bnp_models.report.pages import Filing, environment, of_chains
 from bnp_models.report.plots import COLOURS, as_svg, new_axes, plain_tick
 from bnp_models.report.risk import NUM_RISKIEST
@@ -58,7 +60,7 @@ def cell_risk_summary(
     seconds: dict | None = None,
     limits: Limits | None = None,
     baselines: Baselines | None = None,
-) -> dict:
+) -> CellsRiskDocument:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
     Parameters
@@ -85,7 +87,7 @@ def cell_risk_summary(
     cells, diagnosis = result.cells, Diagnosis(monitored_cells(result))
     schema = cells.table.schema
     fit = counts_of_counts(result.model, result.cells)
-    hyperparameters = (
+    hyperparameters: dict[str, Any] = (
         result.model.hyperparameters
         if result.draws is None
         else {name: figures_of(value) for name, value in result.draws.values.items()}
@@ -93,39 +95,38 @@ def cell_risk_summary(
     conditional = result.tau1_conditional
     # Mean and spread without the error of simulation: that of the mean, and of the count about it.
     sd = np.sqrt(np.var(conditional) + np.mean(result.tau1_variance))
-    modes = {"modes": diagnosis.modes.document()} if diagnosis.draws else {}
-    tau1 = figures_of(result.tau1) | {"mean": float(conditional.mean()), "sd": float(sd)}
+    tau1 = FiguresEntry(**figures_of(result.tau1) | {"mean": conditional.mean(), "sd": sd})
     warnings = _cell_warnings(result, fit, diagnosis)
     against = [sentence for sentence in warnings if sentence not in result.cells.warnings()]
     why = f"tau1 should not be used: {'; '.join(against)}"
     timing = dict.fromkeys(("compile", "warmup", "draws"), 0.0) | (seconds or result.seconds)
-    return {
-        "model": result.model.name,
-        "n": cells.table.n,
-        "population_size": cells.population_size,
-        "variables": list(schema.variables),
-        "levels": list(schema.num_levels),
-        "cells": cells.num_cells,
-        "non_empty_cells": len(cells.f),
-        "sample_uniques": int((cells.f == 1).sum()),
-        "seed": seed,
-        "version": __version__,
-        "device": ", ".join(sorted({device.device_kind for device in jax.devices()})),
-        "hyperparameters": {"method": method, **hyperparameters},
-        "tau1": tau1,
-        "tau1_conditional": figures_of(conditional),
-        "tau2": figures_of(result.tau2),
-        **verdict(tau1, result.p_unique[cells.f == 1], limits, not against, why),
+    return CellsRiskDocument(
+        model=result.model.name,
+        n=cells.table.n,
+        population_size=cells.population_size,
+        variables=schema.variables,
+        levels=schema.num_levels,
+        cells=cells.num_cells,
+        non_empty_cells=len(cells.f),
+        sample_uniques=(cells.f == 1).sum(),
+        seed=seed,
+        version=__version__,
+        device=", ".join(sorted({device.device_kind for device in jax.devices()})),
+        hyperparameters={"method": method, **hyperparameters},
+        tau1=tau1,
+        tau1_conditional=figures_of(conditional),
+        tau2=figures_of(result.tau2),
+        verdict=verdict(tau1, result.p_unique[cells.f == 1], limits, not against, why),
         **({} if baselines is None else baselines.document()),
-        "log_likelihood": float(np.mean(result.log_likelihood)),
-        "fit": fit.to_dict(orient="records"),
-        "diagnostics": diagnosis.figures,
-        **modes,
-        "warnings": warnings,
-        "seconds": {name: round(value, 3) for name, value in timing.items()},
+        log_likelihood=np.mean(result.log_likelihood),
+        fit=[FitEntry.of(row) for row in fit.itertuples()],
+        diagnostics=diagnosis.figures,
+        modes=diagnosis.modes.document() if diagnosis.draws else None,
+        warnings=warnings,
+        seconds={name: round(value, 3) for name, value in timing.items()},
         # There are no sweeps: the entry is for programs that read it of other models.
-        "sweeps_per_second": None,
-    }
+        sweeps_per_second=None,
+    )
 
 
 def _cell_warnings(result: CellRisk, fit: pd.DataFrame, diagnosis: Diagnosis) -> list[str]:

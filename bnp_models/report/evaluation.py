@@ -7,7 +7,7 @@ import numpy as np
 
 from bnp_models.data.identifying import SMALLEST_SHOWN
 from bnp_models.data.writing import write_text
-from bnp_models.evaluation.evaluation import BAD_RATIO, Evaluation, shares_document
+from bnp_models.evaluation.evaluation import BAD_RATIO, Evaluation, share_entries
 from bnp_models.evaluation.proportions import Proportions
 from bnp_models.report.pages import environment, of_chains
 from bnp_models.report.plots import COLOURS, INK, as_svg, new_axes
@@ -114,7 +114,7 @@ def _shares(evaluation: Evaluation, least: int) -> list[dict]:
     households = evaluation.original.n
     return [
         row | {"hidden": 0 < round(row["original"] * households) < least}
-        for row in shares_document(evaluation.shares)
+        for row in share_entries(evaluation.shares)
     ]
 
 

@@ -1,12 +1,56 @@
 """JSON Schemas of the JSON files that commands write."""
 
-import json
-from functools import cache
-from importlib import resources
+from collections.abc import Callable
+from functools import partial
 
+from bnp_models.data.documents import required_entries, schema_of
 from bnp_models.data.messages import listed
+from bnp_models.evaluation.documents import EvaluationDocument
+from bnp_models.report.comparison import CompareDocument
+from bnp_models.report.documents import (
+    CellsRiskDocument,
+    ChainsRiskDocument,
+    RiskDocument,
+    RunDocument,
+    RunSummary,
+)
+from bnp_models.report.protection import ChangesDocument
 
-SCHEMAS = ("risk.json", "run.json", "evaluation.json", "compare.json", "changes.json")
+_OF_COMMANDS = {
+    "risk": ["model", "population_size", "filing", "level_prior"],
+    "protect": [
+        "model", "population_size", "filing", "usable", "verdict", "warnings", "diagnostics",
+        "level_prior", "seconds", "recode", "suppress",
+    ],
+    "(synthesize|impute)": [*required_entries(RunSummary), "datasets", "files_sha256", "checks"],
+    "compare": ["models", "parts", "folds"],
+}  # fmt: skip
+
+_SCHEMAS: dict[str, Callable[[], dict]] = {
+    "risk.json": partial(
+        schema_of,
+        RiskDocument,
+        CellsRiskDocument,
+        ChainsRiskDocument,
+        entry="model",
+        cases={
+            "^polettini-stander-[0-9]$": required_entries(CellsRiskDocument),
+            "^(?!polettini-stander-[0-9]$)": [*required_entries(ChainsRiskDocument), "checks"],
+        },
+    ),
+    "run.json": partial(
+        schema_of,
+        RunDocument,
+        RunSummary,
+        entry="command",
+        cases={f"^bnp-models {command} ": names for command, names in _OF_COMMANDS.items()},
+    ),
+    "evaluation.json": partial(schema_of, EvaluationDocument),
+    "compare.json": partial(schema_of, CompareDocument),
+    "changes.json": partial(schema_of, ChangesDocument),
+}
+
+SCHEMAS = tuple(_SCHEMAS)
 """Files that have one."""
 
 
@@ -32,11 +76,4 @@ def json_schema(name: str) -> dict:
     """
     if name not in SCHEMAS:
         raise ValueError(f"{name!r} is none of {listed(SCHEMAS, 'and')}")
-    schema = json.loads(_text(name.replace(".json", ".schema.json")))
-    return schema | {"$defs": json.loads(_text("shared.json"))}
-
-
-@cache
-def _text(name: str) -> str:
-    """A file of the schemas."""
-    return resources.files("bnp_models.report").joinpath("schemas", name).read_text("utf-8")
+    return _SCHEMAS[name]()

@@ -3,13 +3,14 @@
 import platform
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jinja2
 import numpy as np
 import pandas as pd
 
 from bnp_models.data.contingency import ContingencyTable
+from bnp_models.data.documents import Keywords, Sha256
 from bnp_models.data.microdata import Records
 from bnp_models.inference.arviz import versions
 from bnp_models.inference.convergence import MAX_RHAT, MIN_ESS_PER_CHAIN
@@ -23,18 +24,16 @@ _MAX_LEVELS_SHOWN = 12
 
 
 class Filing(NamedTuple):
-    """What a page is filed by."""
+    """Title, author, date and input of a page."""
 
-    date: str
-    """Day on which it was made, as 2025-03-31."""
+    date: Annotated[str, Keywords(format="date")]
+    """Day on which it was made."""
     input: str
-    """Name of the input."""
-    sha256: str | None
-    """SHA-256 of the input, as ``sha256sum`` gives it; None for a folder."""
+    """Name of the sample's file."""
+    sha256: Sha256 | None
+    """SHA-256 of that file, in hexadecimal digits; null for a folder."""
     title: str | None = None
-    """Title, where one is wanted."""
     author: str | None = None
-    """Author, where one is named."""
 
 
 @cache

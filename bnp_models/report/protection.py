@@ -1,19 +1,83 @@
 """Protected files: the log of their changes as JSON values, and one self-contained HTML page."""
 
+from collections.abc import Sequence
 from os import PathLike
 
 import pandas as pd
 
+from bnp_models.data.documents import AtLeastOne, Document, NotNegative, Share
+from bnp_models.data.microdata import SmallCells
 from bnp_models.data.schema import text_of
 from bnp_models.data.writing import write_text
 from bnp_models.inference.diagnosis import Diagnosis
+from bnp_models.report.documents import FiguresEntry
 from bnp_models.report.pages import Filing, render_page
 from bnp_models.report.plots import TRACED
 from bnp_models.report.summaries import figures_of
 from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.protection import FileRisk, Protection
+from bnp_models.risk.verdict import VerdictEntry
 
 _SHOWN = 100
+
+
+class FileRiskEntry(Document):
+    """Risk of a file, and the information that it has lost."""
+
+    sample_uniques: int
+    tau1: FiguresEntry
+    """Sample uniques that are unique in the population."""
+    tau2: FiguresEntry
+    largest_risk: Share
+    """Largest probability of a record to be unique in the population."""
+    k_anonymity: Sequence[SmallCells]
+    loss: NotNegative
+    """Information lost, in bits per record."""
+
+
+class RecodingEntry(Document):
+    """Recoding of a variable."""
+
+    variable: str
+    levels: Sequence[str]
+    """Levels that were merged; empty if the variable was dropped."""
+    to: str | None
+    """Label of the merged level; null if the variable was dropped."""
+    loss: float
+    """Information lost, in bits per record."""
+
+
+class SuppressionEntry(Document):
+    """Suppressed value."""
+
+    row: int
+    """Row of the file, counted from 0."""
+    id: str | None = None
+    """Identifier of the record, from the column of --id."""
+    column: str
+    old: str
+    """Label before the suppression."""
+
+
+class ChangesDocument(Document):
+    """changes.json of bnp-models protect."""
+
+    n: int
+    """Records."""
+    population_size: AtLeastOne
+    variables: Sequence[str]
+    """Key variables of the sample."""
+    verdict: VerdictEntry
+    before: FileRiskEntry
+    after: FileRiskEntry
+    refitted: FileRiskEntry | None = None
+    """With --refit: the risk of the protected file, estimated by new chains."""
+    recodings: Sequence[RecodingEntry]
+    """Recodings, in the order in which they were made."""
+    suppressed: dict[str, int]
+    """Number of suppressed values, by variable."""
+    suppressed_records: int
+    suppressions: Sequence[SuppressionEntry]
 
 
 def changes_document(
@@ -23,7 +87,7 @@ def changes_document(
     ids: pd.Series | None = None,
     usable: bool = True,
     why: str = "",
-) -> dict:
+) -> ChangesDocument:
     """Content of ``changes.json``: every recoding and suppression, the risk before and after.
 
     Parameters
@@ -37,40 +101,34 @@ def changes_document(
     usable, why
         Whether tau_1 of the sample can be used, and a sentence that says why.
     """
-    suppressions = protection.suppressions()
-    if ids is not None:
-        suppressions.insert(1, "id", [text_of(x) for x in ids.to_numpy(object)[suppressions.row]])
+    table = protection.table
+    names = {} if ids is None else dict(enumerate(map(text_of, ids.to_numpy(object))))
     number = protection.suppressed.sum(axis=0).tolist()
     kept = protection.coarsening.schema.variables
-    return {
-        "n": protection.table.n,
-        "population_size": protection.population_size,
-        "variables": list(protection.table.schema.variables),
-        "verdict": protection.after.judge(protection.limits, usable, why).document(),
-        "before": _of_file(protection.before),
-        "after": _of_file(protection.after),
-        **({} if refitted is None else {"refitted": _of_file(refitted)}),
-        "recodings": [
-            {"variable": one.variable, "levels": list(one.levels), "to": one.label,
-             "loss": float(one.loss)}
-            for one in protection.recodings
+    return ChangesDocument(
+        n=table.n,
+        population_size=protection.population_size,
+        variables=table.schema.variables,
+        verdict=protection.after.judge(protection.limits, usable, why).document(),
+        before=_of_file(protection.before),
+        after=_of_file(protection.after),
+        refitted=None if refitted is None else _of_file(refitted),
+        recodings=[RecodingEntry.of(one, to=one.label) for one in protection.recodings],
+        suppressed=dict(zip(kept, number, strict=True)),
+        suppressed_records=protection.suppressed.any(axis=1).sum(),
+        suppressions=[
+            SuppressionEntry.of(one, id=names.get(one.row))
+            for one in protection.suppressions().itertuples()
         ],
-        "suppressed": dict(zip(kept, number, strict=True)),
-        "suppressed_records": int(protection.suppressed.any(axis=1).sum()),
-        "suppressions": suppressions.to_dict(orient="records"),
-    }  # fmt: skip
+    )
 
 
-def _of_file(risk: FileRisk) -> dict:
-    """Figures of a file: those of its risk, and the information that it has lost."""
-    return {
-        "sample_uniques": risk.sample_uniques,
-        "tau1": figures_of(risk.tau1),
-        "tau2": figures_of(risk.tau2),
-        "largest_risk": float(risk.r1.max()),
-        "k_anonymity": [small._asdict() for small in risk.anonymity],
-        "loss": float(risk.loss),
-    }
+def _of_file(risk: FileRisk) -> FileRiskEntry:
+    """Entry of a file."""
+    return FileRiskEntry.of(
+        risk, tau1=figures_of(risk.tau1), tau2=figures_of(risk.tau2), largest_risk=risk.r1.max(),
+        k_anonymity=risk.anonymity,
+    )  # fmt: skip
 
 
 def render_protection_report(

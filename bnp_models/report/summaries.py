@@ -1,33 +1,49 @@
 """Summaries of a run or a risk as JSON values: the content of risk.json and run.json."""
 
+from typing import Any
+
 import numpy as np
 
 from bnp_models.data.arguments import check_kind
+from bnp_models.data.documents import ABSENT
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.schema import text_of
-from bnp_models.data.weight_classes import WeightedMicrodata
+from bnp_models.data.weight_classes import WeightedMicrodata, WeightsEntry
 from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
+from bnp_models.report.documents import (
+    ChainsRiskDocument,
+    CoarserEntry,
+    ContributionEntry,
+    FiguresEntry,
+    LevelEntry,
+    LevelPriorEntry,
+    RunSummary,
+    StoppingEntry,
+    TausEntry,
+    TiesEntry,
+    UsableEntry,
+)
 from bnp_models.risk.baselines import Baselines
 from bnp_models.risk.coarser_risk import CoarserRisk
-from bnp_models.risk.population import TAUS, PopulationRisk
+from bnp_models.risk.population import PopulationRisk
 from bnp_models.risk.validation import Validation
-from bnp_models.risk.verdict import Limits, judge
+from bnp_models.risk.verdict import Limits, VerdictEntry, judge
 from bnp_models.rules.rules import Rules
 from bnp_models.synthesis.predictive_checks import PredictiveChecks
 from bnp_models.version import __version__
 
-_QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
 
-
-def figures_of(draws: np.ndarray) -> dict[str, float]:
-    """Posterior mean, standard deviation and quantiles of a scalar, chains together."""
+def figures_of(draws: np.ndarray) -> FiguresEntry:
+    """Figures of a scalar."""
     flat = np.asarray(draws, np.float64).ravel()
-    summary = {"mean": flat.mean(), "sd": flat.std(ddof=1) if flat.size > 1 else 0.0}
-    summary |= {name: np.quantile(flat, level) for name, level in _QUANTILES.items()}
-    return {name: float(value) for name, value in summary.items()}
+    q025, q05, q50, q95, q975 = np.quantile(flat, [0.025, 0.05, 0.5, 0.95, 0.975])
+    return FiguresEntry(
+        mean=flat.mean(), sd=flat.std(ddof=1) if flat.size > 1 else 0.0,
+        q025=q025, q05=q05, q50=q50, q95=q95, q975=q975,
+    )  # fmt: skip
 
 
 def risk_summary(
@@ -40,7 +56,7 @@ def risk_summary(
     coarser: dict[str, CoarserRisk] | None = None,
     limits: Limits | None = None,
     baselines: Baselines | None = None,
-) -> dict:
+) -> ChainsRiskDocument:
     """Content of ``risk.json``; only its last two entries depend on the clock.
 
     Parameters
@@ -71,42 +87,44 @@ def risk_summary(
     diagnosis = Diagnosis.of(risk.run, risk) if diagnosis is None else diagnosis
     run = risk.law
     schema = run.table.schema
-    of_region = {}
+    of_region: dict[str, Any] = {}
     if run.conditions is not None:
         log_feasible = run.at_kept_arrays(run.draws["log_feasible"], risk.thin)
         of_region = {"p_zero": p_zero(log_feasible), "equivalences": equivalences(run)}
     tau1, use = figures_of(risk.tau1), usable(diagnosis, risk, checks, validation)
-    return {
-        "model": run.model.name,
-        "n": run.table.n,
-        "population_size": risk.population_size,
-        "variables": list(schema.variables),
-        "levels": list(schema.num_levels),
-        "cells": schema.num_cells,
-        "sample_uniques": len(risk.rows),
-        **_of_weights(risk.run),
-        "seed": seed,
-        "version": __version__,
-        "device": run.device,
-        "tau1": tau1,
-        "tau1_conditional": figures_of(risk.tau1_conditional),
-        "tau2": figures_of(risk.tau2),
-        "tau2_conditional": figures_of(risk.tau2_conditional),
-        "usable": use,
-        **verdict(tau1, risk.r1, limits, use["tau1"], use["why"]),
-        **_of_chains(run, diagnosis),
-        "components": float(np.mean(run.draws["components"])),
-        "level_prior": level_prior(run),
+    return ChainsRiskDocument(
+        model=run.model.name,
+        n=run.table.n,
+        population_size=risk.population_size,
+        variables=schema.variables,
+        levels=schema.num_levels,
+        cells=schema.num_cells,
+        sample_uniques=len(risk.rows),
+        weights=_of_weights(risk.run),
+        seed=seed,
+        version=__version__,
+        device=run.device,
+        tau1=tau1,
+        tau1_conditional=figures_of(risk.tau1_conditional),
+        tau2=figures_of(risk.tau2),
+        tau2_conditional=figures_of(risk.tau2_conditional),
+        usable=use,
+        verdict=verdict(tau1, risk.r1, limits, use["tau1"], use["why"]),
+        diagnostics=diagnosis.figures,
+        stopping=_stopping(run, diagnosis),
+        modes=diagnosis.modes.document(),
+        components=np.mean(run.draws["components"]),
+        level_prior=level_prior(run),
         **of_region,
-        **_checked(checks),
-        **({} if validation is None else {"validation": validation.document()}),
+        checks=None if checks is None else checks.document(),
+        validation=None if validation is None else validation.document(),
         **of_ties(risk),
-        "contributions": contributions(risk, coarser or {}),
+        contributions=contributions(risk, coarser or {}),
         **({} if baselines is None else baselines.document()),
-        **({} if coarser is None else {"what_if": what_if(coarser)}),
-        "warnings": warnings_with(diagnosis, checks, validation),
+        what_if=None if coarser is None else what_if(coarser),
+        warnings=warnings_with(diagnosis, checks, validation),
         **_timing(run),
-    }
+    )
 
 
 def usable(
@@ -114,32 +132,30 @@ def usable(
     risk: PopulationRisk,
     checks: PredictiveChecks | None,
     validation: Validation | None,
-) -> dict:
+) -> UsableEntry:
     """Entry "usable": whether tau_1 can be used, and a sentence that says why."""
     found = [x.warnings() for x in (checks, validation) if x is not None] + [risk.imprecise()]
     misfits = [sentence.split(":")[0] for sentences in found for sentence in sentences]
     verdict, why = diagnosis.verdict("tau1", misfits)
-    return {"tau1": verdict, "why": why}
+    return UsableEntry(tau1=verdict, why=why)
 
 
 def verdict(
-    tau1: dict[str, float], r1: np.ndarray, limits: Limits | None, usable: bool, why: str
-) -> dict[str, dict]:
+    tau1: FiguresEntry, r1: np.ndarray, limits: Limits | None, usable: bool, why: str
+) -> VerdictEntry | None:
     """Entry "verdict", where there are limits; arguments as of `judge`."""
     if limits is None or not limits.given:
-        return {}
-    return {"verdict": judge(tau1, r1, limits, usable, why).document()}
+        return None
+    return judge(tau1, r1, limits, usable, why).document()
 
 
-def level_prior(run: Run) -> dict:
+def level_prior(run: Run) -> LevelPriorEntry:
     """Entry "level_prior": its kind, and of a learned one the mean of c_j by variable."""
     learned = run.model.level_concentrations(run)
-    if learned is None:
-        return {"kind": "uniform"}
-    return {"kind": "learned", "concentration": learned}
+    return LevelPriorEntry(kind="uniform" if learned is None else "learned", concentration=learned)
 
 
-def of_ties(risk: PopulationRisk) -> dict[str, dict]:
+def of_ties(risk: PopulationRisk) -> dict[str, Any]:
     """Entries "ties", of the layer's kind and parameters, and "without_ties".
 
     Of the parameters, the figures are over draws that have ties, "probability" is their share.
@@ -147,49 +163,49 @@ def of_ties(risk: PopulationRisk) -> dict[str, dict]:
     on, those without it are in "without_ties".
     """
     if risk.layer is None:
-        return {"ties": {"kind": risk.ties}}
-    layer = risk.layer
-    figures: dict = {"probability": float(layer.tied.mean())}
-    if layer.tied.any():
-        figures |= {x: figures_of(vars(layer)[x][layer.tied]) for x in ("shape", "exponent")}
-    beside = {name: figures_of(vars(layer)[name]) for name in TAUS}
-    if risk.ties == "sensitivity":
-        return {"ties": {"kind": risk.ties, **beside, **figures}}
-    return {"ties": {"kind": risk.ties, **figures}, "without_ties": beside}
+        return {"ties": TiesEntry(kind=risk.ties)}
+    layer, tied = risk.layer, risk.layer.tied
+    beside = TausEntry(tau1=figures_of(layer.tau1), tau2=figures_of(layer.tau2))
+    within = risk.ties == "sensitivity"
+    ties = TiesEntry(
+        kind=risk.ties,
+        **(beside if within else {}),
+        probability=tied.mean(),
+        shape=figures_of(layer.shape[tied]) if tied.any() else None,
+        exponent=figures_of(layer.exponent[tied]) if tied.any() else None,
+    )
+    return {"ties": ties, **({} if within else {"without_ties": beside})}
 
 
-def contributions(risk: PopulationRisk, coarser: dict[str, CoarserRisk]) -> dict[str, dict]:
+def contributions(
+    risk: PopulationRisk, coarser: dict[str, CoarserRisk]
+) -> dict[str, ContributionEntry]:
     """Entry "contributions": by variable, the share of tau_1 that goes with it, and its levels'."""
     total, found = float(risk.tau1.mean()), {}
     for name, levels in risk.by_level().groupby("variable", sort=False):
         without = coarser.get(f"drop:{name}")
-        found[name] = {
-            "share": 1 - float(without.tau1.mean()) / total if without and total > 0 else None,
-            "levels": {
-                text_of(row.level): {
-                    "records": row.records, "sample_uniques": row.sample_uniques,
-                    "tau1": row.tau1, "tau2": row.tau2,
-                    **({} if risk.r2_of_cells is None else {"r2": row.r2}),
-                }
-                for row in levels.itertuples()
+        found[name] = ContributionEntry(
+            share=1 - float(without.tau1.mean()) / total if without and total > 0 else None,
+            levels={
+                text_of(row.level): LevelEntry.of(row) for row in levels.itertuples()
             },
-        }  # fmt: skip
+        )  # fmt: skip
     return found
 
 
-def what_if(coarser: dict[str, CoarserRisk]) -> list[dict]:
+def what_if(coarser: dict[str, CoarserRisk]) -> list[CoarserEntry]:
     """Entry "what_if": figures of tau_1 and tau_2, sample uniques and k-anonymity of each."""
     return [
-        {
-            "spec": text,
-            "variables": list(one.table.schema.variables),
-            "levels": list(one.table.schema.num_levels),
-            "cells": one.table.schema.num_cells,
-            "sample_uniques": one.sample_uniques,
-            "k_anonymity": [small._asdict() for small in one.anonymity],
-            "tau1": figures_of(one.tau1),
-            "tau2": figures_of(one.tau2),
-        }
+        CoarserEntry(
+            spec=text,
+            variables=one.table.schema.variables,
+            levels=one.table.schema.num_levels,
+            cells=one.table.schema.num_cells,
+            sample_uniques=one.sample_uniques,
+            k_anonymity=one.anonymity,
+            tau1=figures_of(one.tau1),
+            tau2=figures_of(one.tau2),
+        )
         for text, one in coarser.items()
     ]
 
@@ -201,12 +217,7 @@ def warnings_with(diagnosis: Diagnosis, *judges: PredictiveChecks | Validation |
     ]
 
 
-def _checked(checks: PredictiveChecks | None) -> dict[str, dict]:
-    """Entry "checks", where there were any."""
-    return {} if checks is None else {"checks": checks.document()}
-
-
-def p_zero(log_feasible: np.ndarray) -> dict[str, float]:
+def p_zero(log_feasible: np.ndarray) -> FiguresEntry:
     """Figures of the probability that a record is impossible, before truncation.
 
     The prior drives it: it says nothing of the data, and convergence is not judged by it.
@@ -222,7 +233,7 @@ def run_summary(
     *,
     seed: int | None = None,
     checks: PredictiveChecks | None = None,
-) -> dict:
+) -> RunSummary:
     """Summary of a run that makes data; only its last two entries depend on the clock.
 
     Parameters
@@ -247,36 +258,47 @@ def run_summary(
     run = sample_law(run)
     persons, conditions = persons_of(run.table), run.conditions
     schema = persons.schema
-    summary = {
-        "model": run.model.name,
-        "n": persons.n,
-        **_of_households(run),
-        **of_weights,
-        "variables": list(schema.variables),
-        "levels": list(schema.num_levels),
-        "cells": schema.num_cells,
-        "missing": int((persons.tabulated.codes < 0).sum(axis=1) @ persons.tabulated.counts),
-        "seed": seed,
-        "version": __version__,
-        "device": run.device,
-        **_of_chains(run, diagnosis),
-        "active_components": float(np.mean(run.draws["components"])),
-        "level_prior": level_prior(run),
-        **_checked(checks),
-    }
+    of_region: dict[str, Any] = {}
+    augmented = ABSENT
     if "augmented" in run.draws:
         # -1 marks a sweep that counted none; a warning says so.
         counted = run.draws["augmented"][run.draws["augmented"] >= 0]
-        summary["augmented"] = float(np.mean(counted)) if counted.size else None
+        augmented = np.mean(counted) if counted.size else None
     if isinstance(conditions, Rules):
-        summary["rules_in_words"] = [str(rule) for rule in conditions]
-        summary["p_zero"] = p_zero(run.draws["log_feasible"])
+        of_region = {
+            "rules_in_words": [str(rule) for rule in conditions],
+            "p_zero": p_zero(run.draws["log_feasible"]),
+        }
     elif conditions is not None:
-        summary["num_conditions"] = conditions.num_conditions
-        summary["impossible_cells"] = conditions.num_impossible_cells
-        summary["p_zero"] = p_zero(run.draws["log_feasible"])
-        summary["equivalences"] = equivalences(run)
-    return summary | {"warnings": warnings_with(diagnosis, checks) + weights} | _timing(run)
+        of_region = {
+            "num_conditions": conditions.num_conditions,
+            "impossible_cells": conditions.num_impossible_cells,
+            "p_zero": p_zero(run.draws["log_feasible"]),
+            "equivalences": equivalences(run),
+        }
+    return RunSummary(
+        model=run.model.name,
+        n=persons.n,
+        **_of_households(run),
+        weights=of_weights,
+        variables=schema.variables,
+        levels=schema.num_levels,
+        cells=schema.num_cells,
+        missing=(persons.tabulated.codes < 0).sum(axis=1) @ persons.tabulated.counts,
+        seed=seed,
+        version=__version__,
+        device=run.device,
+        diagnostics=diagnosis.figures,
+        stopping=_stopping(run, diagnosis),
+        modes=diagnosis.modes.document(),
+        active_components=np.mean(run.draws["components"]),
+        level_prior=level_prior(run),
+        checks=None if checks is None else checks.document(),
+        augmented=augmented,
+        **of_region,
+        warnings=warnings_with(diagnosis, checks) + weights,
+        **_timing(run),
+    )
 
 
 def equivalences(run: Run) -> list[str]:
@@ -285,42 +307,30 @@ def equivalences(run: Run) -> list[str]:
     return [str(equivalence) for equivalence in run.conditions.equivalences]
 
 
-def _of_chains(run: Run, diagnosis: Diagnosis) -> dict:
-    """Entries "diagnostics", "stopping" and "modes"."""
-    return {
-        "diagnostics": diagnosis.figures,
-        **_stopping(run, diagnosis),
-        "modes": diagnosis.modes.document(),
-    }
-
-
-def _stopping(run: Run, diagnosis: Diagnosis) -> dict[str, dict]:
+def _stopping(run: Run, diagnosis: Diagnosis) -> StoppingEntry | None:
     """Entry "stopping" of a run of ``sample(until=...)``; nothing of another.
 
     "draws" is how many each chain made, "kept" how many of them it kept, one every "thin" sweeps,
     the last ones.
     """
     if run.until is None:
-        return {}
+        return None
     target, settings = run.until.target, run.settings
-    asked = {}
-    if isinstance(target, Converged):
-        least = target.least_ess(settings.num_chains)
-        asked = {"max_rhat": float(target.max_rhat), "min_ess": float(least)}
-    entry = {
-        "reached": diagnosis.reached,
-        **asked,
-        "max_minutes": run.until.max_minutes,
-        "draws": (settings.num_sweeps - settings.num_warmup) // run.until.first.thin,
-        "kept": settings.num_samples,
-        "thin": settings.thin,
-    }
-    return {"stopping": entry}
+    converged = target if isinstance(target, Converged) else None
+    return StoppingEntry(
+        reached=bool(diagnosis.reached),
+        max_rhat=None if converged is None else float(converged.max_rhat),
+        min_ess=None if converged is None else float(converged.least_ess(settings.num_chains)),
+        max_minutes=run.until.max_minutes,
+        draws=(settings.num_sweeps - settings.num_warmup) // run.until.first.thin,
+        kept=settings.num_samples,
+        thin=settings.thin,
+    )
 
 
-def _of_weights(run: Run) -> dict[str, dict]:
+def _of_weights(run: Run) -> WeightsEntry | None:
     """Entry "weights" of a sample with design weights; nothing of another."""
-    return {"weights": run.table.document()} if isinstance(run.table, WeightedMicrodata) else {}
+    return run.table.document() if isinstance(run.table, WeightedMicrodata) else None
 
 
 def weight_warnings(run: Run) -> list[str]:
@@ -328,7 +338,7 @@ def weight_warnings(run: Run) -> list[str]:
     return run.table.warnings() if isinstance(run.table, WeightedMicrodata) else []
 
 
-def _timing(run: Run) -> dict:
+def _timing(run: Run) -> dict[str, Any]:
     """Entries that depend on the clock."""
     return {
         "seconds": {name: round(value, 3) for name, value in run.seconds.items()},
@@ -336,7 +346,7 @@ def _timing(run: Run) -> dict:
     }
 
 
-def _of_households(run: Run) -> dict:
+def _of_households(run: Run) -> dict[str, Any]:
     """Figures of the households of a run; none of a run on records."""
     if not isinstance(run.table, Households):
         return {}

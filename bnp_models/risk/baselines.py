@@ -1,7 +1,7 @@
 """Classical estimates of the risk of a sample, to set beside a model's."""
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Baselines(NamedTuple):
     left_out: dict[str, str]
     """Why others are left out, by their names."""
 
-    def document(self) -> dict[str, list[dict]]:
+    def document(self) -> dict[str, Any]:
         """Entries "baselines" and, where any is left out, "baselines_left_out" of risk.json."""
         found = [{"name": x.name, "tau1": x.tau1, "tau2": x.tau2} for x in self.found]
         left_out = [{"name": name, "why": why} for name, why in self.left_out.items()]

@@ -5,6 +5,7 @@ of its estimate. This error is not a bound on the error for the population, whic
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bnp_models.data.display import Shown, counted, displayed
+from bnp_models.data.documents import Document, Share
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.weight_classes import require_unweighted
 from bnp_models.inference.sampling import coded_input, sample
@@ -24,6 +26,28 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 
 FRACTION = 0.25
 """Share of the sample that is fitted."""
+
+
+class SplitEntry(Document):
+    """Estimate from one random part of the sample, and the truth."""
+
+    sample_uniques: int
+    truth: float
+    mean: float
+    q025: float
+    q975: float
+
+
+class ValidationEntry(Document):
+    """With --validate: results of fitting the model to random parts of the sample."""
+
+    fraction: Share
+    """Share of the sample in each part."""
+    ratio: float | None
+    """Estimates divided by the truth, all parts together; null if no truth is above zero."""
+    covered: int
+    """Number of parts whose interval contains the truth."""
+    splits: Sequence[SplitEntry]
 
 
 class Split(NamedTuple):
@@ -52,6 +76,11 @@ class Split(NamedTuple):
         """Whether the interval holds the truth."""
         low, high = self.interval
         return low <= self.truth <= high
+
+    def document(self) -> SplitEntry:
+        """Entry of ``risk.json``."""
+        low, high = self.interval
+        return SplitEntry.of(self, q025=low, q975=high)
 
 
 @dataclass(frozen=True)
@@ -92,31 +121,18 @@ class Validation:
             f"(estimates are {self.ratio:.2f} times the truth); tau_1 is probably too {side}"
         ]
 
-    def document(self) -> dict:
+    def document(self) -> ValidationEntry:
         """Entry "validation" of ``risk.json``."""
-        ratio = self.ratio
-        return {
-            "fraction": self.fraction,
-            "ratio": None if math.isnan(ratio) else ratio,
-            "covered": sum(split.covered for split in self.splits),
-            "splits": [
-                {
-                    "sample_uniques": split.sample_uniques, "truth": split.truth,
-                    "mean": split.mean, "q025": split.interval[0], "q975": split.interval[1],
-                }
-                for split in self.splits
-            ],
-        }  # fmt: skip
+        return ValidationEntry(
+            fraction=self.fraction,
+            ratio=None if math.isnan(self.ratio) else self.ratio,
+            covered=sum(split.covered for split in self.splits),
+            splits=[split.document() for split in self.splits],
+        )
 
     def _shown(self) -> Shown:
         """What is shown of it."""
-        rows = [
-            {
-                "sample_uniques": split.sample_uniques, "truth": split.truth, "mean": split.mean,
-                "q025": split.interval[0], "q975": split.interval[1],
-            }
-            for split in self.splits
-        ]  # fmt: skip
+        rows = [split.document() for split in self.splits]
         title = (
             f"Validation: {counted(len(rows), 'split')}, {self.fraction:.0%} of the sample fitted"
         )

@@ -15,9 +15,11 @@ unique in the population. r_1 is a probability already, so that it has no interv
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+
+from bnp_models.data.documents import Document, Share
 
 
 class Limits(NamedTuple):
@@ -38,6 +40,20 @@ class Limits(NamedTuple):
     def given(self) -> bool:
         """Whether there is a limit at all."""
         return self != (None, None)
+
+
+class VerdictEntry(Document):
+    """Verdict on the release, if limits were given."""
+
+    release: Literal[True, False, "unknown"]
+    """Whether the limits are met."""
+    why: str
+    max_tau1: float | None
+    """Limit for the number of population uniques."""
+    max_risk: Share | None
+    """Limit for the probability of each record to be unique in the population."""
+    records_above: int | None = None
+    """Number of records above max_risk."""
 
 
 class Verdict(NamedTuple):
@@ -63,11 +79,10 @@ class Verdict(NamedTuple):
         """The answer: yes, no or unknown."""
         return {True: "yes", False: "no", None: "unknown"}[self.release]
 
-    def document(self) -> dict:
-        """Entry "verdict" of risk.json: "release" is true, false or "unknown"."""
+    def document(self) -> VerdictEntry:
+        """Entry "verdict" of risk.json."""
         release = "unknown" if self.release is None else self.release
-        above = {} if self.records_above is None else {"records_above": self.records_above}
-        return {"release": release, "why": self.why, **self.limits._asdict(), **above}
+        return VerdictEntry.of(self, release=release, **self.limits._asdict())
 
 
 def judge(

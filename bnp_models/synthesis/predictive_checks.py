@@ -7,6 +7,7 @@ posterior, show it without any knowledge of the population.
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike
 from bnp_models.data.arguments import check_kind
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.display import Shown, counted, displayed
+from bnp_models.data.documents import Document
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.margins import joint_codes
 from bnp_models.data.schema import Schema
@@ -48,6 +50,53 @@ NUM_WORST = 5
 _CHECKS = 0x435843
 
 
+class CheckEntry(Document):
+    """Figure of the sample, and of its replicates."""
+
+    observed: float
+    """In the sample."""
+    predicted: float
+    """Mean over replicates."""
+    sd: float
+    """Standard deviation over replicates."""
+    z: float
+    """(observed - predicted) / sd."""
+
+
+class PairEntry(Document):
+    """Two-way table."""
+
+    variables: Sequence[str]
+    z: float
+
+
+class BoxEntry(Document):
+    """Number of records in a region of possible cells."""
+
+    box: int
+    """Number of the region."""
+    levels: Mapping[str, Sequence[str]]
+    """Levels that the region admits, for each variable of which it does not admit all levels."""
+    observed: float
+    predicted: float
+    sd: float
+    z: float
+
+
+class ChecksEntry(Document):
+    """Comparison of the sample with replicates that were simulated from the posterior."""
+
+    cells_with_1: CheckEntry
+    """Cells with one record: sample uniques."""
+    cells_with_2: CheckEntry
+    cells_with_3: CheckEntry
+    worst_pairs: Sequence[PairEntry]
+    """Two-way tables in which the sample differs most from the replicates."""
+    worst_boxes: Sequence[BoxEntry] | None = None
+    """With conditions: disjoint feasible boxes whose number of records fits worst."""
+    replicates: int
+
+
 class Check(NamedTuple):
     """A figure of the sample beside those of its replicates."""
 
@@ -72,9 +121,9 @@ class Check(NamedTuple):
         difference = self.observed - self.predicted
         return difference / max(self.sd, 1e-9) if difference else 0.0
 
-    def document(self) -> dict[str, float]:
+    def document(self) -> CheckEntry:
         """Entry of ``risk.json``."""
-        return {"observed": self.observed, "predicted": self.predicted, "sd": self.sd, "z": self.z}
+        return CheckEntry.of(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,18 +172,23 @@ class PredictiveChecks:
             "variables, choose fewer or coarser variables, or another model"
         ]
 
-    def document(self) -> dict:
+    def document(self) -> ChecksEntry:
         """Entry "checks" of ``risk.json`` and ``run.json``."""
-        entry: dict = {f"cells_with_{size}": check.document() for size, check in self.cells.items()}
-        worst = itertools.islice(self.pairs.items(), NUM_WORST)
-        entry["worst_pairs"] = [{"variables": list(pair), "z": check.z} for pair, check in worst]
-        if self.boxes:
-            worst_boxes = itertools.islice(self.boxes.items(), NUM_WORST)
-            entry["worst_boxes"] = [
-                {"box": box, "levels": self.levels_of_boxes[box], **check.document()}
-                for box, check in worst_boxes
-            ]
-        return entry | {"replicates": self.num_replicates}
+        boxes = [
+            BoxEntry(box=box, levels=self.levels_of_boxes[box], **check.document())
+            for box, check in itertools.islice(self.boxes.items(), NUM_WORST)
+        ]
+        return ChecksEntry(
+            cells_with_1=self.cells[1].document(),
+            cells_with_2=self.cells[2].document(),
+            cells_with_3=self.cells[3].document(),
+            worst_pairs=[
+                PairEntry(variables=pair, z=check.z)
+                for pair, check in itertools.islice(self.pairs.items(), NUM_WORST)
+            ],
+            worst_boxes=boxes or None,
+            replicates=self.num_replicates,
+        )
 
     def _shown(self) -> Shown:
         """What is shown of it."""

@@ -1,18 +1,20 @@
 """Result of an attack on synthetic files: risks by target, and their error."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from bnp_models.data.display import Shown, counted, displayed, title_of
+from bnp_models.data.documents import Document, Keywords, Share, Warnings
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.evaluation.attack.bootstrap import MIN_BLOCKS, TIMES_IN_BLOCK
-from bnp_models.inference.convergence import MAX_RHAT, diagnose
+from bnp_models.inference.convergence import MAX_RHAT, Figures, diagnose
 
 FDR = 0.005
 """False discovery rate at which records are declared safe."""
@@ -24,6 +26,63 @@ MAX_ERROR = 0.5
 
 TOP = (1, 2, 3, 5, 10)
 """Ranks k of the file-level measure tau_k."""
+
+_BY_RANK = Keywords(propertyNames={"pattern": "^[0-9]+$"})
+
+# No name of a field has a point.
+ParetoK = Annotated[
+    Mapping[str, float | None],
+    Keywords(
+        properties={
+            "max": {"type": ["number", "null"]},
+            "weight_sets": {"type": "integer", "minimum": 0},
+            "above_0.7": {"type": "integer", "minimum": 0},
+        },
+        required=["max", "weight_sets", "above_0.7"],
+        additionalProperties=False,
+    ),
+]
+
+
+class RhoEntry(Document):
+    """Posterior probability of the true value."""
+
+    mean: float
+    max: float
+    mean_before: float
+    """Mean probability of the true value before the files are seen."""
+
+
+class AttackEntry(Document):
+    """What an intruder who knows all records but one can learn about that record."""
+
+    target: Annotated[str, Keywords(enum=["record", "person", "household"])]
+    attacked: int
+    """Records that are alone with their values."""
+    files: int
+    estimator: str
+    draws: int
+    blocks: int
+    draws_per_block: int
+    bootstrap_replicates: int
+    false_discovery_rate: Share
+    tau: Annotated[Mapping[str, Share], _BY_RANK]
+    """Estimated share of the attacked records whose true value is among the first k guesses of an
+    intruder."""
+    at_risk: Annotated[Mapping[str, int], _BY_RANK]
+    """Number of attacked records whose true value may be among the first k guesses: at the false
+    discovery rate this cannot be ruled out."""
+    ranked_within: Annotated[Mapping[str, int], _BY_RANK]
+    """Number of attacked records whose true value has an estimated rank of at most k."""
+    in_words: str
+    rho: RhoEntry | None
+    standard_error: float | None
+    """Standard error of the log odds of rho, median over the attacked records."""
+    pareto_k: ParetoK | None
+    log_likelihood: Sequence[Figures]
+    """Diagnostics of the chains of the original, and of those with each file if chains were run
+    again."""
+    warnings: Warnings
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,39 +277,38 @@ class AttackRisk:
             sentence += f"; for the other {ruled_out:,} it is ruled out"
         return sentence
 
-    def summary(self) -> dict:
+    def summary(self) -> AttackEntry:
         """Figures of all attacked records together, as JSON values."""
         number, rho = len(self.rows), self.rho[:, 0]
         sets = self.pareto_k[:, 1:][np.isfinite(self.rho[:, 1:])]
         ranked = (self.rank[:, None] <= np.array(self.top)).sum(axis=0)
         by_top = partial(zip, [str(k) for k in self.top], strict=True)
-        return {
-            "target": self.target,
-            "attacked": number,
-            "files": self.num_files,
-            "estimator": self.estimator,
-            "draws": self.log_likelihood[0].size,
-            "blocks": self.num_blocks,
-            "draws_per_block": self.block_length,
-            "bootstrap_replicates": self.num_bootstrap,
-            "false_discovery_rate": self.fdr,
-            "tau": {str(k): share for k, share in self.tau.items()},
-            "at_risk": {k: int(n) for k, n in by_top(self.at_risk.sum(axis=0))},
-            "ranked_within": {k: int(n) for k, n in by_top(ranked)},
-            "in_words": self.in_words(),
-            "rho": None if not number else {
-                "mean": float(rho.mean()), "max": float(rho.max()),
-                "mean_before": float((1 / self.num_candidates).mean()),
+        return AttackEntry(
+            target=self.target,
+            attacked=number,
+            files=self.num_files,
+            estimator=self.estimator,
+            draws=self.log_likelihood[0].size,
+            blocks=self.num_blocks,
+            draws_per_block=self.block_length,
+            bootstrap_replicates=self.num_bootstrap,
+            false_discovery_rate=self.fdr,
+            tau={str(k): share for k, share in self.tau.items()},
+            at_risk=dict(by_top(self.at_risk.sum(axis=0))),
+            ranked_within=dict(by_top(ranked)),
+            in_words=self.in_words(),
+            rho=None if not number else RhoEntry(
+                mean=rho.mean(), max=rho.max(), mean_before=(1 / self.num_candidates).mean()
+            ),
+            standard_error=np.median(self.typical_error) if number else None,
+            pareto_k=None if not number else {
+                "max": sets.max() if sets.size and np.isfinite(sets.max()) else None,
+                "weight_sets": sets.size,
+                "above_0.7": (sets > MAX_PARETO_K).sum(),
             },
-            "standard_error": float(np.median(self.typical_error)) if number else None,
-            "pareto_k": None if not number else {
-                "max": float(sets.max()) if sets.size and np.isfinite(sets.max()) else None,
-                "weight_sets": int(sets.size),
-                "above_0.7": int((sets > MAX_PARETO_K).sum()),
-            },
-            "log_likelihood": [diagnose(values) for values in self.log_likelihood],
-            "warnings": self.warnings(),
-        }  # fmt: skip
+            log_likelihood=[diagnose(values) for values in self.log_likelihood],
+            warnings=self.warnings(),
+        )  # fmt: skip
 
     def warnings(self) -> list[str]:
         """Sentences on what makes the figures unreliable."""

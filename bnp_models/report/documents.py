@@ -1,0 +1,397 @@
+"""Entries of risk.json and of run.json."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from bnp_models.data.documents import (
+    ABSENT,
+    AtLeastOne,
+    Cells,
+    Document,
+    Keywords,
+    NotNegative,
+    Seconds,
+    Sha256,
+    Share,
+    Warnings,
+)
+from bnp_models.data.microdata import SmallCells
+from bnp_models.data.weight_classes import WeightsEntry
+from bnp_models.inference.convergence import Figures
+from bnp_models.inference.modes import ModesEntry
+from bnp_models.report.pages import Filing
+from bnp_models.risk.validation import ValidationEntry
+from bnp_models.risk.verdict import VerdictEntry
+from bnp_models.synthesis.predictive_checks import ChecksEntry
+
+Diagnostics = Annotated[
+    Mapping[str, Figures], Keywords(description="Convergence figures by quantity.")
+]
+SweepsPerSecond = Annotated[
+    float,
+    Keywords(
+        description="Number of sweeps of all chains per second after compilation; null if there "
+        "are no chains."
+    ),
+]
+
+
+class FiguresEntry(Document):
+    """Posterior mean, standard deviation and quantiles, chains together."""
+
+    mean: float
+    sd: float
+    q025: float
+    q05: float
+    q50: float
+    q95: float
+    q975: float
+
+
+class TausEntry(Document):
+    """Figures of tau_1 and tau_2."""
+
+    tau1: FiguresEntry
+    tau2: FiguresEntry
+
+
+class UsableEntry(Document):
+    """Whether the results can be used, and a sentence that says why."""
+
+    tau1: bool
+    """Whether tau_1 can be used."""
+    why: str
+
+
+class StoppingEntry(Document):
+    """How the run ended, if it continued until the chains agreed."""
+
+    reached: bool
+    """Whether the target was reached."""
+    max_rhat: float | None = None
+    min_ess: float | None = None
+    max_minutes: float
+    draws: int
+    """Draws that each chain made."""
+    kept: int
+    """Number of draws that each chain kept; these are the last ones."""
+    thin: int
+    """One draw is kept every so many sweeps."""
+
+
+class LevelPriorEntry(Document):
+    """Prior of the level probabilities."""
+
+    kind: Annotated[str, Keywords(enum=["learned", "uniform"])]
+    concentration: Mapping[str, float] | None = None
+    """If the prior is learned: posterior mean of its concentration c_j, by variable."""
+
+
+class TiesEntry(Document):
+    """Layer for ties: cell counts of the population that vary more than the model alone allows
+    (overdispersion).
+    """
+
+    kind: Annotated[str, Keywords(enum=["on", "off", "sensitivity"])]
+    tau1: FiguresEntry | None = None
+    """With --ties sensitivity: figures with the layer."""
+    tau2: FiguresEntry | None = None
+    probability: Share | None = None
+    """Share of the draws in which the layer is present."""
+    shape: FiguresEntry | None = None
+    exponent: FiguresEntry | None = None
+
+
+class LevelEntry(Document):
+    """Records that have a level."""
+
+    records: int
+    sample_uniques: int
+    tau1: float
+    """Expected population uniques among these."""
+    tau2: float
+    r2: float | None = None
+    """With --all-records: sum of r2 over all its records."""
+
+
+class ContributionEntry(Document):
+    """What a key variable contributes to the risk."""
+
+    share: Annotated[float, Keywords(maximum=1)] | None
+    """Share of tau_1 that disappears if the variable is dropped; null if it is not known."""
+    levels: Mapping[str, LevelEntry]
+
+
+class BaselineEntry(Document):
+    """Classical estimate."""
+
+    name: str
+    tau1: NotNegative
+    """Expected population uniques among the sample uniques."""
+    tau2: NotNegative
+
+
+class LeftOutEntry(Document):
+    """Classical estimate that was left out."""
+
+    name: str
+    why: str
+
+
+class CoarserEntry(Document):
+    """Coarser keys."""
+
+    spec: str
+    """The coarsening, as in --what-if; those of --keys begin with keep."""
+    variables: Sequence[str]
+    levels: Sequence[int]
+    cells: Cells
+    sample_uniques: int
+    k_anonymity: Sequence[SmallCells]
+    tau1: FiguresEntry
+    tau2: FiguresEntry
+
+
+class FitEntry(Document):
+    """Count of counts."""
+
+    records: str
+    """Records in a cell: a number, a range, or an open end."""
+    observed: float
+    """Cells."""
+    expected: float
+    """Cells, under the model."""
+
+
+class RiskDocument(Document):
+    """risk.json of bnp-models risk."""
+
+    model: str
+    """Name of the model, as in --model."""
+    n: int
+    """Records."""
+    population_size: AtLeastOne
+    """Persons in the population."""
+    variables: Sequence[str]
+    """Key variables."""
+    levels: Sequence[int]
+    """Number of levels of each key variable."""
+    cells: Cells
+    """Number of cells: the product of the numbers of levels."""
+    sample_uniques: int
+    """Number of records that are alone in their cell."""
+    seed: int | None
+    version: str
+    """Version of bnp-models."""
+    device: str
+    """Number and kind of the devices."""
+    tau1: FiguresEntry
+    """Sample uniques that are unique in the population."""
+    tau1_conditional: FiguresEntry
+    """Expected value of tau1 given each draw of the parameters."""
+    tau2: FiguresEntry
+    """Expected number of correct matches: the sum over the sample uniques of 1/F, where F is the
+    number of persons of the population with the same values."""
+    verdict: VerdictEntry | None = None
+    diagnostics: Diagnostics
+    baselines: Sequence[BaselineEntry] | None = None
+    """With --baselines: classical estimates."""
+    baselines_left_out: Sequence[LeftOutEntry] | None = None
+    """Classical estimates that were left out, and why."""
+    warnings: Warnings
+    seconds: Seconds
+    sweeps_per_second: SweepsPerSecond | None
+
+
+class ChainsRiskDocument(RiskDocument):
+    """risk.json of a model that is sampled by chains."""
+
+    weights: WeightsEntry | None = None
+    tau2_conditional: FiguresEntry
+    """Expected value of tau2 given each draw of the parameters."""
+    usable: UsableEntry
+    stopping: StoppingEntry | None = None
+    modes: ModesEntry
+    components: float
+    """Posterior mean of the number of active components."""
+    level_prior: LevelPriorEntry
+    p_zero: FiguresEntry | None = None
+    """With conditions: probability of the impossible cells before truncation."""
+    equivalences: Sequence[str] | None = None
+    """With conditions: sentences that hold in every possible cell, each about several variables."""
+    checks: ChecksEntry | None = None
+    validation: ValidationEntry | None = None
+    ties: TiesEntry
+    without_ties: TausEntry | None = None
+    """With --ties on: figures without the layer."""
+    contributions: Mapping[str, ContributionEntry]
+    """Contributions to the risk, by key variable."""
+    what_if: Sequence[CoarserEntry] | None = None
+    """Coarser keys, from the same draws."""
+
+
+class CellsRiskDocument(RiskDocument):
+    """risk.json of a model of cells."""
+
+    non_empty_cells: int
+    """Models of cells: number of cells that have records."""
+    hyperparameters: Annotated[
+        Mapping[str, float | Sequence[Any] | FiguresEntry],
+        Keywords(
+            properties={"method": {"enum": ["fixed", "empirical-bayes", "full-bayes"]}},
+            required=["method"],
+        ),
+    ]
+    """Models of cells: how the hyperparameters were found (method), and their values, or posterior
+    figures if they were sampled."""
+    log_likelihood: float
+    """Models of cells: mean over the draws."""
+    fit: Sequence[FitEntry]
+    """Models of cells: counts of counts."""
+    modes: ModesEntry | None = None
+
+
+class RunSummary(Document):
+    """Summary of a run that makes data."""
+
+    model: str
+    n: int
+    """Records of the sample."""
+    households: int | None = None
+    household_sizes: Mapping[str, int] | None = None
+    """Number of households of each size."""
+    household_level: Sequence[str] | None = None
+    """Variables of households."""
+    household_head: Sequence[str] | None = ABSENT
+    """Variable and label of the head, where its values are at household level."""
+    active_member_components: float | None = None
+    weights: WeightsEntry | None = None
+    variables: Sequence[str]
+    """Key variables."""
+    levels: Sequence[int]
+    """Number of levels of each variable."""
+    cells: Cells
+    missing: int
+    """Values missing in the sample."""
+    seed: int | None
+    version: str
+    device: str
+    diagnostics: Diagnostics
+    stopping: StoppingEntry | None = None
+    modes: ModesEntry
+    active_components: float
+    """Posterior mean of the number of active components."""
+    level_prior: LevelPriorEntry
+    checks: ChecksEntry | None = None
+    augmented: float | None = ABSENT
+    """Mean number of impossible records or households that were drawn."""
+    rules_in_words: Sequence[str] | None = None
+    num_conditions: int | None = None
+    impossible_cells: NotNegative | None = None
+    p_zero: FiguresEntry | None = None
+    """Probability of an impossible record or household before truncation."""
+    equivalences: Sequence[str] | None = None
+    warnings: Warnings
+    seconds: Seconds
+    sweeps_per_second: SweepsPerSecond | None
+
+
+class RunDocument(Document):
+    """run.json of bnp-models risk, synthesize, impute, protect and compare."""
+
+    command: str
+    """The command line."""
+    version: str
+    """Version of bnp-models."""
+    jax_version: str
+    sample_sha256: Sha256
+    """Digest of the coded sample."""
+    conditions_sha256: Sha256 | None
+    """Digest of the conditions or rules; null if there are none."""
+    chains: int
+    warmup: int
+    """Sweeps of each chain before draws are kept."""
+    draws: int
+    """Number of draws kept from each chain."""
+    thin: int
+    seed: int
+    weights_sha256: Sha256 | None = None
+    model: str | None = None
+    """Name of the model, as in --model."""
+    models: Sequence[str] | None = None
+    """Names of the models that compare was given, as in --models."""
+    parts: int | None = None
+    """Option of compare."""
+    folds: int | None = None
+    """Option of compare."""
+    population_size: AtLeastOne | None = ABSENT
+    until_rhat: float | None = ABSENT
+    until_ess: float | None = ABSENT
+    max_minutes: float | None = ABSENT
+    keep_parameters: bool | None = None
+    no_records: bool | None = None
+    components: int | None = ABSENT
+    """The largest number of classes or profiles; a setting of the model."""
+    member_components: int | None = ABSENT
+    concentration: str | None = ABSENT
+    augmentation: str | None = ABSENT
+    not_applicable: bool | None = ABSENT
+    ordered: Sequence[str] | None = ABSENT
+    groups: Mapping[str, str] | None = ABSENT
+    """Files of the groups of levels, by variable."""
+    relative: Sequence[tuple[str, str]] | None = ABSENT
+    impossible_weight: float | None = ABSENT
+    sizes: str | None = ABSENT
+    alpha: float | None = ABSENT
+    a: float | None = ABSENT
+    b: float | None = ABSENT
+    gamma: float | None = ABSENT
+    empty_phat: Sequence[Sequence[float]] | None = ABSENT
+    hyperparameters: str | None = ABSENT
+    baselines: bool | None = None
+    all_records: bool | None = None
+    household: str | None = ABSENT
+    household_variables: Sequence[str] | None = ABSENT
+    rules: str | None = ABSENT
+    roles: str | None = ABSENT
+    head: str | None = ABSENT
+    weights: str | WeightsEntry | None = ABSENT
+    """Column of the design weights; of data sets, what the weights are."""
+    bins: Mapping[str, Sequence[str | float]] | None = None
+    """Labels of the bins, by variable."""
+    merged: Mapping[str, Mapping[str, Sequence[str]]] | None = None
+    """Levels that were merged, by variable and new level."""
+    validate: int | None = ABSENT
+    """Option of risk: number of parts of the sample."""
+    ties: Annotated[str, Keywords(enum=["on", "off", "sensitivity"])] | None = None
+    coarsenings: Sequence[str] | None = None
+    """Option of risk: coarser keys whose risk is estimated."""
+    max_tau1: float | None = ABSENT
+    max_risk: Share | None = ABSENT
+    id: str | None = ABSENT
+    title: str | None = ABSENT
+    author: str | None = ABSENT
+    bom: bool | None = None
+    recode: Sequence[str] | None = None
+    """Option of protect."""
+    suppress: Share | None = None
+    importance: Mapping[str, float] | None = None
+    refit: bool | None = None
+    datasets: int | None = None
+    """Number of data sets that synthesize or impute made."""
+    rows: int | None = None
+    method: Annotated[str, Keywords(enum=["predictive", "balanced", "calibrated"])] | None = None
+    keep: Sequence[str] | None = ABSENT
+    carry: Sequence[str] | None = ABSENT
+    format: Annotated[str, Keywords(enum=["csv", "parquet", "dta", "sav"])] | None = None
+    filing: Filing | None = None
+    usable: UsableEntry | None = None
+    verdict: VerdictEntry | None = None
+    files_sha256: Mapping[str, Sha256 | None] | None = None
+    """Digest of each data set as it was written; null for a folder."""
+    values_of_one_person: Mapping[str, Share] | None = None
+    """For each variable, the share of its synthetic values that only one person of the sample
+    has."""
+    cells: Cells | None = ABSENT
+    """Number of cells: the product of the numbers of levels; for models of cells, --cells."""
+    level_prior: LevelPriorEntry | None = ABSENT
