@@ -26,17 +26,37 @@ class Registered(NamedTuple):
 MODELS = {
     "hdp": Registered(
         "models.mixed_membership.hdp:HDPMixedMembership",
-        ("concentration", "augmentation", "not_applicable", "level_prior", "ordered", "groups"),
+        (
+            "concentration",
+            "augmentation",
+            "not_applicable",
+            "alpha",
+            "level_prior",
+            "level_shape",
+            "ordered",
+            "groups",
+        ),
     ),
     "mixed-membership": Registered(
         "models.mixed_membership.fixed_profiles:MixedMembership",
-        ("components", "augmentation", "not_applicable", "level_prior", "ordered", "groups"),
+        (
+            "components",
+            "augmentation",
+            "not_applicable",
+            "alpha",
+            "level_prior",
+            "level_shape",
+            "ordered",
+            "groups",
+        ),
     ),
     "nplcm": Registered(
-        "models.latent_classes.nplcm:NPLCM", ("components", "level_prior", "ordered", "groups")
+        "models.latent_classes.nplcm:NPLCM",
+        ("components", "alpha", "level_prior", "level_shape", "ordered", "groups"),
     ),
     "tnplcm": Registered(
-        "models.latent_classes.nplcm:TNPLCM", ("components", "level_prior", "ordered", "groups")
+        "models.latent_classes.nplcm:TNPLCM",
+        ("components", "alpha", "level_prior", "level_shape", "ordered", "groups"),
     ),
     "ndpmpm": Registered(
         "models.nested.ndpmpm:NDPMPM",
@@ -44,7 +64,9 @@ MODELS = {
             "components",
             "member_components",
             "relative",
+            "alpha",
             "level_prior",
+            "level_shape",
             "ordered",
             "groups",
             "impossible_weight",

@@ -129,8 +129,11 @@ class Model(eqx.Module):
         """
 
     def keep(self, state: State, info: Info) -> dict[str, Array]:
-        """Quantities of one sweep that a user may choose to keep, by name: all fields of both."""
-        return vars(state) | vars(info)
+        """Quantities of one sweep that a user may choose to keep, by name: all fields of both.
+
+        What is a function of the state is taken from the state, not from the figures of the sweep.
+        """
+        return vars(info) | vars(state)
 
     def settle(self, state: State, data: Data) -> State:
         """State after a step of the warm-up that need not leave the posterior invariant."""

@@ -1,10 +1,13 @@
 """Checks of options and of random keys."""
 
+import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from bnp_models.data.arguments import described
 
@@ -14,6 +17,21 @@ def check_positive(**options: Any) -> None:
     for name, value in options.items():
         if isinstance(value, (int, float)) and not value > 0:
             raise ValueError(f"{name} must be positive, not {value}")
+
+
+def check_fixed(**options: Any) -> None:
+    """Raise ValueError unless the options are None or positive numbers; traced values pass."""
+    for name, value in options.items():
+        if value is None or isinstance(value, jax.Array):
+            continue
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not (number and 0 < value < math.inf):
+            raise ValueError(f"{name} must be a positive number, not {value!r}")
+
+
+def fixed_or(fixed: Any, drawn: Float[Array, "..."]) -> Float[Array, "..."]:
+    """An array that was drawn, or, where an option fixes it, that number in its place."""
+    return drawn if fixed is None else jnp.full_like(drawn, fixed)
 
 
 def check_integer(least: int, **options: Any) -> None:

@@ -10,6 +10,7 @@ from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
+from bnp_models.models.level_prior import document_of_prior
 from bnp_models.risk.baselines import Baselines
 from bnp_models.risk.coarser_risk import CoarserRisk
 from bnp_models.risk.population import TAUS, PopulationRisk
@@ -132,11 +133,13 @@ def verdict(
 
 
 def level_prior(run: Run) -> dict:
-    """Entry "level_prior": its kind, and of a learned one the mean of c_j by variable."""
+    """Entry "level_prior": its kind, its shape, or of a learned one the mean of c_j by variable."""
     learned = run.model.level_concentrations(run)
-    if learned is None:
+    if learned is not None:
+        return {"kind": "learned", "concentration": learned}
+    if vars(run.model).get("level_shape") is None:
         return {"kind": "uniform"}
-    return {"kind": "learned", "concentration": learned}
+    return document_of_prior(run.model)
 
 
 def of_ties(risk: PopulationRisk) -> dict[str, dict]:

@@ -1,5 +1,6 @@
 """Options of models: what they take, and what they refuse by name."""
 
+import pandas as pd
 import pytest
 
 import bnp_models as bnp
@@ -14,6 +15,34 @@ COUNTS = {
     bnp.TNPLCM: {"components": 2, "split_merge_every": 0},
     bnp.NDPMPM: {"components": 2, "member_components": 2},
 }  # fmt: skip
+
+
+REFUSED = [
+    ({"alpha": 0}, "alpha must be a positive number, not 0"),
+    ({"alpha": float("inf")}, "alpha must be a positive number, not inf"),
+    ({"alpha": "0.3"}, "alpha must be a positive number, not '0.3'"),
+    ({"level_shape": -1.0}, "level_shape must be a positive number, not -1.0"),
+    ({"level_shape": (1.0, 0.0)}, "level_shape must be a positive number"),
+]
+
+
+@pytest.mark.parametrize("model", COUNTS)
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_is_fixed_must_be_positive(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        model(**options)
+
+
+def test_what_cannot_be_fixed():
+    with pytest.raises(ValueError, match="alpha .* concentration \"shared\", not 'record'"):
+        bnp.HDPMixedMembership(alpha=1.0, concentration="record")
+    with pytest.raises(ValueError, match="level_shape must be one number .* not 2"):
+        bnp.MixedMembership(level_shape=(1.0, 2.0), not_applicable=True)
+    with pytest.raises(ValueError, match="beta must be a positive number"):
+        bnp.NDPMPM(beta=0.0)
+    table = bnp.Microdata.from_frame(pd.DataFrame({"a": [0, 1], "b": ["x", "y"]}))
+    with pytest.raises(ValueError, match="level_shape has 3 values, and the variables have 4"):
+        bnp.NPLCM(level_shape=[1.0, 2.0, 3.0]).prepare(table)
 
 
 @pytest.mark.parametrize("model", COUNTS)

@@ -27,7 +27,6 @@ from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
-from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.latent_classes.classes import update_classes, update_order, update_partition
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.parameters import (
@@ -51,7 +50,7 @@ from bnp_models.models.latent_classes.state import (
 )
 from bnp_models.models.level_prior import draw_shape, merge_rows, trees_of
 from bnp_models.models.model import Completes, Draw, PredictsCells
-from bnp_models.models.options import check_choice
+from bnp_models.models.options import check_choice, fixed_or
 from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -119,8 +118,8 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
             split = data.cell_counts * (of_cell == jnp.arange(self.components)[:, None])
         records = label_records(data, z, split, data.rows)
         counts, class_counts = count_levels(records, data.num_levels, self.components)
-        alpha = gamma_variate(key_alpha, jnp.ones((), dtype), 1.0)
-        log_pi, _ = truncated_sticks(key_pi, class_counts, alpha)
+        alpha = fixed_or(self.alpha, gamma_variate(key_alpha, jnp.ones((), dtype), 1.0))
+        log_pi, _ = self.draw_weights(key_pi, class_counts, alpha)
         log_lambda = data.levels.draw(key_lambda, counts)
         return LatentClassState(log_pi, log_lambda, data.levels.shape, alpha)
 
@@ -221,6 +220,14 @@ class NPLCM(LatentClassModel):
         those with more than a dozen levels that are numbers; "none"; or names.
     groups
         Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
+    alpha
+        A positive number fixes the concentration of the sticks, and its prior is not used. None: it
+        is drawn.
+    level_shape
+        Dirichlet shape of the level probabilities, in place of level_prior: a positive number for
+        all levels, or one for each level in the order of the variables and of their levels. Where
+        levels lie in groups (`ordered`, `groups`), the numbers are those of the levels, then of the
+        groups.
 
     References
     ----------
@@ -259,6 +266,14 @@ class TNPLCM(LatentClassModel):
         those with more than a dozen levels that are numbers; "none"; or names.
     groups
         Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
+    alpha
+        A positive number fixes the concentration of the sticks, and its prior is not used. None: it
+        is drawn.
+    level_shape
+        Dirichlet shape of the level probabilities, in place of level_prior: a positive number for
+        all levels, or one for each level in the order of the variables and of their levels. Where
+        levels lie in groups (`ordered`, `groups`), the numbers are those of the levels, then of the
+        groups.
     truncation
         "mixture": the mixture is truncated as a whole, as in the papers. "classes": each class is
         truncated separately, and the stick-breaking weights are the weights of the truncated
@@ -307,10 +322,10 @@ def draw_prior(model: LatentClassOptions, key: Key[Array, ""], levels: Levels) -
     """Parameters from the prior of truncation "mixture", whatever the prior of the levels is."""
     key_alpha, key_pi, key_lambda, key_shape = Keys(key, 4)
     dtype = jnp.result_type(float)
-    alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
+    alpha = fixed_or(model.alpha, gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b))
     none = jnp.zeros(model.components, jnp.int32)
-    log_pi, _ = truncated_sticks(key_pi, none, alpha)
-    level_shape = draw_shape(model.level_prior, key_shape, levels)
+    log_pi, _ = model.draw_weights(key_pi, none, alpha)
+    level_shape = draw_shape(model, key_shape, levels)
     no_record = jnp.zeros((levels.variable.size, model.components), jnp.int32)
     log_lambda = levels.with_shape(level_shape).draw(key_lambda, no_record)
     return LatentClassState(log_pi, log_lambda, level_shape, alpha)

@@ -50,7 +50,7 @@ class MixedMembership(MembershipOptions, FixedComponents):
         Shape and rate of alpha's prior.
     dish_stride, cell_stride, seating_every, augmentation, tilt
         As in `bnp_models.HDPMixedMembership`.
-    trajectory_steps, not_applicable, level_prior, ordered, groups
+    trajectory_steps, not_applicable, level_prior, ordered, groups, alpha, level_shape
         As in `bnp_models.HDPMixedMembership`.
 
     References
@@ -86,7 +86,10 @@ class MixedMembership(MembershipOptions, FixedComponents):
     split_merge_every: ClassVar[int] = 0
     rate_prior: ClassVar[tuple[float, float]] = (1.0, 1.0)
     """Not used: b is given."""
+    alpha0: ClassVar[None] = None
+    """Not used: the weights have a prior of their own."""
 
+    draw_alpha = draw_alpha
     prepare = start.prepare
     init = start.init_state
     log_cell_probability = new_records.log_cell_probability
@@ -138,7 +141,7 @@ def update_parameters(
     num_rows, capacity = state.theta.shape
     tables = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables)
-    alpha, _ = draw_alpha(model, key_alpha, state, data, opens, num_tables)
+    alpha, _ = model.draw_alpha(key_alpha, state, data, opens, num_tables)
     with jax.named_scope("draw_weights"):
         _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))

@@ -25,7 +25,7 @@ from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
 from bnp_models.models.level_prior import as_ordered
 from bnp_models.models.mixed_membership import new_records, start
-from bnp_models.models.mixed_membership.conditionals import NEGLIGIBLE, draw_g0
+from bnp_models.models.mixed_membership.conditionals import NEGLIGIBLE, draw_alpha, draw_g0
 from bnp_models.models.mixed_membership.feasible import feasible_totals, weight_draws
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.start import START_SHARE
@@ -36,7 +36,7 @@ from bnp_models.models.mixed_membership.state import (
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
 from bnp_models.models.model import Growing
-from bnp_models.models.options import check_integer, check_positive
+from bnp_models.models.options import check_fixed, check_integer, check_positive, fixed_or
 
 # Components of the initial states, cycled over chains: scattered on both sides of what posteriors
 # have, so that R-hat sees a second mode.
@@ -97,6 +97,17 @@ class HDPMixedMembership(MembershipOptions, Growing):
         levels, the next the group of each, the next the group of that, and so on. theta_jk is then
         Dirichlet over the largest groups, over the groups within each, and so on down to the
         levels, so that the estimate for a level uses the other levels of its group.
+    alpha
+        A positive number fixes alpha; concentration must then be "shared". With "record" and
+        "hierarchical" one number for all records would be the same model. None: it is drawn.
+    alpha0
+        A positive number fixes alpha_0. None: it is drawn.
+    level_shape
+        Dirichlet shape of the level probabilities, in place of level_prior: a positive number for
+        all levels, or one for each level in the order of the variables and of their levels. Where
+        levels lie in groups (`ordered`, `groups`), the numbers are those of the levels, then of the
+        groups.
+        With not_applicable it is one number.
 
     References
     ----------
@@ -128,6 +139,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     level_prior: str = eqx.field(static=True, default="learned")
     ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
     groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
+    alpha0: float | None = eqx.field(default=None, kw_only=True)
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -137,6 +149,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     start_components: ClassVar[tuple[int, ...]] = START_COMPONENTS
     start_share: ClassVar[float] = START_SHARE
 
+    draw_alpha = draw_alpha
     prepare = start.prepare
     init = start.init_state
     log_cell_probability = new_records.log_cell_probability
@@ -147,6 +160,7 @@ class HDPMixedMembership(MembershipOptions, Growing):
     def __check_init__(self):
         check_integer(2, capacity=self.capacity)
         check_positive(a0=self.a0, b0=self.b0, a1=self.a1, b1=self.b1)
+        check_fixed(alpha0=self.alpha0)
 
     @property
     def rate_prior(self) -> tuple[float, float]:
@@ -168,14 +182,23 @@ class HDPMixedMembership(MembershipOptions, Growing):
     ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
         """Step 4: draw alpha_0, and at once after it g_0 and the mass beyond the last stick.
 
-        `tables` are those of the sample, `added` those of augmented records.
+        `tables` are those of the sample, `added` those of augmented records. A subclass overrides
+        `draw_alpha0` and `draw_g0`, which sweeps without structural zeros use by themselves.
         """
         key_alpha0, key_g0 = Keys(key)
         tables = tables + added
-        alpha0 = dp_concentration(
-            key_alpha0, state.alpha0, jnp.sum(tables > 0), jnp.sum(tables), self.a0, self.b0
-        )
-        return alpha0, *draw_g0(key_g0, tables, alpha0)
+        alpha0 = self.draw_alpha0(key_alpha0, state.alpha0, tables)
+        return alpha0, *self.draw_g0(key_g0, tables, alpha0)
+
+    def draw_alpha0(
+        self, key: Key[Array, ""], alpha0: Float[Array, ""], tables: Int[Array, " K"]
+    ) -> Float[Array, ""]:
+        """Draw alpha_0 given the tables of each component; a subclass may override it."""
+        active = jnp.sum(tables > 0)
+        drawn = dp_concentration(key, alpha0, active, jnp.sum(tables), self.a0, self.b0)
+        return fixed_or(self.alpha0, drawn)
+
+    draw_g0 = staticmethod(draw_g0)
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Tables that the prior of the weights adds: alpha_0, to those of no component."""

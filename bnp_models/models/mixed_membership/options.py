@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bnp_models.data.hierarchies import Hierarchies
 from bnp_models.data.microdata import Microdata
@@ -15,13 +15,15 @@ from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, req
 from bnp_models.models.level_prior import (
     LEVEL_PRIORS,
     Grouping,
+    as_level_shape,
+    check_level_shape,
     merge_rows,
     record_concentrations,
     trees_of,
 )
-from bnp_models.models.mixed_membership.state import HDPInfo, HDPState
+from bnp_models.models.mixed_membership.state import HDPInfo, HDPState, mean_alpha
 from bnp_models.models.model import KnowsMargins, PredictsCells
-from bnp_models.models.options import check_choice, check_integer, check_positive
+from bnp_models.models.options import check_choice, check_fixed, check_integer, check_positive
 from bnp_models.models.warnings import too_many_augmented
 from bnp_models.zeros.coding import Coding
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -65,6 +67,10 @@ class MembershipOptions(PredictsCells, KnowsMargins):
     """Variables whose levels have bands of adjacent ones: "auto", or names."""
     groups: eqx.AbstractVar[Hierarchies]
     """Groups of the levels of variables, by name."""
+    alpha: float | None = eqx.field(default=None, kw_only=True)
+    """The shared alpha, where it is fixed; None: it is drawn."""
+    level_shape: Any = eqx.field(default=None, converter=as_level_shape, kw_only=True)
+    """Dirichlet shape of the level probabilities, where it is fixed: a number, or one each."""
 
     parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
     hyperparameters: ClassVar[tuple[str, ...]] = ("level_shape",)
@@ -90,6 +96,11 @@ class MembershipOptions(PredictsCells, KnowsMargins):
 
     @property
     @abstractmethod
+    def alpha0(self) -> float | None:
+        """Concentration of G_0, where it is fixed."""
+
+    @property
+    @abstractmethod
     def split_merge_every(self) -> int:
         """Sweeps between split-merge moves; 0 turns them off."""
 
@@ -103,6 +114,18 @@ class MembershipOptions(PredictsCells, KnowsMargins):
         check_choice(AUGMENTATIONS, augmentation=self.augmentation)
         check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
         check_positive(a=self.a, b=self.b)
+        check_fixed(alpha=self.alpha)
+        check_level_shape(self.level_shape)
+        if self.alpha is not None and not self.shared:
+            raise ValueError(
+                "alpha fixes the one concentration of all records; it needs concentration "
+                f'"shared", not {self.concentration!r}'
+            )
+        if self.not_applicable and np.ndim(self.level_shape):
+            raise ValueError(
+                "level_shape must be one number where not_applicable leaves out levels, not "
+                f"{len(self.level_shape)}"
+            )
         Grouping.of(self).require_apart()
         check_integer(
             0, dish_stride=self.dish_stride, cell_stride=self.cell_stride,
@@ -120,7 +143,10 @@ class MembershipOptions(PredictsCells, KnowsMargins):
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Quantities of one sweep that a user may choose to keep, by name."""
-        return vars(info) | {
+        figures = dict(vars(info))
+        return {
+            "alpha": mean_alpha(state.alpha, figures.pop("num_records")),
+            **figures,
             "alpha0": state.alpha0,
             "g0": state.g0,
             "theta": state.theta,
@@ -167,6 +193,22 @@ class MembershipOptions(PredictsCells, KnowsMargins):
         return None
 
     @abstractmethod
+    def draw_alpha(
+        self,
+        key: Key[Array, ""],
+        state: HDPState,
+        data: Any,
+        opens: Bool[Array, "J n"],
+        num_tables: Int[Array, ""],
+        augmented: Any = None,
+        log_growth: Any = None,
+    ) -> tuple[Float[Array, "*n"], Float[Array, ""]]:
+        """Draw alpha and the rate b of its prior, as `conditionals.draw_alpha`, which it is.
+
+        A subclass may override it; no other move then changes them.
+        """
+
+    @abstractmethod
     def draw_weights(
         self,
         key: Key[Array, ""],
@@ -176,7 +218,8 @@ class MembershipOptions(PredictsCells, KnowsMargins):
     ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
         """Draw alpha_0, the component weights, and the mass beyond the last component.
 
-        `tables` are those of the sample, `added` those of augmented records.
+        `tables` are those of the sample, `added` those of augmented records. A subclass that
+        overrides it overrides `prior_tables` too, which moves under structural zeros use.
         """
 
     @abstractmethod

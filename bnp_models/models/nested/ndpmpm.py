@@ -19,7 +19,7 @@ from jaxtyping import Array, Int, Key
 
 from bnp_models.data.households import Households
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.level_prior import mean_concentrations
+from bnp_models.models.level_prior import learns_levels, mean_concentrations
 from bnp_models.models.model import Levels
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
@@ -37,6 +37,7 @@ from bnp_models.models.nested.sweep import (
     update_order,
     update_parameters,
 )
+from bnp_models.models.options import fixed_or
 from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.rules.rules import Rules
 
@@ -64,7 +65,7 @@ class NDPMPM(NestedOptions):
         Shape and rate of beta's prior.
     beta
         "common": one concentration for the member classes of all household classes; "class": one
-        each.
+        each; a positive number fixes it, for all household classes.
     reorder
         Moves that exchange adjacent classes, weights and all.
     relative
@@ -100,6 +101,11 @@ class NDPMPM(NestedOptions):
         log-likelihood that chains keep then uses weights of the sizes that are drawn too. Only the
         prior keeps the probabilities of possible households away from zero, and a learned prior
         does so weakly: use level_prior "uniform" if few simulated households keep the rules.
+    alpha
+        A positive number fixes the concentration of the household classes. None: it is drawn.
+    level_shape
+        A positive number fixes the Dirichlet shape of all level probabilities, of households and of
+        members, in place of level_prior; sizes and heads have it too. None: as level_prior says.
 
     References
     ----------
@@ -170,8 +176,9 @@ class NDPMPM(NestedOptions):
         limit = jnp.minimum(num_components, self.components)
         g = draw_uniform(key_g, data.household_weight.shape, limit)
         m = draw_uniform(key_m, data.member_weight.shape, self.member_components)
-        alpha = jnp.ones(())
+        alpha = fixed_or(self.alpha, jnp.ones(()))
         beta = jnp.ones((self.components,) if self.beta == "class" else ())
+        beta = fixed_or(self.fixed_beta, beta)
         counts = count_classes(self, g, m, data)
         shapes = data.household_levels.shape, data.member_levels.shape
         return update_parameters(self, key_parameters, alpha, beta, shapes, counts, data)
@@ -214,7 +221,7 @@ class NDPMPM(NestedOptions):
 
     def level_concentrations(self, run: Any) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
-        if self.level_prior == "uniform" or "member_shape" not in run.draws:
+        if not learns_levels(self) or "member_shape" not in run.draws:
             return None
         schema = run.table.schema
         data = self.prepare(run.table, run.conditions)
