@@ -93,7 +93,7 @@ def test_enumeration_with_kernels_for_accelerators(exact):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
-FIXED = {"alpha": 0.6, "alpha0": 1.5, "level_shape": 0.4}
+FIXED = {"alpha": 0.6, "alpha0": 1.5, "level_shape": 0.05}
 
 
 class OwnAlpha(HDPMixedMembership):
