@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.data.hierarchies import Hierarchies
+from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.data.label_numbers import Interval, read_numbers
 from bnp_models.data.schema import Label, MicrodataError, Schema
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
 from bnp_models.kernels.variates.levels import Levels, Tree, bands_of_levels
-from bnp_models.models.options import as_names, check_fixed
+from bnp_models.models.model import Model
+from bnp_models.models.options import as_names, check_fixed, option
 
 # Levels that are numbers or ranges, at the least, of a variable that is ordered by itself: bands of
 # fewer predict no better (experiments/accuracy/ordered).
@@ -248,3 +249,50 @@ def record_concentrations(model: Any, run: Any) -> dict[str, float] | None:
     if more:
         levels = Levels.of_variables((*schema.num_levels, *[1] * more), trees)
     return mean_concentrations(shape, levels, schema.variables)
+
+
+class LevelPriorOptions(Model):
+    """Options of the level probabilities' prior, of all models of records and of households."""
+
+    level_prior: str = option(
+        "learned",
+        """"learned": the level probabilities of components and classes are Dir(c_j beta_j), with a
+        concentration and a mean of each variable that are estimated from the sample; "uniform":
+        Dir(1), as in the papers.""",
+        choices=LEVEL_PRIORS, command=True, kw_only=True,
+    )  # fmt: skip
+    level_shape: Any = option(
+        None,
+        """Dirichlet shape of the level probabilities, in place of level_prior: a positive number
+        for all levels, or one for each level in the order of the variables and of their levels.
+        Where levels lie in groups (`ordered`, `groups`), the numbers are those of the levels, then
+        of the groups. With not_applicable, and for households, it is one number, which sizes and
+        heads have too. None: as level_prior says.""",
+        command=True, kw_only=True, converter=as_level_shape,
+    )  # fmt: skip
+    ordered: str | tuple[str, ...] = option(
+        "auto",
+        """Variables whose neighbouring levels have similar probabilities: those of a component are
+        Dirichlet over bands of about sqrt(L_j) adjacent levels, and over the levels within each
+        band. "auto": those with more than a dozen levels that are numbers; "none"; or names. For a
+        variable that is modelled relative to the head of a household, the relative codes are
+        ordered, and so are the values of the heads.""",
+        command=True, kw_only=True, converter=as_ordered,
+    )  # fmt: skip
+    groups: Hierarchies = option(
+        (),
+        """Groups of the levels of variables, by name: a frame or a CSV file whose first column has
+        the levels, the next the group of each, the next the group of that, and so on. Level
+        probabilities are then Dirichlet over the largest groups, over the groups within each, and
+        so on down to the levels, so that the estimate for a level uses the other levels of its
+        group. Those of a variable of heads are the same; variables that are relative have none.""",
+        command=True, kw_only=True, converter=as_hierarchies,
+    )  # fmt: skip
+
+    def __check_init__(self):
+        check_level_shape(self.level_shape)
+        Grouping.of(self).require_apart()
+
+    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+        """Posterior mean, by variable, of the concentration of a learned prior of levels."""
+        return record_concentrations(self, run)

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bnp_models.data.display import options_as_html
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.schema import Label
+from bnp_models.models.options import check_options
 from bnp_models.zeros.coding import Coding
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ class Model(eqx.Module):
     """Whether it draws missing values."""
     takes_counts: ClassVar[bool] = False
     """Whether it takes a `ContingencyTable`, cells with counts, in the place of `Microdata`."""
+
+    def __check_init__(self) -> None:
+        check_options(self)
 
     def _repr_html_(self) -> str:
         return options_as_html(self)

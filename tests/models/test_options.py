@@ -1,9 +1,12 @@
 """Options of models: what they take, and what they refuse by name."""
 
+import dataclasses
+
 import pandas as pd
 import pytest
 
 import bnp_models as bnp
+from bnp_models.models.options import options_of
 
 COUNTS = {
     bnp.HDPMixedMembership: {
@@ -52,3 +55,16 @@ def test_numbers_of_options_begin_where_they_say(model):
         assert vars(model(**{name: least}))[name] == least
         with pytest.raises(ValueError, match=name):
             model(**{name: least - 1})
+
+
+@pytest.mark.parametrize("model", COUNTS)
+def test_every_field_is_an_option_and_in_the_docstring(model):
+    options = options_of(model)
+    assert options.keys() == {field.name for field in dataclasses.fields(model)}
+    described = model.__doc__.split("Parameters")[1].split("References")[0]
+    named = {
+        name for line in described.splitlines() if line[:5].strip() for name in line.split(",")
+    }
+    assert options.keys() <= {name.strip() for name in named}
+    assert all(vars(model())[name] == one.default for name, one in options.items()
+               if name not in ("ordered",))  # fmt: skip

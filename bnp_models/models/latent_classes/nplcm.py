@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,7 +49,7 @@ from bnp_models.models.latent_classes.state import (
 )
 from bnp_models.models.level_prior import draw_shape, merge_rows, trees_of
 from bnp_models.models.model import Completes, Draw, PredictsCells
-from bnp_models.models.options import check_choice, fixed_or
+from bnp_models.models.options import documented, fixed_or, option
 from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -197,37 +196,9 @@ class LatentClassModel(LatentClassOptions, PredictsCells, Completes):
         return list(filter(None, [last_class_used(run.draws), too_many_augmented(run.draws)]))
 
 
+@documented
 class NPLCM(LatentClassModel):
     """The nonparametric latent class model, without structural zeros.
-
-    Parameters
-    ----------
-    components
-        Number of classes K at which the stick-breaking weights are truncated.
-    a, b
-        Shape and rate of alpha's prior.
-    reorder, swap
-        Whether to make two moves: `reorder` exchanges classes together with their weights, and
-        `swap` exchanges classes but leaves the weights in place.
-    split_merge_every
-        Sweeps between split-merge moves; 0 turns them off.
-    level_prior
-        "learned": lambda_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable
-        that are estimated from the sample; "uniform": Dir(1), as in the papers.
-    ordered
-        Variables whose neighbouring levels have similar probabilities: lambda_jk is Dirichlet over
-        bands of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto":
-        those with more than a dozen levels that are numbers; "none"; or names.
-    groups
-        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
-    alpha
-        A positive number fixes the concentration of the sticks, and its prior is not used. None: it
-        is drawn.
-    level_shape
-        Dirichlet shape of the level probabilities, in place of level_prior: a positive number for
-        all levels, or one for each level in the order of the variables and of their levels. Where
-        levels lie in groups (`ordered`, `groups`), the numbers are those of the levels, then of the
-        groups.
 
     References
     ----------
@@ -243,46 +214,9 @@ class NPLCM(LatentClassModel):
     name: ClassVar[str] = "nplcm"
 
 
+@documented
 class TNPLCM(LatentClassModel):
     """The truncated nonparametric latent class model: structural zeros have probability zero.
-
-    Parameters
-    ----------
-    components
-        Number of classes K at which the stick-breaking weights are truncated.
-    a, b
-        Shape and rate of alpha's prior.
-    reorder, swap
-        Whether to make two moves: `reorder` exchanges classes together with their weights, and
-        `swap` exchanges classes but leaves the weights in place.
-    split_merge_every
-        Sweeps between split-merge moves; 0 turns them off.
-    level_prior
-        "learned": lambda_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable
-        that are estimated from the sample; "uniform": Dir(1), as in the papers.
-    ordered
-        Variables whose neighbouring levels have similar probabilities: lambda_jk is Dirichlet over
-        bands of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto":
-        those with more than a dozen levels that are numbers; "none"; or names.
-    groups
-        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
-    alpha
-        A positive number fixes the concentration of the sticks, and its prior is not used. None: it
-        is drawn.
-    level_shape
-        Dirichlet shape of the level probabilities, in place of level_prior: a positive number for
-        all levels, or one for each level in the order of the variables and of their levels. Where
-        levels lie in groups (`ordered`, `groups`), the numbers are those of the levels, then of the
-        groups.
-    truncation
-        "mixture": the mixture is truncated as a whole, as in the papers. "classes": each class is
-        truncated separately, and the stick-breaking weights are the weights of the truncated
-        classes. This is the same family of distributions, with a prior whose parameters the data
-        identify.
-    augmentation
-        "none": the impossible region is integrated out. "boxes": its records are drawn as counts by
-        box and class, as in the sampler of the papers. Both have the same posterior; "boxes" needs
-        truncation "mixture".
 
     References
     ----------
@@ -295,15 +229,26 @@ class TNPLCM(LatentClassModel):
     True
     """
 
-    truncation: str = eqx.field(static=True, default="mixture")
-    augmentation: str = eqx.field(static=True, default="none")
+    truncation: str = option(
+        "mixture",
+        """"mixture": the mixture is truncated as a whole, as in the papers. "classes": each class
+        is truncated separately, and the stick-breaking weights are the weights of the truncated
+        classes. This is the same family of distributions, with a prior whose parameters the data
+        identify.""",
+        choices=TRUNCATIONS,
+    )
+    augmentation: str = option(
+        "none",
+        """"none": the impossible region is integrated out. "boxes": its records are drawn as counts
+        by box and class, as in the sampler of the papers. Both have the same posterior; "boxes"
+        needs truncation "mixture".""",
+        choices=AUGMENTATIONS,
+    )
 
     name: ClassVar[str] = "tnplcm"
     conditions_type: ClassVar[type | None] = StructuralZeros
 
     def __check_init__(self):
-        check_choice(TRUNCATIONS, truncation=self.truncation)
-        check_choice(AUGMENTATIONS, augmentation=self.augmentation)
         if self.by_class and self.by_box:
             raise ValueError('truncation "classes" is sampled with augmentation "none" only')
 

@@ -13,21 +13,18 @@ means records that differ *less* from G_0. The functions are pure: they jit, and
 import dataclasses
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.kernels.mixed_membership.concentration import dp_concentration
 from bnp_models.kernels.numerics.counting import count_components, label_type, order_free_sum
 from bnp_models.kernels.variates.categorical import cumulative_sum
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
-from bnp_models.models.level_prior import as_ordered
 from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import NEGLIGIBLE, draw_alpha, draw_g0
 from bnp_models.models.mixed_membership.feasible import feasible_totals, weight_draws
-from bnp_models.models.mixed_membership.options import MembershipOptions
+from bnp_models.models.mixed_membership.options import CONCENTRATIONS, MembershipOptions
 from bnp_models.models.mixed_membership.start import START_SHARE
 from bnp_models.models.mixed_membership.state import (
     HDPData,
@@ -36,78 +33,16 @@ from bnp_models.models.mixed_membership.state import (
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
 from bnp_models.models.model import Growing
-from bnp_models.models.options import check_fixed, check_integer, check_positive, fixed_or
+from bnp_models.models.options import documented, fixed_or, option
 
 # Components of the initial states, cycled over chains: scattered on both sides of what posteriors
 # have, so that R-hat sees a second mode.
 START_COMPONENTS = (10, 50, 100)
 
 
+@documented
 class HDPMixedMembership(MembershipOptions, Growing):
     """HDP mixed membership, by its options and hyperparameters.
-
-    Parameters
-    ----------
-    concentration
-        "shared": one alpha for all records; "record": alpha_i ~ Ga(a, b), as in the paper;
-        "hierarchical": the same with b ~ Ga(a1, b1).
-    a, b
-        Shape and rate of alpha's prior.
-    a0, b0
-        Shape and rate of alpha_0's prior.
-    a1, b1
-        Shape and rate of b's prior, where it has one.
-    capacity
-        Minimum number of components that the arrays have room for. The arrays are larger from the
-        start if the initial state has more components, and grow later if necessary.
-    dish_stride
-        The dish move takes one table of every `dish_stride`-th record of a sweep, in rotation; 0
-        turns it off.
-    cell_stride
-        The dish move of records that sit at one table takes records / `cell_stride` distinct
-        cells of a sweep (at least 1,024), in rotation, with all their records; 0 turns it off.
-    split_merge_every
-        Sweeps between split-merge moves; 0 turns them off. There are no such moves if structural
-        zeros are so complicated that P(feasible) is not exact.
-    seating_every
-        Sweeps between moves that draw the shared alpha with the labels of all records at one table
-        or two summed out, and these labels given it, for up to 12 variables; 0 turns them off.
-    augmentation
-        How records of the impossible region are drawn under structural zeros: "boxes", as counts of
-        boxes; "simulation", one by one until as many feasible records as the sample has were
-        simulated; "auto", by boxes unless these constrain too many variables. All are exact.
-    tilt
-        Tilt components along equivalences among the structural zeros.
-    trajectory_steps
-        Leapfrog steps of the Hamiltonian move that a sweep makes under structural zeros; 0 turns
-        it off.
-    not_applicable
-        Leave out of each record the items that its other items determine, by an equivalence among
-        the structural zeros. Most of these structural zeros are then no longer needed
-        (`StructuralZeros.not_applicable`).
-    level_prior
-        "learned": theta_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable that
-        are estimated from the sample; "uniform": Dir(1), as in the paper.
-    ordered
-        Variables whose neighbouring levels have similar probabilities: theta_jk is Dirichlet over
-        bands of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto":
-        those with more than a dozen levels that are numbers; "none"; or names.
-    groups
-        Groups of the levels of variables, by name: a frame or a CSV file whose first column has the
-        levels, the next the group of each, the next the group of that, and so on. theta_jk is then
-        Dirichlet over the largest groups, over the groups within each, and so on down to the
-        levels, so that the estimate for a level uses the other levels of its group.
-    alpha
-        A positive number fixes alpha; concentration must then be "shared". With "record" and
-        "hierarchical" one number for all records would be the same model. None: it is drawn.
-    alpha0
-        A positive number fixes alpha_0. None: it is drawn.
-    level_shape
-        Dirichlet shape of the level probabilities, in place of level_prior: a positive number for
-        all levels, or one for each level in the order of the variables and of their levels. Where
-        levels lie in groups (`ordered`, `groups`), the numbers are those of the levels, then of the
-        groups.
-        With not_applicable it is one number.
 
     References
     ----------
@@ -120,26 +55,35 @@ class HDPMixedMembership(MembershipOptions, Growing):
     'hdp'
     """
 
-    a: float = 2.0
-    b: float = 1.0
-    a0: float = 2.0
-    b0: float = 1.0
-    a1: float = 1.0
-    b1: float = 1.0
-    concentration: str = eqx.field(static=True, default="shared")
-    capacity: int = eqx.field(static=True, default=128)
-    dish_stride: int = eqx.field(static=True, default=64)
-    cell_stride: int = eqx.field(static=True, default=8)
-    split_merge_every: int = eqx.field(static=True, default=2)
-    seating_every: int = eqx.field(static=True, default=8)
-    augmentation: str = eqx.field(static=True, default="auto")
-    tilt: bool = eqx.field(static=True, default=True)
-    trajectory_steps: int = eqx.field(static=True, default=8)
-    not_applicable: bool = eqx.field(static=True, default=False)
-    level_prior: str = eqx.field(static=True, default="learned")
-    ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
-    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
-    alpha0: float | None = eqx.field(default=None, kw_only=True)
+    concentration: str = option(
+        "shared",
+        """"shared": one alpha for all records; "record": alpha_i ~ Ga(a, b), as in the paper;
+        "hierarchical": the same with b ~ Ga(a1, b1).""",
+        choices=CONCENTRATIONS, command=True, kw_only=True,
+    )  # fmt: skip
+    a0: float = option(2.0, "Shape and rate of alpha_0's prior.", positive=True, kw_only=True)
+    b0: float = option(1.0, "Shape and rate of alpha_0's prior.", positive=True, kw_only=True)
+    a1: float = option(
+        1.0, "Shape and rate of b's prior, where it has one.", positive=True, kw_only=True
+    )
+    b1: float = option(
+        1.0, "Shape and rate of b's prior, where it has one.", positive=True, kw_only=True
+    )
+    alpha0: float | None = option(
+        None, "A positive number fixes alpha_0. None: it is drawn.", positive=True, kw_only=True
+    )
+    capacity: int = option(
+        128,
+        """Minimum number of components that the arrays have room for. The arrays are larger from
+        the start if the initial state has more components, and grow later if necessary.""",
+        least=2, kw_only=True,
+    )  # fmt: skip
+    split_merge_every: int = option(
+        2,
+        """Sweeps between split-merge moves; 0 turns them off. There are no such moves if structural
+        zeros are so complicated that P(feasible) is not exact.""",
+        least=0, kw_only=True,
+    )  # fmt: skip
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -156,11 +100,6 @@ class HDPMixedMembership(MembershipOptions, Growing):
     simulate_records = new_records.simulate_records
     level_probabilities = new_records.level_probabilities
     weight_draws = weight_draws
-
-    def __check_init__(self):
-        check_integer(2, capacity=self.capacity)
-        check_positive(a0=self.a0, b0=self.b0, a1=self.a1, b1=self.b1)
-        check_fixed(alpha0=self.alpha0)
 
     @property
     def rate_prior(self) -> tuple[float, float]:

@@ -37,7 +37,7 @@ from bnp_models.models.nested.sweep import (
     update_order,
     update_parameters,
 )
-from bnp_models.models.options import fixed_or
+from bnp_models.models.options import documented, fixed_or
 from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.rules.rules import Rules
 
@@ -45,6 +45,7 @@ SIZE = "household size"
 """Name of the variable that is the number of members, among the households' own."""
 
 
+@documented
 class NDPMPM(NestedOptions):
     """The nested Dirichlet process mixture of products of multinomials.
 
@@ -53,59 +54,10 @@ class NDPMPM(NestedOptions):
     draws the impossible households of each size separately, with classes that depend on the size.
     `sizes` chooses the model given the sizes, for samples whose design fixes them.
 
-    Parameters
-    ----------
-    components
-        Household classes F at which the sticks are truncated.
-    member_components
-        Member classes S of each household class.
-    a, b
-        Shape and rate of alpha's prior.
-    a_beta, b_beta
-        Shape and rate of beta's prior.
-    beta
-        "common": one concentration for the member classes of all household classes; "class": one
-        each; a positive number fixes it, for all household classes.
-    reorder
-        Moves that exchange adjacent classes, weights and all.
-    relative
-        Variables whose values are modelled relative to the value of the head, for which the head
-        must be at household level: names, or names with a kind, "difference" for an ordered
-        variable and "same" for another (`RelativeCoding`). The ages of couples and the races within
-        households are then similar without a separate class for each age or race.
-    level_prior
-        "learned": level probabilities of the classes are Dir(c_j beta_j), with a concentration and
-        a mean of each variable, of households and of members, that are estimated from the sample;
-        "uniform": Dir(1), as in the paper. With "learned", classes with few members use the
-        information of all other classes. Two priors stay uniform because the data cannot determine
-        them: that of the sizes if there are rules, and that of the share of heads in a class if
-        every household has one head whom a variable of the members identifies; then only the levels
-        of the others are learned.
-    ordered
-        Variables whose neighbouring levels have similar probabilities: level probabilities are
-        Dirichlet over bands of about sqrt(L_j) adjacent levels, and over the levels within each
-        band. "auto": those with more than a dozen levels that are numbers; "none"; or names. For a
-        variable that is modelled relative to the head, the relative codes are ordered, and so are
-        the values of the heads.
-    groups
-        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`; those of a
-        variable of heads are the same. Variables that are relative have none.
-    impossible_weight
-        Cap-and-weight, an approximation: only one in so many impossible households is drawn, and
-        each is given this weight. 1 is exact. With a larger weight, the draws do not include the
-        random variation of the households that are not drawn.
-    sizes
-        "random": a household's size is a variable of its class. "given": the design of the sample
-        has fixed the sizes. The likelihood of a household is then the probability of its values
-        given its size, divided by the probability that a household of its size is possible. The
-        log-likelihood that chains keep then uses weights of the sizes that are drawn too. Only the
-        prior keeps the probabilities of possible households away from zero, and a learned prior
-        does so weakly: use level_prior "uniform" if few simulated households keep the rules.
-    alpha
-        A positive number fixes the concentration of the household classes. None: it is drawn.
-    level_shape
-        A positive number fixes the Dirichlet shape of all level probabilities, of households and of
-        members, in place of level_prior; sizes and heads have it too. None: as level_prior says.
+    With a learned prior of the levels, classes with few members use the information of all other
+    classes. Two priors stay uniform because the data cannot determine them: that of the sizes if
+    there are rules, and that of the share of heads in a class if every household has one head whom
+    a variable of the members identifies; then only the levels of the others are learned.
 
     References
     ----------

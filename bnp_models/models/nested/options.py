@@ -3,22 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.sticks import truncated_sticks
-from bnp_models.models.level_prior import LEVEL_PRIORS, Grouping, as_ordered
+from bnp_models.models.level_prior import LevelPriorOptions
 from bnp_models.models.model import FixedComponents, MakesHouseholds
-from bnp_models.models.options import (
-    check_choice,
-    check_fixed,
-    check_integer,
-    check_positive,
-    fixed_or,
-)
+from bnp_models.models.options import fixed_or, option
 
 BETAS = ("common", "class")
 
@@ -34,40 +27,60 @@ def _as_pairs(given: Any) -> tuple:
     return tuple(one if isinstance(one, str) else tuple(one) for one in given)
 
 
-class NestedOptions(FixedComponents, MakesHouseholds):
-    """Options of `bnp_models.NDPMPM`, which describes them."""
+class NestedOptions(LevelPriorOptions, FixedComponents, MakesHouseholds):
+    """Options of `bnp_models.NDPMPM`, as its conditionals read them."""
 
-    components: int = eqx.field(static=True, default=40)
-    member_components: int = eqx.field(static=True, default=15)
-    a: float = 0.25
-    b: float = 0.25
-    a_beta: float = 0.25
-    b_beta: float = 0.25
-    beta: str | float = eqx.field(static=True, default="common")
-    reorder: bool = eqx.field(static=True, default=True)
-    relative: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
-    level_prior: str = eqx.field(static=True, default="learned")
-    ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
-    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
-    impossible_weight: int = eqx.field(static=True, default=1)
-    sizes: str = eqx.field(static=True, default="random")
-    alpha: float | None = eqx.field(default=None, kw_only=True)
-    level_shape: float | None = eqx.field(default=None, kw_only=True)
+    components: int = option(
+        40, "Household classes F at which the sticks are truncated.", least=2, command=True
+    )
+    member_components: int = option(
+        15, "Member classes S of each household class.", least=2, command=True
+    )
+    a: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
+    b: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
+    a_beta: float = option(0.25, "Shape and rate of beta's prior.", positive=True)
+    b_beta: float = option(0.25, "Shape and rate of beta's prior.", positive=True)
+    beta: str | float = option(
+        "common",
+        """"common": one concentration for the member classes of all household classes; "class": one
+        each; a positive number fixes it, for all household classes.""",
+        choices=BETAS, positive=True,
+    )  # fmt: skip
+    reorder: bool = option(True, "Moves that exchange adjacent classes, weights and all.")
+    relative: tuple = option(
+        (),
+        """Variables whose values are modelled relative to the value of the head, for which the head
+        must be at household level: names, or names with a kind, "difference" for an ordered
+        variable and "same" for another (`RelativeCoding`). The ages of couples and the races within
+        households are then similar without a separate class for each age or race.""",
+        command=True, converter=_as_pairs,
+    )  # fmt: skip
+    impossible_weight: int = option(
+        1,
+        """Cap-and-weight, an approximation: only one in so many impossible households is drawn, and
+        each is given this weight. 1 is exact. With a larger weight, the draws do not include the
+        random variation of the households that are not drawn.""",
+        least=1, command=True,
+    )  # fmt: skip
+    sizes: str = option(
+        "random",
+        """"random": a household's size is a variable of its class. "given": the design of the
+        sample has fixed the sizes. The likelihood of a household is then the probability of its
+        values given its size, divided by the probability that a household of its size is possible.
+        The log-likelihood that chains keep then uses weights of the sizes that are drawn too. Only
+        the prior keeps the probabilities of possible households away from zero, and a learned prior
+        does so weakly: use level_prior "uniform" if few simulated households keep the rules.""",
+        choices=SIZES, command=True,
+    )  # fmt: skip
+    alpha: float | None = option(
+        None,
+        "A positive number fixes the concentration of the household classes. None: it is drawn.",
+        positive=True, command=True, kw_only=True,
+    )  # fmt: skip
 
     def __check_init__(self):
-        check_integer(2, components=self.components, member_components=self.member_components)
-        check_integer(1, impossible_weight=self.impossible_weight)
-        check_positive(
-            a=self.a, b=self.b, a_beta=self.a_beta, b_beta=self.b_beta
-        )  # fmt: skip
-        check_fixed(alpha=self.alpha, level_shape=self.level_shape)
-        if isinstance(self.beta, str):
-            check_choice(BETAS, beta=self.beta)
-        else:
-            check_fixed(beta=self.fixed_beta)
-        check_choice(SIZES, sizes=self.sizes)
-        check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
-        Grouping.of(self).require_apart()
+        if np.ndim(self.level_shape):
+            raise ValueError(f"level_shape must be a positive number, not {self.level_shape}")
 
     @property
     def fixed_beta(self) -> float | None:
