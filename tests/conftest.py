@@ -83,10 +83,15 @@ def plain_sweeps():
     """Models whose sweeps are plain Gibbs under the papers' prior, but for what a test asks for."""
     with pytest.MonkeyPatch.context() as patch:
         for model in MODELS:
-            given = model.__init__.__defaults__
-            names = list(inspect.signature(model.__init__).parameters)[-len(given) :]
-            defaults = (PLAIN.get(*pair) for pair in zip(names, given, strict=True))
-            patch.setattr(model.__init__, "__defaults__", tuple(defaults))
+            names = list(inspect.signature(model.__init__).parameters)
+            # Options that are given by name only have defaults of their own.
+            by_name = model.__init__.__kwdefaults__ or {}
+            plain = {name: PLAIN.get(name, value) for name, value in by_name.items()}
+            patch.setattr(model.__init__, "__kwdefaults__", plain)
+            given = model.__init__.__defaults__ or ()
+            positional = [name for name in names if name not in by_name]
+            pairs = zip(positional[len(positional) - len(given) :], given, strict=True)
+            patch.setattr(model.__init__, "__defaults__", tuple(PLAIN.get(*pair) for pair in pairs))
         yield
 
 

@@ -39,10 +39,20 @@ def z_scores(chain_means: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return (chain_means.mean(axis=0) - np.asarray(truth)) / error
 
 
+def prior_of(model):
+    """What decides the Dirichlet shapes of levels: a fixed one, or the option `level_prior`."""
+    return model.level_prior if model.level_shape is None else model.level_shape
+
+
+def shape_of(prior):
+    """The Dirichlet shape of a prior that is not learned: its number, or ones."""
+    return 1.0 if prior == "uniform" else prior
+
+
 def level_shapes(rng, level_prior, size, num_levels):
-    """Draws (size, L) of the Dirichlet shapes of one variable's levels, from their prior."""
-    if level_prior == "uniform":
-        return np.ones((size, num_levels))
+    """Draws (size, L) of the Dirichlet shapes of one variable's levels, from `prior_of` a model."""
+    if level_prior != "learned":
+        return np.broadcast_to(shape_of(level_prior), (size, num_levels))
     c = rng.exponential(num_levels, size)
     return c[:, None] * rng.dirichlet(np.ones(num_levels), size)
 
@@ -113,7 +123,12 @@ def set_partitions(items):
 
 @cache
 def _gamma_expectation(log_function, shape, rate, moment):
-    """Integral of x^moment exp(log_function(x)) under Ga(shape, rate), on a log axis."""
+    """Integral of x^moment exp(log_function(x)) under Ga(shape, rate), on a log axis.
+
+    Without a rate x is the shape, a number that is fixed.
+    """
+    if rate is None:
+        return shape**moment * math.exp(log_function(shape))
 
     def integrand(log_x):
         x = math.exp(log_x)
@@ -156,7 +171,9 @@ def enumerate_posterior(codes: np.ndarray, num_levels, model) -> dict[str, float
     seatings = list(set_partitions(list(range(num_items))))
     names = ("weight", "components", "tables", "alpha", "alpha0", "together", "log_c")
     total = dict.fromkeys(names, 0.0)
-    shapes = [quasi_random_shapes(model.level_prior, levels) for levels in num_levels]
+    shapes = [quasi_random_shapes(prior_of(model), levels) for levels in num_levels]
+    of_alpha = (model.a, model.b) if model.alpha is None else (model.alpha, None)
+    of_alpha0 = (model.a0, model.b0) if model.alpha0 is None else (model.alpha0, None)
     log_c = np.log(shapes[0].sum(axis=1))
     rates, share = rates_and_shares(model)
 
@@ -173,8 +190,8 @@ def enumerate_posterior(codes: np.ndarray, num_levels, model) -> dict[str, float
         per_record = [len(blocks) for blocks in chosen]
         m = len(tables)
         if model.shared:
-            weight = _alpha_integral(m, num_items, num_records, model.a, model.b, 0)
-            mean = _alpha_integral(m, num_items, num_records, model.a, model.b, 1) / weight
+            weight = _alpha_integral(m, num_items, num_records, *of_alpha, 0)
+            mean = _alpha_integral(m, num_items, num_records, *of_alpha, 1) / weight
         else:
             each, first = (
                 np.array([
@@ -196,13 +213,13 @@ def enumerate_posterior(codes: np.ndarray, num_levels, model) -> dict[str, float
                            for j in range(num_items)]  # fmt: skip
             log_weight += sum(np.log(likelihood.mean()) for likelihood in likelihoods)
             k = len(dishes)
-            alpha0 = _alpha0_integral(k, m, model.a0, model.b0, 0)
+            alpha0 = _alpha0_integral(k, m, *of_alpha0, 0)
             w = math.exp(log_weight) * weight * alpha0
             total["weight"] += w
             total["components"] += w * k
             total["tables"] += w * m
             total["alpha"] += w * mean
-            total["alpha0"] += w * _alpha0_integral(k, m, model.a0, model.b0, 1) / alpha0
+            total["alpha0"] += w * _alpha0_integral(k, m, *of_alpha0, 1) / alpha0
             total["log_c"] += w * np.average(log_c, weights=likelihoods[0])
             total["together"] += w * any((0, 0) in group and (1, 0) in group for group in items)
     weight = total.pop("weight")
@@ -220,8 +237,8 @@ def rates_and_shares(model):
 @cache
 def quasi_random_shapes(level_prior, num_levels, number=2**13):
     """Shapes (number, L) of one variable's levels, Sobol points of their prior."""
-    if level_prior == "uniform":
-        return np.ones((1, num_levels))
+    if level_prior != "learned":
+        return np.full((1, num_levels), shape_of(level_prior))
     points = qmc.Sobol(num_levels + 1, seed=0).random(number)
     exponential = -np.log1p(-points)
     share = exponential[:, 1:] / exponential[:, 1:].sum(axis=1, keepdims=True)
@@ -241,7 +258,8 @@ def run_chains(model, key, codes, num_levels, *, num_chains, num_sweeps, burn, c
             state, sums = carry
             state, info = step(jax.random.fold_in(key_sweeps, t), state, data, t)
             now = jnp.stack([
-                info.components.astype(float), info.tables.astype(float), info.alpha,
+                info.components.astype(float), info.tables.astype(float),
+                model.keep(state, info)["alpha"],
                 state.alpha0, (state.z[0, 0] == state.z[0, 1]).astype(float),
                 jnp.log(jnp.sum(state.level_shape[: num_levels[0]])),
             ])  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from harness import draw_variable, of_ones, where
 from numpy.polynomial.legendre import leggauss
+from scipy.special import roots_jacobi
 
 from bnp_models import StructuralZeros
 from bnp_models.data.schema import Schema
@@ -20,7 +21,7 @@ from bnp_models.kernels.latent_classes.truncated_levels import Tilt
 from bnp_models.kernels.numerics.counting import first_rows
 from bnp_models.kernels.variates.rng import uniform, words
 from bnp_models.models import level_prior
-from bnp_models.models.latent_classes import classes, nplcm, parameters, predictions
+from bnp_models.models.latent_classes import classes, nplcm, options, parameters, predictions
 from bnp_models.models.latent_classes import state as latent_classes_state
 
 
@@ -53,10 +54,14 @@ def two_class_posterior(codes, conditions, model, nodes, stick_nodes=60) -> np.n
     occupied classes and the log-likelihood. Values -1 are missing: the likelihood is summed over
     feasible completions. `nodes` are those for each variable.
     """
-    rules = [leggauss(size) for size in nodes]
+    shapes = np.ones((len(nodes), 2)) if model.level_shape is None else model.level_shape
+    shapes = np.broadcast_to(np.reshape(shapes, (-1, 2)) if np.ndim(shapes) else shapes,
+                             (len(nodes), 2))  # fmt: skip
+    rules = [roots_jacobi(size, *shape - 1) for size, shape in zip(nodes, shapes, strict=True)]
     level = np.stack(np.meshgrid(*[(x + 1) / 2 for x, _ in rules], indexing="ij"))
     level = level.reshape(len(nodes), -1)
-    weight = np.prod(np.meshgrid(*[w / 2 for _, w in rules], indexing="ij"), axis=0).ravel()
+    shares = [w / w.sum() for _, w in rules]
+    weight = np.prod(np.meshgrid(*shares, indexing="ij"), axis=0).ravel()
     cells = feasible_cells(conditions, (2,) * len(nodes))
     p_class = np.prod(np.where(cells[:, :, None] == 1, level, 1 - level), axis=1)
     mass = p_class.sum(axis=0)
@@ -69,6 +74,8 @@ def two_class_posterior(codes, conditions, model, nodes, stick_nodes=60) -> np.n
     u, stick_weight = leggauss(stick_nodes)
     # alpha integrated out of (1 - V)^alpha, whose distribution given alpha is uniform.
     log_t = model.b - model.b * ((u + 1) / 2) ** (-1 / model.a)
+    if model.alpha is not None:
+        log_t = np.log((u + 1) / 2) / model.alpha
     total = np.zeros(len(cells) + 5)
     for lt, sw in zip(log_t, stick_weight, strict=True):
         v, t = -np.expm1(lt), np.exp(lt)
@@ -87,7 +94,7 @@ def two_class_posterior(codes, conditions, model, nodes, stick_nodes=60) -> np.n
             alone = alone + share
         total += np.concatenate([
             p_class @ (v * by_seen.sum(axis=1) + t * by_seen.sum(axis=0)),
-            [w.sum() * (model.a + 1) / (model.b - lt), (w * log_seen).sum(),
+            [w.sum() * (model.alpha or (model.a + 1) / (model.b - lt)), (w * log_seen).sum(),
              (w * (2 - alone)).sum(), (w * log_like).sum(), w.sum()],
         ])  # fmt: skip
     return total[:-1] / total[-1]
@@ -150,12 +157,22 @@ def _forget_augmented(wrong, model):
 
 
 def _hyperparameter_for_alpha(wrong, model):
-    right = parameters.truncated_sticks
+    right = options.truncated_sticks
 
     def truncated_sticks(key, counts, alpha):
         return right(key, counts, jnp.where(wrong, model.a, alpha))
 
-    return [(parameters, "truncated_sticks", truncated_sticks)]
+    return [(options, "truncated_sticks", truncated_sticks)]
+
+
+def _draw_fixed_alpha(wrong, model):
+    right = options.fixed_or
+    return [(options, "fixed_or", lambda fixed, x: jnp.where(wrong, x, right(fixed, x)))]
+
+
+def _ignore_fixed_shape(wrong, model):
+    right = parameters.update_shape
+    return [(parameters, "update_shape", lambda *args: jnp.where(wrong, 1.0, right(*args)))]
 
 
 def _invert_last_reorder(wrong, model):
@@ -241,6 +258,8 @@ def _forget_bands(wrong, model):
 
 FAULTS = {
     "bands without their factor": _forget_bands,
+    "alpha drawn although fixed": _draw_fixed_alpha,
+    "shape of ones although fixed": _ignore_fixed_shape,
     "classes of cells by the root of their weights": _split_as_unweighted,
     "split-merge with a prior of ones": _argument(classes, "split_or_merge_classes", 4, of_ones),
     "truncated levels with a prior of ones": _argument(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from harness import bands, draw_levels, draw_variable
+from harness import bands, draw_levels, draw_variable, prior_of
 
 from bnp_models import Households
 from bnp_models.kernels.nested import impossible
@@ -134,8 +134,10 @@ def prior_parameters(model, data, size, seed):
     def levels(num_levels, number, head=None, uniform=None, ordered=()):
         log_c, found = [], []
         for j, levels in enumerate(num_levels):
-            told = head is not None and j == head.variable and model.level_prior == "learned"
-            prior = "uniform" if j == uniform else model.level_prior
+            prior = prior_of(model)
+            told = head is not None and j == head.variable and prior == "learned"
+            if j == uniform and prior == "learned":
+                prior = "uniform"
             # The head, the first level, is one of two kinds, whose shares are uniform.
             tree = AGE_TREE if len(layers) > 1 else bands(levels)
             drawn, log_own = draw_variable(
@@ -149,8 +151,12 @@ def prior_parameters(model, data, size, seed):
         return log_c, np.concatenate(found, axis=1)
 
     alpha = rng.gamma(model.a, 1 / model.b, size)
-    num_betas = 1 if model.beta == "common" else F
+    num_betas = F if model.beta == "class" else 1
     beta = rng.gamma(model.a_beta, 1 / model.b_beta, (size, num_betas))
+    if model.alpha is not None:
+        alpha = np.full_like(alpha, model.alpha)
+    if model.fixed_beta is not None:
+        beta = np.full((size, 1), model.fixed_beta)
     # Under rules the sizes, the last variable, keep the uniform prior.
     size_at = None if data.possible is None else len(data.household.num_levels) - 1
     household, of_household = levels(data.household.num_levels, (F,), uniform=size_at)

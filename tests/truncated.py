@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import DEEP, DEEP_GROUPS, draw_variable, of_ones, where
+from harness import DEEP, DEEP_GROUPS, draw_variable, of_ones, prior_of, where
 from scipy import integrate, stats
 from scipy.special import digamma
 
@@ -136,7 +136,7 @@ def prior_draws(num_levels, a0, b0, level_prior, num_draws=200_000, seed=0):
     size = 10_000
     alphas, concentrations, parts = [], [], []
     for _ in range(0, num_draws, size):
-        alpha0 = rng.gamma(a0, 1 / b0, size)
+        alpha0 = np.full(size, a0) if b0 is None else rng.gamma(a0, 1 / b0, size)
         log_1mv = np.log(rng.random((size, _STICKS))) / alpha0[:, None]
         log_1mv[:, -1] = -np.inf
         passed = np.cumsum(log_1mv[:, :-1], axis=1)
@@ -162,6 +162,11 @@ def prior_draws(num_levels, a0, b0, level_prior, num_draws=200_000, seed=0):
     )  # fmt: skip
 
 
+def of_alpha0(model):
+    """Shape and rate of alpha_0's prior, or the number that it is, and None."""
+    return (model.a0, model.b0) if model.alpha0 is None else (model.alpha0, None)
+
+
 def _weights(alpha):
     """alpha^B / (alpha)_3 for B = 1, 2, 3."""
     rising = alpha * (alpha + 1) * (alpha + 2)
@@ -173,6 +178,8 @@ def urn_weights(model, size, seed=1):
     rng = np.random.default_rng(seed)
     if model.shared:
         alpha = rng.gamma(model.a, 1 / model.b, size)
+        if model.alpha is not None:
+            alpha = np.full(size, model.alpha)
         return alpha, _weights(alpha)
     if model.concentration == "record":
         prior = stats.gamma(model.a, scale=1 / model.b)
@@ -198,7 +205,7 @@ def exact_means(model, name: str):
     Under the model of alphas of their own, "alpha" is the rate b where it has a prior, else 0.
     """
     num_levels = LEVELS.get(name, BINARY)
-    alpha0, log_c, sums = prior_draws(num_levels, model.a0, model.b0, model.level_prior)
+    alpha0, log_c, sums = prior_draws(num_levels, *of_alpha0(model), prior_of(model))
     first, weight = urn_weights(model, len(alpha0))
     p = np.einsum("bd,bdc->dc", np.broadcast_to(weight, (3, len(alpha0))), sums)
     feasible = is_feasible(CONDITIONS[name], num_levels)
@@ -227,7 +234,7 @@ def prior_means(model, conditions):
     logarithm and log P(F) at small less that at large alpha, which are independent; c of the second
     variable's levels, its logarithm and the mean of its first level.
     """
-    alpha0, _, sums = prior_draws(WIDER, model.a0, model.b0, model.level_prior)
+    alpha0, _, sums = prior_draws(WIDER, *of_alpha0(model), prior_of(model))
     _, weight = urn_weights(model, len(alpha0))
     mass = sums[:, :, is_feasible(conditions, WIDER)].sum(axis=2)
     log_p = np.log(np.sum(weight * mass, axis=0))

@@ -1,6 +1,7 @@
 """``bnp-models compare``: models of one sample side by side."""
 
 import argparse
+import contextlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,13 +106,21 @@ def _model(text: str, groups: Hierarchies = ()) -> Model:
             raise UsageError(
                 f"--models: {pair!r} sets no option of {name}, which has {listed(options, 'and')}"
             )
-        values[option] = int(value) if value.isdecimal() else value
+        values[option] = _value(value)
         if option == "ordered":
             values[option] = value if value in ("auto", "none") else value.split("+")
     try:
         return MODELS[name].load()(**values)
     except ValueError as error:
         raise UsageError(f"--models {text}: {error}") from None
+
+
+def _value(text: str) -> int | float | str:
+    """A number where the text is one."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _message(found: Comparison, out: Path) -> str:

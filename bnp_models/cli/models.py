@@ -4,53 +4,42 @@ Nothing is imported until a model is loaded, so that ``bnp-models --help`` is qu
 """
 
 import argparse
+import functools
 import importlib
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 
-class Registered(NamedTuple):
+@dataclass(frozen=True)
+class Registered:
     """Model of the command line."""
 
     path: str
     """Module and class, as "models.nested.ndpmpm:NDPMPM"."""
-    options: tuple[str, ...]
-    """Options of the command line that are fields of the class."""
+    named: tuple[str, ...] = ()
+    """Its options, where its fields do not say which the command line has."""
 
     def load(self) -> Any:
         """Import the class of the model."""
         module, name = self.path.split(":")
         return vars(importlib.import_module(f"bnp_models.{module}"))[name]
 
+    @functools.cached_property
+    def options(self) -> tuple[str, ...]:
+        """Options of the command line that are fields of the class, which is imported for it."""
+        if self.named:
+            return self.named
+        options = importlib.import_module("bnp_models.models.options").options_of(self.load())
+        return tuple(name for name, option in options.items() if option.command)
 
-# A later model is one more line: its name, its class, and the options that are its fields.
+
+# A later model is one more line: its name and its class, whose fields say which are its options.
 MODELS = {
-    "hdp": Registered(
-        "models.mixed_membership.hdp:HDPMixedMembership",
-        ("concentration", "augmentation", "not_applicable", "level_prior", "ordered", "groups"),
-    ),
-    "mixed-membership": Registered(
-        "models.mixed_membership.fixed_profiles:MixedMembership",
-        ("components", "augmentation", "not_applicable", "level_prior", "ordered", "groups"),
-    ),
-    "nplcm": Registered(
-        "models.latent_classes.nplcm:NPLCM", ("components", "level_prior", "ordered", "groups")
-    ),
-    "tnplcm": Registered(
-        "models.latent_classes.nplcm:TNPLCM", ("components", "level_prior", "ordered", "groups")
-    ),
-    "ndpmpm": Registered(
-        "models.nested.ndpmpm:NDPMPM",
-        (
-            "components",
-            "member_components",
-            "relative",
-            "level_prior",
-            "ordered",
-            "groups",
-            "impossible_weight",
-            "sizes",
-        ),
-    ),
+    "hdp": Registered("models.mixed_membership.hdp:HDPMixedMembership"),
+    "mixed-membership": Registered("models.mixed_membership.fixed_profiles:MixedMembership"),
+    "nplcm": Registered("models.latent_classes.nplcm:NPLCM"),
+    "tnplcm": Registered("models.latent_classes.nplcm:TNPLCM"),
+    "ndpmpm": Registered("models.nested.ndpmpm:NDPMPM"),
     "polettini-stander-1": Registered(
         "models.cells.polettini_stander:PolettiniStander", ("alpha", "a", "b")
     ),

@@ -151,8 +151,6 @@ def _add_cells(parser):
                             "given below, otherwise empirical-bayes, or full-bayes if the "
                             "likelihood has no maximum)")  # fmt: skip
     for name, what in (
-        ("alpha", "shape parameter of the cell means (default with fixed, as in the paper: 0.92 in "
-                  "model 1, 0.1 in model 2)"),
         ("a", "first parameter of the sampling fractions, which are Beta(a, b) in model 1 (default "
               "with fixed: 0.86) and Beta(a phat, a (1 - phat)) in model 2 (default with "
               "fixed: 80)"),
@@ -408,6 +406,15 @@ def _add_common(parser, name, keep_parameters):
                        help="prior of the level probabilities in components and classes: learned "
                             "estimates a mean and a concentration for each variable; uniform is "
                             "the prior of the papers (default: learned)")  # fmt: skip
+    model.add_argument("--level-shape", metavar="X", type=number_above(0),
+                       help="Dirichlet shape of the level probabilities, the same for all levels, "
+                            "in place of --level-prior")  # fmt: skip
+    of_cells = ("; with polettini-stander, shape parameter of the cell means (default with "
+                "--hyperparameters fixed, as in the paper: 0.92 in model 1, 0.1 in model "
+                "2)") if "polettini-stander-1" in models else ""  # fmt: skip
+    model.add_argument("--alpha", metavar="X", type=number_above(0),
+                       help="fix the concentration of the weights of components and classes, which "
+                            f"is otherwise drawn{of_cells}")  # fmt: skip
     model.add_argument("--ordered", metavar="auto|none|A,B,..", type=ordered_type,
                        help="variables whose neighbouring levels are similar, such as ages in "
                             "years; their level probabilities are modelled by bands of levels, and "

@@ -23,7 +23,7 @@ from bnp_models.inference.convergence import OTHERS_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
-from bnp_models.models.level_prior import Ordered, ordered_names
+from bnp_models.models.level_prior import Ordered, document_of_prior, ordered_names
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -167,7 +167,7 @@ def recorded_settings(
         **_ordered(model, table),
         **({"weights": given["weights"]} if given.get("weights") is not None else {}),
         **changes.settings(),
-        **({"level_prior": {"kind": vars(model)["level_prior"]}} if has_prior else {}),
+        **({"level_prior": document_of_prior(model)} if has_prior else {}),
         **{name: given[name] for name in names + STOPPING},
         "sample_sha256": table.digest,
         "conditions_sha256": None if conditions is None else conditions.digest,

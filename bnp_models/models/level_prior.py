@@ -1,20 +1,30 @@
-"""The prior of level probabilities, as models have it for an option: learned, or uniform."""
+"""The prior of level probabilities, as models have it for options: learned, uniform, or fixed."""
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.data.hierarchies import Hierarchies
+from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.data.label_numbers import Interval, read_numbers
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, MicrodataError, Schema
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
 from bnp_models.kernels.variates.levels import Levels, Tree, bands_of_levels
-from bnp_models.models.model import Fitted
-from bnp_models.models.options import as_names
+from bnp_models.models.model import (
+    ConditionsT,
+    DataT,
+    Fitted,
+    InfoT,
+    Model,
+    StateT,
+    TableT,
+)
+from bnp_models.models.options import as_names, check_fixed, option
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Levels that are numbers or ranges, at the least, of a variable that is ordered by itself: bands of
@@ -28,19 +38,64 @@ LEVEL_PRIORS = ("learned", "uniform")
 """Dir(c_j beta_j) with c_j and beta_j drawn, or Dir(1)."""
 
 
-def draw_shape(level_prior: str, key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"]:
-    """Dirichlet shapes from their prior, one of `LEVEL_PRIORS`."""
-    return levels.shape if level_prior == "uniform" else draw_level_prior(key, levels)
+def learns_levels(model: Any) -> bool:
+    """Whether a model draws the shapes of the level probabilities' prior."""
+    return model.level_prior == "learned" and model.level_shape is None
+
+
+def document_of_prior(model: Any) -> dict[str, Any]:
+    """What files say of the prior of level probabilities: its kind, and a fixed shape."""
+    if model.level_shape is None:
+        return {"kind": model.level_prior}
+    return {"kind": "fixed", "shape": np.asarray(model.level_shape, float).tolist()}
+
+
+def as_level_shape(given: Any) -> Any:
+    """The option `level_shape` of a model: None, a number, or a tuple of numbers."""
+    if given is None or isinstance(given, jax.Array) or np.ndim(given) == 0:
+        return given
+    return tuple(np.asarray(given).tolist())
+
+
+def check_level_shape(level_shape: Any) -> None:
+    """Raise ValueError unless the option is None, a positive number, or some of these in a row."""
+    for value in level_shape if isinstance(level_shape, tuple) else (level_shape,):
+        check_fixed(level_shape=value)
+
+
+def under_prior(model: Any, levels: Levels) -> Levels:
+    """The levels of a model's variables under the prior that it has at first, or fixes.
+
+    Raises
+    ------
+    MicrodataError
+        If `level_shape` has another number of values than there are nodes.
+    """
+    given, number = model.level_shape, levels.shape.size
+    if given is None:
+        return levels
+    if np.ndim(given) and np.shape(given) != (number,):
+        nodes = f"{number} levels and groups of levels" if levels.layers else f"{number} levels"
+        raise MicrodataError(
+            f"level_shape has {len(given)} values, and the variables have {nodes}; give as many, "
+            "or one number for all"
+        )
+    return levels.with_shape(jnp.full_like(levels.shape, jnp.asarray(given)))
+
+
+def draw_shape(model: Any, key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"]:
+    """Dirichlet shapes from their prior; those of `levels` where the model fixes them."""
+    return draw_level_prior(key, levels) if learns_levels(model) else levels.shape
 
 
 def update_shape(
-    level_prior: str, key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels
+    model: Any, key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels
 ) -> Float[Array, " R+G"]:
     """Draw Dirichlet shapes given counts of levels, the level probabilities integrated out.
 
     These must be redrawn before anything uses them. Of `levels` the shapes are those as they are.
     """
-    return levels.shape if level_prior == "uniform" else update_level_prior(key, counts, levels)
+    return update_level_prior(key, counts, levels) if learns_levels(model) else levels.shape
 
 
 def as_ordered(names: str | Sequence[str]) -> str | tuple[str, ...]:
@@ -217,7 +272,7 @@ def record_concentrations(
     model: Learning, run: Fitted[Records, StructuralZeros]
 ) -> dict[str, float] | None:
     """`Model.level_concentrations` of a model of records, whose runs keep "level_shape"."""
-    if model.level_prior == "uniform" or "level_shape" not in run.draws:
+    if not learns_levels(model) or "level_shape" not in run.draws:
         return None
     schema = run.table.schema if run.coding is None else run.coding.schema
     shape, trees = run.draws["level_shape"], trees_of(model, schema)
@@ -227,3 +282,50 @@ def record_concentrations(
     if more:
         levels = Levels.of_variables((*schema.num_levels, *[1] * more), trees)
     return mean_concentrations(shape, levels, schema.variables)
+
+
+class LevelPriorOptions(Model[TableT, ConditionsT, DataT, StateT, InfoT]):
+    """Options of the level probabilities' prior, of all models of records and of households."""
+
+    level_prior: str = option(
+        "learned",
+        """"learned": the level probabilities of components and classes are Dir(c_j beta_j), with a
+        concentration and a mean of each variable that are estimated from the sample; "uniform":
+        Dir(1), as in the papers.""",
+        choices=LEVEL_PRIORS, command=True, kw_only=True,
+    )  # fmt: skip
+    level_shape: Any = option(
+        None,
+        """Dirichlet shape of the level probabilities, in place of level_prior: a positive number
+        for all levels, or one for each level in the order of the variables and of their levels.
+        Where levels lie in groups (`ordered`, `groups`), the numbers are those of the levels, then
+        of the groups. With not_applicable, and for households, it is one number, which sizes and
+        heads have too. None: as level_prior says.""",
+        command=True, kw_only=True, converter=as_level_shape,
+    )  # fmt: skip
+    ordered: str | tuple[str, ...] = option(
+        "auto",
+        """Variables whose neighbouring levels have similar probabilities: those of a component are
+        Dirichlet over bands of about sqrt(L_j) adjacent levels, and over the levels within each
+        band. "auto": those with more than a dozen levels that are numbers; "none"; or names. For a
+        variable that is modelled relative to the head of a household, the relative codes are
+        ordered, and so are the values of the heads.""",
+        command=True, kw_only=True, converter=as_ordered,
+    )  # fmt: skip
+    groups: Hierarchies = option(
+        (),
+        """Groups of the levels of variables, by name: a frame or a CSV file whose first column has
+        the levels, the next the group of each, the next the group of that, and so on. Level
+        probabilities are then Dirichlet over the largest groups, over the groups within each, and
+        so on down to the levels, so that the estimate for a level uses the other levels of its
+        group. Those of a variable of heads are the same; variables that are relative have none.""",
+        command=True, kw_only=True, converter=as_hierarchies,
+    )  # fmt: skip
+
+    def __check_init__(self):
+        check_level_shape(self.level_shape)
+        Grouping.of(self).require_apart()
+
+    def level_concentrations(self, run: Any) -> dict[str, float] | None:
+        """Posterior mean, by variable, of the concentration of a learned prior of levels."""
+        return record_concentrations(self, run)

@@ -19,6 +19,7 @@ from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.schema import Label, Schema
 from bnp_models.kernels.mixed_membership.cell_probability import CellEstimate
 from bnp_models.kernels.nested.simulation import Simulated
+from bnp_models.models.options import check_options
 from bnp_models.rules.rules import Rules
 from bnp_models.zeros.coding import Coding
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -131,6 +132,9 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
     takes_counts: ClassVar[bool] = False
     """Whether it takes a `ContingencyTable`, cells with counts, in the place of `Microdata`."""
 
+    def __check_init__(self) -> None:
+        check_options(self)
+
     def _repr_html_(self) -> str:
         return options_as_html(self)
 
@@ -179,8 +183,11 @@ class Model(eqx.Module, Generic[TableT, ConditionsT, DataT, StateT, InfoT]):
         """
 
     def keep(self, state: StateT, info: InfoT) -> dict[str, Array]:
-        """Quantities of one sweep that a user may choose to keep, by name: all fields of both."""
-        return vars(state) | vars(info)
+        """Quantities of one sweep that a user may choose to keep, by name: all fields of both.
+
+        What is a function of the state is taken from the state, not from the figures of the sweep.
+        """
+        return vars(info) | vars(state)
 
     def settle(self, state: StateT, data: DataT) -> StateT:
         """State after a step of the warm-up that need not leave the posterior invariant."""

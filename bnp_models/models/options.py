@@ -1,19 +1,121 @@
-"""Checks of options and of random keys."""
+"""Options of models, declared once as fields: their checks, their docs, their list; and keys."""
 
+import dataclasses
+import math
+import textwrap
 from collections.abc import Sequence
-from typing import Any
+from numbers import Real
+from typing import Any, NamedTuple, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from bnp_models.data.arguments import described
 
 
-def check_positive(**options: Any) -> None:
-    """Raise ValueError unless the numbers are positive; traced values pass."""
+class Option(NamedTuple):
+    """An option of a model, as its field declares it."""
+
+    name: str
+    """Name of the field."""
+    type: str
+    """Its type, as it is written in the class."""
+    default: Any
+    """Its default."""
+    help: str
+    """What it says, in sentences."""
+    choices: tuple[str, ...] = ()
+    """Its values, where these are words."""
+    least: int | None = None
+    """The least value of an integer."""
+    positive: bool = False
+    """Whether a number must be positive; None, where it is the default, passes."""
+    command: bool = False
+    """Whether the command line has it."""
+
+
+def option(
+    default: Any,
+    help: str,  # noqa: A002
+    *,
+    choices: Sequence[str] = (),
+    least: int | None = None,
+    positive: bool = False,
+    command: bool = False,
+    **field: Any,
+) -> Any:
+    """Declare a field of a model that is one of its options; arguments as of `Option`.
+
+    Numbers that are not integers, and None, may be traced; all other values are static.
+    """
+    static = not (default is None or isinstance(default, float))
+    declared = {"choices": tuple(choices), "least": least, "positive": positive, "command": command}
+    metadata = {"option": {"help": " ".join(help.split()), **declared}}
+    return eqx.field(default=default, static=static, metadata=metadata, **field)
+
+
+def options_of(model: Any) -> dict[str, Option]:
+    """Options of a model, or of its class, by name; those that are given by name only come last."""
+    fields = [field for field in dataclasses.fields(model) if "option" in field.metadata]
+    fields.sort(key=lambda field: bool(field.kw_only))
+    return {
+        field.name: Option(
+            field.name, _written(field.type), field.default, **field.metadata["option"]
+        )
+        for field in fields
+    }
+
+
+def _written(kind: Any) -> str:
+    """A type as it is written."""
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def check_options(model: Any) -> None:
+    """Raise ValueError unless the values of a model are those that its fields declare."""
+    for name, declared in options_of(model).items():
+        value = vars(model)[name]
+        if declared.choices and (isinstance(value, str) or not declared.positive):
+            check_choice(declared.choices, **{name: value})
+        elif declared.least is not None:
+            check_integer(declared.least, **{name: value})
+        elif declared.positive and not (value is None and declared.default is None):
+            check_fixed(**{name: value})
+
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def documented(cls: _Class) -> _Class:
+    """Write the parameters of a model into its docstring, before "References", as fields say."""
+    options, lines = list(options_of(cls).values()), []
+    for i, one in enumerate(options):
+        if i and one.help == options[i - 1].help:
+            # One entry of several names.
+            continue
+        names = [other.name for other in options[i:] if other.help == one.help]
+        lines += [", ".join(names), textwrap.indent(textwrap.fill(one.help, 92), "    ")]
+    text = textwrap.indent("\n".join(["Parameters", "----------", *lines]), "    ")
+    before, heading, after = (cls.__doc__ or "").partition("    References\n")
+    cls.__doc__ = f"{before}{text}\n\n{heading}{after}"
+    return cls
+
+
+def check_fixed(**options: Any) -> None:
+    """Raise ValueError unless the options are None or positive numbers; traced values pass."""
     for name, value in options.items():
-        if isinstance(value, (int, float)) and not value > 0:
-            raise ValueError(f"{name} must be positive, not {value}")
+        if value is None or isinstance(value, jax.Array):
+            continue
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not (number and 0 < value < math.inf):
+            raise ValueError(f"{name} must be a positive number, not {value!r}")
+
+
+def fixed_or(fixed: Any, drawn: Float[Array, "..."]) -> Float[Array, "..."]:
+    """An array that was drawn, or, where an option fixes it, that number in its place."""
+    return drawn if fixed is None else jnp.full_like(drawn, fixed)
 
 
 def check_integer(least: int, **options: Any) -> None:

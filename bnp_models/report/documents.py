@@ -82,7 +82,9 @@ class StoppingEntry(Document):
 class LevelPriorEntry(Document):
     """Prior of the level probabilities."""
 
-    kind: Annotated[str, Keywords(enum=["learned", "uniform"])]
+    kind: Annotated[str, Keywords(enum=["learned", "uniform", "fixed"])]
+    shape: float | Sequence[float] | None = None
+    """If the prior is fixed: its Dirichlet shape, of all levels or of each."""
     concentration: Mapping[str, float] | None = None
     """If the prior is learned: posterior mean of its concentration c_j, by variable."""
 
@@ -343,6 +345,7 @@ class RunDocument(Document):
     impossible_weight: float | None = ABSENT
     sizes: str | None = ABSENT
     alpha: float | None = ABSENT
+    level_shape: float | None = ABSENT
     a: float | None = ABSENT
     b: float | None = ABSENT
     gamma: float | None = ABSENT

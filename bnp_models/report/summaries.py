@@ -13,6 +13,7 @@ from bnp_models.inference.convergence import Converged
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
+from bnp_models.models.level_prior import document_of_prior
 from bnp_models.report.documents import (
     ChainsRiskDocument,
     CoarserEntry,
@@ -150,9 +151,13 @@ def verdict(
 
 
 def level_prior(run: Run) -> LevelPriorEntry:
-    """Entry "level_prior": its kind, and of a learned one the mean of c_j by variable."""
+    """Entry "level_prior": its kind, its shape, or of a learned one the mean of c_j by variable."""
     learned = run.model.level_concentrations(run)
-    return LevelPriorEntry(kind="uniform" if learned is None else "learned", concentration=learned)
+    if learned is not None:
+        return LevelPriorEntry(kind="learned", concentration=learned)
+    if vars(run.model).get("level_shape") is None:
+        return LevelPriorEntry(kind="uniform")
+    return LevelPriorEntry(**document_of_prior(run.model))
 
 
 def of_ties(risk: PopulationRisk) -> dict[str, Any]:

@@ -182,7 +182,7 @@ BAD = {
     "rhat": (GOOD, ["--until-rhat", "1.1"], ["--until-rhat", "hdp"]),
     "priors": (GOOD, ["--alpha", "1", "--hyperparameters", "full-bayes"], ["--alpha", "full"]),
     "of others": (GOOD, ["--model", "hdp", "--cells", "9"], ["--cells", "polettini-stander-1 and"]),
-    "alpha of hdp": (GOOD, ["--model", "hdp", "--alpha", "1"], ["--alpha", "polettini-stander-1"]),
+    "gamma of hdp": (GOOD, ["--model", "hdp", "--gamma", "1"], ["--gamma", "polettini-stander-2"]),
 }  # fmt: skip
 
 

@@ -194,6 +194,42 @@ def test_a_call_of_the_host_is_seen():
 
 
 @of_kind(Model)
+def test_what_is_kept_is_of_the_state(name):
+    """A state that a subclass changed after the sweep is what its draws are of."""
+    one = swept(name)
+    changed = jax.tree.map(lambda x: x + 1, one.state)
+    kept, before = one.model.keep(changed, one.info), one.kept
+    assert kept["alpha"] == pytest.approx(float(before["alpha"]) + 1)
+    for field in {*vars(one.state)} & {*before} - {"alpha"}:
+        np.testing.assert_array_equal(kept[field], vars(changed)[field])
+
+
+# By name: options that fix what is drawn otherwise, and what is then kept.
+FIXED = {
+    "hdp shared": {"alpha": 0.25, "alpha0": 0.5},
+    "mixed-membership": {"alpha": 0.25},
+    "nplcm": {"alpha": 0.25},
+    "tnplcm": {"alpha": 0.25},
+    "ndpmpm": {"alpha": 0.25, "beta": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_what_is_fixed_is_kept(name):
+    """Concentrations and shapes are the numbers that the options say, after a sweep too."""
+    model = dataclasses.replace(MODELS[name], level_shape=2.0, **FIXED[name])
+    table, conditions = sample(model)
+    data = model.prepare(table, conditions)
+    state = model.init(jax.random.key(1), data, model.capacity, jnp.int32(2))
+    state, info = jax.jit(model.sweep)(jax.random.key(2), state, data, jnp.int32(0))
+    kept = model.keep(state, info)
+    for field, value in FIXED[name].items():
+        assert np.all(kept[field] == value)
+    shapes = [field for field in kept if field.endswith("_shape")]
+    assert shapes and all(np.all(kept[field] == 2) for field in shapes)
+
+
+@of_kind(Model)
 def test_keep_offers_scalars_and_parameters(name):
     one = swept(name)
     assert set(one.model.scalars + one.model.parameters) | {"alpha"} <= set(one.kept)

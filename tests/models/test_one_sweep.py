@@ -62,6 +62,9 @@ CASES = {
     "hdp, zeros, groups": hdp("shared", MOVES | UNIFORM, tree="groups", **ZEROS),
     "hdp, zeros, record": hdp("record", FEW | UNIFORM, tree="ordered", **ZEROS),
     "hdp, zeros, common prior": hdp("hierarchical", FEW | UNIFORM, tree="groups", **ZEROS),
+    "hdp, zeros, fixed": hdp(
+        "shared", MOVES | {"alpha": 0.5, "alpha0": 0.6, "level_shape": 0.8}, tree="groups", **ZEROS
+    ),
     "nplcm, missing": classes(NPLCM(**FLAT), missing=MISSING),
     "nplcm, ordered, counts": classes(NPLCM(**FLAT), tree="ordered", counted=9),
     "nplcm, groups, missing": classes(NPLCM(**FLAT), tree="groups", missing=MISSING),
@@ -75,7 +78,14 @@ CASES = {
     "tnplcm, by class, groups": classes(
         TNPLCM(truncation="classes", **FLAT), tree="groups", missing=MISSING, **ZEROS
     ),
+    "tnplcm, fixed": classes(
+        TNPLCM(**FLAT, alpha=0.7, level_shape=0.8), tree="groups", missing=MISSING, **ZEROS
+    ),
+    "tnplcm, boxes, fixed": classes(
+        TNPLCM(augmentation="boxes", **FLAT, alpha=0.7, level_shape=0.8), tree="ordered", **ZEROS
+    ),
     "ndpmpm": nested(),
+    "ndpmpm, head, fixed": nested(ONE_HEAD, ("role", "head"), alpha=0.7, beta=0.4, level_shape=0.8),
     "ndpmpm, ordered": nested(ordered=("age",)),
     "ndpmpm, groups, beta by class": nested(groups={"age": AGE_GROUPS}, beta="class"),
     "ndpmpm, rules": nested(NO_TWO_OLD, level_prior="uniform"),

@@ -1,8 +1,12 @@
 """Options of models: what they take, and what they refuse by name."""
 
+import dataclasses
+
+import pandas as pd
 import pytest
 
 import bnp_models as bnp
+from bnp_models.models.options import options_of
 
 COUNTS = {
     bnp.HDPMixedMembership: {
@@ -16,6 +20,34 @@ COUNTS = {
 }  # fmt: skip
 
 
+REFUSED = [
+    ({"alpha": 0}, "alpha must be a positive number, not 0"),
+    ({"alpha": float("inf")}, "alpha must be a positive number, not inf"),
+    ({"alpha": "0.3"}, "alpha must be a positive number, not '0.3'"),
+    ({"level_shape": -1.0}, "level_shape must be a positive number, not -1.0"),
+    ({"level_shape": (1.0, 0.0)}, "level_shape must be a positive number"),
+]
+
+
+@pytest.mark.parametrize("model", COUNTS)
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_is_fixed_must_be_positive(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        model(**options)
+
+
+def test_what_cannot_be_fixed():
+    with pytest.raises(ValueError, match="alpha .* concentration \"shared\", not 'record'"):
+        bnp.HDPMixedMembership(alpha=1.0, concentration="record")
+    with pytest.raises(ValueError, match="level_shape must be one number .* not 2"):
+        bnp.MixedMembership(level_shape=(1.0, 2.0), not_applicable=True)
+    with pytest.raises(ValueError, match="beta must be a positive number"):
+        bnp.NDPMPM(beta=0.0)
+    table = bnp.Microdata.from_frame(pd.DataFrame({"a": [0, 1], "b": ["x", "y"]}))
+    with pytest.raises(ValueError, match="level_shape has 3 values, and the variables have 4"):
+        bnp.NPLCM(level_shape=[1.0, 2.0, 3.0]).prepare(table)
+
+
 @pytest.mark.parametrize("model", COUNTS)
 def test_numbers_of_options_begin_where_they_say(model):
     """The least of each is taken, and one less is refused by the option's name."""
@@ -23,3 +55,16 @@ def test_numbers_of_options_begin_where_they_say(model):
         assert vars(model(**{name: least}))[name] == least
         with pytest.raises(ValueError, match=name):
             model(**{name: least - 1})
+
+
+@pytest.mark.parametrize("model", COUNTS)
+def test_every_field_is_an_option_and_in_the_docstring(model):
+    options = options_of(model)
+    assert options.keys() == {field.name for field in dataclasses.fields(model)}
+    described = model.__doc__.split("Parameters")[1].split("References")[0]
+    named = {
+        name for line in described.splitlines() if line[:5].strip() for name in line.split(",")
+    }
+    assert options.keys() <= {name.strip() for name in named}
+    assert all(vars(model())[name] == one.default for name, one in options.items()
+               if name not in ("ordered",))  # fmt: skip

@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +26,6 @@ from bnp_models.kernels.numerics.shapes import coarse_size
 from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
-from bnp_models.kernels.variates.sticks import truncated_sticks
 from bnp_models.models.latent_classes.classes import update_classes, update_order, update_partition
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.parameters import (
@@ -51,7 +49,7 @@ from bnp_models.models.latent_classes.state import (
 )
 from bnp_models.models.level_prior import draw_shape, merge_rows, trees_of
 from bnp_models.models.model import Completes, Draw, Fitted, PredictsCells
-from bnp_models.models.options import check_choice
+from bnp_models.models.options import documented, fixed_or, option
 from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
@@ -123,8 +121,8 @@ class LatentClassModel(
             split = data.cell_counts * (of_cell == jnp.arange(self.components)[:, None])
         records = label_records(data, z, split, data.rows)
         counts, class_counts = count_levels(records, data.num_levels, self.components)
-        alpha = gamma_variate(key_alpha, jnp.ones((), dtype), 1.0)
-        log_pi, _ = truncated_sticks(key_pi, class_counts, alpha)
+        alpha = fixed_or(self.alpha, gamma_variate(key_alpha, jnp.ones((), dtype), 1.0))
+        log_pi, _ = self.draw_weights(key_pi, class_counts, alpha)
         log_lambda = data.levels.draw(key_lambda, counts)
         return LatentClassState(log_pi, log_lambda, data.levels.shape, alpha)
 
@@ -202,29 +200,9 @@ class LatentClassModel(
         return list(filter(None, [last_class_used(run.draws), too_many_augmented(run.draws)]))
 
 
+@documented
 class NPLCM(LatentClassModel):
     """The nonparametric latent class model, without structural zeros.
-
-    Parameters
-    ----------
-    components
-        Number of classes K at which the stick-breaking weights are truncated.
-    a, b
-        Shape and rate of alpha's prior.
-    reorder, swap
-        Whether to make two moves: `reorder` exchanges classes together with their weights, and
-        `swap` exchanges classes but leaves the weights in place.
-    split_merge_every
-        Sweeps between split-merge moves; 0 turns them off.
-    level_prior
-        "learned": lambda_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable
-        that are estimated from the sample; "uniform": Dir(1), as in the papers.
-    ordered
-        Variables whose neighbouring levels have similar probabilities: lambda_jk is Dirichlet over
-        bands of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto":
-        those with more than a dozen levels that are numbers; "none"; or names.
-    groups
-        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
 
     References
     ----------
@@ -240,38 +218,9 @@ class NPLCM(LatentClassModel):
     name: ClassVar[str] = "nplcm"
 
 
+@documented
 class TNPLCM(LatentClassModel):
     """The truncated nonparametric latent class model: structural zeros have probability zero.
-
-    Parameters
-    ----------
-    components
-        Number of classes K at which the stick-breaking weights are truncated.
-    a, b
-        Shape and rate of alpha's prior.
-    reorder, swap
-        Whether to make two moves: `reorder` exchanges classes together with their weights, and
-        `swap` exchanges classes but leaves the weights in place.
-    split_merge_every
-        Sweeps between split-merge moves; 0 turns them off.
-    level_prior
-        "learned": lambda_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable
-        that are estimated from the sample; "uniform": Dir(1), as in the papers.
-    ordered
-        Variables whose neighbouring levels have similar probabilities: lambda_jk is Dirichlet over
-        bands of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto":
-        those with more than a dozen levels that are numbers; "none"; or names.
-    groups
-        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`.
-    truncation
-        "mixture": the mixture is truncated as a whole, as in the papers. "classes": each class is
-        truncated separately, and the stick-breaking weights are the weights of the truncated
-        classes. This is the same family of distributions, with a prior whose parameters the data
-        identify.
-    augmentation
-        "none": the impossible region is integrated out. "boxes": its records are drawn as counts by
-        box and class, as in the sampler of the papers. Both have the same posterior; "boxes" needs
-        truncation "mixture".
 
     References
     ----------
@@ -284,15 +233,26 @@ class TNPLCM(LatentClassModel):
     True
     """
 
-    truncation: str = eqx.field(static=True, default="mixture")
-    augmentation: str = eqx.field(static=True, default="none")
+    truncation: str = option(
+        "mixture",
+        """"mixture": the mixture is truncated as a whole, as in the papers. "classes": each class
+        is truncated separately, and the stick-breaking weights are the weights of the truncated
+        classes. This is the same family of distributions, with a prior whose parameters the data
+        identify.""",
+        choices=TRUNCATIONS,
+    )
+    augmentation: str = option(
+        "none",
+        """"none": the impossible region is integrated out. "boxes": its records are drawn as counts
+        by box and class, as in the sampler of the papers. Both have the same posterior; "boxes"
+        needs truncation "mixture".""",
+        choices=AUGMENTATIONS,
+    )
 
     name: ClassVar[str] = "tnplcm"
     conditions_type: ClassVar[type | None] = StructuralZeros
 
     def __check_init__(self):
-        check_choice(TRUNCATIONS, truncation=self.truncation)
-        check_choice(AUGMENTATIONS, augmentation=self.augmentation)
         if self.by_class and self.by_box:
             raise ValueError('truncation "classes" is sampled with augmentation "none" only')
 
@@ -311,10 +271,10 @@ def draw_prior(model: LatentClassOptions, key: Key[Array, ""], levels: Levels) -
     """Parameters from the prior of truncation "mixture", whatever the prior of the levels is."""
     key_alpha, key_pi, key_lambda, key_shape = Keys(key, 4)
     dtype = jnp.result_type(float)
-    alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
+    alpha = fixed_or(model.alpha, gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b))
     none = jnp.zeros(model.components, jnp.int32)
-    log_pi, _ = truncated_sticks(key_pi, none, alpha)
-    level_shape = draw_shape(model.level_prior, key_shape, levels)
+    log_pi, _ = model.draw_weights(key_pi, none, alpha)
+    level_shape = draw_shape(model, key_shape, levels)
     no_record = jnp.zeros((levels.variable.size, model.components), jnp.int32)
     log_lambda = levels.with_shape(level_shape).draw(key_lambda, no_record)
     return LatentClassState(log_pi, log_lambda, level_shape, alpha)

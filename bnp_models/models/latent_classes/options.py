@@ -1,61 +1,67 @@
 """Options of the latent class models."""
 
-import equinox as eqx
+from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.data.microdata import Records
+from bnp_models.kernels.variates.sticks import stick_concentration, truncated_sticks
 from bnp_models.models.latent_classes.state import (
     LatentClassData,
     LatentClassInfo,
     LatentClassState,
 )
-from bnp_models.models.level_prior import (
-    LEVEL_PRIORS,
-    Grouping,
-    as_ordered,
-    record_concentrations,
-)
-from bnp_models.models.model import Fitted, FixedComponents
-from bnp_models.models.options import check_choice, check_integer, check_positive
+from bnp_models.models.level_prior import LevelPriorOptions
+from bnp_models.models.model import FixedComponents
+from bnp_models.models.options import fixed_or, option
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
 class LatentClassOptions(
-    FixedComponents[Records, StructuralZeros, LatentClassData, LatentClassState, LatentClassInfo]
+    LevelPriorOptions[Records, StructuralZeros, LatentClassData, LatentClassState, LatentClassInfo],
+    FixedComponents[Records, StructuralZeros, LatentClassData, LatentClassState, LatentClassInfo],
 ):
     """Options of a latent class model, as its conditionals read them."""
 
-    components: int = eqx.field(static=True, default=50)
-    """Classes K at which the sticks are truncated."""
-    a: float = 0.25
-    """Shape of alpha's prior."""
-    b: float = 0.25
-    """Rate of alpha's prior."""
-    reorder: bool = eqx.field(static=True, default=True)
-    """Moves that exchange classes, weights and all."""
-    swap: bool = eqx.field(static=True, default=True)
-    """Moves that exchange classes between weights."""
-    split_merge_every: int = eqx.field(static=True, default=4)
-    """Sweeps between split-merge moves; 0 turns them off."""
-    level_prior: str = eqx.field(static=True, default="learned")
-    """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
-    ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
-    """Variables whose levels have bands of adjacent ones: "auto", or names."""
-    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
-    """Groups of the levels of variables, by name."""
+    components: int = option(
+        50,
+        "Number of classes K at which the stick-breaking weights are truncated.",
+        least=2, command=True,
+    )  # fmt: skip
+    a: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
+    b: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
+    reorder: bool = option(
+        True,
+        """Whether to make two moves: `reorder` exchanges classes together with their weights, and
+        `swap` exchanges classes but leaves the weights in place.""",
+    )
+    swap: bool = option(
+        True,
+        """Whether to make two moves: `reorder` exchanges classes together with their weights, and
+        `swap` exchanges classes but leaves the weights in place.""",
+    )
+    split_merge_every: int = option(
+        4, "Sweeps between split-merge moves; 0 turns them off.", least=0
+    )
+    alpha: float | None = option(
+        None,
+        """A positive number fixes the concentration of the sticks, and its prior is not used. None:
+        it is drawn.""",
+        positive=True, command=True, kw_only=True,
+    )  # fmt: skip
 
-    def __check_init__(self):
-        check_integer(2, components=self.components)
-        check_integer(0, split_merge_every=self.split_merge_every)
-        check_positive(a=self.a, b=self.b)
-        check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
-        Grouping.of(self).require_apart()
+    def draw_weights(
+        self, key: Key[Array, ""], class_counts: Int[Array, " K"], alpha: Float[Array, ""]
+    ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
+        """Draw log weights given the records of each class, and what alpha depends on of them.
 
-    def level_concentrations(
-        self, run: Fitted[Records, StructuralZeros]
-    ) -> dict[str, float] | None:
-        """Posterior mean, by variable, of the concentration of a learned prior of levels."""
-        return record_concentrations(self, run)
+        A subclass may override it, and must then turn off `reorder` and `split_merge_every`, whose
+        moves know these sticks; so does the sampler of `TNPLCM`, but for augmentation "boxes".
+        """
+        return truncated_sticks(key, class_counts, alpha)
+
+    def draw_alpha(self, key: Key[Array, ""], sum_log_1mv: Float[Array, ""]) -> Float[Array, ""]:
+        """Draw alpha given the sum of log(1 - V_k) over the sticks; a subclass may override it."""
+        drawn = stick_concentration(key, sum_log_1mv, self.components, self.a, self.b)
+        return fixed_or(self.alpha, drawn)
 
     @property
     def by_class(self) -> bool:

@@ -18,10 +18,9 @@ from bnp_models.kernels.variates.discrete import MAX_COUNT, poisson
 from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.level_prior import update_level_prior_given_levels
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.kernels.variates.sticks import stick_concentration, truncated_sticks
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, LatentClassState
-from bnp_models.models.level_prior import update_shape
+from bnp_models.models.level_prior import learns_levels, update_shape
 
 
 class Drawn(NamedTuple):
@@ -74,7 +73,7 @@ def update_parameters_marginal(
     else:
         draw = _draw_truncated_mixture
     drawn = draw(model, [*step_keys, key_shape], state, data, counts, class_counts)
-    alpha = stick_concentration(key_alpha, drawn.sum_log_1mv, model.components, model.a, model.b)
+    alpha = model.draw_alpha(key_alpha, drawn.sum_log_1mv)
     state = LatentClassState(drawn.log_pi, drawn.log_lambda, drawn.level_shape, alpha)
     return state, drawn.log_mass, drawn.augmented, drawn.accepted
 
@@ -91,7 +90,7 @@ def draw_level_shape(
     They must be redrawn before anything uses them. The counts are those of complete records.
     """
     levels = data.levels.with_shape(state.level_shape)
-    return update_shape(model.level_prior, key, counts, levels)
+    return update_shape(model, key, counts, levels)
 
 
 def _draw_level_shape_truncated(model, key, state, data, counts):
@@ -100,7 +99,7 @@ def _draw_level_shape_truncated(model, key, state, data, counts):
     The levels of constrained variables are not integrated out but given; those of the others must
     be redrawn before anything uses them.
     """
-    if model.level_prior == "uniform":
+    if not learns_levels(model):
         return state.level_shape
     key_free, key_constrained = Keys(key)
     free = draw_level_shape(model, key_free, state, data, counts)
@@ -114,7 +113,7 @@ def _draw_without_zeros(model, keys, state, data, counts, class_counts) -> Drawn
     alpha = state.alpha
     level_shape = draw_level_shape(model, keys[5], state, data, counts)
     log_lambda = data.levels.with_shape(level_shape).draw(keys[0], counts)
-    log_pi, sum_log_1mv = truncated_sticks(keys[1], class_counts, alpha)
+    log_pi, sum_log_1mv = model.draw_weights(keys[1], class_counts, alpha)
     return Drawn(
         log_pi=log_pi,
         log_lambda=log_lambda,
@@ -134,7 +133,7 @@ def _draw_truncated_classes(model, keys, state, data, counts, class_counts) -> D
         keys[0], state.log_lambda, counts, class_counts, data.levels.with_shape(level_shape),
         data.feasible, Tilt(nothing, nothing),
     )  # fmt: skip
-    log_rho, sum_log_1mv = truncated_sticks(keys[1], class_counts, state.alpha)
+    log_rho, sum_log_1mv = model.draw_weights(keys[1], class_counts, state.alpha)
     log_pi = log_rho - log_mass
     return Drawn(
         log_pi=log_pi - jax.nn.logsumexp(log_pi),
@@ -167,7 +166,7 @@ def _draw_truncated_mixture(model, keys, state, data, counts, class_counts) -> D
     augmented = draw_augmented(keys[3], log_outside, log_pi + log_mass, num_records)
     too_many = _too_many(augmented)
     augmented = jnp.where(too_many, 0, augmented)
-    log_sticks, sum_log_1mv = truncated_sticks(keys[4], class_counts + augmented, alpha)
+    log_sticks, sum_log_1mv = model.draw_weights(keys[4], class_counts + augmented, alpha)
     return Drawn(
         # The weights have been drawn already: without a count they stay.
         log_pi=jnp.where(too_many, log_pi, log_sticks),
@@ -277,7 +276,7 @@ def update_given_augmented(
     """
     key_levels, key_pi, key_alpha, key_split, key_shape = Keys(key, 5)
     level_shape = state.level_shape
-    if model.level_prior == "learned" or data.levels.layers:
+    if learns_levels(model) or data.levels.layers:
         added = split_over_levels(key_split, part_counts, state.log_lambda, data.parts)
         level_shape = draw_level_shape(model, key_shape, state, data, counts + added)
     levels = data.levels.with_shape(level_shape)
@@ -286,8 +285,8 @@ def update_given_augmented(
     else:
         shape = levels.given(counts)
         log_lambda = draw_levels_by_part(key_levels, shape, part_counts, data.parts)
-    log_pi, sum_log_1mv = truncated_sticks(key_pi, class_counts + added_class_counts, state.alpha)
-    alpha = stick_concentration(key_alpha, sum_log_1mv, model.components, model.a, model.b)
+    log_pi, sum_log_1mv = model.draw_weights(key_pi, class_counts + added_class_counts, state.alpha)
+    alpha = model.draw_alpha(key_alpha, sum_log_1mv)
     log_mass = jnp.log(region_mass(log_lambda, data.feasible))
     state = LatentClassState(log_pi, log_lambda, level_shape, alpha)
     return state, log_mass, jnp.sum(added_class_counts), jnp.ones_like(alpha)

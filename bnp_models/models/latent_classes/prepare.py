@@ -14,6 +14,7 @@ from bnp_models.kernels.variates.discrete import MAX_COUNT
 from bnp_models.kernels.variates.levels import Levels, Tree
 from bnp_models.models.latent_classes.options import LatentClassOptions
 from bnp_models.models.latent_classes.state import LatentClassData, one_hot_levels
+from bnp_models.models.level_prior import under_prior
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Incomplete records are padded to a multiple of this at the least.
@@ -79,7 +80,7 @@ def prepare_records(
         incomplete=jnp.asarray(incomplete, jnp.int32),
         missing=jnp.asarray(missing),
         admitted=jnp.asarray(admitted, jnp.result_type(float)),
-        levels=Levels.of_variables(tuple(num_levels), trees),
+        levels=under_prior(model, Levels.of_variables(tuple(num_levels), trees)),
         feasible=Region.of_boxes([g.feasible.sets for g in groups], num_levels),
         impossible=Region.of_boxes([g.impossible.sets for g in groups], num_levels),
         everything_impossible=Region.of_boxes(

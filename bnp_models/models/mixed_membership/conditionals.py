@@ -27,6 +27,7 @@ from bnp_models.models.level_prior import update_shape
 from bnp_models.models.mixed_membership.augmentation import Augmented
 from bnp_models.models.mixed_membership.options import MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
+from bnp_models.models.options import fixed_or
 
 # Mass of G_0 that is not broken further, and that `slots_needed` lets go.
 NEGLIGIBLE = 1e-6
@@ -43,11 +44,13 @@ def draw_alpha(
     augmented: Augmented | None = None,
     log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> tuple[Float[Array, "*n"], Float[Array, ""]]:
-    """Step 3: draw alpha, and the rate of its prior.
+    """Step 3: draw alpha, and the rate of its prior; alpha is as it is where the model fixes it.
 
     Under structural zeros either `augmented` records count as the sample's do, or `log_growth`,
     of `log_growth_given`, integrates the truncation.
     """
+    if model.alpha is not None:
+        return fixed_or(model.alpha, state.alpha), state.rate
     num_items = state.z.shape[0]
     num_records = data.num_records
     more_alpha: Float[Array, ""] | int = 0
@@ -80,6 +83,11 @@ def draw_alpha(
                 *truncation,
             )  # fmt: skip
     return alpha, rate
+
+
+def moves_alpha(model: MembershipOptions) -> bool:
+    """Whether other moves than `draw_alpha` may change alpha and b: unless fixed, or overridden."""
+    return model.alpha is None and type(model).draw_alpha is draw_alpha
 
 
 @jax.named_scope("draw_g0")
@@ -119,7 +127,7 @@ def draw_level_shape(
     """
 
     def move(shape):
-        return update_shape(model.level_prior, key, counts, data.levels.with_shape(shape))
+        return update_shape(model, key, counts, data.levels.with_shape(shape))
 
     return lax.cond(iteration >= 0, move, lambda shape: shape, state.level_shape)
 

@@ -11,17 +11,14 @@ Rimella (2024), appendix A, by the kernels of its non-parametric version,
 import dataclasses
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.numerics.counting import count_components, count_rows_by_component
 from bnp_models.kernels.variates.gamma import log_dirichlet
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.level_prior import as_ordered
 from bnp_models.models.mixed_membership import new_records, start
 from bnp_models.models.mixed_membership.conditionals import (
     draw_alpha,
@@ -37,25 +34,15 @@ from bnp_models.models.mixed_membership.state import (
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with
 from bnp_models.models.model import FixedComponents
-from bnp_models.models.options import check_integer
+from bnp_models.models.options import documented, option
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 
+@documented
 class MixedMembership(
     MembershipOptions, FixedComponents[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo]
 ):
     """Mixed membership with a fixed number of profiles, by its options and hyperparameters.
-
-    Parameters
-    ----------
-    components
-        Extreme profiles K.
-    a, b
-        Shape and rate of alpha's prior.
-    dish_stride, cell_stride, seating_every, augmentation, tilt
-        As in `bnp_models.HDPMixedMembership`.
-    trajectory_steps, not_applicable, level_prior, ordered, groups
-        As in `bnp_models.HDPMixedMembership`.
 
     References
     ----------
@@ -67,19 +54,7 @@ class MixedMembership(
     10
     """
 
-    components: int = eqx.field(static=True, default=20)
-    a: float = 2.0
-    b: float = 1.0
-    dish_stride: int = eqx.field(static=True, default=64)
-    cell_stride: int = eqx.field(static=True, default=8)
-    seating_every: int = eqx.field(static=True, default=8)
-    augmentation: str = eqx.field(static=True, default="auto")
-    tilt: bool = eqx.field(static=True, default=True)
-    trajectory_steps: int = eqx.field(static=True, default=8)
-    not_applicable: bool = eqx.field(static=True, default=False)
-    level_prior: str = eqx.field(static=True, default="learned")
-    ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
-    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
+    components: int = option(20, "Extreme profiles K.", least=2, command=True)
 
     name: ClassVar[str] = "mixed-membership"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -90,16 +65,16 @@ class MixedMembership(
     split_merge_every: ClassVar[int] = 0
     rate_prior: ClassVar[tuple[float, float]] = (1.0, 1.0)
     """Not used: b is given."""
+    alpha0: ClassVar[None] = None
+    """Not used: the weights have a prior of their own."""
 
+    draw_alpha = draw_alpha
     prepare = start.prepare
     init = start.init_state
     log_cell_probability = new_records.log_cell_probability
     simulate_records = new_records.simulate_records
     level_probabilities = new_records.level_probabilities
     weight_draws = weight_draws
-
-    def __check_init__(self):
-        check_integer(2, components=self.components)
 
     def sweep(
         self, key: Key[Array, ""], state: HDPState, data: HDPData, iteration: Int[Array, ""]
@@ -142,7 +117,7 @@ def update_parameters(
     num_rows, capacity = state.theta.shape
     tables = count_components(state.z, opens * data.weight, capacity)
     num_tables = jnp.sum(tables)
-    alpha, _ = draw_alpha(model, key_alpha, state, data, opens, num_tables)
+    alpha, _ = model.draw_alpha(key_alpha, state, data, opens, num_tables)
     with jax.named_scope("draw_weights"):
         _, h, left_over = model.draw_weights(key_h, state, tables, jnp.zeros_like(tables))
     counts = count_rows_by_component(data.rows, state.z, data.weight, (num_rows, capacity))

@@ -13,22 +13,19 @@ means records that differ *less* from G_0. The functions are pure: they jit, and
 import dataclasses
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.mixed_membership.concentration import dp_concentration
 from bnp_models.kernels.numerics.counting import count_components, label_type, order_free_sum
 from bnp_models.kernels.variates.categorical import cumulative_sum
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.kernels.variates.sticks import retrospective_sticks
-from bnp_models.models.level_prior import as_ordered
 from bnp_models.models.mixed_membership import new_records, start
-from bnp_models.models.mixed_membership.conditionals import NEGLIGIBLE, draw_g0
+from bnp_models.models.mixed_membership.conditionals import NEGLIGIBLE, draw_alpha, draw_g0
 from bnp_models.models.mixed_membership.feasible import feasible_totals, weight_draws
-from bnp_models.models.mixed_membership.options import MembershipOptions
+from bnp_models.models.mixed_membership.options import CONCENTRATIONS, MembershipOptions
 from bnp_models.models.mixed_membership.start import START_SHARE
 from bnp_models.models.mixed_membership.state import (
     HDPData,
@@ -37,7 +34,7 @@ from bnp_models.models.mixed_membership.state import (
 )
 from bnp_models.models.mixed_membership.sweep import sweep_with, update_parameters
 from bnp_models.models.model import Growing
-from bnp_models.models.options import check_integer, check_positive
+from bnp_models.models.options import documented, fixed_or, option
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Components of the initial states, cycled over chains: scattered on both sides of what posteriors
@@ -45,62 +42,11 @@ from bnp_models.zeros.structural_zeros import StructuralZeros
 START_COMPONENTS = (10, 50, 100)
 
 
+@documented
 class HDPMixedMembership(
     MembershipOptions, Growing[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo]
 ):
     """HDP mixed membership, by its options and hyperparameters.
-
-    Parameters
-    ----------
-    concentration
-        "shared": one alpha for all records; "record": alpha_i ~ Ga(a, b), as in the paper;
-        "hierarchical": the same with b ~ Ga(a1, b1).
-    a, b
-        Shape and rate of alpha's prior.
-    a0, b0
-        Shape and rate of alpha_0's prior.
-    a1, b1
-        Shape and rate of b's prior, where it has one.
-    capacity
-        Minimum number of components that the arrays have room for. The arrays are larger from the
-        start if the initial state has more components, and grow later if necessary.
-    dish_stride
-        The dish move takes one table of every `dish_stride`-th record of a sweep, in rotation; 0
-        turns it off.
-    cell_stride
-        The dish move of records that sit at one table takes records / `cell_stride` distinct
-        cells of a sweep (at least 1,024), in rotation, with all their records; 0 turns it off.
-    split_merge_every
-        Sweeps between split-merge moves; 0 turns them off. There are no such moves if structural
-        zeros are so complicated that P(feasible) is not exact.
-    seating_every
-        Sweeps between moves that draw the shared alpha with the labels of all records at one table
-        or two summed out, and these labels given it, for up to 12 variables; 0 turns them off.
-    augmentation
-        How records of the impossible region are drawn under structural zeros: "boxes", as counts of
-        boxes; "simulation", one by one until as many feasible records as the sample has were
-        simulated; "auto", by boxes unless these constrain too many variables. All are exact.
-    tilt
-        Tilt components along equivalences among the structural zeros.
-    trajectory_steps
-        Leapfrog steps of the Hamiltonian move that a sweep makes under structural zeros; 0 turns
-        it off.
-    not_applicable
-        Leave out of each record the items that its other items determine, by an equivalence among
-        the structural zeros. Most of these structural zeros are then no longer needed
-        (`StructuralZeros.not_applicable`).
-    level_prior
-        "learned": theta_jk ~ Dir(c_j beta_j), with a concentration and a mean of each variable that
-        are estimated from the sample; "uniform": Dir(1), as in the paper.
-    ordered
-        Variables whose neighbouring levels have similar probabilities: theta_jk is Dirichlet over
-        bands of about sqrt(L_j) adjacent levels, and over the levels within each band. "auto":
-        those with more than a dozen levels that are numbers; "none"; or names.
-    groups
-        Groups of the levels of variables, by name: a frame or a CSV file whose first column has the
-        levels, the next the group of each, the next the group of that, and so on. theta_jk is then
-        Dirichlet over the largest groups, over the groups within each, and so on down to the
-        levels, so that the estimate for a level uses the other levels of its group.
 
     References
     ----------
@@ -113,25 +59,35 @@ class HDPMixedMembership(
     'hdp'
     """
 
-    a: float = 2.0
-    b: float = 1.0
-    a0: float = 2.0
-    b0: float = 1.0
-    a1: float = 1.0
-    b1: float = 1.0
-    concentration: str = eqx.field(static=True, default="shared")
-    capacity: int = eqx.field(static=True, default=128)
-    dish_stride: int = eqx.field(static=True, default=64)
-    cell_stride: int = eqx.field(static=True, default=8)
-    split_merge_every: int = eqx.field(static=True, default=2)
-    seating_every: int = eqx.field(static=True, default=8)
-    augmentation: str = eqx.field(static=True, default="auto")
-    tilt: bool = eqx.field(static=True, default=True)
-    trajectory_steps: int = eqx.field(static=True, default=8)
-    not_applicable: bool = eqx.field(static=True, default=False)
-    level_prior: str = eqx.field(static=True, default="learned")
-    ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
-    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
+    concentration: str = option(
+        "shared",
+        """"shared": one alpha for all records; "record": alpha_i ~ Ga(a, b), as in the paper;
+        "hierarchical": the same with b ~ Ga(a1, b1).""",
+        choices=CONCENTRATIONS, command=True, kw_only=True,
+    )  # fmt: skip
+    a0: float = option(2.0, "Shape and rate of alpha_0's prior.", positive=True, kw_only=True)
+    b0: float = option(1.0, "Shape and rate of alpha_0's prior.", positive=True, kw_only=True)
+    a1: float = option(
+        1.0, "Shape and rate of b's prior, where it has one.", positive=True, kw_only=True
+    )
+    b1: float = option(
+        1.0, "Shape and rate of b's prior, where it has one.", positive=True, kw_only=True
+    )
+    alpha0: float | None = option(
+        None, "A positive number fixes alpha_0. None: it is drawn.", positive=True, kw_only=True
+    )
+    capacity: int = option(
+        128,
+        """Minimum number of components that the arrays have room for. The arrays are larger from
+        the start if the initial state has more components, and grow later if necessary.""",
+        least=2, kw_only=True,
+    )  # fmt: skip
+    split_merge_every: int = option(
+        2,
+        """Sweeps between split-merge moves; 0 turns them off. There are no such moves if structural
+        zeros are so complicated that P(feasible) is not exact.""",
+        least=0, kw_only=True,
+    )  # fmt: skip
 
     name: ClassVar[str] = "hdp"
     scalars: ClassVar[tuple[str, ...]] = (
@@ -141,16 +97,13 @@ class HDPMixedMembership(
     start_components: ClassVar[tuple[int, ...]] = START_COMPONENTS
     start_share: ClassVar[float] = START_SHARE
 
+    draw_alpha = draw_alpha
     prepare = start.prepare
     init = start.init_state
     log_cell_probability = new_records.log_cell_probability
     simulate_records = new_records.simulate_records
     level_probabilities = new_records.level_probabilities
     weight_draws = weight_draws
-
-    def __check_init__(self):
-        check_integer(2, capacity=self.capacity)
-        check_positive(a0=self.a0, b0=self.b0, a1=self.a1, b1=self.b1)
 
     @property
     def rate_prior(self) -> tuple[float, float]:
@@ -172,14 +125,23 @@ class HDPMixedMembership(
     ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
         """Step 4: draw alpha_0, and at once after it g_0 and the mass beyond the last stick.
 
-        `tables` are those of the sample, `added` those of augmented records.
+        `tables` are those of the sample, `added` those of augmented records. A subclass overrides
+        `draw_alpha0` and `draw_g0`, which sweeps without structural zeros use by themselves.
         """
         key_alpha0, key_g0 = Keys(key)
         tables = tables + added
-        alpha0 = dp_concentration(
-            key_alpha0, state.alpha0, jnp.sum(tables > 0), jnp.sum(tables), self.a0, self.b0
-        )
-        return alpha0, *draw_g0(key_g0, tables, alpha0)
+        alpha0 = self.draw_alpha0(key_alpha0, state.alpha0, tables)
+        return alpha0, *self.draw_g0(key_g0, tables, alpha0)
+
+    def draw_alpha0(
+        self, key: Key[Array, ""], alpha0: Float[Array, ""], tables: Int[Array, " K"]
+    ) -> Float[Array, ""]:
+        """Draw alpha_0 given the tables of each component; a subclass may override it."""
+        active = jnp.sum(tables > 0)
+        drawn = dp_concentration(key, alpha0, active, jnp.sum(tables), self.a0, self.b0)
+        return fixed_or(self.alpha0, drawn)
+
+    draw_g0 = staticmethod(draw_g0)
 
     def prior_tables(self, state: HDPState) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Tables that the prior of the weights adds: alpha_0, to those of no component."""

@@ -2,26 +2,23 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from bnp_models.data.hierarchies import Hierarchies
 from bnp_models.data.microdata import Microdata
 from bnp_models.kernels.mixed_membership.urn_boxes import TooManyPartitions, require_listable
 from bnp_models.models.level_prior import (
-    LEVEL_PRIORS,
-    Grouping,
+    LevelPriorOptions,
     merge_rows,
     record_concentrations,
     trees_of,
 )
-from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState
+from bnp_models.models.mixed_membership.state import HDPData, HDPInfo, HDPState, mean_alpha
 from bnp_models.models.model import Fitted, KnowsMargins, PredictsCells
-from bnp_models.models.options import check_choice, check_integer, check_positive
+from bnp_models.models.options import option
 from bnp_models.models.warnings import too_many_augmented
 from bnp_models.zeros.coding import Coding
 from bnp_models.zeros.structural_zeros import StructuralZeros
@@ -39,35 +36,62 @@ FEASIBLE_DRAWS = 1024
 
 
 class MembershipOptions(
+    LevelPriorOptions[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
     PredictsCells[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
     KnowsMargins[Microdata, StructuralZeros, HDPData, HDPState, HDPInfo],
 ):
-    """Members that both mixed membership models have, which the functions of a sweep read."""
+    """Options that both mixed membership models have, which the functions of a sweep read."""
 
-    a: eqx.AbstractVar[float]
-    """Shape of the prior of alpha."""
-    b: eqx.AbstractVar[float]
-    """Rate of the prior of alpha."""
-    dish_stride: eqx.AbstractVar[int]
-    """Spacing of the records of which the dish move takes a table in one sweep; 0 turns it off."""
-    cell_stride: eqx.AbstractVar[int]
-    """Sweeps in which the move of whole records goes through all cells, at most; 0 turns it off."""
-    seating_every: eqx.AbstractVar[int]
-    """Sweeps between moves of alpha with the labels of few tables summed out; 0: none."""
-    augmentation: eqx.AbstractVar[str]
-    """One of `AUGMENTATIONS`: how records of the impossible region are drawn."""
-    tilt: eqx.AbstractVar[bool]
-    """Whether components tilt along equivalences among the structural zeros."""
-    trajectory_steps: eqx.AbstractVar[int]
-    """Leapfrog steps of the Hamiltonian move under structural zeros; 0: none."""
-    not_applicable: eqx.AbstractVar[bool]
-    """Whether items that a record's other items settle are left out."""
-    level_prior: eqx.AbstractVar[str]
-    """One of `LEVEL_PRIORS`: whether the prior of level probabilities is learned."""
-    ordered: eqx.AbstractVar[str | tuple[str, ...]]
-    """Variables whose levels have bands of adjacent ones: "auto", or names."""
-    groups: eqx.AbstractVar[Hierarchies]
-    """Groups of the levels of variables, by name."""
+    a: float = option(2.0, "Shape and rate of alpha's prior.", positive=True, kw_only=True)
+    b: float = option(1.0, "Shape and rate of alpha's prior.", positive=True, kw_only=True)
+    dish_stride: int = option(
+        64,
+        """The dish move takes one table of every `dish_stride`-th record of a sweep, in rotation; 0
+        turns it off.""",
+        least=0, kw_only=True,
+    )  # fmt: skip
+    cell_stride: int = option(
+        8,
+        """The dish move of records that sit at one table takes records / `cell_stride` distinct
+        cells of a sweep (at least 1,024), in rotation, with all their records; 0 turns it off.""",
+        least=0, kw_only=True,
+    )  # fmt: skip
+    seating_every: int = option(
+        8,
+        """Sweeps between moves that draw the shared alpha with the labels of all records at one
+        table or two summed out, and these labels given it, for up to 12 variables; 0 turns them
+        off.""",
+        least=0, kw_only=True,
+    )  # fmt: skip
+    augmentation: str = option(
+        "auto",
+        """How records of the impossible region are drawn under structural zeros: "boxes", as counts
+        of boxes; "simulation", one by one until as many feasible records as the sample has were
+        simulated; "auto", by boxes unless these constrain too many variables. All are exact.""",
+        choices=AUGMENTATIONS, command=True, kw_only=True,
+    )  # fmt: skip
+    tilt: bool = option(
+        True, "Tilt components along equivalences among the structural zeros.", kw_only=True
+    )
+    trajectory_steps: int = option(
+        8,
+        """Leapfrog steps of the Hamiltonian move that a sweep makes under structural zeros; 0 turns
+        it off.""",
+        least=0, kw_only=True,
+    )  # fmt: skip
+    not_applicable: bool = option(
+        False,
+        """Leave out of each record the items that its other items determine, by an equivalence
+        among the structural zeros. Most of these structural zeros are then no longer needed
+        (`StructuralZeros.not_applicable`).""",
+        command=True, kw_only=True,
+    )  # fmt: skip
+    alpha: float | None = option(
+        None,
+        """A positive number fixes alpha, which must then be shared by all records: with one each,
+        the same number for all would be the same model. None: it is drawn.""",
+        positive=True, command=True, kw_only=True,
+    )  # fmt: skip
 
     parameters: ClassVar[tuple[str, ...]] = ("g0", "theta", "alpha_rate", "log_feasible")
     hyperparameters: ClassVar[tuple[str, ...]] = ("level_shape",)
@@ -93,6 +117,11 @@ class MembershipOptions(
 
     @property
     @abstractmethod
+    def alpha0(self) -> float | None:
+        """Concentration of G_0, where it is fixed."""
+
+    @property
+    @abstractmethod
     def split_merge_every(self) -> int:
         """Sweeps between split-merge moves; 0 turns them off."""
 
@@ -102,16 +131,16 @@ class MembershipOptions(
         return self.concentration == "shared"
 
     def __check_init__(self):
-        check_choice(CONCENTRATIONS, concentration=self.concentration)
-        check_choice(AUGMENTATIONS, augmentation=self.augmentation)
-        check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
-        check_positive(a=self.a, b=self.b)
-        Grouping.of(self).require_apart()
-        check_integer(
-            0, dish_stride=self.dish_stride, cell_stride=self.cell_stride,
-            seating_every=self.seating_every, split_merge_every=self.split_merge_every,
-            trajectory_steps=self.trajectory_steps,
-        )  # fmt: skip
+        if self.alpha is not None and not self.shared:
+            raise ValueError(
+                "alpha fixes the one concentration of all records; it needs concentration "
+                f'"shared", not {self.concentration!r}'
+            )
+        if self.not_applicable and np.ndim(self.level_shape):
+            raise ValueError(
+                "level_shape must be one number where not_applicable leaves out levels, not "
+                f"{len(self.level_shape)}"
+            )
         for name in ("dish_stride", "cell_stride"):
             stride = vars(self)[name]
             if stride and RECORD_MULTIPLE % stride:
@@ -123,7 +152,10 @@ class MembershipOptions(
 
     def keep(self, state: HDPState, info: HDPInfo) -> dict[str, Array]:
         """Quantities of one sweep that a user may choose to keep, by name."""
-        return vars(info) | {
+        figures = dict(vars(info))
+        return {
+            "alpha": mean_alpha(state.alpha, figures.pop("num_records")),
+            **figures,
             "alpha0": state.alpha0,
             "g0": state.g0,
             "theta": state.theta,
@@ -172,6 +204,22 @@ class MembershipOptions(
         return None
 
     @abstractmethod
+    def draw_alpha(
+        self,
+        key: Key[Array, ""],
+        state: HDPState,
+        data: Any,
+        opens: Bool[Array, "J n"],
+        num_tables: Int[Array, ""],
+        augmented: Any = None,
+        log_growth: Any = None,
+    ) -> tuple[Float[Array, "*n"], Float[Array, ""]]:
+        """Draw alpha and the rate b of its prior, as `conditionals.draw_alpha`, which it is.
+
+        A subclass may override it; no other move then changes them.
+        """
+
+    @abstractmethod
     def draw_weights(
         self,
         key: Key[Array, ""],
@@ -181,7 +229,8 @@ class MembershipOptions(
     ) -> tuple[Float[Array, ""], Float[Array, " K"], Float[Array, ""]]:
         """Draw alpha_0, the component weights, and the mass beyond the last component.
 
-        `tables` are those of the sample, `added` those of augmented records.
+        `tables` are those of the sample, `added` those of augmented records. A subclass that
+        overrides it overrides `prior_tables` too, which moves under structural zeros use.
         """
 
     @abstractmethod

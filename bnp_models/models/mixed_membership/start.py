@@ -22,7 +22,7 @@ from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.levels import Levels, Tree
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 from bnp_models.kernels.variates.sticks import retrospective_sticks
-from bnp_models.models.level_prior import draw_shape, trees_of
+from bnp_models.models.level_prior import draw_shape, trees_of, under_prior
 from bnp_models.models.mixed_membership.feasible import (
     compile_zeros,
     feasible_totals,
@@ -31,6 +31,7 @@ from bnp_models.models.mixed_membership.feasible import (
 from bnp_models.models.mixed_membership.new_records import pad_levels
 from bnp_models.models.mixed_membership.options import RECORD_MULTIPLE, MembershipOptions
 from bnp_models.models.mixed_membership.state import HDPData, HDPState
+from bnp_models.models.options import fixed_or
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
 # Share of the slots that a start may fill.
@@ -114,7 +115,9 @@ def prepare_records(
         weight=jnp.asarray(np.arange(num_records + padding) < num_records, jnp.int32),
         num_records=jnp.asarray(num_records, jnp.int32),
         # As many distributions whether items may be absent or not.
-        levels=Levels.of_variables(levels, trees, spare=0 if model.not_applicable else 1),
+        levels=under_prior(
+            model, Levels.of_variables(levels, trees, spare=0 if model.not_applicable else 1)
+        ),
         cell=jnp.asarray(np.pad(cells.record_cell, (0, padding)), jnp.int32),
         cell_rows=jnp.asarray(cell_rows.T, jnp.int32),
         num_cells=jnp.asarray(len(cells.codes), jnp.int32),
@@ -152,9 +155,11 @@ def init_state(
         g0=g0,
         theta=theta,
         level_shape=data.levels.shape,
-        alpha=gamma_variate(key_alpha, jnp.full(shape, model.a, u.dtype), model.b),
+        alpha=fixed_or(
+            model.alpha, gamma_variate(key_alpha, jnp.full(shape, model.a, u.dtype), model.b)
+        ),
         rate=jnp.asarray(model.b, u.dtype),
-        alpha0=jnp.ones((), u.dtype),
+        alpha0=fixed_or(model.alpha0, jnp.ones((), u.dtype)),
         totals=feasible_totals(g0, theta, data),
     )
 
@@ -189,17 +194,19 @@ def draw_prior(
     """
     dtype = jnp.result_type(float)
     key_alpha0, key_rate, key_alpha, key_g0, key_theta, key_z, key_levels, key_shape = Keys(key, 8)
-    alpha0 = gamma_variate(key_alpha0, jnp.asarray(model.a0, dtype), model.b0)
+    alpha0 = fixed_or(
+        model.alpha0, gamma_variate(key_alpha0, jnp.asarray(model.a0, dtype), model.b0)
+    )
     rate = jnp.asarray(model.b, dtype)
     if model.concentration == "hierarchical":
         rate = gamma_variate(key_rate, jnp.asarray(model.a1, dtype), model.b1)
     shape = () if model.shared else (num_records,)
-    alpha = gamma_variate(key_alpha, jnp.full(shape, model.a, dtype), rate)
+    alpha = fixed_or(model.alpha, gamma_variate(key_alpha, jnp.full(shape, model.a, dtype), rate))
     no_slot = jnp.zeros(capacity, bool)
     log_g0, _ = retrospective_sticks(key_g0, no_slot, jnp.zeros((), dtype), alpha0)
     if levels is None:
-        levels = Levels.of_variables(num_levels)
-    level_shape = draw_shape(model.level_prior, key_shape, levels)
+        levels = under_prior(model, Levels.of_variables(num_levels))
+    level_shape = draw_shape(model, key_shape, levels)
     no_item = jnp.zeros((sum(num_levels), capacity), jnp.int32)
     theta = jnp.exp(levels.with_shape(level_shape).draw(key_theta, no_item))
     g0 = jnp.exp(log_g0)

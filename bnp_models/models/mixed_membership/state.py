@@ -82,8 +82,8 @@ class HDPInfo(eqx.Module):
     """Components with at least one item."""
     tables: Int[Array, ""]
     """Tables over all records."""
-    alpha: Float[Array, ""]
-    """The shared alpha, or the mean over records."""
+    num_records: Int[Array, ""]
+    """Records of the sample, over which alpha is averaged."""
     log_likelihood_items: Float[Array, ""]
     """sum_ij log theta_{z_ij, j}(x_ij), given the labels."""
     left_over: Float[Array, ""]
@@ -126,7 +126,7 @@ def sweep_info(
     return HDPInfo(
         components=jnp.sum(tables > 0, dtype=jnp.int32),
         tables=jnp.sum(tables),
-        alpha=summary_of_alpha(state.alpha, data),
+        num_records=data.num_records,
         log_likelihood_items=log_likelihood_items(counts, state.theta),
         left_over=left_over,
         log_feasible=truncated.log_feasible,
@@ -136,12 +136,13 @@ def sweep_info(
     )
 
 
-def summary_of_alpha(alpha: Float[Array, "*n"], data: HDPData) -> Float[Array, ""]:
-    """Shared alpha, or the mean over records."""
+def mean_alpha(alpha: Float[Array, "*n"], num_records: Int[Array, ""]) -> Float[Array, ""]:
+    """Shared alpha, or the mean over records, which come before padding."""
     if alpha.ndim == 0:
         return alpha
     # Times the reciprocal, which is what some shardings would be compiled to.
-    return order_free_sum(alpha * data.weight) * (1 / data.num_records)
+    weight = (jnp.arange(alpha.size) < num_records).astype(jnp.int32)
+    return order_free_sum(alpha * weight) * (1 / num_records)
 
 
 def log_likelihood_items(counts: Int[Array, "R K"], theta: Float[Array, "R K"]) -> Float[Array, ""]:

@@ -15,7 +15,6 @@ from bnp_models.kernels.mixed_membership.assignment import assign_items
 from bnp_models.kernels.mixed_membership.concentration import (
     GammaPrior,
     SummedOut,
-    dp_concentration,
     seatless_shared_concentration,
 )
 from bnp_models.kernels.mixed_membership.dishes import (
@@ -44,10 +43,9 @@ from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.mixed_membership.conditionals import (
     NEGLIGIBLE,
-    draw_alpha,
-    draw_g0,
     draw_level_shape,
     draw_theta_in_use,
+    moves_alpha,
 )
 from bnp_models.models.mixed_membership.feasible import log_growth_given, many_records
 from bnp_models.models.mixed_membership.options import MembershipOptions
@@ -157,7 +155,7 @@ def update_seating(
 ) -> HDPState:
     """Draw the shared alpha with the labels of records of few tables summed out, and then these.
 
-    Where log P(feasible) is not at hand, alpha stays as it is.
+    Where log P(feasible) is not at hand, or `draw_alpha` alone changes alpha, it stays as it is.
     """
     key_tables, key_slots, key_alpha, key_z = Keys(key, 4)
     num_items, num_padded = state.z.shape
@@ -169,7 +167,7 @@ def update_seating(
     cells = Cells(data.cell, data.cell_rows, data.num_cells)
     log_totals = log_totals_by_tables(cells, seats)
     boxes = None if data.zeros is None else data.zeros.feasible
-    if data.zeros is None or boxes is not None:
+    if moves_alpha(model) and (data.zeros is None or boxes is not None):
         growth = None if boxes is None else log_growth_given(model, state, boxes)
         # In integers: ones added to floats would stop at 2**24.
         records = count_components(data.cell, seated & real, num_padded).astype(alpha.dtype)
@@ -247,10 +245,9 @@ def update_parameters(
     tables_of_component = count_components(state.z, opens * data.weight, capacity)
     z, tables_of_component = components_first(state.z, tables_of_component)
     num_tables = jnp.sum(tables_of_component)
-    alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables)
+    alpha, rate = model.draw_alpha(key_alpha, state, data, opens, num_tables)
     with jax.named_scope("draw_alpha0"):
-        active = jnp.sum(tables_of_component > 0)
-        alpha0 = dp_concentration(key_alpha0, state.alpha0, active, num_tables, model.a0, model.b0)
+        alpha0 = model.draw_alpha0(key_alpha0, state.alpha0, tables_of_component)
     counts = count_rows_by_component(data.rows, z, data.weight, (num_rows, capacity))
     labelled = z, counts, tables_of_component
     if model.split_merge_every:
@@ -261,7 +258,7 @@ def update_parameters(
             key_split, labelled, opens, data, alpha0, state.level_shape,
         )  # fmt: skip
     z, counts, tables_of_component = labelled
-    g0, left_over = draw_g0(key_g0, tables_of_component, alpha0, NEGLIGIBLE)
+    g0, left_over = model.draw_g0(key_g0, tables_of_component, alpha0, NEGLIGIBLE)
     shape = draw_level_shape(model, key_levels, state, data, counts, iteration)
     theta = draw_theta_in_use(
         key_theta, counts, data.levels.with_shape(shape), length_in_use(g0 > 0)

@@ -38,13 +38,14 @@ from bnp_models.kernels.numerics.lanes import in_turn
 from bnp_models.kernels.splits.members import SeatedItems
 from bnp_models.kernels.splits.proposal import propose_sides
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
+from bnp_models.models.level_prior import learns_levels
 from bnp_models.models.mixed_membership.augmentation import (
     Augmented,
     draw_augmented,
 )
 from bnp_models.models.mixed_membership.conditionals import (
-    draw_alpha,
     draw_level_shape,
+    moves_alpha,
 )
 from bnp_models.models.mixed_membership.feasible import (
     feasible_totals,
@@ -95,7 +96,7 @@ def update_parameters_truncated(
     accepted_trajectory = jnp.zeros((), bool)
     if boxes is not None:
         growth = log_growth_given(model, state, boxes)
-        alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables, None, growth)
+        alpha, rate = model.draw_alpha(key_alpha, state, data, opens, num_tables, None, growth)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
         state, accepted_trajectory = update_trajectory(
             model, key_trajectory, state, data, counts, tables, num_tables
@@ -103,7 +104,7 @@ def update_parameters_truncated(
     state, accepted_tilt = update_tilts(model, key_tilt, state, data, counts, tables)
     augmented = draw_augmented(model, key_augment, state, data)
     if boxes is None:
-        alpha, rate = draw_alpha(model, key_alpha, state, data, opens, num_tables, augmented)
+        alpha, rate = model.draw_alpha(key_alpha, state, data, opens, num_tables, augmented)
         state = dataclasses.replace(state, alpha=alpha, rate=rate)
     state, left_over = draw_components(
         model, (key_weights, key_theta, key_levels), state, data, counts, tables, augmented,
@@ -159,7 +160,7 @@ def _draw_level_shape(model, key, state, data, counts, augmented, iteration):
 
     The second result is the counts with these records by level, where they had to be drawn.
     """
-    if model.level_prior == "uniform" and not data.levels.layers:
+    if not learns_levels(model) and not data.levels.layers:
         return state.level_shape, counts
     key_split, key_shape = Keys(key)
     added = split_over_levels(key_split, augmented.levels, jnp.log(state.theta), data.zeros.parts)
@@ -217,6 +218,8 @@ def _concentration_density(model, state, n, num_tables, sum_alpha) -> Concentrat
 
     The truncation is not part of it.
     """
+    if not moves_alpha(model):
+        return None
     dtype = state.g0.dtype
     if model.shared:
         extra_tables = (num_tables - n).astype(dtype)

@@ -19,7 +19,7 @@ from jaxtyping import Array, Int, Key
 
 from bnp_models.data.households import Households
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.level_prior import mean_concentrations
+from bnp_models.models.level_prior import learns_levels, mean_concentrations
 from bnp_models.models.model import Fitted, Levels
 from bnp_models.models.nested.missing import fill_in, update_missing
 from bnp_models.models.nested.options import NestedOptions
@@ -37,6 +37,7 @@ from bnp_models.models.nested.sweep import (
     update_order,
     update_parameters,
 )
+from bnp_models.models.options import documented, fixed_or
 from bnp_models.models.warnings import last_class_used, too_many_augmented
 from bnp_models.rules.rules import Rules
 
@@ -44,6 +45,7 @@ SIZE = "household size"
 """Name of the variable that is the number of members, among the households' own."""
 
 
+@documented
 class NDPMPM(NestedOptions):
     """The nested Dirichlet process mixture of products of multinomials.
 
@@ -52,54 +54,10 @@ class NDPMPM(NestedOptions):
     draws the impossible households of each size separately, with classes that depend on the size.
     `sizes` chooses the model given the sizes, for samples whose design fixes them.
 
-    Parameters
-    ----------
-    components
-        Household classes F at which the sticks are truncated.
-    member_components
-        Member classes S of each household class.
-    a, b
-        Shape and rate of alpha's prior.
-    a_beta, b_beta
-        Shape and rate of beta's prior.
-    beta
-        "common": one concentration for the member classes of all household classes; "class": one
-        each.
-    reorder
-        Moves that exchange adjacent classes, weights and all.
-    relative
-        Variables whose values are modelled relative to the value of the head, for which the head
-        must be at household level: names, or names with a kind, "difference" for an ordered
-        variable and "same" for another (`RelativeCoding`). The ages of couples and the races within
-        households are then similar without a separate class for each age or race.
-    level_prior
-        "learned": level probabilities of the classes are Dir(c_j beta_j), with a concentration and
-        a mean of each variable, of households and of members, that are estimated from the sample;
-        "uniform": Dir(1), as in the paper. With "learned", classes with few members use the
-        information of all other classes. Two priors stay uniform because the data cannot determine
-        them: that of the sizes if there are rules, and that of the share of heads in a class if
-        every household has one head whom a variable of the members identifies; then only the levels
-        of the others are learned.
-    ordered
-        Variables whose neighbouring levels have similar probabilities: level probabilities are
-        Dirichlet over bands of about sqrt(L_j) adjacent levels, and over the levels within each
-        band. "auto": those with more than a dozen levels that are numbers; "none"; or names. For a
-        variable that is modelled relative to the head, the relative codes are ordered, and so are
-        the values of the heads.
-    groups
-        Groups of the levels of variables, as in `bnp_models.HDPMixedMembership`; those of a
-        variable of heads are the same. Variables that are relative have none.
-    impossible_weight
-        Cap-and-weight, an approximation: only one in so many impossible households is drawn, and
-        each is given this weight. 1 is exact. With a larger weight, the draws do not include the
-        random variation of the households that are not drawn.
-    sizes
-        "random": a household's size is a variable of its class. "given": the design of the sample
-        has fixed the sizes. The likelihood of a household is then the probability of its values
-        given its size, divided by the probability that a household of its size is possible. The
-        log-likelihood that chains keep then uses weights of the sizes that are drawn too. Only the
-        prior keeps the probabilities of possible households away from zero, and a learned prior
-        does so weakly: use level_prior "uniform" if few simulated households keep the rules.
+    With a learned prior of the levels, classes with few members use the information of all other
+    classes. Two priors stay uniform because the data cannot determine them: that of the sizes if
+    there are rules, and that of the share of heads in a class if every household has one head whom
+    a variable of the members identifies; then only the levels of the others are learned.
 
     References
     ----------
@@ -170,8 +128,9 @@ class NDPMPM(NestedOptions):
         limit = jnp.minimum(num_components, self.components)
         g = draw_uniform(key_g, data.household_weight.shape, limit)
         m = draw_uniform(key_m, data.member_weight.shape, self.member_components)
-        alpha = jnp.ones(())
+        alpha = fixed_or(self.alpha, jnp.ones(()))
         beta = jnp.ones((self.components,) if self.beta == "class" else ())
+        beta = fixed_or(self.fixed_beta, beta)
         counts = count_classes(self, g, m, data)
         shapes = data.household_levels.shape, data.member_levels.shape
         return update_parameters(self, key_parameters, alpha, beta, shapes, counts, data)
@@ -214,7 +173,7 @@ class NDPMPM(NestedOptions):
 
     def level_concentrations(self, run: Fitted[Households, Rules]) -> dict[str, float] | None:
         """Posterior mean, by variable, of the concentration of a learned prior of levels."""
-        if self.level_prior == "uniform" or "member_shape" not in run.draws:
+        if not learns_levels(self) or "member_shape" not in run.draws:
             return None
         schema = run.table.schema
         data = self.prepare(run.table, run.conditions)

@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
 
-from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
 from bnp_models.data.households import Households
-from bnp_models.models.level_prior import LEVEL_PRIORS, Grouping, as_ordered
+from bnp_models.kernels.variates.gamma import gamma_variate
+from bnp_models.kernels.variates.sticks import truncated_sticks
+from bnp_models.models.level_prior import LevelPriorOptions
 from bnp_models.models.model import FixedComponents, MakesHouseholds
 from bnp_models.models.nested.state import NestedData, NestedInfo, NestedState
-from bnp_models.models.options import check_choice, check_integer, check_positive
+from bnp_models.models.options import fixed_or, option
 from bnp_models.rules.rules import Rules
 
 BETAS = ("common", "class")
@@ -28,33 +31,106 @@ def _as_pairs(given: Any) -> tuple:
 
 
 class NestedOptions(
+    LevelPriorOptions[Households, Rules, NestedData, NestedState, NestedInfo],
     FixedComponents[Households, Rules, NestedData, NestedState, NestedInfo],
     MakesHouseholds[Households, Rules, NestedData, NestedState, NestedInfo],
 ):
-    """Options of `bnp_models.NDPMPM`, which describes them."""
+    """Options of `bnp_models.NDPMPM`, as its conditionals read them."""
 
-    components: int = eqx.field(static=True, default=40)
-    member_components: int = eqx.field(static=True, default=15)
-    a: float = 0.25
-    b: float = 0.25
-    a_beta: float = 0.25
-    b_beta: float = 0.25
-    beta: str = eqx.field(static=True, default="common")
-    reorder: bool = eqx.field(static=True, default=True)
-    relative: tuple = eqx.field(static=True, default=(), converter=_as_pairs)
-    level_prior: str = eqx.field(static=True, default="learned")
-    ordered: str | tuple[str, ...] = eqx.field(static=True, default="auto", converter=as_ordered)
-    groups: Hierarchies = eqx.field(static=True, default=(), converter=as_hierarchies)
-    impossible_weight: int = eqx.field(static=True, default=1)
-    sizes: str = eqx.field(static=True, default="random")
+    components: int = option(
+        40, "Household classes F at which the sticks are truncated.", least=2, command=True
+    )
+    member_components: int = option(
+        15, "Member classes S of each household class.", least=2, command=True
+    )
+    a: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
+    b: float = option(0.25, "Shape and rate of alpha's prior.", positive=True)
+    a_beta: float = option(0.25, "Shape and rate of beta's prior.", positive=True)
+    b_beta: float = option(0.25, "Shape and rate of beta's prior.", positive=True)
+    beta: str | float = option(
+        "common",
+        """"common": one concentration for the member classes of all household classes; "class": one
+        each; a positive number fixes it, for all household classes.""",
+        choices=BETAS, positive=True,
+    )  # fmt: skip
+    reorder: bool = option(True, "Moves that exchange adjacent classes, weights and all.")
+    relative: tuple = option(
+        (),
+        """Variables whose values are modelled relative to the value of the head, for which the head
+        must be at household level: names, or names with a kind, "difference" for an ordered
+        variable and "same" for another (`RelativeCoding`). The ages of couples and the races within
+        households are then similar without a separate class for each age or race.""",
+        command=True, converter=_as_pairs,
+    )  # fmt: skip
+    impossible_weight: int = option(
+        1,
+        """Cap-and-weight, an approximation: only one in so many impossible households is drawn, and
+        each is given this weight. 1 is exact. With a larger weight, the draws do not include the
+        random variation of the households that are not drawn.""",
+        least=1, command=True,
+    )  # fmt: skip
+    sizes: str = option(
+        "random",
+        """"random": a household's size is a variable of its class. "given": the design of the
+        sample has fixed the sizes. The likelihood of a household is then the probability of its
+        values given its size, divided by the probability that a household of its size is possible.
+        The log-likelihood that chains keep then uses weights of the sizes that are drawn too. Only
+        the prior keeps the probabilities of possible households away from zero, and a learned prior
+        does so weakly: use level_prior "uniform" if few simulated households keep the rules.""",
+        choices=SIZES, command=True,
+    )  # fmt: skip
+    alpha: float | None = option(
+        None,
+        "A positive number fixes the concentration of the household classes. None: it is drawn.",
+        positive=True, command=True, kw_only=True,
+    )  # fmt: skip
 
     def __check_init__(self):
-        check_integer(2, components=self.components, member_components=self.member_components)
-        check_integer(1, impossible_weight=self.impossible_weight)
-        check_positive(
-            a=self.a, b=self.b, a_beta=self.a_beta, b_beta=self.b_beta
+        if np.ndim(self.level_shape):
+            raise ValueError(f"level_shape must be a positive number, not {self.level_shape}")
+
+    @property
+    def fixed_beta(self) -> float | None:
+        """The concentration of the member classes, where it is fixed."""
+        return None if isinstance(self.beta, str) else self.beta
+
+    def draw_weights(
+        self, key: Key[Array, ""], counts: Int[Array, "*g k"], concentration: Float[Array, "*g"]
+    ) -> tuple[Float[Array, "*g k"], Float[Array, "*g"]]:
+        """Draw log weights given the members of each class, and what concentrations depend on.
+
+        Of the household classes, and of the member classes of all of these. A subclass may override
+        it, and must then turn off `reorder`, whose moves know these sticks.
+        """
+        return truncated_sticks(key, counts, concentration)
+
+    def draw_concentrations(
+        self,
+        key: Key[Array, ""],
+        alpha: Float[Array, ""],
+        beta: Float[Array, " *F"],
+        sum_log_1mv: Float[Array, ""],
+        sums_log_1mv: Float[Array, " F"],
+    ) -> tuple[Float[Array, ""], Float[Array, " *F"]]:
+        """Draw alpha and beta given the sticks, where they are not fixed; may be overridden.
+
+        Parameters
+        ----------
+        alpha, beta
+            The concentrations as they are.
+        sum_log_1mv, sums_log_1mv
+            Sums of log(1 - V_k) over the sticks of the household classes, and over those of the
+            member classes of each.
+        """
+        sticks = self.member_components - 1
+        if self.beta != "class":
+            sticks, sums_log_1mv = sticks * self.components, jnp.sum(sums_log_1mv)
+        sums_by_beta = jnp.atleast_1d(sums_log_1mv)
+        drawn = gamma_variate(
+            key,
+            jnp.full(1 + sums_by_beta.size, self.a_beta + sticks, alpha.dtype)
+            .at[0].set(self.a + self.components - 1),
+            jnp.append(self.b - sum_log_1mv, self.b_beta - sums_by_beta),
         )  # fmt: skip
-        check_choice(BETAS, beta=self.beta)
-        check_choice(SIZES, sizes=self.sizes)
-        check_choice(LEVEL_PRIORS, level_prior=self.level_prior)
-        Grouping.of(self).require_apart()
+        beta = fixed_or(self.fixed_beta, drawn[1:].reshape(beta.shape))
+        return fixed_or(self.alpha, drawn[0]), beta

@@ -16,7 +16,7 @@ from bnp_models.kernels.nested.parameters import Head, Variables
 from bnp_models.kernels.numerics.counting import first_rows, variable_of_rows
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.kernels.variates.levels import Levels, Tree
-from bnp_models.models.level_prior import Grouping
+from bnp_models.models.level_prior import Grouping, learns_levels, under_prior
 from bnp_models.models.nested.head_tables import head_of, head_tables
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.relative import RelativeCoding, RelativePredicate
@@ -78,12 +78,15 @@ def prepare_households(
         member_codes=jnp.asarray(member_codes, jnp.int32),
         household_weight=jnp.asarray(households.weight),
         member_weight=jnp.asarray(members.weight),
-        household_levels=Levels.of_variables(num_household, trees[0]),
-        member_levels=Levels.of_variables(
-            num_member,
-            trees[1],
-            int(region.head is not None),
-            _variables_of_members(member, region.head),
+        household_levels=under_prior(model, Levels.of_variables(num_household, trees[0])),
+        member_levels=under_prior(
+            model,
+            Levels.of_variables(
+                num_member,
+                trees[1],
+                int(region.head is not None),
+                _variables_of_members(member, region.head),
+            ),
         ),
         blocks=blocks,
         blocks_of_part=blocks_of_part,
@@ -156,9 +159,10 @@ def _kind_shape(model: NestedOptions, head: Head | None) -> tuple[float, ...]:
     """
     if head is None:
         return ()
-    if model.level_prior == "learned":
+    if learns_levels(model):
         return 1.0, 1.0
-    return float(head.levels.count(False)), float(head.levels.count(True))
+    shape = 1.0 if model.level_shape is None else float(model.level_shape)
+    return shape * head.levels.count(False), shape * head.levels.count(True)
 
 
 def missing_values(table: Households) -> tuple[np.ndarray, np.ndarray]:

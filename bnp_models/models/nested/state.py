@@ -127,7 +127,8 @@ class NestedInfo(eqx.Module):
     """Log-likelihood of the sample, missing values as last drawn and classes summed out, at the
     parameters that the sweep started from."""
     log_feasible: Float[Array, ""]
-    """Log P(possible) of a household before truncation; driven by the prior."""
+    """Log P(possible) of a household before truncation, at the parameters that the sweep started
+    from; driven by the prior."""
     augmented: Int[Array, ""]
     """Number of impossible households, each counted `impossible_weight` times; -1 where they were
     too many to simulate or to count."""

@@ -39,26 +39,27 @@ from bnp_models.kernels.variates.categorical import draw_rows
 from bnp_models.kernels.variates.gamma import gamma_variate, log_dirichlet, loggamma
 from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL
 from bnp_models.kernels.variates.rng import Keys, key_array, uniform, uniform_index, words
-from bnp_models.kernels.variates.sticks import truncated_sticks
-from bnp_models.models.level_prior import draw_shape, update_shape
+from bnp_models.models.level_prior import draw_shape, learns_levels, update_shape
 from bnp_models.models.nested.missing import completed_values
 from bnp_models.models.nested.options import NestedOptions
 from bnp_models.models.nested.state import NestedData, NestedState
+from bnp_models.models.options import fixed_or
 
 
 def draw_prior(model: NestedOptions, key: Key[Array, ""], data: NestedData) -> NestedState:
     """Draw parameters from the prior before truncation; of the data, the levels only are read."""
     key_alpha, key_beta, key_parameters, key_household, key_member = Keys(key, 5)
     dtype = jnp.result_type(float)
-    alpha = gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b)
+    alpha = fixed_or(model.alpha, gamma_variate(key_alpha, jnp.asarray(model.a, dtype), model.b))
     shape = (model.components,) if model.beta == "class" else ()
-    beta = gamma_variate(key_beta, jnp.full(shape, model.a_beta, dtype), model.b_beta)
+    beta = fixed_or(
+        model.fixed_beta,
+        gamma_variate(key_beta, jnp.full(shape, model.a_beta, dtype), model.b_beta),
+    )
     none = Augmented.none((model.components, model.member_components), data.household, data.member)
     shapes = (
-        _keep_sizes(
-            model, draw_shape(model.level_prior, key_household, data.household_levels), data
-        ),
-        _keep_heads(draw_shape(model.level_prior, key_member, data.member_levels), data),
+        _keep_sizes(model, draw_shape(model, key_household, data.household_levels), data),
+        _keep_heads(model, draw_shape(model, key_member, data.member_levels), data),
     )
     return update_parameters(model, key_parameters, alpha, beta, shapes, none, data)
 
@@ -268,14 +269,14 @@ def update_level_shapes(
     """
     key_household, key_member = Keys(key)
     household_shape = update_shape(
-        model.level_prior, key_household, counts.household_levels,
+        model, key_household, counts.household_levels,
         data.household_levels.with_shape(state.household_shape),
     )  # fmt: skip
     member_shape = update_shape(
-        model.level_prior, key_member, counts.member_levels.reshape(-1, counts.members.size),
+        model, key_member, counts.member_levels.reshape(-1, counts.members.size),
         data.member_levels.with_shape(state.member_shape),
     )  # fmt: skip
-    return _keep_sizes(model, household_shape, data), _keep_heads(member_shape, data)
+    return _keep_sizes(model, household_shape, data), _keep_heads(model, member_shape, data)
 
 
 def _keep_sizes(
@@ -286,13 +287,17 @@ def _keep_sizes(
     How many large households there would be before truncation the data cannot say, and a learned
     prior lets next to all be large and impossible. Sizes that are given have no prior at all.
     """
-    if data.possible is None and model.sizes == "random":
+    if not learns_levels(model) or (data.possible is None and model.sizes == "random"):
         return household_shape
     return household_shape.at[data.household.size_rows].set(1)
 
 
-def _keep_heads(member_shape: Float[Array, " R"], data: NestedData) -> Float[Array, " R"]:
+def _keep_heads(
+    model: NestedOptions, member_shape: Float[Array, " R"], data: NestedData
+) -> Float[Array, " R"]:
     """Shapes with ones for the levels of heads, where every household has exactly one."""
+    if not learns_levels(model):
+        return member_shape
     group = data.member_levels.group
     return jnp.where(group == len(data.member.num_levels), 1, member_shape)
 
@@ -325,24 +330,15 @@ def update_parameters(
     log_lambda, log_phi = draw_level_probabilities(key_levels, shapes, counts, data)
     if given:
         log_lambda = _draw_common_sizes(key_sizes[0], log_lambda, counts, data)
-    log_pi, sum_log_1mv = truncated_sticks(key_pi, counts.households, alpha)
+    log_pi, sum_log_1mv = model.draw_weights(key_pi, counts.households, alpha)
     each_beta = jnp.broadcast_to(beta, (model.components,))
-    log_omega, sums_log_1mv = truncated_sticks(key_omega, counts.members, each_beta)
-    sticks = model.member_components - 1
-    if model.beta == "common":
-        sticks, sums_log_1mv = sticks * model.components, jnp.sum(sums_log_1mv)
-    sums_by_beta = jnp.atleast_1d(sums_log_1mv)
-    dtype = alpha.dtype
-    drawn = gamma_variate(
-        key_concentrations,
-        jnp.full(1 + sums_by_beta.size, model.a_beta + sticks, dtype)
-        .at[0].set(model.a + model.components - 1),
-        jnp.append(model.b - sum_log_1mv, model.b_beta - sums_by_beta),
-    )  # fmt: skip
+    log_omega, sums_log_1mv = model.draw_weights(key_omega, counts.members, each_beta)
+    alpha, beta = model.draw_concentrations(
+        key_concentrations, alpha, beta, sum_log_1mv, sums_log_1mv
+    )
     return NestedState(
-        log_pi, log_omega, log_lambda, log_phi, *shapes, drawn[0], drawn[1:].reshape(beta.shape),
-        completed_values(data),
-    )  # fmt: skip
+        log_pi, log_omega, log_lambda, log_phi, *shapes, alpha, beta, completed_values(data)
+    )
 
 
 @jax.named_scope("draw_level_probabilities")

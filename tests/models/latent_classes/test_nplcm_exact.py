@@ -28,6 +28,7 @@ from bnp_models.kernels.numerics.platforms import forms_of
 from bnp_models.models.latent_classes import classes, nplcm, parameters, prepare
 from bnp_models.models.latent_classes.prepare import prepare_cells, prepare_records
 from bnp_models.models.latent_classes.state import count_levels, label_records
+from bnp_models.models.level_prior import learns_levels
 
 LONG = pytest.mark.long
 BINARY = (2, 2, 2)
@@ -42,7 +43,7 @@ INCOMPLETE = np.array([[-1, -1, 0], [0, -1, 1], [0, 1, 0], [1, 0, 0], [-1, -1, -
 class Exact:
     """A model on a table of three binary variables: compiled once, exact answers by quadrature."""
 
-    def __init__(self, model, conditions, codes, faults=(), counted=False):
+    def __init__(self, model, conditions, codes, faults=(), counted=False, same_as=None):
         self.model, self.faults, self.conditioned = model, faults, conditions is not None
         zeros = structural_zeros(conditions, BINARY)
         if counted:
@@ -51,7 +52,9 @@ class Exact:
         else:
             self.data = prepare_records(model, codes, BINARY, zeros, multiple=4)
         self.cells = jnp.asarray(feasible_cells(conditions, BINARY))
-        if model.level_prior == "uniform":
+        model = same_as or model
+        self.fixed = model.alpha is not None
+        if not learns_levels(model):
             self.truth = two_class_posterior(codes, conditions, model, (8, 8, 8))
             self.error = np.zeros_like(self.truth)
         else:
@@ -63,7 +66,10 @@ class Exact:
         )
         means = np.asarray(means, np.float64)
         error = means.std(axis=0, ddof=1) / np.sqrt(len(means))
-        z = (means.mean(axis=0) - self.truth) / np.hypot(error, self.error)
+        error = np.hypot(error, self.error)
+        # A fixed alpha is what it is.
+        error[-4] = max(error[-4], 1e-5 * self.fixed)
+        z = (means.mean(axis=0) - self.truth) / error
         # log P(feasible) is zero without conditions.
         return z if self.conditioned else np.delete(z, -3)
 
@@ -185,6 +191,59 @@ def test_quadrature_without_structural_zeros(level_prior):
     model = NPLCM(components=2, split_merge_every=0, level_prior=level_prior)
     z = Exact(model, None, codes).scores(jax.random.key(8))
     assert np.abs(z).max() < Z_LIMIT, z
+
+
+FIXED_FAULTS = ("alpha drawn although fixed", "shape of ones although fixed")
+FIXED = {"alpha": 0.4, "level_shape": (2.0, 0.5, 0.3, 1.0, 1.0, 3.0), "split_merge_every": 1}
+
+
+@pytest.fixture(scope="module")
+def fixed():
+    """A fixed alpha, and fixed Dirichlet shapes of the levels."""
+    return Exact(NPLCM(components=2, **FIXED), None, CODES, FIXED_FAULTS)
+
+
+def test_quadrature_of_what_is_fixed(fixed):
+    z = fixed.scores(jax.random.key(41))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.parametrize("fault", FIXED_FAULTS)
+def test_quadrature_of_what_is_fixed_rejects(fixed, fault):
+    z = fixed.scores(jax.random.key(42), fault, num_sweeps=200, burn=50)
+    # All but alpha itself, which would say so at once.
+    assert np.abs(np.delete(z, -3)).max() > Z_LIMIT, z
+
+
+@LONG
+@pytest.mark.parametrize("how", [{}, {"augmentation": "boxes"}, {"truncation": "classes"}], ids=str)
+def test_quadrature_of_what_is_fixed_under_structural_zeros(how):
+    z = Exact(TNPLCM(components=2, **FIXED, **how), ONE_CONDITION, CODES).scores(jax.random.key(43))
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
+class OwnAlpha(NPLCM):
+    """A model of a user, whose alpha is a number."""
+
+    def draw_alpha(self, key, sum_log_1mv):
+        return jnp.full_like(sum_log_1mv, 0.4)
+
+
+class OwnSticks(NPLCM):
+    """A model of a user, whose sticks do not depend on alpha."""
+
+    def draw_weights(self, key, class_counts, alpha):
+        return super().draw_weights(key, class_counts, jnp.full_like(alpha, 0.4))
+
+
+@pytest.mark.parametrize("kind", [OwnAlpha, pytest.param(OwnSticks, marks=LONG)])
+def test_hooks_of_a_subclass(kind):
+    """An alpha fixed by a subclass, or sticks at that alpha, have the posterior of the option."""
+    how = FIXED | {"alpha": None, "split_merge_every": 0, "reorder": False}
+    same_as = NPLCM(components=2, **FIXED)
+    z = Exact(kind(components=2, **how), None, CODES, same_as=same_as).scores(jax.random.key(44))
+    # The second has an alpha that nothing reads.
+    assert np.abs(np.delete(z, -3) if kind is OwnSticks else z).max() < Z_LIMIT, z
 
 
 @pytest.mark.long

@@ -93,6 +93,60 @@ def test_enumeration_with_kernels_for_accelerators(exact):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+FIXED = {"alpha": 0.6, "alpha0": 1.5, "level_shape": 0.05}
+
+
+class OwnAlpha(HDPMixedMembership):
+    """A model of a user, whose alpha and alpha_0 are numbers."""
+
+    def draw_alpha(self, key, state, data, opens, num_tables, augmented=None, log_growth=None):
+        return jnp.full_like(state.alpha, 0.6), state.rate
+
+    def draw_alpha0(self, key, alpha0, tables):
+        return jnp.full_like(alpha0, 1.5)
+
+
+@pytest.fixture(scope="module")
+def fixed():
+    """Posterior means by enumeration where concentrations and shapes are fixed."""
+    return list(enumerate_posterior(CODES, NUM_LEVELS, HDPMixedMembership(**FIXED)).values())
+
+
+def fixed_scores(fixed, model, num_sweeps=300):
+    means = run_chains(
+        model, jax.random.key(7), CODES, NUM_LEVELS, num_chains=256, num_sweeps=num_sweeps,
+        burn=50, capacity=32,
+    )  # fmt: skip
+    # What is fixed is what it is, but for rounding: alpha and alpha_0, and the last, log c.
+    given = means.std(axis=0) < 1e-5
+    constant = np.flatnonzero(given[:5])
+    truth = np.array(fixed)
+    np.testing.assert_allclose(means[:, constant].mean(axis=0), truth[constant], rtol=1e-4)
+    return z_scores(means[:, ~given], truth[~given])
+
+
+def test_enumeration_of_what_is_fixed(fixed):
+    """alpha, alpha_0 and the shape of levels are options, all moves on."""
+    z = fixed_scores(fixed, HDPMixedMembership(**FIXED, **ALL_MOVES))
+    assert len(z) == 3 and np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("moves", [ALL_MOVES, PLAIN], ids=["all moves", "plain"])
+def test_hooks_of_a_subclass(fixed, moves):
+    """Concentrations that a subclass fixes have the posterior of the options."""
+    z = fixed_scores(fixed, OwnAlpha(level_shape=FIXED["level_shape"], **moves))
+    assert len(z) == 3 and np.abs(z).max() < Z_LIMIT, z
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ignored", FIXED)
+def test_enumeration_rejects_what_is_fixed_but_ignored(fixed, ignored):
+    how = FIXED | {ignored: None, "level_prior": "uniform"}
+    z = fixed_scores(fixed, HDPMixedMembership(**how, **PLAIN))
+    assert np.abs(z).max() > Z_LIMIT, z
+
+
 # Prior truth for n = 4, J = 5, L = 3 with Ga(2, 1) priors: E K by simulation of 4e6 urns,
 # E alpha_0 = 2, E log alpha = psi(2); of the levels E c = 3,
 # E log c = log 3 + psi(1), E beta = 1/3.

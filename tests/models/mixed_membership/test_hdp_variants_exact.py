@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import Z_LIMIT, draw_levels, level_shapes
+from harness import Z_LIMIT, draw_levels, level_shapes, prior_of
 from truncated import (
     BINARY,
     CONDITIONS,
@@ -23,6 +23,7 @@ from truncated import (
     exact_means,
     fit_few_records,
     is_feasible,
+    of_alpha0,
     posterior_chains,
     prepared,
     prior_draws,
@@ -72,9 +73,9 @@ FIXED_SAMPLE = [[0, 0, 0], [1, 1, 0]] * 4
 class Fixed:
     """Three components: compiled once for all faults."""
 
-    def __init__(self, conditions, faults, level_prior="learned"):
+    def __init__(self, conditions, faults, level_prior="learned", **fixed):
         moves = FEWER_MOVES if conditions is None else MOVES
-        self.model = MixedMembership(components=3, level_prior=level_prior, **moves)
+        self.model = MixedMembership(components=3, level_prior=level_prior, **moves, **fixed)
         self.faults = faults
         zeros, feasible = None, np.ones(len(all_cells(BINARY)), bool)
         if conditions is not None:
@@ -94,8 +95,10 @@ def fixed_means(model, feasible, num_draws=300_000):
     """Posterior means by prior Monte Carlo, every cell's probability summed over all labels."""
     rng = np.random.default_rng(0)
     alpha = rng.gamma(model.a, 1 / model.b, num_draws)
+    if model.alpha is not None:
+        alpha = np.full(num_draws, model.alpha)
     h = rng.dirichlet(np.ones(model.components), num_draws)
-    shapes = [level_shapes(rng, model.level_prior, num_draws, size) for size in BINARY]
+    shapes = [level_shapes(rng, prior_of(model), num_draws, size) for size in BINARY]
     theta = [draw_levels(rng, shape, (model.components,)) for shape in shapes]
     cells = all_cells(BINARY)
     p = np.zeros((num_draws, len(cells)))
@@ -164,6 +167,13 @@ def test_fixed_components(unrestricted_fixed):
     assert np.abs(z).max() < Z_LIMIT, z
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("conditions", [None, CONDITIONS["one"]], ids=["all", "feasible"])
+def test_fixed_components_with_fixed_alpha_and_shape(conditions):
+    z = Fixed(conditions, (), alpha=0.5, level_shape=0.7).scores(5)
+    assert np.abs(z).max() < Z_LIMIT, z
+
+
 def test_fixed_components_reject(unrestricted_fixed):
     z = unrestricted_fixed.scores(4, WEIGHTS_FAULT)
     assert np.abs(z).max() > Z_LIMIT, z
@@ -204,7 +214,7 @@ def applicable_means(model, left):
     In the reduced table the second variable has the two levels that are left, in every record; the
     records of a feasible region are those in which no condition holds, absent items or not.
     """
-    alpha0, log_c, sums = prior_draws(BINARY, model.a0, model.b0, model.level_prior)
+    alpha0, log_c, sums = prior_draws(BINARY, *of_alpha0(model), prior_of(model))
     alpha, weight = urn_weights(model, len(alpha0))
     p = np.einsum("bd,bdc->dc", weight, sums)
     a, b, c = all_cells(BINARY).T

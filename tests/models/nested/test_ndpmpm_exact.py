@@ -93,6 +93,7 @@ CASES = {
     "head of the household": ("tables", ("role", "head"), {}),
     "three roles": ("guests", None, {"roles": 3, "households": WITH_GUESTS}),
     "uniform": ("none", None, {"level_prior": "uniform"}),
+    "fixed": ("one head and more", None, {"alpha": 0.5, "beta": 0.3, "level_shape": 0.7}),
     "ordered": ("tables", None, {"ordered": ("age",), "ages": 4}),
     "groups": ("tables", None, {"groups": {"age": AGE_GROUPS}, "ages": 4}),
     "ordered, uniform": ("none", None, {"ordered": "age", "ages": 4, "level_prior": "uniform"}),
