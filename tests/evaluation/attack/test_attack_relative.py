@@ -117,6 +117,15 @@ def test_every_candidate_for_a_household_refitted(atoms, exact):
     assert risk.typical_error.max() < 0.1
 
 
+def test_all_levels_of_a_head_are_candidates():
+    table = households(HOUSEHOLDS)
+    model = bnp.NDPMPM(components=2, member_components=2, level_prior="uniform")
+    targets = household_targets.HouseholdTargets(model, table, None, "person", [0])
+    named = [targets.columns[j] for j in targets._columns("head", 1)]
+    heads = [(f"head_{x}", label) for x in ("age", "race") for label in table.schema.labels(x)]
+    assert named == heads
+
+
 @pytest.mark.long
 def test_every_candidate_for_a_person_refitted(atoms):
     risk = atoms.attack(

@@ -360,3 +360,14 @@ def test_new_parameters_compile_nothing(key):
     first, second = (make_state(s, dtype=np.float32) for s in (0, 1))
     one, two = jax.random.split(key)
     assert compiles_once(run, (one, *first, jnp.float32(1)), (two, *second, jnp.float32(9)))
+
+
+def test_partitions_of_all_boxes_are_counted(monkeypatch):
+    """Three boxes of three variables, with 5 partitions each, and two of two, with 2 each."""
+    three, two = [0, 1, 0, 1, 1, 0], [0, 1, 1, 1, 1, 0]
+    for boxes, number in (([three] * 3 + [two] * 2, 19), ([three] * 3, 15)):
+        monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", number)
+        urn_boxes.require_listable(np.array(boxes, bool), (2, 2, 2))
+        monkeypatch.setattr(urn_boxes, "MAX_PARTITIONS", number - 1)
+        with pytest.raises(TooManyPartitions, match="boxes of up to 3 variables"):
+            urn_boxes.require_listable(np.array(boxes, bool), (2, 2, 2))
