@@ -1,6 +1,6 @@
 """Probabilities of cells at the draws of a run, and the risk that follows from them.
 
-All that measures risk (`population`, `coarser_risk`, `record_risks`) asks an `Evaluator`, which
+All that measures risk (`population`, `coarser_risk`, `protected_risks`) asks an `Evaluator`, which
 knows the law of the sample's records and that of the persons who are not in the sample.
 """
 

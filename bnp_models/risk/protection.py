@@ -2,7 +2,7 @@
 
 Both are chosen by a greedy search: recodings by the loss of information (`recoding`) relative to
 the reduction of the risk, and suppressions so that there are few of them (`suppression`). The risk
-is computed from the given posterior draws (`record_risks`); no chains are run again. The search
+is computed from the given posterior draws (`protected_risks`); no chains are run again. The search
 ends when the verdict on the file is yes (`verdict`).
 
 Global recoding and local suppression are those of Hundepool et al. 2012 (Statistical Disclosure
@@ -28,8 +28,8 @@ from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
 from bnp_models.models.options import typed_key
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
+from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
-from bnp_models.risk.record_risks import RecordRisks, patterns
 from bnp_models.risk.suppression import Suppressed, suppress
 from bnp_models.risk.verdict import Limits, Verdict, judge
 
@@ -196,7 +196,7 @@ class Protection:
             By default one that `run` set aside.
         """
         key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
-        risks = RecordRisks(
+        risks = ProtectedRisks(
             run, self.population_size, ties=ties, num_draws=NUM_DRAWS, key=key
         )  # fmt: skip
         same = Recoded.unchanged(risks.table).coarsening
@@ -273,7 +273,7 @@ def protect(
     key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
     key_scan, key_result = Keys(key, 2)
     scan, risks = (
-        RecordRisks(run, population_size, ties=ties, num_draws=number, key=of)
+        ProtectedRisks(run, population_size, ties=ties, num_draws=number, key=of)
         for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))
     )
     recoded, recodings = _asked(recode, table, weight, hierarchies_of(run.model))
@@ -336,14 +336,14 @@ def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarra
 
 
 def _suppress(
-    risks: RecordRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, most: int
+    risks: ProtectedRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, most: int
 ) -> Suppressed:
     """Suppress values until the limits are met, in so many records at the most."""
     return suppress(risks, recoded.coarsening, limits, weight[recoded.kept], most)
 
 
 def _next_step(
-    scan: RecordRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, ordered: np.ndarray
+    scan: ProtectedRisks, recoded: Recoded, limits: Limits, weight: np.ndarray, ordered: np.ndarray
 ) -> tuple[Recoded, list[Step]] | None:
     """The recodings with the least loss for what it takes off the risk; None: there is none."""
     rows = np.flatnonzero(scan.sharing(recoded.coarsening) == 1)
@@ -384,7 +384,7 @@ def _above(r1: np.ndarray, limits: Limits) -> float:
 
 
 def _file_risk(
-    risks: RecordRisks, coarsening: Recoding, suppressed: np.ndarray, loss: float
+    risks: ProtectedRisks, coarsening: Recoding, suppressed: np.ndarray, loss: float
 ) -> FileRisk:
     """Risk of a file after a coarsening and suppressions (n, J')."""
     n = len(suppressed)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bnp_models.data.recoding import Recoding
-from bnp_models.risk.record_risks import RecordRisks, patterns
+from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.verdict import Limits, judge
 
 # Records of a smaller risk than this are left as they are.
@@ -30,7 +30,7 @@ class Suppressed(NamedTuple):
 
 
 def suppress(
-    risks: RecordRisks, coarsening: Recoding, limits: Limits, importance: np.ndarray, most: int
+    risks: ProtectedRisks, coarsening: Recoding, limits: Limits, importance: np.ndarray, most: int
 ) -> Suppressed:
     """Suppress values until limits are met, the largest fall of risk for its cost first.
 

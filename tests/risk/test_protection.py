@@ -12,9 +12,9 @@ import bnp_models as bnp
 from bnp_models.data.hierarchies import as_hierarchies
 from bnp_models.inference.settings import Settings
 from bnp_models.risk.evaluator import cell_probabilities
+from bnp_models.risk.protected_risks import ProtectedRisks
 from bnp_models.risk.protection import _file_risk, _next_step, protect
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
-from bnp_models.risk.record_risks import RecordRisks
 from bnp_models.risk.suppression import fewest_records
 from bnp_models.risk.verdict import Limits
 
@@ -62,7 +62,7 @@ def twelve(run):
 
 
 def risks_of(run, ties=False):
-    return RecordRisks(run, POPULATION, ties=ties, num_draws=1000, key=jax.random.key(1))
+    return ProtectedRisks(run, POPULATION, ties=ties, num_draws=1000, key=jax.random.key(1))
 
 
 def by_hand(codes, fine, groups, mask):

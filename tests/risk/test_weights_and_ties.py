@@ -17,7 +17,7 @@ import bnp_models as bnp
 from bnp_models.inference.settings import Settings
 from bnp_models.risk import evaluator
 from bnp_models.risk.coarsening import parse_coarsening
-from bnp_models.risk.record_risks import RecordRisks
+from bnp_models.risk.protected_risks import ProtectedRisks
 from bnp_models.risk.ties import Tied, Ties
 
 NUM_LEVELS = (6, 5, 4, 3)
@@ -195,7 +195,7 @@ def test_the_risk_of_coarser_keys_is_that_of_both_laws(run, cells, seen, ties):
 
 @pytest.mark.parametrize("ties", [True, False])
 def test_the_risk_of_protected_records_is_that_of_both_laws(run, cells, seen, ties):
-    risks = RecordRisks(
+    risks = ProtectedRisks(
         run, N + NEW, ties=ties, num_draws=CHAINS * DRAWS, key=jax.random.key(5)
     )  # fmt: skip
     for text in KEYS:

@@ -17,8 +17,8 @@ import pandas as pd
 
 import bnp_models as bnp
 from bnp_models.data.cells import group_cells
+from bnp_models.risk.protected_risks import patterns
 from bnp_models.risk.recoding import Recoded
-from bnp_models.risk.record_risks import patterns
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "known_truth"))

@@ -24,7 +24,7 @@ REPEATS = 8
 """Draws of the numbers of population uniques given each draw of the parameters."""
 
 
-class RecordRisks:
+class ProtectedRisks:
     """Evaluates the risks of records on keys of their own, at some draws of a run.
 
     Parameters
