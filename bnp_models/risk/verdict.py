@@ -63,7 +63,7 @@ class Verdict(NamedTuple):
     --------
     >>> tau1 = {"mean": 2, "q025": 0, "q975": 4}
     >>> bnp.judge(tau1, np.array([0.2]), bnp.Limits(max_tau1=5, max_risk=0.1)).document()["why"]
-    '2.0 expected population uniques against your limit of 5 (95% interval 0 to 4), ...'
+    '2.0 expected population uniques against your limit of 5 (95% interval 0 to 4); ...'
     """
 
     release: bool | None

@@ -330,7 +330,7 @@ def test_chains_of_one_mode_agree_only_where_every_figure_does(rng):
     apart = modes_of(values, tau1=rng.poisson(10, (4, 1000)) + np.array([[0], [0], [50], [50]]))
     assert apart.number == 1 and apart.verdict.startswith(
         "no separate modes were found, but the chains do not agree yet: R-hat should be at most "
-        "1.05 and is tau1 1.7"
+        "1.05, but its values are: tau1 1.7"
     )
 
 
