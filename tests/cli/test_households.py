@@ -8,7 +8,10 @@ import pytest
 from commands import one_line
 
 import bnp_models as bnp
+from bnp_models.cli import options
+from bnp_models.cli.data_files import data_files
 from bnp_models.cli.main import main
+from bnp_models.cli.options import parse
 from bnp_models.cli.parser import make_parser
 from bnp_models.cli.samples import read_household_sample
 from bnp_models.inference.arviz import load_arviz
@@ -152,8 +155,10 @@ def test_bad_input(folder, tmp_path, capsys, file, options, message):
 
 def read(*words):
     """The households and the rules that options name, without a run."""
-    options = make_parser().parse_args(["synthesize", *map(str, words), "--out", "o"])
-    table, rules, _ = read_household_sample(options)
+    parsed = parse(make_parser(), ["synthesize", *map(str, words), "--out", "o"])
+    with data_files(parsed.values) as values:
+        command = options.read(parsed.command, values)
+        table, rules, _ = read_household_sample(command.data, command.fit)
     return table, rules.compile(table)
 
 
