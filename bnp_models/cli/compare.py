@@ -1,6 +1,5 @@
 """``bnp-models compare``: models of one sample side by side."""
 
-import argparse
 import contextlib
 from functools import partial
 from pathlib import Path
@@ -8,16 +7,11 @@ from typing import Any
 
 import jax
 
-from bnp_models.cli.folder import (
-    UsageError,
-    command_line,
-    into_folder,
-    located,
-    shows_progress,
-    write_files,
-)
+from bnp_models.cli.commands import Compare
+from bnp_models.cli.folder import into_folder, located, shows_progress, write_files
 from bnp_models.cli.inputs import check_sweeps
 from bnp_models.cli.models import MODELS, MODELS_OF
+from bnp_models.cli.options import UsageError, plain, values_of
 from bnp_models.cli.samples import read_sample
 from bnp_models.comparison.comparison import Comparison, compare
 from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
@@ -33,27 +27,29 @@ from bnp_models.version import __version__
 _OUTPUTS = ("compare.json", "run.json", "report.html")
 
 
-def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
+def compare_models(command: Compare) -> int:
     """``bnp-models compare``: check everything, run the chains, write the comparison."""
-    groups = as_hierarchies(options.groups or ())
-    models = {text: _model(text, groups) for text in options.models}
-    table, conditions, changes = read_sample(options)
+    data, fit, chains, output = command.data, command.fit, command.chains, command.output
+    groups = as_hierarchies(fit.groups or ())
+    models = {text: _model(text, groups) for text in command.models}
+    table, conditions, changes = read_sample(data, fit)
     assert isinstance(table, Microdata)
-    with located(options):
+    with located(data):
         table.require_complete("a comparison of models")
         models = {text: changes.grouped(model) for text, model in models.items()}
         for model in models.values():
             model.check(table)
-        check_table(table, options.population_size or table.n)
-    if options.folds > options.parts:
-        raise UsageError(f"--folds {options.folds}: is more than --parts {options.parts}")
-    if options.parts > table.n:
-        raise UsageError(f"--parts {options.parts}: is more than the {table.n} records")
-    check_sweeps(options)
+        check_table(table, command.population_size or table.n)
+    if command.folds > command.parts:
+        raise UsageError(f"--folds {command.folds}: is more than --parts {command.parts}")
+    if command.parts > table.n:
+        raise UsageError(f"--parts {command.parts}: is more than the {table.n} records")
+    check_sweeps(chains)
+    said = values_of(command)
     names = ("models", "folds", "parts", "population_size", "chains", "warmup", "draws", "thin",
              "seed", "no_records")  # fmt: skip
-    settings = {name: vars(options)[name] for name in names} | {
-        "groups": {name: str(file) for name, file in options.groups} if options.groups else None,
+    settings = {name: plain(said[name]) for name in names} | {
+        "groups": {name: str(file) for name, file in fit.groups} if fit.groups else None,
         "sample_sha256": table.digest,
         "conditions_sha256": None if conditions is None else conditions.digest,
         "version": __version__,
@@ -61,23 +57,21 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
     }
 
     def work(out: Path) -> str:
-        if not options.resume:
+        if not chains.resume:
             for name in _OUTPUTS:
                 (out / name).unlink(missing_ok=True)
         found = compare(
-            models, table, key=jax.random.key(options.seed), conditions=conditions,
-            population_size=options.population_size, num_folds=options.parts, folds=options.folds,
-            num_chains=options.chains, num_warmup=options.warmup, num_samples=options.draws,
-            thin=options.thin, checkpoint=out / "checkpoint", resume=options.resume,
-            checkpoint_seconds=options.checkpoint_seconds, progress=shows_progress(options),
+            models, table, key=jax.random.key(chains.seed), conditions=conditions,
+            population_size=command.population_size, num_folds=command.parts, folds=command.folds,
+            **chains.sweeps, checkpoint=out / "checkpoint", resume=chains.resume,
+            checkpoint_seconds=chains.checkpoint_seconds, progress=shows_progress(output),
         )  # fmt: skip
-        command = command_line(argv)
-        summary = comparison_summary(found, seed=options.seed)
+        summary = comparison_summary(found, seed=chains.seed)
         write_files(out, {
             "compare.json": partial(write_json, summary),
-            "run.json": partial(write_json, settings | {"command": command}),
+            "run.json": partial(write_json, settings | {"command": output.command}),
             "report.html": lambda path: write_comparison_report(
-                path, found, command=command, seed=options.seed
+                path, found, command=output.command, seed=chains.seed
             ),
         })  # fmt: skip
         for path in sorted((out / "checkpoint").iterdir()):
@@ -85,9 +79,9 @@ def compare_models(options: argparse.Namespace, argv: list[str]) -> int:
         (out / "checkpoint").rmdir()
         return _message(found, out)
 
-    options.sample.close()
-    how = f"repeat the command with --resume to go on in {options.out}"
-    return into_folder(options, settings, _OUTPUTS, work, how)
+    data.sample.close()
+    how = f"repeat the command with --resume to go on in {output.out}"
+    return into_folder(output, settings, _OUTPUTS, work, how, resume=chains.resume)
 
 
 def _model(text: str, groups: Hierarchies = ()) -> Model:

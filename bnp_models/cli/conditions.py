@@ -1,36 +1,48 @@
 """``bnp-models conditions``: structural zeros suggested from a sample, and checked against it."""
 
-import argparse
-from pathlib import Path
-
-from bnp_models.cli.folder import UsageError, reading_of, say, shows_progress
+from bnp_models.cli.commands import Check, Suggest
+from bnp_models.cli.folder import reading_of, say, shows_progress
+from bnp_models.cli.options import UsageError
+from bnp_models.cli.parts import Data, Output
 from bnp_models.cli.samples import recoded
 from bnp_models.data.folders import read_records
+from bnp_models.data.microdata import Records
 from bnp_models.data.writing import write_frame
 from bnp_models.zeros.structural_zeros import read_conditions
 from bnp_models.zeros.suggestions import suggest_conditions
 
 
-def conditions(options: argparse.Namespace, argv: list[str]) -> int:
-    """``bnp-models conditions suggest`` and ``check``: write a table, say what it holds."""
-    table = read_records(options.sample, options.variables, options.levels, reading_of(options))
-    table, _ = recoded(options, table)
-    out = Path(options.out)
+def suggest(command: Suggest) -> int:
+    """``bnp-models conditions suggest``: write candidates, say how many."""
+    table = _read(command.data, command.output)
+    output = command.output
+    frame = suggest_conditions(table, command.least, progress=shows_progress(output))
+    write_frame(frame, output.folder)
+    say(
+        output,
+        f"{len(frame)} candidates, each of which somebody has to confirm: in {output.folder}, "
+        "remove the ? if the combination is impossible, and remove the row if it is only rare",
+    )
+    return 0
+
+
+def check(command: Check) -> int:
+    """``bnp-models conditions check``: write the records that are impossible, say how many."""
+    table = _read(command.data, command.output)
+    assert command.data.conditions is not None
+    frame = read_conditions(command.data.conditions, table.schema).impossible_records(table)
+    write_frame(frame, command.output.folder)
+    say(command.output, f"{len(frame)} records are impossible: {command.output.folder}")
+    return 0
+
+
+def _read(data: Data, output: Output) -> Records:
+    """The sample, recoded, once the file to be written can be."""
+    table = read_records(data.sample, data.variables, data.levels, reading_of(data.text))
+    table, _ = recoded(data, table)
+    out = output.folder
     if out.is_dir() or not out.parent.is_dir():
         raise UsageError(f"--out {out}: name a file in a folder that exists")
-    if out.exists() and not options.force:
+    if out.exists() and not output.force:
         raise UsageError(f"--out {out}: exists; name another file, or say --force to replace it")
-    if options.action == "suggest":
-        frame = suggest_conditions(table, options.least, progress=shows_progress(options))
-        write_frame(frame, out)
-        say(
-            options,
-            f"{len(frame)} candidates, each of which somebody has to confirm: in {out}, remove the "
-            "? if the combination is impossible, and remove the row if it is only rare",
-        )
-        return 0
-    given = read_conditions(options.conditions, table.schema)
-    frame = given.impossible_records(table)
-    write_frame(frame, out)
-    say(options, f"{len(frame)} records are impossible: {out}")
-    return 0
+    return table

@@ -1,6 +1,7 @@
 """Options of a command from a TOML file, and as one."""
 
 import argparse
+import contextlib
 import csv
 import io
 import shlex
@@ -13,6 +14,8 @@ from typing import Any
 import tomli_w
 
 from bnp_models.cli.argument_types import name_list
+from bnp_models.cli.commands import COMMANDS
+from bnp_models.cli.options import Option, Parsed, ParseError, Parser, flag, options_of
 from bnp_models.data.messages import listed, quoted, reason
 from bnp_models.version import __version__
 
@@ -20,14 +23,17 @@ REPEATING = "run.toml"
 """Name of the file of options that repeats a run."""
 
 # What a run that is repeated is not told again.
-_ONCE = ("--help", "--config", "--resume", "--force")
+_ONCE = ("resume", "force")
+
+# What stands for the name of a file or a folder, of which there is none without a name.
+_FILES = ("FILE", "DIR", "RULES")
 
 
 class ConfigError(ValueError):
     """A file of options that cannot be used; the message is one line that names it."""
 
 
-def with_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
+def with_config(parser: Parser, argv: list[str]) -> list[str]:
     """Return the words of a command, those of its file of options in the place of ``--config``.
 
     Words of the command line come after those of the file, and so have the last word. The file
@@ -36,7 +42,7 @@ def with_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
     Parameters
     ----------
     parser
-        Parser of all commands, which is used up.
+        Parser of all commands.
     argv
         Words of the command line.
 
@@ -45,9 +51,10 @@ def with_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
     ConfigError
         If the file cannot be read, is no TOML, or has a key that is no option of the command.
     """
-    if (found := _command(parser, argv)) is None:
+    name = next((word for word in argv if not word.startswith("-")), "")
+    command = parser.commands.get(name)
+    if command is None or not command.offered:
         return argv
-    name, command = found
     argv, path = _without_config(argv)
     if path is None:
         return argv
@@ -60,70 +67,58 @@ def with_config(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
         raise ConfigError(f"--config {path}: is not TOML ({reason(error)})") from None
     # One file may serve several commands, with a table for each.
     own = given.pop(name, {})
-    shared = {k: v for k, v in given.items() if k not in _commands(parser)}
-    options = {
-        flag: action
-        for action in command._actions
-        for flag in action.option_strings
-        if flag.startswith("--") and flag not in ("--help", "--config")
-    }
-    files = {action.dest: action for action in command._actions if not action.option_strings}
+    shared = {k: v for k, v in given.items() if k not in parser.commands}
+    options = {flag(one.name): one for one in command.offered if not one.positional}
+    files = [one.name for one in command.offered if one.positional]
     words: list[str] = []
     named: dict[str, list[str]] = {}
     for key, value in (shared | own).items():
-        flag = f"--{key.replace('_', '-')}"
         if key in files:
             named[key] = [str(one) for one in (value if isinstance(value, list) else [value])]
-        elif flag in options:
-            words += _words(flag, options[flag], value, path)
+        elif flag(key) in options:
+            words += _words(options[flag(key)], value, path)
         else:
-            names = [*files, *(flag[2:] for flag in options)]
+            names = [*files, *(word[2:] for word in options)]
             near = get_close_matches(key.replace("_", "-"), names)
-            which = f"do you mean {listed(near, 'or')}?" if near else f"which has {listed(names)}"
-            raise ConfigError(f"--config {path}: {key!r} is no option of {name}, {which}")
+            which = f"do you mean {listed(near, 'or')}?" if near else f"it has {listed(names)}"
+            raise ConfigError(f"--config {path}: {key!r} is not an option of {name}; {which}")
     position = argv.index(name) + 1
     words = [*words, *argv[position:]]
     if named:
-        for action in files.values():
-            action.nargs, action.required = "*" if action.nargs else "?", False
-        said = vars(parser.parse_args([*argv[:position], *words]))
-        if not any(said[dest] for dest in files):
+        said = argparse.Namespace()
+        with contextlib.suppress(ParseError):
+            command.parse_known_args(words, said)
+        if not any(vars(said).get(file) for file in files):
             # In the order of the command, whatever that of the file.
-            words = [*(path for dest in files for path in named.get(dest, [])), *words]
+            words = [*(path for file in files for path in named.get(file, [])), *words]
     return [*argv[:position], *words]
 
 
-def as_config(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
+def repeated(parsed: Parsed, argv: list[str]) -> dict[str, str]:
+    """How a command is repeated: its words, and the text of a file of options, if it takes one."""
+    # Of the actions of ``conditions`` nothing is repeated.
+    repeating = as_config(parsed) if parsed.command in COMMANDS else ""
+    return {"command": command_line(argv), "repeating": repeating}
+
+
+def command_line(argv: list[str]) -> str:
+    """Command line that makes these files, or goes on making them."""
+    return shlex.join(["bnp-models", *(word for word in argv if word != "--resume")])
+
+
+def as_config(parsed: Parsed) -> str:
     """Return the text of a file of options by which ``--config`` repeats a command.
 
     It has what was said, and the defaults of today.
-
-    Parameters
-    ----------
-    parser
-        Parser of all commands, which is used up.
-    argv
-        Words of the command line, without ``--config``.
-
-    Returns
-    -------
-    text
-        None of a command that takes no such file.
     """
-    if (found := _command(parser, argv)) is None:
-        return None
-    name, command = found
-    types = {}
-    for action in command._actions:
-        # Values as they were said.
-        types[action.dest], action.type = action.type, None
-    said = vars(parser.parse_args(argv))
-    values = {
-        action.dest.replace("_", "-"): _value(said[action.dest], types[action.dest])
-        for action in command._actions
-        if not set(action.option_strings) & set(_ONCE) and not _is_unsaid(said.get(action.dest))
-    }
-    own = shlex.quote(str(Path(said["out"]) / REPEATING))
+    name, texts = parsed.command.name, parsed.texts
+    values = {}
+    for one in options_of(parsed.command):
+        text = texts[one.name]
+        if one.name not in _ONCE and not _is_unsaid(text):
+            read = None if text == one.told["default"] else one.told.get("type")
+            values[one.name.replace("_", "-")] = _value(text, read)
+    own = shlex.quote(str(Path(texts["out"]) / REPEATING))
     head = (
         f"# bnp-models {__version__}; to repeat this run, from the folder where it was run:\n"
         f"# bnp-models {name} --config {own} --out ANOTHER_FOLDER\n\n"
@@ -131,14 +126,7 @@ def as_config(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
     return head + tomli_w.dumps({name: values})
 
 
-# Options that name a file or a folder, of which there is none without a name.
-_FILES = (
-    "sample", "original", "synthetic", "out", "levels", "recode_by", "conditions", "rules", "roles",
-    "quantities", "population", "holdout", "changes", "posterior",
-)  # fmt: skip
-
-
-def check_texts(options: argparse.Namespace) -> None:
+def check_texts(parsed: Parsed) -> None:
     """Refuse texts that no file could be called or hold, and files without a name.
 
     Raises
@@ -146,25 +134,26 @@ def check_texts(options: argparse.Namespace) -> None:
     ConfigError
         It names the option.
     """
-    for name, value in vars(options).items():
-        for text in value if isinstance(value, list) else [value]:
+    for one in options_of(parsed.command):
+        value = parsed.values[one.name]
+        for text in value if isinstance(value, tuple) else [value]:
             if not isinstance(text, str):
                 continue
-            where = name.upper() if name in _FILES[:3] else f"--{name.replace('_', '-')}"
-            if text == "" and name in _FILES:
+            where = one.name.upper() if one.positional else flag(one.name)
+            if text == "" and (one.positional or one.told.get("metavar") in _FILES):
                 raise ConfigError(f"{where}: is empty; name a file")
             if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
                 raise ConfigError(f"{where}: {quoted(text)} is no text in UTF-8; rename it")
 
 
-def _is_unsaid(value: Any) -> bool:
+def _is_unsaid(value: object) -> bool:
     """Whether an option was not given; 0 is a value."""
-    return value is None or value is False or value == []
+    return value is None or value is False or value == ()
 
 
-def _value(said: Any, read: Any) -> Any:
+def _value(said: object, read: object) -> object:
     """A value as TOML has it: names in a list, and numbers that are written as such."""
-    if isinstance(said, list):
+    if isinstance(said, tuple):
         return [_value(one, read) for one in said]
     if not isinstance(said, str) or read is None:
         return said
@@ -194,40 +183,26 @@ def _without_config(argv: list[str]) -> tuple[list[str], str | None]:
     return left, path
 
 
-def _command(parser, argv) -> tuple[str, argparse.ArgumentParser] | None:
-    """The command that is given, and its parser, if it takes a file of options."""
-    name = next((word for word in argv if not word.startswith("-")), None)
-    command = None if name is None else _commands(parser).get(name)
-    if name is None or command is None or "--config" not in command._option_string_actions:
-        return None
-    return name, command
-
-
-def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Parsers of the commands by name."""
-    (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return commands.choices
-
-
-def _words(flag: str, action: argparse.Action, value: Any, path: str) -> Iterator[str]:
+def _words(option: Option, value: Any, path: str) -> Iterator[str]:
     """Words that say one option on the command line."""
+    name = flag(option.name)
     if isinstance(value, dict):
-        value = [f"{name}={one}" for name, one in value.items()]
+        value = [f"{key}={one}" for key, one in value.items()]
     if isinstance(value, bool):
-        if action.nargs != 0:
-            raise ConfigError(f"--config {path}: {flag[2:]} takes a value, not true or false")
-        yield from [flag] if value else []
-    elif action.nargs == 0:
-        raise ConfigError(f"--config {path}: {flag[2:]} is true or false")
-    elif action.nargs == "+":
+        if option.takes_value:
+            raise ConfigError(f"--config {path}: {name[2:]} takes a value, not true or false")
+        yield from [name] if value else []
+    elif not option.takes_value:
+        raise ConfigError(f"--config {path}: {name[2:]} must be true or false")
+    elif option.told.get("nargs") == "+":
         # A word of its own each: "=" keeps what begins with a dash.
         for one in value if isinstance(value, list) else [value]:
-            yield f"{flag}={one}"
+            yield f"{name}={one}"
     elif isinstance(value, list) and value and isinstance(value[0], list):
         for one in value:
-            yield f"{flag}={_as_names(one)}"
+            yield f"{name}={_as_names(one)}"
     else:
-        yield f"{flag}={_as_names(value) if isinstance(value, list) else value}"
+        yield f"{name}={_as_names(value) if isinstance(value, list) else value}"
 
 
 def _as_names(names: list) -> str:

@@ -1,17 +1,18 @@
 """``bnp-models synthesize`` and ``bnp-models impute``."""
 
-import argparse
+import dataclasses
 import functools
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bnp_models.cli.folder import UsageError, reading_of, write_files
+from bnp_models.cli.commands import Datasets, Impute, Synthesize
+from bnp_models.cli.folder import reading_of, write_files
 from bnp_models.cli.inputs import Inputs, check_datasets, checked_input
+from bnp_models.cli.options import UsageError
 from bnp_models.cli.outputs import dataset_names, recoding_file, remove_datasets
-from bnp_models.cli.runs import recorded_settings, sample_into_folder
+from bnp_models.cli.parts import Data
+from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.cli.samples import Changes
 from bnp_models.data.bins import draw_in_bins
 from bnp_models.data.contingency import ContingencyTable
@@ -26,8 +27,6 @@ from bnp_models.data.stata_spss import Labelling, names_in_file, read_labelling
 from bnp_models.data.weight_classes import records_of
 from bnp_models.data.writing import write_frame, write_json
 from bnp_models.inference.arviz import write_netcdf
-from bnp_models.inference.diagnosis import Diagnosis
-from bnp_models.inference.run import Run
 from bnp_models.report.inference_data import to_inference_data
 from bnp_models.report.summaries import run_summary
 from bnp_models.report.synthesis import write_synthesis_report
@@ -38,29 +37,28 @@ from bnp_models.synthesis.predictive_checks import predictive_checks
 from bnp_models.synthesis.synthesize import num_records
 
 
-def synthesize(options: argparse.Namespace, argv: list[str]) -> int:
+def synthesize(command: Synthesize) -> int:
     """``bnp-models synthesize``: check everything, sample, write synthetic data sets."""
-    inputs = checked_input(options)
+    inputs, made = checked_input(command), command.made
     rows = persons_of(inputs.table).n
-    if options.household is not None and options.rows not in (None, rows):
+    if command.fit.households.household is not None and made.rows not in (None, rows):
         raise UsageError(
             "--rows: the synthetic households have the same sizes as those of the sample; leave it "
             "out"
         )
-    if options.rows is None:
-        options.rows = rows
+    made = dataclasses.replace(made, rows=rows if made.rows is None else made.rows)
+    command = dataclasses.replace(command, made=made)
     try:
-        data_sets.check_method(options.method, inputs.table)
+        data_sets.check_method(made.method, inputs.table)
     except ValueError as error:
-        raise UsageError(f"--method {options.method}: {error}") from None
-    _check_kept(options, inputs)
+        raise UsageError(f"--method {made.method}: {error}") from None
+    _check_kept(command, inputs)
     return _make_datasets(
-        options, argv, inputs, rows=options.rows, method=options.method, keep=options.keep,
-        carry=options.carry,
-    )  # fmt: skip
+        command, inputs, rows=made.rows, method=made.method, keep=made.keep, carry=made.carry
+    )
 
 
-def _check_kept(options: argparse.Namespace, inputs: Inputs) -> None:
+def _check_kept(command: Synthesize, inputs: Inputs) -> None:
     """Check the columns that are kept, and those that are carried along with them.
 
     Raises
@@ -68,112 +66,109 @@ def _check_kept(options: argparse.Namespace, inputs: Inputs) -> None:
     UsageError
         If columns cannot be kept, or those that are carried tell whose records these are.
     """
-    if not options.keep:
-        if options.carry:
+    made = command.made
+    if not made.keep:
+        if made.carry:
             raise UsageError(
                 "--carry: needs --keep; without it a synthetic record belongs to no record of the "
                 "sample from which a column could be copied"
             )
         return
     table = inputs.table
-    if options.rows != persons_of(table).n:
+    if made.rows != persons_of(table).n:
         raise UsageError(
             "--rows: with --keep there is one synthetic record for each record of the "
             "sample; leave --rows out"
         )
     try:
-        check_keep(options.keep, inputs.model, table, options.method)
+        check_keep(made.keep, inputs.model, table, made.method)
     except ValueError as error:
         raise UsageError(f"--keep: {error}") from None
-    if options.carry:
-        carried = _carried(options)
-        kept = inputs.changes.as_released(table.to_frame()[list(options.keep)])
+    if made.carry:
+        carried = _carried(command.data, made)
+        kept = inputs.changes.as_released(table.to_frame()[list(made.keep)])
         alone = _num_alone(pd.concat([kept, carried], axis=1))
         if alone:
             raise UsageError(
                 f"--carry: {alone:,} of {table.n:,} records are alone with their values of "
-                f"{listed([*options.keep, *options.carry])}: whoever knows these values finds the "
+                f"{listed([*made.keep, *made.carry])}: whoever knows these values finds the "
                 "record. Carry or keep fewer columns, or coarser ones"
             )
 
 
-def impute(options: argparse.Namespace, argv: list[str]) -> int:
+def impute(command: Impute) -> int:
     """``bnp-models impute``: check everything, sample, write completed data sets."""
-    inputs = checked_input(options)
+    inputs = checked_input(command)
     if not inputs.table.has_missing:
         raise MicrodataError(
             "no value is missing (only empty cells are), so there is nothing to impute",
-            file=options.sample,
+            file=command.data.sample,
         )
-    return _make_datasets(options, argv, inputs)
+    return _make_datasets(command, inputs)
 
 
-def _make_datasets(
-    options: argparse.Namespace, argv: list[str], inputs: Inputs, **more: Any
-) -> int:
+def _make_datasets(command: Synthesize | Impute, inputs: Inputs, **more: object) -> int:
     """Check, sample and write data sets; `more` is what decides them in this command alone."""
-    check_datasets(options, inputs)
+    check_datasets(command, inputs)
+    made, sample = command.made, command.data.sample
     persons = records_of(persons_of(inputs.table))
-    data_sets.check_files(persons, options.datasets, more.get("rows", persons.n))
+    data_sets.check_files(persons, made.datasets, made.rows or persons.n)
     settings = recorded_settings(
-        options, *inputs, datasets=options.datasets, **more, format=options.format
+        command, inputs, datasets=made.datasets, **more, format=made.format
     )
     # Convergence is judged by the margins of the levels too.
-    labelling = read_labelling(options.sample, options.variables or ())
-    write = functools.partial(_write_datasets, options, inputs.changes, labelling)
-    if not vars(options).get("carry"):
-        options.sample.close()
-    return sample_into_folder(options, argv, inputs, settings, level_margins, write)
+    labelling = read_labelling(sample, command.data.variables or ())
+    write = functools.partial(_write_datasets, command, inputs.changes, labelling)
+    if not made.carry:
+        sample.close()
+    return sample_into_folder(command, inputs, settings, level_margins, write)
 
 
 def _write_datasets(
-    options: argparse.Namespace,
+    command: Synthesize | Impute,
     changes: Changes,
     labelling: Labelling,
-    run: Run,
-    margins: Margins | None,
-    diagnosis: Diagnosis,
-    settings: dict[str, Any],
+    done: Finished[Margins | None],
 ) -> str:
     """Write data sets and the files that tell of them; return what is said of them."""
-    out, imputed = Path(options.out), options.name == "impute"
-    remove_datasets(options)
+    out, run, settings = done.out, done.run, done.settings
+    made, output, seed = command.made, command.output, command.chains.seed
+    imputed = isinstance(command, Impute)
+    remove_datasets(command, out)
     if imputed:
-        frames = data_sets.impute(run, options.datasets)
+        frames = data_sets.impute(run, made.datasets)
     else:
         frames = data_sets.synthesize(
-            run, options.datasets, options.rows, method=options.method, keep=options.keep or ()
+            run, made.datasets, made.rows, method=made.method, keep=made.keep
         )
-    names = dataset_names(options)
-    given = vars(options)
-    households = given.get("household"), given.get("household_variables") or ()
+    names = dataset_names(command)
+    of_households = command.fit.households
+    households = of_households.household, of_households.household_variables or ()
     checks = predictive_checks(run)
-    summary = run_summary(run, diagnosis, seed=options.seed, checks=checks)
+    summary = run_summary(run, done.diagnosis, seed=seed, checks=checks)
     alone = {} if imputed else changes.values_of_one()
     shares = dict.fromkeys(alone, 0.0)
     renamed: dict[str, str] = {}
-    carried = _carried(options)
-    keep = list(given.get("keep") or ())
+    carried = _carried(command.data, made)
+    keep = list(made.keep)
     observed = [name for name in changes.bins if imputed or name in keep]
     notes = _notes_on_kept(changes.as_released(run.table.to_frame()[keep])) if keep else []
     summary["warnings"] = notes + summary["warnings"]
 
     def write_dataset(m, path):
-        made = frames[m]
-        if isinstance(made, ContingencyTable):
-            write_contingency_table(made, path)
+        frame = frames[m]
+        if isinstance(frame, ContingencyTable):
+            write_contingency_table(frame, path)
         else:
-            made = draw_in_bins(
-                np.random.default_rng([options.seed, m]), made, changes.bins, *households
-            )
+            frame = draw_in_bins(np.random.default_rng([seed, m]), frame, changes.bins, *households)
             if observed:
-                made = made.assign(**changes.as_released(made[observed]))
-            made = _with_carried(options, made, carried)
+                frame = frame.assign(**changes.as_released(frame[observed]))
+            frame = _with_carried(command.data, frame, carried)
             # Completed records are those of real persons.
-            write_frame(made, path, labelling, private=imputed)
-            renamed.update(names_in_file(list(made), options.format))
+            write_frame(frame, path, labelling, private=imputed)
+            renamed.update(names_in_file(list(frame), made.format))
         for variable in shares:
-            shares[variable] += share_of_values(made, variable, alone[variable]) / len(names)
+            shares[variable] += share_of_values(frame, variable, alone[variable]) / len(names)
 
     def write_settings(path):
         found = {"files_sha256": {n: file_digest(out / n) for n in names if (out / n).exists()}}
@@ -183,7 +178,7 @@ def _write_datasets(
 
     def write_posterior(path):
         data = to_inference_data(
-            run, parameters=options.keep_parameters, seed=options.seed, num_datasets=len(frames),
+            run, parameters=output.keep_parameters, seed=seed, num_datasets=len(frames),
             checks=checks, method="keep" if keep else settings.get("method"),
         )  # fmt: skip
         write_netcdf(data, path)
@@ -193,44 +188,44 @@ def _write_datasets(
         "run.json": write_settings,
         "posterior.nc": write_posterior,
         "report.html": lambda path: write_synthesis_report(
-            path, run, frames, diagnosis=diagnosis, imputed=imputed, command=settings["command"],
-            seed=options.seed, records=not options.no_records, checks=checks,
+            path, run, frames, diagnosis=done.diagnosis, imputed=imputed, command=output.command,
+            seed=seed, records=not output.no_records, checks=checks,
             method=settings.get("method", "predictive"), binned=tuple(changes.bins),
             merged={name: of.groups() for name, of in changes.merged.items()},
             values_of_one=shares, kept=keep, notes=notes,
         ),
-        **recoding_file(options, changes.recoding),
+        **recoding_file(command.data, changes.recoding),
     })  # fmt: skip
-    said = _renamed_message(options, renamed) + [f"warning: {text}" for text in summary["warnings"]]
+    said = _renamed_message(made.format, renamed) + [
+        f"warning: {text}" for text in summary["warnings"]
+    ]
     return _datasets_message(run, frames, names, said, out, imputed)
 
 
-def _renamed_message(options: argparse.Namespace, names: dict[str, str]) -> list[str]:
+def _renamed_message(kind: str, names: dict[str, str]) -> list[str]:
     """Line on columns that have other names in the files than in the sample."""
     changed = [f"{quoted(name)} -> {own}" for name, own in names.items() if name != own]
     if not changed:
         return []
     more = [f"... ({len(changed)} in all)"] if len(changed) > 12 else []
     shown = ", ".join(changed[:12] + more)
-    return [f"renamed for .{options.format}, with their names as labels: {shown}"]
+    return [f"renamed for .{kind}, with their names as labels: {shown}"]
 
 
-def _carried(options: argparse.Namespace) -> pd.DataFrame | None:
+def _carried(data: Data, made: Datasets) -> pd.DataFrame | None:
     """Columns of the sample that are carried along; None where none are."""
-    if not vars(options).get("carry"):
+    if not made.carry:
         return None
-    carried, _ = read_frame(options.sample, options.carry, reading_of(options))
+    carried, _ = read_frame(data.sample, made.carry, reading_of(data.text))
     return carried
 
 
-def _with_carried(
-    options: argparse.Namespace, made: pd.DataFrame, carried: pd.DataFrame | None
-) -> pd.DataFrame:
+def _with_carried(data: Data, made: pd.DataFrame, carried: pd.DataFrame | None) -> pd.DataFrame:
     """A file with the columns that are carried along, in the sample's order."""
     if carried is None:
         return made
     together = pd.concat([made, carried], axis=1)
-    names = columns_of_file(options.sample, reading_of(options), list(together))
+    names = columns_of_file(data.sample, reading_of(data.text), list(together))
     return together[[name for name in names if name in together]]
 
 

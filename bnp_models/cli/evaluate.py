@@ -1,6 +1,5 @@
 """``bnp-models evaluate``: synthetic files judged by their original."""
 
-import argparse
 import contextlib
 import dataclasses
 import functools
@@ -10,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bnp_models.cli.commands import Evaluate, Measures, Relations
 from bnp_models.cli.folder import (
-    UsageError,
-    command_line,
     into_folder,
     located,
     reading_of,
     shows_progress,
     write_files,
 )
-from bnp_models.cli.parser import flag
+from bnp_models.cli.options import UsageError, flag
+from bnp_models.cli.parts import Data, Output
 from bnp_models.cli.samples import given_roles, recoded
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.folders import read_records
@@ -29,11 +28,12 @@ from bnp_models.data.messages import reason
 from bnp_models.data.microdata import Records
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.schema import MicrodataError, unknown_variable
+from bnp_models.data.source import Source
 from bnp_models.data.text_files import Reading
 from bnp_models.data.writing import write_json, write_table
 from bnp_models.evaluation import evaluation
-from bnp_models.evaluation.attack.attack import attack_risk, check_columns, refit
-from bnp_models.evaluation.attack.posterior import check_source, model_of, read_posterior
+from bnp_models.evaluation.attack.attack import AttackRisk, attack_risk, check_columns, refit
+from bnp_models.evaluation.attack.posterior import Posterior, check_source, model_of, read_posterior
 from bnp_models.evaluation.files import read_like
 from bnp_models.evaluation.sources import find_sources
 from bnp_models.kernels.variates.rng import Keys
@@ -59,13 +59,12 @@ class _Files(NamedTuple):
     holdout: Any
 
 
-def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
+def evaluate(command: Evaluate) -> int:
     """``bnp-models evaluate``: check everything, judge the files, write the results."""
-    given = _checked_files(options)
-    posterior, coded = _checked_posterior(
-        options, given.original, given.synthetic, given.conditions
-    )
-    names = _names_of(options.synthetic)
+    given = _checked_files(command)
+    posterior, coded = _checked_posterior(command, given)
+    names = _names_of(command.synthetic)
+    output, measures = command.output, command.measures
 
     def work(out: Path) -> str:
         for name in (*_OUTPUTS, _RECORDS):
@@ -74,24 +73,23 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
         attack = None
         if posterior is not None:
             # First, as it may be refused.
-            attack = _attack(options, posterior, coded, given.synthetic, given.conditions)
-            if not options.no_records:
+            attack = _attack(command, given, posterior, coded)
+            if not output.no_records:
                 records[_RECORDS] = functools.partial(write_table, attack.records())
-        tell, close = _progress(options)
+        tell, close = _progress(output)
         try:
             result = evaluation.evaluate(
-                **given._asdict(), combining=options.combining, seed=options.seed, progress=tell,
-                keys=options.keys, targets=options.targets, trees=options.trees,
+                **given._asdict(), combining=measures.combining, seed=measures.seed,
+                progress=tell, keys=measures.keys, targets=measures.targets, trees=measures.trees,
             )  # fmt: skip
         finally:
             close()
-        lie = [j for j, file in enumerate(options.synthetic) if not file.is_standard_input]
-        sources = find_sources([options.synthetic[j] for j in lie], [names[j] for j in lie])
+        lie = [j for j, file in enumerate(command.synthetic) if not file.is_standard_input]
+        sources = find_sources([command.synthetic[j] for j in lie], [names[j] for j in lie])
         result = dataclasses.replace(result, sources=sources, attack=attack)
-        command = command_line(argv)
         summary = result.summary(names)
         settings = {
-            "command": command,
+            "command": output.command,
             "original_sha256": given.original.digest,
             "synthetic_sha256": [table.digest for table in given.synthetic],
         }
@@ -99,116 +97,117 @@ def evaluate(options: argparse.Namespace, argv: list[str]) -> int:
             "evaluation.json": functools.partial(write_json, settings | summary),
             **records,
             "report.html": lambda path: write_evaluation_report(
-                path, result, names, command=command, records=not options.no_records
+                path, result, names, command=output.command, records=not output.no_records
             ),
         })  # fmt: skip
-        return _message(summary, out, options.no_records)
+        return _message(summary, out, output.no_records)
 
-    return into_folder(options, {}, _OUTPUTS, work, "repeat the command")
+    return into_folder(output, {}, _OUTPUTS, work, "repeat the command")
 
 
-def _checked_files(options: argparse.Namespace) -> _Files:
+def _checked_files(command: Evaluate) -> _Files:
     """Coded files, conditions or rules, and statements about households, all checked."""
-    if options.household is None:
+    data, households = command.data, command.households
+    if households.household is None:
         for name in _OF_HOUSEHOLDS:
-            if vars(options)[name] is not None:
+            if vars(households)[name] is not None:
                 raise UsageError(f"{flag(name)}: needs --household, the column of households")
-    elif options.conditions is not None:
+    elif data.conditions is not None:
         raise UsageError(
             "--conditions: describe single records; with --household, give --rules instead"
         )
-    if options.household is not None and options.changes is not None:
+    if households.household is not None and command.changes is not None:
         raise UsageError("--changes: describes single records and cannot be used with --household")
-    original = _read(options)
-    persons, changes = recoded(options, persons_of(original))
+    original = _read(data, households)
+    persons, changes = recoded(
+        data, persons_of(original), of_households=households.household is not None
+    )
     bins: dict[str, Merged] = {**changes.all}
-    if options.changes is not None:
-        protected = _as_protected(options, persons)
+    if command.changes is not None:
+        protected = _as_protected(command.changes, persons)
         persons = protected.coarser(persons)
         for name, one in protected.changed.items():
             if one is not None:
                 bins[name] = bins[name].then(one) if name in bins else one
-    if options.household is None:
+    if households.household is None:
         original = persons
     else:
-        with located(options):
+        with located(data):
             original = original.with_persons(persons)
     conditions: Any = None
     quantities = None
-    if options.conditions is not None:
-        conditions = read_conditions(options.conditions, original.schema)
+    if data.conditions is not None:
+        conditions = read_conditions(data.conditions, original.schema)
         try:
             # Compiled now: conditions that are too many are refused before anything is done.
             _ = conditions.diagram, conditions.walk
         except MicrodataError as error:
-            raise error.in_file(options.conditions) from None
-    roles = given_roles(options, persons_of(original))
-    if options.rules is not None:
-        conditions = read_rules(options.rules, original, roles)
-    if options.quantities is not None:
-        quantities = read_rules(options.quantities, original, roles)
+            raise error.in_file(data.conditions) from None
+    roles = given_roles(households, persons_of(original))
+    if households.rules is not None:
+        conditions = read_rules(households.rules, original, roles)
+    if households.quantities is not None:
+        quantities = read_rules(households.quantities, original, roles)
     if conditions is not None:
-        with located(options):
+        with located(data):
             conditions.require_feasible(original)
-    reading = reading_of(options)
+    reading = reading_of(data.text)
     # What synthesize wrote is told from the files.
     made = Reading(missing=reading.missing)
 
-    def read(path, reading=reading):
+    def read(path: Source, reading: Reading = reading) -> Any:
         table = read_like(path, original, bins, reading)
         # There may be more files than a process can have open.
         if not path.is_standard_input:
             path.release()
         return table
 
-    files = [(path, read(path, made)) for path in options.synthetic]
+    files = [(path, read(path, made)) for path in command.synthetic]
     population = None
-    if options.population is not None:
-        population = read(options.population)
-        files.append((options.population, population))
+    if command.population is not None:
+        population = read(command.population)
+        files.append((command.population, population))
     holdout = None
-    if options.holdout is not None:
-        holdout = read(options.holdout)
-        files.append((options.holdout, holdout))
-    for path, table in [(options.original, original), *files]:
+    if command.holdout is not None:
+        holdout = read(command.holdout)
+        files.append((command.holdout, holdout))
+    for path, table in [(command.original, original), *files]:
         if not persons_of(table).complete.any():
             raise UsageError(f"{path}: no record has values of all variables; choose --variables")
         if quantities is not None and table.incomplete.all():
             raise UsageError(f"{path}: no household is complete; choose --variables")
-    synthetic = [table for _, table in files[: len(options.synthetic)]]
-    _check_disclosure(options, persons_of(original).schema.variables)
+    synthetic = [table for _, table in files[: len(command.synthetic)]]
+    _check_disclosure(command.measures, persons_of(original).schema.variables)
     return _Files(original, synthetic, population, conditions, quantities, holdout)
 
 
-def _check_disclosure(options: argparse.Namespace, variables: tuple[str, ...]) -> None:
+def _check_disclosure(measures: Measures, variables: tuple[str, ...]) -> None:
     """Check keys and targets, and that trees can be grown."""
-    if options.targets is not None and not options.keys:
+    if measures.targets is not None and not measures.keys:
         raise UsageError("--targets: needs --keys, the variables that an intruder knows")
-    for name, names in [("--keys", keys) for keys in options.keys] + [
-        ("--targets", options.targets or [])
+    for name, names in [("--keys", keys) for keys in measures.keys] + [
+        ("--targets", measures.targets or ())
     ]:
         for variable in names:
             if variable not in variables:
                 raise UsageError(f"{name}: {unknown_variable(variable, variables, 'variable')}")
-    if options.trees and importlib.util.find_spec("sklearn") is None:
+    if measures.trees and importlib.util.find_spec("sklearn") is None:
         raise UsageError("--trees: needs scikit-learn; pip install 'bnp-models[trees]'")
 
 
-def _read(options: argparse.Namespace) -> Any:
+def _read(data: Data, given: Relations) -> Any:
     """Read the original: `Households` where there is a column of them, else records or cells."""
-    if options.household is None:
-        return read_records(
-            options.original, options.variables, options.levels, reading_of(options)
-        )
+    reading = reading_of(data.text)
+    if given.household is None:
+        return read_records(data.sample, data.variables, data.levels, reading)
     return read_households(
-        options.original, options.household, options.household_variables or (),
-        options.variables, options.levels, reading=reading_of(options),
+        data.sample, given.household, given.household_variables or (), data.variables,
+        data.levels, reading=reading,
     )  # fmt: skip
 
 
-def _as_protected(options: argparse.Namespace, table: Records) -> Recoding:
+def _as_protected(path: str, table: Records) -> Recoding:
     """What ``bnp-models protect`` made of the variables of its file."""
-    path = options.changes
     steps = _recodings(path)
     dropped = {one["variable"] for one in steps if one["to"] is None}
     merges = [(x["variable"], x["levels"], x["to"]) for x in steps if x["to"] is not None]
@@ -238,50 +237,53 @@ def _recodings(path: str) -> list[dict[str, Any]]:
     return steps
 
 
-def _checked_posterior(options, original, synthetic, conditions):
+def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior | None, Any]:
     """Draws that the files come from, and the original as it was coded for them."""
-    if options.posterior is None:
+    original, attack, households = given.original, command.attack, command.households
+    if attack.posterior is None:
         for name in ("refit", "target"):
-            if vars(options)[name]:
+            if vars(attack)[name]:
                 raise UsageError(f"{flag(name)}: needs --posterior, the posterior.nc of synthesize")
         return None, None
-    if options.household is None and options.target is not None:
+    if households.household is None and attack.target is not None:
         raise UsageError("--target: is only for persons within households (--household)")
     for path, table in zip(
-        [options.original, *options.synthetic], [original, *synthetic], strict=True
+        [command.original, *command.synthetic], [original, *given.synthetic], strict=True
     ):
         if isinstance(table, ContingencyTable):
             raise UsageError(f"--posterior: the attack needs records, and {path} is a folder")
-    posterior = read_posterior(options.posterior)
+    posterior = read_posterior(attack.posterior)
     coded = original
-    roles = given_roles(options, persons_of(original))
-    head = None if options.household is None else find_head(original.schema, roles)
+    roles = given_roles(households, persons_of(original))
+    head = None if households.household is None else find_head(original.schema, roles)
     if head is not None and posterior.attributes["sample_sha256"] != original.digest:
         # The head of each household at household level, as synthesize has it where it can.
         with contextlib.suppress(MicrodataError):
             coded = original.with_persons(original.persons, head)
     try:
-        check_source(posterior, coded, conditions)
+        check_source(posterior, coded, given.conditions)
     except MicrodataError as error:
-        raise error.in_file(options.posterior) from None
-    with located(options):
+        raise error.in_file(attack.posterior) from None
+    with located(command.data):
         check_columns(coded)
-    for path, table in zip(options.synthetic, synthetic, strict=True):
-        with located(options, path):
+    for path, table in zip(command.synthetic, given.synthetic, strict=True):
+        # Written as is told from it.
+        with located(Data(sample=path, variables=command.variables)):
             table.require_complete("the attack")
     return posterior, coded
 
 
-def _attack(options, posterior, original, synthetic, conditions):
+def _attack(command: Evaluate, given: _Files, posterior: Posterior, original: Any) -> AttackRisk:
     """Attack every record that is alone with its values."""
     import jax
 
-    progress = shows_progress(options)
-    key_refit, key = Keys(jax.random.key(options.seed), 2)
-    if options.household is not None:
+    progress = shows_progress(command.output)
+    key_refit, key = Keys(jax.random.key(command.measures.seed), 2)
+    synthetic, conditions = given.synthetic, given.conditions
+    if command.households.household is not None:
         synthetic = [table.to_frame() for table in synthetic]
     refits = None
-    if options.refit:
+    if command.attack.refit:
         num_chains, num_kept = posterior.parameters["log_pi"].shape[:2]
         model = model_of(posterior)
         num_samples = num_kept * model.parameters_every
@@ -291,8 +293,8 @@ def _attack(options, posterior, original, synthetic, conditions):
             **{name: int(posterior.attributes[name]) for name in ("num_warmup", "thin")},
         )  # fmt: skip
     return attack_risk(
-        posterior, original, synthetic, key=key, conditions=conditions, target=options.target,
-        refits=refits, progress=progress,
+        posterior, original, synthetic, key=key, conditions=conditions,
+        target=command.attack.target, refits=refits, progress=progress,
     )  # fmt: skip
 
 
@@ -302,13 +304,13 @@ def _names_of(paths):
     return names if len(set(names)) == len(names) else list(map(str, paths))
 
 
-def _progress(options):
+def _progress(output: Output) -> tuple[Callable | None, Callable]:
     """Functions that show on a bar how far the evaluation is, and that end the bar."""
-    if not shows_progress(options):
+    if not shows_progress(output):
         return None, lambda: None
     from tqdm import tqdm
 
-    bars = []
+    bars: list[tqdm] = []
 
     def tell(what, done, of):
         if not bars or bars[-1].desc != what:

@@ -1,12 +1,10 @@
 """Frame of a command's work: the folder of the results, and what is said."""
 
-import argparse
 import contextlib
 import json
 import logging
 import os
 import re
-import shlex
 import signal
 import sys
 import tempfile
@@ -16,12 +14,12 @@ from pathlib import Path
 
 from bnp_models.cli.config import REPEATING
 from bnp_models.cli.lock import FolderInUse, locked
-from bnp_models.cli.parser import STOPPING
+from bnp_models.cli.options import UsageError
+from bnp_models.cli.parts import STOPPING, Data, Output, Text
 from bnp_models.data.messages import listed
 from bnp_models.data.reading import read_frame
 from bnp_models.data.schema import MicrodataError
-from bnp_models.data.source import Source
-from bnp_models.data.text_files import AS_FOUND, Reading
+from bnp_models.data.text_files import Reading
 from bnp_models.data.writing import write_text
 from bnp_models.inference import processes
 from bnp_models.inference.compilation import use_compilation_cache
@@ -49,27 +47,25 @@ class HeldMessages(logging.Handler):
 MESSAGES = HeldMessages()
 
 
-class UsageError(ValueError):
-    """Options that do not fit the data, or a folder that cannot be used."""
-
-
 class OutputError(RuntimeError):
     """Files of a result that could not be made, where others were."""
 
 
 def into_folder(
-    options: argparse.Namespace,
+    output: Output,
     settings: dict,
     outputs: Iterable[str],
     work: Callable[[Path], str],
     how_to_go_on: str,
+    *,
+    resume: bool = False,
 ) -> int:
     """Do the work in the folder, unless it is done; leave no empty folder behind.
 
     Parameters
     ----------
-    options
-        Options of the command.
+    output
+        The folder, and what is said.
     settings
         Settings that decide the outputs, JSON values only.
     outputs
@@ -78,18 +74,20 @@ def into_folder(
         Function that makes them in the folder; it returns what is said at the end.
     how_to_go_on
         Words that are said after an interruption.
+    resume
+        Whether what is done already is left as it is.
 
     Returns
     -------
     code
         The exit code.
     """
-    out = Path(options.out)
-    if options.resume and _is_complete(out, (*outputs, REPEATING), settings):
-        say(options, f"{out} is complete: nothing to resume")
+    out = output.folder
+    if resume and _is_complete(out, (*outputs, REPEATING), settings):
+        say(output, f"{out} is complete: nothing to resume")
         return 0
     finished = all((out / name).exists() for name in (*outputs, REPEATING))
-    if finished and not options.resume and not options.force:
+    if finished and not resume and not output.force:
         raise UsageError(
             f"--out {out}: holds finished results; choose another folder, or say --force to "
             "replace them"
@@ -97,14 +95,17 @@ def into_folder(
     MESSAGES.show()
     use_compilation_cache()
     if not processes.is_first():
-        return _work_aside(options, work)
+        with tempfile.TemporaryDirectory(prefix="bnp-models-") as aside:
+            # The first process has the same results, and writes them.
+            work(Path(aside))
+        return 0
     made = _make_folder(out)
     try:
         with locked(out):
             # An earlier run's would stay beside new results if this run were killed between.
             (out / REPEATING).unlink(missing_ok=True)
             answer = work(out)
-            write_text(options.repeating, out / REPEATING)
+            write_text(output.repeating, out / REPEATING)
     except FolderInUse as error:
         raise UsageError(f"--out {out}: {error}") from None
     except KeyboardInterrupt as error:
@@ -129,15 +130,7 @@ def into_folder(
     except BaseException:
         _remove_empty(made)
         raise
-    say(options, answer)
-    return 0
-
-
-def _work_aside(options, work):
-    """Do the work of a process whose results the first one has too, and writes."""
-    with tempfile.TemporaryDirectory(prefix="bnp-models-") as aside:
-        options.out, options.quiet = aside, True
-        work(Path(aside))
+    say(output, answer)
     return 0
 
 
@@ -182,29 +175,19 @@ def write_files(out: Path, writers: Mapping[str, Callable[[Path], None]]) -> Non
 
 
 @contextlib.contextmanager
-def located(options: argparse.Namespace, other: Source | None = None) -> Iterator[None]:
-    """Name the file, and the line of the record, in an error about its coded records.
-
-    The file is the sample, or another one, written as is told from it.
-    """
-    path = other or path_of_sample(options)
+def located(data: Data) -> Iterator[None]:
+    """Name the file, and the line of the record, in an error about its coded records."""
     try:
         yield
     except MicrodataError as error:
         lines = None
         if error.row is not None:
-            reading = AS_FOUND if path == other else reading_of(options)
-            _, lines = read_frame(path, options.variables, reading)
-        raise error.in_file(path, lines) from None
+            _, lines = read_frame(data.sample, data.variables, reading_of(data.text))
+        raise error.in_file(data.sample, lines) from None
 
 
-def path_of_sample(options: argparse.Namespace) -> Source:
-    """The file of the sample, whichever name it has among the options of a command."""
-    return vars(options).get("sample") or options.original
-
-
-def reading_of(options: argparse.Namespace) -> Reading:
-    """How the sample is written, as far as the options say.
+def reading_of(text: Text) -> Reading:
+    """How files are written, as far as the options say.
 
     Raises
     ------
@@ -213,22 +196,22 @@ def reading_of(options: argparse.Namespace) -> Reading:
     """
     for name in ("sep", "encoding"):
         try:
-            Reading(**{name: vars(options)[name]})
+            Reading(**{name: vars(text)[name]})
         except MicrodataError as error:
             raise UsageError(f"--{name}: {error}") from None
-    return Reading(options.sep, options.encoding, tuple(options.missing or ()))
+    return Reading(text.sep, text.encoding, text.missing or ())
 
 
-def shows_progress(options: argparse.Namespace) -> bool:
+def shows_progress(output: Output) -> bool:
     """Whether progress bars are shown."""
-    shown = options.progress or (sys.stderr.isatty() and not options.quiet)
+    shown = output.progress or (sys.stderr.isatty() and not output.quiet)
     return shown and processes.is_first()
 
 
-def progress_of_chains(options: argparse.Namespace) -> bool | Callable[[str], None]:
+def progress_of_chains(output: Output) -> bool | Callable[[str], None]:
     """A bar for chains, or, where stderr is no terminal, what writes a line a minute to it."""
-    if shows_progress(options) or options.quiet:
-        return shows_progress(options)
+    if shows_progress(output) or output.quiet or not processes.is_first():
+        return shows_progress(output)
     return tell
 
 
@@ -266,19 +249,14 @@ def _remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
-def command_line(argv: list[str]) -> str:
-    """Command line that makes these files, or goes on making them."""
-    return shlex.join(["bnp-models", *(word for word in argv if word != "--resume")])
-
-
 def tell(text: str) -> None:
     """Print a line on stderr, where no reader of the results can end the command."""
     print(f"bnp-models: {text}", file=sys.stderr, flush=True)
 
 
-def say(options: argparse.Namespace, text: str) -> None:
+def say(output: Output, text: str) -> None:
     """Print a text, unless the command is to be quiet."""
-    if not options.quiet:
+    if not output.quiet:
         try:
             print(text, flush=True)
         except OSError as error:

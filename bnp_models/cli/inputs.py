@@ -1,10 +1,10 @@
 """Input and options of commands, checked before any work is done."""
 
-import argparse
 import re
 from typing import Any, NamedTuple
 
-from bnp_models.cli.folder import UsageError, located
+from bnp_models.cli.commands import Impute, Sampling, Synthesize
+from bnp_models.cli.folder import located
 from bnp_models.cli.models import (
     CELL_MODELS,
     HOUSEHOLD_MODELS,
@@ -12,14 +12,8 @@ from bnp_models.cli.models import (
     MODELS_OF,
     counts_cells,
 )
-from bnp_models.cli.parser import (
-    DEFAULT_MINUTES,
-    DRAWS,
-    MAX_MINUTES,
-    STOPPING,
-    UNTIL_RHAT,
-    flag,
-)
+from bnp_models.cli.options import UsageError, flag, values_of
+from bnp_models.cli.parts import Chains, Fit
 from bnp_models.cli.samples import Changes, read_household_sample, read_sample
 from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
@@ -45,73 +39,94 @@ class Inputs(NamedTuple):
     """`StructuralZeros` or `Rules`; None where there are none."""
     changes: Changes
     """What became of the sample's levels."""
+    chains: Chains
+    """Options of the chains, with all that they leave open."""
 
 
-def checked_input(options: argparse.Namespace) -> Inputs:
+def checked_input(command: Sampling) -> Inputs:
     """Model, coded sample and conditions; all is checked that can be before chains are run."""
-    check_options(options)
-    _check_stopping(options)
-    registered = MODELS[options.model]
-    try:
-        model = registered.load()(**given_options(options, *registered.options))
-    except ValueError as error:
-        raise of_option(error, options) from None
-    check_sweeps(options)
-    if options.conditions is not None and model.conditions_type is None:
+    data, fit = command.data, command.fit
+    check_options(command)
+    chains = command.chains.settled()
+    model = model_of(fit)
+    check_sweeps(chains)
+    if data.conditions is not None and model.conditions_type is None:
         raise UsageError(
-            f"--conditions: the {options.model} model does not take structural zeros; use --model "
-            f"{listed(_taking_zeros(options.name), 'or')}"
+            f"--conditions: the {fit.model} model does not take structural zeros; use --model "
+            f"{listed(_taking_zeros(command.name), 'or')}"
         )
-    read = read_household_sample if model.table_type is Households else read_sample
-    table, conditions, changes = read(options)
-    with located(options):
+    table: Records | Households
+    conditions: Any
+    if model.table_type is Households:
+        table, conditions, changes = read_household_sample(data, fit)
+    else:
+        table, conditions, changes = read_sample(
+            data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
+            carry=command.made.carry if isinstance(command, Synthesize) else (),
+        )  # fmt: skip
+    with located(data):
         model = changes.grouped(model)
         model.check(table)
-    return Inputs(model, table, conditions, changes)
+    return Inputs(model, table, conditions, changes, chains)
 
 
-def check_options(options: argparse.Namespace) -> None:
+def model_of(fit: Fit, *arguments: Any) -> Any:
+    """The model with the options that were given, after these arguments.
+
+    Raises
+    ------
+    UsageError
+        If it refuses one.
+    """
+    registered, given = MODELS[fit.model], values_of(fit)
+    try:
+        return registered.load()(
+            *arguments,
+            **{name: given[name] for name in registered.options if given[name] is not None},
+        )
+    except ValueError as error:
+        # Its message begins with the field.
+        name = re.split(r"\W", str(error), maxsplit=1)[0]
+        said = flag(name) if name in given else name
+        raise UsageError(f"{said}{str(error)[len(name) :]}") from None
+
+
+def check_options(command: Sampling) -> None:
     """Refuse options that are not the model's."""
-    given = vars(options)
-    if options.model in HOUSEHOLD_MODELS:
-        if options.household is None:
+    data, fit = command.data, command.fit
+    given = values_of(fit)
+    if fit.model in HOUSEHOLD_MODELS:
+        if fit.households.household is None:
             raise UsageError(
-                f"--model {options.model}: needs --household, the column that says who lives with "
-                "whom"
+                f"--model {fit.model}: needs --household, the column that says who lives with whom"
             )
-        if options.conditions is not None:
+        if data.conditions is not None:
             raise UsageError(
-                f"--conditions: the {options.model} model takes --rules; a combination that is "
+                f"--conditions: the {fit.model} model takes --rules; a combination that is "
                 "impossible for one person is a rule about each person"
             )
-    if given.get("weights") is not None and options.model in HOUSEHOLD_MODELS:
+    if data.weights is not None and fit.model in HOUSEHOLD_MODELS:
         raise UsageError(
-            f"--weights: the {options.model} model takes none; households are taken for a simple "
+            f"--weights: the {fit.model} model takes none; households are taken for a simple "
             "random sample"
         )
     for name in MODEL_OPTIONS:
-        if given.get(name) is not None and name not in MODELS[options.model].options:
-            others = [m for m in MODELS_OF[options.name] if name in MODELS[m].options]
+        if given[name] is not None and name not in MODELS[fit.model].options:
+            others = [m for m in MODELS_OF[command.name] if name in MODELS[m].options]
             raise UsageError(f"{flag(name)}: is an option of --model {listed(others)} only")
     for names, models in ((HOUSEHOLD_OPTIONS, HOUSEHOLD_MODELS), (CELL_OPTIONS, CELL_MODELS)):
-        for name in names if options.model not in models else ():
-            if given.get(name) not in (None, False, "auto", "fixed"):
+        for name in names if fit.model not in models else ():
+            if given[name] not in (None, False, "auto", "fixed"):
                 raise UsageError(f"{flag(name)}: is an option of --model {listed(models)} only")
     for name in ("augmentation", "not_applicable"):
-        if options.conditions is None and given.get(name) is not None:
+        if data.conditions is None and given[name] is not None:
             raise UsageError(f"{flag(name)}: says how --conditions are taken; give them too")
 
 
-def of_option(error: ValueError, options: argparse.Namespace) -> UsageError:
-    """The error of a field of a model, which its message begins with, as one of the option."""
-    name = re.split(r"\W", str(error), maxsplit=1)[0]
-    return UsageError(f"{flag(name) if name in vars(options) else name}{str(error)[len(name) :]}")
-
-
-def check_sweeps(options: argparse.Namespace) -> None:
+def check_sweeps(chains: Chains) -> None:
     """Refuse more sweeps than can be numbered."""
     try:
-        Settings(options.chains, options.warmup, options.draws, options.thin, (), (1,))
+        Settings(chains.chains, chains.warmup, chains.num_draws, chains.thin, (), (1,))
     except ValueError:
         raise UsageError(
             "--warmup, --draws and --thin make more sweeps than 2**31; lower one of them"
@@ -127,55 +142,34 @@ def _taking_zeros(command: str) -> list[str]:
     ]
 
 
-def _check_stopping(options: argparse.Namespace) -> None:
-    """Check the options that say when to stop; fill in what they leave open."""
-    if options.draws is None:
-        options.draws = DRAWS
-        if options.until_rhat is None and options.chains > 1:
-            options.until_rhat = UNTIL_RHAT
-            options.max_minutes = options.max_minutes or DEFAULT_MINUTES
-    if options.until_rhat is None:
-        for name in STOPPING[1:]:
-            if vars(options)[name] is not None:
-                raise UsageError(f"{flag(name)}: is an option of --until-rhat only")
-        return
-    if options.chains == 1:
-        raise UsageError("--until-rhat: compares chains; let --chains be 2 or more")
-    if options.max_minutes is None:
-        options.max_minutes = MAX_MINUTES
-
-
-def check_datasets(options: argparse.Namespace, inputs: Inputs) -> None:
+def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
     """Refuse names that the format can hold nowhere, and more data sets than draws."""
-    if counts_cells(options) and options.format not in ("csv", "parquet"):
+    made, chains = command.made, inputs.chains
+    as_cells = counts_cells(command.name, command.fit.model, command.data.sample)
+    if as_cells and made.format not in ("csv", "parquet"):
         raise UsageError(
-            f"--format {options.format}: data sets of a folder are folders of Parquet files; leave "
+            f"--format {made.format}: data sets of a folder are folders of Parquet files; leave "
             "it out"
         )
-    if inputs.changes.bins and counts_cells(options):
-        raise UsageError("--bins: are for a file, not for a folder that is read into cells")
+    if inputs.changes.bins and as_cells:
+        raise UsageError("--bins: cannot be used if SAMPLE is a folder that is counted by cell")
     try:
         names_in_file(
             [
                 *persons_of(inputs.table).schema.variables,
-                *filter(None, [options.household]),
-                *(vars(options).get("carry") or ()),
+                *filter(None, [command.fit.households.household]),
+                *made.carry,
             ],
-            options.format,
+            made.format,
         )
     except FormatError as error:
         where = "" if error.column is None else f" column {error.column!r}:"
-        raise UsageError(f"--format {options.format}:{where} {error}") from None
-    every = min(inputs.model.parameters_every, options.draws)
-    kept = options.chains * (options.draws // every)
-    if options.datasets > kept:
+        raise UsageError(f"--format {made.format}:{where} {error}") from None
+    every = min(inputs.model.parameters_every, chains.num_draws)
+    kept = chains.chains * (chains.num_draws // every)
+    if made.datasets > kept:
         raise UsageError(
-            f"--datasets {options.datasets}: each needs a draw of its own, and --chains "
-            f"{options.chains} --draws {options.draws} keep {kept}"
-            + (f", one of {every}" if every > 1 else "")
+            f"--datasets {made.datasets}: each needs a draw of its own, but with --chains "
+            f"{chains.chains} --draws {chains.num_draws} only {kept} draws can be used"
+            + (f" (one in {every})" if every > 1 else "")
         )
-
-
-def given_options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Options of these names that were given."""
-    return {name: vars(options)[name] for name in names if vars(options)[name] is not None}

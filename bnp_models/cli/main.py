@@ -12,8 +12,9 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 
-from bnp_models.cli.config import ConfigError, as_config, check_texts, with_config
-from bnp_models.cli.parser import make_parser, one_line
+from bnp_models.cli.config import ConfigError, check_texts, repeated, with_config
+from bnp_models.cli.options import ParseError, one_line, parse, read
+from bnp_models.cli.parser import make_parser
 from bnp_models.inference.interruption import Stopped
 
 
@@ -46,11 +47,14 @@ def main(argv: list[str] | None = None) -> int:
 def _run(argv):
     """Run the command; its exit code, unless a signal ends it."""
     argv = list(_joined(sys.argv[1:] if argv is None else argv))
+    parser = make_parser()
     try:
-        argv = with_config(make_parser(), argv)
-        options = make_parser().parse_args(argv)
-        check_texts(options)
-        options.repeating = as_config(make_parser(), argv)
+        argv = with_config(parser, argv)
+        parsed = parse(parser, argv)
+        check_texts(parsed)
+    except ParseError as error:
+        print(error, file=sys.stderr)
+        return 2
     except ConfigError as error:
         return _fail(str(error))
     except BrokenPipeError:
@@ -60,7 +64,7 @@ def _run(argv):
     # XLA's alarms on slow compilation; what it fails at is raised.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Imported late: --help and --version need no JAX.
-    commands = importlib.import_module("bnp_models.cli.commands")
+    dispatch = importlib.import_module("bnp_models.cli.dispatch")
     log = logging.getLogger("bnp_models")
     level = log.level
     try:
@@ -69,18 +73,18 @@ def _run(argv):
         # Not in the main thread, where alone signals are handled.
         terminated = None
     try:
-        if options.quiet:
-            log.setLevel(logging.ERROR)
-        log.addHandler(commands.MESSAGES)
-        commands.connect(options)
-        with commands.data_files(options):
-            code = commands.COMMANDS[options.name](options, argv)
-        commands.MESSAGES.show()
+        log.addHandler(dispatch.MESSAGES)
+        with dispatch.data_files(parsed.values) as values:
+            command = read(parsed.command, values | repeated(parsed, argv))
+            if command.output.quiet:
+                log.setLevel(logging.ERROR)
+            code = dispatch.run(command)
+        dispatch.MESSAGES.show()
         sys.stdout.flush()
         return code
-    except commands.OutputError as error:
+    except dispatch.OutputError as error:
         return _fail(str(error), 1)
-    except commands.BAD_INPUT as error:
+    except dispatch.BAD_INPUT as error:
         return _fail(str(error))
     except BrokenPipeError:
         return _unread()
@@ -89,8 +93,8 @@ def _run(argv):
         return _fail(f"{where}{error.strerror or error}")
     finally:
         log.setLevel(level)
-        log.removeHandler(commands.MESSAGES)
-        commands.MESSAGES.held.clear()
+        log.removeHandler(dispatch.MESSAGES)
+        dispatch.MESSAGES.held.clear()
         if terminated is not None:
             signal.signal(signal.SIGTERM, terminated)
 

@@ -3,11 +3,13 @@
 Nothing is imported until a model is loaded, so that ``bnp-models --help`` is quick.
 """
 
-import argparse
 import functools
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bnp_models.data.source import Source
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ MODELS_OF = {
 }
 
 
-def counts_cells(options: argparse.Namespace) -> bool:
+def counts_cells(command: str, model: str, sample: "Source") -> bool:
     """Whether a command reads its sample, a folder, into cells with counts, as its model may."""
-    if options.name not in ("risk", "synthesize") or options.model in CELL_MODELS:
+    if command not in ("risk", "synthesize") or model in CELL_MODELS:
         return False
-    return options.sample.is_folder and MODELS[options.model].load().takes_counts
+    return sample.is_folder and MODELS[model].load().takes_counts

@@ -1,13 +1,14 @@
 """Outputs of a command: the names of its files, and what it says of a risk."""
 
-import argparse
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bnp_models.cli.commands import Impute, Protect, Risk, Sampling, Synthesize
 from bnp_models.cli.folder import numbered
 from bnp_models.cli.models import CELL_MODELS, counts_cells
+from bnp_models.cli.parts import Data
 from bnp_models.data.recoding import Recoding
 from bnp_models.data.writing import FORMATS
 
@@ -23,57 +24,53 @@ _RECODING = "recoding.csv"
 DATASETS = {"synthesize": "synthetic_{}", "impute": "imputed_{}"}
 
 
-def output_names(options: argparse.Namespace) -> tuple[str, ...]:
+def output_names(command: Sampling) -> tuple[str, ...]:
     """Names of all files of a finished run."""
-    names = OUTPUTS[options.name]
-    if options.no_records:
-        names = tuple(name for name in names if name != "records.csv")
-    names = tuple(table_name(options) if name == "records.csv" else name for name in names)
-    return names + dataset_names(options) + ((_RECODING,) if options.keep_recoding else ())
+    names = OUTPUTS[command.name]
+    kept = (_RECODING,) if command.data.keep_recoding else ()
+    if isinstance(command, Risk):
+        without = ("records.csv",) if command.output.no_records else ()
+        table = table_name(command)
+        return tuple(table if x == "records.csv" else x for x in names if x not in without) + kept
+    return (names if isinstance(command, Protect) else names + dataset_names(command)) + kept
 
 
-def recoding_file(options: argparse.Namespace, recoding: Recoding) -> dict[str, Callable]:
+def recoding_file(data: Data, recoding: Recoding) -> dict[str, Callable]:
     """What writes the recoding by the name of its file, if it is to be kept."""
-    return {_RECODING: recoding.to_file} if options.keep_recoding else {}
+    return {_RECODING: recoding.to_file} if data.keep_recoding else {}
 
 
-def table_name(options: argparse.Namespace) -> str:
+def table_name(command: Risk) -> str:
     """Name of the table of records, or of cells by the models of these."""
-    stem = "cells" if options.model in CELL_MODELS else "records"
-    return f"{stem}.{vars(options).get('format') or 'csv'}"
+    return f"{'cells' if command.fit.model in CELL_MODELS else 'records'}.{command.format}"
 
 
-def remove_outputs(options: argparse.Namespace) -> None:
-    """Remove what an earlier run left, of another model too."""
+def remove_outputs(command: Sampling, out: Path) -> None:
+    """Remove what an earlier run left in the folder, of another model too."""
     tables = {f"{stem}.{kind}" for stem in ("records", "cells") for kind in FORMATS}
-    for name in {*OUTPUTS[options.name], *output_names(options), *tables, _RECODING}:
-        path = Path(options.out) / name
-        if not path.is_dir():
-            path.unlink(missing_ok=True)
+    for name in {*OUTPUTS[command.name], *output_names(command), *tables, _RECODING}:
+        if not (out / name).is_dir():
+            (out / name).unlink(missing_ok=True)
 
 
-def dataset_names(options: argparse.Namespace) -> tuple[str, ...]:
-    """Names of the data sets, where the command makes some."""
-    if options.name not in DATASETS:
-        return ()
-    return tuple(
-        f"{DATASETS[options.name].format(m + 1)}{_suffix(options)}" for m in range(options.datasets)
-    )
+def dataset_names(command: Synthesize | Impute) -> tuple[str, ...]:
+    """Names of the data sets."""
+    made = command.made
+    # None for a folder, as the sample is one.
+    folders = counts_cells(command.name, command.fit.model, command.data.sample)
+    suffix = "" if folders else f".{made.format}"
+    stem = DATASETS[command.name]
+    return tuple(f"{stem.format(m + 1)}{suffix}" for m in range(made.datasets))
 
 
-def remove_datasets(options: argparse.Namespace) -> None:
+def remove_datasets(command: Synthesize | Impute, out: Path) -> None:
     """Remove the data sets of an earlier run, in any format."""
     for suffix in ("", *(f".{kind}" for kind in FORMATS)):
-        for path in numbered(Path(options.out), f"{DATASETS[options.name]}{suffix}"):
+        for path in numbered(out, f"{DATASETS[command.name]}{suffix}"):
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-
-def _suffix(options):
-    """Ending of a data set's name: none for a folder, as the sample is one."""
-    return "" if counts_cells(options) else f".{options.format}"
 
 
 PROTECT = "bnp-models protect finds the coarsening and suppressions that meet the limits"
@@ -89,9 +86,9 @@ def verdict_lines(summary: dict[str, Any], advice: str = "") -> list[str]:
     return [*lines, advice] if advice and verdict["release"] is False else lines
 
 
-def risk_message(options: argparse.Namespace, summary: dict[str, Any], records: str) -> str:
-    """Lines that say what was found, and what was written; `records` names the file of records."""
-    tau1, out = summary["tau1"], Path(options.out)
+def risk_message(command: Risk, summary: dict[str, Any], out: Path) -> str:
+    """Lines that say what was found, and what was written."""
+    tau1 = summary["tau1"]
     lines = [
         f"{summary['sample_uniques']:,} of {summary['n']:,} records are unique in the sample; of "
         f"these, {tau1['mean']:.1f} are expected to be unique among {summary['population_size']:,} "
@@ -101,6 +98,10 @@ def risk_message(options: argparse.Namespace, summary: dict[str, Any], records: 
         lines.append(summary["usable"]["why"])
     lines += verdict_lines(summary, PROTECT)
     lines += [f"warning: {sentence}" for sentence in summary["warnings"]]
-    names = ("risk.json", *([] if options.no_records else [records]), "posterior.nc")
+    names = (
+        "risk.json",
+        *([] if command.output.no_records else [table_name(command)]),
+        "posterior.nc",
+    )
     lines.append(f"written: {out / 'report.html'}, {', '.join(names)}")
     return "\n".join(lines)

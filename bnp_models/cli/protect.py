@@ -1,6 +1,5 @@
 """``bnp-models protect``: a sample recoded and suppressed until its risk meets limits."""
 
-import argparse
 import dataclasses
 import functools
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 import jax
 import pandas as pd
 
+from bnp_models.cli.commands import Protect
 from bnp_models.cli.folder import (
-    UsageError,
     located,
     reading_of,
     shows_progress,
@@ -18,24 +17,24 @@ from bnp_models.cli.folder import (
     write_files,
 )
 from bnp_models.cli.inputs import Inputs, checked_input
+from bnp_models.cli.options import UsageError
 from bnp_models.cli.outputs import recoding_file, verdict_lines
+from bnp_models.cli.parts import Chains
 from bnp_models.cli.release import (
-    check_limits,
     filing_of,
     limits_of,
     read_ids,
     release_settings,
     with_strictness,
 )
-from bnp_models.cli.runs import recorded_settings, sample_into_folder
-from bnp_models.cli.samples import Changes, named_ordered
+from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.data.households import persons_of
 from bnp_models.data.microdata import Microdata
 from bnp_models.data.reading import columns_of_file, read_frame
 from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_frame, write_json
-from bnp_models.inference.diagnosis import Diagnosis, warnings_of
+from bnp_models.inference.diagnosis import warnings_of
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
 from bnp_models.models.model import PredictsCells
@@ -51,98 +50,92 @@ from bnp_models.synthesis.predictive_checks import predictive_checks
 _REFIT = 0x52454649
 
 
-def protect_sample(options: argparse.Namespace, argv: list[str]) -> int:
+def protect_sample(command: Protect) -> int:
     """``bnp-models protect``: check everything, sample, protect, write the file and its log."""
-    check_limits(options, required=True)
-    inputs = checked_input(options)
-    ids = read_ids(options)
-    importance = dict(options.importance)
-    _check_protection(options, inputs, importance)
+    if not limits_of(command.limits).given:
+        raise UsageError("protect: give --max-tau1 X, --max-risk P or both, the limits to meet")
+    inputs = checked_input(command)
+    ids = read_ids(command.data)
+    size, asked = command.population_size, command.protection
+    importance = dict(asked.importance)
+    _check_protection(command, inputs)
     settings = recorded_settings(
-        options, *inputs, population_size=options.population_size, **release_settings(options),
-        recode=options.recode, suppress=options.suppress, importance=importance,
-        refit=options.refit,
+        command, inputs, population_size=size, **release_settings(command), recode=asked.recode,
+        suppress=asked.suppress, importance=importance, refit=asked.refit,
     )  # fmt: skip
     evaluate = functools.partial(
-        population_risk, population_size=options.population_size, progress=shows_progress(options)
+        population_risk, population_size=size, progress=shows_progress(command.output)
     )
     table = persons_of(inputs.table)
     assert isinstance(inputs.model, PredictsCells)
     monitor = None if isinstance(table, WeightedMicrodata) else tau1_monitor(
-        inputs.model, table, options.population_size, conditions=inputs.conditions
+        inputs.model, table, size, conditions=inputs.conditions
     )  # fmt: skip
-    write = functools.partial(_write_protected, options, importance, ids, inputs.changes)
-    code = sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
-    return with_strictness(options, code, "run.json")
+    write = functools.partial(_write_protected, command, inputs, ids)
+    code = sample_into_folder(command, inputs, settings, evaluate, write, monitor)
+    return with_strictness(command.limits, code, command.output.folder / "run.json")
 
 
-def _check_protection(
-    options: argparse.Namespace, inputs: Inputs, importance: dict[str, float]
-) -> None:
+def _check_protection(command: Protect, inputs: Inputs) -> None:
     """Check what is asked of the protection, before any work is done."""
     table = records_of(persons_of(inputs.table))
     assert isinstance(table, Microdata)
-    with located(options):
-        check_table(table, options.population_size)
+    asked = command.protection
+    with located(command.data):
+        check_table(table, command.population_size)
         if isinstance(inputs.table, WeightedMicrodata):
             inputs.table.require_counts()
-    if options.refit and inputs.conditions is not None:
+    if asked.refit and inputs.conditions is not None:
         raise UsageError(
             "--refit: the structural zeros describe the levels of the sample, and not the merged "
             "levels; leave it out, and run bnp-models risk on protected.csv with conditions for "
             "its own levels"
         )
-    if options.refit and isinstance(inputs.table, WeightedMicrodata):
+    if asked.refit and isinstance(inputs.table, WeightedMicrodata):
         raise UsageError("--refit: takes no design weights; leave it out")
     try:
-        check_names(table, importance, ())
+        check_names(table, dict(asked.importance), ())
     except MicrodataError as error:
         raise UsageError(f"--importance: {error}") from None
     try:
-        for text in filter(None, [";".join(options.recode)]):
+        for text in filter(None, [";".join(asked.recode)]):
             parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
     except MicrodataError as error:
         raise UsageError(f"--recode: {error}") from None
 
 
 def _write_protected(
-    options: argparse.Namespace,
-    importance: dict[str, float],
-    ids: pd.Series | None,
-    made: Changes,
-    run: Run,
-    risk: PopulationRisk,
-    diagnosis: Diagnosis,
-    settings: dict[str, Any],
+    command: Protect, inputs: Inputs, ids: pd.Series | None, done: Finished[PopulationRisk]
 ) -> str:
-    """Write the protected file, its log, figures and page; return what is said of them.
-
-    `made` are the changes of the file's levels before.
-    """
-    out, limits = Path(options.out), limits_of(options)
+    """Write the protected file, its log, figures and page; return what is said of them."""
+    out, run, risk = done.out, done.run, done.evaluated
+    data, asked, output = command.data, command.protection, command.output
+    limits, seed = limits_of(command.limits), inputs.chains.seed
     checks = predictive_checks(run)
-    if shows_progress(options):
+    if shows_progress(output):
         tell("looking for recodings and suppressions ...")
     found = protect(
-        run, options.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
-        recode=options.recode, max_suppressed=options.suppress, importance=importance,
-        ordered=named_ordered(options),
+        run, command.population_size, max_tau1=limits.max_tau1, max_risk=limits.max_risk,
+        recode=list(asked.recode), max_suppressed=asked.suppress,
+        importance=dict(asked.importance), ordered=command.fit.named_ordered,
     )  # fmt: skip
-    summary = risk_summary(risk, seed=options.seed, diagnosis=diagnosis, checks=checks)
+    summary = risk_summary(risk, seed=seed, diagnosis=done.diagnosis, checks=checks)
     refitted = None
-    if options.refit:
-        again = _refit(options, run, found)
+    if asked.refit:
+        again = _refit(run, found, inputs.chains, shows_progress(output))
         refitted = found.estimate(again)
         summary["warnings"] += [f"new chains: {sentence}" for sentence in warnings_of(again)]
     use = summary["usable"]
     changes = changes_document(
         found, refitted, ids=ids, usable=use["tau1"], why=use["why"]
     )  # fmt: skip
-    columns = columns_of_file(options.sample, reading_of(options), options.variables or ())
-    frame, _ = read_frame(options.sample, columns, reading_of(options))
+    reading = reading_of(data.text)
+    columns = columns_of_file(data.sample, reading, data.variables or ())
+    frame, _ = read_frame(data.sample, columns, reading)
     labels = found.table.to_frame()
+    made = inputs.changes
     frame = frame.drop(columns=made.dropped).assign(**{name: labels[name] for name in made.all})
-    filing = filing_of(options)
+    filing = filing_of(data.sample, command.filing)
     figures = {
         "usable": use, "verdict": changes["verdict"], "warnings": summary["warnings"],
         "diagnostics": summary["diagnostics"], "level_prior": summary["level_prior"],
@@ -151,17 +144,17 @@ def _write_protected(
     write_files(out, {
         "changes.json": functools.partial(write_json, changes),
         "protected.csv": functools.partial(write_frame, found.apply(frame)),
-        "run.json": functools.partial(write_json, settings | figures),
+        "run.json": functools.partial(write_json, done.settings | figures),
         "report.html": lambda path: write_protection_report(
-            path, risk, changes, summary=summary, diagnosis=diagnosis,
-            command=settings["command"], records=not options.no_records, filing=filing,
+            path, risk, changes, summary=summary, diagnosis=done.diagnosis,
+            command=output.command, records=not output.no_records, filing=filing,
         ),
-        **recoding_file(options, made.recoding.then(found.coarsening)),
+        **recoding_file(data, made.recoding.then(found.coarsening)),
     })  # fmt: skip
     return _message(found, changes, use["why"], out)
 
 
-def _refit(options: argparse.Namespace, run: Run, found: Protection) -> Run:
+def _refit(run: Run, found: Protection, chains: Chains, progress: bool) -> Run:
     """Run chains like the first ones on the recoded sample."""
     model = run.model
     kept = found.coarsening.schema.variables
@@ -173,8 +166,7 @@ def _refit(options: argparse.Namespace, run: Run, found: Protection) -> Run:
     model = dataclasses.replace(model, **changed)
     return sample(
         model, found.coarsening.coarser(found.table), key=jax.random.fold_in(run.key, _REFIT),
-        num_chains=options.chains, num_warmup=options.warmup, num_samples=options.draws,
-        thin=options.thin, progress=shows_progress(options),
+        **chains.sweeps, progress=progress,
     )  # fmt: skip
 
 

@@ -1,18 +1,20 @@
 """``bnp-models risk``: disclosure risk of a sample."""
 
-import argparse
+import dataclasses
 import functools
-from pathlib import Path
 from typing import Any
 
 import jax
 import pandas as pd
 
 from bnp_models.cli.cells import run_cell_risk
-from bnp_models.cli.folder import UsageError, located, shows_progress, write_files
+from bnp_models.cli.commands import Risk
+from bnp_models.cli.folder import located, shows_progress, write_files
 from bnp_models.cli.inputs import Inputs, checked_input
 from bnp_models.cli.models import CELL_MODELS
+from bnp_models.cli.options import UsageError
 from bnp_models.cli.outputs import recoding_file, risk_message, table_name
+from bnp_models.cli.parts import Chains
 from bnp_models.cli.release import (
     filing_of,
     limits_of,
@@ -20,7 +22,7 @@ from bnp_models.cli.release import (
     release_settings,
     with_strictness,
 )
-from bnp_models.cli.runs import recorded_settings, sample_into_folder
+from bnp_models.cli.runs import Finished, recorded_settings, sample_into_folder
 from bnp_models.data.contingency import ContingencyTable
 from bnp_models.data.households import persons_of
 from bnp_models.data.recoding import Recoding
@@ -28,7 +30,6 @@ from bnp_models.data.schema import MicrodataError
 from bnp_models.data.weight_classes import WeightedMicrodata, records_of
 from bnp_models.data.writing import write_json
 from bnp_models.inference.arviz import write_netcdf
-from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
 from bnp_models.models.model import PredictsCells
@@ -53,69 +54,72 @@ from bnp_models.synthesis.predictive_checks import predictive_checks
 _VALIDATION = 0x56414C
 
 
-def risk(options: argparse.Namespace, argv: list[str]) -> int:
+def risk(command: Risk) -> int:
     """``bnp-models risk``: check everything, sample, evaluate the risk, write it."""
-    if options.model in CELL_MODELS:
+    document = command.output.folder / "risk.json"
+    if command.fit.model in CELL_MODELS:
         for name, given in (
-            ("validate", options.validate is not None), ("what-if", options.what_if),
-            ("keys", options.keys), ("id", options.id), ("all-records", options.all_records),
+            ("validate", command.validate is not None), ("what-if", command.what_if),
+            ("keys", command.keys), ("id", command.data.id), ("all-records", command.all_records),
         ):  # fmt: skip
             if given:
                 raise UsageError(f"--{name}: is not for models of cells")
-        return with_strictness(options, run_cell_risk(options, argv))
-    if options.keys and options.variables is None:
-        options.variables = list(dict.fromkeys(name for names in options.keys for name in names))
-    inputs = checked_input(options)
-    coarsenings = _checked_coarsenings(options, inputs)
-    if options.validate is not None and isinstance(inputs.table, ContingencyTable):
+        return with_strictness(command.limits, run_cell_risk(command), document)
+    data = command.data
+    if command.keys and data.variables is None:
+        names = dict.fromkeys(name for names in command.keys for name in names)
+        data = dataclasses.replace(data, variables=tuple(names))
+        command = dataclasses.replace(command, data=data)
+    inputs = checked_input(command)
+    coarsenings = _checked_coarsenings(command, inputs)
+    if command.validate is not None and isinstance(inputs.table, ContingencyTable):
         raise UsageError("--validate: needs records, and the sample is a folder; leave it out")
-    ids = read_ids(options)
+    ids = read_ids(data, command.all_records)
     table = persons_of(inputs.table)
-    if options.all_records and isinstance(table, ContingencyTable):
+    if command.all_records and isinstance(table, ContingencyTable):
         raise UsageError("--all-records: needs records, and the sample is a folder; leave it out")
     weighted = isinstance(table, WeightedMicrodata)
-    with located(options):
-        check_table(records_of(table), options.population_size, options.all_records)
+    with located(data):
+        check_table(records_of(table), command.population_size, command.all_records)
         if isinstance(table, WeightedMicrodata):
             table.require_counts()
     settings = recorded_settings(
-        options, *inputs, population_size=options.population_size, validate=options.validate,
-        ties=options.ties, coarsenings=list(coarsenings), baselines=options.baselines,
-        all_records=options.all_records,
-        **release_settings(options),
+        command, inputs, population_size=command.population_size, validate=command.validate,
+        ties=command.ties, coarsenings=list(coarsenings), baselines=command.baselines,
+        all_records=command.all_records, **release_settings(command),
     )  # fmt: skip
     evaluate = functools.partial(
         population_risk,
-        population_size=options.population_size,
-        ties=options.ties,
-        all_records=options.all_records,
-        progress=shows_progress(options),
+        population_size=command.population_size,
+        ties=command.ties,
+        all_records=command.all_records,
+        progress=shows_progress(command.output),
     )
     assert isinstance(inputs.model, PredictsCells)
     # The bar shows no tau_1 of a sample with weights: the monitor would take it for a simple one.
     monitor = None if weighted else tau1_monitor(
-        inputs.model, table, options.population_size, conditions=inputs.conditions
+        inputs.model, table, command.population_size, conditions=inputs.conditions
     )  # fmt: skip
-    write = functools.partial(_write_risk, options, coarsenings, ids, inputs.changes.recoding)
+    write = functools.partial(_write_risk, command, inputs, coarsenings, ids)
     # Only the digest of its file is asked for from here on.
-    options.sample.release()
-    code = sample_into_folder(options, argv, inputs, settings, evaluate, write, monitor)
-    return with_strictness(options, code)
+    data.sample.release()
+    code = sample_into_folder(command, inputs, settings, evaluate, write, monitor)
+    return with_strictness(command.limits, code, document)
 
 
-def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[str, Recoding]:
+def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
     """Coarser keys: sets of key variables, those asked for, and each variable dropped."""
     table, conditions = records_of(persons_of(inputs.table)), inputs.conditions
     of = "--keys"
     try:
         sets = {
-            f"keep:{','.join(names)}": keep_variables(names, table.schema) for names in options.keys
+            f"keep:{','.join(names)}": keep_variables(names, table.schema) for names in command.keys
         }
         require_listable(sets, table, conditions)
         of = "--what-if"
         asked = {
             text: parse_coarsening(text, table.schema, hierarchies_of(inputs.model))
-            for text in options.what_if
+            for text in command.what_if
         }
         require_listable(asked, table, conditions)
     except MicrodataError as error:
@@ -124,52 +128,52 @@ def _checked_coarsenings(options: argparse.Namespace, inputs: Inputs) -> dict[st
 
 
 def _write_risk(
-    options: argparse.Namespace,
+    command: Risk,
+    inputs: Inputs,
     coarsenings: dict[str, Recoding],
     ids: pd.Series | None,
-    recoding: Recoding,
-    run: Run,
-    result: PopulationRisk,
-    diagnosis: Diagnosis,
-    settings: dict[str, Any],
+    done: Finished[PopulationRisk],
 ) -> str:
     """Write the files of a risk; return what is said of it."""
-    out, seed = Path(options.out), options.seed
+    run, result, out = done.run, done.evaluated, done.out
+    output, chains, seed = command.output, inputs.chains, inputs.chains.seed
     checks = predictive_checks(run)
-    validation = None if options.validate is None else _validate(options, run)
-    coarser = coarsen(run, options.population_size, coarsenings, ties=options.ties == "on")
+    validation = None
+    if command.validate is not None:
+        validation = _validate(run, command.validate, chains, shows_progress(output))
+    coarser = coarsen(run, command.population_size, coarsenings, ties=command.ties == "on")
     found: dict[str, Any] = {
-        "diagnosis": diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
-        "limits": limits_of(options),
-        "baselines": baselines(baseline_cells(run.table, options.population_size))
-        if options.baselines else None,
+        "diagnosis": done.diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
+        "limits": limits_of(command.limits),
+        "baselines": baselines(baseline_cells(run.table, command.population_size))
+        if command.baselines else None,
     }  # fmt: skip
     summary = risk_summary(result, seed=seed, **found)
 
     def write_posterior(path):
         data = to_inference_data(
-            run, result, parameters=options.keep_parameters, seed=seed, checks=checks
+            run, result, parameters=output.keep_parameters, seed=seed, checks=checks
         )
         write_netcdf(data, path)
 
-    filing = filing_of(options)
+    filing = filing_of(command.data.sample, command.filing)
     of_run = {"level_prior": summary["level_prior"], "filing": filing._asdict()}
-    write_table = functools.partial(write_records, result, ids=ids, bom=options.bom)
+    write_table = functools.partial(write_records, result, ids=ids, bom=command.bom)
     write_files(out, {
         "risk.json": functools.partial(write_json, summary),
-        **({} if options.no_records else {table_name(options): write_table}),
-        "run.json": functools.partial(write_json, settings | of_run),
+        **({} if output.no_records else {table_name(command): write_table}),
+        "run.json": functools.partial(write_json, done.settings | of_run),
         "posterior.nc": write_posterior,
         "report.html": lambda path: write_report(
-            path, result, command=settings["command"], seed=seed,
-            records=not options.no_records, filing=filing, **found,
+            path, result, command=output.command, seed=seed,
+            records=not output.no_records, filing=filing, **found,
         ),
-        **recoding_file(options, recoding),
+        **recoding_file(command.data, inputs.changes.recoding),
     })  # fmt: skip
-    return risk_message(options, summary, table_name(options))
+    return risk_message(command, summary, out)
 
 
-def _validate(options: argparse.Namespace, run: Run) -> Validation:
+def _validate(run: Run, num_splits: int, chains: Chains, progress: bool) -> Validation:
     """Validate within the sample, by chains like those of the run.
 
     Parts are simple random samples of it, whatever weights it has.
@@ -177,7 +181,5 @@ def _validate(options: argparse.Namespace, run: Run) -> Validation:
     records = sample_law(run)
     return validate_within(
         run.model, records.table, key=jax.random.fold_in(run.key, _VALIDATION),
-        conditions=records.conditions, num_splits=options.validate, num_chains=options.chains,
-        num_warmup=options.warmup, num_samples=options.draws, thin=options.thin,
-        progress=shows_progress(options),
+        conditions=records.conditions, num_splits=num_splits, **chains.sweeps, progress=progress,
     )  # fmt: skip

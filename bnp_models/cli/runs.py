@@ -1,40 +1,47 @@
 """Chains of a command: sampled, judged, and handed to what writes the results."""
 
-import argparse
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import jax
 
-from bnp_models.cli.folder import command_line, into_folder, progress_of_chains, say
+from bnp_models.cli.commands import Sampling
+from bnp_models.cli.folder import into_folder, progress_of_chains, say
 from bnp_models.cli.inputs import HOUSEHOLD_OPTIONS, MODEL_OPTIONS, Inputs
 from bnp_models.cli.models import MODELS
+from bnp_models.cli.options import plain, values_of
 from bnp_models.cli.outputs import output_names, remove_outputs
-from bnp_models.cli.parser import STOPPING
-from bnp_models.cli.samples import Changes
+from bnp_models.cli.parts import STOPPING, Output
 from bnp_models.data.households import Households
 from bnp_models.data.microdata import Records
 from bnp_models.data.weight_classes import records_of
+from bnp_models.inference import processes
 from bnp_models.inference.checkpoint import Checkpoint
 from bnp_models.inference.convergence import OTHERS_RHAT, Converged, Evaluated
 from bnp_models.inference.diagnosis import Diagnosis
 from bnp_models.inference.run import Run
 from bnp_models.inference.sampling import sample
 from bnp_models.models.level_prior import Ordered, document_of_prior, ordered_names
-from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
-from bnp_models.zeros.structural_zeros import StructuralZeros
 
-Evaluate = Callable[[Run], Evaluated | None]
-"""Computes what the chains are judged by besides their own draws."""
+Found = TypeVar("Found", bound=Evaluated | None)
 
-Write = Callable[[Run, Any, Diagnosis, dict[str, Any]], str]
-"""Writes the results, given the run, what was evaluated of it, its diagnosis and the settings for
-run.json; returns what is said at the end.
-"""
+
+@dataclass(frozen=True)
+class Finished(Generic[Found]):
+    """Chains that are done, of which results are written."""
+
+    out: Path
+    """The folder."""
+    run: Run
+    evaluated: Found
+    """What was evaluated of the run."""
+    diagnosis: Diagnosis
+    settings: dict[str, Any]
+    """Settings for run.json."""
 
 
 @dataclass(frozen=True)
@@ -71,104 +78,111 @@ def _forecast(run: Run, diagnosis: Diagnosis) -> str:
 
 
 def sample_into_folder(
-    options: argparse.Namespace,
-    argv: list[str],
+    command: Sampling,
     inputs: Inputs,
     settings: dict[str, Any],
-    evaluate: Evaluate,
-    write: Write,
+    evaluate: Callable[[Run], Found],
+    write: Callable[[Finished[Found]], str],
     monitor: Callable | None = None,
 ) -> int:
     """Sample and write, unless it is done; leave no empty folder behind.
+
+    Parameters
+    ----------
+    command, inputs
+        What was asked for, and what was read.
+    settings
+        Settings that decide the outputs, for run.json.
+    evaluate
+        Computes what the chains are judged by besides their own draws.
+    write
+        Writes the results; returns what is said at the end.
+    monitor
+        What bars show of a chain.
 
     Returns
     -------
     code
         The exit code.
     """
-
-    checkpoint = Path(options.out) / "checkpoint"
+    chains, output = inputs.chains, command.output
+    checkpoint = output.folder / "checkpoint"
 
     @functools.lru_cache(maxsize=1)
     def diagnose(run: Run) -> Diagnosis:
         """Diagnosis of the last draws, once: what judged them is what is written."""
         return Diagnosis.of(run, evaluate(run))
 
-    def work(_: Path) -> str:
-        if not options.resume:
-            remove_outputs(options)
-        run = _sample(options, inputs, checkpoint, diagnose, monitor)
+    def work(out: Path) -> str:
+        if not chains.resume:
+            remove_outputs(command, out)
+        run = _sample(inputs, output, checkpoint, diagnose, monitor)
         diagnosis = diagnose(run)
-        settings_and_command = settings | {"command": command_line(argv)}
-        answer = write(run, diagnosis.evaluated, diagnosis, settings_and_command)
+        said = settings | {"command": output.command}
+        answer = write(Finished(out, run, cast(Found, diagnosis.evaluated), diagnosis, said))
         if diagnosis.reached is False:
             return f"{answer}\nto go on: repeat the command with --resume and more --max-minutes"
         Checkpoint(checkpoint, fingerprint="").clear()
         return answer
 
-    how = f"repeat the command with --resume to go on in {options.out}"
-    return into_folder(options, settings, output_names(options), work, how)
+    how = f"repeat the command with --resume to go on in {output.out}"
+    names = output_names(command)
+    return into_folder(output, settings, names, work, how, resume=chains.resume)
 
 
 def _sample(
-    options: argparse.Namespace,
     inputs: Inputs,
+    output: Output,
     checkpoint: Path,
     diagnose: Callable[[Run], Diagnosis],
     monitor: Callable | None,
 ) -> Run:
     """Run the chains, or go on with them, with the options of the command."""
+    chains = inputs.chains
     until: dict[str, Any] = {}
-    if options.until_rhat is not None:
+    if chains.until_rhat is not None:
         target = _JudgedTarget(
-            options.until_rhat, options.until_ess, diagnose=diagnose,
-            others_rhat=max(options.until_rhat, OTHERS_RHAT),
-            say=functools.partial(say, options),
+            chains.until_rhat, chains.until_ess, diagnose=diagnose,
+            others_rhat=max(chains.until_rhat, OTHERS_RHAT),
+            say=functools.partial(say, output) if processes.is_first() else None,
         )  # fmt: skip
-        until = {"until": target, "max_minutes": options.max_minutes}
+        until = {"until": target, "max_minutes": chains.max_minutes}
     return sample(
         inputs.model,
         inputs.table,
-        key=jax.random.key(options.seed),
+        key=jax.random.key(chains.seed),
         conditions=inputs.conditions,
-        num_chains=options.chains,
-        num_warmup=options.warmup,
-        num_samples=options.draws,
-        thin=options.thin,
+        **chains.sweeps,
         checkpoint=checkpoint,
-        resume=options.resume,
-        checkpoint_seconds=options.checkpoint_seconds,
-        progress=progress_of_chains(options),
+        resume=chains.resume,
+        checkpoint_seconds=chains.checkpoint_seconds,
+        progress=progress_of_chains(output),
         monitor=monitor,
         **until,
     )
 
 
-def recorded_settings(
-    options: argparse.Namespace,
-    model: object,
-    table: Records | Households,
-    conditions: StructuralZeros | Rules | None,
-    changes: Changes,
-    **more: Any,
-) -> dict[str, Any]:
+def recorded_settings(command: Sampling, inputs: Inputs, **more: object) -> dict[str, Any]:
     """Settings that decide the outputs, for run.json; JSON values only."""
-    given = vars(options)
+    fit, table, conditions = command.fit, inputs.table, inputs.conditions
+    fields, given = vars(inputs.model), values_of(fit)
+    said = values_of(inputs.chains) | values_of(command.output)
     names = ("chains", "warmup", "draws", "thin", "seed", "keep_parameters", "no_records")
-    has_prior = "level_prior" in MODELS[options.model].options
-    components = {"components", "member_components"}.intersection(MODELS[options.model].options)
+    has_prior = "level_prior" in MODELS[fit.model].options
+    components = {"components", "member_components"}.intersection(MODELS[fit.model].options)
+    roles, weights = fit.households.roles, command.data.weights
     return {
-        "model": options.model,
-        **more,
-        **{name: given.get(name) for name in (*MODEL_OPTIONS, *HOUSEHOLD_OPTIONS)},
-        **{name: vars(model)[name] for name in sorted(components)},
-        "groups": {name: str(file) for name, file in given.get("groups") or ()} or None,
-        "roles": None if given.get("roles") is None else str(given["roles"]),
-        **_ordered(model, table),
-        **({"weights": given["weights"]} if given.get("weights") is not None else {}),
-        **changes.settings(),
-        **({"level_prior": document_of_prior(model)} if has_prior else {}),
-        **{name: given[name] for name in names + STOPPING},
+        "model": fit.model,
+        **{name: plain(value) for name, value in more.items()},
+        **{name: plain(given[name]) for name in (*MODEL_OPTIONS, *HOUSEHOLD_OPTIONS)},
+        **{name: fields[name] for name in sorted(components)},
+        "groups": {name: str(file) for name, file in fit.groups or ()} or None,
+        "roles": None if roles is None else str(roles),
+        **_ordered(inputs.model, table),
+        **({} if weights is None else {"weights": weights}),
+        **inputs.changes.settings(),
+        **({"level_prior": document_of_prior(inputs.model)} if has_prior else {}),
+        **{name: said[name] for name in names + STOPPING},
         "sample_sha256": table.digest,
         "conditions_sha256": None if conditions is None else conditions.digest,
         "version": __version__,

@@ -1,9 +1,8 @@
 """Samples as the options say: read, recoded, with weights, and with what they keep."""
 
-import argparse
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bnp_models.cli.folder import UsageError, located, path_of_sample, reading_of
-from bnp_models.cli.models import counts_cells
+from bnp_models.cli.folder import located, reading_of
+from bnp_models.cli.options import UsageError
+from bnp_models.cli.parts import Data, Fit, HouseholdColumns, Names
 from bnp_models.data.bins import Bins, bin_columns
 from bnp_models.data.folders import read_contingency_table
 from bnp_models.data.hierarchies import as_hierarchies
@@ -24,6 +24,7 @@ from bnp_models.data.microdata import Microdata, Records
 from bnp_models.data.reading import columns_of_file, read_levels, read_microdata
 from bnp_models.data.recoding import Merged, Recoding
 from bnp_models.data.schema import Label, MicrodataError, unknown_variable
+from bnp_models.data.source import Source
 from bnp_models.data.weight_classes import weighted_microdata
 from bnp_models.data.weights import read_weights
 from bnp_models.models.model import Model
@@ -111,118 +112,128 @@ class Changes:
 
 
 def read_sample(
-    options: argparse.Namespace,
+    data: Data, fit: Fit, *, as_cells: bool = False, carry: Names = ()
 ) -> tuple[Records, StructuralZeros | None, Changes]:
-    """Coded sample, cells with counts or records, the conditions that it keeps, and changes."""
+    """Coded sample, cells with counts or records, the conditions that it keeps, and changes.
+
+    Parameters
+    ----------
+    data, fit
+        What is read, and for which model.
+    as_cells
+        Whether cells with counts are read, of a folder.
+    carry
+        Columns that are copied and not modelled.
+    """
     table: Records
-    reading = reading_of(options)
-    if counts_cells(options) and vars(options).get("weights") is not None:
+    reading = reading_of(data.text)
+    if as_cells and data.weights is not None:
         raise UsageError(
-            f"--weights: the {options.model} model counts the cells of a folder; give one file, "
+            f"--weights: the {fit.model} model counts the cells of a folder; give one file, "
             "which can hold design weights"
         )
-    weights, variables = weights_and_variables(options)
-    if counts_cells(options):
-        table = read_contingency_table(options.sample, variables, options.levels, reading)
-        with located(options):
-            table.require_complete(f"the {options.model} model of a folder")
+    weights, variables = weights_and_variables(data, carry)
+    if as_cells:
+        table = read_contingency_table(data.sample, variables, data.levels, reading)
+        with located(data):
+            table.require_complete(f"the {fit.model} model of a folder")
     else:
-        table = read_microdata(options.sample, variables, options.levels, reading)
-    table, changes = recoded(options, table)
+        table = read_microdata(data.sample, variables, data.levels, reading)
+    table, changes = recoded(data, table, fit.named_ordered, fit.groups)
     if weights is not None:
         assert isinstance(table, Microdata)
         table = weighted_microdata(table, weights)
-    if options.conditions is None:
+    if data.conditions is None:
         return table, None, changes
-    conditions = read_conditions(options.conditions, table.schema)
+    conditions = read_conditions(data.conditions, table.schema)
     try:
         # Compiled now: conditions that make too many boxes are refused before anything is done.
         _ = conditions.feasible, [group.impossible for group in conditions.groups]
         _ = conditions.equivalences
     except MicrodataError as error:
-        raise error.in_file(options.conditions) from None
-    with located(options):
+        raise error.in_file(data.conditions) from None
+    with located(data):
         conditions.require_feasible(table)
     return table, conditions, changes
 
 
-def read_household_sample(
-    options: argparse.Namespace,
-) -> tuple[Households, Rules | None, Changes]:
+def read_household_sample(data: Data, fit: Fit) -> tuple[Households, Rules | None, Changes]:
     """Coded households, the rules that they keep, and changes of their persons' levels."""
+    given = fit.households
+    assert given.household is not None
     table = read_households(
-        options.sample, options.household, options.household_variables or (), options.variables,
-        options.levels, reading=reading_of(options),
+        data.sample, given.household, given.household_variables or (), data.variables,
+        data.levels, reading=reading_of(data.text),
     )  # fmt: skip
-    persons, changes = recoded(options, table.persons)
+    persons, changes = recoded(data, table.persons, fit.named_ordered, fit.groups, True)
     assert isinstance(persons, Microdata)
-    roles = given_roles(options, persons)
-    head = None if options.head == "no" else find_head(persons.schema, roles)
-    if head is None and options.head == "yes":
+    roles = given_roles(given, persons)
+    head = None if given.head == "no" else find_head(persons.schema, roles)
+    if head is None and given.head == "yes":
         raise UsageError(
             "--head yes: no variable has a label such as Householder; name the variable and the "
             "label of the head with --roles"
         )
-    with located(options):
+    with located(data):
         try:
             table = table.with_persons(persons, head)
         except MicrodataError:
             # Not exactly one in each household; rules that want it say so of which.
-            if options.head == "yes":
+            if given.head == "yes":
                 raise
             table = table.with_persons(persons)
-    if options.rules is None:
+    if given.rules is None:
         return table, None, changes
-    rules = read_rules(options.rules, table, roles)
+    rules = read_rules(given.rules, table, roles)
     read = {name.removeprefix("head_") for names in rules.variables for name in names}
     if both := sorted(read & changes.bins.keys()):
         raise UsageError(
             f"--bins: the rules use {both[0]!r}, and a value drawn within a bin could break a "
             "rule; do not put this variable into bins (--ordered may help)"
         )
-    with located(options):
+    with located(data):
         rules.require_feasible(table)
     return table, rules, changes
 
 
-def given_roles(options: argparse.Namespace, persons: Records) -> Roles | None:
+def given_roles(given: HouseholdColumns, persons: Records) -> Roles | None:
     """Roles of labels that a table gives, None if none is given."""
-    return None if options.roles is None else read_roles(options.roles, persons.schema)
+    return None if given.roles is None else read_roles(given.roles, persons.schema)
 
 
 def weights_and_variables(
-    options: argparse.Namespace,
+    data: Data, carry: Names = ()
 ) -> tuple[np.ndarray | None, Sequence[str] | None]:
     """Design weights (n,) of the sample, if any are asked for, and the variables that are read."""
-    column, variables = vars(options).get("weights"), options.variables
-    beside = {"weights": column, "identifiers": vars(options).get("id")}
-    beside = {what: name for what, name in beside.items() if name is not None}
-    beside |= {f"carried {name}": name for name in vars(options).get("carry") or ()}
+    variables: Sequence[str] | None = data.variables
+    given = {"weights": data.weights, "identifiers": data.id}
+    beside = {what: name for what, name in given.items() if name is not None}
+    beside |= {f"carried {name}": name for name in carry}
     for what, name in beside.items():
         if variables is not None and name in variables:
             raise MicrodataError(
                 f"the column of the {what} is no key variable; leave it out of --variables",
-                file=options.sample,
+                file=data.sample,
                 column=name,
             )
-    reading = reading_of(options)
+    reading = reading_of(data.text)
     if variables is None and beside:
-        names = columns_of_file(options.sample, reading, tuple(map(str, beside.values())))
+        names = columns_of_file(data.sample, reading, tuple(map(str, beside.values())))
         for name in map(str, beside.values()):
             if name not in names:
-                raise unknown_variable(name, names).in_file(options.sample)
+                raise unknown_variable(name, names).in_file(data.sample)
         variables = [name for name in names if name not in beside.values()]
-    weights = None if column is None else read_weights(options.sample, column, reading)
+    weights = None if data.weights is None else read_weights(data.sample, data.weights, reading)
     return weights, variables
 
 
-def named_ordered(options: argparse.Namespace) -> tuple[str, ...]:
-    """Variables that --ordered names."""
-    given = vars(options).get("ordered")
-    return tuple(given) if isinstance(given, list) else ()
-
-
-def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Changes]:
+def recoded(
+    data: Data,
+    table: Records,
+    ordered: Names = (),
+    groups: Sequence[tuple[str, Source]] | None = None,
+    of_households: bool = False,
+) -> tuple[Records, Changes]:
     """Records of the sample, levels merged and in bins as was asked for, and what was changed.
 
     Raises
@@ -230,49 +241,46 @@ def recoded(options: argparse.Namespace, table: Records) -> tuple[Records, Chang
     MicrodataError
         If that cannot be done, or a column identifies records and was not asked for.
     """
-    bins = dict(vars(options).get("bins") or ())
-    top = dict(vars(options).get("top_code") or ())
+    bins, top = dict(data.recoding.bins), dict(data.recoding.top_code)
     if both := sorted(bins.keys() & top.keys()):
         raise UsageError(
             f"--top-code: {both[0]!r} is also put into bins; leave it out of "
             "--top-code or of --bins"
         )
-    path = vars(options).get("recode_by")
+    path = data.recoding.recode_by
     by = {} if path is None else dict(Recoding.from_file(path, table.schema).changed)
-    for name, given in (("--bins", bins), ("--top-code", top)):
-        if both := sorted(by.keys() & given.keys()):
+    for name, asked in (("--bins", bins), ("--top-code", top)):
+        if both := sorted(by.keys() & asked.keys()):
             raise UsageError(f"{name}: {both[0]!r} is recoded by {path}; leave it out of one")
-    if vars(options).get("household") is not None and None in by.values():
+    if of_households and None in by.values():
         raise UsageError(
             f"--recode-by: {path} drops a variable, and persons of households keep all; choose "
             "--variables"
         )
-    with located(options):
+    with located(data):
         changed = Recoding.of(table.schema, by).coarser(table) if by else table
         given = {name: of for name, of in by.items() if of is not None}
         changed, merged = merge_levels(
-            changed, top, vars(options).get("merge_rare") or 0,
-            ordered=named_ordered(options),
-            groups=as_hierarchies(vars(options).get("groups") or ()), but={*bins, *given},
+            changed, top, data.recoding.merge_rare or 0, ordered=ordered,
+            groups=as_hierarchies(groups or ()), but={*bins, *given},
         )  # fmt: skip
         merged = given | merged
         if only := [repr(name) for name, of in merged.items() if len(of.labels) == 1]:
             _LOG.warning(
                 "%s: only one level is left of %s, so that it carries no information; merge fewer "
-                "levels (--merge-rare, --top-code)", path_of_sample(options), listed(only),
+                "levels (--merge-rare, --top-code)", data.sample, listed(only),
             )  # fmt: skip
         changed, made = bin_columns(changed, bins)
-        if "allow_identifying" in vars(options):
-            _refuse_identifying(options, changed, bins)
+        _refuse_identifying(data, changed, bins)
     dropped = dict.fromkeys(by.keys() - given.keys())
     return changed, Changes(table, Recoding.of(table.schema, {**dropped, **merged, **made}))
 
 
-def _refuse_identifying(options, table: Records, but) -> None:
+def _refuse_identifying(data: Data, table: Records, but: Iterable[str]) -> None:
     """Refuse a column that identifies records, unless it was asked for."""
-    if options.allow_identifying or options.variables is not None:
+    if data.allow_identifying or data.variables is not None:
         return
-    declared = set() if options.levels is None else set(read_levels(options.levels))
+    declared = set() if data.levels is None else set(read_levels(data.levels))
     if not (found := identifying_variables(table, {*but, *declared})):
         return
     first, *others = found
@@ -282,8 +290,8 @@ def _refuse_identifying(options, table: Records, but) -> None:
         names = listed(repr(one.variable) for one in others)
         also = f"; {names} {'is' if len(others) == 1 else 'are'} refused too"
     # It may be what records are to be told by.
-    by_id = vars(options).get("id", "") is None and first.alone == 1
-    carried = f"; --id {first.variable} carries it along" if by_id else ""
+    by_id = data.takes_id and data.id is None and first.alone == 1
+    carried = f"; --id {first.variable} writes it with the results" if by_id else ""
     coarsest = min(found, key=lambda one: one.alone).variable
     raise MicrodataError(
         f"{first.why}{also}: an identifier is no key variable, and exact values tell who somebody "

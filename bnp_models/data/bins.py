@@ -25,9 +25,9 @@ _BEYOND = 5
 class Bins(Merged):
     """Bins of one numeric column, each of a run of adjacent values.
 
-    A value that a bin's share of the records has is a bin of its own, and so is every label that
-    is no number, such as a code for "not applicable"; the labels of these come first. Values
-    between bins are in the nearest below, or the lowest.
+    A value that as many records have as a bin should hold is a bin of its own, and so is every
+    label that is not a number, such as a code for "not applicable"; the labels of these come first.
+    Values between bins are in the nearest below, or the lowest.
 
     Examples
     --------
@@ -75,8 +75,9 @@ class Bins(Merged):
 
         Notes
         -----
-        Ends are cut at numbers of few digits between the values on either side, the outermost at
-        the 5th smallest and largest value or beyond. What is further out is drawn inside.
+        The ends of bins are round numbers between the values on either side. The outermost ends are
+        the 5th smallest and the 5th largest value, or lie further inside; values beyond them are
+        replaced by values that are drawn between the ends.
         """
         numbers = [plain_number(value) for value in values]
         others = [value for value, x in zip(values, numbers, strict=True) if x is None]

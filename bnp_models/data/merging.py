@@ -45,7 +45,7 @@ def merge_levels(
     top
         By variable, the number from which on all are one level, such as "85+".
     rare
-        Records that a level that occurs has to have. 0: any do.
+        Levels that occur, but in fewer records than this, are merged. 0: none are.
     ordered
         Variables whose levels are in an order. Rare levels are merged with the smaller of their
         neighbours, as "17 to 19"; so are those of variables whose labels are numbers in order.

@@ -159,8 +159,10 @@ class Grouping(NamedTuple):
         for what, names in (("ordered", named), ("groups", dict(self.groups))):
             for name in names:
                 if name not in known:
-                    which = "ordered can be" if what == "ordered" else "groups can be those of"
-                    raise MicrodataError(f"{which} {', '.join(known)}; leave it out", column=name)
+                    which = "be ordered" if what == "ordered" else "have groups"
+                    raise MicrodataError(
+                        f"cannot {which}, only {', '.join(known)} can; leave it out", column=name
+                    )
 
     def trees(self, variables: Sequence[str], levels: Sequence[Sequence[Label]]) -> dict[int, Tree]:
         """Groups of the levels of these variables, by column.

@@ -102,9 +102,9 @@ def require_listable(
     for text, coarsening in coarsenings.items():
         if conditions is not None and (size := _num_listed(coarsening, table)) > MAX_CELLS:
             raise MicrodataError(
-                f"{quoted(text)} makes cells of {size:,} finer ones, more than {MAX_CELLS:,}, "
-                "which are listed under structural zeros; drop fewer variables, or fit the "
-                "coarser file by itself"
+                f"for {quoted(text)}, under structural zeros, {size:,} cells of the finer table "
+                f"would have to be listed, which is more than {MAX_CELLS:,}; drop fewer variables, "
+                "or fit a model to the coarser file itself"
             )
 
 
@@ -186,11 +186,11 @@ def _codes_of(name: str, given: str, schema: Schema) -> list[int]:
     codes = _split_labels(given.strip(), labels)
     if codes is None:
         raise MicrodataError(
-            f"{quoted(given)} are not some of its levels apart by +; its levels are "
+            f"{quoted(given)} is not a list of its levels with + between them; its levels are "
             f"{', '.join(labels)}", column=name,
         )  # fmt: skip
     if len(set(codes)) < 2:
-        raise MicrodataError("two different levels or more are merged", column=name)
+        raise MicrodataError("only one level is named; name two or more to merge", column=name)
     return codes
 
 

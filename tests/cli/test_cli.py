@@ -346,7 +346,7 @@ BAD_ZEROS = {
     "no data set": ("x,y\n1,2\n3,4\n", "x,y\n1,4\n", ["--datasets", "0"], ["--datasets", "0"]),
     "too many data sets": ("x,y\n1,2\n3,\n", "x,y\n1,4\n",
                            ["--levels", "{dir}/l.csv", "--datasets", "9", "--chains", "2",
-                            "--draws", "4"], ["--datasets 9", "keep 8"]),
+                            "--draws", "4"], ["--datasets 9", "only 8 draws can be used"]),
 }  # fmt: skip
 
 

@@ -74,7 +74,7 @@ def test_all_identifying_columns_are_named_at_once(frame, tmp_path, capsys):
     assert "column 'pid': has 300 values" in said
     assert "; 'number' and 'salary' are refused too: " in said
     assert "--variables without them" in said
-    assert said.endswith("; --id pid carries it along\n")
+    assert said.endswith("; --id pid writes it with the results\n")
     assert main((*command, "--id", "pod")) == 2
     assert "column 'pod': unknown column; the columns are 'pid'" in one_line(capsys)
 

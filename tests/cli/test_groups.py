@@ -49,7 +49,7 @@ def test_groups_are_recorded_and_repeated(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (("--groups", "work=jobs.csv"), "column 'work': groups can be those of job, sex"),
+        (("--groups", "work=jobs.csv"), "column 'work': cannot have groups, only job, sex can"),
         (("--groups", "job=few.csv"), "column 'job': level '211' has no row"),
         (("--groups", "job=torn.csv"), r"torn.csv, row 1 \(line 3\): group '11' lies in '1' and"),
         (("--groups", "job=none.csv"), "none.csv: cannot be read"),

@@ -8,7 +8,10 @@ import pytest
 from commands import one_line
 
 import bnp_models as bnp
+from bnp_models.cli import options
+from bnp_models.cli.data_files import data_files
 from bnp_models.cli.main import main
+from bnp_models.cli.options import parse
 from bnp_models.cli.parser import make_parser
 from bnp_models.cli.samples import read_household_sample
 from bnp_models.inference.arviz import load_arviz
@@ -114,7 +117,7 @@ def test_resume_of_a_finished_run(done, folder, capsys):
         ("sample.csv", ["--household", "hid"], "is an option of --model ndpmpm only"),
         ("sample.csv", [*HOUSEHOLDS, "--rules", "none"], "no shipped rule set of this name"),
         ("sample.csv", [*HOUSEHOLDS, "--conditions", "c.csv"], "takes --rules"),
-        ("sample.csv", [*HOUSEHOLDS, "--draws", "20", "--datasets", "9"], "one of 10"),
+        ("sample.csv", [*HOUSEHOLDS, "--draws", "20", "--datasets", "9"], "(one in 10)"),
         ("sample.csv", [*HOUSEHOLDS, "--rows", "7"], "--rows: the synthetic households have"),
         ("sample.csv", ["--model", "ndpmpm", "--household", "nobody"], "unknown column"),
         (
@@ -122,9 +125,17 @@ def test_resume_of_a_finished_run(done, folder, capsys):
             ["--model", "ndpmpm", "--household", "hid", "--household-variables", "age"],
             "of the same household",
         ),
-        ("sample.csv", [*HOUSEHOLDS, "--relative", "height"], "relative to the head's can be age"),
+        (
+            "sample.csv",
+            [*HOUSEHOLDS, "--relative", "height"],
+            "cannot be relative to the head's value, only age",
+        ),
         ("sample.csv", [*HOUSEHOLDS, "--relative", "age"], "has a missing value of a variable"),
-        ("sample.csv", [*HOUSEHOLDS, "--head", "no", "--relative", "age"], "at household level"),
+        (
+            "sample.csv",
+            [*HOUSEHOLDS, "--head", "no", "--relative", "age"],
+            "described by variables of the household",
+        ),
         (
             "sample.csv",
             [*HOUSEHOLDS, "--rules", "{}/wrong.yaml"],
@@ -152,8 +163,10 @@ def test_bad_input(folder, tmp_path, capsys, file, options, message):
 
 def read(*words):
     """The households and the rules that options name, without a run."""
-    options = make_parser().parse_args(["synthesize", *map(str, words), "--out", "o"])
-    table, rules, _ = read_household_sample(options)
+    parsed = parse(make_parser(), ["synthesize", *map(str, words), "--out", "o"])
+    with data_files(parsed.values) as values:
+        command = options.read(parsed.command, values)
+        table, rules, _ = read_household_sample(command.data, command.fit)
     return table, rules.compile(table)
 
 

@@ -48,7 +48,7 @@ def test_ordered_variables_in_bins_and_by_declared_levels(folder, tmp_path):
     [
         (("--ordered", "group", "--levels", "reversed.csv"),
          r"column 'group': the levels .* not in the order .*--levels"),
-        (("--ordered", "ages"), "column 'ages': ordered can be age, group, sex"),
+        (("--ordered", "ages"), "column 'ages': cannot be ordered, only age, group, sex can"),
         (("--model", "polettini-stander-1", "--ordered", "age"), "--ordered: is an option of"),
     ],
 )  # fmt: skip
@@ -74,4 +74,4 @@ def test_ordered_variables_of_households_are_checked_first(tmp_path, capsys):
         "--household-variables", "home", "--ordered", "ages", "--out", str(out),
     ]) == 2  # fmt: skip
     assert not out.exists()
-    assert "column 'ages': ordered can be home, age; leave it out" in one_line(capsys)
+    assert "column 'ages': cannot be ordered, only home, age can; leave it out" in one_line(capsys)

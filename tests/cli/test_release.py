@@ -1,6 +1,5 @@
 """Limits, verdicts and identifiers of ``bnp-models risk``, and ``bnp-models protect``."""
 
-import argparse
 import datetime
 import hashlib
 import json
@@ -14,6 +13,7 @@ from pages import check_well_formed, words_of
 import bnp_models as bnp
 from bnp_models.cli import protect
 from bnp_models.cli.main import main
+from bnp_models.cli.parts import Limits
 from bnp_models.cli.release import with_strictness
 
 # Shapes of the coarser keys of test_compare: nothing is compiled twice.
@@ -235,7 +235,7 @@ def test_new_chains_are_refused_where_there_could_be_none(more, part, csv, tmp_p
 )
 def test_the_code_of_strict_commands(found, code, tmp_path):
     (tmp_path / "risk.json").write_text(json.dumps(found))
-    options = argparse.Namespace(strict=True, out=tmp_path)
-    assert with_strictness(options, 0) == code and with_strictness(options, 2) == 2
-    options.strict = False
-    assert with_strictness(options, 0) == 0
+    document, limits = tmp_path / "risk.json", Limits(strict=True)
+    assert with_strictness(limits, 0, document) == code
+    assert with_strictness(limits, 2, document) == 2
+    assert with_strictness(Limits(), 0, document) == 0

@@ -68,7 +68,7 @@ def test_groups_of_a_model_fit_its_sample():
     table = bnp.Microdata.from_frame(frame)
     bnp.NPLCM(groups={"job": CODES}).check(table)
     bnp.HDPMixedMembership(groups={"job": CODES}, ordered="age").check(table)
-    with pytest.raises(bnp.MicrodataError, match="'work': groups can be those of job, age"):
+    with pytest.raises(bnp.MicrodataError, match="'work': cannot have groups, only job, age can"):
         bnp.NPLCM(groups={"work": CODES}).check(table)
     with pytest.raises(bnp.MicrodataError, match="'job': level '111' has no row"):
         bnp.MixedMembership(groups={"job": CODES[1:]}).check(table)
@@ -84,5 +84,5 @@ def test_groups_of_household_variables():
     })  # fmt: skip
     table = bnp.Households.from_frame(persons, "hid", ["home"])
     bnp.NDPMPM(groups={"home": CODES, "job": CODES}).check(table)
-    with pytest.raises(bnp.MicrodataError, match="'work': groups can be those of home, job"):
+    with pytest.raises(bnp.MicrodataError, match="'work': cannot have groups, only home, job can"):
         bnp.NDPMPM(groups={"work": CODES}).check(table)

@@ -3,8 +3,6 @@
 They are those of the parser, so that a new option is tried too.
 """
 
-import argparse
-
 import pytest
 import tomli_w
 from fuzzing import (
@@ -17,7 +15,8 @@ from fuzzing import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bnp_models.cli.parser import make_parser
+from bnp_models.cli.commands import COMMANDS
+from bnp_models.cli.options import flag, options_of
 
 FILES = {
     "sample.csv": "\n".join(map(",".join, [GOOD.header, *GOOD.rows])),
@@ -72,18 +71,11 @@ BAD_VALUES = [
     "--out", "-", ".", "/", "{}", "%s", "x" * 5000,
 ]  # fmt: skip
 
-COMMANDS = {
-    name: command
-    for action in make_parser()._actions
-    if isinstance(action, argparse._SubParsersAction)
-    for name, command in action.choices.items()
-    if name != "conditions"
-}
-LEFT_OUT = {"help", "out", "config", "quiet", "progress"}
+LEFT_OUT = {"out", "quiet", "progress"}
 OPTIONS = {
-    name: {action.option_strings[-1]: action for action in command._actions
-           if action.option_strings and action.dest not in LEFT_OUT}
-    for name, command in COMMANDS.items()
+    command.name: {flag(one.name): one for one in options_of(command)
+                   if not one.positional and one.name not in LEFT_OUT}
+    for command in COMMANDS
 }  # fmt: skip
 # A base that works, so that what is drawn beside it decides.
 BASES = {
@@ -96,12 +88,12 @@ BASES = {
 }
 
 
-def value_of(action):
+def value_of(option):
     """A value of an option, mostly one that it takes."""
-    if action.choices:
-        good = st.sampled_from(sorted(action.choices))
+    if choices := option.told.get("choices"):
+        good = st.sampled_from(sorted(choices))
     else:
-        good = st.sampled_from(GOOD_VALUES.get(action.metavar, NUMBERS))
+        good = st.sampled_from(GOOD_VALUES.get(option.told["metavar"], NUMBERS))
     return mostly(good, st.sampled_from(BAD_VALUES) | odd_text, 6)
 
 
@@ -110,23 +102,23 @@ def words_of(draw, name):
     """Some options of a command with values, none given twice."""
     chosen = draw(st.lists(st.sampled_from(sorted(OPTIONS[name])), max_size=5, unique=True))
     words = []
-    for flag in chosen:
-        action = OPTIONS[name][flag]
-        words.append(flag if action.nargs == 0 else f"{flag}={draw(value_of(action))}")
+    for word in chosen:
+        option = OPTIONS[name][word]
+        words.append(f"{word}={draw(value_of(option))}" if option.takes_value else word)
     return words
 
 
 @st.composite
 def commands(draw):
     """Words of a command on good files."""
-    name = draw(st.sampled_from(sorted(COMMANDS)))
+    name = draw(st.sampled_from(sorted(OPTIONS)))
     words = [*BASES[name], *draw(words_of(name))]
     if name in ("synthesize", "impute", "evaluate") and draw(st.booleans()):
         words.append("--household=hid")
         if name != "evaluate":
             words.append("--model=ndpmpm")
     elif name != "compare" and name != "evaluate" and draw(st.booleans()):
-        models = OPTIONS[name]["--model"].choices
+        models = OPTIONS[name]["--model"].told["choices"]
         words.append(f"--model={draw(st.sampled_from(models))}")
     files = ["{}/sample.csv"] * (2 if name == "evaluate" else 1)
     if draw(st.integers(0, 30)) == 0:
@@ -137,8 +129,8 @@ def commands(draw):
 @st.composite
 def configs(draw):
     """A command whose options are in a file."""
-    name = draw(st.sampled_from(sorted(COMMANDS)))
-    keys = st.sampled_from([flag[2:] for flag in sorted(OPTIONS[name])]) | odd_text
+    name = draw(st.sampled_from(sorted(OPTIONS)))
+    keys = st.sampled_from([word[2:] for word in sorted(OPTIONS[name])]) | odd_text
     texts = st.sampled_from(["sex", "{}/levels.csv", "hid", "x"]) | odd_text | st.just("a\0b")
     scalars = st.one_of(
         texts, st.booleans(), st.integers(-1, 3), st.just(2**70), st.floats(allow_nan=False)

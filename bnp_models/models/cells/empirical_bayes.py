@@ -221,8 +221,8 @@ def _require_inside(names, estimates, position, low, high, slope, hessian):
     if values[0] < _MAX_LOG_SD**-2:
         flat = names[int(np.argmax(np.abs(vectors[:, 0])))]
         raise NoMaximumError(
-            f"empirical Bayes: no estimate, the likelihood hardly changes along {flat} "
-            f"(stopped at {shown}), as it does on the way to the edge; {remedy}"
+            f"empirical Bayes: no estimate, because the likelihood hardly changes with {flat} "
+            f"(stopped at {shown}) and may have its maximum at the edge; {remedy}"
         )
     # Newton's step would still raise the log-likelihood by half of this.
     if float(slope @ np.linalg.solve(hessian, slope)) > _MAX_DECREMENT:

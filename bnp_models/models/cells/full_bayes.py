@@ -88,9 +88,10 @@ def sample_hyperparameters(
 
     Notes
     -----
-    Priors: log alpha ~ N(log 0.3, 1.5); the concentration (a + b of Model I, a of Model II) is
-    log-normal about 80 with 1.5; Model I's mean sampling fraction a / (a + b) has a logit that is
-    normal about that of n / N, with 0.5; gamma is uniform. 95% of alpha lies from 0.016 to 5.7, of
+    Priors: log alpha is normal with mean log 0.3 and standard deviation 1.5; the logarithm of the
+    concentration (a + b of Model I, a of Model II) has mean log 80 and standard deviation 1.5; the
+    logit of Model I's mean sampling fraction a / (a + b) is normal with the logit of n / N as its
+    mean and standard deviation 0.5; gamma is uniform. 95% of alpha lies from 0.016 to 5.7, of
     the concentration from 4 to 1,500.
 
     Examples

@@ -58,9 +58,9 @@ class MembershipOptions(
     )  # fmt: skip
     seating_every: int = option(
         8,
-        """Sweeps between moves that draw the shared alpha with the labels of all records at one
-        table or two summed out, and these labels given it, for up to 12 variables; 0 turns them
-        off.""",
+        """Sweeps between moves that draw the shared alpha, with the labels of all records at one or
+        two tables summed out, and then draw these labels given alpha. Only for up to 12 variables;
+        0 turns the moves off.""",
         least=0, kw_only=True,
     )  # fmt: skip
     augmentation: str = option(

@@ -83,21 +83,24 @@ class RelativeCoding:
         schema = self.schema
         if schema.head is None:
             raise MicrodataError(
-                "values relative to the head's need the head at household level; name the "
-                "relationship and its label for the head"
+                "to model values relative to those of the head, the head must be described by "
+                "variables of the household; name the relationship variable and its label for the "
+                "head"
             )
         names = [name for name, _ in self._named]
         known = [name for name in schema.member_variables if name != schema.head[0]]
         for name, kind in self._named:
             if name not in known:
                 raise MicrodataError(
-                    f"relative to the head's can be {', '.join(known)}; leave it out", column=name
+                    f"cannot be relative to the head's value, only {', '.join(known)} can; "
+                    "leave it out",
+                    column=name,
                 )
             if names.count(name) > 1:
                 raise MicrodataError("the variable is relative twice; list it once", column=name)
             if kind not in (None, *KINDS):
                 raise MicrodataError(
-                    f"a variable is relative by {' or '.join(KINDS)}, not {kind!r}", column=name
+                    f"the kind must be {' or '.join(KINDS)}, not {kind!r}", column=name
                 )
 
     @property

@@ -242,8 +242,8 @@ def test_what_is_no_maximum_is_said_and_the_hyperparameter_named():
 
     assert "where alpha goes to its upper limit (stopped at alpha 0.25, a 3)" in said((5.0, 0.0))
     assert "where a goes to its lower limit (" in said((0.0, -5.0))
-    assert "the likelihood hardly changes along a (" in said(curvature=(4.0, 1e-9))
-    assert "the likelihood hardly changes along alpha (" in said(curvature=(1e-9, 4.0))
+    assert "the likelihood hardly changes with a (" in said(curvature=(4.0, 1e-9))
+    assert "the likelihood hardly changes with alpha (" in said(curvature=(1e-9, 4.0))
     assert "ended before a maximum (at alpha 0.25, a 3)" in said(slope=(0.0, 1.0))
     assert "the search failed" in said((np.nan, 0.0))
 

@@ -175,8 +175,8 @@ def test_a_head_without_the_value_is_refused(rng):
 @pytest.mark.parametrize(
     "options, match",
     [
-        ({"relative": ["height"]}, "relative to the head's can be age, race"),
-        ({"relative": ["role"]}, "relative to the head's can be age, race"),
+        ({"relative": ["height"]}, "cannot be relative to the head's value, only age, race can"),
+        ({"relative": ["role"]}, "cannot be relative to the head's value, only age, race can"),
         ({"relative": ["age", "age"]}, "relative twice"),
         ({"relative": [("age", "ratio")]}, "difference or same, not 'ratio'"),
     ],
@@ -188,5 +188,7 @@ def test_options_that_do_not_fit_are_refused(table, options, match):
 
 def test_heads_among_the_members_are_refused(rng):
     table = bnp.Households.from_frame(frame(rng), "hid", ["home"], levels=levels())
-    with pytest.raises(bnp.MicrodataError, match="head at household level"):
+    with pytest.raises(
+        bnp.MicrodataError, match="head must be described by variables of the household"
+    ):
         check_input(bnp.NDPMPM(relative="age"), table)

@@ -1,0 +1,402 @@
+"""Groups of options that several commands have."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypedDict
+
+from bnp_models.cli.argument_types import (
+    bin_number,
+    file_of_variable,
+    integer_type,
+    mixture_type,
+    name_list,
+    number_above,
+    number_at_least,
+    number_of_variable,
+    ordered_type,
+    relative_kinds,
+    seconds_type,
+    share_type,
+)
+from bnp_models.cli.options import UsageError, flag, option, part, switch
+
+if TYPE_CHECKING:
+    from bnp_models.data.source import Source
+
+Names: TypeAlias = tuple[str, ...]
+
+MANY: dict[str, object] = {"nargs": "+", "action": "extend", "default": ()}
+"""Of an option that takes values, and may be given again with more."""
+
+STOPPING = ("until_rhat", "until_ess", "max_minutes")
+
+MAX_MINUTES = 60.0
+
+# Of a run for which neither draws nor a target are given.
+DRAWS, UNTIL_RHAT, DEFAULT_MINUTES = 1000, 1.01, 10.0
+
+TABLE = (
+    "text file (CSV and the like, compressed or not; - is standard input), Parquet, Excel (.xlsx), "
+    "Stata (.dta) or SPSS (.sav) file, one record a row, or a folder of Parquet files"
+)
+FIXED_ALPHA = (
+    "fix the concentration of the weights of components and classes, which is otherwise drawn"
+)
+POPULATION = "number of persons in the population, including those in the sample"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits that a verdict is given by."""
+
+    heading: ClassVar = "limits"
+    about: ClassVar = "the command says whether a release meets these limits"
+
+    max_tau1: float | None = option("X", number_at_least(0), help=
+        "limit for the number of population uniques among the records. The verdict is yes if the "
+        "whole 95%% interval of tau_1 is within the limit, no if its mean is above the limit, and "
+        "unknown otherwise, or if tau_1 cannot be used")  # fmt: skip
+    max_risk: float | None = option("P", share_type, help=
+        "limit, from 0 to 1, for the probability of each single record to be unique in the "
+        "population (r1)")  # fmt: skip
+    strict: bool = switch(
+        "end with exit code 3 if the verdict is not yes, if the chains have not converged on "
+        "tau_1, or if the checks find a misfit")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recoding:
+    """What becomes of the levels of a column."""
+
+    heading: ClassVar = "data"
+
+    bins: tuple[tuple[str, int], ...] = option("A=B", bin_number, **MANY, help=
+        "put the numbers of column A into about B bins with equally many records. A number that "
+        "fills a bin by itself stays a level of its own, and so do labels that are not numbers; "
+        "synthetic values are drawn within the bins")  # fmt: skip
+    top_code: tuple[tuple[str, float], ...] = option("A=X", number_of_variable, **MANY, help=
+        "replace all numbers of column A that are X or larger by one level, X+")  # fmt: skip
+    merge_rare: int | None = option("K", integer_type(2, 2**31), help=
+        "merge levels that fewer than K records have: with other levels of their --groups; or with "
+        "a neighbouring level, if the labels are numbers in order or the variable is --ordered; "
+        "otherwise all of them into the level 'other'")  # fmt: skip
+    recode_by: "Source | None" = option("FILE", help=
+        "recode as this file says, such as recoding.csv of an earlier run (--keep-recoding): its "
+        "columns are variable, level and becomes. A row with a variable alone drops it, and a "
+        "level such as <25, '25 to <50' or >=85 stands for the numbers without a "
+        "row")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """How files of records are written."""
+
+    heading: ClassVar = "reading"
+
+    sep: str | None = option("C", help=
+        "character between the cells of SAMPLE, such as ';' or '\\t' (default: "
+        "detected)")  # fmt: skip
+    encoding: str | None = option("E", help=
+        "encoding of SAMPLE, such as cp1252 (default: detected)")  # fmt: skip
+    missing: Names | None = option("X,Y,..", name_list, help=
+        "labels that stand for a missing value, such as NA,-9,. (default: only empty cells are "
+        "missing values)")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """What is read of a sample, and how."""
+
+    heading: ClassVar = "data"
+
+    sample: "Source" = option("SAMPLE", positional=True, help=TABLE)
+    variables: Names | None = option("A,B,..", name_list, help=
+        "key variables (default: all columns)")  # fmt: skip
+    levels: "Source | None" = option("FILE", help=
+        "file that declares the levels, with columns variable and level (default: the levels that "
+        "occur in SAMPLE)")  # fmt: skip
+    allow_identifying: bool = switch(
+        "allow columns that identify records, or nearly do; without this option they are refused "
+        "unless --variables names them")  # fmt: skip
+    recoding: Recoding = part(Recoding)
+    keep_recoding: bool = switch(
+        "also write recoding.csv, which says what became of each level, for "
+        "--recode-by")  # fmt: skip
+    id: str | None = option("COLUMN", help=
+        "column that identifies records; it is not a key variable, and its value is written with "
+        "each record in the results")  # fmt: skip
+    weights: str | None = option("COLUMN", help=
+        "column of the design weights: the number of persons of the population that a record "
+        "stands for (default: the same number for every record)")  # fmt: skip
+    conditions: "Source | None" = option("FILE", help=
+        "file of structural zeros, for models that take them: the header names variables, and each "
+        "row is a combination that cannot occur; an empty cell means any value; a cell may stand "
+        "for several levels: a|b, !x, <25, >=65, 15-24")  # fmt: skip
+    text: Text = part(Text)
+
+    takes_id: bool = False
+    """Whether the command has --id."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HouseholdColumns:
+    """Which columns are of households."""
+
+    heading: ClassVar = "ndpmpm"
+    about: ClassVar = (
+        "persons within households; the file has one person in each row, and there are as many "
+        "synthetic households of each size as in the sample"
+    )
+
+    household: str | None = option("COLUMN", help="column that says who lives with whom")
+    household_variables: Names | None = option("A,B,..", name_list, help=
+        "columns that are the same for all members of a household")  # fmt: skip
+    roles: "Source | None" = option("FILE", help=
+        "file with the labels of the head, the spouse and other roles, as words of any language or "
+        "as codes, with columns role and label (docs/household_rules.md); census-relationships "
+        "uses it, and so does the search for the head")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class HouseholdFit(HouseholdColumns):
+    """Options of the models of persons within households."""
+
+    rules: str | None = option("RULES", help=
+        "rules for households: census-relationships, a YAML file (.yaml), which is safe whoever "
+        "wrote it because nothing in it is run, or a Python file (.py) that defines `rules`, which "
+        "is run as code (docs/household_rules.md)")  # fmt: skip
+    head: str | None = option(choices=("auto", "yes", "no"), default="auto", help=
+        "treat the variables of the head as variables of the household. auto: do so if every "
+        "household has exactly one person with a usual label such as Householder, or with a label "
+        "of --roles (default: auto)")  # fmt: skip
+    member_components: int | None = option("S", integer_type(2, 2**12), help=
+        "number of classes of members in each class of households (default: 15)")  # fmt: skip
+    relative: tuple[str | tuple[str, str], ...] | None = option("A,B,..", relative_kinds, help=
+        "variables that are modelled relative to the value of the head: by the difference, if the "
+        "labels are numbers in order (age), otherwise by whether the value is the same (race); "
+        "A:difference or A:same overrides this. Couples are then similar in age without a separate "
+        "class for each age")  # fmt: skip
+    impossible_weight: int | None = option("W", integer_type(1, 1001), help=
+        "cap-and-weight, an approximation: draw only one in W impossible households, and give each "
+        "the weight W (default: 1, exact)")  # fmt: skip
+    sizes: str | None = option(choices=("random", "given"), help=
+        "random: the sizes of households are part of the model; given: they are fixed by the "
+        "design of the sample (default: random)")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellFit:
+    """Options of the models of cells."""
+
+    heading: ClassVar = "polettini-stander"
+    about: ClassVar = (
+        "these models estimate the risk of every cell, and write cells.csv instead of records.csv"
+    )
+
+    cells: int | None = option("K", integer_type(1, 2**62), help=
+        "number of cells that a person can belong to (default: all combinations of "
+        "levels)")  # fmt: skip
+    hyperparameters: str | None = option(choices=("empirical-bayes", "full-bayes", "fixed"), help=
+        "empirical-bayes: maximise the likelihood; full-bayes: sample them by NUTS; fixed: use the "
+        "values given below (default: fixed if a value is given below, otherwise empirical-bayes, "
+        "or full-bayes if the likelihood has no maximum)")  # fmt: skip
+    a: float | None = option("X", number_above(0), help=
+        "first parameter of the sampling fractions, which are Beta(a, b) in model 1 (default with "
+        "fixed: 0.86) and Beta(a phat, a (1 - phat)) in model 2, where phat is the sampling "
+        "fraction of the cell by its weights (default with fixed: 80)")  # fmt: skip
+    b: float | None = option("X", number_above(0), help=
+        "second parameter of the sampling fractions in model 1 (default with fixed: "
+        "80)")  # fmt: skip
+    gamma: float | None = option("X", number_above(0), help=
+        "share of the cells that can be sampled, in model 2 (default with fixed: 0.7)")  # fmt: skip
+    empty_phat: tuple[tuple[float, float], ...] | None = option("P:W,..", mixture_type, help=
+        "sampling fractions of the empty cells in model 2, each with the share of the empty cells "
+        "that have it, such as 0.0034:0.86,0.028:0.14 (default: the sampling fraction of the whole "
+        "sample)")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """The model that is fitted, and its options."""
+
+    heading: ClassVar = "model"
+
+    model: str = option(help="(default: %(default)s)")
+    concentration: str | None = option(choices=("shared", "record", "hierarchical"), help=
+        "for hdp: shared is one alpha for all records, record is one alpha for each record, and "
+        "hierarchical is one alpha for each record with an unknown rate (default: "
+        "shared)")  # fmt: skip
+    augmentation: str | None = option(choices=("boxes", "simulation"), help=
+        "for hdp and mixed-membership with --conditions: how the sampler draws impossible records. "
+        "boxes: as counts, by boxes of cells; simulation: one by one, which is slower (default: "
+        "boxes, or simulation if there are too many boxes)")  # fmt: skip
+    not_applicable: bool | None = option(action="store_const", const=True, help=
+        "for hdp and mixed-membership with --conditions: leave out of each record the values that "
+        "another variable determines")  # fmt: skip
+    components: int | None = option("K", integer_type(2, 2**16), help=
+        "number of latent classes of nplcm and tnplcm (default: 50), or of profiles of "
+        "mixed-membership (default: 20)")  # fmt: skip
+    level_prior: str | None = option(choices=("learned", "uniform"), help=
+        "prior of the level probabilities in components and classes: learned estimates a mean and "
+        "a concentration for each variable; uniform is the prior of the papers "
+        "(default: learned)")  # fmt: skip
+    level_shape: float | None = option("X", number_above(0), help=
+        "Dirichlet shape of the level probabilities, the same for all levels, in place of "
+        "--level-prior")  # fmt: skip
+    alpha: float | None = option("X", number_above(0), help=FIXED_ALPHA)
+    ordered: str | Names | None = option("auto|none|A,B,..", ordered_type, help=
+        "variables whose neighbouring levels are similar, such as ages in years; their level "
+        "probabilities are modelled by bands of levels, and by levels within bands. auto: "
+        "variables with more than a dozen numeric levels. The order of the levels is that of "
+        "--levels, or that of their numbers (default: auto)")  # fmt: skip
+    groups: "tuple[tuple[str, Source], ...] | None" = option(
+        "A=FILE", file_of_variable, nargs="+", action="extend", help=
+        "CSV file with groups of the levels of column A, such as shorter codes of occupations; its "
+        "header is level,group[,group..], from the smallest groups to the largest. Estimates for a "
+        "level use the other levels of its group, and levels are merged along the "
+        "groups")  # fmt: skip
+    households: HouseholdFit = part(HouseholdFit)
+    cells: CellFit = part(CellFit, last=True)
+
+    @property
+    def named_ordered(self) -> Names:
+        """Variables that --ordered names."""
+        return self.ordered if isinstance(self.ordered, tuple) else ()
+
+
+class Sweeps(TypedDict):
+    """Arguments of `bnp_models.sample` that say how long chains are."""
+
+    num_chains: int
+    num_warmup: int
+    num_samples: int
+    thin: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chains:
+    """How many chains are run, and how long."""
+
+    heading: ClassVar = "chains"
+
+    chains: int = option("K", integer_type(1, 2**16), default=4, help="chains (default: 4)")
+    warmup: int = option("K", integer_type(0, 2**31), default=1000, help=
+        "sweeps before the first draw (default: 1000)")  # fmt: skip
+    draws: int | None = option("K", integer_type(1, 2**31), help=
+        f"draws kept from each chain (default: {DRAWS}, then more until --until-rhat is "
+        "met)")  # fmt: skip
+    thin: int = option("K", integer_type(1, 2**31), default=1, help=
+        "sweeps per kept draw (default: 1)")  # fmt: skip
+    seed: int = option("K", integer_type(0, 2**32), default=0, help=
+        "the same seed gives the same results (default: 0)")  # fmt: skip
+    resume: bool = switch("continue from the checkpoint in DIR, if there is one")
+    checkpoint_seconds: float = option("S", seconds_type, default=10.0, help=
+        "minimum time between checkpoints (default: 10)")  # fmt: skip
+    until_rhat: float | None = option("R", number_above(1), help=
+        "after --draws, continue until R-hat is at most R and the effective sample sizes are large "
+        "enough for everything that is reported (the risk, or the margins) and R-hat of the "
+        "log-likelihood is at most 1.1, or until --max-minutes have passed (default: "
+        f"{UNTIL_RHAT}, if no --draws is given)")  # fmt: skip
+    until_ess: float | None = option("E", number_above(0), help=
+        "effective sample size to reach, bulk and tail, of all chains together (default: 100 for "
+        "each chain)")  # fmt: skip
+    max_minutes: float | None = option("M", number_above(0), help=
+        "stop after this many minutes even if the chains do not agree yet; compilation and the "
+        f"minutes before a --resume count too (default: {DEFAULT_MINUTES:g}, or {MAX_MINUTES:g} "
+        "with --until-rhat)")  # fmt: skip
+
+    @property
+    def num_draws(self) -> int:
+        """Draws kept from each chain, before more are made for a target."""
+        return DRAWS if self.draws is None else self.draws
+
+    @property
+    def sweeps(self) -> Sweeps:
+        """How long the chains are."""
+        return {
+            "num_chains": self.chains, "num_warmup": self.warmup, "num_samples": self.num_draws,
+            "thin": self.thin,
+        }  # fmt: skip
+
+    def settled(self) -> "Chains":
+        """Check what says when to stop, and return chains where what it leaves open is filled in.
+
+        Raises
+        ------
+        UsageError
+            If it asks for what cannot be.
+        """
+        until_rhat, max_minutes = self.until_rhat, self.max_minutes
+        if self.draws is None and until_rhat is None and self.chains > 1:
+            until_rhat, max_minutes = UNTIL_RHAT, max_minutes or DEFAULT_MINUTES
+        if until_rhat is None:
+            for name in STOPPING[1:]:
+                if vars(self)[name] is not None:
+                    raise UsageError(f"{flag(name)}: is an option of --until-rhat only")
+        elif self.chains == 1:
+            raise UsageError("--until-rhat: compares chains; let --chains be 2 or more")
+        elif max_minutes is None:
+            max_minutes = MAX_MINUTES
+        return dataclasses.replace(
+            self, draws=self.num_draws, until_rhat=until_rhat, max_minutes=max_minutes
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processes:
+    """Processes that run the chains together."""
+
+    heading: ClassVar = "several processes"
+    about: ClassVar = (
+        "start the same command in each process, on one machine or on several that share the "
+        "files; each process runs its share of the chains, and the first one writes DIR"
+    )
+
+    distributed: bool = switch(
+        "connect with the other processes; options that are not given below are taken from Slurm, "
+        "Open MPI or Kubernetes")  # fmt: skip
+    coordinator: str | None = option("HOST:PORT", help=
+        "address of the first process, with a port that is free")  # fmt: skip
+    processes: int | None = option("K", integer_type(1, 2**16), help="number of processes")
+    process: int | None = option("I", integer_type(0, 2**16), help=
+        "number of this process, counted from 0")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """The folder of the results, and what is shown and said."""
+
+    heading: ClassVar = "output"
+
+    out: str = option("DIR", required=True, help="folder for the results")
+    keep_parameters: bool = switch(
+        "also write the arrays of the model to posterior.nc; this takes 20 kB or more for each "
+        "draw")  # fmt: skip
+    no_records: bool = switch(
+        "leave single records, and everything that fewer than five persons share, out of "
+        "report.html, so that it can be given to people who may not see the sample; do not write "
+        "records.csv or cells.csv")  # fmt: skip
+    force: bool = switch("replace finished results in DIR")
+    progress: bool = switch("show progress bars even where stderr is not a terminal")
+    quiet: bool = switch("print nothing but errors")
+
+    command: str = ""
+    """Command line that makes these results, or goes on making them."""
+    repeating: str = ""
+    """Text of the file that repeats the run."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the results."""
+        return Path(self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filing:
+    """Names by which a page is filed."""
+
+    heading: ClassVar = "output"
+
+    title: str | None = option("TEXT", help="title to show at the top of the page")
+    author: str | None = option("TEXT", help="author to name on the page")
