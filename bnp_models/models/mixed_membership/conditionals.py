@@ -97,10 +97,11 @@ def draw_g0(
     alpha0: Float[Array, ""],
     negligible: float = 0.0,
 ) -> tuple[Float[Array, " K"], Float[Array, ""]]:
-    """Steps 4 and 6: draw (g_01..g_0K, remainder) ~ Dir(m_.1..m_.K, alpha_0).
+    """Steps 4 and 6: draw (g_01..g_0K, remainder) ~ Dir(m_1, .., m_K, alpha_0).
 
-    The remainder is broken into sticks over the free slots, until no more than `negligible` is
-    left; the mass beyond the last one is the second result.
+    Here m_k is the number of tables of component k. The remainder is broken into sticks over the
+    free slots, until no more than `negligible` is left; the mass beyond the last one is the second
+    result.
     """
     key_dirichlet, key_sticks = Keys(key)
     active = tables_of_component > 0
