@@ -644,6 +644,11 @@ NO_CONDITION = ["--conditions", "{dir}/z.csv"]
         ),
         (["risk", "--model", "nplcm"], bnp.NPLCM, {}),
         (["risk", "--model", "tnplcm", "--components", "7"], bnp.TNPLCM, {"components": 7}),
+        (["risk", "--alpha", "0.3"], bnp.HDPMixedMembership, {"alpha": 0.3}),
+        (
+            ["risk", "--model", "nplcm", "--alpha", "2", "--level-shape", "0.5"],
+            bnp.NPLCM, {"alpha": 2, "level_shape": 0.5},
+        ),
         (["synthesize"], bnp.TNPLCM, {}),
         (["synthesize", "--model", "nplcm", "--components", "9"], bnp.NPLCM, {"components": 9}),
     ],
