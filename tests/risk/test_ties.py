@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from goodness import P_LIMIT
+from harness import Z_LIMIT
 from scipy import stats
 
 import bnp_models as bnp
@@ -161,6 +162,17 @@ def test_risks_are_those_of_the_negative_binomial(exponent):
     np.testing.assert_allclose(r1, p[0], rtol=1e-9)
     np.testing.assert_allclose(r2, (p / (1 + joined)).sum(axis=0), rtol=1e-4)
     np.testing.assert_allclose(tied.record_risks(np.log(np.tile(b, (2, 1))), 0), 1)
+
+
+def test_probabilities_of_cells_have_the_law_whose_risks_are_told():
+    """E (1 - p)^M of the draws is r_1 as it is evaluated, which counts the cell's own record."""
+    b, num_records, num_new = np.array([1e-5, 1e-3]), 500, 2000
+    tied = Tied(np.full(20_000, 0.8), np.full(20_000, 0.5), num_records)
+    log_b = np.log(np.tile(b, (20_000, 1)))
+    p = tied.draw_probabilities(np.random.default_rng(0), np.exp(log_b))
+    difference = np.exp(-num_new * p) - tied.record_risks(log_b, num_new)[0]
+    z = difference.mean(axis=0) / difference.std(axis=0) * np.sqrt(len(p))
+    assert np.abs(z).max() < Z_LIMIT, z
 
 
 def test_a_large_shape_leaves_the_risks_of_the_model():
