@@ -256,9 +256,14 @@ def require_numbers(labels: Sequence[Label], need: str) -> list[Interval | None]
     return intervals
 
 
+def numbers_among(labels: Sequence[Label]) -> list[Interval]:
+    """Return the intervals of those labels of a variable that can be read as numbers."""
+    return [interval for interval in read_numbers(labels) if interval is not None]
+
+
 def are_ordered(labels: Sequence[Label]) -> bool:
     """Whether all labels are numbers or ranges in ascending order, so that neighbours are alike."""
-    intervals = [interval for interval in read_numbers(labels) if interval is not None]
+    intervals = numbers_among(labels)
     return len(intervals) == len(labels) > 0 and intervals == sorted(intervals)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from bnp_models.data.hierarchies import Hierarchies, as_hierarchies
-from bnp_models.data.label_numbers import Interval, read_numbers
+from bnp_models.data.label_numbers import numbers_among, read_numbers
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, MicrodataError, Schema
 from bnp_models.kernels.variates.level_prior import draw_level_prior, update_level_prior
@@ -210,7 +210,7 @@ def are_numbers(labels: Sequence[Label]) -> bool:
 
     Neighbours are then alike: ages in years, sums of money, and most codes.
     """
-    numbers = _intervals_of(labels)
+    numbers = numbers_among(labels)
     others = len(labels) - len(numbers)
     return len(numbers) >= _MANY_NUMBERS and others <= _FEW_OTHERS and numbers == sorted(numbers)
 
@@ -230,14 +230,9 @@ def bands_of_labels(labels: Sequence[Label]) -> Tree:
     return (of_level,)
 
 
-def _intervals_of(labels: Sequence[Label]) -> list[Interval]:
-    """Numbers that labels stand for, of those that do."""
-    return [interval for interval in read_numbers(labels) if interval is not None]
-
-
 def require_ordered(name: str, labels: Sequence[Label]) -> None:
     """Raise `MicrodataError` if labels of numbers are not in order, as 10-14 before 5-9."""
-    numbers = _intervals_of(labels)
+    numbers = numbers_among(labels)
     if numbers != sorted(numbers):
         raise MicrodataError(
             "the levels of an ordered variable are not in the order of their numbers "

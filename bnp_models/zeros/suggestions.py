@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from bnp_models.data.label_numbers import are_ordered, read_numbers, written
+from bnp_models.data.label_numbers import are_ordered, numbers_among, written
 from bnp_models.data.margins import joint_codes, rake_once
 from bnp_models.data.microdata import Records
 from bnp_models.data.schema import Label, MicrodataError, Schema, text_of
@@ -172,7 +172,7 @@ def _said(codes: Sequence[int], labels: Sequence[Label]) -> str:
     """The levels in the words of a condition: a range where they are one."""
     texts = [text_of(labels[code]) for code in codes]
     if len(codes) > 2 and are_ordered(labels):
-        intervals = [interval for interval in read_numbers(labels) if interval is not None]
+        intervals = numbers_among(labels)
         low, high = intervals[codes[0]].low, intervals[codes[-1]].high
         if codes[-1] == len(labels) - 1:
             way = f">={written(low)}"
