@@ -72,8 +72,9 @@ def suggest_conditions(
     missing = (codes < 0).any(axis=1)
     counts_of = partial(_counts, table.schema, codes, missing, cells.counts)
     columns = [j for j, size in enumerate(table.schema.num_levels) if size > 1]
+    in_order = [are_ordered(labels) for labels in table.schema.levels]
     for pair in itertools.combinations(columns, 2):
-        rows += _of_two(table.schema, pair, *counts_of(pair))
+        rows += _of_two(pair, [in_order[j] for j in pair], *counts_of(pair))
     triples = itertools.combinations(columns, 3)
     number = math.comb(len(columns), 3)
     for triple in tqdm(triples, "tables", number, delay=_DELAY, disable=not progress):
@@ -95,12 +96,11 @@ def _counts(schema, codes, missing, counts, columns) -> tuple[np.ndarray, float]
     return table.reshape(num_levels), float(table.sum())
 
 
-def _of_two(schema, pair, counts, n) -> list[tuple[float, dict[int, list[int]]]]:
+def _of_two(pair, in_order, counts, n) -> list[tuple[float, dict[int, list[int]]]]:
     """Empty parts of the table of two variables, with the records expected of independent ones."""
     if not n:
         return []
     first, second = pair
-    in_order = [are_ordered(schema.levels[j]) for j in pair]
     if in_order[1] and (not in_order[0] or counts.shape[1] > counts.shape[0]):
         first, second, counts, in_order = second, first, counts.T, in_order[::-1]
     expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / n
