@@ -89,7 +89,9 @@ rows = {
     for name, result in results.items()
 }
 rows["Benedetti and Franconi"] = {
-    "correct matches of uniques": round(float(bnp.benedetti_franconi_risk(cells)[unique].sum()), 1)
+    "correct matches of uniques": round(
+        float(bnp.risk.benedetti_franconi_risk(cells)[unique].sum()), 1
+    )
 }
 rows["truth"] = {
     "population uniques": int((F[unique] == 1).sum()),

@@ -333,8 +333,8 @@ for axes, (name, (found, true)) in zip(panels, results.items(), strict=True):
 
 # %%
 folder = Path(mkdtemp())
-bnp.write_json(bnp.risk_summary(risk), folder / "risk.json")
-bnp.write_records(risk, folder / "records.csv")
-bnp.write_netcdf(data, folder / "posterior.nc")
-bnp.write_report(folder / "report.html", risk)
+bnp.io.write_json(bnp.report.risk_summary(risk), folder / "risk.json")
+bnp.io.write_records(risk, folder / "records.csv")
+bnp.io.write_netcdf(data, folder / "posterior.nc")
+bnp.report.write_report(folder / "report.html", risk)
 sorted(path.name for path in folder.iterdir())

@@ -105,7 +105,7 @@ coded = [
     )
     for file in files
 ]
-shares = bnp.household_shares(statements, table, coded)
+shares = bnp.evaluation.household_shares(statements, table, coded)
 pd.DataFrame(
     {
         "sample": shares.original.round(3),
@@ -174,8 +174,9 @@ print("\n\n".join(attacks["person"].warnings()) or "no warnings")
 # %% [markdown]
 # Take the error seriously. These probabilities rest on the likelihood of whole files. Where the
 # typical log odds has an error of 1 or more, a rank is largely chance, and "cannot be ruled out" is
-# all that can be said of most. `bnp.refit`, as in the notebook `synthetic_data`, brings that error
-# down, for as many more runs as there are files. First let the chains agree; these do not.
+# all that can be said of most. `bnp.evaluation.refit`, as in the notebook `synthetic_data`, brings
+# that error down, for as many more runs as there are files. First let the chains agree; these do
+# not.
 #
 # ## The decision
 #

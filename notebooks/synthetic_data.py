@@ -86,8 +86,8 @@ files[0].head()
 
 # %% [markdown]
 # Each file comes from another draw of the parameters. What differs between the files is what the
-# model does not know; users combine the files with `bnp.combine_partially_synthetic`, and get
-# intervals that include it.
+# model does not know; users combine the files with `bnp.evaluation.combine_partially_synthetic`,
+# and get intervals that include it.
 #
 # ## How good are they?
 #
@@ -143,7 +143,9 @@ print("\n\n".join(attack.warnings()) or "no warnings")
 # added.
 
 # %%
-refits = bnp.refit(MODEL, table, files, key=jax.random.key(2), conditions=zeros, **CHAINS)
+refits = bnp.evaluation.refit(
+    MODEL, table, files, key=jax.random.key(2), conditions=zeros, **CHAINS
+)
 better = bnp.attack_risk(run, table, files, key=jax.random.key(1), refits=refits)
 print("\n\n".join(better.warnings()) or "no warnings")
 

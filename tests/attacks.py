@@ -120,7 +120,7 @@ class NestedAtoms:
             "sample_sha256": table.digest, "conditions_sha256": digest,
             "options": json.dumps(dataclasses.asdict(self.model)),
         }  # fmt: skip
-        return bnp.Posterior("ndpmpm", parameters, attributes)
+        return bnp.results.Posterior("ndpmpm", parameters, attributes)
 
     def attack(self, **how):
         """The attack on every household."""

@@ -26,7 +26,7 @@ def simulate_cells(random, num_cells, population_size, alpha, a, b=None, gamma=N
     codes = np.flatnonzero(seen)[:, None].astype(np.int32)
     records = np.repeat(codes, f[seen], axis=0)
     schema = bnp.Schema(("cell",), (tuple(range(num_cells)),))
-    cells = bnp.WeightedCells(
+    cells = bnp.data.WeightedCells(
         table=bnp.Microdata(schema, records), population_size=int(population_size),
         num_cells=num_cells, codes=codes, f=f[seen].astype(float), weight=f[seen] / phat[seen],
     )  # fmt: skip

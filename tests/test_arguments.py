@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from public import public_names
 
 import bnp_models as bnp
 from bnp_models.models.options import typed_key
@@ -67,7 +68,7 @@ WRONG = {
         "run must be of type Run, not PopulationRisk; write convergence(run)",
     ),
     "a run to summarise as a risk": (
-        lambda small: bnp.risk_summary(small.run),
+        lambda small: bnp.report.risk_summary(small.run),
         "risk must be of type PopulationRisk, not Run; write risk_summary(risk)",
     ),
     "a table for cells": (
@@ -104,8 +105,21 @@ def test_kernels_are_listed_and_imported_by_name():
         "assert 'sticks' in dir(bnp.kernels.variates)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="nothing"):
         bnp.kernels.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("first", ["bnp.sample", "bnp.population_risk", "bnp.results", "None"])
+def test_kernels_are_there_whatever_was_imported_before(first):
+    script = (
+        f"import pkgutil, bnp_models as bnp; {first}\n"
+        "for family in dir(bnp.kernels):\n"
+        "    folder = getattr(bnp.kernels, family)\n"
+        "    modules = [module.name for module in pkgutil.iter_modules(folder.__path__)]\n"
+        "    assert modules and set(modules) <= set(dir(folder))\n"
+        "    assert all(getattr(folder, name).__doc__ for name in modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_keys_of_either_kind_are_keys():
@@ -127,12 +141,14 @@ CALLS = {
     "population_risk": lambda it, key: bnp.population_risk(it.run, 20_000, key=key),
     "predictive_checks": lambda it, key: bnp.predictive_checks(it.run, key=key),
     "protect": lambda it, key: bnp.protect(it.run, 20_000, max_tau1=5, key=key),
-    "refit": lambda it, key: bnp.refit(MODEL, it.table, [it.table], key=key),
+    "evaluation.refit": lambda it, key: bnp.evaluation.refit(MODEL, it.table, [it.table], key=key),
     "sample": lambda it, key: bnp.sample(MODEL, it.table, key=key),
     "sample_hyperparameters": lambda it, key: bnp.sample_hyperparameters(
         bnp.PolettiniStander(1), it.cells, key=key
     ),
-    "sample_population_counts": lambda it, key: bnp.sample_population_counts(it.cells, key=key),
+    "models.sample_population_counts": lambda it, key: bnp.models.sample_population_counts(
+        it.cells, key=key
+    ),
     "synthesize": lambda it, key: bnp.synthesize(it.run, 1, key=key),
     "validate_within": lambda it, key: bnp.validate_within(MODEL, it.table, key=key),
 }  # fmt: skip
@@ -140,9 +156,8 @@ CALLS = {
 
 def test_keys_are_looked_at_wherever_they_are_given(small):
     """By every public function: what is no key is refused in one sentence."""
-    functions = {name: getattr(bnp, name) for name in bnp.__all__}
     taken = {
-        name for name, of in functions.items()
+        name for name, of in public_names().items()
         if inspect.isfunction(of) and "key" in inspect.signature(of).parameters
     }  # fmt: skip
     assert taken == set(CALLS)

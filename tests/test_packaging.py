@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from public import NAMESPACES, names_in
 
 import bnp_models
 
@@ -98,21 +99,27 @@ def test_one_version():
     assert f"\n## {bnp_models.__version__} " in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_type_checkers_see_the_public_names():
-    """The imports of `if TYPE_CHECKING:` are those that `_EXPORTS` makes when a name is used."""
-    tree = ast.parse((ROOT / "bnp_models/__init__.py").read_text())
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
-    seen = {
-        alias.asname: f"{node.module}.{alias.name}" for node in block.body for alias in node.names
-    }
-    exports = {name: f"bnp_models.{module}.{name}" for name, module in bnp_models._EXPORTS.items()}
-    assert seen == exports | {name: f"bnp_models.{name}" for name in ("datasets", "kernels")}
-    assert set(seen) | {"__version__"} == set(bnp_models.__all__)
+@pytest.mark.parametrize("namespace", ["", *NAMESPACES])
+def test_every_public_name_is_there(namespace):
+    place = importlib.import_module(f"bnp_models.{namespace}".rstrip("."))
+    names = names_in(namespace)
+    assert names
+    for name in names:
+        assert getattr(place, name) is not None
+    assert set(names) <= set(dir(place))
 
 
-def test_every_public_name_is_there():
-    for name in bnp_models.__all__:
-        assert getattr(bnp_models, name) is not None
+def test_what_a_notebook_types_first_is_at_the_top():
+    assert len(names_in("")) <= 64
+    assert set(NAMESPACES) <= set(bnp_models.__all__)
+
+
+def test_old_names_warn_and_give_what_they_did():
+    for namespace in NAMESPACES:
+        for name in set(names_in(namespace)) - set(names_in("")):
+            with pytest.warns(DeprecationWarning, match=rf"is bnp_models\.{namespace}\.{name} now"):
+                old = getattr(bnp_models, name)
+            assert old is getattr(importlib.import_module(f"bnp_models.{namespace}"), name)
 
 
 def test_the_wheel_check_knows_the_tree():

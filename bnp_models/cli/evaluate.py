@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
 from bnp_models.cli.commands import Evaluate, Measures, Relations
 from bnp_models.cli.folder import (
     into_folder,
@@ -45,6 +47,7 @@ from bnp_models.zeros.structural_zeros import read_conditions
 
 _OUTPUTS = ("evaluation.json", "report.html")
 _RECORDS = "records.csv"
+_MEASURES = 0x4D454153
 _OF_HOUSEHOLDS = ("household_variables", "rules", "roles", "quantities")
 
 
@@ -79,15 +82,16 @@ def evaluate(command: Evaluate) -> int:
         tell, close = _progress(output)
         try:
             result = evaluation.evaluate(
-                **given._asdict(), combining=measures.combining, seed=measures.seed,
-                progress=tell, keys=measures.keys, targets=measures.targets, trees=measures.trees,
+                **given._asdict(), combining=measures.combining, keys=measures.keys,
+                targets=measures.targets, trees=measures.trees, progress=tell,
+                key=jax.random.fold_in(jax.random.key(measures.seed), _MEASURES),
             )  # fmt: skip
         finally:
             close()
         lie = [j for j, file in enumerate(command.synthetic) if not file.is_standard_input]
         sources = find_sources([command.synthetic[j] for j in lie], [names[j] for j in lie])
         result = dataclasses.replace(result, sources=sources, attack=attack)
-        summary = result.summary(names)
+        summary = result.summary(names, measures.seed)
         settings = {
             "command": output.command,
             "original_sha256": given.original.digest,
@@ -275,8 +279,6 @@ def _checked_posterior(command: Evaluate, given: _Files) -> tuple[Posterior | No
 
 def _attack(command: Evaluate, given: _Files, posterior: Posterior, original: Any) -> AttackRisk:
     """Attack every record that is alone with its values."""
-    import jax
-
     progress = shows_progress(command.output)
     key_refit, key = Keys(jax.random.key(command.measures.seed), 2)
     synthetic, conditions = given.synthetic, given.conditions

@@ -141,7 +141,7 @@ def _write_risk(
     validation = None
     if command.validate is not None:
         validation = _validate(run, command.validate, chains, shows_progress(output))
-    coarser = coarsen(run, command.population_size, coarsenings, ties=command.ties == "on")
+    coarser = coarsen(run, command.population_size, coarsenings, ties=command.ties)
     found: dict[str, Any] = {
         "diagnosis": done.diagnosis, "checks": checks, "validation": validation, "coarser": coarser,
         "limits": limits_of(command.limits),

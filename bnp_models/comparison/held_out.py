@@ -24,7 +24,7 @@ def held_out_log_probability(
     codes: np.ndarray | Microdata | pd.DataFrame,
     *,
     method: str = "auto",
-    num_draws: int = NUM_DRAWS,
+    num_samples: int = NUM_DRAWS,
     key: jax.Array | None = None,
 ) -> np.ndarray:
     """Log posterior predictive probability of records, in nats.
@@ -38,7 +38,7 @@ def held_out_log_probability(
         or a table, or a data frame of these.
     method, key
         As for `population_risk`.
-    num_draws
+    num_samples
         Draws that are averaged over, evenly spaced, at the most.
 
     Returns
@@ -63,7 +63,7 @@ def held_out_log_probability(
     if isinstance(codes, Microdata | pd.DataFrame):
         codes = cast(Any, code_like(codes, run.table)).codes
     method = checked_method(method, checked_model(run.model), run.table)
-    draws = run.spaced_parameters(num_draws)
+    draws = run.spaced_parameters(num_samples)
     key, _ = Keys(run.key if key is None else key)
     cells, of_record = np.unique(codes, axis=0, return_inverse=True)
     log_p = np.concatenate(

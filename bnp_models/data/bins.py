@@ -202,7 +202,7 @@ def in_bins(table: Records | pd.DataFrame, bins: Mapping[str, Merged]) -> Record
     --------
     >>> incomes = pd.DataFrame({"income": range(100)})
     >>> binned, bins = bnp.bin_columns(incomes, {"income": 4})
-    >>> bnp.in_bins(incomes, bins).digest == binned.digest
+    >>> bnp.data.in_bins(incomes, bins).digest == binned.digest
     True
     """
     table = as_records(table, "in_bins(table, bins)")
@@ -233,7 +233,7 @@ def draw_in_bins(
     Examples
     --------
     >>> binned, bins = bnp.bin_columns(pd.DataFrame({"income": range(100)}), {"income": 4})
-    >>> drawn = bnp.draw_in_bins(np.random.default_rng(0), binned.to_frame(), bins)
+    >>> drawn = bnp.data.draw_in_bins(np.random.default_rng(0), binned.to_frame(), bins)
     >>> drawn["income"].between(0, 99).all().item()
     True
     """

@@ -611,7 +611,7 @@ def persons_of(table: Records | Households) -> Records:
 
     Examples
     --------
-    >>> bnp.persons_of(households).n == households.num_persons
+    >>> bnp.data.persons_of(households).n == households.num_persons
     True
     """
     return table.persons if isinstance(table, Households) else table

@@ -177,7 +177,7 @@ def read_levels(
     --------
     >>> levels = pd.DataFrame({"variable": ["sex", "sex"], "level": ["Female", "Male"]})
     >>> levels.to_csv("levels.csv", index=False)
-    >>> bnp.read_levels("levels.csv")
+    >>> bnp.io.read_levels("levels.csv")
     {'sex': ('Female', 'Male')}
     """
     if isinstance(variables, Schema):
@@ -213,7 +213,7 @@ def read_frame(
     Examples
     --------
     >>> frame.to_csv("sample.csv", index=False)
-    >>> read, lines = bnp.read_frame("sample.csv")
+    >>> read, lines = bnp.io.read_frame("sample.csv")
     >>> read.shape, lines[:2]
     ((62, 3), [2, 3])
     """

@@ -43,7 +43,7 @@ class Source:
     Examples
     --------
     >>> frame.assign(weight=2.5).to_csv("sample.csv.gz", index=False)
-    >>> with bnp.Source("sample.csv.gz") as source:
+    >>> with bnp.io.Source("sample.csv.gz") as source:
     ...     weights = bnp.read_weights(source, "weight")
     ...     table = bnp.read_microdata(source, ["age", "sex"])
     >>> len(weights) == table.n

@@ -98,7 +98,7 @@ class FormatError(ValueError):
 
     Examples
     --------
-    >>> bnp.write_frame(frame.rename(columns={"age": "age in years" * 7}), "sample.dta")
+    >>> bnp.io.write_frame(frame.rename(columns={"age": "age in years" * 7}), "sample.dta")
     Traceback (most recent call last):
     ...
     bnp_models.data.stata_spss.FormatError: ...
@@ -116,7 +116,7 @@ class Labelling:
 
     Examples
     --------
-    >>> labelling = bnp.Labelling(values={"sex": {1: "male", 2: "female"}})
+    >>> labelling = bnp.io.Labelling(values={"sex": {1: "male", 2: "female"}})
     >>> labelling.substantive("sex")
     {1: 'male', 2: 'female'}
     """
@@ -196,10 +196,10 @@ def read_labelling(path: str | PathLike, wanted: Sequence[str] = ()) -> Labellin
 
     Examples
     --------
-    >>> labelling = bnp.Labelling(values={"sex": {1: "male", 2: "female"}})
+    >>> labelling = bnp.io.Labelling(values={"sex": {1: "male", 2: "female"}})
     >>> codes = pd.DataFrame({"sex": [1, 2, 2]})
-    >>> bnp.write_frame(codes, "sample.sav", labelling)
-    >>> bnp.read_labelling("sample.sav").values["sex"]
+    >>> bnp.io.write_frame(codes, "sample.sav", labelling)
+    >>> bnp.io.read_labelling("sample.sav").values["sex"]
     {1.0: 'male', 2.0: 'female'}
     """
     if not is_labelled(path):

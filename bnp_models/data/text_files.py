@@ -45,7 +45,7 @@ class Reading:
     Examples
     --------
     >>> frame.astype(str).replace("Male", "-9").to_csv("s.csv", sep=";", index=False)
-    >>> bnp.read_microdata("s.csv", reading=bnp.Reading(missing=["-9"])).schema.num_levels
+    >>> bnp.read_microdata("s.csv", reading=bnp.io.Reading(missing=["-9"])).schema.num_levels
     (8, 1, 5)
     """
 

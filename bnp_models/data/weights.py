@@ -257,7 +257,7 @@ def check_population_size(table: Records | pd.DataFrame, population_size: int) -
 
     Examples
     --------
-    >>> bnp.check_population_size(table, 50)
+    >>> bnp.data.check_population_size(table, 50)
     Traceback (most recent call last):
     ...
     bnp_models.data.schema.MicrodataError: the population size 50 is smaller than the ...

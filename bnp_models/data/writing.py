@@ -39,7 +39,7 @@ def write_json(document: dict, path: str | PathLike) -> None:
 
     Examples
     --------
-    >>> bnp.write_json({"tau1": risk.tau1.mean()}, "risk.json")
+    >>> bnp.io.write_json({"tau1": risk.tau1.mean()}, "risk.json")
     """
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     write_text(text + "\n", path)
@@ -77,10 +77,10 @@ def write_frame(
 
     Examples
     --------
-    >>> bnp.write_frame(frame, "sample.parquet")
+    >>> bnp.io.write_frame(frame, "sample.parquet")
     >>> pd.read_parquet("sample.parquet").shape
     (62, 3)
-    >>> bnp.write_frame(frame.rename(columns={"age": "age in years"}), "sample.dta")
+    >>> bnp.io.write_frame(frame.rename(columns={"age": "age in years"}), "sample.dta")
     >>> bnp.read_microdata("sample.dta").schema.variables[0]
     'age_in_years'
     >>> bnp.read_microdata("sample.dta", ["age in years"]).schema.variables
@@ -119,7 +119,7 @@ def write_table(
 
     Examples
     --------
-    >>> bnp.write_table(pd.DataFrame({"label": ["=1+1"], "r1": [1 / 3]}), "risks.csv", ["r1"])
+    >>> bnp.io.write_table(pd.DataFrame({"label": ["=1+1"], "r1": [1 / 3]}), "risks.csv", ["r1"])
     >>> pd.read_csv("risks.csv")["label"].tolist()
     ["'=1+1"]
     """

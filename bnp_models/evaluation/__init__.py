@@ -1,1 +1,5 @@
 """Synthetic files judged by their original: utility, impossible records, attacks."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

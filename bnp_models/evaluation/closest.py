@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from bnp_models.data.contingency import common_cells
 from bnp_models.data.documents import Share
 from bnp_models.data.frames import Tabular
 from bnp_models.evaluation.files import coded_files
+from bnp_models.kernels.variates.rng import numpy_generator
+from bnp_models.models.options import key_or_default
 
 # Synthetic records of a file that are looked at, at most, and pairs compared at once.
 _MOST_RECORDS, _PAIRS_AT_ONCE = 5000, 2**24
@@ -19,7 +22,7 @@ class ClosestRecords(NamedTuple):
 
     Examples
     --------
-    >>> closest = bnp.closest_records(table, files)
+    >>> closest = bnp.evaluation.closest_records(table, files)
     >>> len(closest.share_by_distance)
     4
     """
@@ -44,7 +47,7 @@ def closest_records(
     synthetic: Tabular | Sequence[Tabular],
     holdout: Tabular | None = None,
     *,
-    seed: int = 0,
+    key: jax.Array | None = None,
 ) -> ClosestRecords:
     """Measure how close synthetic records are to the original's.
 
@@ -54,9 +57,10 @@ def closest_records(
         Files of the same schema, or data frames, of which the complete records are used.
     holdout
         Records of the same population from which the synthetic records were not made.
-    seed
-        Seed of two random choices: of 5,000 records, if a file has more; and of the records of the
-        holdout or of the original that are left out so that both have the same number.
+    key
+        Random key of two choices: of 5,000 records, if a file has more; and of the records of the
+        holdout or of the original that are left out so that both have the same number. Default:
+        `jax.random.key(0)`.
 
     Raises
     ------
@@ -70,7 +74,8 @@ def closest_records(
 
     Examples
     --------
-    >>> closest = bnp.closest_records(table, files, holdout=population.sample(60, seed=1))
+    >>> others = population.sample(60, seed=1)
+    >>> closest = bnp.evaluation.closest_records(table, files, holdout=others)
     >>> 0 <= closest.closer_to_original <= 1
     True
     """
@@ -78,7 +83,7 @@ def closest_records(
         "closest_records(original, synthetic)", original, synthetic, complete=True, holdout=holdout
     )
     holdout = others["holdout"]
-    rng, variables = np.random.default_rng(seed), original.num_variables
+    rng, variables = numpy_generator(key_or_default(key)), original.num_variables
     known, counts = _cells(original)
     chosen = [_records(rng, *_cells(file)) for file in synthetic]
     of_original = [_distances(records, known) for records in chosen]

@@ -10,7 +10,7 @@ class Combined(NamedTuple):
 
     Examples
     --------
-    >>> combined = bnp.combine_partially_synthetic([0.31, 0.29, 0.30], [0.01, 0.01, 0.01])
+    >>> combined = bnp.evaluation.combine_partially_synthetic([0.31, 0.29, 0.3], [0.01, 0.01, 0.01])
     >>> round(float(combined.estimate), 3)
     0.3
     """
@@ -60,7 +60,7 @@ def combine_partially_synthetic(q, u) -> Combined:
 
     Examples
     --------
-    >>> combined = bnp.combine_partially_synthetic([0.31, 0.29, 0.30], [0.01, 0.01, 0.01])
+    >>> combined = bnp.evaluation.combine_partially_synthetic([0.31, 0.29, 0.3], [0.01, 0.01, 0.01])
     >>> low, high = combined.interval(0.95)
     >>> bool(low < 0.3 < high)
     True
@@ -100,7 +100,7 @@ def combine_fully_synthetic(q, u, rows_per_record: float = 1.0) -> Combined:
 
     Examples
     --------
-    >>> combined = bnp.combine_fully_synthetic([0.31, 0.29, 0.30], [0.01, 0.01, 0.01])
+    >>> combined = bnp.evaluation.combine_fully_synthetic([0.31, 0.29, 0.30], [0.01, 0.01, 0.01])
     >>> round(float(combined.estimate), 3)
     0.3
     """
@@ -135,7 +135,7 @@ def combine_imputed(q, u, complete_df: float | None = None) -> Combined:
 
     Examples
     --------
-    >>> combined = bnp.combine_imputed([0.31, 0.29, 0.30], [0.01, 0.01, 0.01])
+    >>> combined = bnp.evaluation.combine_imputed([0.31, 0.29, 0.30], [0.01, 0.01, 0.01])
     >>> round(float(combined.variance), 5)
     0.01013
     """
@@ -260,7 +260,7 @@ def interval_overlap(first, second) -> np.ndarray:
 
     Examples
     --------
-    >>> float(bnp.interval_overlap((0.0, 1.0), (0.5, 1.5)))
+    >>> float(bnp.evaluation.interval_overlap((0.0, 1.0), (0.5, 1.5)))
     0.5
     """
     (low_1, high_1), (low_2, high_2) = (

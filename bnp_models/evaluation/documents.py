@@ -7,11 +7,11 @@ from bnp_models.data.documents import Cells, Document, Keywords, Seconds, Sha256
 from bnp_models.data.microdata import SmallCells
 from bnp_models.evaluation.attack.result import AttackEntry
 from bnp_models.evaluation.closest import ClosestRecords
-from bnp_models.evaluation.disclosure import Disclosure
+from bnp_models.evaluation.disclosure_measures import Disclosure
 from bnp_models.evaluation.propensity import PropensityScore
-from bnp_models.evaluation.proportions import ProportionsEntry
+from bnp_models.evaluation.proportion_estimates import ProportionsEntry
 from bnp_models.evaluation.sources import Source
-from bnp_models.evaluation.tree_propensity import TreePropensity
+from bnp_models.evaluation.tree_scores import TreePropensity
 from bnp_models.evaluation.uniques import Replicated
 
 Ends = Annotated[tuple[float, float], Keywords(description="Lower and upper end.")]
@@ -114,7 +114,7 @@ class EvaluationSummary(Document):
     """Number of cells: the product of the numbers of levels."""
     missing: int
     """Values missing in the original."""
-    seed: int
+    seed: int | None
     version: str
     combining: Annotated[str, Keywords(enum=["partially", "fully"])]
     level: Share

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -17,7 +18,7 @@ from bnp_models.data.microdata import Records, SmallCells, k_anonymity
 from bnp_models.evaluation.attack.result import AttackRisk
 from bnp_models.evaluation.closest import ClosestRecords, closest_records
 from bnp_models.evaluation.combining import COMBINING_RULES
-from bnp_models.evaluation.disclosure import Disclosure, disclosure
+from bnp_models.evaluation.disclosure_measures import Disclosure, disclosure
 from bnp_models.evaluation.documents import (
     AnonymityEntry,
     EvaluationSummary,
@@ -31,11 +32,13 @@ from bnp_models.evaluation.documents import (
 from bnp_models.evaluation.files import coded_files
 from bnp_models.evaluation.impossible import Impossible, find_impossible
 from bnp_models.evaluation.propensity import PropensityScore, num_columns, propensity_score
-from bnp_models.evaluation.proportions import Proportions, proportions
+from bnp_models.evaluation.proportion_estimates import Proportions, proportions
 from bnp_models.evaluation.shares import Shares, household_shares
 from bnp_models.evaluation.sources import Source
-from bnp_models.evaluation.tree_propensity import TreePropensity, tree_propensity
+from bnp_models.evaluation.tree_scores import TreePropensity, tree_propensity
 from bnp_models.evaluation.uniques import Replicated, replicated_uniques
+from bnp_models.kernels.variates.rng import Keys, key_array
+from bnp_models.models.options import key_or_default
 from bnp_models.rules.rules import Rules
 from bnp_models.version import __version__
 from bnp_models.zeros.structural_zeros import StructuralZeros, as_conditions
@@ -82,8 +85,6 @@ class Evaluation:
     """Rule by which files are combined, "partially" or "fully"."""
     level: float
     """Confidence level of the intervals."""
-    seed: int
-    """Seed of the choice of tables."""
     proportions: dict[int, Proportions]
     """Proportions of cells, by the number of variables of a table."""
     scores: dict[str, tuple[PropensityScore, ...]]
@@ -223,13 +224,17 @@ class Evaluation:
             return [f"file {m + 1}" for m in range(len(self.synthetic))]
         return list(names)
 
-    def summary(self, names: Sequence[str] | None = None) -> EvaluationSummary:
+    def summary(
+        self, names: Sequence[str] | None = None, seed: int | None = None
+    ) -> EvaluationSummary:
         """Content of ``evaluation.json``; only its last entry depends on the clock.
 
         Parameters
         ----------
         names
             Names of the synthetic files; by default by number.
+        seed
+            The seed, where there was one.
         """
         persons = [persons_of(table).tabulated for table in (self.original, *self.synthetic)]
         schema = persons[0].schema
@@ -247,7 +252,7 @@ class Evaluation:
             levels=schema.num_levels,
             cells=schema.num_cells,
             missing=(persons[0].codes < 0).sum(axis=1) @ persons[0].counts,
-            seed=self.seed,
+            seed=seed,
             version=__version__,
             combining=self.combining,
             level=self.level,
@@ -308,7 +313,7 @@ def evaluate(
     trees: bool = False,
     combining: str = "partially",
     level: float = 0.95,
-    seed: int = 0,
+    key: jax.Array | None = None,
     progress: Tell | None = None,
 ) -> Evaluation:
     """Judge synthetic files by their original.
@@ -339,8 +344,9 @@ def evaluate(
         "partially" or "fully": how files are combined (`bnp_models.evaluation.combining.combine`).
     level
         Confidence level of the intervals.
-    seed
-        Seed of the random choice of tables, if there are too many.
+    key
+        Random key of what is chosen at random: tables and records, if there are too many, and the
+        permutations of `tree_propensity`. Default: `jax.random.key(0)`.
     progress
         Function that is called with the name of the step, the number of its parts that are done,
         and the number of all its parts.
@@ -368,6 +374,7 @@ def evaluate(
         check_kind(kind, "evaluate(original, synthetic, conditions=...)", conditions=conditions)
     persons = [persons_of(table) for table in (original, *synthetic)]
     whole = None if population is None else persons_of(population)
+    key_tables, key_trees, key_closest = Keys(key_or_default(key), 3)
     tell: Tell = progress or (lambda *_: None)
     seconds: dict[str, float] = {}
     with _timed(seconds, "proportions"):
@@ -380,17 +387,21 @@ def evaluate(
                 population=whole,
                 combining=combining,
                 level=level,
-                seed=seed,
+                key=jax.random.fold_in(key_tables, order),
                 progress=partial(tell, f"{order}-way tables"),
             )
     with _timed(seconds, "propensity_scores"):
         scores = _propensity_scores(persons, tell)
         by_trees = None
         if trees:
-            by_trees = tuple(tree_propensity(persons[0], file, seed=seed) for file in persons[1:])
+            keys_trees = key_array(key_trees, len(synthetic))
+            by_trees = tuple(
+                tree_propensity(persons[0], file, key=one)
+                for file, one in zip(persons[1:], keys_trees, strict=True)
+            )
     with _timed(seconds, "disclosure"):
         apart = None if holdout is None else persons_of(holdout)
-        closest = closest_records(persons[0], persons[1:], apart, seed=seed)
+        closest = closest_records(persons[0], persons[1:], apart, key=key_closest)
         disclosures = tuple(_disclosure(persons, names, targets) for names in keys)
     with _timed(seconds, "conditions_and_shares"):
         impossible = _impossible_of_files(synthetic, conditions, tell)
@@ -401,7 +412,6 @@ def evaluate(
         population=population,
         combining=combining,
         level=level,
-        seed=seed,
         proportions=by_order,
         scores=scores,
         score_parameters=num_columns(persons, interactions=True),

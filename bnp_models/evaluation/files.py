@@ -52,7 +52,7 @@ def read_like(
     Examples
     --------
     >>> files[0].to_csv("synthetic_1.csv", index=False)
-    >>> bnp.read_like("synthetic_1.csv", table).schema == table.schema
+    >>> bnp.io.read_like("synthetic_1.csv", table).schema == table.schema
     True
     """
     bins, schema = bins or {}, persons_of(table).schema

@@ -29,7 +29,7 @@ class PropensityScore(NamedTuple):
 
     Examples
     --------
-    >>> bnp.propensity_score(table, table).pmse
+    >>> bnp.evaluation.propensity_score(table, table).pmse
     0.0
     """
 
@@ -89,7 +89,7 @@ def propensity_score(
 
     Examples
     --------
-    >>> score = bnp.propensity_score(table, files[0])
+    >>> score = bnp.evaluation.propensity_score(table, files[0])
     >>> score.ratio > 0
     True
     """

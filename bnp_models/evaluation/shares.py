@@ -63,7 +63,7 @@ def household_shares(
     Examples
     --------
     >>> rules = bnp.census_relationships(households)
-    >>> shares = bnp.household_shares(rules, households, [households.to_frame()])
+    >>> shares = bnp.evaluation.household_shares(rules, households, [households.to_frame()])
     >>> bool((shares.original == shares.synthetic).all())
     True
     """

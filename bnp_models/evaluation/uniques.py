@@ -40,7 +40,7 @@ def replicated_uniques(original: Tabular, synthetic: Tabular | Sequence[Tabular]
 
     Examples
     --------
-    >>> found = bnp.replicated_uniques(table, files)
+    >>> found = bnp.evaluation.replicated_uniques(table, files)
     >>> found.uniques == len(table.tabulated.unique_cells)
     True
     """

@@ -1,1 +1,5 @@
 """Chains of any model on any table: sampling, checkpoints, diagnostics."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -239,7 +239,7 @@ def write_netcdf(data, path: str | PathLike) -> None:
 
     Examples
     --------
-    >>> bnp.write_netcdf(bnp.to_inference_data(run, risk), "posterior.nc")
+    >>> bnp.io.write_netcdf(bnp.to_inference_data(run, risk), "posterior.nc")
     """
     names = data.children if has_data_trees() else data.groups()
     groups = {}

@@ -71,7 +71,7 @@ def monitored(run: Run, evaluated: Evaluated | None = None) -> dict[str, np.ndar
 
     Examples
     --------
-    >>> bnp.monitored(run)["alpha"].shape
+    >>> bnp.inference.monitored(run)["alpha"].shape
     (2, 20)
     """
     check_kind(Run, "monitored(run)", run=run)

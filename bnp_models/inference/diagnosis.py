@@ -44,7 +44,7 @@ class Diagnosis:
 
     Examples
     --------
-    >>> diagnosis = bnp.Diagnosis.of(run, risk)
+    >>> diagnosis = bnp.results.Diagnosis.of(run, risk)
     >>> sorted(diagnosis.figures["tau1"])
     ['ess_bulk', 'ess_tail', 'rhat']
     """
@@ -176,7 +176,7 @@ def target_reached(run: Run, evaluated: Evaluated | None = None) -> bool:
 
     Examples
     --------
-    >>> bnp.target_reached(run)
+    >>> bnp.inference.target_reached(run)
     False
     """
     check_kind(Run, "target_reached(run)", run=run)

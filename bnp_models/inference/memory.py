@@ -16,7 +16,7 @@ class NotEnoughMemory(MemoryError):
 
     Examples
     --------
-    >>> issubclass(bnp.NotEnoughMemory, MemoryError)
+    >>> issubclass(bnp.inference.NotEnoughMemory, MemoryError)
     True
     """
 

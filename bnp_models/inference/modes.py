@@ -68,7 +68,7 @@ class Modes:
 
     Examples
     --------
-    >>> bnp.Diagnosis.of(run).modes.verdict
+    >>> bnp.results.Diagnosis.of(run).modes.verdict
     'there are too few draws to tell modes apart'
     """
 
@@ -126,7 +126,7 @@ def find_modes(draws: dict[str, np.ndarray], figures: dict[str, Figures] | None 
 
     Examples
     --------
-    >>> bnp.find_modes(bnp.monitored(run)).number is None
+    >>> bnp.find_modes(bnp.inference.monitored(run)).number is None
     True
     """
     judged = [name for name in ("log_likelihood", "components") if name in draws]

@@ -273,7 +273,7 @@ def model_of_steps(
     >>> def step(key, state):
     ...     x = 0.5 * state["x"] + jax.random.normal(key)
     ...     return {"x": x}, {"square": x**2}
-    >>> own = bnp.model_of_steps(init, step, keep=["x", "square"])
+    >>> own = bnp.inference.model_of_steps(init, step, keep=["x", "square"])
     >>> chains = bnp.sample(own, table, key=jax.random.key(0), **short)
     >>> chains.draws["square"].shape
     (2, 20)

@@ -21,7 +21,7 @@ def sample_law(run: Run) -> Run:
 
     Examples
     --------
-    >>> bnp.sample_law(run) is run
+    >>> bnp.inference.sample_law(run) is run
     True
     """
     check_kind(Run, "sample_law(run)", run=run)
@@ -33,7 +33,7 @@ def population_law(run: Run) -> Run:
 
     Examples
     --------
-    >>> bnp.population_law(run) is run
+    >>> bnp.inference.population_law(run) is run
     True
     """
     check_kind(Run, "population_law(run)", run=run)
@@ -50,7 +50,7 @@ def unsampled_law(run: Run) -> Run:
 
     Examples
     --------
-    >>> bnp.unsampled_law(run) is run
+    >>> bnp.inference.unsampled_law(run) is run
     True
     """
     check_kind(Run, "unsampled_law(run)", run=run)

@@ -1,1 +1,5 @@
 """Models: each gives initial states and sweeps that leave its posterior invariant."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

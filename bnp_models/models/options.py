@@ -142,6 +142,11 @@ def typed_key(key: jax.Array) -> jax.Array:
     raise TypeError(f"key must be a random key, such as jax.random.key(0), not {described(key)}")
 
 
+def key_or_default(key: jax.Array | None) -> jax.Array:
+    """Return the key that was given, typed, or `jax.random.key(0)` where there is none."""
+    return jax.random.key(0) if key is None else typed_key(key)
+
+
 def as_names(names: str | Sequence[str]) -> tuple[str, ...]:
     """Names of variables, or the name of one, as a tuple."""
     return (names,) if isinstance(names, str) else tuple(names)

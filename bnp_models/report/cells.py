@@ -81,7 +81,7 @@ def cell_risk_summary(
     Examples
     --------
     >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
-    >>> bnp.cell_risk_summary(result)["population_size"]
+    >>> bnp.report.cell_risk_summary(result)["population_size"]
     5000
     """
     cells, diagnosis = result.cells, Diagnosis(monitored_cells(result))
@@ -161,7 +161,7 @@ def cell_inference_data(result: CellRisk, *, seed: int | None = None):
     Examples
     --------
     >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
-    >>> data = bnp.cell_inference_data(result)
+    >>> data = bnp.report.cell_inference_data(result)
     >>> "tau1" in data["posterior"]
     True
     """
@@ -201,7 +201,7 @@ def cells_frame(result: CellRisk, *, baselines: bool = False) -> pd.DataFrame:
     Examples
     --------
     >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
-    >>> "risk" in bnp.cells_frame(result)
+    >>> "risk" in bnp.report.cells_frame(result)
     True
     """
     check_names(result.cells.table.schema.variables, baselines)
@@ -218,7 +218,7 @@ def check_names(variables, baselines: bool = False) -> None:
 
     Examples
     --------
-    >>> bnp.check_names(table.schema.variables)
+    >>> bnp.report.check_names(table.schema.variables)
     """
     for name in (*CELL_COLUMNS, *(classical.NAMES if baselines else ())):
         if name in variables:
@@ -237,7 +237,7 @@ def write_cells(
     Examples
     --------
     >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
-    >>> bnp.write_cells(result, "cells.csv")
+    >>> bnp.io.write_cells(result, "cells.csv")
     >>> len(pd.read_csv("cells.csv")) == len(cells.f)
     True
     """
@@ -298,7 +298,7 @@ def write_cell_report(path: str | PathLike, result: CellRisk, summary: dict, **o
     Examples
     --------
     >>> result = bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=jax.random.key(0))
-    >>> bnp.write_cell_report("cells.html", result, bnp.cell_risk_summary(result))
+    >>> bnp.report.write_cell_report("cells.html", result, bnp.report.cell_risk_summary(result))
     """
     write_text(render_cell_report(result, summary, **options), path)
 

@@ -163,7 +163,7 @@ def write_records(
 
     Examples
     --------
-    >>> bnp.write_records(risk, "records.csv")
+    >>> bnp.io.write_records(risk, "records.csv")
     >>> len(pd.read_csv("records.csv")) == len(risk.rows)
     True
     """

@@ -71,7 +71,7 @@ def json_schema(name: str) -> dict:
 
     Examples
     --------
-    >>> bnp.json_schema("risk.json")["properties"]["seed"]["type"]
+    >>> bnp.io.json_schema("risk.json")["properties"]["seed"]["type"]
     ['integer', 'null']
     """
     if name not in SCHEMAS:

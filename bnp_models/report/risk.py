@@ -125,6 +125,6 @@ def write_report(path: str | PathLike, risk: PopulationRisk, **options) -> None:
 
     Examples
     --------
-    >>> bnp.write_report("risk.html", risk)
+    >>> bnp.report.write_report("risk.html", risk)
     """
     write_text(render_report(risk, **options), path)

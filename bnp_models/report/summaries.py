@@ -81,7 +81,7 @@ def risk_summary(
 
     Examples
     --------
-    >>> bnp.risk_summary(risk)["population_size"]
+    >>> bnp.report.risk_summary(risk)["population_size"]
     5000
     """
     check_kind(PopulationRisk, "risk_summary(risk)", risk=risk)
@@ -254,7 +254,7 @@ def run_summary(
 
     Examples
     --------
-    >>> bnp.run_summary(run)["model"]
+    >>> bnp.report.run_summary(run)["model"]
     'nplcm'
     """
     check_kind(Run, "run_summary(run)", run=run)

@@ -142,6 +142,6 @@ def write_synthesis_report(
 
     Examples
     --------
-    >>> bnp.write_synthesis_report("synthesis.html", run, files)
+    >>> bnp.report.write_synthesis_report("synthesis.html", run, files)
     """
     write_text(render_synthesis_report(run, frames, **options), path)

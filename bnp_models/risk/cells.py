@@ -296,7 +296,7 @@ def benedetti_franconi_risk(cells: WeightedCells) -> np.ndarray:
 
     Examples
     --------
-    >>> bnp.benedetti_franconi_risk(cells).shape == cells.f.shape
+    >>> bnp.risk.benedetti_franconi_risk(cells).shape == cells.f.shape
     True
     """
     check_kind(WeightedCells, "benedetti_franconi_risk(cells)", cells=cells)
@@ -335,7 +335,7 @@ def counts_of_counts(model: PolettiniStander, cells: WeightedCells) -> pd.DataFr
 
     Examples
     --------
-    >>> bnp.counts_of_counts(bnp.PolettiniStander(variant=1), cells).empty
+    >>> bnp.risk.counts_of_counts(bnp.PolettiniStander(variant=1), cells).empty
     False
     """
     call = "counts_of_counts(model, cells)"

@@ -18,7 +18,7 @@ from bnp_models.data.microdata import Records, SmallCells, k_anonymity
 from bnp_models.data.recoding import Recoding
 from bnp_models.inference.run import Run
 from bnp_models.kernels.variates.rng import Keys, key_array, numpy_generator
-from bnp_models.models.options import typed_key
+from bnp_models.models.options import check_choice, typed_key
 from bnp_models.risk.coarsening import (
     hierarchies_of,
     parse_coarsening,
@@ -26,7 +26,7 @@ from bnp_models.risk.coarsening import (
     single_drops,
 )
 from bnp_models.risk.evaluator import Evaluator, draw_taus
-from bnp_models.risk.ties import Tied
+from bnp_models.risk.ties import TIES, Tied
 
 NUM_DRAWS = 100
 """Draws at which coarser keys are evaluated, at the most."""
@@ -77,8 +77,8 @@ def coarsen(
     population_size: int,
     coarsenings: Sequence[str] | Mapping[str, Recoding] | None = None,
     *,
-    ties: bool = True,
-    num_draws: int = NUM_DRAWS,
+    ties: str = "on",
+    num_samples: int = NUM_DRAWS,
     key: jax.Array | None = None,
 ) -> dict[str, CoarserRisk]:
     """Evaluate the risk of a sample on coarser keys, from the same draws.
@@ -92,8 +92,9 @@ def coarsen(
         "group:occupation" where the model has groups of that variable's levels; or those read, by
         text. Default: each variable dropped by itself.
     ties
-        Whether to use the layer for ties, with the parameters of the finer file.
-    num_draws
+        As for `population_risk`: "on" uses the layer for ties, with the parameters of the finer
+        file; "off" and "sensitivity" do not.
+    num_samples
         Largest number of draws of the run that are used; they are evenly spaced.
     key
         By default a key that `run` keeps for this purpose.
@@ -108,7 +109,7 @@ def coarsen(
     MicrodataError
         As `parse_coarsening` and `require_listable`.
     ValueError
-        As `population_risk`.
+        As `population_risk`; if `ties` is unknown.
 
     Notes
     -----
@@ -121,9 +122,10 @@ def coarsen(
     ['drop:education', 'merge:age=0-14+15-24']
     """
     check_kind(Run, "coarsen(run, population_size)", run=run)
+    check_choice(TIES, ties=ties)
     if key is not None:
         key = typed_key(key)
-    evaluator = Evaluator.of(run, population_size, lambda law: law.spaced_parameters(num_draws))
+    evaluator = Evaluator.of(run, population_size, lambda law: law.spaced_parameters(num_samples))
     table, conditions = evaluator.run.table, evaluator.run.conditions
     if coarsenings is None:
         coarsenings = single_drops(table, conditions)
@@ -136,7 +138,7 @@ def coarsen(
     )  # fmt: skip
     require_listable(found, table, conditions)
     key_ties, *keys = key_array(run.key if key is None else key, 1 + len(found))
-    tied = evaluator.draw_ties(key_ties) if ties else None
+    tied = evaluator.draw_ties(key_ties) if ties == "on" else None
     return {
         text: _evaluate(evaluator, coarsening, tied, of_one)
         for (text, coarsening), of_one in zip(found.items(), keys, strict=True)

@@ -188,6 +188,6 @@ def check_support(cells: WeightedCells, max_support: int = MAX_SUPPORT) -> None:
 
     Examples
     --------
-    >>> bnp.check_support(cells)
+    >>> bnp.risk.check_support(cells)
     """
     list_cells(cells.codes, combinations(range(cells.codes.shape[1]), 2), max_support)

@@ -44,10 +44,8 @@ from bnp_models.risk.evaluator import (
     record_risks,
 )
 from bnp_models.risk.shared_cells import shared_risks
-from bnp_models.risk.ties import LAYER_DRAWS, MODEL_HOLDS, Ties
+from bnp_models.risk.ties import LAYER_DRAWS, MODEL_HOLDS, TIES, Ties
 from bnp_models.zeros.structural_zeros import StructuralZeros
-
-TIES = ("on", "sensitivity", "off")
 
 TAUS = ("tau1", "tau2")
 
@@ -458,7 +456,7 @@ def tau1_monitor(
 
     Examples
     --------
-    >>> monitor = bnp.tau1_monitor(model, table, 5_000)
+    >>> monitor = bnp.risk.tau1_monitor(model, table, 5_000)
     >>> latest = {name: draws[:, -1] for name, draws in run.draws.items()}
     >>> list(monitor(latest))
     ['tau_1']

@@ -26,11 +26,12 @@ from bnp_models.data.schema import text_of, unknown_variable
 from bnp_models.inference.run import Run
 from bnp_models.inference.weighting import sample_law
 from bnp_models.kernels.variates.rng import Keys
-from bnp_models.models.options import typed_key
+from bnp_models.models.options import check_choice, typed_key
 from bnp_models.risk.coarsening import hierarchies_of, parse_coarsening
 from bnp_models.risk.protected_risks import ProtectedRisks, patterns
 from bnp_models.risk.recoding import Recoded, importance_of, ordered_variables
 from bnp_models.risk.suppression import Suppressed, suppress
+from bnp_models.risk.ties import TIES
 from bnp_models.risk.verdict import Limits, Verdict, judge
 
 SCAN_DRAWS, NUM_DRAWS = 50, 200
@@ -183,7 +184,7 @@ class Protection:
         names = [schema.variables[j] for j in variables]
         return pd.DataFrame({"row": rows, "column": names, "old": old})
 
-    def estimate(self, run: Run, *, ties: bool = True, key: jax.Array | None = None) -> FileRisk:
+    def estimate(self, run: Run, *, ties: str = "on", key: jax.Array | None = None) -> FileRisk:
         """Estimate the risk of the protected file by chains on the recoded sample.
 
         Parameters
@@ -191,13 +192,14 @@ class Protection:
         run
             Chains fitted to ``coarsening.coarser(table)``.
         ties
-            Estimate with the layer for ties.
+            Whether the layer for ties is used, "on" or "off".
         key
             By default one that `run` set aside.
         """
+        check_choice(TIES, ties=ties)
         key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
         risks = ProtectedRisks(
-            run, self.population_size, ties=ties, num_draws=NUM_DRAWS, key=key
+            run, self.population_size, ties=ties == "on", num_draws=NUM_DRAWS, key=key
         )  # fmt: skip
         same = Recoded.unchanged(risks.table).coarsening
         return _file_risk(risks, same, self.suppressed, self.after.loss)
@@ -213,7 +215,7 @@ def protect(
     max_suppressed: float = 0.05,
     importance: Mapping[str, float] | None = None,
     ordered: Sequence[str] = (),
-    ties: bool = True,
+    ties: str = "on",
     key: jax.Array | None = None,
 ) -> Protection:
     """Recode a sample, and suppress values of its records, until its risk meets limits.
@@ -240,7 +242,8 @@ def protect(
         the model of the run has groups of a variable's levels, all levels are replaced by their
         groups, and then the groups by larger groups.
     ties
-        Evaluate with the layer for ties.
+        As for `population_risk`: "on" evaluates with the layer for ties; "off" and "sensitivity" do
+        not.
     key
         By default one that `run` set aside.
 
@@ -262,6 +265,7 @@ def protect(
     >>> int(found.frame().isna().sum().sum()) == int(found.suppressed.sum())
     True
     """
+    check_choice(TIES, ties=ties)
     limits = Limits(max_tau1, max_risk)
     if not limits.given:
         raise ValueError("give max_tau1, max_risk or both")
@@ -273,7 +277,7 @@ def protect(
     key = jax.random.fold_in(run.key if key is None else typed_key(key), _PROTECT)
     key_scan, key_result = Keys(key, 2)
     scan, risks = (
-        ProtectedRisks(run, population_size, ties=ties, num_draws=number, key=of)
+        ProtectedRisks(run, population_size, ties=ties == "on", num_draws=number, key=of)
         for number, of in ((SCAN_DRAWS, key_scan), (NUM_DRAWS, key_result))
     )
     recoded, recodings = _asked(recode, table, weight, hierarchies_of(run.model))

@@ -73,6 +73,9 @@ LEAST_EXPECTED = 1e-9
 NUM_DRAWS, NUM_SIMULATED = 32, 1024
 """Draws of a run from which records are simulated, and how many from each."""
 
+TIES = ("on", "sensitivity", "off")
+"""Values of the option `ties`."""
+
 _TIES = 0x54494553
 
 

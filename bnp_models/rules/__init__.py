@@ -22,10 +22,12 @@ holds if it holds for some of them: a household is impossible only if it is so a
 its intervals, each comparison taken by itself.
 """
 
+from bnp_models.rules.census import find_head
 from bnp_models.rules.persons import aged, person
 from bnp_models.rules.rules import CompiledRules, Rules
 from bnp_models.rules.statements import Rule, at_least, at_most, each, exactly, household, predicate
 from bnp_models.rules.views import HouseholdView
+from bnp_models.rules.yaml_writing import rules_to_yaml
 
 __all__ = [
     "CompiledRules",
@@ -37,7 +39,9 @@ __all__ = [
     "at_most",
     "each",
     "exactly",
+    "find_head",
     "household",
     "person",
     "predicate",
+    "rules_to_yaml",
 ]

@@ -142,7 +142,7 @@ def find_head(
 
     Examples
     --------
-    >>> bnp.find_head(households.schema)
+    >>> bnp.rules.find_head(households.schema)
     ('relate', 'Householder')
     """
     persons, roles = _person_schema(schema), roles or Roles()

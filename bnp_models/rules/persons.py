@@ -226,6 +226,11 @@ def person(values: Mapping[str, Any] | None = None, /, **named) -> Person:
     **named
         ``person(relate=("Child", "Stepchild"), sex="Female")``: one of the labels given, in each
         variable. Without any, every person.
+
+    Examples
+    --------
+    >>> print(bnp.rules.person(relate="Householder"))
+    relate 'Householder'
     """
     return Person(as_values(values, named))
 
@@ -242,6 +247,11 @@ def aged(
         them if some of its numbers are.
     variable : str
         The variable.
+
+    Examples
+    --------
+    >>> print(bnp.rules.aged(15))
+    age at least 15
     """
     if at_least is None and at_most is None:
         raise ValueError("give at_least, at_most or both")

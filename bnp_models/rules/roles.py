@@ -143,7 +143,7 @@ def read_roles(path: str | PathLike, variables: Schema | Iterable[str] | None = 
     --------
     >>> with open("roles.csv", "w") as file:
     ...     _ = file.write("role,label\\nhead,Vorstand\\nage variable,alter\\n")
-    >>> bnp.read_roles("roles.csv")
+    >>> bnp.io.read_roles("roles.csv")
     Roles(labels={'vorstand': 'head'}, variables={'age': 'alter'})
     """
     names = variables.variables if isinstance(variables, Schema) else variables

@@ -224,6 +224,12 @@ class CompiledRules:
         The variables and levels for which they were compiled.
     columns : Columns
         The columns of codes that the function takes.
+
+    Examples
+    --------
+    >>> possible = bnp.census_relationships(households).compile(households.schema)
+    >>> isinstance(possible, bnp.rules.CompiledRules)
+    True
     """
 
     rules: tuple[Rule, ...]

@@ -485,22 +485,46 @@ class Subject(NamedTuple):
 
 
 def exactly(count: int, who: PersonPredicate = ANYONE) -> Rule:
-    """Make the rule: so many persons are ``who``, neither more nor less."""
+    """Make the rule: so many persons are ``who``, neither more nor less.
+
+    Examples
+    --------
+    >>> print(bnp.rules.exactly(1, bnp.rules.person(relate="Householder")))
+    exactly 1 person with relate 'Householder'
+    """
     return Count(count, count, who)
 
 
 def at_most(count: int, who: PersonPredicate = ANYONE) -> Rule:
-    """Make the rule: so many persons or fewer are ``who``."""
+    """Make the rule: so many persons or fewer are ``who``.
+
+    Examples
+    --------
+    >>> print(bnp.rules.at_most(1, bnp.rules.person(relate="Husband/wife")))
+    at most 1 person with relate 'Husband/wife'
+    """
     return Count(0, count, who)
 
 
 def at_least(count: int, who: PersonPredicate = ANYONE) -> Rule:
-    """Make the rule: so many persons or more are ``who``."""
+    """Make the rule: so many persons or more are ``who``.
+
+    Examples
+    --------
+    >>> print(bnp.rules.at_least(1, bnp.rules.aged(15)))
+    at least 1 person with age at least 15
+    """
     return Count(count, None, who)
 
 
 def each(who: PersonPredicate = ANYONE) -> Subject:
-    """Start a rule about every person described: ``each(child).is_younger_than(head, 7)``."""
+    """Start a rule about every person described: ``each(child).is_younger_than(head, 7)``.
+
+    Examples
+    --------
+    >>> print(bnp.rules.each(bnp.rules.person(relate="Householder")).has(bnp.rules.aged(15)))
+    each person with relate 'Householder' has age at least 15
+    """
     return Subject(who)
 
 
@@ -513,6 +537,11 @@ def household(values: Mapping[str, Any] | None = None, /, **named) -> Rule:
         For names of variables that are no Python names.
     **named
         ``household(tenure=("own", "rent"))``.
+
+    Examples
+    --------
+    >>> print(bnp.rules.household(tenure="Rented"))
+    the household has tenure 'Rented'
     """
     given = as_values(values, named)
     if not given:
@@ -538,6 +567,14 @@ def predicate(
         The rule in words.
     member, household : iterables of str
         The variables that it reads; it sees no others.
+
+    Examples
+    --------
+    >>> rented = bnp.rules.predicate(
+    ...     lambda view: view.is_("tenure", "Rented"), "rented", household=["tenure"]
+    ... )
+    >>> bnp.Rules([rented]).check(households).shape
+    (20,)
     """
     return Predicate(function, text, Variables(tuple(household), tuple(member)))
 

@@ -109,6 +109,14 @@ class HouseholdView(View):
         Module of the code arrays: numpy or jax.numpy.
     size : int
         Number of persons h.
+
+    Examples
+    --------
+    >>> def two_adults(view: bnp.rules.HouseholdView):
+    ...     return (view.number("age") >= 18).sum(-1) >= 2
+    >>> rule = bnp.rules.predicate(two_adults, "two adults", member=["age"])
+    >>> bnp.Rules([rule]).check(households).shape
+    (20,)
     """
 
     def __init__(self, schema, xp, household_codes, member_codes, columns: Columns):

@@ -70,7 +70,7 @@ def rules_to_yaml(rules: Rules, persons: Mapping[str, PersonPredicate] | None = 
     Examples
     --------
     >>> from bnp_models.rules import exactly, person
-    >>> print(bnp.rules_to_yaml(bnp.Rules([exactly(1, person(relate="Householder"))])))
+    >>> print(bnp.rules.rules_to_yaml(bnp.Rules([exactly(1, person(relate="Householder"))])))
     rules:
     - exactly: 1
       of: {relate: Householder}

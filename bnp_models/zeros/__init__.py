@@ -1,1 +1,5 @@
 """Structural zeros of records: conditions compiled into boxes, diagrams and equivalences."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -36,9 +36,9 @@ def folder(tmp_path_factory):
         num_samples=100,
     )  # fmt: skip
     for m, made in enumerate(bnp.synthesize(run, 2)):
-        bnp.write_frame(made, folder / f"synthetic_{m + 1}.csv")
+        bnp.io.write_frame(made, folder / f"synthetic_{m + 1}.csv")
     data = bnp.to_inference_data(run, parameters=True, num_datasets=2)
-    bnp.write_netcdf(data, folder / "posterior.nc")
+    bnp.io.write_netcdf(data, folder / "posterior.nc")
     return folder
 
 
@@ -69,7 +69,7 @@ def test_what_is_written(done, folder):
         records[names], original.loc[records["row"], names].reset_index(drop=True)
     )
     assert list(records.columns) == ["row", *names, *list(records.columns)[-8:]]
-    assert set(records.columns[-8:]) == bnp.AttackRisk.COLUMNS - {"row"}
+    assert set(records.columns[-8:]) == bnp.results.AttackRisk.COLUMNS - {"row"}
     assert records["rho"].is_monotonic_decreasing and records["rho"].between(0, 1).all()
     assert records["at_risk"].sum() == found["at_risk"]["1"]
     assert (records["rank"] == 1).sum() == found["ranked_within"]["1"]

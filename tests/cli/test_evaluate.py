@@ -73,13 +73,15 @@ def test_evaluation_json(done, folder):
     assert [file["name"] for file in found["files"]] == [f"synthetic_{m}.csv" for m in (1, 2, 3)]
     # The command is the notebook's few lines.
     original = bnp.read_microdata(folder / "original.csv")
-    files = [bnp.read_like(folder / f"synthetic_{m}.csv", original) for m in (1, 2, 3)]
-    population = bnp.read_like(folder / "population.parquet", original)
+    files = [bnp.io.read_like(folder / f"synthetic_{m}.csv", original) for m in (1, 2, 3)]
+    population = bnp.io.read_like(folder / "population.parquet", original)
     for order in (1, 2, 3):
-        expected = bnp.proportions(original, files, order, population=population).summary()
+        expected = bnp.evaluation.proportions(
+            original, files, order, population=population
+        ).summary()
         assert found["proportions"][str(order)] == expected
         assert 0.6 < expected["overlap"] < 1 and expected["covers_population"] > 0.9
-    score = bnp.propensity_score(original, files[1])
+    score = bnp.evaluation.propensity_score(original, files[1])
     assert found["pmse"]["main_effects"]["files"][1] == score._asdict()
     assert found["pmse"]["pairs"]["ratio"] < 5
     assert [one["number"] for one in found["impossible"]] == [0, 0, 0]

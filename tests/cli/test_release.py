@@ -65,7 +65,7 @@ def risk_of(out):
 def test_protect_knows_columns_by_labels(csv, tmp_path):
     """No column is left as it was beside the protected one."""
     frame = pd.read_csv(csv, dtype=str).rename(columns={"age": "age in years"})
-    bnp.write_frame(frame, tmp_path / "sample.dta")
+    bnp.io.write_frame(frame, tmp_path / "sample.dta")
     short = [word.replace("age", "age in years") for word in SHORT]
     assert main(["protect", str(tmp_path / "sample.dta"), *short, "--max-tau1", "2", "--suppress",
                  "0.02", "--out", str(tmp_path / "out"), "--quiet"]) == 0  # fmt: skip

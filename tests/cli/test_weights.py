@@ -66,7 +66,7 @@ def test_files_with_weights(source, tmp_path):
     page = (out / "report.html").read_text()
     assert "The files need no weights" in page and "counted by design weights" in page
     with pytest.raises(bnp.MicrodataError, match="design weights"):
-        bnp.read_posterior(out / "posterior.nc")
+        bnp.io.read_posterior(out / "posterior.nc")
 
 
 GOOD = "x,y,w\n1,2,30\n1,2,40\n3,4,30\n"

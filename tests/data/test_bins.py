@@ -42,11 +42,11 @@ def test_bins_hold_about_as_many_records_each(binned):
 def test_values_are_drawn_in_their_bins(binned):
     frame, table, bins = binned
     rng = np.random.default_rng(1)
-    made = bnp.draw_in_bins(rng, table.to_frame(), {"income": bins})
+    made = bnp.data.draw_in_bins(rng, table.to_frame(), {"income": bins})
     assert list(made.columns) == ["income", "sex"] and (made["sex"] == frame["sex"]).all()
     assert ((made["income"] == "N") == (frame["income"] == "N")).all()
     assert ((made["income"] == "0") == frame["income"].isin(["0", "-50000"])).all()
-    again = bnp.in_bins(bnp.Microdata.from_frame(made), {"income": bins})
+    again = bnp.data.in_bins(bnp.Microdata.from_frame(made), {"income": bins})
     np.testing.assert_array_equal(again.codes[:, 0], table.codes[:, 0])
     x = pd.to_numeric(made["income"], errors="coerce").dropna()
     assert (x % 10 == 0).all()
@@ -57,7 +57,7 @@ def test_values_are_drawn_in_their_bins(binned):
 
 
 def test_draws_are_uniform_on_the_grid_of_a_bin():
-    bins = bnp.Bins.choose("x", list(range(0, 100, 5)), np.full(20, 50), 2)
+    bins = bnp.data.Bins.choose("x", list(range(0, 100, 5)), np.full(20, 50), 2)
     low, high, unit = bins.low[0], bins.high[0], bins.unit[0]
     rng = np.random.default_rng(2)
     x = bins.draw(rng, np.zeros(20_000, int)).to_numpy()
@@ -71,7 +71,7 @@ def test_draws_are_uniform_on_the_grid_of_a_bin():
 def test_ends_do_not_tell_single_values():
     """The outermost ends are the fifth values; the planted bins of plain quantiles would tell."""
     values = [*range(1000, 2000), 123_456]
-    bins = bnp.Bins.choose("x", values, np.ones(len(values), int), 10)
+    bins = bnp.data.Bins.choose("x", values, np.ones(len(values), int), 10)
     assert bins.high[-1] < 2000 and bins.low[0] >= 1004
     assert not any("123456" in str(label) for label in bins.labels)
 
@@ -79,7 +79,7 @@ def test_ends_do_not_tell_single_values():
 def test_labels_and_missing_values():
     values = [0.5, 1.25, 2.0, 3.75, 9.0, "unknown"]
     counts = np.array([20, 20, 20, 20, 20, 5])
-    bins = bnp.Bins.choose("x", values, counts, 2)
+    bins = bnp.data.Bins.choose("x", values, counts, 2)
     assert bins.labels[0] == "unknown" and 2 in bins.low
     codes = bins.code([1.9, 2, 100, -7, "unknown"])
     assert list(codes[:2]) != [codes[1]] * 2 and codes[4] == 0
@@ -92,26 +92,26 @@ def test_labels_and_missing_values():
 
 def test_few_records_between_bins_join_the_one_that_is_no_single_value():
     """Of 100 records, twenty a bin: 3 has two, and 4 enough for a bin of its own."""
-    bins = bnp.Bins.choose("x", [1, 2, 3, 4, 5], np.array([12, 9, 2, 50, 27]), 5)
+    bins = bnp.data.Bins.choose("x", [1, 2, 3, 4, 5], np.array([12, 9, 2, 50, 27]), 5)
     assert bins.labels == ("1 to 3", 4, 5)
     assert bins.code([1, 2, 3, 4, 5]).tolist() == [0, 0, 0, 1, 2]
     # The next one, where that is none and where there is no other.
-    bins = bnp.Bins.choose("x", [1, 2, 3, 4, 5, 6], np.full(6, 2), 4)
+    bins = bnp.data.Bins.choose("x", [1, 2, 3, 4, 5, 6], np.full(6, 2), 4)
     assert bins.code([1, 2, 3, 4, 5, 6]).tolist() == [0, 0, 0, 1, 1, 1]
-    bins = bnp.Bins.choose("x", [1, 2, 3], np.array([2, 50, 48]), 5)
+    bins = bnp.data.Bins.choose("x", [1, 2, 3], np.array([2, 50, 48]), 5)
     assert bins.code([1, 2, 3]).tolist() == [0, 0, 1]
 
 
 def test_values_of_a_very_wide_bin_can_be_counted():
     """From a half to 3e16 in hundreds: in tenths or tens they would be more than 10^15."""
     values = [0.5, 1e16, 2e16, 3e16]
-    bins = bnp.Bins.choose("x", values, np.full(4, 10), 1)
+    bins = bnp.data.Bins.choose("x", values, np.full(4, 10), 1)
     assert (bins.low[0], bins.high[0], bins.unit[0]) == (100, 3e16, 100)
     drawn = bins.draw(np.random.default_rng(0), np.zeros(2000, int))
     assert drawn.between(100, 3e16).all()
     # All with one probability: a variance of the width squared over 12.
     assert abs(drawn.mean() - 1.5e16) < 5 * 3e16 / np.sqrt(12 * 2000)
-    narrow = bnp.Bins.choose("x", [0.5, 1.0, 99_999_999_999.0], np.full(3, 10), 1)
+    narrow = bnp.data.Bins.choose("x", [0.5, 1.0, 99_999_999_999.0], np.full(3, 10), 1)
     assert narrow.unit[0] == 0.1
 
 
@@ -129,9 +129,9 @@ def test_all_of_a_household_get_one_value():
     frame = pd.DataFrame({"hid": np.repeat(np.arange(50), 3), "rent": rent, "age": rent})
     table, bins = bnp.bin_columns(frame[["rent", "age"]], {"rent": 4, "age": 4})
     labels = table.to_frame().assign(hid=frame["hid"])
-    made = bnp.draw_in_bins(rng, labels, bins, "hid", ["rent"])
+    made = bnp.data.draw_in_bins(rng, labels, bins, "hid", ["rent"])
     assert (made.groupby("hid")["rent"].nunique() == 1).all() and made["rent"].nunique() > 8
     assert (made.groupby("hid")["age"].nunique() > 1).any()
     # In the bins that they were drawn from.
-    again = bnp.in_bins(made[["rent", "age"]], bins)
+    again = bnp.data.in_bins(made[["rent", "age"]], bins)
     np.testing.assert_array_equal(again.codes, table.codes)

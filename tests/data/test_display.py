@@ -89,7 +89,7 @@ def test_results_say_what_they_hold_in_a_few_lines(small):
             f" {ratio:.2f} by main effects",
         ],
         evaluation.proportions[1]: ["4 1-way tables"],
-        bnp.Diagnosis.of(run, risk): ["tau1_conditional", "ess_bulk"],
+        bnp.results.Diagnosis.of(run, risk): ["tau1_conditional", "ess_bulk"],
         bnp.predictive_checks(run): ["cells of 1"],
         bnp.weighted_cells(small.table, 1000): ["population             1,000"],
         bnp.datasets.census_income(): ["Population: 299,285 persons"],
@@ -112,7 +112,7 @@ def test_risks_and_margins_say_their_figures(small):
     protection = bnp.protect(run, 20_000, max_tau1=5, max_suppressed=3)
     margins = bnp.level_margins(run)
     split = Split(12, 4, np.array([[3.0, 5.0, 7.0]]))
-    draws = bnp.HyperparameterDraws(
+    draws = bnp.results.HyperparameterDraws(
         {"alpha": np.array([[1.0, 2.0, 6.0]])}, np.zeros((1, 3)),
         {"diverging": np.array([[True, False, True]])}, {},
     )  # fmt: skip

@@ -38,8 +38,8 @@ def test_readers_open_a_file_once(sample, tmp_path):
     groups.write_text("level,group\n1,a\n2,a\n")
     for read in (
         lambda: bnp.read_microdata(sample, ["sex"], levels),
-        lambda: bnp.read_microdata(sample, reading=bnp.Reading(",", missing=["m"])),
-        lambda: bnp.read_frame(sample),
+        lambda: bnp.read_microdata(sample, reading=bnp.io.Reading(",", missing=["m"])),
+        lambda: bnp.io.read_frame(sample),
         lambda: bnp.read_weights(sample, "w"),
         lambda: bnp.read_households(sample, "w"),
         lambda: columns_of_file(sample),
@@ -60,21 +60,21 @@ def test_a_source_is_opened_once_for_all(kind, tmp_path):
     elif kind == "csv.gz":
         path.write_bytes(gzip.compress(TEXT.encode()))
     else:
-        bnp.write_frame(FRAME, path)
+        bnp.io.write_frame(FRAME, path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    with opens(path) as number, bnp.Source(path) as source:
+    with opens(path) as number, bnp.io.Source(path) as source:
         table = bnp.read_microdata(source, ["sex", "age"])
         assert bnp.read_weights(source, "w").tolist() == [2, 1, 3]
         assert source.digest == digest
-        bnp.read_labelling(source)
-        frame, _ = bnp.read_frame(source)
+        bnp.io.read_labelling(source)
+        frame, _ = bnp.io.read_frame(source)
         assert number[str(path)] == 1
     assert list(frame) == list(FRAME) and frame["sex"].tolist() == ["m", "f", "m"]
     assert table.codes.tolist() == [[1, 0], [0, 1], [1, 1]]
 
 
 def test_what_is_closed_can_be_read_again(sample):
-    source = bnp.Source(sample)
+    source = bnp.io.Source(sample)
     source.release()
     first, digest = bnp.read_weights(source, "w"), source.digest
     source.close()
@@ -82,12 +82,12 @@ def test_what_is_closed_can_be_read_again(sample):
     assert (first != bnp.read_weights(source, "w")).tolist() == [False, False, True]
     assert source.digest == digest and repr(source) == f"Source({str(sample)!r})"
     source.close()
-    assert bnp.Source(sample.parent).digest is None
+    assert bnp.io.Source(sample.parent).digest is None
 
 
 def test_standard_input(sample, monkeypatch):
     pipe(monkeypatch, gzip.compress(TEXT.encode(), mtime=0))
-    with bnp.Source("-") as source:
+    with bnp.io.Source("-") as source:
         weights = bnp.read_weights(source, "w")
         table = bnp.read_microdata(source, ["sex", "age"])
         assert source.digest == hashlib.sha256(gzip.compress(TEXT.encode(), mtime=0)).hexdigest()
@@ -96,10 +96,10 @@ def test_standard_input(sample, monkeypatch):
     assert weights.tolist() == [2, 1, 3]
     assert table.digest == bnp.read_microdata(sample, ["sex", "age"]).digest
     with pytest.raises(bnp.MicrodataError, match="^standard input: the file is empty"):
-        bnp.read_frame("-")
+        bnp.io.read_frame("-")
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(bnp.MicrodataError, match="^standard input: cannot be read .it is closed"):
-        bnp.read_frame("-")
+        bnp.io.read_frame("-")
 
 
 def test_a_file_may_be_called_like_standard_input(sample, monkeypatch):

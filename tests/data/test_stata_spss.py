@@ -68,7 +68,7 @@ def test_labels_are_read_in_the_order_of_their_values(folder, kind):
 @pytest.mark.parametrize("kind", ["sav", "dta"])
 def test_the_value_labels_are_a_code_book(folder, kind):
     source = folder / f"survey.{kind}"
-    levels = bnp.read_levels(source)
+    levels = bnp.io.read_levels(source)
     assert levels["sex"] == ("Male", "Female")
     assert levels["work"] == ("yes", "no, retired", "no")
     table = bnp.read_microdata(source, ["sex", "work"], source)
@@ -81,7 +81,7 @@ def test_a_round_trip(folder, tmp_path, source, target):
     path = folder / f"survey.{source}"
     table = bnp.read_microdata(path)
     out = tmp_path / f"again.{target}"
-    bnp.write_frame(table.to_frame(), out, bnp.read_labelling(path))
+    bnp.io.write_frame(table.to_frame(), out, bnp.io.read_labelling(path))
     assert [made.name for made in tmp_path.iterdir()] == [out.name]
     again = bnp.read_microdata(out)
     if (source, target) == ("sav", "dta"):
@@ -105,7 +105,7 @@ def test_a_round_trip(folder, tmp_path, source, target):
 @pytest.mark.parametrize("kind", ["sav", "dta", "parquet"])
 def test_files_of_plain_labels(tmp_path, kind):
     frame = pd.DataFrame({"x": ["1", "10", "2"], "y": ["01", "2", "3"], "z": ["a", None, "b"]})
-    bnp.write_frame(frame, tmp_path / f"a.{kind}")
+    bnp.io.write_frame(frame, tmp_path / f"a.{kind}")
     table = bnp.read_microdata(tmp_path / f"a.{kind}")
     texts = tuple(tuple(map(str, labels)) for labels in table.schema.levels)
     assert texts == (("1", "2", "10"), ("01", "2", "3"), ("a", "b"))
@@ -126,8 +126,8 @@ def test_what_cannot_be_read_or_written(folder, tmp_path, monkeypatch):
     with pytest.raises(bnp.MicrodataError, match="column 'x': values 1 and 2 are both labelled"):
         bnp.read_microdata(tmp_path / "twice.sav")
     for name, kind in (("x" * 81, "dta"), ("é" * 129, "sav")):
-        with pytest.raises(bnp.FormatError, match="neither for a column nor as its label"):
-            bnp.write_frame(pd.DataFrame({name: [1]}), tmp_path / f"a.{kind}")
+        with pytest.raises(bnp.io.FormatError, match="neither for a column nor as its label"):
+            bnp.io.write_frame(pd.DataFrame({name: [1]}), tmp_path / f"a.{kind}")
     assert not list(tmp_path.glob("*a.*"))
     imported = builtins.__import__
 
@@ -139,8 +139,8 @@ def test_what_cannot_be_read_or_written(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(bnp.MicrodataError, match="pip install pyreadstat"):
         bnp.read_microdata(folder / "survey.sav")
-    with pytest.raises(bnp.FormatError, match="pip install pyreadstat"):
-        bnp.write_frame(twice, tmp_path / "a.dta")
+    with pytest.raises(bnp.io.FormatError, match="pip install pyreadstat"):
+        bnp.io.write_frame(twice, tmp_path / "a.dta")
 
 
 def test_missing_ranges():
@@ -157,7 +157,7 @@ def test_evaluation_across_formats(folder, tmp_path):
     sample.to_frame().to_csv(tmp_path / "sample.csv", index=False)
     complete = bnp.Microdata(sample.schema, np.maximum(sample.codes, 0)).to_frame()
     made, labelling = tmp_path / "synthetic_1.sav", read_labelling(folder / "survey.sav")
-    bnp.write_frame(complete, made, labelling)
+    bnp.io.write_frame(complete, made, labelling)
     for original in (folder / "survey.sav", tmp_path / "sample.csv"):
         code = main(["evaluate", str(original), str(made), "--quiet", "--force",
                      "--out", str(tmp_path / "out")])  # fmt: skip
@@ -198,7 +198,7 @@ def test_names_that_the_format_cannot_have_become_labels(tmp_path, kind):
     expected, path = RENAMED[kind], tmp_path / f"a.{kind}"
     frame = pd.DataFrame({name: [f"{j}", "x"] for j, name in enumerate(expected)})
     described = Labelling(variables=dict.fromkeys(frame, "What was asked"))
-    bnp.write_frame(frame, path, described)
+    bnp.io.write_frame(frame, path, described)
     read = pyreadstat.read_sav if kind == "sav" else pyreadstat.read_dta
     made, metadata = read(str(path))
     assert list(made) == list(expected.values())
@@ -207,11 +207,11 @@ def test_names_that_the_format_cannot_have_become_labels(tmp_path, kind):
     }
     # By the names that they had, or have, in any order.
     backwards = list(frame)[::-1]
-    pd.testing.assert_frame_equal(bnp.read_frame(path, backwards)[0], frame[backwards])
+    pd.testing.assert_frame_equal(bnp.io.read_frame(path, backwards)[0], frame[backwards])
     assert bnp.read_microdata(path).schema.variables == tuple(expected.values())
     levels = {name: ["x", frame[name][0]] for name in frame}
     table = bnp.read_microdata(path, list(frame), levels)
-    assert bnp.read_like(path, table).schema == table.schema
+    assert bnp.io.read_like(path, table).schema == table.schema
     assert bnp.read_microdata(path, "age in years").schema.variables == ("age in years",)
 
 
@@ -233,16 +233,16 @@ def test_value_labels_and_households_of_renamed_columns(tmp_path):
         "the household": ["a", "a", "b", "c"], "the sex": ["Female", "Male", "Male", "Female"],
         "its rooms": [2, 2, 3, 2],
     })  # fmt: skip
-    bnp.write_frame(frame, path, Labelling(values=values))
+    bnp.io.write_frame(frame, path, Labelling(values=values))
     assert pyreadstat.read_dta(str(path))[0]["the_sex"].tolist() == [2, 1, 1, 2]
-    assert bnp.read_levels(path, list(frame)) == {"the sex": ("Male", "Female")}
-    assert bnp.read_labelling(path, ["the sex"]).values == values
+    assert bnp.io.read_levels(path, list(frame)) == {"the sex": ("Male", "Female")}
+    assert bnp.io.read_labelling(path, ["the sex"]).values == values
     named = ("the household", ["its rooms"])
     households = bnp.read_households(path, *named, ["the sex", "its rooms"], path)
     original = bnp.Households.from_frame(
         frame, *named, list(frame), {"the sex": ["Male", "Female"]}
     )
-    assert bnp.read_like(path, original).schema == original.schema
+    assert bnp.io.read_like(path, original).schema == original.schema
     assert households.persons.schema.levels == (("Male", "Female"), (2, 3))
 
 
@@ -251,7 +251,7 @@ def test_text_values_that_look_like_integers_stay_text(tmp_path, kind):
     source, made = tmp_path / "a.sav", tmp_path / f"b.{kind}"
     frame = pd.DataFrame({"region": ["1", "2", "1"]})
     pyreadstat.write_sav(frame, source, variable_value_labels={"region": {"1": "N", "2": "S"}})
-    bnp.write_frame(bnp.read_microdata(source).to_frame(), made, read_labelling(source))
+    bnp.io.write_frame(bnp.read_microdata(source).to_frame(), made, read_labelling(source))
     read = pyreadstat.read_sav if kind == "sav" else pyreadstat.read_dta
     assert read(str(made))[0]["region"].tolist() == ["1", "2", "1"]
 
@@ -259,22 +259,22 @@ def test_text_values_that_look_like_integers_stay_text(tmp_path, kind):
 @pytest.mark.parametrize("kind", ["sav", "dta"])
 @pytest.mark.parametrize("values", [[0.5, 2.0, 0.5], [3.0, 2.0, np.nan], [3, 2, 3]])
 def test_numbers_stay_numbers(tmp_path, kind, values):
-    bnp.write_frame(pd.DataFrame({"x": values}), tmp_path / f"a.{kind}")
+    bnp.io.write_frame(pd.DataFrame({"x": values}), tmp_path / f"a.{kind}")
     read = pyreadstat.read_sav if kind == "sav" else pyreadstat.read_dta
     np.testing.assert_array_equal(read(str(tmp_path / f"a.{kind}"))[0]["x"], values)
 
 
 def test_files_that_are_written_can_be_read(tmp_path):
     frame = pd.DataFrame({"x": ["a", "b"]})
-    bnp.write_frame(frame, tmp_path / "a.pq")
+    bnp.io.write_frame(frame, tmp_path / "a.pq")
     pd.testing.assert_frame_equal(bnp.read_microdata(tmp_path / "a.pq").to_frame(), frame)
-    with pytest.raises(bnp.FormatError, match="name the file .sav"):
-        bnp.write_frame(frame, tmp_path / "a.zsav")
+    with pytest.raises(bnp.io.FormatError, match="name the file .sav"):
+        bnp.io.write_frame(frame, tmp_path / "a.zsav")
 
 
 def test_a_file_with_another_number_of_records(tmp_path):
     path = tmp_path / "s.dta"
-    bnp.write_frame(pd.DataFrame({"a": ["x", "y", "x"]}), path)
+    bnp.io.write_frame(pd.DataFrame({"a": ["x", "y", "x"]}), path)
     # Reading it ends in an IndexError.
     path.write_bytes(path.read_bytes().replace(b"<N>\x03\0\0\0\0", b"<N>\x03\0\0\0\1"))
     with pytest.raises(bnp.MicrodataError, match="s.dta: is not a Stata file"):

@@ -62,13 +62,13 @@ def test_bad_weights_are_refused(records, tmp_path):
 
 
 def test_a_population_is_at_least_the_sample(records):
-    bnp.check_population_size(records, 600)
+    bnp.data.check_population_size(records, 600)
     with pytest.raises(bnp.MicrodataError, match="599 is smaller than the sample's 600 records"):
-        bnp.check_population_size(records, 599)
+        bnp.data.check_population_size(records, 599)
 
 
 @pytest.mark.parametrize("size", [2**53 + 1, 10**400, float("nan"), float("inf")])
 def test_a_population_is_at_most_what_float64_counts(records, size):
-    bnp.check_population_size(records, 2**53)
+    bnp.data.check_population_size(records, 2**53)
     with pytest.raises(bnp.MicrodataError, match="is not a number of persons up to 2\\^53"):
-        bnp.check_population_size(records, size)
+        bnp.data.check_population_size(records, size)

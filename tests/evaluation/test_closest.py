@@ -1,5 +1,6 @@
 """Distances to the closest record: all pairs in plain Python, copies and fresh samples."""
 
+import jax
 import numpy as np
 import pytest
 from dependent import SCHEMA
@@ -19,7 +20,7 @@ def all_pairs(records, others, itself=False):
 def test_all_pairs(files):
     original, synthetic, _ = files
     small = [bnp.Microdata(SCHEMA, t.codes[:150]) for t in (original, *synthetic[:2])]
-    found = bnp.closest_records(small[0], small[1:], small[2])
+    found = bnp.evaluation.closest_records(small[0], small[1:], small[2])
     expected = np.mean([all_pairs(t.codes, small[0].codes) for t in small[1:]], axis=0)
     np.testing.assert_allclose(found.share_by_distance, expected)
     own = all_pairs(small[0].codes, small[0].codes, itself=True)
@@ -40,10 +41,10 @@ def wide(rng, n, of=None):
 def test_a_fresh_sample_is_as_close_to_the_holdout_and_one_with_copies_is_not():
     rng = np.random.default_rng(0)
     original, holdout = wide(rng, 800), wide(rng, 1300)
-    fresh = bnp.closest_records(original, [wide(rng, 800)], holdout)
+    fresh = bnp.evaluation.closest_records(original, [wide(rng, 800)], holdout)
     assert abs(fresh.closer_to_original - 0.5) < 4 * fresh.standard_error
     assert fresh.holdout_by_distance is not None
-    copied = bnp.closest_records(original, [wide(rng, 800, original)], holdout)
+    copied = bnp.evaluation.closest_records(original, [wide(rng, 800, original)], holdout)
     assert copied.closer_to_original > 0.5 + 4 * copied.standard_error
     assert copied.share_by_distance[0] == pytest.approx(0.25)
 
@@ -54,12 +55,12 @@ def test_as_many_records_are_taken_of_the_original_as_of_the_holdout():
     many, few = (bnp.Microdata(schema, np.repeat(x[:, None], 3, axis=1))
                  for x in (np.arange(6), np.arange(6, 8)))  # fmt: skip
     for seed in range(3):
-        found = bnp.closest_records(many, many, few, seed=seed)
+        found = bnp.evaluation.closest_records(many, many, few, key=jax.random.key(seed))
         # Two of six are copies of what is taken, and the others are as far from both.
         assert found.closer_to_original == pytest.approx((2 + 4 / 2) / 6)
         assert found.share_by_distance == (1, 0, 0, 0)
         assert found.holdout_by_distance == (0, 0, 0, 1)
-        found = bnp.closest_records(few, many, many, seed=seed)
+        found = bnp.evaluation.closest_records(few, many, many, key=jax.random.key(seed))
         assert found.closer_to_original == pytest.approx((4 / 2) / 6)
         np.testing.assert_allclose(found.holdout_by_distance, [2 / 6, 0, 0, 4 / 6])
 
@@ -69,8 +70,10 @@ def test_without_a_holdout_and_with_incomplete_records():
     original = wide(rng, 300)
     codes = np.array(original.codes)
     codes[:100, 0] = -1
-    found = bnp.closest_records(original, [bnp.Microdata(original.schema, codes)])
+    found = bnp.evaluation.closest_records(original, [bnp.Microdata(original.schema, codes)])
     assert found.share_by_distance[0] == 1
     assert found.closer_to_original is None and found.holdout_by_distance is None
     with pytest.raises(ValueError, match="no complete record"):
-        bnp.closest_records(original, [bnp.Microdata(original.schema, np.full((3, 12), -1))])
+        bnp.evaluation.closest_records(
+            original, [bnp.Microdata(original.schema, np.full((3, 12), -1))]
+        )

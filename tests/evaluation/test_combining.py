@@ -49,24 +49,24 @@ NOMINAL = pytest.approx(0.95, abs=0.01)
 
 def test_coverage_with_synthetic_files_of_the_samples_size():
     q, u = synthetic_means(n=100, num_datasets=5, num_rows=100)
-    assert coverage(bnp.combine_partially_synthetic(q, u)) == NOMINAL
-    assert coverage(bnp.combine_imputed(q, u)) > 0.98
-    whole_b = bnp.Combined(q.mean(axis=0), u.mean(axis=0) + q.var(axis=0, ddof=1), np.inf)
+    assert coverage(bnp.evaluation.combine_partially_synthetic(q, u)) == NOMINAL
+    assert coverage(bnp.evaluation.combine_imputed(q, u)) > 0.98
+    whole_b = bnp.results.Combined(q.mean(axis=0), u.mean(axis=0) + q.var(axis=0, ddof=1), np.inf)
     assert coverage(whole_b) > 0.98
 
 
 def test_coverage_with_synthetic_files_of_another_size():
     q, u = synthetic_means(n=100, num_datasets=50, num_rows=300)
-    assert coverage(bnp.combine_fully_synthetic(q, u)) == NOMINAL
-    assert coverage(bnp.combine_partially_synthetic(q, 3 * u)) == NOMINAL
-    assert coverage(bnp.combine_partially_synthetic(q, u)) < 0.8
-    assert coverage(bnp.combine_imputed(q, u)) > 0.97
+    assert coverage(bnp.evaluation.combine_fully_synthetic(q, u)) == NOMINAL
+    assert coverage(bnp.evaluation.combine_partially_synthetic(q, 3 * u)) == NOMINAL
+    assert coverage(bnp.evaluation.combine_partially_synthetic(q, u)) < 0.8
+    assert coverage(bnp.evaluation.combine_imputed(q, u)) > 0.97
 
 
 def test_coverage_with_few_files_errs_on_the_safe_side():
     q, u = synthetic_means(n=100, num_datasets=5, num_rows=300)
     negative = np.var(q, axis=0, ddof=1) * 1.2 < u.mean(axis=0)
-    combined = bnp.combine_fully_synthetic(q, u, rows_per_record=3)
+    combined = bnp.evaluation.combine_fully_synthetic(q, u, rows_per_record=3)
     assert negative.any() and (combined.variance > 0).all()
     np.testing.assert_allclose(combined.variance[negative], 3 * u.mean(axis=0)[negative])
     assert coverage(combined) > 0.95
@@ -74,35 +74,41 @@ def test_coverage_with_few_files_errs_on_the_safe_side():
 
 def test_coverage_with_completed_files():
     q, u = completed_means(n=200, num_observed=120, num_datasets=5)
-    assert coverage(bnp.combine_imputed(q, u)) == NOMINAL
-    assert coverage(bnp.combine_imputed(q, u, complete_df=199)) == NOMINAL
-    assert coverage(bnp.combine_partially_synthetic(q, u)) < 0.9
+    assert coverage(bnp.evaluation.combine_imputed(q, u)) == NOMINAL
+    assert coverage(bnp.evaluation.combine_imputed(q, u, complete_df=199)) == NOMINAL
+    assert coverage(bnp.evaluation.combine_partially_synthetic(q, u)) < 0.9
     q, u = completed_means(n=20, num_observed=12, num_datasets=5)
-    assert coverage(bnp.combine_imputed(q, u)) < 0.94
-    assert coverage(bnp.combine_imputed(q, u, complete_df=19)) == NOMINAL
+    assert coverage(bnp.evaluation.combine_imputed(q, u)) < 0.94
+    assert coverage(bnp.evaluation.combine_imputed(q, u, complete_df=19)) == NOMINAL
 
 
 def test_the_rules_by_hand():
     q, u = [1.0, 2.0, 3.0], [0.5, 0.5, 0.5]  # qbar 2, ubar 1/2, b 1
-    assert bnp.combine_partially_synthetic(q, u) == pytest.approx((2, 0.5 + 1 / 3, 2 * 2.5**2))
-    assert bnp.combine_fully_synthetic(q, u) == pytest.approx((2, 4 / 3 - 0.5, 2 * (5 / 8) ** 2))
+    assert bnp.evaluation.combine_partially_synthetic(q, u) == pytest.approx(
+        (2, 0.5 + 1 / 3, 2 * 2.5**2)
+    )
+    assert bnp.evaluation.combine_fully_synthetic(q, u) == pytest.approx(
+        (2, 4 / 3 - 0.5, 2 * (5 / 8) ** 2)
+    )
     lost = (4 / 3) / (11 / 6)
-    assert bnp.combine_imputed(q, u) == pytest.approx((2, 0.5 + 4 / 3, 2 / lost**2))
+    assert bnp.evaluation.combine_imputed(q, u) == pytest.approx((2, 0.5 + 4 / 3, 2 / lost**2))
     observed = 10 / 12 * 9 * (1 - lost)
-    assert bnp.combine_imputed(q, u, 9).df == pytest.approx(1 / (lost**2 / 2 + 1 / observed))
-    low, high = bnp.Combined(np.float64(1), np.float64(4), np.float64(np.inf)).interval(0.9)
+    assert bnp.evaluation.combine_imputed(q, u, 9).df == pytest.approx(
+        1 / (lost**2 / 2 + 1 / observed)
+    )
+    low, high = bnp.results.Combined(np.float64(1), np.float64(4), np.float64(np.inf)).interval(0.9)
     assert (low, high) == pytest.approx((1 - 2 * 1.6448536, 1 + 2 * 1.6448536))
 
 
 def test_rules_on_arrays_and_without_spread():
     q, u = np.ones((4, 2, 3)), np.full((4, 2, 3), 0.25)
-    for rule in (bnp.combine_partially_synthetic, bnp.combine_imputed):
+    for rule in (bnp.evaluation.combine_partially_synthetic, bnp.evaluation.combine_imputed):
         combined = rule(q, u)
         np.testing.assert_array_equal(combined.variance, np.full((2, 3), 0.25))
         assert np.isposinf(combined.df).all()
-    assert bnp.combine_imputed(q, u, 9).df == pytest.approx(10 / 12 * 9)
+    assert bnp.evaluation.combine_imputed(q, u, 9).df == pytest.approx(10 / 12 * 9)
     # A level that occurs in no file at all.
-    nothing = bnp.combine_imputed(np.zeros(3), np.zeros(3), 9)
+    nothing = bnp.evaluation.combine_imputed(np.zeros(3), np.zeros(3), 9)
     assert nothing.interval() == (0, 0)
 
 
@@ -116,14 +122,14 @@ def test_rules_on_arrays_and_without_spread():
 )
 def test_rules_refuse(q, u, message):
     with pytest.raises(ValueError, match=message):
-        bnp.combine_partially_synthetic(q, u)
+        bnp.evaluation.combine_partially_synthetic(q, u)
     with pytest.raises(ValueError, match="level must be"):
-        bnp.Combined(0, 1, 5).interval(95)
+        bnp.results.Combined(0, 1, 5).interval(95)
 
 
 def test_interval_overlap():
     def overlap(a, b, c, d):
-        return float(bnp.interval_overlap((a, b), (c, d)))
+        return float(bnp.evaluation.interval_overlap((a, b), (c, d)))
 
     assert overlap(0, 1, 0, 1) == 1
     assert overlap(0, 1, 2, 3) == overlap(0, 1, 5, 5) == 0

@@ -23,7 +23,7 @@ def test_an_example_by_hand():
         ["old f yes"] * 3 + ["young m no", "young m yes", "young f no", "old m no", "old m yes"]
     )
     synthetic = table(["old f yes"] * 2 + ["young m yes"] * 2 + ["old m no", "young f yes"])
-    found = bnp.disclosure(original, [synthetic], KEYS)
+    found = bnp.evaluation.disclosure(original, [synthetic], KEYS)
     assert found.keys == KEYS
     assert found.unique_in_original == 1 / 8  # the young woman
     assert found.unique_in_synthetic == 2 / 6  # she, and the old man
@@ -39,12 +39,15 @@ def test_an_example_by_hand():
 def test_a_unique_that_occurs_twice_is_not_replicated():
     original = table(["old f yes", "old m no", "young m no", "young m yes"])
     synthetic = [table(["old f yes", "old f no", "old m no", "young f no"]), original]
-    assert bnp.disclosure(original, synthetic, KEYS).replicated_uniques == (1 / 4 + 2 / 4) / 2
+    assert (
+        bnp.evaluation.disclosure(original, synthetic, KEYS).replicated_uniques
+        == (1 / 4 + 2 / 4) / 2
+    )
 
 
 def test_the_original_itself_discloses_what_it_does():
     original = table(["old f yes"] * 3 + ["young m no", "young m yes", "young f no"])
-    of_illness = bnp.disclosure(original, [original] * 2, KEYS).targets[0]
+    of_illness = bnp.evaluation.disclosure(original, [original] * 2, KEYS).targets[0]
     assert of_illness.disco == of_illness.in_original == of_illness.in_synthetic == 4 / 6
 
 
@@ -74,7 +77,7 @@ def test_another_implementation(files):
     codes = np.array(synthetic[0].codes)
     codes[::7, 1] = -1
     made = [*synthetic[:2], bnp.Microdata(SCHEMA, codes)]
-    found = bnp.disclosure(original, made, names[:2])
+    found = bnp.evaluation.disclosure(original, made, names[:2])
     assert [part.target for part in found.targets] == list(names[2:])
     for part in found.targets:
         expected = np.mean(
@@ -94,8 +97,8 @@ def test_unknown_names_are_refused(files):
     original, synthetic, _ = files
     names = SCHEMA.variables
     with pytest.raises(bnp.MicrodataError, match="unknown variable"):
-        bnp.disclosure(original, synthetic, ["height"])
+        bnp.evaluation.disclosure(original, synthetic, ["height"])
     with pytest.raises(ValueError, match="both a key and a target"):
-        bnp.disclosure(original, synthetic, names[:2], names[:1])
+        bnp.evaluation.disclosure(original, synthetic, names[:2], names[:1])
     with pytest.raises(ValueError, match="at least one key"):
-        bnp.disclosure(original, synthetic, [])
+        bnp.evaluation.disclosure(original, synthetic, [])

@@ -50,11 +50,22 @@ def test_each_measure_takes_frames(latent, files):
     table, schema = latent.table, latent.table.schema
     coded = [bnp.Microdata.from_frame(file, schema.variables, schema) for file in files]
     frame = table.to_frame()
-    assert bnp.closest_records(table, files) == bnp.closest_records(table, coded)
-    assert bnp.disclosure(table, files, ["age"]) == bnp.disclosure(table, coded, ["age"])
-    assert bnp.replicated_uniques(table, files) == bnp.replicated_uniques(table, coded)
-    assert bnp.propensity_score(table, files[0]) == bnp.propensity_score(table, coded[0])
-    assert bnp.proportions(table, files, 1).summary() == bnp.proportions(table, coded, 1).summary()
+    assert bnp.evaluation.closest_records(table, files) == bnp.evaluation.closest_records(
+        table, coded
+    )
+    assert bnp.evaluation.disclosure(table, files, ["age"]) == bnp.evaluation.disclosure(
+        table, coded, ["age"]
+    )
+    assert bnp.evaluation.replicated_uniques(table, files) == bnp.evaluation.replicated_uniques(
+        table, coded
+    )
+    assert bnp.evaluation.propensity_score(table, files[0]) == bnp.evaluation.propensity_score(
+        table, coded[0]
+    )
+    assert (
+        bnp.evaluation.proportions(table, files, 1).summary()
+        == bnp.evaluation.proportions(table, coded, 1).summary()
+    )
     assert bnp.k_anonymity(frame) == bnp.k_anonymity(table)
     assert bnp.weighted_microdata(files[0], np.full(150, 2.0)).n == 150
     assert bnp.weighted_cells(files[0], 1000).f.sum() == 150

@@ -34,8 +34,10 @@ def log_likelihood(original, files):
 
 
 MEASURES = {
-    "replicated uniques": bnp.replicated_uniques,
-    "disclosure": lambda original, files: bnp.disclosure(original, files, "abcde", ["f"]),
+    "replicated uniques": bnp.evaluation.replicated_uniques,
+    "disclosure": lambda original, files: bnp.evaluation.disclosure(
+        original, files, "abcde", ["f"]
+    ),
     "likelihood of files": log_likelihood,
 }
 
@@ -61,7 +63,7 @@ def test_uniques_by_the_counts_of_all_files_together():
         [sum((file.codes == cell).all(axis=1)) for file in (original, *files)] for cell in cells
     ]
     there = np.array([row[1:] for row in times if row[0] == 1])
-    found = bnp.replicated_uniques(original, files)
+    found = bnp.evaluation.replicated_uniques(original, files)
     assert found.uniques == len(there)
     assert found.found == tuple((there > 0).sum(axis=0))
     assert found.found_unique == tuple((there == 1).sum(axis=0))

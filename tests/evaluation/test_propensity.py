@@ -39,7 +39,7 @@ def slow_pmse(original, synthetic, interactions):
 @pytest.mark.parametrize("interactions", [False, True])
 def test_propensity_score_against_a_general_optimiser(files, interactions):
     original, synthetic, _ = files
-    score = bnp.propensity_score(original, synthetic[0], interactions=interactions)
+    score = bnp.evaluation.propensity_score(original, synthetic[0], interactions=interactions)
     pmse, parameters, ratio = slow_pmse(original, synthetic[0], interactions)
     assert score.parameters == parameters == (31 if interactions else 8)
     assert score.pmse == pytest.approx(pmse, rel=1e-4)
@@ -54,7 +54,7 @@ def test_the_original_itself_scores_nothing(files):
     original, _, _ = files
     shuffled = bnp.Microdata(SCHEMA, original.codes[::-1])
     for interactions in (False, True):
-        score = bnp.propensity_score(original, shuffled, interactions=interactions)
+        score = bnp.evaluation.propensity_score(original, shuffled, interactions=interactions)
         assert score.pmse == score.ratio == 0
         assert score.z == pytest.approx(-np.sqrt(score.parameters / 2))
 
@@ -64,8 +64,8 @@ def test_a_bad_file_scores_badly(files):
     rng = np.random.default_rng(1)
     independent = bnp.Microdata(SCHEMA, rng.permuted(original.codes, axis=0))
     # Each variable is right, so that main effects do not tell, and interactions do.
-    main = bnp.propensity_score(original, independent)
-    pairs = bnp.propensity_score(original, independent, interactions=True)
+    main = bnp.evaluation.propensity_score(original, independent)
+    pairs = bnp.evaluation.propensity_score(original, independent, interactions=True)
     assert main.pmse < 1e-12 and pairs.ratio > 5 and pairs.z > 10
 
 
@@ -84,7 +84,7 @@ def test_the_ratio_is_one_on_average_under_the_null(null, fault):
             synthetic = bnp.Microdata(SCHEMA, original.codes[rng.integers(600, size=300)])
         else:
             synthetic = draw(rng, 300)
-        score = bnp.propensity_score(original, synthetic)
+        score = bnp.evaluation.propensity_score(original, synthetic)
         ratio = getattr(score, null)
         if fault == "unused level":
             ratio *= score.parameters / (score.parameters + 2)
@@ -104,8 +104,8 @@ def test_aliases_and_levels_of_one_file_do_no_harm(files):
     a, b = (bnp.Microdata(twice, table.codes[:, [0, 1, 2, 3, 0]])
             for table in (original, synthetic[0]))  # fmt: skip
     for interactions in (False, True):
-        one = bnp.propensity_score(original, synthetic[0], interactions=interactions)
-        two = bnp.propensity_score(a, b, interactions=interactions)
+        one = bnp.evaluation.propensity_score(original, synthetic[0], interactions=interactions)
+        two = bnp.evaluation.propensity_score(a, b, interactions=interactions)
         assert two.pmse == pytest.approx(one.pmse, rel=1e-6)
         # Its product with itself is a main effect, and with others an interaction that is there.
         assert two.parameters == one.parameters
@@ -114,19 +114,28 @@ def test_aliases_and_levels_of_one_file_do_no_harm(files):
     counts = np.array([[30, 50, 20, 0], [10, 40, 0, 25]])
     a, b = (bnp.Microdata(schema, np.repeat(np.arange(4), count)[:, None]) for count in counts)
     away = counts[1] / counts.sum(axis=0) - 75 / 175
-    score = bnp.propensity_score(a, b)
+    score = bnp.evaluation.propensity_score(a, b)
     assert score.pmse == pytest.approx(counts.sum(axis=0) @ away**2 / 175, rel=1e-5)
     assert score.parameters == 3
-    assert bnp.proportions(a, [b], 1).fit["pmse_ratio"][0] == pytest.approx(score.ratio, rel=1e-5)
+    assert bnp.evaluation.proportions(a, [b], 1).fit["pmse_ratio"][0] == pytest.approx(
+        score.ratio, rel=1e-5
+    )
 
 
 def test_one_cell_tells_nothing():
     schema = bnp.Schema(("x", "y"), (tuple("ab"), ("c",)))
     a, b = (bnp.Microdata(schema, np.zeros((n, 2), int)) for n in (7, 12))
     for interactions in (False, True):
-        assert bnp.propensity_score(a, b, interactions=interactions) == (0, 0, 0, 0, 0, 0)
+        assert bnp.evaluation.propensity_score(a, b, interactions=interactions) == (
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        )
     assert propensity.standardised(0.25, 0, 0.5, 4) == (0.25, 0, 0, 0, 0, 0)
-    assert bnp.proportions(a, b, 2).fit["pmse_ratio"].tolist() == [0]
+    assert bnp.evaluation.proportions(a, b, 2).fit["pmse_ratio"].tolist() == [0]
 
 
 def test_steps_that_go_too_far_are_halved():
@@ -136,7 +145,7 @@ def test_steps_that_go_too_far_are_halved():
     a, b = (bnp.Microdata(schema, np.repeat([0, 1], count)[:, None]) for count in counts)
     total, share = counts.sum(axis=0), 10 / 10_015
     exact = total @ (counts[1] / total - share) ** 2 / 10_015
-    score = bnp.propensity_score(a, b)
+    score = bnp.evaluation.propensity_score(a, b)
     assert score.pmse == pytest.approx(exact, rel=1e-5) and score.parameters == 1
 
 
@@ -144,7 +153,7 @@ def test_a_file_without_complete_records_is_refused(files):
     original, synthetic, _ = files
     empty = bnp.Microdata(SCHEMA, np.full_like(original.codes, -1))
     with pytest.raises(ValueError, match="no complete record"):
-        bnp.propensity_score(empty, synthetic[0])
+        bnp.evaluation.propensity_score(empty, synthetic[0])
 
 
 def test_too_many_columns_are_refused():
@@ -153,5 +162,5 @@ def test_too_many_columns_are_refused():
     rng = np.random.default_rng(3)
     a, b = (bnp.Microdata(schema, rng.integers(5, size=(500, 12))) for _ in range(2))
     with pytest.raises(ValueError, match="more than the 50 allowed"):
-        bnp.propensity_score(a, b, interactions=True, max_parameters=50)
+        bnp.evaluation.propensity_score(a, b, interactions=True, max_parameters=50)
     assert propensity.num_columns([a, b], True) == 12 * 4 + 66 * 16

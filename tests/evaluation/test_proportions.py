@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,7 +26,7 @@ def cell_labels(compared):
 @pytest.mark.parametrize("combining", ["partially", "fully"])
 def test_proportions_against_pandas(files, order, combining):
     original, synthetic, population = files
-    compared = bnp.proportions(
+    compared = bnp.evaluation.proportions(
         original, synthetic, order, population=population, combining=combining
     )
     labels = cell_labels(compared)
@@ -69,7 +70,7 @@ def test_proportions_against_pandas(files, order, combining):
 
 def test_pairs_against_crosstab(files):
     original, synthetic, _ = files
-    compared = bnp.proportions(original, synthetic, 2).fit
+    compared = bnp.evaluation.proportions(original, synthetic, 2).fit
     assert compared["pmse_ratio"].is_monotonic_decreasing and len(compared) == 6
     frames = [table.to_frame().assign(file=m) for m, table in enumerate([original, *synthetic])]
     for row in compared.itertuples():
@@ -91,7 +92,7 @@ def test_pairs_against_crosstab(files):
 def test_k_marginal_scores_against_crosstab(files):
     """A thousand times one less the mean total variation distance, file by file."""
     original, synthetic, _ = files
-    score = bnp.proportions(original, synthetic, 2)
+    score = bnp.evaluation.proportions(original, synthetic, 2)
     first, *others = (table.to_frame() for table in (original, *synthetic))
     for made, k_marginal in zip(others, score.k_marginal, strict=True):
         distances = []
@@ -113,7 +114,7 @@ def binary(*ones):
 def test_coverage_is_of_either_proportions_by_either_interval():
     """Half of the original, 0.3 of the files, whose intervals end at 0.1 and less on each side."""
     original, file = binary(50, 50, 50), binary(30, 30, 30)
-    found = bnp.proportions(original, [file, file], 1, population=binary(58, 35, 58))
+    found = bnp.evaluation.proportions(original, [file, file], 1, population=binary(58, 35, 58))
     # Halves are 1.96 times 0.05 and the root of 0.3 * 0.7 / 100, which is 0.046.
     np.testing.assert_allclose(found.original_interval[0], 0.402, atol=5e-4)
     np.testing.assert_allclose(found.interval[0][1::2], 0.210, atol=5e-4)
@@ -126,28 +127,28 @@ def test_coverage_is_of_either_proportions_by_either_interval():
     assert summary["mean_difference_from_population"] == pytest.approx((0.28 + 0.05 + 0.28) / 3)
     of_original = summary["original_mean_difference_from_population"]
     assert of_original == pytest.approx((0.08 + 0.15 + 0.08) / 3)
-    alone = bnp.proportions(original, [file], 1)
+    alone = bnp.evaluation.proportions(original, [file], 1)
     assert not {name for name in alone.summary() if "population" in name}
     with pytest.raises(ValueError, match="no population was given"):
         alone.covered("population")
 
 
 def test_cells_near_none_and_near_all_are_not_judged():
-    found = bnp.proportions(binary(9, 10, 91), [binary(50, 50, 50)], 1)
+    found = bnp.evaluation.proportions(binary(9, 10, 91), [binary(50, 50, 50)], 1)
     assert found.count.tolist() == [91, 9, 90, 10, 9, 91]
     assert found.judged.tolist() == [False, False, True, True, False, False]
     np.testing.assert_array_equal(np.isnan(found.overlap), ~found.judged)
     assert found.summary()["cells_judged"] == len(found.covered()) == 2
-    rare = bnp.proportions(binary(9), [binary(50)], 1).summary()
+    rare = bnp.evaluation.proportions(binary(9), [binary(50)], 1).summary()
     assert rare["cells_judged"] == 0 and rare["overlap"] is rare["covers_original"] is None
-    assert bnp.proportions(binary(9), [binary(50)], 1, min_count=9).judged.all()
+    assert bnp.evaluation.proportions(binary(9), [binary(50)], 1, min_count=9).judged.all()
 
 
 def test_the_original_itself_overlaps_with_itself(files):
     original, _, _ = files
     shuffled = bnp.Microdata(SCHEMA, original.codes[::-1])
     for order in (1, 2, 3):
-        summary = bnp.proportions(original, [original, shuffled], order).summary()
+        summary = bnp.evaluation.proportions(original, [original, shuffled], order).summary()
         assert summary["overlap"] == summary["covers_original"] == 1
         assert summary["largest_difference"] < 1e-12 and summary["overlap_below_half"] == 0
 
@@ -158,7 +159,7 @@ def test_a_bad_file_fits_badly(files):
     independent = [
         bnp.Microdata(SCHEMA, rng.permuted(original.codes, axis=0)) for _ in range(5)
     ]  # fmt: skip
-    good, bad = (bnp.proportions(original, made, 2) for made in (synthetic, independent))
+    good, bad = (bnp.evaluation.proportions(original, made, 2) for made in (synthetic, independent))
     assert bad.summary()["overlap"] < 0.65 < 0.7 < good.summary()["overlap"]
     assert bad.summary()["covers_original"] < 0.8
     assert good.summary()["covers_original"] > 0.9
@@ -169,15 +170,15 @@ def test_missing_values_count_where_they_can(files):
     original, synthetic, _ = files
     codes = original.codes.copy()
     codes[:100, 0] = -1
-    compared = bnp.proportions(bnp.Microdata(SCHEMA, codes), synthetic, 2)
-    whole = bnp.proportions(original, synthetic, 2)
-    rest = bnp.proportions(bnp.Microdata(SCHEMA, codes[100:]), synthetic, 2)
+    compared = bnp.evaluation.proportions(bnp.Microdata(SCHEMA, codes), synthetic, 2)
+    whole = bnp.evaluation.proportions(original, synthetic, 2)
+    rest = bnp.evaluation.proportions(bnp.Microdata(SCHEMA, codes[100:]), synthetic, 2)
     with_a = (compared.tables == 0).any(axis=1)[compared.table]
     np.testing.assert_array_equal(compared.original[~with_a], whole.original[~with_a])
     np.testing.assert_array_equal(compared.original[with_a], rest.original[with_a])
     codes[:] = -1
     with pytest.raises(ValueError, match="no record with values of all of a, b"):
-        bnp.proportions(bnp.Microdata(SCHEMA, codes), synthetic, 2)
+        bnp.evaluation.proportions(bnp.Microdata(SCHEMA, codes), synthetic, 2)
 
 
 def test_many_variables_are_sampled():
@@ -185,19 +186,19 @@ def test_many_variables_are_sampled():
     schema = bnp.Schema(tuple(f"v{j}" for j in range(12)), (levels,) * 12)
     rng = np.random.default_rng(3)
     a, b = (bnp.Microdata(schema, rng.integers(5, size=(500, 12))) for _ in range(2))
-    compared = bnp.proportions(a, [b], 3, max_tables=30)
+    compared = bnp.evaluation.proportions(a, [b], 3, max_tables=30)
     assert (len(compared.tables), compared.left_out) == (30, 190)
     assert len(set(map(tuple, compared.tables))) == 30
-    again = bnp.proportions(a, [b], 3, max_tables=30)
+    again = bnp.evaluation.proportions(a, [b], 3, max_tables=30)
     np.testing.assert_array_equal(compared.tables, again.tables)
-    other = bnp.proportions(a, [b], 3, max_tables=30, seed=1)
+    other = bnp.evaluation.proportions(a, [b], 3, max_tables=30, key=jax.random.key(1))
     assert (compared.tables != other.tables).any()
-    assert len(bnp.proportions(a, [b], 3, max_cells=1000).original) == 1000
+    assert len(bnp.evaluation.proportions(a, [b], 3, max_cells=1000).original) == 1000
     with pytest.raises(ValueError, match="more than 100 cells"):
-        bnp.proportions(a, [b], 3, max_cells=100)
+        bnp.evaluation.proportions(a, [b], 3, max_cells=100)
     wide = bnp.Schema(tuple(f"v{j}" for j in range(300)), (("0", "1"),) * 300)
     a = bnp.Microdata(wide, rng.integers(2, size=(50, 300)))
-    compared = bnp.proportions(a, [a], 3, max_tables=50)
+    compared = bnp.evaluation.proportions(a, [a], 3, max_tables=50)
     assert len(compared.tables) == 50 and compared.left_out == 300 * 299 * 298 // 6 - 50
 
 
@@ -205,10 +206,10 @@ def test_files_of_other_variables_are_refused(files):
     original, synthetic, _ = files
     other = bnp.Microdata(bnp.Schema(("x",), (("0", "1"),)), np.array([[0], [1]]))
     with pytest.raises(ValueError, match="other variables"):
-        bnp.proportions(original, [other], 1)
+        bnp.evaluation.proportions(original, [other], 1)
     with pytest.raises(ValueError, match="at least one"):
-        bnp.proportions(original, [], 1)
+        bnp.evaluation.proportions(original, [], 1)
     with pytest.raises(ValueError, match="order must be from 1 to 4"):
-        bnp.proportions(original, synthetic, 5)
+        bnp.evaluation.proportions(original, synthetic, 5)
     with pytest.raises(ValueError, match="combining rule"):
-        bnp.proportions(original, synthetic, 1, combining="wholly")
+        bnp.evaluation.proportions(original, synthetic, 1, combining="wholly")

@@ -25,7 +25,7 @@ def test_shares_of_households():
     (original, frame), *made = tables
     child = person(relate="child")
     quantities = Rules([at_least(1, child), exactly(1, person(relate="head")).named("one head")])
-    shares = bnp.household_shares(quantities, original, [table for table, _ in made[:2]],
+    shares = bnp.evaluation.household_shares(quantities, original, [table for table, _ in made[:2]],
                                  population=made[2][0])  # fmt: skip
     expected = [(f["relate"] == "child").groupby(f["hid"]).any().mean() for _, f in tables]
     assert shares.original == pytest.approx([expected[0], 1])
@@ -35,5 +35,5 @@ def test_shares_of_households():
     assert shares.overlap[1] == 1 and 0 < shares.overlap[0] < 1
     low, high = shares.interval
     assert low[0] < shares.synthetic[0] < high[0]
-    bad = bnp.household_shares(quantities, original, [made[2][0]] * 2)
+    bad = bnp.evaluation.household_shares(quantities, original, [made[2][0]] * 2)
     assert bad.overlap[0] == 0

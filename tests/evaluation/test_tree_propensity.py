@@ -20,16 +20,16 @@ def test_fresh_records_are_not_told_apart_and_copies_not_at_all():
     rng = np.random.default_rng(0)
     original = parity(rng, 2000, kept=True)
     made = parity(rng, 2000, kept=True)
-    fresh = bnp.tree_propensity(original, made)
-    assert fresh == bnp.tree_propensity(original, made)
+    fresh = bnp.evaluation.tree_propensity(original, made)
+    assert fresh == bnp.evaluation.tree_propensity(original, made)
     assert 0.3 < fresh.ratio < 3
     assert fresh.ratio == fresh.pmse / fresh.expected
-    assert bnp.tree_propensity(original, original).pmse < 1e-12
+    assert bnp.evaluation.tree_propensity(original, original).pmse < 1e-12
 
 
 def test_three_variables_that_pairs_do_not_tell_apart():
     pytest.importorskip("sklearn")
     rng = np.random.default_rng(1)
     original, made = parity(rng, 2000, kept=True), parity(rng, 2000, kept=False)
-    assert bnp.propensity_score(original, made, interactions=True).ratio < 4
-    assert bnp.tree_propensity(original, made).ratio > 50
+    assert bnp.evaluation.propensity_score(original, made, interactions=True).ratio < 4
+    assert bnp.evaluation.tree_propensity(original, made).ratio > 50

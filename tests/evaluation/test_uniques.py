@@ -13,14 +13,14 @@ def test_k_anonymity_and_uniques_by_hand():
     assert [tuple(row) for row in bnp.k_anonymity(a)] == [
         (2, 2, 0.25), (3, 4, 0.5), (5, 8, 1.0)
     ]  # fmt: skip
-    assert bnp.replicated_uniques(a, [b, a]) == (2, (2, 2), (1, 2), 2, 2)
+    assert bnp.evaluation.replicated_uniques(a, [b, a]) == (2, (2, 2), (1, 2), 2, 2)
     c = bnp.Microdata(schema, np.array([[2, 1], [0, 0]]))
-    assert bnp.replicated_uniques(a, [b, c]) == (2, (2, 1), (1, 1), 2, 1)
+    assert bnp.evaluation.replicated_uniques(a, [b, c]) == (2, (2, 1), (1, 1), 2, 1)
 
 
 def test_all_uniques_of_the_original_itself_recur(files):
     original, _, _ = files
     shuffled = bnp.Microdata(SCHEMA, original.codes[::-1])
-    replicated = bnp.replicated_uniques(original, [original, shuffled])
+    replicated = bnp.evaluation.replicated_uniques(original, [original, shuffled])
     assert replicated.found == replicated.found_unique == (replicated.uniques,) * 2
     assert replicated.in_all == replicated.uniques

@@ -88,8 +88,8 @@ def make_results():
         coarser=bnp.coarsen(run, 200),
         protection=protection.changes_document(bnp.protect(run, 200, max_tau1=2.5)),
         frames=[CELLS[rng.integers(len(CELLS), size=N)] for _ in range(2)],
-        diagnosis=bnp.Diagnosis.of(run, risk),
-        of_margins=bnp.Diagnosis.of(run, bnp.level_margins(run)),
+        diagnosis=bnp.results.Diagnosis.of(run, risk),
+        of_margins=bnp.results.Diagnosis.of(run, bnp.level_margins(run)),
         cells=bnp.cell_risk(bnp.PolettiniStander(variant=1), cells, key=key),
     )
 
@@ -231,11 +231,11 @@ class Results:
         )
         riskiest = self.risk.records().head(of_risk.NUM_RISKIEST)[list(self.schema.variables)]
         check_page(page, {*riskiest.to_numpy(object).ravel(), *self.schema.variables})
-        return bnp.risk_summary(self.risk, seed=0, **self.more)
+        return bnp.report.risk_summary(self.risk, seed=0, **self.more)
 
     def of_protection(self):
         changes = renamed(self.made.protection, self.schema)
-        summary = bnp.risk_summary(self.risk, seed=0, **self.more)
+        summary = bnp.report.risk_summary(self.risk, seed=0, **self.more)
         page = protection.render_protection_report(
             self.risk, changes, summary=summary, diagnosis=self.made.diagnosis,
             filing=self.filing, command=self.command,
@@ -253,7 +253,7 @@ class Results:
             kept=[name], binned=[other], notes=self.filed, command=self.command,
         )  # fmt: skip
         check_page(page, {label for levels in schema.levels for label in levels})
-        return bnp.run_summary(run, self.made.of_margins, seed=0)
+        return bnp.report.run_summary(run, self.made.of_margins, seed=0)
 
     def of_evaluation(self):
         frames = [bnp.Microdata(self.schema, codes).to_frame() for codes in self.made.frames]
@@ -281,9 +281,9 @@ PAGES = ("of_risk", "of_protection", "of_synthesis", "of_evaluation", "of_cells"
 
 def check_frame(frame, folder):
     """Records come back as they were written, in a file with their separator told."""
-    bnp.write_frame(frame, folder / "data.csv")
-    reading = bnp.Reading(sep=",", encoding="utf-8")
-    read, _ = bnp.read_frame(folder / "data.csv", reading=reading)
+    bnp.io.write_frame(frame, folder / "data.csv")
+    reading = bnp.io.Reading(sep=",", encoding="utf-8")
+    read, _ = bnp.io.read_frame(folder / "data.csv", reading=reading)
     assert list(read) == list(frame)
     assert read.to_numpy(object).tolist() == frame.to_numpy(object).tolist()
 
@@ -296,11 +296,11 @@ def check(made, schema, filed, which):
         for k in range(2):
             check_json(getattr(results, PAGES[(which + k) % len(PAGES)])(), folder)
         ids = pd.Series([*filed, "a"] * N, name="id")[:N]
-        bnp.write_records(results.risk, folder / "records.csv", ids)
+        bnp.io.write_records(results.risk, folder / "records.csv", ids)
         frame = results.risk.records()
         frame.insert(1, "id", ids.to_numpy(object)[frame["row"]])
         check_harmless(folder / "records.csv", list(frame), frame.to_numpy(object).tolist())
-        bnp.write_cells(results.cells, folder / "cells.csv")
+        bnp.io.write_cells(results.cells, folder / "cells.csv")
         frame = of_cells.cells_frame(results.cells)
         check_harmless(folder / "cells.csv", list(frame), frame.to_numpy(object).tolist())
         check_frame(results.table.to_frame().astype(object), folder)
@@ -345,8 +345,8 @@ def check_whole(made, schema, filed, monkeypatch):
         done = ended(["synthesize", "--datasets=1", "--force", *given])
         assert done.code == 0 and "Traceback" not in done.err, done
         check_folder(out)
-        reading = bnp.Reading(sep=",", encoding="utf-8")
-        read, _ = bnp.read_frame(out / "synthetic_1.csv", reading=reading)
+        reading = bnp.io.Reading(sep=",", encoding="utf-8")
+        read, _ = bnp.io.read_frame(out / "synthetic_1.csv", reading=reading)
         for name, labels in zip(schema.variables, schema.levels, strict=True):
             assert set(read[name]) <= set(labels)
 

@@ -245,7 +245,7 @@ def check(ages, has_head, named, rules, seed):
         [all(reading.holds(rule, household) for rule in rules) for household in people(houses)]
     )
     np.testing.assert_array_equal(made.check(houses), said, err_msg=str(made))
-    again = rules_of_yaml(bnp.rules_to_yaml(made), schema)
+    again = rules_of_yaml(bnp.rules.rules_to_yaml(made), schema)
     np.testing.assert_array_equal(again.check(houses), said)
     compiled, form = made.compile(schema), head_form(made, schema)
     for block in houses.size_blocks:

@@ -205,7 +205,7 @@ def test_the_verdict_on_a_quantity(chains):
         run, risk = chains(num_chains, num_draws)
         if tau1 is not None:
             risk = dataclasses.replace(risk, tau1=tau1)
-        return bnp.Diagnosis.of(run, risk).verdict("tau1", misfits)
+        return bnp.results.Diagnosis.of(run, risk).verdict("tau1", misfits)
 
     good, why = verdict()
     assert good and why.startswith("tau1 can be used: the chains agree on it (R-hat 1.00")
@@ -251,7 +251,7 @@ def test_warnings_of_settings_and_evaluation(chains):
 
 def margins_of(values, thin=1):
     names = tuple(f"margin x={level}" for level in range(values.shape[2]))
-    return bnp.Margins(names, values, thin)
+    return bnp.results.Margins(names, values, thin)
 
 
 def test_a_run_without_a_risk_is_judged_by_its_margins(chains, rng):
@@ -419,7 +419,7 @@ def test_a_target_is_reached_where_every_figure_is_good(chains, rng):
 
     target = bnp.Converged(1.02, quantities=quantities)
     assert target(run) and asked == [run]
-    assert target.missed(bnp.monitored(run, risk)) == []
+    assert target.missed(bnp.inference.monitored(run, risk)) == []
     assert not dataclasses.replace(target, min_ess=2500)(run)
     assert not dataclasses.replace(target, max_rhat=1.0000001)(run)
     assert len(asked) == 1
@@ -463,7 +463,7 @@ def test_what_is_not_reported_is_judged_by_its_own_limit(chains, rng):
     """Chains a little apart in their log-likelihood, which has few effective draws."""
     run, risk = chains()
     apart = rng.normal(size=(4, 500)) + 0.35 * np.arange(4)[:, None]
-    draws = bnp.monitored(run, risk) | {"log_likelihood": apart}
+    draws = bnp.inference.monitored(run, risk) | {"log_likelihood": apart}
     rhat = diagnose(apart)["rhat"]
     assert 1.02 < rhat < 1.2
     assert len(bnp.Converged(1.02).missed(draws)) == 2
@@ -485,7 +485,7 @@ def test_what_is_not_reported_is_judged_by_its_own_limit(chains, rng):
 def test_a_run_that_used_up_its_minutes_says_so(chains):
     run, risk = chains(shift=2.0)
     run = until(run, bnp.Converged())
-    assert not bnp.target_reached(run, risk)
+    assert not bnp.inference.target_reached(run, risk)
     sentence = bnp.warnings_of(run, risk)[0]
     assert sentence.startswith("stopped after 5 minutes: R-hat of tau1 is 1.")
     assert (
@@ -494,7 +494,7 @@ def test_a_run_that_used_up_its_minutes_says_so(chains):
     )
     good, good_risk = chains()
     good = until(good, bnp.Converged(1.05))
-    assert bnp.target_reached(good, good_risk) and bnp.warnings_of(good, good_risk) == []
+    assert bnp.inference.target_reached(good, good_risk) and bnp.warnings_of(good, good_risk) == []
     own = until(good, lambda run: False, minutes=1)
     assert bnp.warnings_of(own, good_risk)[0].startswith("stopped after 1 minute, before the tar")
     assert bnp.warnings_of(until(good, lambda run: True), good_risk) == []

@@ -28,24 +28,24 @@ def count_figures(monkeypatch):
 
 def test_figures_of_a_risk_are_computed_once(small, monkeypatch):
     calls = count_figures(monkeypatch)
-    diagnosis = bnp.Diagnosis.of(small.run, small.risk)
+    diagnosis = bnp.results.Diagnosis.of(small.run, small.risk)
     assert not calls
     page = render_report(small.risk, diagnosis=diagnosis)
-    summary = bnp.risk_summary(small.risk, diagnosis=diagnosis)
+    summary = bnp.report.risk_summary(small.risk, diagnosis=diagnosis)
     assert set(calls.values()) == {1} and len(calls) == len(diagnosis.draws) == 5
     monkeypatch.undo()
     assert page == render_report(small.risk)
-    assert summary == bnp.risk_summary(small.risk)
+    assert summary == bnp.report.risk_summary(small.risk)
     assert summary["diagnostics"] == bnp.convergence(small.run, small.risk)
     assert summary["warnings"] == bnp.warnings_of(small.run, small.risk)
 
 
 def test_figures_of_margins_are_computed_once(latent, monkeypatch):
     calls = count_figures(monkeypatch)
-    diagnosis = bnp.Diagnosis.of(latent.run, latent.margins)
+    diagnosis = bnp.results.Diagnosis.of(latent.run, latent.margins)
     complete = bnp.Microdata(latent.table.schema, np.maximum(latent.table.codes, 0)).to_frame()
     render_synthesis_report(latent.run, [complete], diagnosis)
-    summary = bnp.run_summary(latent.run, diagnosis)
+    summary = bnp.report.run_summary(latent.run, diagnosis)
     assert set(calls.values()) == {1} and len(calls) == len(diagnosis.draws) == 6
     assert list(summary["diagnostics"]) == list(diagnosis.draws)
 
@@ -53,7 +53,7 @@ def test_figures_of_margins_are_computed_once(latent, monkeypatch):
 def test_chains_of_another_sampler(monkeypatch):
     calls = count_figures(monkeypatch)
     values = np.random.default_rng(1).normal(size=(4, 100)) + np.arange(4)[:, None]
-    diagnosis = bnp.Diagnosis({"x": values, "log_likelihood": values + 1})
+    diagnosis = bnp.results.Diagnosis({"x": values, "log_likelihood": values + 1})
     assert diagnosis.warnings[0].startswith("not converged") and diagnosis.reached is None
     assert diagnosis.modes.number == bnp.find_modes({"log_likelihood": values}).number
     assert calls[(values + 1).tobytes()] == 1
@@ -66,7 +66,9 @@ def test_quantities_of_a_target_that_fall_short_are_told(small):
     for quantities, reached in ((None, True), (lambda run: apart, False)):
         target = bnp.Converged(max_rhat=1.1, min_ess=10, quantities=quantities)
         until = Until(target, 1.0, small.run.settings)
-        diagnosis = bnp.Diagnosis({"x": values}, dataclasses.replace(small.run, until=until))
+        diagnosis = bnp.results.Diagnosis(
+            {"x": values}, dataclasses.replace(small.run, until=until)
+        )
         assert diagnosis.reached == reached
         assert any("R-hat of apart" in one for one in diagnosis.warnings) != reached
 
@@ -82,7 +84,7 @@ def test_minutes_that_are_needed(small):
     for now, minutes in ((settings, 4 / 3 * 10 * 3), (later, 10 * 3)):
         until = Until(bnp.Converged(1.5, least), 1.0, settings)
         judged = dataclasses.replace(run, until=until, settings=now)
-        assert bnp.Diagnosis({"x": values}, judged).minutes_needed == pytest.approx(minutes)
+        assert bnp.results.Diagnosis({"x": values}, judged).minutes_needed == pytest.approx(minutes)
 
 
 def test_columns_and_labels_that_are_not_what_they_seem(small):

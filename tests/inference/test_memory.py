@@ -44,7 +44,7 @@ def test_what_is_needed_is_what_the_program_says():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "free_bytes", lambda device: 6 * 10**6)
         memory.check_memory(compiled, device)
-        with pytest.raises(bnp.NotEnoughMemory, match="need about"):
+        with pytest.raises(bnp.inference.NotEnoughMemory, match="need about"):
             memory.check_memory(compiled, device, 2)
         # Where nothing is known, it runs.
         patch.setattr(memory, "free_bytes", lambda device: None)
@@ -65,7 +65,9 @@ def test_draws_that_do_not_fit_are_refused_before_the_first_sweep(sample_frame, 
     for free in (2**40, None):
         monkeypatch.setattr(memory, "free_bytes", lambda device, free=free: free)
         assert run(10).draws["log_pi"].shape == (2, 10, 4)
-    with pytest.raises(bnp.NotEnoughMemory, match="the draws need about 0 GiB of .*--draws"):
+    with pytest.raises(
+        bnp.inference.NotEnoughMemory, match="the draws need about 0 GiB of .*--draws"
+    ):
         run(11)
 
 

@@ -106,7 +106,7 @@ def test_the_warm_up_is_kept_on_request(small, reference, tmp_path):
     data = kept.to_inference_data()
     np.testing.assert_array_equal(data["warmup_posterior"]["alpha"], kept.warmup_draws["alpha"])
     assert "tables" in data["warmup_sample_stats"]
-    bnp.write_netcdf(data, tmp_path / "posterior.nc")
+    bnp.io.write_netcdf(data, tmp_path / "posterior.nc")
     with xr.open_datatree(tmp_path / "posterior.nc", engine="h5netcdf") as tree:
         np.testing.assert_array_equal(tree["warmup_posterior"]["alpha"], kept.warmup_draws["alpha"])
 
@@ -338,7 +338,10 @@ def test_slots_of_the_starts_are_given_back(small):
     """A start from many components has the slots for them, which later sweeps do not pay for."""
     options = SETTINGS | {"num_warmup": 240, "start_components": (2, 60)}
     model = dataclasses.replace(MODEL, capacity=64, level_prior="uniform")
-    assert chunks.capacity_of_starts(model, bnp.Settings(2, 1, 1, 1, (), (2, 60)), 10**6) == 128
+    assert (
+        chunks.capacity_of_starts(model, bnp.inference.Settings(2, 1, 1, 1, (), (2, 60)), 10**6)
+        == 128
+    )
     few = bnp.sample(model, small.table, key=jax.random.key(0), **options)
     assert few.capacity == 64 and few.growth == ()
     assert few.draws["g0"].shape[-1] == 64

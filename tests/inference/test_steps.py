@@ -68,7 +68,9 @@ def make_steps(shrink=0.5, by_data=False):
         return State(x), Info(-(x**2), jnp.stack([x, -x]))
 
     prepare = (lambda table: jnp.float32(table.n)) if by_data else None
-    return bnp.model_of_steps(init, step, keep=["x", "log_likelihood", "pair"], prepare=prepare)
+    return bnp.inference.model_of_steps(
+        init, step, keep=["x", "log_likelihood", "pair"], prepare=prepare
+    )
 
 
 def test_own_steps_are_sampled_saved_and_resumed(sample_frame, tmp_path):
@@ -100,8 +102,8 @@ def test_own_steps_are_sampled_saved_and_resumed(sample_frame, tmp_path):
     resumed = bnp.sample(make_steps(), table, resume=True, **options, **saving)
     for name, draws in run.draws.items():
         np.testing.assert_array_equal(resumed.draws[name], draws)
-    with pytest.raises(bnp.CheckpointError, match="made with other data, settings"):
-        other = bnp.model_of_steps(
+    with pytest.raises(bnp.inference.CheckpointError, match="made with other data, settings"):
+        other = bnp.inference.model_of_steps(
             lambda key: State(jax.random.normal(key)),
             lambda key, state: (State(state.x + 1), Info(-(state.x**2), jnp.zeros(2))),
             keep=["x", "log_likelihood", "pair"],
@@ -135,6 +137,6 @@ def test_own_steps_are_given_their_data(sample_frame):
             make_steps(), sample_frame, key=jax.random.key(6), keep=["y"], **SETTINGS
         )  # fmt: skip
     with pytest.raises(TypeError, match="^step must be a function, not int$"):
-        bnp.model_of_steps(lambda key: {}, 3, keep=["x"])
+        bnp.inference.model_of_steps(lambda key: {}, 3, keep=["x"])
     with pytest.raises(ValueError, match="gives no probabilities of cells"):
         bnp.population_risk(run, 20_000)

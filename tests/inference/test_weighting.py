@@ -42,7 +42,9 @@ VARIANTS = ("hierarchical", "not-applicable", "profiles")
 CASES = [pytest.param(x, marks=[pytest.mark.long] * (x in VARIANTS)) for x in MODELS]
 CONSTRAINED = ("tnplcm", "zeros", "not-applicable")
 LAWS = {
-    bnp.sample_law: np.ones(3), bnp.population_law: WEIGHTS, bnp.unsampled_law: WEIGHTS - 1,
+    bnp.inference.sample_law: np.ones(3),
+    bnp.inference.population_law: WEIGHTS,
+    bnp.inference.unsampled_law: WEIGHTS - 1,
 }  # fmt: skip
 
 
@@ -128,7 +130,7 @@ def test_cells_of_a_law_are_the_sums_over_the_classes(name):
 @pytest.mark.parametrize("name", CASES)
 def test_records_of_a_law_are_as_its_cells(name):
     run, number = run_of(name), 60_000
-    law = bnp.population_law(run)
+    law = bnp.inference.population_law(run)
     cells = [tuple(cell) for cell in feasible_cells(run)]
     right, wrong = exact(run, WEIGHTS), exact(run, WEIGHTS - 1)
     of_sample = exact(run, np.ones(3))
@@ -159,7 +161,7 @@ def test_margins_of_a_law_are_those_of_its_cells(name):
 def test_shared_draws_estimate_the_same_law(name):
     """The estimator for many variables takes the item of the weight class as the exact one does."""
     run = run_of(name)
-    law, cells = bnp.unsampled_law(run), feasible_cells(run)
+    law, cells = bnp.inference.unsampled_law(run), feasible_cells(run)
     blocks = cell_probabilities(law, law.parameters(), cells, "draws", jax.random.key(1))
     (log_p, error, _), *_ = blocks
     z = (np.exp(log_p) / exact(run, WEIGHTS - 1) - 1) / error
@@ -169,7 +171,7 @@ def test_shared_draws_estimate_the_same_law(name):
 @pytest.mark.parametrize("name", ["nplcm", "hdp"])
 def test_merged_levels_of_a_law_have_the_sums_of_its_cells(name):
     run = run_of(name)
-    law = bnp.unsampled_law(run)
+    law = bnp.inference.unsampled_law(run)
     draws = law.parameters()
     # b is left out, and the levels of a are one.
     merged = run.model.merge_levels(draws, np.array([0, 0, -1, -1, -1, 5, 6]))
@@ -212,7 +214,7 @@ def test_scalars_of_all_draws_and_arrays_of_some_stay_together():
     settings = dataclasses.replace(run.settings, num_samples=2 * NUM_DRAWS, parameters_every=2)
     draws = {name: np.repeat(x, 2, axis=1) if x.ndim == 2 else x for name, x in run.draws.items()}
     sparse = dataclasses.replace(run, settings=settings, draws=draws)
-    found = bnp.population_law(sparse).parameters()
-    for name, value in bnp.population_law(run).parameters().items():
+    found = bnp.inference.population_law(sparse).parameters()
+    for name, value in bnp.inference.population_law(run).parameters().items():
         np.testing.assert_array_equal(found[name], value)
     assert jnp.ndim(found["log_feasible"]) == 2

@@ -12,18 +12,18 @@ from bnp_models.report.json_schemas import SCHEMAS
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_schema_is_one(name):
-    schema = bnp.json_schema(name)
+    schema = bnp.io.json_schema(name)
     jsonschema.Draft202012Validator.check_schema(schema)
     # What it refers to is there, and what is there is referred to somewhere.
     text = json.dumps(schema)
     assert all(f'"#/$defs/{key}"' in everything() for key in schema["$defs"])
     assert text.count("$ref") == sum(text.count(f'"#/$defs/{key}"') for key in schema["$defs"])
     with pytest.raises(ValueError, match=r"none of risk.json, run.json"):
-        bnp.json_schema("other.json")
+        bnp.io.json_schema("other.json")
 
 
 def everything():
-    return " ".join(json.dumps(bnp.json_schema(name)) for name in SCHEMAS)
+    return " ".join(json.dumps(bnp.io.json_schema(name)) for name in SCHEMAS)
 
 
 def planted(document):
@@ -43,9 +43,9 @@ def planted(document):
 
 
 def test_a_schema_sees_what_is_wrong(small):
-    document = json.loads(json.dumps(bnp.risk_summary(small.risk, seed=0)))
+    document = json.loads(json.dumps(bnp.report.risk_summary(small.risk, seed=0)))
     document["checks"] = json.loads(json.dumps(bnp.predictive_checks(small.run).document()))
-    validator = jsonschema.Draft202012Validator(bnp.json_schema("risk.json"))
+    validator = jsonschema.Draft202012Validator(bnp.io.json_schema("risk.json"))
     validator.validate(document)
     for name, wrong in planted(document):
         assert not validator.is_valid(wrong), name

@@ -115,7 +115,7 @@ def test_cells_by_number_of_records():
 
 
 def test_proportions_and_their_overlap(small):
-    part = bnp.proportions(small.table, bnp.synthesize(small.run, 2), order=1)
+    part = bnp.evaluation.proportions(small.table, bnp.synthesize(small.run, 2), order=1)
     axes = evaluation._scatter(part, "original", 12, 1)
     points = np.asarray(axes.collections[0].get_offsets()) ** 2
     shown = (part.count == 0) | (part.count >= 12)

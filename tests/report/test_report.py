@@ -20,7 +20,7 @@ def text(small):
 
 
 def test_it_says_what_the_summary_says(small, text):
-    summary = bnp.risk_summary(small.risk, seed=3)
+    summary = bnp.report.risk_summary(small.risk, seed=3)
     page = Page(text)
     words = " ".join(" ".join(page.words).split())
     mean, number = f"{summary['tau1']['mean']:.1f}", summary["sample_uniques"]
@@ -39,7 +39,7 @@ def test_it_says_what_the_summary_says(small, text):
 @pytest.mark.parametrize("ties", ["on", "sensitivity", "off"])
 def test_the_layer_for_ties_is_beside_the_model_alone(small, ties):
     risk = bnp.population_risk(small.run, 600, ties=ties)
-    summary, words = bnp.risk_summary(risk), words_of(render_report(risk))
+    summary, words = bnp.report.risk_summary(risk), words_of(render_report(risk))
     assert summary["ties"]["kind"] == ties
     beside = {"on": "without_ties", "sensitivity": "ties"}
     for kind, label in (("on", "by the model alone"), ("sensitivity", "with ties")):
@@ -65,7 +65,7 @@ def made(latent):
             render_synthesis_report(
                 latent.run,
                 frames,
-                bnp.Diagnosis.of(latent.run, latent.margins),
+                bnp.results.Diagnosis.of(latent.run, latent.margins),
                 imputed=imputed,
                 command="bnp-models ...",
                 seed=3,
@@ -89,7 +89,7 @@ def test_it_shows_modes_and_why_the_run_stopped(small, with_draws):
     risk = dataclasses.replace(risk, run=dataclasses.replace(run, until=asked))
     text = render_report(risk)
     words = words_of(text)
-    modes = bnp.risk_summary(risk)["modes"]
+    modes = bnp.report.risk_summary(risk)["modes"]
     assert f"The {modes['verdict'][4:]}." in words
     for chain, mode in enumerate(modes["modes"]):
         assert f">{chain + 1}</th><td>50%</td><td>{mode['log_likelihood']:.1f}</td>" in text
@@ -165,7 +165,7 @@ def test_synthesis_is_well_formed_self_contained_and_deterministic(latent, made,
     frames, text = made[imputed]
     check_well_formed(text, num_plots=12)
     again = render_synthesis_report(
-        latent.run, frames, bnp.Diagnosis.of(latent.run, latent.margins), imputed=imputed,
+        latent.run, frames, bnp.results.Diagnosis.of(latent.run, latent.margins), imputed=imputed,
         command="bnp-models ...", seed=3,
     )  # fmt: skip
     assert again == text
@@ -241,6 +241,6 @@ def test_ticks_are_plain():
 
 
 def test_it_is_written_whole(small, tmp_path):
-    bnp.write_report(tmp_path / "report.html", small.risk)
+    bnp.report.write_report(tmp_path / "report.html", small.risk)
     assert (tmp_path / "report.html").read_text().rstrip().endswith("</html>")
     assert len(list(tmp_path.iterdir())) == 1

@@ -61,7 +61,7 @@ def test_netcdf_opens_in_both_readers_and_is_deterministic(small, arviz, tmp_pat
     for name in ("a.nc", "b.nc"):
         time.sleep(1.1)  # HDF5 can keep times, in whole seconds
         data = bnp.to_inference_data(small.run, small.risk, parameters=True)
-        bnp.write_netcdf(data, tmp_path / name)
+        bnp.io.write_netcdf(data, tmp_path / name)
         assert "created_at" in data["posterior"].attrs
     assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.nc", "b.nc"]
@@ -111,8 +111,8 @@ def test_latent_class_runs(latent):
 
 
 def test_summary_of_a_run_that_makes_data(latent):
-    diagnosis = bnp.Diagnosis.of(latent.run, latent.margins)
-    summary = bnp.run_summary(latent.run, diagnosis, seed=3)
+    diagnosis = bnp.results.Diagnosis.of(latent.run, latent.margins)
+    summary = bnp.report.run_summary(latent.run, diagnosis, seed=3)
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert list(summary)[-2:] == ["seconds", "sweeps_per_second"]
     assert summary["missing"] == (latent.table.codes < 0).sum()
@@ -126,7 +126,7 @@ def test_summary_of_a_run_that_makes_data(latent):
     assert summary["equivalences"] == [str(e) for e in latent.conditions.equivalences]
     assert any("if and only if" in sentence for sentence in summary["equivalences"])
     free = dataclasses.replace(latent.run, conditions=None)
-    assert not {"p_zero", "equivalences", "stopping"} & set(bnp.run_summary(free))
+    assert not {"p_zero", "equivalences", "stopping"} & set(bnp.report.run_summary(free))
 
 
 def test_a_risk_under_structural_zeros_says_their_mass(small):
@@ -135,9 +135,9 @@ def test_a_risk_under_structural_zeros_says_their_mass(small):
     log_feasible = np.full_like(small.run.draws["alpha"], np.log(0.75))
     draws = small.run.draws | {"log_feasible": log_feasible}
     run = dataclasses.replace(small.run, conditions=zeros, draws=draws)
-    summary = bnp.risk_summary(dataclasses.replace(small.risk, run=run))
+    summary = bnp.report.risk_summary(dataclasses.replace(small.risk, run=run))
     assert summary["p_zero"]["mean"] == pytest.approx(0.25) and summary["equivalences"] == []
-    assert not {"p_zero", "equivalences"} & set(bnp.risk_summary(small.risk))
+    assert not {"p_zero", "equivalences"} & set(bnp.report.risk_summary(small.risk))
 
 
 def test_summary_of_a_run_with_a_target(small, latent):
@@ -145,14 +145,14 @@ def test_summary_of_a_run_with_a_target(small, latent):
     settings = dataclasses.replace(small.run.settings, thin=2)
     run = dataclasses.replace(small.run, settings=settings,
                               until=Until(bnp.Converged(1.02, 50), 7, first))  # fmt: skip
-    summary = bnp.risk_summary(dataclasses.replace(small.risk, run=run))
+    summary = bnp.report.risk_summary(dataclasses.replace(small.risk, run=run))
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert summary["stopping"] == {
         "reached": False, "max_rhat": 1.02, "min_ess": 50.0, "max_minutes": 7, "draws": 60,
         "kept": 30, "thin": 2,
     }  # fmt: skip
     own = Until(lambda run: True, 7, first)
-    summary = bnp.run_summary(dataclasses.replace(latent.run, until=own))
+    summary = bnp.report.run_summary(dataclasses.replace(latent.run, until=own))
     assert summary["stopping"]["reached"] and "max_rhat" not in summary["stopping"]
 
 
@@ -179,7 +179,7 @@ def test_the_share_of_a_variable_is_what_dropping_it_takes_away(small):
 
 
 def test_records_read_back_to_eight_digits(small, tmp_path):
-    bnp.write_records(small.risk, tmp_path / "records.csv")
+    bnp.io.write_records(small.risk, tmp_path / "records.csv")
     read = pd.read_csv(tmp_path / "records.csv", dtype=str).astype({"r1": float, "r2": float})
     records = small.risk.records()
     np.testing.assert_allclose(read["r1"], records["r1"], rtol=1e-7)
@@ -196,7 +196,7 @@ from bnp_models.inference.arviz import draws_dataset, groups_for_arviz
 data = groups_for_arviz({"posterior": draws_dataset({"tau1": np.random.random((2, 5000))})}, {})
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
-    bnp.write_netcdf(data, sys.argv[1])
+    bnp.io.write_netcdf(data, sys.argv[1])
 except OSError as error:
     print(error)
 """

@@ -12,7 +12,7 @@ def test_they_are_those_of_the_functions(small):
     found = baselines(cells).found
     assert tuple(x.name for x in found) == NAMES
     alone = cells.f == 1
-    risk = bnp.benedetti_franconi_risk(cells)
+    risk = bnp.risk.benedetti_franconi_risk(cells)
     # A sample unique has one person with probability phat.
     assert found[0].tau1 == pytest.approx(alone.sum() * small.table.n / 20_000)
     assert found[0].tau2 == pytest.approx(risk[alone].sum())

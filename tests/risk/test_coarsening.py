@@ -125,7 +125,7 @@ def test_the_numbers_of_coarser_keys_are_those_of_their_probabilities(run):
     run = dataclasses.replace(run, table=bnp.Microdata(SCHEMA, FINE))
     p = coarse_probabilities(run)
     found = [
-        bnp.coarsen(run, 60, [COARSENING], ties=False, key=jax.random.key(k))[COARSENING].tau1
+        bnp.coarsen(run, 60, [COARSENING], ties="off", key=jax.random.key(k))[COARSENING].tau1
         for k in range(200)
     ]
     assert found[0].max() <= 3
@@ -212,7 +212,7 @@ def test_groups_take_the_place_of_levels(run):
     assert parse_coarsening("group:town", SCHEMA, groups).schema.levels[2] == ("x", "y", "z")
     run = dataclasses.replace(run, model=dataclasses.replace(run.model, groups=groups))
     specs = ["group:town=2", "merge:town=a+c+d"]
-    named, merged = bnp.coarsen(run, 40, specs, key=jax.random.key(1), ties=False).values()
+    named, merged = bnp.coarsen(run, 40, specs, key=jax.random.key(1), ties="off").values()
     assert named.sample_uniques == merged.sample_uniques
     for text, says in (
         ("group:age", "'age': has no groups"), ("group:town=3", "'3' is no layer of its groups"),

@@ -136,7 +136,7 @@ def test_risks_against_simulated_populations(fraction):
 
 def test_benedetti_franconi_by_cells(records):
     cells = weighted(records, 6000, np.random.default_rng(1).uniform(1, 30, 600))
-    risk = bnp.benedetti_franconi_risk(cells)
+    risk = bnp.risk.benedetti_franconi_risk(cells)
     p = cells.phat
     unique = cells.f == 1
     expected = -p * np.log(p) / (1 - p)

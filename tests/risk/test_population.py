@@ -106,7 +106,7 @@ def test_records_and_risks_by_level(small):
 @pytest.mark.parametrize("max_cells", [256, 20])
 def test_the_monitor_estimates_tau1_of_the_latest_draw(small, max_cells):
     """From some of the uniques, in proportion."""
-    monitor = bnp.tau1_monitor(small.run.model, small.table, 2000, max_cells)
+    monitor = bnp.risk.tau1_monitor(small.run.model, small.table, 2000, max_cells)
     latest = {name: x[:, -1] for name, x in small.run.parameters().items()}
     cells = small.table.tabulated
     uniques = cells.codes[cells.unique_cells]
@@ -258,7 +258,7 @@ def test_a_run_that_kept_arrays_of_some_draws(small):
     risk = bnp.population_risk(run, 20_000)
     alpha = small.run.draws["alpha"][:, 2::3]
     np.testing.assert_array_equal(risk.monitored(run)["alpha"], alpha)
-    assert bnp.risk_summary(risk)["tau1"]["mean"] == risk.tau1.mean()
+    assert bnp.report.risk_summary(risk)["tau1"]["mean"] == risk.tau1.mean()
     data = bnp.to_inference_data(run, risk)["posterior"]
     np.testing.assert_array_equal(data["alpha"], alpha)
     assert data["tau1"].shape == (2, 10)

@@ -224,7 +224,7 @@ def test_suppressions_meet_the_limits_with_few_values(run):
     before = risks_of(run)
     nothing = _file_risk(before, Recoded.unchanged(run.table).coarsening, np.zeros((N, 3), bool), 0)
     limit = 0.5 * np.quantile(nothing.tau1, 0.975)
-    found = protect(run, POPULATION, max_tau1=limit, max_suppressed=1, ties=False)
+    found = protect(run, POPULATION, max_tau1=limit, max_suppressed=1, ties="off")
     assert found.met and not found.recodings
     assert np.quantile(found.after.tau1, 0.975) <= limit < np.quantile(found.before.tau1, 0.975)
     changed = found.suppressed.any(axis=1)
@@ -240,7 +240,7 @@ def test_suppressions_meet_the_limits_with_few_values(run):
             left.append(_file_risk(before, found.coarsening, mask, 0).r1[row])
         assert left[int(found.suppressed[row].argmax())] == pytest.approx(min(left), abs=0.02)
     worth = protect(
-        run, POPULATION, max_tau1=limit, max_suppressed=1, ties=False,
+        run, POPULATION, max_tau1=limit, max_suppressed=1, ties="off",
         importance={"age": 1e6, "town": 1e6},
     )  # fmt: skip
     assert worth.suppressed[:, 1].sum() > found.suppressed[:, 1].sum()
@@ -256,7 +256,7 @@ def test_the_fewest_records_that_can_do(limits, number):
 
 
 def test_every_record_is_brought_to_its_limit(run):
-    found = protect(run, POPULATION, max_risk=0.02, max_suppressed=1, ties=False)
+    found = protect(run, POPULATION, max_risk=0.02, max_suppressed=1, ties="off")
     assert found.before.r1.max() > 0.1 and found.after.r1.max() <= 0.02 and found.met
     unchanged = found.before.r1 <= 0.02
     assert not found.suppressed[unchanged].any()
@@ -266,7 +266,7 @@ def test_a_record_gets_as_many_suppressions_as_it_needs(run):
     """Few persons in all: with one value less most records are unique still."""
     table = bnp.Microdata(SCHEMA, np.array([[i, i % 2, i] for i in range(5)]))
     few = dataclasses.replace(run, table=table)
-    found = protect(few, 20, max_risk=0.02, max_suppressed=1, ties=False)
+    found = protect(few, 20, max_risk=0.02, max_suppressed=1, ties="off")
     assert found.met and not found.recodings and found.after.r1.max() <= 0.02
     assert (found.suppressed.sum(axis=1) > 1).any()
 
@@ -281,7 +281,7 @@ def test_only_the_record_above_the_limit_is_changed(run):
     codes[0] = [4, 0, 7]
     few = dataclasses.replace(run, table=bnp.Microdata(SCHEMA, codes), draws=draws)
     for most in (0.05, 1):
-        found = protect(few, 200, max_risk=0.5, max_suppressed=most, ties=False)
+        found = protect(few, 200, max_risk=0.5, max_suppressed=most, ties="off")
         assert (found.before.r1 > 0.5).tolist() == [True] + [False] * 29
         assert found.met and not found.recodings
         assert found.suppressed[0].sum() == found.suppressed.sum() == 2
@@ -289,7 +289,7 @@ def test_only_the_record_above_the_limit_is_changed(run):
 
 def test_recodings_go_on_until_few_records_are_left_to_suppress(run):
     found = protect(
-        run, POPULATION, max_tau1=2, max_suppressed=0.1, ties=False, recode=["merge:town=b+d"],
+        run, POPULATION, max_tau1=2, max_suppressed=0.1, ties="off", recode=["merge:town=b+d"],
     )  # fmt: skip
     first = found.recodings[0]
     assert first[:3] == ("town", ("b", "d"), "b + d") and len(found.recodings) > 1
@@ -297,14 +297,14 @@ def test_recodings_go_on_until_few_records_are_left_to_suppress(run):
     weight = np.ones(3)
     assert sum(step.loss for step in found.recodings) == pytest.approx(found.recoded.loss(weight))
     assert found.after.loss >= found.recoded.loss(weight) > found.before.loss == 0
-    alone = protect(run, POPULATION, max_tau1=2, max_suppressed=0, ties=False)
+    alone = protect(run, POPULATION, max_tau1=2, max_suppressed=0, ties="off")
     assert alone.met and not alone.suppressed.any()
-    hopeless = protect(run, POPULATION, max_tau1=-1, max_suppressed=0, ties=False)
+    hopeless = protect(run, POPULATION, max_tau1=-1, max_suppressed=0, ties="off")
     assert not hopeless.met and hopeless.after.r1.max() == 0
 
 
 def test_the_protected_file_has_what_was_not_touched(run):
-    found = protect(run, POPULATION, max_tau1=4, max_suppressed=0.2, ties=False,
+    found = protect(run, POPULATION, max_tau1=4, max_suppressed=0.2, ties="off",
                     recode=["merge:town=a+b"])  # fmt: skip
     frame = run.table.to_frame().assign(weight=np.arange(N), note="x")
     made = found.apply(frame)
@@ -325,7 +325,7 @@ def test_the_protected_file_has_what_was_not_touched(run):
 
 def test_new_chains_on_the_recoded_table_estimate_the_same_file(run):
     """Of a run whose draws are those of the merged table."""
-    found = protect(run, POPULATION, max_tau1=4, max_suppressed=0.2, ties=False,
+    found = protect(run, POPULATION, max_tau1=4, max_suppressed=0.2, ties="off",
                     recode=["merge:town=a+b"])  # fmt: skip
     coarse = found.coarsening
     theta = np.exp(run.draws["log_lambda"])
@@ -339,7 +339,7 @@ def test_new_chains_on_the_recoded_table_estimate_the_same_file(run):
         run, table=coarse.coarser(run.table),
         draws=run.draws | {"log_lambda": np.log(np.stack(summed, axis=2))},
     )  # fmt: skip
-    again = found.estimate(new, ties=False)
+    again = found.estimate(new, ties="off")
     np.testing.assert_allclose(again.r1, found.after.r1, rtol=1e-3, atol=1e-6)
     np.testing.assert_array_equal(again.sharing, found.after.sharing)
 
@@ -382,7 +382,7 @@ def test_recodings_are_those_of_a_plain_search(twelve, fine, limits):
     """Until none takes anything off, or no record is above its limit."""
     importance = {"age": 0.9, "sex": 1.5}
     found = protect(
-        twelve, POPULATION, **limits._asdict(), max_suppressed=0, importance=importance, ties=False
+        twelve, POPULATION, **limits._asdict(), max_suppressed=0, importance=importance, ties="off"
     )  # fmt: skip
     weight = importance_of(SCHEMA, importance)
     made, groups = plain_recodings(twelve.table.codes, fine, limits, weight)
@@ -402,7 +402,7 @@ IMPORTANCE = {"age": 6, "sex": 2, "town": 2.3}
 def without_age(twelve):
     """Protected after the first variable is dropped."""
     return protect(
-        twelve, POPULATION, max_risk=0.02, max_suppressed=1, importance=IMPORTANCE, ties=False,
+        twelve, POPULATION, max_risk=0.02, max_suppressed=1, importance=IMPORTANCE, ties="off",
         recode=["drop:age", "merge:town=b+d"],
     )  # fmt: skip
 

@@ -56,8 +56,8 @@ def test_both_limits_are_to_be_met(figures, limit, release):
 
 
 def test_a_summary_has_a_verdict_where_there_are_limits(small):
-    assert "verdict" not in bnp.risk_summary(small.risk, limits=Limits())
-    summary = bnp.risk_summary(small.risk, limits=Limits(max_tau1=1e6))
+    assert "verdict" not in bnp.report.risk_summary(small.risk, limits=Limits())
+    summary = bnp.report.risk_summary(small.risk, limits=Limits(max_tau1=1e6))
     # 30 draws of two chains are too few to say anything.
     assert not summary["usable"]["tau1"] and summary["verdict"]["release"] == "unknown"
     assert summary["verdict"]["why"].startswith(summary["usable"]["why"])

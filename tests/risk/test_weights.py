@@ -53,7 +53,7 @@ def test_margins_are_the_populations_with_weights_and_not_without(fitted):
     truth = np.concatenate([np.bincount(x, minlength=n) for x, n in zip(codes.T, NUM_LEVELS,
                                                                        strict=True)])  # fmt: skip
     z = []
-    for run in (weighted, bnp.sample_law(weighted)):
+    for run in (weighted, bnp.inference.sample_law(weighted)):
         draws = bnp.level_margins(run).draws.reshape(-1, truth.size)
         z.append(np.abs(draws.mean(axis=0) - truth / len(codes)) / draws.std(axis=0))
     assert z[0].max() < Z_LIMIT
@@ -68,13 +68,17 @@ def test_tau1_is_that_of_persons_simulated_from_the_law_of_the_unsampled(fitted,
     expected = bnp.population_risk(run, size, ties="off").tau1_conditional.ravel()
     expected = expected[np.linspace(0, expected.size - 1, number).round().astype(int)]
     z = {}
-    for law_of in (bnp.unsampled_law, bnp.population_law, bnp.sample_law):
+    for law_of in (
+        bnp.inference.unsampled_law,
+        bnp.inference.population_law,
+        bnp.inference.sample_law,
+    ):
         simulated = populations.simulate_tau1(law_of(run), size, num_draws=number)
         difference = simulated - expected
         z[law_of] = abs(difference.mean()) / difference.std() * np.sqrt(number)
-    assert z[bnp.unsampled_law] < Z_LIMIT
+    assert z[bnp.inference.unsampled_law] < Z_LIMIT
     # Errors that would pass for the law of the unsampled: w for w - 1, and no weights.
-    assert z[bnp.population_law] > Z_LIMIT and z[bnp.sample_law] > Z_LIMIT
+    assert z[bnp.inference.population_law] > Z_LIMIT and z[bnp.inference.sample_law] > Z_LIMIT
 
 
 def test_counts_agree_with_their_conditional_expectation_with_ties_and_without(fitted):
@@ -93,8 +97,8 @@ def test_all_records_have_the_law_of_the_unsampled(fitted):
     run = half_sampled(fitted[1])
     size = run.table.n + 400
     risk = bnp.population_risk(run, size, ties="off", all_records=True)
-    assert abs(populations.shared_z(bnp.unsampled_law(run), risk)) < Z_LIMIT
-    assert abs(populations.shared_z(bnp.sample_law(run), risk)) > Z_LIMIT
+    assert abs(populations.shared_z(bnp.inference.unsampled_law(run), risk)) < Z_LIMIT
+    assert abs(populations.shared_z(bnp.inference.sample_law(run), risk)) > Z_LIMIT
     for ties in ("on", "off"):
         before, after = (
             bnp.population_risk(run, size, ties=ties, all_records=all_records)
@@ -110,7 +114,8 @@ def test_coarser_keys_have_the_law_of_the_unsampled(fitted):
     size, keys = run.table.n + 400, ["keep:a,b,c,d", "drop:a"]
     whole = bnp.population_risk(run, size, ties="off")
     found, without = (
-        bnp.coarsen(x, size, keys, ties=False, num_draws=200) for x in (run, bnp.sample_law(run))
+        bnp.coarsen(x, size, keys, ties="off", num_samples=200)
+        for x in (run, bnp.inference.sample_law(run))
     )
     error = whole.tau1.std() * np.sqrt(2 / whole.tau1.size)
     assert abs(found[keys[0]].tau1.mean() - whole.tau1.mean()) < Z_LIMIT * error
@@ -126,7 +131,7 @@ def test_checks_are_of_the_sample(fitted):
     assert abs(checks.cells[1].z) < Z_LIMIT and len(checks.pairs) == 6
     assert max(check.z for check in checks.pairs.values()) < Z_LIMIT
     # By the law of the population the sample would look wrong.
-    of_population = bnp.predictive_checks(bnp.population_law(run))
+    of_population = bnp.predictive_checks(bnp.inference.population_law(run))
     assert max(check.z for check in of_population.pairs.values()) > 20
 
 
@@ -149,7 +154,7 @@ def test_what_takes_no_weights_says_so(fitted):
         lambda: bnp.impute(run, 1),
         lambda: bnp.validate_within(run.model, run.table, key=jax.random.key(0)),
         lambda: bnp.compare({"a": run.model}, run.table, key=jax.random.key(0)),
-        lambda: bnp.refit(run.model, run.table, [], key=jax.random.key(0)),
+        lambda: bnp.evaluation.refit(run.model, run.table, [], key=jax.random.key(0)),
     ):
         with pytest.raises(bnp.MicrodataError, match="takes no design weights"):
             call()

@@ -179,7 +179,9 @@ def test_the_halves_of_both_laws_take_the_bias_off(run, cells, seen, monkeypatch
 
 @pytest.mark.parametrize("ties", [True, False])
 def test_the_risk_of_coarser_keys_is_that_of_both_laws(run, cells, seen, ties):
-    found = bnp.coarsen(run, N + NEW, [*KEYS], ties=ties, num_draws=CHAINS * DRAWS)
+    found = bnp.coarsen(
+        run, N + NEW, [*KEYS], ties="on" if ties else "off", num_samples=CHAINS * DRAWS
+    )
     for text, risk in found.items():
         _, counts, b, q = on_key(run, cells, text)
         r1, r2 = expected(counts, b, q, ties)

@@ -74,6 +74,6 @@ def test_the_worst_margins_are_those_whose_halves_of_chains_are_furthest_apart()
     draws[1, :, 0] += 1  # A chain apart,
     draws[2, 50:, 2] += 0.03  # a chain that moves,
     draws[3, :, 4] += 0.5  # and one a little apart.
-    worst = margins_of_levels.worst_margins(bnp.Margins(tuple("abcdef"), draws, 1))
+    worst = margins_of_levels.worst_margins(bnp.results.Margins(tuple("abcdef"), draws, 1))
     assert list(worst) == ["c", "a", "e"]
     np.testing.assert_array_equal(worst["a"], draws[:, :, 0])

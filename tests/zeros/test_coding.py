@@ -9,7 +9,8 @@ import pytest
 from latent import all_cells, feasible_cells, structural_zeros
 from regions import check_coding, homes, random_zeros, some_feasible_cells
 
-from bnp_models import Coding, MicrodataError, StructuralZeros
+from bnp_models import MicrodataError, StructuralZeros
+from bnp_models.zeros import Coding
 from bnp_models.zeros.coding import choose_absences
 
 

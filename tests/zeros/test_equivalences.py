@@ -8,7 +8,7 @@ import pytest
 from latent import all_cells, feasible_cells, structural_zeros
 from regions import check_equivalence, homes, one_hot, random_zeros, some_feasible_cells
 
-from bnp_models import Equivalence
+from bnp_models.zeros import Equivalence
 from bnp_models.zeros.boxes import Boxes
 from bnp_models.zeros.equivalences import find_relations, null_space
 

@@ -269,7 +269,7 @@ def refit(
     Examples
     --------
     >>> small = bnp.synthesize(run, 2, num_rows=2)
-    >>> refits = bnp.refit(model, table, small, key=jax.random.key(0), **short)
+    >>> refits = bnp.evaluation.refit(model, table, small, key=jax.random.key(0), **short)
     >>> [chains.table.n for chains in refits]
     [64, 64]
     """

@@ -36,8 +36,8 @@ class Posterior(NamedTuple):
 
     Examples
     --------
-    >>> bnp.write_netcdf(bnp.to_inference_data(run, parameters=True), "posterior.nc")
-    >>> posterior = bnp.read_posterior("posterior.nc")
+    >>> bnp.io.write_netcdf(bnp.to_inference_data(run, parameters=True), "posterior.nc")
+    >>> posterior = bnp.io.read_posterior("posterior.nc")
     >>> posterior.model
     'nplcm'
     """
@@ -75,8 +75,8 @@ def read_posterior(path: str | PathLike) -> Posterior:
 
     Examples
     --------
-    >>> bnp.write_netcdf(bnp.to_inference_data(run, parameters=True), "posterior.nc")
-    >>> bnp.read_posterior("posterior.nc").parameters["log_pi"].shape
+    >>> bnp.io.write_netcdf(bnp.to_inference_data(run, parameters=True), "posterior.nc")
+    >>> bnp.io.read_posterior("posterior.nc").parameters["log_pi"].shape
     (2, 20, 4)
     """
     arrays, attributes = _read_groups(path)
@@ -164,8 +164,8 @@ def model_of(posterior: Posterior) -> NPLCM | TNPLCM | NDPMPM:
 
     Examples
     --------
-    >>> posterior, _ = bnp.check_source(run, table, None)
-    >>> bnp.model_of(posterior).components
+    >>> posterior, _ = bnp.evaluation.check_source(run, table, None)
+    >>> bnp.evaluation.model_of(posterior).components
     4
     """
     kind: Any = _MODELS[posterior.model]
@@ -210,7 +210,7 @@ def check_source(
 
     Examples
     --------
-    >>> posterior, conditions = bnp.check_source(run, table, None)
+    >>> posterior, conditions = bnp.evaluation.check_source(run, table, None)
     >>> posterior.model, conditions
     ('nplcm', None)
     """

@@ -61,7 +61,7 @@ class CountsRun:
 
     Examples
     --------
-    >>> chains = bnp.sample_population_counts(
+    >>> chains = bnp.models.sample_population_counts(
     ...     cells, key=jax.random.key(0), num_chains=2, num_warmup=10, num_samples=10
     ... )
     >>> chains.draws["tau1"].shape
@@ -109,7 +109,7 @@ def sample_population_counts(
 
     Examples
     --------
-    >>> chains = bnp.sample_population_counts(
+    >>> chains = bnp.models.sample_population_counts(
     ...     cells, key=jax.random.key(0), num_chains=2, num_warmup=10, num_samples=10
     ... )
     >>> chains.risk.shape == cells.f.shape

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
@@ -64,7 +65,7 @@ def prepare_households(
     missing = _missing_by_block(table.size_blocks, households.place, members.place)
     at_household, at_member = missing_values(table)
     if table.has_missing:
-        table = complete_households(table, rules, seed=0)
+        table = complete_households(table, rules, key=jax.random.key(0))
     household_codes, member_codes = _codes_by_size(table, relative)
     household_codes, member_codes = household_codes[households.unit], member_codes[:, members.unit]
     num_household = (*schema.num_household_levels, len(blocks))

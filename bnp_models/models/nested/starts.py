@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
+import jax
 import numpy as np
 
 from bnp_models.data.households import Households
 from bnp_models.data.messages import quoted
 from bnp_models.data.schema import MicrodataError, plain_label
+from bnp_models.kernels.variates.rng import numpy_generator
+from bnp_models.models.options import typed_key
 from bnp_models.rules.completions import completions
 from bnp_models.rules.rules import CompiledRules, Rules
 
@@ -15,7 +18,7 @@ _ROUNDS, _ALONE = 100, 2**18
 
 
 def complete_households(
-    households: Households, rules: Rules | None = None, *, seed: int
+    households: Households, rules: Rules | None = None, *, key: jax.Array
 ) -> Households:
     """Fill in missing values at random, so that every household is possible.
 
@@ -28,8 +31,8 @@ def complete_households(
     households : Households
     rules : Rules, optional
         None: any values.
-    seed : int
-        Seed of the PCG64 generator.
+    key : jax.Array
+        Random key.
 
     Returns
     -------
@@ -44,14 +47,14 @@ def complete_households(
 
     Examples
     --------
-    >>> complete = bnp.complete_households(households, seed=0)
+    >>> complete = bnp.models.complete_households(households, key=jax.random.key(0))
     >>> complete.has_missing
     False
     """
     rules = Rules() if rules is None else rules
     rules.require_feasible(households)
     compiled = rules.compile(households)
-    generator = np.random.Generator(np.random.PCG64(seed))
+    generator = numpy_generator(typed_key(key))
     schema, ids = households.schema, households.ids
     margins = (
         _margins(households.household_codes, schema.num_household_levels),

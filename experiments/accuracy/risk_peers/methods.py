@@ -27,7 +27,7 @@ class Estimate(NamedTuple):
     these, records are taken to be independent for an interval of tau_1."""
 
 
-def loglinear(structure: str) -> Callable[[bnp.WeightedCells, int], Estimate]:
+def loglinear(structure: str) -> Callable[[bnp.data.WeightedCells, int], Estimate]:
     """Poisson log-linear model of a structure: `bnp.loglinear_risk`, its work bounded."""
 
     def method(cells, seed):
@@ -38,7 +38,7 @@ def loglinear(structure: str) -> Callable[[bnp.WeightedCells, int], Estimate]:
     return method
 
 
-def pitman_yor(cells: bnp.WeightedCells, seed: int, sigma: float | None = None) -> Estimate:
+def pitman_yor(cells: bnp.data.WeightedCells, seed: int, sigma: float | None = None) -> Estimate:
     """Ewens-Pitman sampling formula, sigma and theta by maximum likelihood.
 
     A cell with one record is met by none of the M = N - n others with probability
@@ -85,12 +85,12 @@ def _log_growth(x: float, more: float, a: float) -> float:
     return gammaln(x + more + a) - gammaln(x + more) - gammaln(x + a) + gammaln(x)
 
 
-def ewens(cells: bnp.WeightedCells, seed: int) -> Estimate:
+def ewens(cells: bnp.data.WeightedCells, seed: int) -> Estimate:
     """Pitman-Yor with sigma zero."""
     return pitman_yor(cells, seed, sigma=0.0)
 
 
-def negative_binomial(cells: bnp.WeightedCells, seed: int) -> Estimate:
+def negative_binomial(cells: bnp.data.WeightedCells, seed: int) -> Estimate:
     """Cells' means are gamma, alike in all cells (Bethlehem, Keller & Pannekoek 1990).
 
     doi:10.1080/01621459.1990.10475304. The shape is by moments over all K cells, empty ones too.
@@ -105,7 +105,7 @@ def negative_binomial(cells: bnp.WeightedCells, seed: int) -> Estimate:
     return Estimate(uniques * r1, uniques * r2, np.full(uniques, r1))
 
 
-def gaussian_copula(cells: bnp.WeightedCells, seed: int) -> Estimate:
+def gaussian_copula(cells: bnp.data.WeightedCells, seed: int) -> Estimate:
     """The sample's margins and a Gaussian copula of the levels' order; n times the uniqueness.
 
     Rocher, Hendrickx & de Montjoye (2019), doi:10.1038/s41467-019-10933-3. A population of N is
@@ -168,7 +168,7 @@ def _cumulative(column):
     return np.append(0.0, np.cumsum(np.bincount(column)) / len(column))
 
 
-METHODS: dict[str, Callable[[bnp.WeightedCells, int], Estimate]] = {
+METHODS: dict[str, Callable[[bnp.data.WeightedCells, int], Estimate]] = {
     "log-linear independence": loglinear("independence"),
     "log-linear two-way": loglinear("two-way"),
     "log-linear forest": loglinear("forest"),

@@ -25,7 +25,7 @@ from results import Results  # noqa: E402
 KEY = ("population", "n", "seed", "method")
 
 
-def measure(case: dict, cells: bnp.WeightedCells, truth: bnp.datasets.Truth) -> dict | None:
+def measure(case: dict, cells: bnp.data.WeightedCells, truth: bnp.datasets.Truth) -> dict | None:
     """A row of results; None where the method refuses the sample."""
     began = time.perf_counter()
     try:

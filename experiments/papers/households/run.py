@@ -167,7 +167,7 @@ def measure(data, method):
     original = quantities(table.to_frame())
     files, of_chains = synthetic(table, rules, method, jax.random.key([*METHODS].index(method)))
     each = [quantities(file) for file in files]
-    combined = bnp.combine_partially_synthetic(
+    combined = bnp.evaluation.combine_partially_synthetic(
         *(np.stack([file[name] for file in each]) for name in ("q", "u"))
     )
     low, high = combined.interval()

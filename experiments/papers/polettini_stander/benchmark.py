@@ -34,7 +34,7 @@ def table(distinct, seed=0):
     codes = np.arange(NON_EMPTY, dtype=np.int32)[:, None]
     schema = bnp.Schema(("cell",), (tuple(range(CELLS)),))
     records = np.repeat(codes, f.astype(int), axis=0)
-    return bnp.WeightedCells(
+    return bnp.data.WeightedCells(
         table=bnp.Microdata(schema, records), population_size=POPULATION, num_cells=CELLS,
         codes=codes, f=f, weight=f / phat, weighted=True,
     )  # fmt: skip

@@ -20,7 +20,7 @@ SMALL_BELOW = 10_000
 class Drawn(NamedTuple):
     """A sample and what is known of its cells."""
 
-    cells: bnp.WeightedCells
+    cells: bnp.data.WeightedCells
     truth: np.ndarray
     """(D,) F of each non-empty cell."""
     small: np.ndarray

@@ -60,7 +60,7 @@ def estimates(drawn: Drawn, seed: int, long: tuple[str, ...]):
         note = f"{values}; log-likelihood {fitted.log_likelihood:.0f}"
         yield name, result.risk, result.p_unique, note
     yield (
-        "Benedetti-Franconi", bnp.benedetti_franconi_risk(cells),
+        "Benedetti-Franconi", bnp.risk.benedetti_franconi_risk(cells),
         np.where(cells.f == 1, cells.phat, 0), "",
     )  # fmt: skip
     for structure, name in (
@@ -85,7 +85,7 @@ def estimates(drawn: Drawn, seed: int, long: tuple[str, ...]):
     if "counts" not in long:
         return
     began = time.perf_counter()
-    run = bnp.sample_population_counts(
+    run = bnp.models.sample_population_counts(
         cells, key=key, num_chains=2, num_warmup=600, num_samples=100, thin=2
     )
     rhat = max(diagnose(run.draws[name])["rhat"] for name in ("alpha", "a", "tau2"))

@@ -167,28 +167,33 @@ def one_process(thing: str, size: int, left_out: list[str], folder: Path) -> Non
     population = 20 * table.n
     risk = step("population_risk", lambda: bnp.population_risk(run, population), True)
     if risk is not None:
-        step("records.csv", lambda: bnp.write_records(risk, folder / "records.csv"))
-        step("posterior.nc", lambda: bnp.write_netcdf(
+        step("records.csv", lambda: bnp.io.write_records(risk, folder / "records.csv"))
+        step("posterior.nc", lambda: bnp.io.write_netcdf(
             bnp.to_inference_data(run, risk, parameters=True), folder / "posterior.nc"
         ))  # fmt: skip
-        step("report page", lambda: bnp.write_report(folder / "report.html", risk))
+        step("report page", lambda: bnp.report.write_report(folder / "report.html", risk))
     step("predictive checks", lambda: bnp.predictive_checks(run), True)
     step("coarsen, each variable dropped", lambda: bnp.coarsen(run, population), True)
     files = step("synthesize", lambda: bnp.synthesize(run, num_files), True)
     step("synthesize, calibrated", lambda: bnp.synthesize(run, 1, method="calibrated"), True)
     if files is None:
         return None
-    step("write files", lambda: [bnp.write_frame(f, folder / "made.csv") for f in files])
+    step("write files", lambda: [bnp.io.write_frame(f, folder / "made.csv") for f in files])
     tables = step("code files like the original", lambda: [
         bnp.Microdata.from_frame(f, levels=table.schema) for f in files
     ])  # fmt: skip
     step("evaluate", lambda: bnp.evaluate(table, tables), True)
     for order in (1, 2, 3):
-        step(f"{order}-way proportions", lambda order=order: bnp.proportions(table, tables, order))
-    step("propensity, main effects", lambda: bnp.propensity_score(table, tables[0]), True)
-    step("closest records", lambda: bnp.closest_records(table, tables))
-    step("disclosure", lambda: bnp.disclosure(table, tables, table.schema.variables[:3]))
-    step("trees", lambda: bnp.tree_propensity(table, tables[0]))
+        step(
+            f"{order}-way proportions",
+            lambda order=order: bnp.evaluation.proportions(table, tables, order),
+        )
+    step(
+        "propensity, main effects", lambda: bnp.evaluation.propensity_score(table, tables[0]), True
+    )
+    step("closest records", lambda: bnp.evaluation.closest_records(table, tables))
+    step("disclosure", lambda: bnp.evaluation.disclosure(table, tables, table.schema.variables[:3]))
+    step("trees", lambda: bnp.evaluation.tree_propensity(table, tables[0]))
     step("attack", lambda: bnp.attack_risk(
         run, table, files, key=jax.random.key(3), num_bootstrap=50
     ), True)  # fmt: skip

@@ -97,12 +97,12 @@ def everything(table, folder, number):
     """What commands do with a sample, from chains to pages."""
     run = chains(table, folder, CHUNKS_OF_ROUND, key=number)
     risk = bnp.population_risk(run, population_size=20 * table.n)
-    bnp.write_report(folder / "risk.html", risk)
-    bnp.write_records(risk, folder / "records.csv")
-    bnp.write_netcdf(bnp.to_inference_data(run, risk), folder / "posterior.nc")
+    bnp.report.write_report(folder / "risk.html", risk)
+    bnp.io.write_records(risk, folder / "records.csv")
+    bnp.io.write_netcdf(bnp.to_inference_data(run, risk), folder / "posterior.nc")
     files = bnp.synthesize(run, 2)
-    found = bnp.evaluate(table, files, seed=number)
-    bnp.write_evaluation_report(folder / "evaluation.html", found, ["a.csv", "b.csv"])
+    found = bnp.evaluate(table, files, key=jax.random.key(number))
+    bnp.report.write_evaluation_report(folder / "evaluation.html", found, ["a.csv", "b.csv"])
     bnp.attack_risk(run, table, files, key=jax.random.key(number), num_bootstrap=50)
     return CHUNKS_OF_ROUND, CHUNKS_OF_ROUND * SWEEPS_OF_CHUNK
 

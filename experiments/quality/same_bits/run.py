@@ -176,13 +176,13 @@ def of_cells() -> dict[str, str]:
         except bnp.NoMaximumError as error:
             found[f"empirical Bayes {variant}"] = str(error)
         risk = bnp.cell_risk(model, cells, key=keys[variant], num_chains=2, num_samples=10)
-        arrays = {"cells": bnp.cells_frame(risk), "tau1": risk.tau1}
+        arrays = {"cells": bnp.report.cells_frame(risk), "tau1": risk.tau1}
         found[f"polettini-stander {variant}"] = digest(arrays)
     draws = bnp.sample_hyperparameters(
         bnp.PolettiniStander(1), cells, key=keys[0], num_chains=1, num_warmup=10, num_samples=5
     )
     found["polettini-stander full Bayes"] = digest(draws.values)
-    counts = bnp.sample_population_counts(
+    counts = bnp.models.sample_population_counts(
         cells, key=keys[3], num_chains=1, num_warmup=10, num_samples=10
     )
     found["dirichlet-multinomial"] = digest({"risk": counts.risk})

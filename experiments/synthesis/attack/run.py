@@ -38,7 +38,7 @@ def main():
     refits = None
     if options.refit:
         start = time.perf_counter()
-        refits = bnp.refit(run.model, table, files, key=jax.random.key(1), **chains)
+        refits = bnp.evaluation.refit(run.model, table, files, key=jax.random.key(1), **chains)
         report("refits", start)
     for known in (None, refits)[: 1 + options.refit]:
         start = time.perf_counter()

@@ -52,13 +52,15 @@ def prepared(target):
         bound = top_code_bound(target)
         for name, cuts in (("PINCP", [bound + 1]), ("POVPIP", [])):
             counts = target[name].value_counts()
-            bins[name] = bnp.Bins.choose(name, list(counts.index), counts.to_numpy(), BINS, cuts)
+            bins[name] = bnp.data.Bins.choose(
+                name, list(counts.index), counts.to_numpy(), BINS, cuts
+            )
         above = [
             label
             for label, low in zip(bins["PINCP"].labels, bins["PINCP"].low, strict=True)
             if low > bound
         ]
-        table = bnp.in_bins(table, bins)
+        table = bnp.data.in_bins(table, bins)
         # What an industry's category is follows from it.
         pairs = target[["INDP", "INDP_CAT"]].drop_duplicates()
         if pairs["INDP"].duplicated().any():
@@ -106,12 +108,12 @@ def files_of(target, number, seed, work, ordered):
         for method, path in paths.items():
             began = time.perf_counter()
             (frame,) = bnp.synthesize(run, 1, method=method)
-            frame = bnp.draw_in_bins(np.random.default_rng([seed, area]), frame, bins)
+            frame = bnp.data.draw_in_bins(np.random.default_rng([seed, area]), frame, bins)
             if industries is not None:
                 frame = frame.assign(INDP_CAT=frame["INDP"].map(industries))
             frame = frame.assign(**added)[list(target.columns)]
             seconds = {"chains": chains, "file_made": time.perf_counter() - began}
-            bnp.write_frame(frame.assign(**seconds), path)
+            bnp.io.write_frame(frame.assign(**seconds), path)
         # Programs of other shapes take memory maps, of which a process has so many.
         jax.clear_caches()
     for method in METHODS:

@@ -30,9 +30,11 @@ SIZES = (1000, 5000, 10_000)
 def scores(table, made, zeros, population):
     """Figures of the files of one sample, as `bnp_models.evaluate` has them, and two more."""
     files = [bnp.Microdata(table.schema, codes) for codes in made]
-    proportions = bnp.proportions(table, files, 3, population=population).summary()
-    uniques = bnp.replicated_uniques(table, files)
-    ratios = [bnp.propensity_score(table, file, interactions=True).ratio for file in files]
+    proportions = bnp.evaluation.proportions(table, files, 3, population=population).summary()
+    uniques = bnp.evaluation.replicated_uniques(table, files)
+    ratios = [
+        bnp.evaluation.propensity_score(table, file, interactions=True).ratio for file in files
+    ]
     _, counts = common_cells([population, *files])
     shares = counts / counts.sum(axis=1, keepdims=True)
     return {

@@ -52,8 +52,8 @@ def performances(files, n, truth) -> tuple[dict[str, Performance], dict[str, np.
             with np.errstate(invalid="ignore"):
                 combined = (
                     {name: bnp.synthesis.Combined(q, u, np.inf)} if name == "original" else
-                    {name: bnp.combine_partially_synthetic(q, u),
-                     f"{name}_fully": bnp.combine_fully_synthetic(q, u)}
+                    {name: bnp.evaluation.combine_partially_synthetic(q, u),
+                     f"{name}_fully": bnp.evaluation.combine_fully_synthetic(q, u)}
                 )  # fmt: skip
             for key, c in combined.items():
                 one = judge(c.estimate, c.interval(), truth)

@@ -56,11 +56,11 @@ def census(replications):
             files = files_of(kind, people, table, zeros, seed)
             for order in (1, 2, 3):
                 for rule in ("partially", "fully"):
-                    summary = bnp.proportions(
+                    summary = bnp.evaluation.proportions(
                         table, files, order, population=population, combining=rule
                     ).summary()
                     found.setdefault((kind, order, rule), []).append([summary[c] for c in COLUMNS])
-            scores = [bnp.propensity_score(table, file, interactions=i)
+            scores = [bnp.evaluation.propensity_score(table, file, interactions=i)
                       for i in (False, True) for file in files]  # fmt: skip
             found.setdefault((kind, "pmse"), []).append([
                 np.mean([s.ratio for s in scores[:5]]), np.mean([s.ratio for s in scores[5:]])
@@ -78,10 +78,10 @@ def large():
     seconds = []
     for order in (1, 2, 3):
         began = time.perf_counter()
-        bnp.proportions(files[0], files[1:], order)
+        bnp.evaluation.proportions(files[0], files[1:], order)
         seconds.append(time.perf_counter() - began)
     began = time.perf_counter()
-    bnp.propensity_score(files[0], files[1])
+    bnp.evaluation.propensity_score(files[0], files[1])
     seconds.append(time.perf_counter() - began)
     return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 

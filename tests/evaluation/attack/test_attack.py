@@ -43,7 +43,7 @@ def planted():
 @pytest.fixture(scope="module")
 def refits(planted):
     table, run, files = planted
-    return bnp.refit(
+    return bnp.evaluation.refit(
         run.model, table, files, key=jax.random.key(1), num_chains=2, num_warmup=200,
         num_samples=1000,
     )  # fmt: skip
@@ -101,7 +101,9 @@ def test_sample_uniques_are_attacked(planted):
 def test_figures_that_do_not_fit_are_refused_before_the_attack(planted, monkeypatch):
     table, run, files = planted
     monkeypatch.setattr(memory, "host_bytes", lambda: 100)
-    with pytest.raises(bnp.NotEnoughMemory, match="the figures of the attack need about 0 GiB"):
+    with pytest.raises(
+        bnp.inference.NotEnoughMemory, match="the figures of the attack need about 0 GiB"
+    ):
         bnp.attack_risk(run, table, files, key=jax.random.key(2), **SMALL)
 
 
@@ -121,7 +123,7 @@ def test_p_values_are_adjusted_for_the_number_of_records(planted):
 def test_a_file_gives_what_the_run_gives(planted, tmp_path):
     table, run, files = planted
     path = tmp_path / "posterior.nc"
-    bnp.write_netcdf(bnp.to_inference_data(run, parameters=True, num_datasets=2), path)
+    bnp.io.write_netcdf(bnp.to_inference_data(run, parameters=True, num_datasets=2), path)
     one, other = (
         bnp.attack_risk(source, table, files, key=jax.random.key(2), **SMALL)
         for source in (run, path)
@@ -132,7 +134,7 @@ def test_a_file_gives_what_the_run_gives(planted, tmp_path):
 
 def test_the_draws_that_made_the_files_are_left_out():
     parameters = {"log_pi": np.arange(2 * 200).reshape(2, 200)}
-    posterior = bnp.Posterior("nplcm", parameters, {})
+    posterior = bnp.results.Posterior("nplcm", parameters, {})
     (draws,) = choose_draws([posterior], [5], 1000)
     made = {chain * 200 + d for chain, d in spaced_positions(2, 200, 5)}
     assert not made & set(draws["log_pi"].tolist())
@@ -186,9 +188,9 @@ def test_files_that_are_no_posterior_are_refused(planted, tmp_path):
     text.write_text("no")
     refused(planted, "text.nc", source=text)
     with pytest.raises(bnp.MicrodataError, match=r"none.nc: cannot be read \(there is no"):
-        bnp.read_posterior(tmp_path / "none.nc")
+        bnp.io.read_posterior(tmp_path / "none.nc")
     scalars = tmp_path / "scalars.nc"
-    bnp.write_netcdf(bnp.to_inference_data(run), scalars)
+    bnp.io.write_netcdf(bnp.to_inference_data(run), scalars)
     refused(planted, "has no 'log_pi'", source=scalars)
     data = bnp.to_inference_data(run, parameters=True)
     for name, value, match in (
@@ -197,12 +199,12 @@ def test_files_that_are_no_posterior_are_refused(planted, tmp_path):
     ):  # fmt: skip
         attributes = dict(data["posterior"].attrs)
         data["posterior"].attrs[name] = value
-        bnp.write_netcdf(data, scalars)
+        bnp.io.write_netcdf(data, scalars)
         refused(planted, match, source=scalars)
         data["posterior"].attrs.clear()
         data["posterior"].attrs.update(attributes)
     del data["posterior"].attrs["sample_sha256"]
-    bnp.write_netcdf(data, scalars)
+    bnp.io.write_netcdf(data, scalars)
     refused(planted, "older version", source=scalars)
 
 
@@ -217,7 +219,7 @@ def test_incomplete_records_are_not_attacked(planted):
     attributes = {"sample_sha256": incomplete.digest, "conditions_sha256": zeros.digest}
     kept = run.parameters()
     parameters = {name: kept[name] for name in ("log_pi", "log_lambda", "log_feasible")}
-    source = bnp.Posterior("tnplcm", parameters, attributes)
+    source = bnp.results.Posterior("tnplcm", parameters, attributes)
     files = [file[file["work"] != "abroad"] for file in files]
     risk = bnp.attack_risk(
         source, incomplete, files, key=jax.random.key(0), conditions=zeros, rows=range(20, 61),

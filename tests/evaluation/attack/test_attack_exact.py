@@ -74,7 +74,7 @@ class RecordAtoms:
         digest = "" if self.conditions is None else self.conditions.digest
         table = bnp.Microdata(self.schema, codes)
         attributes = {"sample_sha256": table.digest, "conditions_sha256": digest}
-        return bnp.Posterior(self.model, parameters, attributes)
+        return bnp.results.Posterior(self.model, parameters, attributes)
 
     def neighbours(self, i):
         """The records that may stand in the place of record i: itself, then by row."""

@@ -226,9 +226,9 @@ def test_from_the_command_line(tmp_path, monkeypatch):
         conditions=bnp.read_rules(tmp_path / "rules.py", table),
     )  # fmt: skip
     (made,) = bnp.synthesize(run, 1)
-    bnp.write_frame(made, tmp_path / "synthetic.csv")
+    bnp.io.write_frame(made, tmp_path / "synthetic.csv")
     data = bnp.to_inference_data(run, parameters=True, num_datasets=1)
-    bnp.write_netcdf(data, tmp_path / "posterior.nc")
+    bnp.io.write_netcdf(data, tmp_path / "posterior.nc")
     refitted = []
     monkeypatch.setattr(evaluate, "refit", lambda model, *args, **how: refitted.append(model))
     out = tmp_path / "out"
@@ -252,5 +252,5 @@ def test_refits_of_another_model_are_refused(atoms):
             atoms.attack(refits=[other, other])
     # How the chains moved is their own affair.
     options = dataclasses.asdict(atoms.model) | {"reorder": False}
-    other = bnp.model_of(refit._replace(attributes={"options": json.dumps(options)}))
+    other = bnp.evaluation.model_of(refit._replace(attributes={"options": json.dumps(options)}))
     attack._check_same_model(atoms.model, other, 0)

@@ -132,7 +132,7 @@ def test_averages_over_draws_are_of_the_mixture(two):
     ]
     alone = [bnp.cell_risk(m, two.cells, key=jax.random.key(0), num_samples=5) for m in models]
     log_likelihood = np.array([[m.log_likelihood(two.cells) for m in models]])
-    draws = bnp.HyperparameterDraws(
+    draws = bnp.results.HyperparameterDraws(
         {name: np.array([values]) for name, values in pairs.items()}, log_likelihood, {}, {}
     )
     result = bnp.cell_risk(model_two(), two.cells, key=jax.random.key(0), draws=draws)
@@ -249,14 +249,14 @@ def test_what_is_no_maximum_is_said_and_the_hyperparameter_named():
 
 
 def test_counts_of_counts(one):
-    fit = bnp.counts_of_counts(bnp.PolettiniStander(1, **ONE), one.cells)
+    fit = bnp.risk.counts_of_counts(bnp.PolettiniStander(1, **ONE), one.cells)
     assert fit["observed"].sum() == NUM_CELLS
     np.testing.assert_allclose(fit["expected"].sum(), NUM_CELLS)
     assert fit["observed"][0] == NUM_CELLS - len(one.cells.f)
     usual = fit[fit["expected"] > 5]
     expected = usual["expected"] * usual["observed"].sum() / usual["expected"].sum()
     assert chisquare(usual["observed"], expected).pvalue > P_LIMIT
-    wrong = bnp.counts_of_counts(bnp.PolettiniStander(1, **ONE | {"alpha": 1.0}), one.cells)
+    wrong = bnp.risk.counts_of_counts(bnp.PolettiniStander(1, **ONE | {"alpha": 1.0}), one.cells)
     expected = wrong["expected"][usual.index]
     expected *= usual["observed"].sum() / expected.sum()
     assert chisquare(usual["observed"], expected).pvalue < P_LIMIT
@@ -266,7 +266,7 @@ def test_counts_of_counts_of_model_two_by_hand():
     """Two of five cells have records; the sampling fractions of the others are of two kinds."""
     table = bnp.Microdata.from_frame(pd.DataFrame({"x": [0, 1, 1, 1]}), levels={"x": range(5)})
     cells = bnp.weighted_cells(table, 60, np.array([10.0, 5.0, 5.0, 5.0]))
-    fit = bnp.counts_of_counts(model_two(), cells).set_index("records")
+    fit = bnp.risk.counts_of_counts(model_two(), cells).set_index("records")
     records, expected = np.arange(4), np.zeros(4)
     assert fit["observed"].iloc[records].tolist() == [3, 1, 0, 1]
     alpha, a, gamma = TWO.values()

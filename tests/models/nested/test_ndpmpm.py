@@ -255,7 +255,7 @@ def test_households_of_given_sizes():
     )
     assert sorted(made.sizes) == sorted(households.sizes) and rules.check(made).all()
     with pytest.raises(bnp.MicrodataError, match="given sizes"):
-        bnp.check_source(run, households, rules)
+        bnp.evaluation.check_source(run, households, rules)
     # Without rules the prior of random sizes is learned, and that of given ones is not.
     model = bnp.NDPMPM(sizes="given")
     data = model.prepare(households, None)

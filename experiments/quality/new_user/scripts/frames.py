@@ -13,8 +13,8 @@ files = bnp.synthesize(run, 2)
 for name, call in {
     "evaluate(table, files)": lambda: bnp.evaluate(table, files),
     "evaluate(frame, files)": lambda: bnp.evaluate(frame, files),
-    "propensity_score(frame, file)": lambda: bnp.propensity_score(frame, files[0]),
-    "replicated_uniques(frame, files)": lambda: bnp.replicated_uniques(frame, files),
+    "propensity_score(frame, file)": lambda: bnp.evaluation.propensity_score(frame, files[0]),
+    "replicated_uniques(frame, files)": lambda: bnp.evaluation.replicated_uniques(frame, files),
     "k_anonymity(frame)": lambda: bnp.k_anonymity(frame),
     "weighted_cells(frame)": lambda: bnp.weighted_cells(frame, population_size=228_421),
     "sample(model, frame)": lambda: bnp.sample(

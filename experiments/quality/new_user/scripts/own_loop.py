@@ -23,6 +23,6 @@ def move(key, state):
     return {"x": x}, {"square": x**2}
 
 
-own = bnp.model_of_steps(start, move, keep=["x", "square"])
+own = bnp.inference.model_of_steps(start, move, keep=["x", "square"])
 run = bnp.sample(own, table, key=jax.random.key(0), num_chains=2, num_warmup=100, num_samples=100)
 print("own steps:", run.draws["square"].shape, {k: v for k, v in bnp.convergence(run).items()})

@@ -7,7 +7,7 @@ import bnp_models as bnp
 
 for name in ("risk.json", "run.json"):
     document = json.load(open(f"risk/{name}"))
-    schema = bnp.json_schema(name)
+    schema = bnp.io.json_schema(name)
     if find_spec("jsonschema"):
         import jsonschema
 

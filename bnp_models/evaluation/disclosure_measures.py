@@ -38,7 +38,7 @@ class Disclosure(NamedTuple):
 
     Examples
     --------
-    >>> found = bnp.disclosure(table, files, keys=["age", "sex"])
+    >>> found = bnp.evaluation.disclosure(table, files, keys=["age", "sex"])
     >>> [target.target for target in found.targets]
     ['education']
     """
@@ -81,7 +81,7 @@ def disclosure(
 
     Examples
     --------
-    >>> found = bnp.disclosure(table, files, keys=["age", "sex"], targets=["education"])
+    >>> found = bnp.evaluation.disclosure(table, files, keys=["age", "sex"], targets=["education"])
     >>> 0 <= found.targets[0].disco <= 1
     True
     """

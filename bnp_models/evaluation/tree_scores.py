@@ -2,11 +2,14 @@
 
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from bnp_models.data.contingency import common_cells
 from bnp_models.data.frames import Tabular
 from bnp_models.evaluation.files import coded_files
+from bnp_models.kernels.variates.rng import numpy_generator
+from bnp_models.models.options import key_or_default
 
 # As synthpop grows them: records of a leaf, and the gain of a split.
 _LEAF, _GAIN = 5, 1e-8
@@ -19,7 +22,7 @@ class TreePropensity(NamedTuple):
 
     Examples
     --------
-    >>> bnp.tree_propensity(table, files[0]).ratio >= 0
+    >>> bnp.evaluation.tree_propensity(table, files[0]).ratio >= 0
     True
     """
 
@@ -31,15 +34,18 @@ class TreePropensity(NamedTuple):
     """pMSE divided by its expected value: about 1 if nothing tells the records apart."""
 
 
-def tree_propensity(original: Tabular, synthetic: Tabular, *, seed: int = 0) -> TreePropensity:
+def tree_propensity(
+    original: Tabular, synthetic: Tabular, *, key: jax.Array | None = None
+) -> TreePropensity:
     """Score how well a classification tree tells synthetic records from the original's.
 
     Parameters
     ----------
     original, synthetic
         Files of the same schema, or data frames, of which the complete records are used.
-    seed
-        Of the permutations.
+    key
+        Random key of the permutations, and of which of two equal splits a tree takes. Default:
+        `jax.random.key(0)`.
 
     Raises
     ------
@@ -55,7 +61,7 @@ def tree_propensity(original: Tabular, synthetic: Tabular, *, seed: int = 0) -> 
 
     Examples
     --------
-    >>> score = bnp.tree_propensity(table, files[0], seed=1)
+    >>> score = bnp.evaluation.tree_propensity(table, files[0], key=jax.random.key(1))
     >>> 0 <= score.pmse <= 0.25
     True
     """
@@ -68,11 +74,12 @@ def tree_propensity(original: Tabular, synthetic: Tabular, *, seed: int = 0) -> 
     records = np.concatenate([np.repeat(codes, number, axis=0) for number in counts])
     features = _indicators(records, original.schema.num_levels)
     made = np.repeat([0, 1], counts.sum(axis=1))
-    rng = np.random.default_rng(seed)
+    rng = numpy_generator(key_or_default(key))
+    state = int(rng.integers(2**31))
 
     def pmse(labels):
         tree = DecisionTreeClassifier(
-            min_samples_leaf=_LEAF, min_impurity_decrease=_GAIN, random_state=seed
+            min_samples_leaf=_LEAF, min_impurity_decrease=_GAIN, random_state=state
         )
         fitted = tree.fit(features, labels).predict_proba(features)[:, 1]
         return float(np.mean((fitted - made.mean()) ** 2))

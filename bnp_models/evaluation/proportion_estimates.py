@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -17,6 +18,8 @@ from bnp_models.data.schema import MicrodataError, Schema
 from bnp_models.evaluation.combining import compare_with_original
 from bnp_models.evaluation.files import coded_files
 from bnp_models.evaluation.propensity import standardised
+from bnp_models.kernels.variates.rng import numpy_generator
+from bnp_models.models.options import key_or_default
 
 
 class ProportionsEntry(Document):
@@ -56,7 +59,7 @@ class Proportions:
 
     Examples
     --------
-    >>> pairs = bnp.proportions(table, files, order=2)
+    >>> pairs = bnp.evaluation.proportions(table, files, order=2)
     >>> len(pairs.tables)
     3
     """
@@ -165,7 +168,7 @@ def proportions(
     min_count: int = 10,
     max_tables: int = 1000,
     max_cells: int = 1_000_000,
-    seed: int = 0,
+    key: jax.Array | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Proportions:
     """Compare the proportions of all cells of all tables of some variables at a time.
@@ -190,8 +193,8 @@ def proportions(
     max_tables, max_cells
         Largest number of tables, and of cells in all of them. If there are more, tables are chosen
         at random up to these limits.
-    seed
-        Seed of that choice.
+    key
+        Random key of that choice. Default: `jax.random.key(0)`.
     progress
         Called with the number of tables done and of all.
 
@@ -208,7 +211,7 @@ def proportions(
 
     Examples
     --------
-    >>> bnp.proportions(table, files, order=1).fit["variables"].tolist() != []
+    >>> bnp.evaluation.proportions(table, files, order=1).fit["variables"].tolist() != []
     True
     """
     original, synthetic, others = coded_files(
@@ -216,7 +219,8 @@ def proportions(
     )
     population = others["population"]
     schema, end = original.schema, 1 + len(synthetic)
-    tables, left_out = _chosen_tables(schema.num_levels, order, max_tables, max_cells, seed)
+    rng = numpy_generator(key_or_default(key))
+    tables, left_out = _chosen_tables(schema.num_levels, order, max_tables, max_cells, rng)
     files = [original, *synthetic] + ([] if population is None else [population])
     by_table = _counts(files, tables, progress)
     counts, rows = _concatenated(by_table)
@@ -274,7 +278,7 @@ def _concatenated(by_table) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(by_table, axis=1), np.repeat(rows, sizes, axis=1)
 
 
-def _chosen_tables(num_levels, order, max_tables, max_cells, seed):
+def _chosen_tables(num_levels, order, max_tables, max_cells, rng):
     """(T, order) positions of variables, and how many tables are left out."""
     variables = len(num_levels)
     if not 1 <= order <= variables:
@@ -284,12 +288,12 @@ def _chosen_tables(num_levels, order, max_tables, max_cells, seed):
         every = np.array(list(itertools.combinations(range(variables), order)))
     else:
         # Far more than are wanted: so many drawn at random are nearly all distinct.
-        drawn = np.random.default_rng(seed).random((4 * max_tables, variables))
+        drawn = rng.random((4 * max_tables, variables))
         every = np.unique(np.sort(np.argsort(drawn, axis=1)[:, :order], axis=1), axis=0)
     sizes = np.prod(np.array(num_levels, dtype=np.float64)[every], axis=1)
     chosen = np.arange(len(every))
     if len(every) > max_tables or sizes.sum() > max_cells:
-        chosen = np.random.default_rng(seed).permutation(len(every))
+        chosen = rng.permutation(len(every))
         chosen = chosen[sizes[chosen] <= max_cells]
         chosen = np.sort(chosen[np.cumsum(sizes[chosen]) <= max_cells][:max_tables])
     if not len(chosen):

@@ -1,0 +1,10 @@
+from .bins import Bins as Bins
+from .bins import draw_in_bins as draw_in_bins
+from .bins import in_bins as in_bins
+from .cells import Cells as Cells
+from .households import persons_of as persons_of
+from .identifying import Identifying as Identifying
+from .recoding import Merged as Merged
+from .weight_classes import WeightedMicrodata as WeightedMicrodata
+from .weights import WeightedCells as WeightedCells
+from .weights import check_population_size as check_population_size

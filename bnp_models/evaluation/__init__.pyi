@@ -1,0 +1,14 @@
+from .attack.attack import refit as refit
+from .attack.posterior import check_source as check_source
+from .attack.posterior import model_of as model_of
+from .closest import closest_records as closest_records
+from .combining import combine_fully_synthetic as combine_fully_synthetic
+from .combining import combine_imputed as combine_imputed
+from .combining import combine_partially_synthetic as combine_partially_synthetic
+from .combining import interval_overlap as interval_overlap
+from .disclosure_measures import disclosure as disclosure
+from .propensity import propensity_score as propensity_score
+from .proportion_estimates import proportions as proportions
+from .shares import household_shares as household_shares
+from .tree_scores import tree_propensity as tree_propensity
+from .uniques import replicated_uniques as replicated_uniques

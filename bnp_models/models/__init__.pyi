@@ -1,0 +1,2 @@
+from .cells.dirichlet_multinomial import sample_population_counts as sample_population_counts
+from .nested.starts import complete_households as complete_households

@@ -1,0 +1,10 @@
+from .cells import cell_inference_data as cell_inference_data
+from .cells import cell_risk_summary as cell_risk_summary
+from .cells import cells_frame as cells_frame
+from .cells import check_names as check_names
+from .cells import write_cell_report as write_cell_report
+from .evaluation import write_evaluation_report as write_evaluation_report
+from .risk import write_report as write_report
+from .summaries import risk_summary as risk_summary
+from .summaries import run_summary as run_summary
+from .synthesis import write_synthesis_report as write_synthesis_report

@@ -1,0 +1,4 @@
+from .cells import benedetti_franconi_risk as benedetti_franconi_risk
+from .cells import counts_of_counts as counts_of_counts
+from .loglinear import check_support as check_support
+from .population import tau1_monitor as tau1_monitor

@@ -1,0 +1,2 @@
+from .coding import Coding as Coding
+from .equivalences import Equivalence as Equivalence
