@@ -39,12 +39,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What became of the levels of a sample before a model saw them."""
+    """Recodings of the levels of a sample before a model was fitted."""
 
     original: Records
     """Records, or persons, as they were read."""
     recoding: Recoding
-    """What became of their variables."""
+    """Recoding of their variables."""
 
     @property
     def all(self) -> dict[str, Merged]:
@@ -88,7 +88,7 @@ class Changes:
         return self.original.schema.variables, self.original.schema.levels
 
     def settings(self) -> dict[str, dict]:
-        """What was changed, for run.json."""
+        """Bins and merged levels, for run.json."""
         bins = {name: list(of.labels) for name, of in self.bins.items()}
         merged = {name: of.groups() for name, of in self.merged.items()}
         return {k: v for k, v in (("bins", bins), ("merged", merged)) if v}

@@ -41,7 +41,7 @@ class Identifying(NamedTuple):
 
     @property
     def why(self) -> str:
-        """What is wrong with the column."""
+        """Reason why the column may identify records, in words."""
         return (
             f"has {self.values:,} values, and {100 * self.alone:.0f}% of the records have one that "
             "no other record has"

@@ -122,7 +122,7 @@ class Schedule(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What is kept of a chunk."""
+    """Trace of a chunk: the quantities that are kept, and the room for them."""
 
     names: tuple[str, ...]
     """Names of the kept quantities."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import jax
 
 GRAPHS = "xla_gpu_enable_command_buffer"
-"""XLA's option of what Nvidia GPUs run as graphs."""
+"""Option of XLA that lists the operations that Nvidia GPUs run as graphs."""
 
 IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
-"""What XLA puts into graphs by default, and then loops and branches."""
+"""Operations that XLA puts into graphs by default, followed by loops and branches."""
 
 
 def options_of_loops(devices: Sequence[jax.Device]) -> tuple[tuple[str, str], ...]:

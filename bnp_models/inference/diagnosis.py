@@ -141,7 +141,7 @@ class Diagnosis:
         return sentences + growth_warnings(run)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         frame = pd.DataFrame(self.figures).T.reset_index(names="quantity")
         lines = {"modes": self.modes.verdict}
         return Shown(f"Diagnosis: {counted(len(frame), 'quantity', 'quantities')}", lines, frame)

@@ -51,7 +51,7 @@ class ModesEntry(Document):
     """Whether the chains sit in different modes."""
 
     verdict: str
-    """What was found, in words."""
+    """Result in words."""
     number: int | None
     """Modes; null where there are too few draws to tell."""
     crossings: int
@@ -101,7 +101,7 @@ class Modes:
         return ModesEntry.of(self, modes=self.each)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         return Shown(f"Modes: {self.verdict}")
 
 

@@ -1,4 +1,4 @@
-"""What is shown of chains on their way: a bar, or a sentence a minute."""
+"""Progress of running chains: a bar, or one sentence a minute."""
 
 import time
 from collections.abc import Callable

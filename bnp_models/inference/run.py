@@ -196,7 +196,7 @@ class Run(Generic[TableT, ConditionsT]):
         return arrange_draws(self, parameters=parameters)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         settings, seconds = self.settings, self.seconds
         thin = f", one draw in {settings.thin} sweeps" if settings.thin > 1 else ""
         chains = counted(settings.num_chains, "chain")

@@ -44,7 +44,8 @@ def learns_levels(model: Any) -> bool:
 
 
 def document_of_prior(model: Any) -> dict[str, Any]:
-    """What files say of the prior of level probabilities: its kind, and a fixed shape."""
+    """Entry of the result files on the prior of level probabilities: its kind, and a fixed
+    shape."""
     if model.level_shape is None:
         return {"kind": model.level_prior}
     return {"kind": "fixed", "shape": np.asarray(model.level_shape, float).tolist()}
@@ -136,7 +137,7 @@ class Grouping(NamedTuple):
 
     @classmethod
     def of(cls, model: Ordered) -> "Grouping":
-        """What a model says of its variables."""
+        """Return the ordered variables and the groups that the options of a model declare."""
         return cls(model.ordered, model.groups)
 
     def require_apart(self) -> None:

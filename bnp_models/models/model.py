@@ -70,7 +70,7 @@ _ConditionsC = TypeVar("_ConditionsC", bound=Conditions, covariant=True)
 
 
 class Fitted(Protocol[_TableC, _ConditionsC]):
-    """What a model reads of a run of its own, a `bnp_models.Run`."""
+    """Attributes of a `bnp_models.Run` that the methods of its model read."""
 
     @property
     def table(self) -> _TableC:

@@ -25,7 +25,7 @@ class Option(NamedTuple):
     default: Any
     """Its default."""
     help: str
-    """What it says, in sentences."""
+    """Help text, in sentences."""
     choices: tuple[str, ...] = ()
     """Its values, where these are words."""
     least: int | None = None

@@ -86,7 +86,7 @@ class CellRisk:
         return frame.sort_values("risk", ascending=False, kind="stable", ignore_index=True)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "model": repr(self.model),
             "cells": title_of(self.cells),

@@ -62,7 +62,7 @@ class CoarserRisk:
         return k_anonymity(self.table)
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "sample": title_of(self.table),
             "sample uniques": self.sample_uniques,

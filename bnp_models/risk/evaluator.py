@@ -54,7 +54,7 @@ class LogProbabilities(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What a block of draws says of the cells of a sample."""
+    """Probabilities of the cells of a sample under each draw of a block."""
 
     log_p: np.ndarray
     """(block, C) log probability of each cell of the sample for one of its records."""

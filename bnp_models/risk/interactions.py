@@ -43,7 +43,7 @@ class Bounds(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What cells of a block are drawn by, given one of its variables, or none."""
+    """Tables from which cells of a block are drawn, given one of its variables, or none."""
 
     order: np.ndarray
     """(M,) its cells in the order of the variable's levels."""

@@ -70,7 +70,7 @@ class LogLinearRisk:
     """Largest difference between a fitted and an observed margin, in units of the total."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "tau_1": f"{self.tau1:.4g}",
             "tau_2": f"{self.tau2:.4g}",

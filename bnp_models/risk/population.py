@@ -221,7 +221,7 @@ class PopulationRisk:
         ]
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         run = self.run
         lines = {
             "sample": title_of(self.law.table),

@@ -80,7 +80,7 @@ class FileRisk:
     """Information that was lost, in bits a record."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "sample uniques": self.sample_uniques,
             "tau_1": spread(self.tau1),
@@ -133,7 +133,7 @@ class Protection:
     after: FileRisk
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {
             "limits": ", ".join(
                 f"{name} {limit:g}" for name, limit in self.limits._asdict().items()
@@ -330,7 +330,8 @@ def _asked(
 
 
 def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarray) -> Step:
-    """What one step did to variable j: groups of codes merged, or None if it was dropped."""
+    """Description of one step for variable j: the merged groups of codes; None if it was
+    dropped."""
     name, loss = before.table.schema.variables[j], after.loss(weight) - before.loss(weight)
     if levels is None:
         return Step(name, (), None, loss)
@@ -381,7 +382,7 @@ def _next_step(
 
 
 def _above(r1: np.ndarray, limits: Limits) -> float:
-    """What recodings take off: tau_1, or where only records have a limit, what is above it."""
+    """Risk that recodings must reduce: tau_1, or the excess of records over their own limit."""
     if limits.max_tau1 is not None:
         return float(r1.sum())
     return float(np.maximum(r1 - limits.max_risk, 0).sum())

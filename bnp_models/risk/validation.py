@@ -131,7 +131,7 @@ class Validation:
         )
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         rows = [split.document() for split in self.splits]
         title = (
             f"Validation: {counted(len(rows), 'split')}, {self.fraction:.0%} of the sample fitted"

@@ -51,7 +51,7 @@ class Margins:
         return []
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         chains, draws, number = self.draws.shape
         means = zip(self.names, self.draws.mean(axis=(0, 1)), strict=True)
         frame = pd.DataFrame(means, columns=["margin", "mean"])

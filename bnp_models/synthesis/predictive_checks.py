@@ -191,7 +191,7 @@ class PredictiveChecks:
         )
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         names = {f"cells of {size}": check for size, check in self.cells.items()}
         worst = itertools.islice(self.pairs.items(), 2)
         names |= {" x ".join(pair): check for pair, check in worst}

@@ -79,7 +79,7 @@ class CountsRun:
     """Share of the proposed transfers accepted."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {name: spread(values) for name, values in self.draws.items()}
         title = f"CountsRun: {counted(len(self.risk), 'cell')}"
         return Shown(title, {**lines, "accepted": f"{self.accepted:.0%} of the transfers"})

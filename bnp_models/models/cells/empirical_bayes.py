@@ -66,7 +66,7 @@ class EmpiricalBayes(NamedTuple):
     """Seconds of wall-clock time: "compile" and "search"."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         lines = {"model": repr(self.model), "log-likelihood": f"{self.log_likelihood:,.2f}"}
         errors = ", ".join(f"{name} {value:.3g}" for name, value in self.log_sd.items())
         return Shown("EmpiricalBayes", {**lines, "standard errors of logarithms": errors})

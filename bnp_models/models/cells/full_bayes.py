@@ -49,7 +49,7 @@ class HyperparameterDraws:
     """Seconds of wall-clock time: "chains", for compilation, warm-up and draws."""
 
     def _shown(self) -> Shown:
-        """What is shown of it."""
+        """Title, figures and rows for the display as text or in a notebook."""
         chains, draws = self.log_likelihood.shape
         lines = {name: spread(values) for name, values in self.values.items()}
         title = f"HyperparameterDraws: {counted(chains, 'chain')} of {counted(draws, 'draw')}"
