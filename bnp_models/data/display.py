@@ -33,8 +33,9 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def displayed(cls: _Class) -> _Class:
-    """Give a class a ``__repr__`` and a ``_repr_html_`` that are made from its ``_shown``. Apply it
-    below `dataclass`, which then leaves ``__repr__`` as it is.
+    """Give a class a ``__repr__`` and a ``_repr_html_`` that are made from its ``_shown``.
+
+    Apply it below `dataclass`, which then leaves ``__repr__`` as it is.
     """
     cls.__repr__ = as_text  # type: ignore[assignment, method-assign]
     cls._repr_html_ = as_html  # type: ignore[attr-defined]

@@ -330,8 +330,7 @@ def _asked(
 
 
 def _recoding(before: Recoded, after: Recoded, j: int, levels, weight: np.ndarray) -> Step:
-    """Description of one step for variable j: the merged groups of codes; None if it was
-    dropped."""
+    """Description of a step for variable j: merged groups of codes, or that it was dropped."""
     name, loss = before.table.schema.variables[j], after.loss(weight) - before.loss(weight)
     if levels is None:
         return Step(name, (), None, loss)
