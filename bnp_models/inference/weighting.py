@@ -86,8 +86,7 @@ def _law(run: Run, weights_of) -> Run:
 
 @lru_cache(maxsize=8)
 def _without_class(conditions: StructuralZeros) -> StructuralZeros:
-    """The same structural zeros, which do not depend on the weight class, for records without
-    it."""
+    """The same structural zeros for records without the weight class."""
     schema = conditions.schema
     fewer = type(schema)(schema.variables[:-1], schema.levels[:-1])
     return StructuralZeros(fewer, conditions.conditions[:, :-1], conditions.rows)

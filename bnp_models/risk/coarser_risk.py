@@ -29,7 +29,7 @@ from bnp_models.risk.evaluator import Evaluator, draw_taus
 from bnp_models.risk.ties import TIES, Tied
 
 NUM_DRAWS = 100
-"""Draws at which coarser keys are evaluated, at the most."""
+"""Largest number of draws at which coarser keys are evaluated."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class CoarserRisk:
 
     @cached_property
     def anonymity(self) -> list[SmallCells]:
-        """Records in cells of fewer than 2, 3 and 5."""
+        """Numbers of records in cells with fewer than 2, 3 and 5 records."""
         return k_anonymity(self.table)
 
     def _shown(self) -> Shown:
@@ -88,9 +88,9 @@ def coarsen(
     run, population_size
         As for `population_risk`.
     coarsenings
-        Each of one or more statements, as "drop:race" or "merge:age=0-14+15-24;drop:sex", and
-        "group:occupation" where the model has groups of that variable's levels; or those read, by
-        text. Default: each variable dropped by itself.
+        Each has one or more statements, such as "drop:race" or "merge:age=0-14+15-24;drop:sex", or
+        "group:occupation" if the model has groups of that variable's levels. A dictionary of
+        recodings by their text is accepted too. Default: each variable dropped by itself.
     ties
         As for `population_risk`: "on" uses the layer for ties, with the parameters of the finer
         file; "off" and "sensitivity" do not.
@@ -148,13 +148,13 @@ def coarsen(
 def _evaluate(
     evaluator: Evaluator, coarsening: Recoding, tied: Tied | None, key: jax.Array
 ) -> CoarserRisk:
-    """Evaluate the risk on one coarser key, with a layer for ties or None."""
+    """Evaluate the risk on one coarser key, with or without a layer for ties."""
     key_cells, key_counts = Keys(key)
     generator = numpy_generator(key_counts)
     table = coarsening.coarser(evaluator.run.table)
     cells = table.tabulated
     codes = evaluator.run.table.codes_at(cells.first_rows[cells.unique_cells])
-    # Padded to as many as the finer file has: same shapes, nothing is compiled.
+    # Padded to the size of the finer file, so that the compiled program for it is used again.
     size = len(evaluator.run.table.tabulated.codes)
     logs = evaluator.coarser(coarsening, codes, key_cells, size)
     b, q = (np.exp(np.minimum(log_p, 0)) for log_p in logs)
