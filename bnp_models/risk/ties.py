@@ -197,8 +197,7 @@ class Ties:
 
     @cached_property
     def _small_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(C,) whether a cell's count is small, these counts, and each such cell's index in
-        them."""
+        """(C,) whether a cell's count is small; the distinct small counts; each cell's index."""
         small = self.counts <= LARGEST_TABULATED
         return small, *np.unique(self.counts[small], return_inverse=True)
 
