@@ -27,11 +27,11 @@ from bnp_models.models.model import (
 from bnp_models.models.options import as_names, check_fixed, option
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-# Levels that are numbers or ranges, at the least, of a variable that is ordered by itself: bands of
-# fewer predict no better (experiments/accuracy/ordered).
+# Least number of numeric levels of a variable that "auto" treats as ordered: with fewer levels,
+# bands do not predict better (experiments/accuracy/ordered).
 _MANY_NUMBERS = 13
 
-# Other levels that it may have, such as "unknown".
+# Largest number of its other levels, such as "unknown".
 _FEW_OTHERS = 2
 
 LEVEL_PRIORS = ("learned", "uniform")

@@ -73,8 +73,7 @@ class EmpiricalBayes(NamedTuple):
 
 
 def fit_empirical_bayes(model: PolettiniStander, cells: WeightedCells) -> EmpiricalBayes:
-    """Estimate the hyperparameters by maximum likelihood, with L-BFGS starting from those of
-    `model`.
+    """Estimate the hyperparameters by maximum likelihood, by L-BFGS from those of `model`.
 
     Raises
     ------

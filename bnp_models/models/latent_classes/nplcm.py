@@ -196,8 +196,7 @@ class LatentClassModel(
     level_probabilities = staticmethod(level_probabilities)
 
     def warnings(self, run: Fitted[Records, StructuralZeros]) -> list[str]:
-        """Sentences on records in the last class, and on impossible records that were not
-        counted."""
+        """Sentences on records in the last class, and on uncounted impossible records."""
         return list(filter(None, [last_class_used(run.draws), too_many_augmented(run.draws)]))
 
 

@@ -17,11 +17,11 @@ from bnp_models.models.latent_classes.state import LatentClassData, one_hot_leve
 from bnp_models.models.level_prior import under_prior
 from bnp_models.zeros.structural_zeros import StructuralZeros
 
-# Incomplete records are padded to a multiple of this at the least.
+# Incomplete records are padded at least to a multiple of this.
 INCOMPLETE_MULTIPLE = 8
 
-# Cells of more records than this have counts; the records of the others are there one by one. The
-# counts of a cell's classes cost as much to draw as the classes of about so many records.
+# Cells with more records than this have counts; the records of other cells are stored singly. To
+# draw the class counts of a cell costs as much as to draw the classes of about this many records.
 LISTED_RECORDS = 4
 
 

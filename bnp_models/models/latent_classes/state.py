@@ -57,8 +57,7 @@ class LatentClassData(eqx.Module):
 
 
 class LatentClassState(eqx.Module):
-    """Parameters of a chain between sweeps; a sweep begins by drawing the classes of the
-    records."""
+    """Parameters of a chain between sweeps; each sweep first draws the classes of the records."""
 
     log_pi: Float[Array, " K"]
     """Log weights of the classes before truncation."""
