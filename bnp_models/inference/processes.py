@@ -23,7 +23,10 @@ def connect(
     ----------
     coordinator
         HOST:PORT of the first process; all processes get the same value.
-    number Number of processes. index Index of this process, from 0.
+    number
+        Number of processes.
+    index
+        Index of this process, from 0.
 
     Raises
     ------

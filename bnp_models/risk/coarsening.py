@@ -65,7 +65,10 @@ def parse_coarsening(text: str, schema: Schema, hierarchies: Hierarchies = ()) -
 def keep_variables(names: Sequence[str], schema: Schema) -> Recoding:
     """Recoding that keeps these variables and drops all others.
 
-    Raises ------ MicrodataError If a variable is unknown, or no variable is named.
+    Raises
+    ------
+    MicrodataError
+        If a variable is unknown, or no variable is named.
     """
     kept = {_known(name, schema) for name in names}
     return coarsening_of(set(schema.variables) - kept, {}, schema)

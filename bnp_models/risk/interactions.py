@@ -85,8 +85,10 @@ class Block:
 def blocks_of(edges: Iterable[Edge]) -> list[frozenset[Edge]]:
     """Edges of each block of a graph; variables without edges are in no block.
 
-    Notes ----- If an edge is added between variables that a path connects already, all blocks on
-    the path become one block.
+    Notes
+    -----
+    If an edge is added between variables that a path connects already, all blocks on the path
+    become one block.
     """
     blocks: list[frozenset[Edge]] = []
     for edge in edges:
@@ -124,7 +126,9 @@ class Fitter:
     codes
         (D, J) codes of the sample's cells.
     weight
-        (D,) their shares, which add up to 1. bounds Limits of the work for a block.
+        (D,) their shares, which add up to 1.
+    bounds
+        Limits of the work for a block.
     """
 
     def __init__(self, codes: np.ndarray, weight: np.ndarray, bounds: Bounds) -> None:
@@ -260,11 +264,13 @@ def gains(codes: np.ndarray, weight: np.ndarray, num_records: int) -> dict[Edge,
 def forest(gains: dict[Edge, float], num_variables: int) -> list[Edge]:
     """Choose the forest of interactions with the largest sum of gains.
 
-    Notes ----- This is the tree of largest mutual information (Chow & Liu 1968,
-    doi:10.1109/TIT.1968.1054142) without the edges that do not reduce AIC, that is, the forest of
-    smallest AIC (Edwards, de Abreu & Labouriau 2010, doi:10.1186/1471-2105-11-18). Without a
-    penalty, sparse pairs of variables with many levels look dependent; the penalty of BIC leaves
-    out too many interactions (experiments/accuracy/risk_peers).
+    Notes
+    -----
+    This is the tree of largest mutual information (Chow & Liu 1968, doi:10.1109/TIT.1968.1054142)
+    without the edges that do not reduce AIC, that is, the forest of smallest AIC (Edwards, de Abreu
+    & Labouriau 2010, doi:10.1186/1471-2105-11-18). Without a penalty, sparse pairs of variables
+    with many levels look dependent; the penalty of BIC leaves out too many interactions
+    (experiments/accuracy/risk_peers).
     """
     root, edges = list(range(num_variables)), []
     for (i, j), gain in gains.items():
@@ -385,7 +391,9 @@ def fit_margins(
     Returns
     -------
     fitted
-        Share of each listed cell. sweeps Number of sweeps that were made.
+        Share of each listed cell.
+    sweeps
+        Number of sweeps that were made.
     discrepancy
         Largest difference between a fitted and an observed margin.
     """

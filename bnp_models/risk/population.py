@@ -321,10 +321,20 @@ def population_risk(
 class _Sums:
     """Risk of the cells of a sample: draws of its figures, and sums over draws by cell.
 
-    Parameters ---------- cells Cells of the sample. num_new Number N - n of persons who are not in
-    the sample. generator Generator for the counts, and for the draws of the layer. layer Layer for
-    ties, or None. on Whether the main figures use the layer, and those for comparison do not.
-    all_records Whether E(1/F) is also summed for cells with several records.
+    Parameters
+    ----------
+    cells
+        Cells of the sample.
+    num_new
+        Number N - n of persons who are not in the sample.
+    generator
+        Generator for the counts, and for the draws of the layer.
+    layer
+        Layer for ties, or None.
+    on
+        Whether the main figures use the layer, and those for comparison do not.
+    all_records
+        Whether E(1/F) is also summed for cells with several records.
     """
 
     def __init__(

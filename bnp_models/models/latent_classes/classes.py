@@ -42,8 +42,9 @@ def update_classes(
     Returns
     -------
     records
-        Records with their classes and drawn missing values. log_likelihood Log likelihood of the
-        observed values at these parameters.
+        Records with their classes and drawn missing values.
+    log_likelihood
+        Log likelihood of the observed values at these parameters.
     """
     key_z, key_values, key_split = Keys(key, 3)
     log_weight = _log_weight(state, data.one_hot)

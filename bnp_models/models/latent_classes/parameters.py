@@ -53,8 +53,10 @@ def update_parameters_marginal(
 ) -> tuple[LatentClassState, Float[Array, " K"], Int[Array, ""], Float[Array, ""]]:
     """Draw level probabilities, weights and alpha, with the impossible records integrated out.
 
-    Parameters ---------- counts, class_counts Number of records of each class with each level, and
-    of each class, from `count_levels`.
+    Parameters
+    ----------
+    counts, class_counts
+        Number of records of each class with each level, and of each class, from `count_levels`.
 
     Returns
     -------
@@ -269,7 +271,8 @@ def update_given_augmented(
     Parameters
     ----------
     counts, class_counts
-        Counts of the sample, as in `update_parameters_marginal`. part_counts, added_class_counts
+        Counts of the sample, as in `update_parameters_marginal`.
+    part_counts, added_class_counts
         Number of impossible records by level part and class, and by class.
     """
     key_levels, key_pi, key_alpha, key_split, key_shape = Keys(key, 5)

@@ -111,8 +111,9 @@ def label_records(
     z
         Class of each record.
     split
-        Number of records of each cell by class; None if no cell has a count. rows Row of lambda for
-        each record's level of each variable.
+        Number of records of each cell by class; None if no cell has a count.
+    rows
+        Row of lambda for each record's level of each variable.
     """
     if split is not None:
         rows = jnp.concatenate([rows, data.cell_rows], axis=1)

@@ -202,7 +202,10 @@ def weight_draws(
 def weighted_boxes(feasible: np.ndarray, num_levels: tuple[int, ...]) -> UrnBoxes:
     """Feasible boxes (B, R) with one more variable of two levels; the boxes admit the first.
 
-    Raises ------ MicrodataError If there are too many partitions to list.
+    Raises
+    ------
+    MicrodataError
+        If there are too many partitions to list.
     """
     first = np.tile([True, False], (len(feasible), 1))
     try:

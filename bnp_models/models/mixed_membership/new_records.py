@@ -142,8 +142,9 @@ def log_cell_probability(
     Parameters
     ----------
     model
-        Model that gives the prior of a new record's alpha. key Used once, and only if the method is
-        not exact.
+        Model that gives the prior of a new record's alpha.
+    key
+        Used once, and only if the method is not exact.
     draw
         "g0" (K,), "theta" (R, K), "alpha", "alpha_rate" and "log_feasible" of one sweep; also
         "mean_weight" (K,) if the law is that of `weight_draws`.
@@ -154,8 +155,9 @@ def log_cell_probability(
     method
         "exact" is the subset recursion (for up to `MAX_VARIABLES` variables, see
         `kernels.mixed_membership.cell_probability`) and returns logarithms. "draws" uses draws of
-        record weights that all cells share, and returns a `CellEstimate`. num_draws Number of
-        draws, an even number.
+        record weights that all cells share, and returns a `CellEstimate`.
+    num_draws
+        Number of draws, an even number.
 
     Notes
     -----
@@ -205,8 +207,13 @@ def level_probabilities(
 ) -> Float[Array, " R"] | None:
     """P(x_j = l) of a feasible record given one kept draw, for every level of every variable.
 
-    Parameters ---------- model Model that gives the prior of a new record's alpha. draw, num_levels
-    As for `log_cell_probability`. feasible
+    Parameters
+    ----------
+    model
+        Model that gives the prior of a new record's alpha.
+    draw, num_levels
+        As for `log_cell_probability`.
+    feasible
         Sets of levels of the feasible boxes, which are disjoint. None: all cells.
 
     Returns

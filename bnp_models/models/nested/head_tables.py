@@ -42,7 +42,9 @@ def head_tables(
     Parameters
     ----------
     form
-        The rules that have this form. others Number of members besides the head, for each size.
+        The rules that have this form.
+    others
+        Number of members besides the head, for each size.
     relative
         Coding of the members, if they are coded relative to a head; the tables then use these
         codes.

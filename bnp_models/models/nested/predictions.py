@@ -28,9 +28,14 @@ def simulate_possible(
     Parameters
     ----------
     draw
-        Arrays named in `NESTED`. data The sample, of which only sizes and rules are used. left
+        Arrays named in `NESTED`.
+    data
+        The sample, of which only sizes and rules are used.
+    left
         Relative frequency with which each size is simulated. The distribution of households of one
-        size does not depend on it. lanes Number of households that are simulated at once.
+        size does not depend on it.
+    lanes
+        Number of households that are simulated at once.
     """
     key_draw, key_judge = Keys(key, 2)
     household = Variables(
@@ -64,9 +69,11 @@ def level_probabilities(draw: dict[str, Array], data: NestedData) -> Float[Array
     Parameters
     ----------
     draw
-        Arrays named in `NESTED`. data The sample, of which only sizes and rules are used.
+        Arrays named in `NESTED`.
+    data
+        The sample, of which only sizes and rules are used.
 
-        Returns
+    Returns
     -------
     probability
         Rows of household levels, with the sizes last, and then of member levels. None if

@@ -44,8 +44,9 @@ def prepare_households(
     Parameters
     ----------
     model
-        The model; its `relative` says how levels are coded. table The sample; its missing values
-        get possible initial values.
+        The model; its `relative` says how levels are coded.
+    table
+        The sample; its missing values get possible initial values.
     rules
         Rules that possible households keep, if there are any.
 
@@ -113,8 +114,11 @@ def trees_of(
 ) -> tuple[dict[int, Tree], dict[int, Tree]]:
     """Groups of levels by column, for households (with the columns of heads) and for members.
 
-    Raises ------ MicrodataError If a variable is unknown, is the relationship, or has groups and is
-    coded relative to the head; or if its levels are not in order, or a level is in no group.
+    Raises
+    ------
+    MicrodataError
+        If a variable is unknown, is the relationship, or has groups and is coded relative to the
+        head; or if its levels are not in order, or a level is in no group.
     """
     household, member = schema.household_variables, schema.member_variables
     told = {f"head_{name}" for name in member}.intersection(household)

@@ -158,8 +158,10 @@ class RelativeCoding:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Joint levels that the codes represent.
 
-        Parameters ---------- household, member Columns that rules use; in joint levels the last
-        column varies fastest.
+        Parameters
+        ----------
+        household, member
+            Columns that rules use; in joint levels the last column varies fastest.
 
         Returns
         -------

@@ -127,7 +127,7 @@ class NestedInfo(eqx.Module):
     """Log-likelihood of the sample at the parameters before the sweep, classes summed out, with the
     last drawn missing values."""
     log_feasible: Float[Array, ""]
-    """Log P(possible) before truncation, at the parameters before the sweep; mostly from the prior."""
+    """Log P(possible) before truncation at the parameters before the sweep; mostly the prior."""
     augmented: Int[Array, ""]
     """Impossible households, each counted `impossible_weight` times; -1 if too many to count."""
     left_over: Float[Array, ""]
