@@ -1,7 +1,8 @@
-"""Gibbs kernels: pure functions of arrays that jit and vmap, and that a notebook can recombine.
+"""Gibbs kernels: pure functions of arrays, from which a notebook can build new samplers.
 
-Their folders, with all their modules, are imported when they are first used:
-``dir(bnp_models.kernels)`` lists them, and ``dir(bnp_models.kernels.variates)`` those of one.
+`jax.jit` and `jax.vmap` can be applied to them. The folders and their modules are imported when
+they are first used: ``dir(bnp_models.kernels)`` lists the folders, and
+``dir(bnp_models.kernels.variates)`` the modules of one.
 """
 
 import pkgutil

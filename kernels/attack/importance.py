@@ -1,10 +1,10 @@
-"""Importance weights over posterior draws, of a record that is changed in one value.
+"""Importance weights over posterior draws, for a record with one changed value.
 
 The draws come from the posterior given all records. Weights f(x | theta) / f(x_i | theta) turn them
 into draws of the posterior given the records with x in the place of x_i (Hu, Reiter & Wang 2014,
-doi:10.1007/978-3-319-11257-2_15; Manrique-Vallier & Hu 2018, doi:10.1111/rssa.12352, appendix).
-Everything is kept in logarithms, and sums over draws go by blocks of consecutive draws, of which a
-bootstrap takes whole ones.
+doi:10.1007/978-3-319-11257-2_15; Manrique-Vallier & Hu 2018, doi:10.1111/rssa.12352, appendix). All
+quantities are logarithms. Sums over draws are computed for blocks of consecutive draws, so that a
+bootstrap can draw whole blocks.
 """
 
 import math
@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bnp_models.kernels.numerics.counting import first_rows
 
-# Below this a ratio of variance to mean is expanded in a series.
+# Below this value a ratio of variance to mean is expanded in a series.
 _SERIES_BELOW = 0.05
 
 
@@ -43,8 +43,9 @@ def log_neighbours(
     Returns
     -------
     log_p
-        At row r, a level of variable j: log probability of the record with that level of j and its
-        own levels of the others. At the record's own levels this is that of the record, J times.
+        Row r is a level of variable j: log probability of the record with this level of j and its
+        own levels of the other variables. The J rows of the record's own levels have the log
+        probability of the record itself.
     """
     of_record = [log_levels[rows[:, j]] for j in range(len(num_levels))]
     after = [jnp.zeros((), log_weight.dtype)]
@@ -68,26 +69,26 @@ def log_neighbours(
 def pareto_k(log_weight: Float[Array, "N T"], num_draws: int) -> Float[Array, " N"]:
     """Shape of the generalised Pareto distribution of the largest weights of each set.
 
-    Above 0.7 (fewer draws: above 1 - 1 / log10(draws)) a weighted mean is not to be trusted.
+    A weighted mean is unreliable if this is above 0.7 (with few draws: above 1 - 1 / log10(draws)).
 
     Parameters
     ----------
     log_weight
-        Log weights up to a constant, -inf where there is no draw.
+        Log weights up to a constant; -inf for positions without a draw.
     num_draws
-        Draws of a set, static.
+        Number of draws of a set, static.
 
     Returns
     -------
     k
-        Infinite where fewer than five weights stand out, unless all weights are the same: then 0,
-        their mean being one over all draws.
+        Infinite if the tail has fewer than five weights; 0 if all weights are equal, because the
+        mean is then the plain mean of all draws.
 
     Notes
     -----
-    The empirical Bayes estimate of Zhang & Stephens (2009, doi:10.1198/tech.2009.08017), drawn
-    towards 0.5 by as much as ten weights, as in Vehtari, Simpson, Gelman, Yao & Gabry (2024,
-    arXiv:1507.02646) and ArviZ.
+    This is the empirical Bayes estimate of Zhang & Stephens (2009, doi:10.1198/tech.2009.08017),
+    shrunk towards 0.5 with a strength of ten weights, as in Vehtari, Simpson, Gelman, Yao & Gabry
+    (2024, arXiv:1507.02646) and in ArviZ.
     """
     tail = math.ceil(min(num_draws / 5, 3 * math.sqrt(num_draws)))
     if tail < 5:
@@ -99,7 +100,7 @@ def pareto_k(log_weight: Float[Array, "N T"], num_draws: int) -> Float[Array, " 
     x = (spread[:, :-1] - spread[:, -1:])[:, ::-1]
     eps = jnp.finfo(x.dtype).eps
     number = jnp.sum(x > 0, axis=1)
-    # Ties with the cut are left out: they lie at the front.
+    # Weights equal to the cut are left out; they come first.
     inside = jnp.arange(tail) >= tail - number[:, None]
     most = 30 + math.isqrt(tail)
     quarter = tail - number + jnp.maximum((number / 4 + 0.5).astype(jnp.int32), 1) - 1
@@ -134,9 +135,9 @@ def moment_sums(
     Parameters
     ----------
     log_weight
-        Log weights up to a constant of each set, -inf where there is no draw.
+        Log weights up to a constant of each set; -inf for positions without a draw.
     values
-        Quantities of each draw, small where there is no draw.
+        Quantities of each draw; small numbers for positions without a draw.
     """
     return weighted_sums(log_weight, jnp.concatenate([values, values**2]))
 
@@ -151,9 +152,9 @@ def log_gamma_means(
     ----------
     sums
         Sums of weights, weighted values and weighted squares, from `moment_sums`; the values are
-        log L less `centre`.
+        log L - `centre`.
     centre
-        Constants that were taken off log L, negative.
+        Constants that were subtracted from log L, negative.
 
     Returns
     -------
@@ -162,9 +163,9 @@ def log_gamma_means(
 
     Notes
     -----
-    With mean mu and variance v of -log L, shape a = mu^2 / v and rate b = mu / v give log E(L) =
-    -a log(1 + 1/b) (Manrique-Vallier & Hu 2018, appendix), which is -mu + v psi(v / mu), psi(s) =
-    (1 - log(1 + s) / s) / s: so written nothing cancels, and v = 0 gives -mu.
+    With mean mu and variance v of -log L, shape a = mu^2 / v and rate b = mu / v give log E(L) = -a
+    log(1 + 1/b) (Manrique-Vallier & Hu 2018, appendix), which is -mu + v psi(v / mu), psi(s) = (1 -
+    log(1 + s) / s) / s. In this form no digits cancel, and v = 0 gives -mu.
     """
     num = centre.size
     total = jnp.maximum(sums[..., :1], jnp.finfo(sums.dtype).tiny)
@@ -201,7 +202,7 @@ def weighted_sums(
 
 @jax.named_scope("ranks_of_first")
 def ranks_of_first(score: Float[Array, "... N"], valid: Bool[Array, " N"]) -> Int[Array, "..."]:
-    """Rank of the first entry among the valid ones, 1 for the largest; ties are in its favour."""
+    """Rank of the first entry among the valid ones (1: largest); ties favour the first entry."""
     return 1 + jnp.sum((score > score[..., :1]) & valid, axis=-1, dtype=jnp.int32)
 
 
@@ -214,7 +215,7 @@ def top_rank_p_values(
     Parameters
     ----------
     log_odds
-        Entries less the first one: the estimates, then those of each bootstrap replicate.
+        Differences of the entries from the first one: estimates, then each bootstrap replicate.
     valid
         Whether each entry counts.
     top
@@ -225,14 +226,14 @@ def top_rank_p_values(
     standard_error
         Standard error of each entry, from the replicates.
     p_values
-        1 where there are not more than k entries.
+        1 if there are no more than k entries.
 
     Notes
     -----
-    Under the hypothesis at most k - 1 entries truly exceed the first. The k-th largest
-    t = estimate / error is compared with the largest (replicate - estimate) / error among the
-    entries from the k-th on, which is what they reach if none of them truly exceeds it (the least
-    favourable case, as in White 2000, doi:10.1111/1468-0262.00152).
+    Under the hypothesis at most k - 1 entries truly exceed the first. The k-th largest t = estimate
+    / error is compared with the largest (replicate - estimate) / error among the entries from the
+    k-th on. This is the distribution of the maximum if none of them truly exceeds the first entry
+    (the least favourable case, as in White 2000, doi:10.1111/1468-0262.00152).
     """
     number = log_odds.shape[1]
     estimate, replicates = log_odds[0], log_odds[1:]

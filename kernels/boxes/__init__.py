@@ -1,4 +1,4 @@
-"""Probabilities of boxes of cells, and counts shared out among the parts of their levels."""
+"""Probabilities of boxes of cells, and draws that divide counts among level parts."""
 
 import pkgutil
 

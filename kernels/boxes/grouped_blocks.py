@@ -1,18 +1,18 @@
-"""Levels in groups, of variables that structural zeros constrain: scaled Dirichlets along a tree.
+"""Proposals for grouped levels of variables with structural zeros: scaled Dirichlets on a tree.
 
-Gamma variates with a rate for each level, normalised, are a proposal for the level probabilities of
-a truncated variable, of density prod lambda^(b + n - 1) (sum r lambda)^-A, with rates r. Where the
-levels lie in groups, the target prod phi^(b + n - 1) prod rho^(c + N - 1) (sum r lambda)^-A,
-integrated over the shares rho of the groups, leaves of the shares phi within each group
-prod phi^(b + n - 1) M_g^-(c_g + N_g), with M_g = sum r phi; b, n and c, N are shapes and counts of
-levels and of groups, and B_g is the sum of b within a group. So phi is proposed with rates
+Normalised gamma variates with a rate r for each level are a proposal for the level probabilities of
+a truncated variable; their density is prod lambda^(b + n - 1) (sum r lambda)^-A. If the levels are
+in groups, the target prod phi^(b + n - 1) prod rho^(c + N - 1) (sum r lambda)^-A, integrated over
+the shares rho of the groups, leaves of the shares phi within each group prod phi^(b + n - 1)
+M_g^-(c_g + N_g), with M_g = sum r phi; b, n and c, N are shapes and counts of levels and of groups,
+and B_g is the sum of b within a group. So phi is proposed with rates
 
     s = 1 - w + w r / m,    w = (c_g + N_g) / (B_g + N_g),    or (r / m)^w where w is above one,
 
 m near M_g, which have that slope, and weight S_g^(B_g + N_g) M_g^-(c_g + N_g) with S_g = sum s phi;
-and then rho with rates M_g, exactly. Where the groups lie in larger groups, rho is proposed as phi
-is, with rates t made of the M_g as s is of r, so that t_g takes the place of M_g in the weight; and
-so on, layer after layer.
+and then rho with rates M_g, exactly. If the groups are in larger groups, rho is proposed in the
+same way as phi, with rates t that are computed from the M_g as s is from r; t_g then replaces M_g
+in the weight. This is repeated for each layer.
 """
 
 from typing import NamedTuple
@@ -24,17 +24,17 @@ from jaxtyping import Array, Float, Int
 from bnp_models.kernels.boxes.region import Region
 from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL, Levels, log_least_share
 
-# Largest slope w, and rounds that find m.
+# Largest slope w, and number of rounds to find m.
 _MOST_SLOPE = 8.0
 _ROUNDS = 3
 _LARGEST_LOG = 30.0
 
 
 def concentrations(region: Region, levels: Levels) -> Float[Array, "V 1"]:
-    """Concentration of each constrained variable: of one with groups, that of the highest layer."""
+    """Concentration of each constrained variable; with groups, that of the highest layer."""
     if not levels.layers:
         return jnp.sum(region.take(levels.shape[:, None], 0), axis=1)
-    # The distribution that a variable's levels or groups have has the variable's number.
+    # The distribution of a variable's levels, or of its highest groups, has the variable's number.
     of_group = levels.by_group(levels.shape)
     return of_group[levels.variable[region.rows[:, 0]], None]
 
@@ -45,12 +45,12 @@ def draw_scaled(
     shape: Float[Array, "L K"],
     rate: Float[Array, "L K"],
 ) -> tuple[Float[Array, "L K"], Float[Array, "L K"]]:
-    """Log level probabilities from gamma variates at rates, and the rates that the levels had.
+    """Log level probabilities from gamma variates with rates, and the rates of the levels.
 
     Parameters
     ----------
     grouped
-        Groups of the variable; None where no variable has any.
+        Groups of the variable; None if no variable has any.
     log_g, shape
         Log gamma variates of unit rate, and their shapes b + n.
     rate
@@ -63,10 +63,9 @@ def draw_scaled(
 
 
 class GroupedLayer(NamedTuple):
-    """One layer of groups of a constrained variable, or of all of them with an axis in front.
+    """One layer of groups of a constrained variable; or of all of them, with a leading axis.
 
-    Behind the G groups is one for all members that have no group here, whose variable has none, or
-    no more.
+    After the G groups there is one more for all members without a group in this layer.
     """
 
     of: Int[Array, "*V N"]
@@ -81,11 +80,11 @@ class GroupedLayer(NamedTuple):
     """c_g; zero for the last group."""
 
     def totals(self, x: Float[Array, "N K"]) -> Float[Array, "G+1 K"]:
-        """Sums over the members of each group; 0 where it has none."""
+        """Sums over the members of each group; 0 for a group without members."""
         return jax.ops.segment_sum(x, self.of, num_segments=self.log_g.shape[0])
 
     def at_members(self, of_group: Float[Array, "G+1 K"], fill: float) -> Float[Array, "N K"]:
-        """Values of groups, at each of their members."""
+        """Value of the group of each member."""
         return of_group.at[self.of].get(mode="fill", fill_value=fill)
 
     def scales(self, shape: Float[Array, "N K"], rate: Float[Array, "N K"]) -> Float[Array, "N K"]:
@@ -102,7 +101,7 @@ class GroupedLayer(NamedTuple):
             power = jnp.exp(jnp.clip(w * jnp.log(x), -_LARGEST_LOG, _LARGEST_LOG))
             return jnp.where(w > 1, power, 1 - w + w * x)
 
-        # Towards the mean of the proposal, by a few rounds.
+        # A few rounds bring m close to the mean of the proposal.
         share = shape / self.at_members(total, 1)
         for _ in range(_ROUNDS):
             weight = shape / scale(share)
@@ -111,7 +110,7 @@ class GroupedLayer(NamedTuple):
         return scale(share)
 
     def log_mean(self, x: Float[Array, "N K"], share: Float[Array, "N K"]) -> Float[Array, "G+1 K"]:
-        """Log of the mean of x by the shares of each group's members; 0 where it has none."""
+        """Log of the weighted mean of x in each group; 0 for a group without members."""
         total = self.totals(share)
         present = total > 0
         log_sum = jnp.log(jnp.where(present, self.totals(x * share), 1))
@@ -135,7 +134,7 @@ class GroupedLayer(NamedTuple):
 
 
 class GroupedBlock(NamedTuple):
-    """Groups of a constrained variable, or of all of them with an axis in front."""
+    """Groups of a constrained variable; or of all of them, with a leading axis."""
 
     layers: tuple[GroupedLayer, ...]
     """The layers, from the lowest up."""
@@ -148,7 +147,7 @@ class GroupedBlock(NamedTuple):
         log_g: Float[Array, "R+G K"],
         nodes: Float[Array, "R+G K"],
     ) -> "GroupedBlock | None":
-        """Groups of the constrained variables; None where no variable has any.
+        """Groups of the constrained variables; None if no variable has any.
 
         Parameters
         ----------
@@ -166,7 +165,7 @@ class GroupedBlock(NamedTuple):
             own = slice(start, start + layer.number)
 
             def of_each(x):
-                """Values of groups, and zero for the last one, for every variable."""
+                """Values of groups, with zero for the last one, for every variable."""
                 values = jnp.pad(x, ((0, 1), (0, 0)))
                 return jnp.broadcast_to(values, (num_variables, *values.shape))
 

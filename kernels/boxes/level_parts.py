@@ -1,7 +1,7 @@
-"""Level parts: the coarsest partition of levels of which the level sets of all boxes are unions.
+"""Level parts: the coarsest partition of levels of which the sets of all boxes are unions.
 
-Counts of records in boxes are shared out among the parts first, and then within each part, which
-takes far fewer draws than sharing them out among all levels.
+Counts of records in boxes are divided first among the parts and then within each part. This needs
+far fewer draws than dividing them directly among all levels.
 """
 
 import equinox as eqx
@@ -25,13 +25,13 @@ class LevelParts(eqx.Module):
     part_of_row: Int[Array, " R"]
     """Level part of each row of the level probabilities."""
     rows: Int[Array, "A V"]
-    """Rows of each level part; R where it has fewer."""
+    """Rows of each level part, padded with R."""
     variable: Int[Array, " A"]
     """Variable of each level part."""
     box_has_set: Int[Array, "S B"]
-    """1 where the box has the set; the sets are distinct."""
+    """1 if the box has the set; the sets are distinct."""
     sets: Int[Array, "S W"]
-    """Level parts of each set; their number A where it has fewer."""
+    """Level parts of each set, padded with A."""
 
     @classmethod
     def of_boxes(cls, boxes: np.ndarray | None, num_levels: tuple[int, ...]) -> "LevelParts":
@@ -89,7 +89,7 @@ def split_over_parts(
     log_level: Float[Array, "R K"],
     parts: LevelParts,
 ) -> Int[Array, "A K"]:
-    """Draw how the counts of each set are shared out among its level parts.
+    """Divide the counts of each set at random among its level parts.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def split_over_levels(
     log_level: Float[Array, "R K"],
     parts: LevelParts,
 ) -> Int[Array, "R K"]:
-    """Draw how the counts of each level part are shared out among its levels.
+    """Divide the counts of each level part at random among its levels.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def split_over_levels(
 
 
 def _share_out(key, counts, weight, members):
-    """Draw how counts (S, K) go to members (S, W) by weights (A, K); A where there are fewer."""
+    """Divide counts (S, K) among members (S, W) with weights (A, K); members are padded with A."""
     own_weight = weight.at[members].get(mode="fill", fill_value=0)
     shared = split_counts(key, counts, own_weight, axis=1)
     return jnp.zeros(weight.shape, counts.dtype).at[members].add(shared, mode="drop")
@@ -151,9 +151,10 @@ def draw_levels_by_part(
     added: Float[Array, "A K"] | Int[Array, "A K"],
     parts: LevelParts,
 ) -> Float[Array, "R K"]:
-    """Draw log level probabilities given counts by level and counts that only level parts know.
+    """Draw log level probabilities given counts by level, and further counts by level part.
 
-    Level parts have Dirichlet shares given all counts, the levels within one given `shape` only.
+    The shares of level parts are Dirichlet given all counts. The shares of levels within a part are
+    Dirichlet with the parameters `shape`.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Level probabilities proposed from others, for components whose distributions are truncated.
+"""Proposals of level probabilities from current ones, for components that are truncated.
 
-Under truncation, the data say nothing about some directions of the level probabilities. A proposal
-that splits or merges components takes these directions from the current level probabilities, and
-the others from the counts.
+Under truncation the data give no information on some directions of the level probabilities. A
+proposal that splits or merges components takes these directions from the current level
+probabilities and the others from the counts.
 """
 
 import jax
@@ -29,18 +29,18 @@ def propose_levels(
     levels: Levels,
     region: Region,
 ) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, " K"]]:
-    """Draw log levels from a launch, variable by variable, or take those given, with their weight.
+    """Draw log levels from a launch state, variable by variable, or use given ones; and weigh them.
 
     Parameters
     ----------
     key
-        Used once; None where the levels are given.
+        Used once; None if the levels are given.
     counts
         Items by row and component.
     launch
-        Log levels from which the masses of the region are taken.
+        Log levels from which the masses of the region are computed.
     point, given
-        Log levels whose weight is asked for, and whether they are, rather than drawn ones.
+        Log levels, and whether these are used instead of drawn ones.
     levels
         The levels under their prior, of shapes b.
     region
@@ -49,8 +49,8 @@ def propose_levels(
     Returns
     -------
     log_level, mass, log_weight
-        Log levels, their feasible masses, and the log likelihood of the counts, without the masses,
-        and prior, less the log density of the proposal.
+        Log levels, their feasible masses, and a log weight: log likelihood of the counts without
+        the masses, plus log prior, minus log density of the proposal.
 
     Notes
     -----
@@ -96,7 +96,7 @@ def propose_levels(
 
 
 def _log_rising_of_groups(grouped, shape, counts, members):
-    """Terms of the groups' members in all, less those of the groups, which the prior has."""
+    """Terms of the groups' members minus the terms of the groups, which the prior includes."""
     total = 0
     for layer in grouped.layers:
         within, counts = layer.totals(shape), layer.totals(counts)
@@ -108,9 +108,9 @@ def _log_rising_of_groups(grouped, shape, counts, members):
 
 
 def _log_rising(shape, counts, members):
-    """Terms log Gamma(b + n) / Gamma(b) - n log N + n, the large ones of Stirling's formula apart.
+    """Terms log Gamma(b + n) / Gamma(b) - n log N + n, without Stirling's large terms.
 
-    With n = N it is that of a total, from which the terms of the levels take as much apart.
+    With n = N it is the term of a total; the same large terms are left out of the level terms.
     """
     n, total = jnp.maximum(counts, 1), jnp.maximum(members, 1)
     log_gamma_n = n * jnp.log(n / total) - jnp.log(n / (2 * jnp.pi)) / 2 + stirling_error(n)

@@ -1,7 +1,7 @@
 """Regions of cells as unions of disjoint boxes, and their masses under product distributions.
 
-A box is a set of levels for every variable. Groups of variables that no structural zero ties
-together are kept apart: the mass of the region is the product of the masses of its groups.
+A box is a set of levels for every variable. Groups of variables that no structural zero connects
+are stored separately: the mass of the region is the product of the masses of its groups.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,18 +23,19 @@ _matmul = partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
 class Region(eqx.Module):
-    """A region of cells as disjoint boxes, those of each group of variables apart.
+    """A region of cells as disjoint boxes, stored separately for each group of variables.
 
-    Variables of two groups share no structural zero, so that the feasible region is the product of
-    the groups' regions, and its mass in a class the product of theirs: boxes would multiply.
+    Variables of different groups share no structural zero. Therefore the feasible region is the
+    product of the regions of the groups, and its mass in a class the product of their masses. Boxes
+    of all variables together would be far more numerous.
     """
 
     sets: Float[Array, "V B L"]
-    """1 where a box of the variable's group admits the level; 0 beyond its levels or boxes."""
+    """1 if a box of the variable's group admits the level; 0 for padding of levels or boxes."""
     rows: Int[Array, "V L"]
-    """Row of each level in an array of all levels; their number R beyond the variable's levels."""
+    """Row of each level in an array of all levels, padded with their number R."""
     num_levels: Float[Array, " V"]
-    """Levels of each constrained variable."""
+    """Number of levels of each constrained variable."""
     free: Float[Array, " R"]
     """1 for the levels of variables that no box constrains."""
     group: tuple[int, ...] = eqx.field(static=True)
@@ -98,7 +99,7 @@ def box_masses(log_lambda: Float[Array, "R K"], region: Region) -> Float[Array, 
 
 @jax.named_scope("group_masses")
 def group_masses(log_lambda: Float[Array, "R K"], region: Region) -> list[Float[Array, " K"]]:
-    """Mass of each class in the region of each group, without cancellation."""
+    """Mass of each class in the region of each group, computed without cancellation."""
     masses = box_masses(log_lambda, region)
     of_groups = []
     for g in dict.fromkeys(region.group):
@@ -111,7 +112,7 @@ def group_masses(log_lambda: Float[Array, "R K"], region: Region) -> list[Float[
 
 @jax.named_scope("region_mass")
 def region_mass(log_lambda: Float[Array, "R K"], region: Region) -> Float[Array, " K"]:
-    """Mass of each class in the region, without cancellation; 1 where nothing is constrained."""
+    """Mass of each class in the region, without cancellation; 1 if no variable is constrained."""
     total = jnp.ones(log_lambda.shape[1], log_lambda.dtype)
     for mass in group_masses(log_lambda, region):
         total = total * mass
@@ -122,7 +123,7 @@ def region_mass(log_lambda: Float[Array, "R K"], region: Region) -> Float[Array,
 def outside_mass(
     log_lambda: Float[Array, "R K"], feasible: Region, impossible: Region
 ) -> Float[Array, " K"]:
-    """Mass of each class in the impossible region, by the first group that is impossible.
+    """Mass of each class in the impossible region, as a sum over the first impossible group.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def outside_mass(
 def masses_of_sets(
     log_lambda: Float[Array, "R K"], sets: Bool[Array, "B R"], num_levels: tuple[int, ...]
 ) -> Float[Array, "J B K"]:
-    """Probability of each set of levels, by variable and class, of boxes known only when it runs.
+    """Probability of each box's set of levels, by variable and class, for boxes given at run time.
 
     Parameters
     ----------
@@ -199,7 +200,7 @@ def through_variables(
     nothing = jnp.ones(masses.shape[1:], masses.dtype)
     one = jnp.ones(masses.shape[2], masses.dtype)
 
-    # behind: the masses of later variables of the group; later: those of later groups.
+    # behind: masses of later variables of the group; later: masses of later groups.
     def backward(carry, x):
         behind, later = carry
         mass, last = x
@@ -208,7 +209,7 @@ def through_variables(
         return (behind * mass, later), (behind, later)
 
     unroll = by_platform(1, max(len(group), 1))
-    # The boxes behind the last group: one, of mass one.
+    # After the last group there is one box of mass one.
     start = jnp.zeros_like(nothing).at[:1].set(1)
     _, (behind, later) = lax.scan(
         backward, (start, one), (masses, is_last), reverse=True, unroll=unroll

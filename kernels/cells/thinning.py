@@ -1,14 +1,15 @@
-"""Posterior of a count F, each unit of which is seen with an unknown probability, given the f seen.
+"""Posterior of a count F given f sampled units, each sampled with an unknown probability.
 
     pi ~ Ga(alpha, lambda),  F | pi ~ Poisson(N pi),  p ~ Beta(a, b),  f | F, p ~ Binomial(F, p)
 
-Everything depends on N and lambda through x = N / lambda. Given f, the unseen j = F - f have
+All results depend on N and lambda only through x = N / lambda. Given f, the number j = F - f of
+unsampled units has
 
     P(j) proportional to (alpha + f)_j (b)_j / ((a + b + f)_j j!) r^j,   r = x / (1 + x),
 
-distribution 1 of Polettini & Stander: a 2F1 series, which runs to F of 40 x and more. Its first
-terms are summed one by one, the rest by a quadrature over log j with the end corrections that turn
-an integral into a sum.
+which is distribution 1 of Polettini & Stander. It is a 2F1 series that extends to F of 40 x and
+more. Its first terms are summed one by one. The others are summed by a quadrature over log j, with
+end corrections that turn an integral into a sum.
 """
 
 import math
@@ -33,15 +34,15 @@ from bnp_models.kernels.numerics.hypergeometric import (
     log_hyp2f1,
 )
 
-# Unseen units up to here are summed one by one.
+# Terms for up to this many unsampled units are summed one by one.
 _FIRST = 128
 # Nodes for the others: an even spacing of log j of 0.11 at most.
 _NODES = 160
-# Terms are negligible when their logarithm is this much below that of the largest.
+# Terms are negligible if their logarithm is this much below that of the largest.
 _DROP = 38.0
-# log j where the quadrature ends at the latest.
+# Largest log j of the quadrature.
 _LAST_LOG = 100.0
-# Integral between the two middle ones of six evenly spaced nodes, by their quintic.
+# Integral between the two middle nodes of six evenly spaced ones, by a quintic polynomial.
 _QUINTIC = (11 / 1440, -93 / 1440, 802 / 1440, 802 / 1440, -93 / 1440, 11 / 1440)
 
 
@@ -70,12 +71,12 @@ def log_marginal(
     *,
     nodes: int | None = None,
 ) -> Float[Array, "*#shape"]:
-    """Log probability of f, F summed out: distribution 2 of Polettini & Stander.
+    """Log probability of f, with F summed out: distribution 2 of Polettini & Stander.
 
     Parameters
     ----------
     f
-        Number seen.
+        Number of sampled units.
     alpha, a, b
         Positive, as in the module's first lines.
     log_x
@@ -96,7 +97,7 @@ def log_posterior(
     b: Float[Array, "*#shape"],
     log_x: Float[Array, "*#shape"],
 ) -> Float[Array, "*#shape"]:
-    """Log probability of F given f: distribution 1 of Polettini & Stander; -inf where F < f.
+    """Log probability of F given f: distribution 1 of Polettini & Stander; -inf if F < f.
 
     Parameters
     ----------
@@ -142,11 +143,11 @@ def summarise(
 
     Notes
     -----
-    Expectations are right to 1e-9 of their value; a quantile is exact unless the distribution
-    function comes within 1e-7 of its level.
+    The relative error of expectations is 1e-9. A quantile is exact unless the distribution function
+    is within 1e-7 of its level.
     """
     law = _Law(alpha + f, b, a + b + f, a, alpha, log_x)
-    # In stages, lest the compiler work out all terms again for each sum that they go into.
+    # In stages; otherwise the compiler computes all terms again for each sum that uses them.
     first, tail, mode, scale = _terms(law)
     risk, total, cumulative, beyond = _sums(f, first, tail)
     quantiles = _quantiles(total, cumulative, beyond, tail, levels)
@@ -192,7 +193,7 @@ def _quantiles(total, cumulative, beyond, tail, levels):
 def benedetti_franconi(
     f: Float[Array, "*#shape"], p: Float[Array, "*#shape"]
 ) -> Float[Array, "*#shape"]:
-    """Expectation E(1 / F) where F is the trial of the f-th success, of probability p each.
+    """Expectation E(1 / F) for the number F of trials until the f-th success of probability p.
 
     Parameters
     ----------

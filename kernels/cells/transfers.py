@@ -1,7 +1,8 @@
-"""Counts with a known total, updated by moving units between pairs of them.
+"""Updates of counts with a known total, by moving units between pairs of cells.
 
-Of any two cells the sum is kept; how many units move is drawn from a symmetric law of random scale,
-so that both single units and large parts of the total move, and accepted by Metropolis & Hastings.
+The sum of the two counts does not change. The number of units that move is drawn from a symmetric
+distribution with a random scale, so that both single units and large parts of the total can move. A
+Metropolis-Hastings step accepts or rejects the move.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ def transfer_units(
     log_ratio: Callable[[Array, Array, Array], Array],
     num_scales: int = 24,
 ) -> tuple[Int[Array, " cells"], Float[Array, ""]]:
-    """Move units between pairs of cells, once for every cell, but one where their number is odd.
+    """Move units between pairs of cells; every cell is in one pair (if their number is even).
 
     Parameters
     ----------
@@ -33,12 +34,12 @@ def transfer_units(
         - log w(count) of each cell, -inf where count + change is impossible. The target is the
         product of w over cells, given the total.
     num_scales
-        At most 2^(num_scales - 1) units move at once.
+        At most 2^(num_scales - 1) units move in one step.
 
     Returns
     -------
     counts, accepted
-        New counts, of the same total, and the share of the pairs that accepted a change.
+        New counts with the same total, and the share of pairs whose move was accepted.
     """
     key_pairs, key_scale, key_size, key_accept = Keys(key, 4)
     half = counts.size // 2

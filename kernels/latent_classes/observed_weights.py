@@ -1,4 +1,4 @@
-"""Weights of latent classes among the feasible records, and the sticks behind them."""
+"""Weights of latent classes among the feasible records, and their stick-breaking prior."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ def stick_tilt(
     alpha: Float[Array, ""],
     num_records: Float[Array, ""],
 ) -> tuple[Tilt, Float[Array, " K"]]:
-    """Draw gamma variates given which classes are independent of each other in the sticks' prior.
+    """Draw auxiliary gamma variates that make classes independent in the prior of the sticks.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def stick_tilt(
     log_e = loggamma_from_one(key, jnp.append(shape, num_records.astype(dtype)))
     log_q = log_e[-1] + log_rho - jax.nn.logsumexp(log_rho)
     log_s = log_e[:-1] - log_tail_sums(log_q - log_mass)
-    # X_K is no factor of its own: the last stick is not broken.
+    # X_K has no factor, because the last stick is not broken.
     log_s = jnp.where(jnp.arange(num_classes) == num_classes - 1, -jnp.inf, log_s)
     log_cumulative = lax.cumlogsumexp(log_s)
     power = jnp.ones(num_classes, dtype).at[-1].set(alpha)
@@ -85,7 +85,7 @@ def draw_observed_weights(
     the last of shape n_K + alpha.
     """
     members = class_counts.astype(log_mass.dtype)
-    # Not 1 + n + (alpha - 1), which rounds to 0 at small alpha.
+    # Not computed as 1 + n + (alpha - 1), which rounds to 0 for small alpha.
     shape = (1 + members).at[-1].set(members[-1] + alpha)
     log_q = loggamma(key, shape) - jnp.logaddexp(0, log_s - log_mass)
     log_x = log_q - log_mass
@@ -93,7 +93,7 @@ def draw_observed_weights(
 
 
 def log_stick_prior(log_x: Float[Array, "... K"], alpha: Float[Array, ""]) -> Float[Array, "..."]:
-    """Log density of weights that sticks break, up to a constant, x being of any scale.
+    """Log density of stick-breaking weights, up to a constant; x may have any scale.
 
     It is the logarithm of x_K^{alpha - 1} X_1^{-(1 + alpha)} prod_{k=2}^{K-1} X_k^{-1}, with X_k
     the sum of x from class k on.

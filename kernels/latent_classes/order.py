@@ -14,7 +14,7 @@ from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 def reorder_classes(
     key: Key[Array, ""], log_pi: Float[Array, " K"], alpha: Float[Array, ""], num_passes: int = 2
 ) -> Int[Array, " K"]:
-    """Draw a permutation of the classes, weights and all, that leaves the posterior invariant.
+    """Draw a permutation of classes with their weights, which leaves the posterior invariant.
 
     Parameters
     ----------
@@ -25,7 +25,8 @@ def reorder_classes(
     alpha
         Concentration of the sticks.
     num_passes
-        Passes; each tries every adjacent pair once, the even ones together and then the odd ones.
+        Number of passes. Each tries every adjacent pair once: first all even ones, then all odd
+        ones.
 
     Returns
     -------
@@ -34,9 +35,10 @@ def reorder_classes(
 
     Notes
     -----
-    Only the prior of the sticks knows the order. Exchanging positions k and k + 1 < K changes its
-    factor X_{k+1}: the ratio is (pi_{k+1} + T) / (pi_k + T), T the mass behind both; the last pair
-    has (pi_{K-1} / pi_K)^(alpha - 1). Papaspiliopoulos & Roberts (2008), doi:10.1093/biomet/asm086.
+    Only the prior of the sticks depends on the order. Exchanging positions k and k + 1 < K changes
+    its factor X_{k+1}: the ratio is (pi_{k+1} + T) / (pi_k + T), T the mass behind both; the last
+    pair has (pi_{K-1} / pi_K)^(alpha - 1). Papaspiliopoulos & Roberts (2008),
+    doi:10.1093/biomet/asm086.
     """
     num_classes = log_pi.size
     log_u = jnp.log(uniform(words(key, (2 * num_passes, num_classes)), log_pi.dtype.type))
@@ -68,7 +70,7 @@ def swap_classes(
     class_counts: Int[Array, " K"],
     num_pairs: int = 8,
 ) -> Int[Array, " K"]:
-    """Exchange the levels and members of random pairs of classes, the weights staying in place.
+    """Exchange the levels and members of random pairs of classes; the weights do not move.
 
     Parameters
     ----------
@@ -77,7 +79,7 @@ def swap_classes(
     log_pi, log_mass, class_counts
         Log weights, log feasible masses, observed members.
     num_pairs
-        Pairs tried, one after the other.
+        Number of pairs, which are tried one after the other.
 
     Returns
     -------
@@ -104,7 +106,8 @@ def swap_classes(
         def ratio(log_pi, log_mass):
             return log_swap_ratio(log_pi, log_mass, class_counts, order, swapped, a, b)
 
-        # P is taken n times: in single precision a million records put the ratio a quarter nat off.
+        # log P is multiplied by n: in single precision a million records give an error of a quarter
+        # nat.
         log_ratio = in_double(ratio, log_pi, log_mass)
         return jnp.where(log_u[i] < log_ratio, swapped, order)
 
@@ -120,7 +123,7 @@ def log_swap_ratio(
     a: Int[Array, ""],
     b: Int[Array, ""],
 ) -> Float[Array, ""]:
-    """Log target after the classes at a and b are exchanged less that before."""
+    """Log target after minus before exchanging the classes at a and b."""
     members = class_counts.astype(log_pi.dtype)
     growth = jax.nn.logsumexp(log_pi + log_mass[swapped])
     growth -= jax.nn.logsumexp(log_pi + log_mass[order])

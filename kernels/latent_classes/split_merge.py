@@ -1,15 +1,16 @@
 """Split-merge move for latent classes with explicit parameters, truncated or not.
 
-A split takes a class and gives a part of its records to an empty one; a merge takes two classes and
+A split gives a part of the records of a class to an empty class. A merge joins two classes and
 empties the second. The parts are proposed from the records alone (`kernels.splits.proposal`, where
-classes are components), parameters then given the parts (Jain & Neal 2007, doi:10.1214/07-BA219,
-for models that are not conjugate). Every class keeps parameters whether it has members or not, so
-that the dimension never changes. Level probabilities of the parts are proposed from those of the
-class that is split, and the reverse for a merge. Under truncation, the data say nothing about some
-of their directions, and new values that ignore the current ones would miss these.
+classes are called components); then parameters are proposed given the parts (Jain & Neal 2007,
+doi:10.1214/07-BA219, for models that are not conjugate). Every class has parameters, with or
+without members, so that the dimension never changes. Level probabilities of the parts are proposed
+from those of the class that is split; a merge does the reverse. Under truncation the data give no
+information on some directions of the level probabilities, and proposals that ignore the current
+values would nearly always be rejected.
 
-The steps: propose the parts; draw levels; draw weights, a place and parameters for the class to be
-empty, and a place for the one to be filled; accept.
+The steps are: propose the parts; draw levels; draw weights; draw a place and parameters for the
+class that becomes empty, and a place for the class that is filled; accept or reject.
 """
 
 import dataclasses
@@ -35,8 +36,10 @@ class ClassParameters(NamedTuple):
     """Weights and level probabilities of latent classes, truncated or not."""
 
     log_x: Float[Array, " K"]
-    """Log weights that the sticks break, on the scale on which their observed part sums to a
-    Ga(n, 1) variate: those of classes before truncation, or, by class, of truncated ones."""
+    """Log weights with stick-breaking prior, of classes before truncation or of truncated classes.
+
+    They are scaled so that their observed part sums to a Ga(n, 1) variate.
+    """
     log_lambda: Float[Array, "R K"]
     """Log level probabilities before truncation."""
 
@@ -59,9 +62,9 @@ def split_or_merge_classes(
     key
         Used once.
     records
-        Records with their classes, cells with the counts of theirs.
+        Records with their classes, and cells with their counts by class.
     counts
-        Records of each class with each level, and in all.
+        Number of records of each class with each level, and of each class.
     classes
         Weights and level probabilities of the classes.
     levels
@@ -71,15 +74,15 @@ def split_or_merge_classes(
     alpha
         Concentration of the sticks.
     by_class
-        Whether each class is truncated, rather than the mixture.
+        Whether each class is truncated separately, and not the mixture as a whole.
 
     Returns
     -------
     records, classes
-        The state after the move; classes between the old and the new place of the emptied or
-        filled class have moved by one.
+        The state after the move. Classes between the old and the new place of the emptied or filled
+        class have moved by one.
     accepted
-        Whether it differs.
+        Whether the state changed.
 
     Notes
     -----
@@ -93,7 +96,7 @@ def split_or_merge_classes(
     sizes = counts.tables
     num_classes = log_x.size
     u = uniform(words(keys.pop(), (3,)), log_x.dtype.type)
-    # The last class takes what the sticks leave: it is neither filled nor emptied by this move.
+    # The last class has the remaining weight; this move neither fills nor empties it.
     empty = (sizes == 0) & (jnp.arange(num_classes) < num_classes - 1)
     slot = _pick(u[0], empty.astype(log_x.dtype))
     move = propose_sides(keys.pop(), records, *counts, levels, slot)
@@ -118,9 +121,9 @@ def split_or_merge_classes(
 
 
 def _most_records(dtype: Any) -> int:
-    """Records of two classes beyond which no move of both is made: float32 could not weigh it.
+    """Largest number of records of two classes for which float32 is precise enough for a move.
 
-    The log target has terms of as many nats as there are values, and a tenth of one matters. A
+    The log target has terms of as many nats as there are values, and a tenth of a nat matters. A
     split and the merge that undoes it have the same records.
     """
     return 2**17 if dtype == jnp.float32 else 2**30

@@ -1,4 +1,4 @@
-"""Level probabilities of latent classes whose product distributions are truncated to a region."""
+"""Updates of level probabilities of latent classes that are truncated to a region."""
 
 from typing import NamedTuple
 
@@ -14,13 +14,13 @@ from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 
 class Tilt(NamedTuple):
-    """Tie of the feasible masses F to the weights, given the gamma variates s.
+    """Dependence of the weights on the feasible masses F, given the gamma variates s.
 
     The prior of the weights has the factor prod_k F_k^{-power_k} exp(-pull_k / F_k).
     """
 
     pull: Float[Array, " K"]
-    """Pull of each class towards large masses."""
+    """Coefficient of 1 / F of each class, which favours large masses."""
     power: Float[Array, " K"]
     """Power of each class's mass."""
 
@@ -35,7 +35,7 @@ def update_levels_truncated(
     region: Region,
     tilt: Tilt,
 ) -> tuple[Float[Array, "R K"], Float[Array, " K"], Float[Array, ""]]:
-    """Update the level probabilities of all classes, the augmented sample integrated out.
+    """Update the level probabilities of all classes, with the augmented sample integrated out.
 
     Parameters
     ----------
@@ -44,39 +44,40 @@ def update_levels_truncated(
     log_lambda
         Current log level probabilities.
     counts, class_counts
-        Records of each class with each level, and in all.
+        Number of records of each class with each level, and of each class.
     levels
         The levels under their prior, of shapes b.
     region
         The feasible boxes.
     tilt
-        Tie to the weights; zeros where the weights do not depend on F.
+        Dependence of the weights on F; zeros if there is none.
 
     Returns
     -------
     log_lambda
-        New levels: variables in turn, all levels of a variable and all classes at once.
+        New levels. Variables are updated in turn; all levels of a variable and all classes are
+        updated at once.
     log_mass
         log F_k of the result.
     acceptance
-        Share of the proposals accepted, over classes and constrained variables.
+        Share of accepted proposals, over classes and constrained variables.
 
     Notes
     -----
-    In class k and variable j, with m_l the feasible mass given level l, F = sum_l m_l lambda_l,
-    c = sum_l b_l and A = n_k + c, the target is
-    prod lambda_l^{b_l + n_l - 1} F^{-n_k - power} exp(-pull / F). A variate tau ~ Ga(c - s, 1 / F)
-    turns it into prod lambda_l^{b_l + n_l - 1} F^{-A} exp(-y / F) F^{s - power} with
-    y = tau + pull, for which Ga(b_l + n_l, m_l + y / A) variates, normalised, are a Metropolis-
-    Hastings proposal of weight exp(-y / F) (1 + y / (A F))^A F^{s - power}: nearly constant where
-    n_k is large. s is 1, or c / 2 where that is less. Where the variable has groups, c is the sum
-    of the highest ones' shapes, and proposal and weight are those of `GroupedBlock`.
+    In class k and variable j, with m_l the feasible mass given level l, F = sum_l m_l lambda_l, c =
+    sum_l b_l and A = n_k + c, the target is prod lambda_l^{b_l + n_l - 1} F^{-n_k - power}
+    exp(-pull / F). A variate tau ~ Ga(c - s, 1 / F) turns it into prod lambda_l^{b_l + n_l - 1}
+    F^{-A} exp(-y / F) F^{s - power} with y = tau + pull, for which Ga(b_l + n_l, m_l + y / A)
+    variates, normalised, are a Metropolis- Hastings proposal of weight exp(-y / F) (1 + y / (A
+    F))^A F^{s - power}: nearly constant if n_k is large. s is the smaller of 1 and c / 2. If the
+    variable has groups, c is the sum of the shapes of the highest groups, and proposal and weight
+    are those of `GroupedBlock`.
     """
     dtype = log_lambda.dtype
     key_gamma, key_accept = Keys(key)
     num_rows, num_classes = log_lambda.shape
     num_variables = region.num_levels.size
-    # One call for both kinds of variate: they are compiled once.
+    # One call for both kinds of variates, so that they are compiled once.
     prior_total = concentrations(region, levels)
     shape_tau = prior_total - jnp.minimum(1, prior_total / 2)
     nodes = levels.count(counts)

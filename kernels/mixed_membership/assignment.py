@@ -1,4 +1,4 @@
-"""Labels of items, each record's weights integrated out (its Polya urn)."""
+"""Labels of items, with the weights of each record integrated out (Polya urn)."""
 
 from itertools import accumulate
 
@@ -30,9 +30,9 @@ def assign_items(
     z
         Current labels, items by records (records contiguous).
     rows
-        Row of `theta` that holds each item's observed level.
+        Row of `theta` for each item's observed level.
     alpha
-        Concentration of the records, one for all or one each.
+        Concentration of the records: one for all, or one for each.
     g0
         Component weights over all slots, free ones included.
     theta
@@ -40,9 +40,9 @@ def assign_items(
 
     Notes
     -----
-    Battiston & Rimella (2024), step 1, collapsed: the record weights are integrated out, and
-    components without an item are ordinary slots of `g0` with `theta` from its prior. Cost
-    O(n J (J + log K)).
+    This is step 1 of Battiston & Rimella (2024) in collapsed form: the record weights are
+    integrated out, and components without an item are ordinary slots of `g0` with `theta` from its
+    prior. Cost O(n J (J + log K)).
     """
     num_items, num_slots = z.shape[0], g0.size
     u, u_base = uniform_pair(key, z.shape, theta.dtype.type)
@@ -54,11 +54,11 @@ def assign_items(
 
     def assign(j, z):
         copy = flat.at[rows[j] * num_slots + z].get(mode="promise_in_bounds")
-        # Stored: the sums would otherwise gather it once more each.
+        # Stored, because otherwise each sum would gather it again.
         copy = stored(jnp.where(at == j, 0, copy))
-        # One chain of additions: the same however many records there are.
+        # One chain of additions, so that rounding does not depend on the number of records.
         cumulative = list(accumulate(copy))
-        # The base part, usually the rarer one, lies next to zero, where u is finest.
+        # The base part, usually the rarer one, is next to zero, where u has the finest resolution.
         target = u[j] * (base_mass[j] + cumulative[-1]) - base_mass[j]
         passed = sum((reached <= target).astype(jnp.int32) for reached in cumulative)
         source = jnp.minimum(passed, num_items - 1)

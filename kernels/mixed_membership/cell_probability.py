@@ -1,17 +1,18 @@
-"""Cell probabilities of a new record of an HDP mixed membership model, by two roads.
+"""Cell probabilities of a new record of an HDP mixed membership model, by two methods.
 
 The record has weights g ~ Dir(alpha g_0) over K slots and values x_j ~ theta_j^{(z_j)}, z_j ~ g, so
 
     P(c) = E_g prod_j sum_k g_k theta_kj(c_j).
 
-`log_cell_probability_exact` sums over set partitions and has no Monte Carlo error: the default for
-up to about 12 variables. `log_cell_probability_draws` (draws shared by all cells) is unbiased for
-any number; experiments/speed/cell_probability compares the two, and sequential imputation.
+`log_cell_probability_exact` sums over set partitions and has no Monte Carlo error; it is the
+default for up to about 12 variables. `log_cell_probability_draws` uses draws that all cells share
+and is unbiased for any number of variables. experiments/speed/cell_probability compares the two
+methods, and sequential imputation.
 
-Arrays: theta (J, L, K), rows beyond a variable's levels zero; g0 (K,), sums to one, entries may be
-tiny or zero; cells (C, J), codes. Everything returns logarithms in theta's dtype, and works under
-`jit`, under `vmap` over draws of (theta, g0, alpha) and inside `lax.map`, the faster of the two on
-the CPU.
+Arrays: theta (J, L, K), with zeros in rows beyond a variable's levels; g0 (K,), which sums to one
+and may have tiny or zero entries; cells (C, J), codes. All functions return logarithms in the dtype
+of theta. They work under `jax.jit`, under `jax.vmap` over draws of (theta, g0, alpha), and inside
+`jax.lax.map`, which is faster than `jax.vmap` on a CPU.
 """
 
 from typing import NamedTuple
@@ -32,7 +33,7 @@ from bnp_models.kernels.numerics.set_partitions import (
 from bnp_models.kernels.variates.gamma import log_dirichlet
 
 MAX_VARIABLES = 14
-"""Variables up to which the sum is taken: it costs 3^(J-1) / 2 multiply-adds a cell."""
+"""Largest number J of variables for the exact sum: 3^(J-1) / 2 multiply-adds for each cell."""
 
 _HIGHEST = lax.Precision.HIGHEST
 _CELLS_AT_ONCE, _SUMS_AT_ONCE = 1024, 2**20
@@ -45,7 +46,7 @@ class CellEstimate(NamedTuple):
     log_p: Float[Array, " C"]
     """Logarithm of the unbiased estimate."""
     relative_se: Float[Array, " C"]
-    """Standard error of the estimate over the estimate; inf where the estimate is zero."""
+    """Standard error of the estimate divided by the estimate; inf if the estimate is zero."""
     log_p_halves: Float[Array, "2 C"]
     """Logarithms of the means of the first and second half of the draws."""
 
@@ -74,11 +75,11 @@ def log_cell_probability_exact(
         Concentration shared by all records. Give this or `log_weights`.
     log_weights
         log E[alpha^B / (alpha)_J] for B = 1..J blocks, from `log_block_weights_gamma` for
-        alpha ~ Ga(a, b): partitions are then summed for each number of blocks apart, at about
-        one and a half times the cost.
+        alpha ~ Ga(a, b). Partitions are then summed separately for each number of blocks, which
+        takes about one and a half times as long.
     chunk_size
-        Cells that are worked on together; the working set is about 1.5 * 2^J numbers a cell. None:
-        1,024, and on accelerators as many as have 2^20 numbers.
+        Number of cells that are computed together; each needs memory for about 1.5 * 2^J numbers.
+        None: 1,024 cells, and on accelerators as many as need 2^20 numbers.
 
     Returns
     -------
@@ -93,10 +94,11 @@ def log_cell_probability_exact(
 
     Notes
     -----
-    P(c) = 1/(alpha)_J sum over partitions prod over blocks b of alpha (|b| - 1)! S_b(c),
-    S_b(c) = sum_k g0_k prod_{j in b} theta_kj(c_j): the urn's partition probability (Antoniak 1974,
-    doi:10.1214/aos/1176342871) with each block's label summed out, for the expectation of
-    Battiston & Rimella (2024), appendix B, eq. (10). The sum is built up by subsets of variables.
+    P(c) = 1/(alpha)_J sum over partitions prod over blocks b of alpha (|b| - 1)! S_b(c), S_b(c) =
+    sum_k g0_k prod_{j in b} theta_kj(c_j). This is the partition probability of the urn (Antoniak
+    1974, doi:10.1214/aos/1176342871) with each block's label summed out; it gives the expectation
+    in eq. (10) of Battiston & Rimella (2024), appendix B. The sum is computed recursively over
+    subsets of variables.
     """
     alpha, log_weights = _check_exact(theta.shape[0], alpha, log_weights, theta.dtype)
     variables = np.arange(theta.shape[0])
@@ -117,7 +119,7 @@ def log_cell_probability_exact(
 
 
 def _check_exact(num_variables, alpha, log_weights, dtype):
-    """Arrays of whichever of alpha and log_weights is given, once checked."""
+    """Check alpha and log_weights, and return the given one as an array."""
     if num_variables > MAX_VARIABLES:
         raise ValueError(
             f"exact cell probabilities take at most {MAX_VARIABLES} variables, not "
@@ -162,7 +164,7 @@ def _summarise(log_values):
 
 
 def _check_draws(num_draws):
-    """Raise `ValueError` unless draws come in two halves."""
+    """Raise `ValueError` unless the number of draws is even."""
     if num_draws < 2 or num_draws % 2:
         raise ValueError(f"the number of draws must be even and positive, not {num_draws}")
 
@@ -176,7 +178,7 @@ def log_cell_probability_draws(
     cells: Int[Array, "C J"],
     num_draws: int,
 ) -> CellEstimate:
-    """Cell probabilities as means over draws of g that all cells share: unbiased.
+    """Unbiased estimates of cell probabilities: means over draws of g that all cells share.
 
     Parameters
     ----------
@@ -187,7 +189,7 @@ def log_cell_probability_draws(
     alpha
         Concentration, one for all draws or one for each (drawn by the caller from its prior).
     num_draws
-        T, even.
+        Number T of draws, even.
 
     Raises
     ------
@@ -197,8 +199,9 @@ def log_cell_probability_draws(
     Notes
     -----
     p_t = prod_j (g_t . theta_j)[c_j], g_t ~ Dir(alpha_t g0) (Battiston & Rimella 2024, appendix B).
-    Errors of different cells are correlated. `relative_se` misses what no draw has met: it is at
-    most one, and near one the estimate rests on a single draw and is too low more often than not.
+    Errors of different cells are correlated. `relative_se` is at most one and cannot include events
+    that no draw has reached. If it is near one, the estimate depends on a single draw, and is
+    usually too low.
     """
     _check_draws(num_draws)
     dtype = theta.dtype
@@ -207,7 +210,7 @@ def log_cell_probability_draws(
     log_level = jnp.log(jnp.einsum("jlk,tk->jlt", theta, g, precision=_HIGHEST))
 
     def chunk(part):
-        # Rows of T contiguous numbers: three quarters of the time of a one-hot contraction.
+        # Rows of T contiguous numbers take three quarters of the time of a one-hot contraction.
         log_value = sum(log_level[j, part[:, j]] for j in range(theta.shape[0]))
         return _summarise(log_value)
 
@@ -215,10 +218,11 @@ def log_cell_probability_draws(
 
 
 def jackknife_two_half(function, estimate: CellEstimate):
-    """Evaluate a function of log probabilities, the bias of its curvature removed to first order.
+    """Evaluate a function of log probabilities, without the first-order bias from its curvature.
 
-    2 f(p) - (f(p_1) + f(p_2)) / 2, with p_1, p_2 the means of the halves of the draws: a bias
-    inversely proportional to their number cancels (Quenouille 1956, doi:10.1093/biomet/43.3-4.353).
+    The result is 2 f(p) - (f(p_1) + f(p_2)) / 2, where p_1 and p_2 are the means of the two halves
+    of the draws. A bias that is inversely proportional to the number of draws cancels (Quenouille
+    1956, doi:10.1093/biomet/43.3-4.353).
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
 from bnp_models.kernels.variates.rng import Keys, normal, uniform, uniform_index, word_pair, words
 
-# Standard deviations of the successive random-walk steps of the logarithm.
+# Standard deviations of successive random-walk steps of the logarithm.
 _SCALES = (1.0, 0.3, 0.1, 0.03)
 
 
@@ -26,10 +26,10 @@ class GammaPrior(NamedTuple):
 
 
 class SummedOut(NamedTuple):
-    """Records whose labels are summed out, by distinct cell."""
+    """Records whose labels are summed out, grouped by distinct cell."""
 
     log_totals: Float[Array, "B C"]
-    """Log of the sum over seatings at 1..B tables of each (`seating.log_totals_by_tables`)."""
+    """Log of the sum over seatings of each cell at 1..B tables (`seating.log_totals_by_tables`)."""
     records: Float[Array, " C"]
     """Number of these records of each cell."""
 
@@ -43,7 +43,7 @@ def dp_concentration(
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
-    """Draw alpha_0 given K components among m items, the weights integrated out.
+    """Draw alpha_0 given K components among m items, with the weights integrated out.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def dp_concentration(
 
     Notes
     -----
-    Escobar & West (1995), doi:10.1080/01621459.1995.10476550: eta ~ Beta(alpha_0 + 1, m),
-    s ~ Bernoulli(m r / (K + shape - 1 + m r)) with r = rate - log eta, alpha_0 ~ Ga(shape + K - s,
-    r). The weights must be redrawn before anything uses them.
+    Escobar & West (1995), doi:10.1080/01621459.1995.10476550: eta ~ Beta(alpha_0 + 1, m), s ~
+    Bernoulli(m r / (K + shape - 1 + m r)) with r = rate - log eta, alpha_0 ~ Ga(shape + K - s, r).
+    The weights must be drawn again before they are used.
     """
     dtype = alpha0.dtype
     key_eta, key_s, key_alpha = Keys(key, 3)
@@ -93,7 +93,8 @@ def record_concentrations(
     -----
     The conditional is alpha^(shape + m - 2) e^(-rate alpha) / prod_{t=1}^{J-1} (alpha + t). With
     -log eta = sum of J - 1 exponentials of rates alpha + t, that is eta ~ Beta(alpha + 1, J - 1),
-    alpha ~ Ga(shape + m - 1, rate - log eta): Teh et al.'s augmentation without its Bernoulli.
+    alpha ~ Ga(shape + m - 1, rate - log eta): this is the augmentation of Teh et al. without the
+    Bernoulli variable.
     """
     if num_items == 1:
         return gamma_variate(key, jnp.broadcast_to(shape, alpha.shape), rate)
@@ -113,7 +114,7 @@ def shared_concentration(
     shape: Float[Array, ""] | float,
     rate: Float[Array, ""] | float,
 ) -> Float[Array, ""]:
-    """Draw the alpha that all records share, given their total number of tables.
+    """Draw the shared alpha of all records, given their total number of tables.
 
     Parameters
     ----------
@@ -166,20 +167,21 @@ def truncated_shared_concentration(
     rate: Float[Array, ""] | float,
     log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]],
 ) -> Float[Array, ""]:
-    """Draw the alpha that all records of a truncated sample share, without augmented records.
+    """Draw the shared alpha of all records of a truncated sample, without augmented records.
 
     Parameters
     ----------
     key, alpha, num_tables, num_records, num_items, shape, rate
         As for `shared_concentration`.
     log_growth
-        Function of an old and a new alpha: log of P(F) under the new one over that under the old,
-        at the current weights and level probabilities.
+        Function of an old and a new alpha: log ratio of P(F) under the new one to P(F) under the
+        old one, at the current weights and level probabilities.
 
     Notes
     -----
-    The conditional is that of `shared_concentration` over P_alpha(F)^n: Metropolis steps on
-    log alpha, with the ratio written in differences so that no large terms cancel in float32.
+    The conditional is that of `shared_concentration` divided by P_alpha(F)^n. It is sampled by
+    Metropolis steps on log alpha; the ratio is computed from differences, so that no large terms
+    cancel in float32.
     """
     dtype = alpha.dtype
     n = num_records.astype(dtype)
@@ -204,7 +206,7 @@ def seatless_shared_concentration(
     prior: GammaPrior,
     log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> Float[Array, ""]:
-    """Draw the alpha that all records share, the labels of some of them summed out.
+    """Draw the shared alpha of all records, with the labels of some records summed out.
 
     Parameters
     ----------
@@ -215,9 +217,9 @@ def seatless_shared_concentration(
     summed_out
         Records whose labels are summed out.
     num_tables, num_records
-        Tables and records of the others.
+        Number of tables and of records of the other records.
     num_items
-        Items of a record, J.
+        Number J of items of a record.
     prior
         Prior of alpha.
     log_growth
@@ -225,10 +227,10 @@ def seatless_shared_concentration(
 
     Notes
     -----
-    The conditional is that of `shared_concentration` for the others, times, for each record that is
-    summed out, the sum over B of alpha^B / (alpha)_J exp(log_totals_B), over P_alpha(F)^n, n all
-    records: Metropolis steps on log alpha. All labels that are summed out must be redrawn given
-    alpha before anything uses them.
+    The conditional is that of `shared_concentration` for the other records, multiplied, for each
+    record that is summed out, by the sum over B of alpha^B / (alpha)_J exp(log_totals_B), and
+    divided by P_alpha(F)^n with n all records. It is sampled by Metropolis steps on log alpha. All
+    labels that are summed out must be drawn again given alpha before they are used.
     """
     dtype = alpha.dtype
     log_totals, records_of_cell = summed_out
@@ -264,9 +266,9 @@ def truncated_gamma_rate(
     rate: Float[Array, ""] | float,
     log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]],
 ) -> Float[Array, ""]:
-    """Draw b for a truncated sample: from the conditional of `gamma_rate` over P_b(F)^n.
+    """Draw b for a truncated sample, from the conditional of `gamma_rate` divided by P_b(F)^n.
 
-    By Metropolis steps; `log_growth` is as for `truncated_shared_concentration`, of b.
+    It uses Metropolis steps; `log_growth` is as for `truncated_shared_concentration`, for b.
     """
     n = num_records.astype(sum_alpha.dtype)
     total = shape + n * alpha_shape
@@ -288,7 +290,7 @@ def rescale_concentrations(
     prior: GammaPrior,
     log_growth: Callable[[Float[Array, ""], Float[Array, ""]], Float[Array, ""]] | None = None,
 ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
-    """Take all alpha_i times c and the rate of their prior over c: a Metropolis-Hastings step.
+    """Multiply all alpha_i by c and divide their prior's rate by c, in a Metropolis-Hastings step.
 
     Given b, the updates of the alpha_i hardly change their common size, and neither does the update
     of b given them. This step changes both together.
@@ -300,17 +302,17 @@ def rescale_concentrations(
     alpha, rate
         Concentrations, and b of their prior Ga(a, b).
     num_tables, weight
-        Tables of each record; 1 for a record, 0 for padding.
+        Number of tables of each record; 1 for a record, 0 for padding.
     num_items
-        Items of a record, J.
+        Number J of items of a record.
     prior
         b's prior Ga(a1, b1).
     log_growth
-        As for `truncated_shared_concentration`, of b, where the sample is truncated.
+        As for `truncated_shared_concentration`, for b, if the sample is truncated.
 
     Notes
     -----
-    alpha_i b and hence the prior of the alpha_i, but for its Jacobian, stay as they are.
+    alpha_i b does not change, and therefore the prior of the alpha_i changes only by the Jacobian.
     """
     dtype = alpha.dtype
     first, second = word_pair(key, (2,))
@@ -335,7 +337,7 @@ def rescale_concentrations(
 
 
 def _truncated_walk(key, x, num_records, log_ratio, log_growth, unit=1.0):
-    """Take random-walk steps on log x; `log_ratio` is that of the density of log x without P(F)."""
+    """Make random-walk steps on log x; `log_ratio` is the log density ratio without P(F)."""
     dtype = x.dtype
     first, second = word_pair(key, (len(_SCALES),))
     step = unit * jnp.asarray(_SCALES, dtype) * normal(first, dtype.type)
@@ -352,9 +354,9 @@ def _truncated_walk(key, x, num_records, log_ratio, log_growth, unit=1.0):
 
 
 def log_quotient(new: Float[Array, ""], old: Float[Array, ""]) -> Float[Array, ""]:
-    """log(new / old), small where they are close: a quotient near one is rounded to 6e-8 first.
+    """log(new / old), precise if both are close, when a quotient would be rounded to 6e-8.
 
-    A million tables take that so many times.
+    With a million tables this error would be multiplied by a million.
     """
     change = (new - old) / old
     return jnp.where(jnp.abs(change) < 0.5, jnp.log1p(change), jnp.log(new / old))

@@ -1,4 +1,4 @@
-"""Dishes of the Chinese restaurant franchise: whole tables take a new component."""
+"""Dishes of the Chinese restaurant franchise: new components for whole tables."""
 
 from typing import NamedTuple
 
@@ -13,26 +13,26 @@ from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, unifor
 
 
 class SomeCells(NamedTuple):
-    """Successive ones of the distinct cells of records."""
+    """Some consecutive ones of the distinct cells of records."""
 
     of_record: Int[Array, " n"]
-    """Distinct cell of each record, among all."""
+    """Index of each record's cell among all distinct cells."""
     rows: Int[Array, "J D"]
     """Rows of `theta` of these cells."""
     first: Int[Array, ""]
-    """The first of them."""
+    """Index of the first of these cells."""
 
 
 @jax.named_scope("choose_slots")
 def choose_slots(key: Key[Array, ""], g0: Float[Array, " K"], size: int) -> Int[Array, " S"]:
-    """Draw slots among which to redraw dishes: `size` of them, without replacement, by weight.
+    """Draw `size` slots among which dishes are drawn, without replacement, by weight.
 
-    The choice depends on `g0` alone, which moves of labels leave as it is, so that redrawing among
-    the chosen slots is exact; and the cost of such a move does not grow with the capacity.
+    The choice depends only on `g0`, which moves of labels do not change. Therefore drawing among
+    the chosen slots is exact, and the cost of such a move does not grow with the capacity.
 
     Notes
     -----
-    The largest of log g_0k plus Gumbel noise (Efraimidis & Spirakis 2006,
+    The slots with the largest log g_0k plus Gumbel noise are chosen (Efraimidis & Spirakis 2006,
     doi:10.1016/j.ipl.2005.11.003).
     """
     if size >= g0.size:
@@ -51,7 +51,7 @@ def redraw_dishes(
     g0: Float[Array, " K"],
     theta: Float[Array, "R K"],
 ) -> Int[Array, "J n"]:
-    """Redraw the dish of one table of each record, its items moving together: the block move.
+    """Draw a new dish for one table of each record; all items of the table move together.
 
     Updates of single items mix badly if alpha is small, because an item then rarely leaves its
     table.
@@ -61,11 +61,11 @@ def redraw_dishes(
     key
         Used once.
     z, opens
-        Labels, items by records, and which items open a table (`table_indicators`).
+        Labels, items by records, and whether each item opens a table (`table_indicators`).
     rows
-        Row of `theta` that holds each item's observed level.
+        Row of `theta` for each item's observed level.
     slots
-        From `choose_slots`; a table whose dish is not among them stays.
+        From `choose_slots`; a table whose dish is not among them does not move.
     g0
         Component weights.
     theta
@@ -100,14 +100,14 @@ def redraw_whole_records(
     g0: Float[Array, " K"],
     theta: Float[Array, "R K"],
 ) -> Int[Array, "J n"]:
-    """Redraw the dish of records that sit at one table, at one cost for records of equal cells.
+    """Draw a new dish for records that sit at one table; equal cells share the computation.
 
     Parameters
     ----------
     key, z, opens, slots, g0, theta
         As for `redraw_dishes`.
     cells
-        D cells; records of others, and records at several tables, stay.
+        D cells; records of other cells, and records at several tables, do not move.
 
     Notes
     -----
@@ -131,7 +131,7 @@ def cumulative_dishes(
     theta: Float[Array, "R S"],
 ) -> Float[Array, "n S"]:
     """Cumulative weights of the dishes of one table of each record: that of the items `moving`."""
-    # One chain of additions: a matrix product would add up as its number of records has it.
+    # One chain of additions; the order in a matrix product would depend on the number of records.
     log_theta, logits = jnp.log(theta), jnp.log(g0)
     for row, moves in zip(rows, moving, strict=True):
         logits = logits + jnp.where(moves[:, None], log_theta[row], 0)

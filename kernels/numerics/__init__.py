@@ -1,4 +1,4 @@
-"""Numerical building blocks: counts, ratios of gamma functions, set partitions, lanes."""
+"""Numerical building blocks: counts, ratios of gamma functions, set partitions, batched loops."""
 
 import pkgutil
 

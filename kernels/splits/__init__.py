@@ -1,4 +1,4 @@
-"""Proposals to split a component or class in two, or to merge two."""
+"""Proposals to split a component or class into two, or to merge two of them."""
 
 import pkgutil
 

@@ -1,4 +1,4 @@
-"""Random variates on any device: keys and words, gamma, discrete, categorical, sticks."""
+"""Random variates on any device: keys and bits, gamma, discrete, categorical, stick-breaking."""
 
 import pkgutil
 
