@@ -1,9 +1,9 @@
 """Hamiltonian moves of all parameters under structural zeros, without augmented records.
 
-Given the records of the impossible region the parameters hardly move: these records are many, and
-those of a component that lies mostly there were drawn from its present parameters. Here the
-truncation is the exact factor P(F)^-n, and g_0, the level probabilities and the concentration move
-together along its gradient, given the labels and tables of the sample alone.
+Given the records of the impossible region, the parameters hardly move. These records are many, and
+those of a component that is mostly in that region were drawn from its current parameters. Here the
+truncation is the exact factor P(F)^-n. g_0, the level probabilities and the concentration move
+together along its gradient, given only the labels and tables of the sample.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def hamiltonian_step(
     steps: tuple[float, float],
     double: bool = False,
 ) -> tuple[PyTree, Bool[Array, ""]]:
-    """Take one Hamiltonian Monte Carlo step.
+    """Make one Hamiltonian Monte Carlo step.
 
     Parameters
     ----------
@@ -46,11 +46,12 @@ def hamiltonian_step(
     log_density
         Log density of a position, a tree of arrays; differentiable.
     position, precision
-        Present position, and the variances of the momenta: must not depend on the position.
+        Current position, and the variances of the momenta, which must not depend on the position.
     num_steps, steps
-        Leapfrog steps, and the bounds of their length, which is drawn uniformly on a log scale.
+        Number of leapfrog steps, and the bounds of their length, which is drawn uniformly on a log
+        scale.
     double
-        Accept by log densities in double precision.
+        Whether log densities for the acceptance are in double precision.
 
     Returns
     -------
@@ -89,7 +90,8 @@ def hamiltonian_step(
         value, force = gradient(x)
         return x, kick(p, force, size / 2), force, value, jnp.where(i > 0, before, value)
 
-    # The first round goes nowhere: the gradient at the start, by the same compiled code.
+    # The first round does not move: it computes the gradient at the start by the same compiled
+    # code.
     nowhere = jax.tree.map(jnp.zeros_like, position), jnp.zeros((), dtype)
     start = (position, momentum, *nowhere, nowhere[1])
     moved, p, _, after, before = lax.fori_loop(0, num_steps + 1, leapfrog, start)
@@ -97,7 +99,7 @@ def hamiltonian_step(
     if double:
         growth = in_double(lambda new, old: log_density(new) - log_density(old), moved, position)
     log_accept = growth - kinetic(p) + kinetic(momentum)
-    # A diverged trajectory is not a number, and is refused.
+    # The density of a diverged trajectory is nan, and it is rejected.
     accepted = jnp.log(uniform(words(key_accept, ()), dtype.type)) < log_accept
     return jax.tree.map(lambda x, new: jnp.where(accepted, new, x), position, moved), accepted
 
@@ -110,14 +112,14 @@ class Parameters(NamedTuple):
     g0: Float[Array, " K"]
     """Weights of the components."""
     concentration: Float[Array, ""]
-    """Shared alpha, or rate of the alphas' prior."""
+    """Shared alpha, or the rate of the prior of the alphas."""
 
 
 class Concentration(NamedTuple):
-    """Conditional density of the concentration, which moves by its logarithm, given the tables."""
+    """Conditional density of the concentration given the tables; its logarithm is moved."""
 
     log_density: Callable[[Float[Array, ""]], Float[Array, ""]]
-    """Log density of the concentration's logarithm, without the truncation, at a concentration."""
+    """Function of a concentration: log density of its logarithm, without the truncation."""
     precision: Float[Array, ""]
     """Rough curvature of that log density."""
 
@@ -137,18 +139,18 @@ def move_parameters(
     Parameters
     ----------
     key, parameters
-        A key, used once, and the parameters as they are.
+        A key, used once, and the current parameters.
     density
-        Density of theta and g_0 without the truncation; slots without a table share the weight of
-        these in proportions that stay.
+        Density of theta and g_0 without the truncation. The proportions of the weights of slots
+        without a table do not change.
     concentration
-        Its density; None: it stays.
+        Density of the concentration; None: it does not move.
     truncation
         The factor of the truncation as a function of the concentration.
     num_steps
-        Leapfrog steps.
+        Number of leapfrog steps.
     double
-        Accept by log densities in double precision.
+        Whether log densities for the acceptance are in double precision.
 
     Returns
     -------
@@ -158,10 +160,12 @@ def move_parameters(
     Notes
     -----
     Coordinates: y_jkl with theta_jkl proportional to exp y_jkl, and e_k with g_k proportional to
-    exp(e_k + sum_j [log sum_l exp y_jkl - the mean of y_jkl over the component's items]). A level
-    that no item has may then grow, and g_k with it, while what the component gives to the feasible
-    region stays: the direction in which a truncated sample says nothing. The map from theta, g and
-    the sums of the exponentials, auxiliary and log-normal, has Jacobian prod theta prod g.
+    exp(e_k + sum_j [log sum_l exp y_jkl - the mean of y_jkl over the component's items]). In these
+    coordinates the probability of a level that no item has can grow together with g_k, while the
+    mass of the component in the feasible region does not change. This is the direction on which a
+    truncated sample gives no information. The sums of the exponentials are auxiliary variables with
+    log-normal distributions. The map from theta, g and these sums has the Jacobian prod theta prod
+    g.
     """
     key_sum, key_total, key_move = Keys(key, 3)
     levels = density.levels
@@ -209,7 +213,7 @@ class _Frame(NamedTuple):
     variable: Int[Array, " R"]
     """Variable of each row."""
     exists: Bool[Array, " R"]
-    """Whether there is a variable of this number."""
+    """Whether a variable with this number exists."""
     items: Float[Array, "R K"]
     """Items by row and component."""
     totals: Float[Array, "R K"]
@@ -217,7 +221,7 @@ class _Frame(NamedTuple):
     share: Float[Array, "R K"]
     """Share of each row among the items of its variable and component."""
     shape: Float[Array, " K+1"]
-    """Dirichlet parameters of the weights of the components, and of the slots without a table."""
+    """Dirichlet parameters of the weights of the components and of all slots without a table."""
     rest: Float[Array, ""]
     """Weight of all slots without a table."""
     free: Float[Array, " K"]
@@ -259,7 +263,7 @@ def _frame(parameters, density):
 
 
 def _compensation(frame, log_sum, y):
-    """Log weight that a component gains by its level probabilities alone."""
+    """Part of a component's log weight that depends on its level probabilities."""
     gain = log_sum - _by_variable(frame.share * y, frame.variable)
     return jnp.sum(jnp.where(frame.totals > 0, gain, 0), axis=0)
 
@@ -284,7 +288,7 @@ def _auxiliary(frame, point):
 
 
 def _draw_position(key_sum, key_total, frame, parameters):
-    """Coordinates of the present parameters, the auxiliary variables drawn."""
+    """Coordinates of the current parameters, with drawn auxiliary variables."""
     theta, g0, _ = parameters
     dtype = theta.dtype
     tiny = jnp.finfo(dtype).tiny

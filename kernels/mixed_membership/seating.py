@@ -1,8 +1,8 @@
-"""Whole records are given new labels: at one table or two, among some of the components.
+"""New labels for whole records that sit at one or two tables, among some of the components.
 
-Given the weights and level probabilities, the labels of a record that sits at two tables at the
-most can be summed out, over all ways of dealing its items to two tables, and drawn from that sum in
-one piece. The concentration can then be drawn with those labels summed out.
+Given the weights and level probabilities, the labels of a record that sits at no more than two
+tables can be summed out, over all divisions of its items between two tables. They can then be drawn
+jointly from the terms of that sum. The concentration can be drawn with these labels summed out.
 """
 
 import math
@@ -31,20 +31,20 @@ from bnp_models.kernels.variates.categorical import (
 from bnp_models.kernels.variates.rng import Keys, uniform_pair
 
 MAX_TABLES = 2
-"""Tables of a record that is seated anew. A third would multiply the cost by about ten."""
+"""Largest number of tables of a record that gets new labels; three would cost ten times as much."""
 
-# Records whose sums over subsets are in memory at once, 2^J numbers each: on a CPU, and on an
-# accelerator such numbers.
+# Limits of memory for sums over subsets, of 2^J numbers for each record: number of records on a
+# CPU, and number of these numbers on an accelerator.
 _RECORDS_AT_ONCE, _SUMS_AT_ONCE = 256, 2**22
 
 
 class Seats(NamedTuple):
-    """Components among which whole records are seated anew."""
+    """Components among which whole records choose new ones."""
 
     slots: Int[Array, " S"]
     """Components (`kernels.mixed_membership.dishes.choose_slots`)."""
     theta: Float[Array, "R S"]
-    """Their level probabilities, each row times a factor of its own."""
+    """Their level probabilities, with each row multiplied by its own factor."""
     g0: Float[Array, " S"]
     """Their weights."""
 
@@ -55,9 +55,9 @@ class Cells(NamedTuple):
     of_record: Int[Array, " n"]
     """Cell of each record."""
     rows: Int[Array, "J C"]
-    """Row of `theta` that holds each item's level; the last columns may be padding."""
+    """Row of `theta` for each item's level; the last columns may be padding."""
     number: Int[Array, ""]
-    """Cells, padding excluded."""
+    """Number of cells, without padding."""
 
 
 @jax.named_scope("take_seats")
@@ -73,9 +73,9 @@ def take_seats(
 def can_be_seated(
     z: Int[Array, "J n"], opens: Bool[Array, "J n"], slots: Int[Array, " S"], num_slots: int
 ) -> Bool[Array, " n"]:
-    """Whether each record sits at `MAX_TABLES` or fewer, all with dishes among these slots.
+    """Whether each record sits at no more than `MAX_TABLES` tables, with dishes among these slots.
 
-    Seating anew leaves this as it is, so that the step is exact given which records it takes.
+    New labels do not change this, so that the step is exact given the records that it updates.
     """
     taken = jnp.zeros(num_slots, bool).at[slots].set(True)
     return (jnp.sum(opens, axis=0) <= MAX_TABLES) & jnp.all(taken[z], axis=0)
@@ -88,14 +88,15 @@ def log_totals_by_tables(cells: Cells, seats: Seats) -> Float[Array, "B C"]:
     Parameters
     ----------
     cells
-        Distinct cells; the result is of no use for padding.
+        Distinct cells; results for padding have no meaning.
     seats
         From `take_seats`.
 
     Notes
     -----
-    exp(result[B - 1]) alpha^B / (alpha)_J, summed over B, is the probability of a record that is so
-    seated, up to a factor that depends on neither alpha nor B. A single item sits at one table.
+    The sum over B of exp(result[B - 1]) alpha^B / (alpha)_J is the probability of a record with
+    such a seating, up to a factor that depends neither on alpha nor on B. A single item sits at one
+    table.
     """
 
     def some(rows):
@@ -116,20 +117,20 @@ def draw_seating(
     cells: Cells,
     log_totals: Float[Array, "B C"],
 ) -> Int[Array, "J n"]:
-    """Draw labels of records that sit at one table or two, each record's in one piece.
+    """Draw the labels of records that sit at one or two tables, jointly for each record.
 
     Parameters
     ----------
     key
         Used once.
     rows
-        Row of `theta` that holds each item's level.
+        Row of `theta` for each item's level.
     alpha
         Concentration of all records.
     seats
         From `take_seats`.
     moving
-        Records whose labels are needed; those of the others are of no use.
+        Records whose labels are needed; results for other records have no meaning.
     cells
         The records' distinct cells.
     log_totals
@@ -138,10 +139,10 @@ def draw_seating(
     Notes
     -----
     The tables of the last item b and of the other items are drawn with probability proportional to
-    alpha (|b| - 1)! S_b, times the same of the complement of b unless it is empty, where
-    S_b = sum_k g_0k prod_{j in b} theta_kj(x_ij); a table's component k has weight
-    g_0k prod_{j in b} theta_kj(x_ij). O(2^J S) time for each record that is given two tables, which
-    most are not where alpha is small; of the others, O(J S) for each distinct cell.
+    alpha (|b| - 1)! S_b, times the same of the complement of b unless it is empty, where S_b =
+    sum_k g_0k prod_{j in b} theta_kj(x_ij); a table's component k has weight g_0k prod_{j in b}
+    theta_kj(x_ij). The time is O(2^J S) for each record that gets two tables (few do if alpha is
+    small), and O(J S) for each distinct cell of the other records.
     """
     key_records, key_pairs = Keys(key)
     num_items, num_records = rows.shape
@@ -176,7 +177,7 @@ def draw_seating(
 
 
 def _cumulative_dishes(cells, seats):
-    """Cumulative weights (C, S) of the dishes of a record at one table, by distinct cell."""
+    """Cumulative weights (C, S) of the dishes of a record at one table, for each distinct cell."""
 
     def some(rows):
         return cumulative_sum(seats.g0 * jnp.prod(_columns(seats.theta, rows), axis=1))
@@ -185,16 +186,16 @@ def _cumulative_dishes(cells, seats):
 
 
 def _of_cells(cells, some):
-    """Apply a function to the rows of each chunk that holds cells; the others are padding."""
+    """Apply a function to the rows of each chunk with cells; the other chunks are padding."""
     chunks = _chunks(cells.rows)
     number, _, size = chunks.shape
     return map_in_use(lambda i: some(chunks[i]), number, (cells.number + size - 1) // size)
 
 
 def _seatings(columns, g0):
-    """Weights of seatings at one table, and at two by the bit mask of the last item's companions.
+    """Weights of seatings at one table, and at two by the bit mask of the last item's table.
 
-    Without alpha: prod (|b| - 1)! S_b. The mask of all companions leaves no second table.
+    They are prod (|b| - 1)! S_b, without alpha. The mask of all items leaves no second table.
     """
     num_items = columns.shape[1]
     half = 2 ** (num_items - 1)
@@ -204,7 +205,7 @@ def _seatings(columns, g0):
 
 
 def _seat_pair(key, columns, g0):
-    """Draw which slots the items of records at two tables are given: items by records."""
+    """Draw the slots of the items of records at two tables: items by records."""
     num_items = columns.shape[1]
     key_tables, key_labels = Keys(key)
     companions, _ = draw_rows_by_weight(key_tables, _seatings(columns, g0)[1])
@@ -221,7 +222,7 @@ def _seat_pair(key, columns, g0):
 
 
 def _at_once(num_items, share=1):
-    """Records of a chunk at the most, on accelerators one in `share` of those that fit."""
+    """Largest number of records of a chunk; on accelerators divided by `share`."""
     many = (_SUMS_AT_ONCE // share) >> num_items
     return by_platform(_RECORDS_AT_ONCE, max(_RECORDS_AT_ONCE, many))
 

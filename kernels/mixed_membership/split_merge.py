@@ -1,9 +1,9 @@
-"""Split and merge of components, parallel over records: the move that makes new components.
+"""Splits and merges of components, parallel over records: the move that makes new components.
 
 Updates of one item or one table can hardly make a new component, because the theta of a free slot
-is drawn from the prior and fits no whole record. This move proposes to split a component in two,
-with sides that depend on the data, or to merge two components. It is accepted or rejected with the
-weights g_0 and the level probabilities integrated out.
+is drawn from the prior and does not fit any whole record. This move proposes to split a component
+into two sides that depend on the data, or to merge two components. It is accepted or rejected with
+the weights g_0 and the level probabilities integrated out.
 """
 
 from typing import NamedTuple
@@ -30,7 +30,7 @@ from bnp_models.kernels.variates.levels import Levels
 
 
 class SplitMerge(NamedTuple):
-    """State after a move. Both g_0 and theta must be redrawn before anything uses them."""
+    """State after a move. Both g_0 and theta must be drawn again before they are used."""
 
     z: Int[Array, "J n"]
     """Component of each item."""
@@ -39,7 +39,7 @@ class SplitMerge(NamedTuple):
     tables: Int[Array, " K"]
     """Tables of each component."""
     accepted: Bool[Array, ""]
-    """Whether anything moved."""
+    """Whether the move was accepted."""
 
 
 @jax.named_scope("split_or_merge")
@@ -64,8 +64,8 @@ def split_or_merge(
     alpha0
         Concentration of G_0.
     double
-        Decide in double precision: the evidence of two large sides and the probability of proposing
-        them have terms as large as there are items, which nearly cancel.
+        Whether to decide in double precision. The evidence of two large sides and the probability
+        of their proposal have terms as large as the number of items, which nearly cancel.
     """
     proposal = propose_sides(key, items, *present, levels, jnp.argmin(present.tables > 0))
 
@@ -88,7 +88,7 @@ def split_or_merge(
 
 
 def _log_split_ratio(c_0, c_1, levels: Levels, m_0, m_1, alpha0):
-    """Log p(split) less log p(merged): tables' partition and Dirichlet-multinomial likelihoods."""
+    """Log p(split) - log p(merged): partition of tables, Dirichlet-multinomial likelihoods."""
     dtype = alpha0.dtype
     group = levels.group
     num_nodes = group.size
@@ -106,7 +106,7 @@ def _log_split_ratio(c_0, c_1, levels: Levels, m_0, m_1, alpha0):
     ])  # fmt: skip
     sign = jnp.concatenate([jnp.ones(num_nodes), jnp.where(exists, -1, 0), jnp.ones(1)])
     x_0, x_1 = of_side(c_0, m_0), of_side(c_1, m_1)
-    # Gamma(s + x_0) Gamma(s + x_1) / Gamma(2 s + x_0 + x_1), all in one: fewer are compiled sooner.
+    # Gamma(s + x_0) Gamma(s + x_1) / Gamma(2 s + x_0 + x_1), in one call, which compiles faster.
     apart = log_beta(shape + x_0, shape + x_1)
     # .. and Gamma(2 s + x_0 + x_1) / Gamma(s + x_0 + x_1) / Gamma(s).
     some = jnp.where(shape > 0, shape, 1)

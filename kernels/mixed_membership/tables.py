@@ -1,4 +1,4 @@
-"""Tables of the Chinese restaurant franchise: which items open one, and where the others sit."""
+"""Tables of the Chinese restaurant franchise: items that open a table, and seats of the others."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from bnp_models.kernels.variates.rng import uniform, uniform_index, words
 def rank_among_equals(z: Int[Array, "J n"]) -> Int[Array, "J n"]:
     """0-based rank of each item among the items of its record that share its label.
 
-    O(n J^2) comparisons, no n x K array.
+    It needs O(n J^2) comparisons, and no array of size n x K.
     """
     num_items = z.shape[0]
     earlier = jnp.tril(jnp.ones((num_items, num_items), bool), -1)
@@ -24,7 +24,7 @@ def rank_among_equals(z: Int[Array, "J n"]) -> Int[Array, "J n"]:
 def table_indicators(
     key: Key[Array, ""], z: Int[Array, "J n"], concentration: Float[Array, "J n"]
 ) -> Bool[Array, "J n"]:
-    """Draw which items open a table: m_ik of them among the items of record i with label k.
+    """Draw which items open a table; m_ik of the items of record i with label k do.
 
     Parameters
     ----------
@@ -37,9 +37,10 @@ def table_indicators(
 
     Notes
     -----
-    m_ik | n_ik is a sum of independent Bernoulli(c / (c + t - 1)), t = 1..n_ik: one Bernoulli per
-    item, t its rank among its equals (Antoniak 1974, doi:10.1214/aos/1176342871). The concentration
-    is alpha_i g_0k; Battiston & Rimella (2024), step 2, prints alpha_0 g_0k, which is wrong.
+    m_ik | n_ik is a sum of independent Bernoulli(c / (c + t - 1)), t = 1..n_ik: there is one
+    Bernoulli variable for each item, with t its rank among equals (Antoniak 1974,
+    doi:10.1214/aos/1176342871). The concentration is alpha_i g_0k; Battiston & Rimella (2024), step
+    2, prints alpha_0 g_0k, which is wrong.
     """
     u = uniform(words(key, z.shape), concentration.dtype.type)
     rank = rank_among_equals(z)
@@ -50,7 +51,7 @@ def table_indicators(
 def seat_items(
     key: Key[Array, ""], z: Int[Array, "J n"], opens: Bool[Array, "J n"]
 ) -> Int[Array, "J n"]:
-    """Seat the items of each record at explicit tables, given which of them open one.
+    """Seat the items of each record at tables, given the items that open a table.
 
     Parameters
     ----------
@@ -64,8 +65,8 @@ def seat_items(
     Returns
     -------
     table
-        Index j of the item that opened each item's table. An item that opens none takes the table
-        of one of the earlier items of its record and label, picked uniformly, which is the Chinese
+        Index j of the item that opened each item's table. An item that opens no table takes the
+        table of a uniformly chosen earlier item of its record and label, which is the Chinese
         restaurant process. Items of different labels never share a table.
     """
     rank = rank_among_equals(z)

@@ -1,9 +1,9 @@
-"""Tilt moves: they change a component in a direction that the data cannot identify.
+"""Tilt moves, which change a component in a direction on which the data give no information.
 
-Where h_1(x_1) + .. + h_J(x_J) is the same for every feasible x (an equivalence among the structural
-zeros), theta_j(l) -> theta_j(l) exp(t h_j(l)), normalised, leaves a component's distribution on the
-feasible region as it was. The weight of the component is rescaled by its own feasible mass, so that
-the acceptance depends on little but the prior. A chain thus makes in one step a change that would
+If h_1(x_1) + .. + h_J(x_J) is the same for every feasible x (an equivalence of the structural
+zeros), the change theta_j(l) -> theta_j(l) exp(t h_j(l)), normalised, does not change a component's
+distribution on the feasible region. The weight of the component is rescaled by its feasible mass,
+so that the acceptance depends mostly on the prior. A chain can make in one step a change that would
 otherwise take thousands of sweeps.
 """
 
@@ -24,7 +24,7 @@ from bnp_models.kernels.numerics.counting import sum_by_group
 from bnp_models.kernels.numerics.precision import in_double
 from bnp_models.kernels.variates.rng import normal, uniform, uniform_index, word_pair
 
-# Standard deviations of the proposed tilts of the log odds; one of them is drawn.
+# Standard deviations of the proposed tilts of the log odds; one of them is chosen at random.
 _SCALES = (0.25, 1.0, 4.0)
 
 
@@ -38,7 +38,7 @@ class Tilted(NamedTuple):
     totals: Float[Array, " Q"]
     """`partition_totals` of the feasible boxes."""
     accepted: Bool[Array, ""]
-    """Whether anything moved."""
+    """Whether the move was accepted."""
 
 
 @jax.named_scope("tilt_component")
@@ -50,24 +50,24 @@ def tilt_component(
     truncation: Truncation,
     double: bool = False,
 ) -> Tilted:
-    """Tilt a component picked among those with a table, by one Metropolis-Hastings step.
+    """Tilt a random component with a table, by one Metropolis-Hastings step.
 
     Parameters
     ----------
     key
         Used once.
     direction
-        h, by row of theta; zero for variables that take no part.
+        h, by row of theta; zero for variables that are not in the equivalence.
     atoms, density, truncation
         Level probabilities and weights, and the two parts of their density.
     double
-        Accept by a ratio in double precision.
+        Whether the acceptance ratio is in double precision.
 
     Notes
     -----
-    Given the tables, g_k ~ Beta(m_k, others + the other tables), independent of the proportions
-    of the others, which keep theirs. In logarithms of theta's odds and the logit of g_k the map is
-    a translation for every t, so that its Jacobian is one.
+    Given the tables, g_k ~ Beta(m_k, others + the other tables), independent of the proportions of
+    the other weights, which do not change. In logarithms of theta's odds and the logit of g_k the
+    map is a translation for every t, so that its Jacobian is one.
     """
     k, t, u = _choose_tilt(key, density.tables, atoms.theta.dtype)
 
@@ -83,7 +83,7 @@ def tilt_component(
 
 
 def _tilt(k, t, u, direction, atoms, density, truncation) -> Tilted:
-    """Tilt component k by t, or refuse it by the uniform u."""
+    """Tilt component k by t, or reject this according to the uniform number u."""
     theta, g0, totals = atoms
     counts, levels, tables, others = density
     num_records, weights, feasible = truncation
@@ -129,7 +129,7 @@ def _choose_tilt(key, tables, dtype):
 
 
 def _change_of_nodes(log_change, old, new, levels):
-    """Changes of the log shares of nodes, given those of levels, and which nodes have a share."""
+    """Changes of log shares of nodes, given those of levels; and nodes that have a share."""
     changes, shares = [], [old > 0]
     for layer in levels.layers:
         old, new = layer.totals(old), layer.totals(new)
@@ -141,7 +141,7 @@ def _change_of_nodes(log_change, old, new, levels):
 
 
 def _tilt_levels(old, shift, variable):
-    """Level probabilities whose logarithms are shifted, and by how much once normalised."""
+    """Level probabilities with shifted logarithms, and the shifts after normalisation."""
     top = jax.ops.segment_max(shift, variable, num_segments=variable.size)
     grown = old * jnp.exp(shift - top[variable])
     norm = jnp.log(sum_by_group(grown, variable, variable.size)) + top

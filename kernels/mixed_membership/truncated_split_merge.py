@@ -1,8 +1,8 @@
-"""Split and merge of components under structural zeros, the truncation integrated exactly.
+"""Splits and merges of components under structural zeros, with the truncation integrated exactly.
 
-The sides of a split are proposed as without structural zeros, from the sample alone. Weights and
-level probabilities, which the factor P(F)^-n makes dependent, are proposed with them, so that every
-component has the mass in the feasible region that fits the sample.
+The sides of a split are proposed as without structural zeros, from the sample alone. The factor
+P(F)^-n makes weights and level probabilities dependent. They are therefore proposed together with
+the sides, so that every component has a mass in the feasible region that fits the sample.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from bnp_models.kernels.variates.gamma import gamma_variate, logbeta
 from bnp_models.kernels.variates.levels import LOG_LEAST_LEVEL
 from bnp_models.kernels.variates.rng import Keys
 
-# Slots that are without tables in either state of a move.
+# Number of slots without tables before and after a move.
 SPARE_SLOTS = 3
 
 
@@ -43,12 +43,12 @@ class TruncatedSplitMerge(NamedTuple):
     totals: Float[Array, " Q"]
     """`partition_totals` of the feasible boxes under them."""
     accepted: Bool[Array, ""]
-    """Whether anything moved."""
+    """Whether the move was accepted."""
 
 
 @jax.named_scope("slot_of_split")
 def slot_of_split(g0: Float[Array, " K"], tables: Int[Array, " K"]) -> Int[Array, ""]:
-    """Slot of the smallest weight among those without tables, for `propose_sides`."""
+    """Slot with the smallest weight among those without tables, for `propose_sides`."""
     return jnp.argmin(jnp.where(tables > 0, 2, g0))
 
 
@@ -74,22 +74,24 @@ def split_or_merge_truncated(
     z
         Component of each item.
     density
-        The tables as integers, and alpha_0 for the others: of a Dirichlet process.
+        Density under a Dirichlet process: tables as integers, and alpha_0 for the other slots.
     atoms, truncation
         Level probabilities and weights, and the factor of the truncation.
     region
         The feasible boxes, for records of one component.
     double
-        Decide in double precision: levels' weights have terms as large as there are items.
+        Whether to decide in double precision: log weights of levels are as large as the number of
+        items.
 
     Notes
     -----
-    Atoms of G_0 with tables are (x, theta), x a weight of density x^(m - 1) e^-x: g_0 times their
-    total, a gamma variate. Where M is a component's mass in the region, x M of a component that is
-    split goes to the sides in proportions v ~ Beta(m_0, m_1), and levels are proposed by
-    `propose_levels`, as in Jain & Neal (2007), doi:10.1214/07-BA219. A new component takes the slot
-    of the smallest atom without tables, which is lost, and one that is emptied is left without
-    weight: negligible where `SPARE_SLOTS` others are without tables, and refused elsewhere.
+    Atoms of G_0 with tables are (x, theta), where the weight x has the density x^(m - 1) e^-x; it
+    is g_0 times their total, a gamma variate. With M the mass of a component in the region, x M of
+    a component that is split is divided between the sides in proportions v ~ Beta(m_0, m_1), and
+    levels are proposed by `propose_levels`, as in Jain & Neal (2007), doi:10.1214/07-BA219. A new
+    component takes the slot of the smallest atom without tables, which is lost, and an emptied one
+    has no weight. This is negligible if `SPARE_SLOTS` other slots have no tables; otherwise the
+    move is rejected.
     """
     _, levels, tables, alpha0 = density
     theta, g0, totals = atoms
@@ -129,7 +131,7 @@ def split_or_merge_truncated(
         moved = g0.at[places].set(new) / (1 + jnp.sum(new) - jnp.sum(x))
 
         evidence = of_sides.log_weight[0] + of_sides.log_weight[1] - of_sides.log_weight[2]
-        # Together they weigh sum(apart exp(-scale)).
+        # The merged component has the weight sum(apart exp(-scale)).
         of_weights = total * jnp.sum(apart * jnp.expm1(-scale)) + jnp.sum(m * scale)
         of_weights = of_weights + jnp.log(alpha0) + log_beta(m[0], m[1])
         if double:

@@ -13,7 +13,7 @@ from bnp_models.kernels.variates.levels import Levels
 
 
 class Atoms(NamedTuple):
-    """Atoms of G_0, and what they give to the feasible region."""
+    """Atoms of G_0, and their contribution to the feasible region."""
 
     theta: Float[Array, "R K"]
     """Level probabilities."""
@@ -31,9 +31,9 @@ class DirichletDensity(NamedTuple):
     levels: Levels
     """The levels under their prior."""
     tables: Float[Array, " K"] | Int[Array, " K"]
-    """Dirichlet parameters of the weights: tables of each component, and what the prior adds."""
+    """Dirichlet parameters of the weights: tables of each component plus those of the prior."""
     others: Float[Array, ""]
-    """That of the weight of all slots without a table: alpha_0, under a Dirichlet process."""
+    """Parameter of the weight of all slots without a table: alpha_0 for a Dirichlet process."""
 
 
 class Truncation(NamedTuple):

@@ -1,4 +1,4 @@
-"""New records of an HDP mixed membership model, simulated through the urn."""
+"""Simulation of new records of an HDP mixed membership model by its urn."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from bnp_models.kernels.variates.rng import uniform, uniform_pair, words
 def simulate_labels(
     key: Key[Array, ""], alpha: Float[Array, " n"], g0: Float[Array, " K"], num_items: int
 ) -> tuple[Int[Array, "J n"], Int[Array, "J n"]]:
-    """Draw labels of new records: item j copies one of its j predecessors, else draws from `g0`.
+    """Draw labels of new records: item j copies one of its j predecessors or draws from `g0`.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ def simulate_labels(
     Returns
     -------
     z, table
-        Labels, and the index of the item that opened each item's table: the item itself where it
-        draws from `g0` (as `kernels.mixed_membership.tables.seat_items` gives it).
+        Labels, and the index of the item that opened each item's table, which is the item itself if
+        it draws from `g0` (as in `kernels.mixed_membership.tables.seat_items`).
 
     Notes
     -----
@@ -42,7 +42,7 @@ def simulate_labels(
     fresh, _ = search_cumulative(jnp.cumsum(g0)[None], jnp.zeros(shape, jnp.int32), u_base)
 
     def seat(j, table):
-        # Negative where item j draws from g_0, else the place of the item that it copies.
+        # Negative if item j draws from g_0; otherwise the index of the item that it copies.
         position = u[j] * (j + alpha) - alpha
         source = jnp.clip(position.astype(jnp.int32), 0, jnp.maximum(j - 1, 0))
         copied = jnp.take_along_axis(table, source[None], axis=0, mode="promise_in_bounds")[0]

@@ -1,18 +1,19 @@
 """Boxes under the urn of an HDP mixed membership model: their probability, and records in them.
 
 A record's constrained items are seated at tables, whose dishes come from g_0. A box r admits a set
-A_rj of levels of each of its d constrained variables, and the free ones integrate out:
+A_rj of levels of each of its d constrained variables; the other variables are integrated out:
 
     P(r) = sum over partitions of its variables of w(d, B) prod over blocks b of (|b| - 1)! S_b,
     S_b = sum_k g_0k prod_{j in b} theta_kj(A_rj),     w(d, B) = E[alpha^B / (alpha)_d].
 
-The partitions are listed, those of all boxes together, and blocks with the same sets in several
-boxes are one *type*. Given the parameters, the records of the impossible region before the n-th
-feasible one are independent Poisson counts of the partitions (negative multinomial, gamma-mixed),
-those of one block by component as well; only the types of their blocks matter from there on, then
-the labels of the blocks, then levels.
-Blocks are tables: no seating is drawn. Probabilities are linear, not logarithms: what underflows
-here is a box that never receives a record.
+The partitions of all boxes are listed together. Blocks with the same sets in several boxes are one
+*type*. Given the parameters, the numbers of records of the impossible region before the n-th
+feasible record are independent Poisson counts of the partitions (negative multinomial, by a gamma
+mixture); those of partitions with one block are drawn by component as well. Then only the types of
+their blocks matter, then the labels of the blocks, and then the levels.
+
+Blocks are tables, so that no seating is drawn. Probabilities are not logarithms: a probability that
+underflows is that of a box that never gets a record.
 """
 
 import operator
@@ -37,7 +38,7 @@ from bnp_models.kernels.variates.gamma import gamma_variate
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 MAX_PARTITIONS = 200_000
-"""Partitions of all boxes together beyond which they are not listed."""
+"""Largest number of partitions of all boxes together that are listed."""
 
 # Blocks that receive labels at once.
 _BLOCKS_AT_ONCE = 4096
@@ -54,44 +55,45 @@ _PARTITIONS_AT_ONCE = 16
 
 
 class TooManyPartitions(ValueError):
-    """Raised where boxes constrain so many variables that their partitions cannot be listed."""
+    """The boxes constrain so many variables that their partitions cannot be listed."""
 
 
 class UrnBoxes(eqx.Module):
-    """Disjoint boxes, the types of block that their records can have, and their partitions.
+    """Disjoint boxes, the types of blocks that their records can have, and their partitions.
 
-    Partitions are sorted by (d, B), d the variables of the box and B the number of blocks, those
-    of few blocks first: each of two arrays is then about as wide as its partitions need.
+    Partitions are sorted by (d, B), with d the number of variables of the box and B the number of
+    blocks; those with few blocks come first. They are stored in two arrays, each only as wide as
+    its partitions need.
     """
 
     parts: LevelParts
-    """Levels that no box tells apart, and the distinct sets of them."""
+    """Groups of levels that no box distinguishes, and the distinct sets of them."""
     sets: Float[Array, "S R"]
-    """Distinct sets of levels of a variable: 1 where the set has the level."""
+    """Distinct sets of levels of a variable: 1 if the set has the level."""
     halves: tuple[Int[Array, "H1 h"], Int[Array, "H2 h"]]
-    """Sets whose probabilities make up half a block; S where there are fewer."""
+    """Sets whose probabilities are multiplied for half a block, padded with S."""
     half_of_type: Int[Array, "2 T"]
     """Halves of each type of block."""
     set_of_type: Int[Array, "2 I"]
-    """Pairs of a type and one of its sets, all of them."""
+    """All pairs of a type and one of its sets."""
     whole: Int[Array, " D"]
     """Type of the block that has all variables of a box, for each box."""
     blocks: tuple[Int[Array, "W P1"], Int[Array, "V P2"]]
-    """Types of the blocks of the partitions, of few blocks and of many; T where there are fewer."""
+    """Types of the blocks of partitions with few and with many blocks, padded with T."""
     orders: Float[Array, " P"]
     """prod (|b| - 1)! of the partitions."""
     having: Int[Array, "m M"]
-    """Partitions that have a block of a type, in several columns; P where there are fewer."""
+    """Partitions that have a block of a type, in several columns, padded with P."""
     type_of_column: Int[Array, " M"]
     """Type of each column of `having`."""
     shape: tuple[tuple[int, int], ...] = eqx.field(static=True)
     """Pairs (d, B)."""
     partitions: tuple[int, ...] = eqx.field(static=True)
-    """Partitions of each pair."""
+    """Number of partitions of each pair."""
 
     @property
     def num_types(self) -> int:
-        """Types of block T."""
+        """Number T of types of blocks."""
         return self.half_of_type.shape[1]
 
     @property
@@ -112,7 +114,7 @@ class UrnBoxes(eqx.Module):
         Raises
         ------
         TooManyPartitions
-            Beyond `MAX_PARTITIONS`.
+            If there are more than `MAX_PARTITIONS`.
         """
         require_listable(boxes, num_levels)
         parts = LevelParts.of_boxes(boxes, num_levels)
@@ -169,9 +171,9 @@ def _sets_of_boxes(parts: LevelParts) -> tuple[np.ndarray, list[Block]]:
 def _list_partitions(
     sets_of_box: list[Block],
 ) -> tuple[dict[Block, int], list[int], dict[tuple[int, int], list[tuple[np.ndarray, np.ndarray]]]]:
-    """Number the types of block, and list every box's partitions by (d, B).
+    """Number the types of blocks, and list every box's partitions by (d, B).
 
-    Returns the types, the type of each box's whole block, and for every box with d variables the
+    Returns the types, the type of each box's whole block, and, for every box with d variables, the
     types of the blocks of its partitions and prod (|b| - 1)!.
     """
     types: dict[Block, int] = {}
@@ -193,9 +195,9 @@ def _list_partitions(
 def _halve_types(
     types: dict[Block, int],
 ) -> tuple[tuple[dict[tuple[int, ...], int], ...], list[list[int]]]:
-    """Level sets of two halves of each type, numbered, and the two halves of each type.
+    """Numbered level sets of the two halves of each type, and the two halves of each type.
 
-    The variables are cut in two, so that a block's product has two factors.
+    The variables are divided into two halves, so that a block's product has two factors.
     """
     variables = sorted({j for block in types for j, _ in block})
     low = set(variables[: len(variables) // 2])
@@ -210,7 +212,7 @@ def _halve_types(
 
 
 def _padded(lists, fill):
-    """Lists as lines of one array, the short ones filled up."""
+    """Array with the lists as rows; short ones are padded."""
     width = max(map(len, lists), default=1)
     lines = np.full((len(lists), max(width, 1)), fill)
     for line, values in zip(lines, lists, strict=True):
@@ -219,7 +221,7 @@ def _padded(lists, fill):
 
 
 def _side_by_side(parts, fill):
-    """Arrays (P, B) one after the other along P, as (most B, all P), the narrow ones filled up."""
+    """Join arrays (P, B) along P into (most B, all P); narrow ones are padded."""
     width = max((part.shape[1] for part in parts), default=1)
     wide = [np.zeros((0, width), int)]
     for part in parts:
@@ -248,7 +250,7 @@ def _invert(blocks, num_types):
 
 
 def require_listable(boxes: np.ndarray, num_levels: tuple[int, ...]) -> None:
-    """Raise `TooManyPartitions` where boxes, (D, R) sets of levels, have too many to list."""
+    """Raise `TooManyPartitions` if boxes, (D, R) sets of levels, have too many to list."""
     ends = np.cumsum(num_levels)
     full = [boxes[:, e - n : e].all(axis=1) for e, n in zip(ends, num_levels, strict=True)]
     sizes, times = np.unique(len(num_levels) - np.sum(full, axis=0), return_counts=True)
@@ -303,13 +305,13 @@ def block_sums(
 ) -> Float[Array, " T"]:
     """S_b of every type b of block: `block_products` summed over the components."""
     low, high = _half_products(theta, boxes)
-    # All pairs of halves: a matrix product costs less than gathers for the pairs that there are.
+    # All pairs of halves: a matrix product costs less than gathers for the pairs that are needed.
     pairs = _matmul(low, (high * g0).T)
     return pairs[boxes.half_of_type[0], boxes.half_of_type[1]]
 
 
 def _matmul(a, b):
-    """Matrix product; of doubles by a sum, which programs of single precision can batch too."""
+    """Matrix product; for doubles a sum, which programs in single precision can batch too."""
     if b.dtype == jnp.float64:
         return jnp.sum(a[:, :, None] * b, axis=1)
     return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
@@ -372,10 +374,10 @@ def _product(rows, indices):
 def differentiable_probability(
     sums: Float[Array, " T"], weights: Float[Array, " Q"], boxes: UrnBoxes
 ) -> Float[Array, ""]:
-    """Probability of the region, whose gradient takes a few times its own time.
+    """Probability of the region, with a gradient that takes only a few times as long.
 
-    The derivative for S_b is the sum over the partitions with b, over S_b; where that underflows,
-    nothing is left of it.
+    The derivative with respect to S_b is the sum over the partitions with b, divided by S_b; it is
+    zero if S_b underflows.
     """
 
     @jax.custom_vjp
@@ -406,8 +408,8 @@ def of_partitions(weights: Float[Array, " Q"], boxes: UrnBoxes) -> Float[Array, 
 def weights_by_size(log_weights: Float[Array, " D"], boxes: UrnBoxes) -> Float[Array, " Q"]:
     """Weights w(d, B) for the pairs of `boxes.shape`, from log w(D, B), B = 1..D, of the largest d.
 
-    The urn of d - 1 items is that of d with the last one left out: w(d - 1, B) = w(d, B + 1) +
-    (d - 1) w(d, B).
+    The urn of d - 1 items is that of d items without the last one: w(d - 1, B) = w(d, B + 1) + (d -
+    1) w(d, B).
     """
     by_size = {}
     for d in range(boxes.most_variables, 0, -1):
@@ -430,9 +432,9 @@ def log_growth(
     weights: Float[Array, " Q"],
     boxes: UrnBoxes,
 ) -> Float[Array, ""]:
-    """Log of the region's probability under new theta and g_0 over that under old ones.
+    """Log ratio of the region's probability under new theta and g_0 to that under old ones.
 
-    It is evaluated in double precision: a sample of n records takes it n times.
+    It is computed in double precision, because it is multiplied by the number n of records.
     """
 
     def ratio(*both):
@@ -485,20 +487,21 @@ def draw_blocks(
     weights
         From `weights_by_size`.
     feasible
-        P(F), the probability of no box.
+        P(F), the probability that a record is in no box.
     num_records
-        n.
+        Number n of records.
 
     Returns
     -------
     blocks, records
-        Blocks by type and component, and records n_0; n_0 is -1, and there are no blocks, where
-        they could be beyond `kernels.variates.discrete.MAX_COUNT`.
+        Blocks by type and component, and number n_0 of records. n_0 is -1, and there are no blocks,
+        if counts could exceed `kernels.variates.discrete.MAX_COUNT`.
 
     Notes
     -----
-    Gamma-mixed Poissons: g ~ Ga(n, P(F)), then Poisson(g p) for every partition of probability p,
-    and for every component of a record that is one block: under small concentrations nearly all.
+    The counts are gamma mixtures of Poisson variates: g ~ Ga(n, P(F)), then Poisson(g p) for every
+    partition of probability p. For partitions with one block, which nearly all records have if
+    concentrations are small, there is a Poisson variate for every component.
     """
     key_gamma, key_count, key_label = Keys(key, 3)
     g = gamma_variate(key_gamma, num_records, feasible)
@@ -523,8 +526,8 @@ def _draw_labels(
 ) -> Int[Array, "T K"]:
     """Draw the components of blocks: those of a type are multinomial given `block_products`.
 
-    Most types have few blocks, each of which is drawn by inverse CDF, a fixed number at a time.
-    Where a few types have very many, theirs are counted by binomial variates.
+    Most types have few blocks. Each of these is drawn by inverse CDF, a fixed number at a time. If
+    a few types have very many blocks, these are counted by binomial variates.
     """
     num_types, num_slots = products.shape
     key_counted, key = Keys(key)
@@ -532,7 +535,7 @@ def _draw_labels(
     many = jnp.where(many > _COUNTED_BLOCKS, many, 0)
     many = jnp.where(jnp.sum(many) > _COUNTED_TOGETHER, many, 0)
     blocks = blocks.at[kinds].add(-many)
-    # The likeliest components first: soon no block is left.
+    # The most probable components come first, so that soon no block is left.
     places = kinds[:, None], jnp.argsort(-jnp.sum(products, axis=0))
     counted = jnp.zeros((num_types, num_slots), jnp.int32)
     counted = counted.at[places].set(split_counts(key_counted, many, products[places]))
@@ -545,7 +548,8 @@ def _draw_labels(
         step, counts = carry
         index = step * _BLOCKS_AT_ONCE + jnp.arange(_BLOCKS_AT_ONCE)
         starts = jnp.zeros(_BLOCKS_AT_ONCE + 1, jnp.int32)
-        # Types by counting those that have ended: a histogram, summed up.
+        # The type of each block is the number of types that ended before it: a cumulative
+        # histogram.
         place = jnp.clip(ends - step * _BLOCKS_AT_ONCE, 0, _BLOCKS_AT_ONCE)
         kind = jnp.cumsum(starts.at[place].add(1, mode="promise_in_bounds"))[:-1]
         kind = jnp.minimum(kind, num_types - 1)

@@ -1,7 +1,7 @@
-"""Counts of the impossible households of a draw, which the truncated model is augmented with.
+"""Counts of the impossible households of a draw, by which the truncated model is augmented.
 
-Impossible households up to the last possible one are simulated; those with another number of heads
-than one are drawn by counts, without being simulated.
+Impossible households up to the last possible one are simulated. Households with a number of heads
+other than one are drawn as counts, without simulation.
 """
 
 import math
@@ -26,10 +26,10 @@ from bnp_models.kernels.variates.gamma import loggamma_from_one
 from bnp_models.kernels.variates.rng import Keys
 
 MAX_SIMULATED = 2**28
-"""Impossible households at which a simulation stops, and reports that it is incomplete."""
+"""Number of impossible households at which a simulation stops and reports that it is incomplete."""
 
 MAX_COUNTED = 2**30
-"""Members of impossible households that are counted at the most; a draw beyond it is marked."""
+"""Largest number of members of impossible households; a draw that exceeds it is marked."""
 
 # Households simulated at once: this share of those that are wanted, and at least so many.
 _SHARE_AT_ONCE = 0.5
@@ -44,18 +44,18 @@ _LANES = 128
 
 
 class Augmented(NamedTuple):
-    """Counts of households and members by class: those of the sample, or impossible ones."""
+    """Counts of households and members by class, either of the sample or of impossible ones."""
 
     households: Int[Array, " F"]
     """Households by class."""
     household_levels: Int[Array, "Q F"]
-    """Households by level of the variables that rules read, and class."""
+    """Households by level of the variables that rules use, and by class."""
     members: Int[Array, "F S"]
     """Members by class."""
     member_levels: Int[Array, "R F S"]
-    """Members by level of the variables that rules read, and class."""
+    """Members by level of the variables that rules use, and by class."""
     unread: Int[Array, "2 F S"]
-    """Members of whom no more is known than that they are no head, or a head."""
+    """Members of whom only is known whether they are a head."""
 
     @classmethod
     def none(cls, shape: tuple[int, int], household: Variables, member: Variables) -> "Augmented":
@@ -104,20 +104,20 @@ def add_simulated(
     sizes
         Sizes of the sample's households.
     judge
-        Function that tells which of a batch of households are possible.
+        Function that returns which households of a batch are possible.
     drawn
-        What is simulated of a household: with a head, only households of exactly one.
+        Variables that are simulated; with a head, only households with exactly one head.
     until
-        Possible households up to the last of which the impossible ones count; as many as the
-        sample has by default.
+        Number of possible households. Impossible ones are counted up to the last of these. By
+        default the number of the sample's households.
 
     Returns
     -------
     augmented
-        Counts, these households added.
+        Counts with these households added.
     num_possible, num_impossible
-        Possible and impossible households; fewer possible ones than `until` only where
-        `MAX_SIMULATED` impossible ones were reached, or half of `MAX_COUNTED` members of theirs.
+        Numbers of possible and impossible households. There are fewer possible ones than `until`
+        only if `MAX_SIMULATED` impossible ones, or half of `MAX_COUNTED` members, were reached.
     """
     household, member, has_head = drawn
     total = sum(sizes.households) if until is None else until
@@ -125,7 +125,7 @@ def add_simulated(
     lanes, slots = _batch_size(total, sizes.households, others)
     log_weight = log_class_weights(tables, log_size, sizes.members, has_head)
 
-    # Their members are counted in int32, beside the sample's and those of `add_other_heads`.
+    # Their members are counted in int32, together with the sample's and those of `add_other_heads`.
     most = min(MAX_SIMULATED, MAX_COUNTED // (2 * max(sizes.members)))
 
     def unfinished(carry):
@@ -157,7 +157,7 @@ def _batch_size(total, wanted, others):
 
 
 def _whole(number):
-    """The next multiple of `_LANES`."""
+    """Next multiple of `_LANES`."""
     return math.ceil(number / _LANES) * _LANES
 
 
@@ -171,7 +171,7 @@ def _add_batch(counts, kept, new, household, member):
 
 
 def _add_totals(counts, before, household, member):
-    """Add up counts by class: a household has a size, a member a level of each variable read."""
+    """Add up counts by class from counts by size and by level."""
     added = counts.household_levels - before.household_levels
     counts = counts._replace(
         households=before.households + jnp.sum(added[household.size_rows], axis=0)
@@ -193,7 +193,7 @@ def _add_households(counts, kept, new, household):
 
 
 def _add_members(counts, kept, g, m, codes, member):
-    """Add members to the counts by level, or by class where no rule reads a level of theirs."""
+    """Add members to the counts by level, or by class if no rule uses their variables."""
     if not member.read:
         return counts._replace(members=counts.members.at[g, m].add(kept))
     levels = counts.member_levels
@@ -212,7 +212,7 @@ def add_other_heads(
     with_one: Int[Array, ""],
     household: Variables,
 ) -> tuple[Augmented, Int[Array, ""]]:
-    """Draw households without a head, or with several, given how many have one, and add them.
+    """Draw households without a head or with several, given the number with one, and add them.
 
     Parameters
     ----------
@@ -221,18 +221,18 @@ def add_other_heads(
     augmented, tables, log_size
         As for `add_simulated`.
     sizes
-        Members of a household of each size.
+        Number of members of a household of each size.
     with_one
-        Households with exactly one head up to the last possible one.
+        Number of households with exactly one head up to the last possible one.
     household
         Household variables.
 
     Returns
     -------
     augmented
-        Counts, these households added.
+        Counts with these households added.
     number
-        Number added; -1 where there are too many to be counted, and none is added.
+        Number of added households; -1 if there are too many to be counted, and none is added.
     """
     key_g, key_count, key_nested = Keys(key, 3)
     slices = [(i, t) for i, size in enumerate(sizes) for t in range(size + 1) if t != 1]
@@ -241,7 +241,7 @@ def add_other_heads(
     log_one = jax.nn.logsumexp(log_class_weights(tables, log_size, sizes, True))
     log_g = loggamma_from_one(key_g, with_one.astype(log_one.dtype)) - log_one
     counts = poisson(key_count, jnp.exp(log_g + log_slice))
-    # All or nothing: counts that int32 cannot hold are left out, and said to be.
+    # All are added or none: counts that exceed int32 are left out, and this is reported.
     members = np.array(sizes)[of_size]
     total = jnp.sum(counts.astype(log_one.dtype) * members[:, None])
     failed = jnp.any(counts < 0) | (total > MAX_COUNTED)

@@ -1,4 +1,4 @@
-"""Judges: whether simulated households keep the rules, by tables or by a predicate."""
+"""Judges: functions that decide, by tables or a predicate, whether households keep the rules."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from bnp_models.kernels.nested.simulation import Simulated
 from bnp_models.kernels.variates.rng import uniform, uniform_index, words
 
 Judge = Callable[[Simulated, Key[Array, ""]], Bool[Array, " B"]]
-"""Function of a batch of households and a key that tells which of them are possible."""
+"""Function of a batch of households and a key that returns which of them are possible."""
 
 
 def judge_by_predicate(
@@ -20,17 +20,17 @@ def judge_by_predicate(
     sizes: tuple[int, ...],
     wanted: tuple[int, ...],
 ) -> Judge:
-    """Judge that asks a predicate, size by size.
+    """Make a judge that calls a predicate, size by size.
 
-    A head drawn apart takes a place among the members at random.
+    A head that was drawn separately gets a random place among the members.
 
     Parameters
     ----------
     possible
         Predicate of household codes (B, q) and member codes (B, h, p).
     sizes, wanted
-        Members of a household of each size, and how many such households are wanted: in proportion
-        to that, the predicate is asked of many at once.
+        Number of members of a household of each size, and number of such households that are
+        needed, which determines for how many households the predicate is called at once.
     """
 
     def judge(new: Simulated, key: Key[Array, ""]) -> Bool[Array, " B"]:
@@ -67,7 +67,7 @@ def _codes_of(new, lane, size, place):
         members = new.members[:, jnp.minimum(new.first[lane][:, None] + at, new.m.size - 1)]
         return new.codes[:, lane].T, jnp.moveaxis(members, 0, 2)
     head_at = uniform_index(place[lane], size)[:, None]
-    # The slot of the head is read of another member, and replaced.
+    # The slot of the head is read from another member, and replaced.
     slot = jnp.clip(new.first[lane][:, None] + at - (at > head_at), 0, new.m.size - 1)
     head = new.head[1][:, lane][:, :, None]
     members = jnp.where(at == head_at, head, new.members[:, slot])
@@ -77,18 +77,19 @@ def _codes_of(new, lane, size, place):
 class HeadTables(eqx.Module):
     """Rules as tables over the joint levels of a head and of one other member.
 
-    A household is possible if the head is, every other member is beside that head, and the limits
-    on numbers of other members hold. Joint levels count the last variable fastest.
+    A household is possible if the head is allowed, every other member is allowed with that head,
+    and the numbers of other members are within the limits. In joint levels the last variable varies
+    fastest.
     """
 
     head_ok: Bool[Array, "B A"]
     """Whether a head is allowed, by joint level of the household."""
     pair_ok: Bool[Array, "B A R"]
-    """Whether another member is allowed beside that head, by its joint level."""
+    """Whether another member is allowed with that head, by the member's joint level."""
     head_index: Int[Array, " R"]
-    """Head of each joint level; 0 where there is none, or where no member is the head."""
+    """Head of each joint level; 0 if there is none, or if no member is the head."""
     kind: Int[Array, "B_k R"]
-    """Kind of each joint level of another member, B_k = B; or 1 where it is the same for all b."""
+    """Kind of each joint level of another member; B_k is B, or 1 if it is the same for all b."""
     limited: Bool[Array, "C kinds"]
     """Kinds whose numbers are limited together, one row for each limit."""
     at_most: Int[Array, " C"]
@@ -96,13 +97,13 @@ class HeadTables(eqx.Module):
     apart: Bool[Array, "2 D kinds"]
     """Pairs of sets of kinds that cannot be in one household."""
     compositions: "Compositions | None"
-    """Compositions that the limits and the pairs apart allow; None where they are too many."""
+    """Compositions that the limits and the forbidden pairs allow; None if there are too many."""
 
 
 class Compositions(eqx.Module):
-    """Compositions of a household: numbers of other members of each kind that are allowed.
+    """Compositions of a household: allowed numbers of other members of each kind.
 
-    They come with the levels of each kind that fit each head.
+    They include the levels of each kind that fit each head.
     """
 
     size: Int[Array, " C"]
@@ -116,23 +117,22 @@ class Compositions(eqx.Module):
     most: int = eqx.field(static=True)
     """The largest number of other members."""
     levels: tuple[Int[Array, " R_k"], ...]
-    """Joint levels of each kind: those that are of it for some level of the household."""
+    """Joint levels of each kind: those that have the kind for some level of the household."""
     fits: tuple[Float[Array, "D_k R_k"], ...]
-    """1 where such a level is of the kind and fits, a row for each distinct set of fits."""
+    """1 if such a level has the kind and fits; one row for each distinct set."""
     row: Int[Array, "kinds B A"]
     """Row of `fits` of each joint level of a household and head, by kind."""
 
 
 def judge_by_tables(rules: HeadTables, household: Variables, member: Variables) -> Judge:
-    """Judge that looks households of all sizes up in tables.
+    """Make a judge that looks up households of all sizes in tables.
 
     Parameters
     ----------
     rules
         Tables of the rules.
     household, member
-        Numbers of levels of household and member variables, and which of them rules read.
-    """
+        Numbers of levels of household and member variables, and which of them rules use."""
 
     def judge(new: Simulated, key: Key[Array, ""]) -> Bool[Array, " B"]:
         del key
