@@ -5,10 +5,11 @@ with probabilities lambda_g (household) and phi_gm (member), independently given
 Reiter & Wang 2018, doi:10.1080/01621459.2017.1350179 for synthesis; the nested Dirichlet process is
 Rodriguez, Dunson & Gelfand 2008, doi:10.1198/016214508000000553).
 
-Members lie one after the other, household by household, households in blocks of one number of
-members: `blocks` is ((members, households), ...), static, so that sums over them are reshapes.
-Where there are several parts, for as many devices or fewer, each has its share of every block,
-padded: one part lies after the other, and `blocks` are those of one.
+Members are stored one after the other, household by household, in blocks of households with the
+same number of members. `blocks` is ((members, households), ...) and static, so that sums over
+members are reshapes. If there are several parts, so that several devices can share the households,
+each part has its share of every block, with padding. The parts follow each other, and `blocks` are
+those of one part.
 """
 
 import math
@@ -43,7 +44,7 @@ _LANES = 8
 
 
 def merge_plan(num_levels: tuple[int, ...]) -> Plan:
-    """Plan which variables share a table of joint levels: fewer tables are fewer gathers."""
+    """Choose the variables that share a table of joint levels; fewer tables need fewer gathers."""
     tables: list[list[int]] = []
     for j in sorted(range(len(num_levels)), key=lambda j: -num_levels[j]):
         for table in tables:
@@ -76,7 +77,7 @@ def merged_tables(
 def log_member_probability(
     tables: list[Float[Array, "_ F S"]], omega: Float[Array, "F S"], rows: Int[Array, "T N"]
 ) -> Float[Array, "N F"]:
-    """Log probability of each member's values in each household class, member classes summed out.
+    """Log probability of each member's values in each household class, summed over member classes.
 
     Parameters
     ----------
@@ -109,19 +110,19 @@ def log_member_probability(
             product = product * table[m].at[row].get(mode="promise_in_bounds")
         return total + product
 
-    # A loop, not unrolled: gathers fused with a sum over classes are several times slower on a CPU.
+    # A loop that is not unrolled: gathers fused with a sum over classes are much slower on a CPU.
     total = lax.fori_loop(0, num_nested, add, jnp.zeros((num_members, width), omega.dtype))
     total = jnp.maximum(total[:, :num_classes], jnp.finfo(omega.dtype).tiny)
     return jnp.log(total) + log_scale[:, None]
 
 
 def _weighted(tables, omega):
-    """The tables, with the weights of the member classes in the first."""
+    """The tables, with the weights of the member classes multiplied into the first one."""
     return [tables[0] * omega, *tables[1:]]
 
 
 def _scale(table, axes, num_tables):
-    """Scale a table so that its largest entries along axes agree; and the log of the divisors."""
+    """Scale a table so that its largest entries along axes agree; return also log divisors."""
     dtype = table.dtype.type
     power = _HEADROOM // num_tables
     largest = jnp.maximum(jnp.max(table, axis=axes, keepdims=True), jnp.finfo(dtype).tiny)
@@ -130,30 +131,30 @@ def _scale(table, axes, num_tables):
 
 
 class Places(NamedTuple):
-    """Places of units in parts, and which unit is at each place: the first one for padding."""
+    """Positions of units in parts, and the unit at each position (the first one for padding)."""
 
     place: np.ndarray
-    """(units,) place of each unit, these in the order of blocks."""
+    """(units,) position of each unit; units are in the order of blocks."""
     unit: np.ndarray
-    """(places,) unit at each place."""
+    """(positions,) unit at each position."""
 
     @property
     def weight(self) -> np.ndarray:
-        """(places,) 1 for a unit, 0 for padding."""
+        """(positions,) 1 for a unit, 0 for padding."""
         weight = np.zeros(len(self.unit), np.int32)
         weight[self.place] = 1
         return weight
 
 
 def in_parts(blocks: Blocks, parts: int) -> tuple[Blocks, Places, Places]:
-    """Share out the households of each block among parts of one size.
+    """Divide the households of each block among parts of equal size.
 
     Returns
     -------
     blocks
-        Those of one part, padding included.
+        Blocks of one part, with padding.
     households, members
-        Their places; units are in the order of the blocks given.
+        Positions of households and of members; units are in the order of the given blocks.
     """
     of_part = tuple((members, -(-households // parts)) for members, households in blocks)
     parts_of_blocks, offsets = [], []
@@ -177,7 +178,7 @@ def in_parts(blocks: Blocks, parts: int) -> tuple[Blocks, Places, Places]:
 
 
 def _places(place, size):
-    """Places of units, `size` in all."""
+    """Make `Places` from the positions of units, of which there are `size`."""
     unit = np.zeros(size, int)
     unit[place] = np.arange(len(place))
     return Places(place, unit)
@@ -187,7 +188,7 @@ def _places(place, size):
 def sum_by_household(
     log_p: Float[Array, "N F"], blocks: Blocks, parts: int = 1
 ) -> Float[Array, "n F"]:
-    """Sum over the members of each household; 0 where there is none."""
+    """Sum over the members of each household; 0 if there is none."""
     num_classes = log_p.shape[1]
     log_p = log_p.reshape(parts, -1, num_classes)
     sums, start = [], 0

@@ -1,4 +1,4 @@
-"""Parameters of classes of households and members, as weights to draw households from."""
+"""Parameters of classes of households and members, as weights for drawing households."""
 
 import math
 from typing import NamedTuple
@@ -19,17 +19,17 @@ class Variables(eqx.Module):
     num_levels: tuple[int, ...] = eqx.field(static=True)
     """Number of levels of each variable."""
     read: tuple[int, ...] = eqx.field(static=True)
-    """The variables that rules read."""
+    """The variables that rules use."""
 
     @property
     def first(self) -> tuple[int, ...]:
-        """Row of the first level of each variable that rules read."""
+        """Row of the first level of each variable that rules use."""
         rows = first_rows(self.num_levels)
         return tuple(int(rows[j]) for j in self.read)
 
     @property
     def size_rows(self) -> np.ndarray:
-        """Rows of the last variable, which of household variables is the size."""
+        """Rows of the last variable, which is the size for household variables."""
         return first_rows(self.num_levels)[-1] + np.arange(self.num_levels[-1])
 
     def rows(self, variable: int) -> slice:
@@ -38,14 +38,14 @@ class Variables(eqx.Module):
         return slice(first, first + self.num_levels[variable])
 
     def block(self, levels: Float[Array, "R ..."], variable: int) -> Float[Array, "L ..."]:
-        """The rows of one variable, of an array of all levels."""
+        """Rows of one variable in an array of all levels."""
         return levels[self.rows(variable)]
 
 
 def joint_codes(
     codes: Int[Array, "J ..."], num_levels: tuple[int, ...], variables: tuple[int, ...]
 ) -> Int[Array, "..."]:
-    """Code of the joint level of some variables, the last counted fastest."""
+    """Code of the joint level of some variables; the last one varies fastest."""
     joint = jnp.zeros(codes.shape[1:], jnp.int32)
     for j in variables:
         joint = joint * num_levels[j] + codes[j]
@@ -70,9 +70,9 @@ class Head(NamedTuple):
     """Kind of members of whom every household has exactly one, a head."""
 
     variable: int
-    """Member variable that tells who is a head."""
+    """Member variable that identifies heads."""
     levels: tuple[bool, ...]
-    """Whether each of its levels is a head's."""
+    """Whether each of its levels means head."""
 
 
 class Tables(NamedTuple):
@@ -81,13 +81,13 @@ class Tables(NamedTuple):
     log_household: Float[Array, " F"]
     """Log weights of the household classes."""
     log_kind: Float[Array, "T F"]
-    """Log probability of no head and of a head, the kinds of members; of all, without heads."""
+    """Log probability of the kinds of members (other, head); of one kind if there are no heads."""
     nested_weight: Float[Array, "T F S"]
-    """Weights of the member classes of those who are no head, and of heads."""
+    """Weights of the member classes, for other members and for heads."""
     nested: Float[Array, "TF S"]
     """Cumulative weights of the member classes, by kind and household class."""
     household: tuple[Float[Array, "F L"], ...]
-    """Cumulative weights of the levels of each household variable that rules read."""
+    """Cumulative weights of the levels of each household variable that rules use."""
     member: tuple[Float[Array, "C L"], ...]
     """The same of each member variable, by (kind, household class, member class)."""
 
@@ -102,7 +102,7 @@ def tables_of(
     member: Variables,
     head: "Head | None",
 ) -> Tables:
-    """Make the tables of weights that households are drawn from.
+    """Make the tables of weights from which households are drawn.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def tables_of(
     else:
         of_variable = member.block(log_phi, head.variable)
         is_head = np.array(head.levels)
-        # Not 1 - P(head), which cancels.
+        # Not computed as 1 - P(head), which loses digits.
         log_kind = jnp.stack(
             [jax.nn.logsumexp(of_variable[x], axis=0) for x in (~is_head, is_head)]
         )
@@ -166,7 +166,7 @@ def log_class_weight(
     size
         Members.
     heads
-        Heads among the members; None where it does not matter how many.
+        Number of heads among the members; None: any number.
     """
     weight = tables.log_household + log_size
     if heads is None:
@@ -175,7 +175,7 @@ def log_class_weight(
         return jnp.full_like(weight, -jnp.inf)
     ways = math.log(math.comb(size, heads))
     log_other, log_head = tables.log_kind
-    # 0 times minus infinity is nothing.
+    # 0 times minus infinity counts as 0.
     of_others = log_other * (size - heads) if size > heads else 0.0
     return weight + ways + of_others + (log_head * heads if heads else 0.0)
 

@@ -1,4 +1,4 @@
-"""Exact probability of a possible household, where rules are tables."""
+"""Exact probability that a household is possible, for rules that are tables."""
 
 import math
 
@@ -22,7 +22,7 @@ def log_possible(
     member: Variables,
     is_head: Bool[Array, " levels"] | None,
 ) -> Float[Array, ""]:
-    """Exact log P(possible) of a household, sizes and classes summed out.
+    """Exact log P(possible) of a household, summed over sizes and classes.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def log_possible(
     household, member
         Numbers of levels of household and member variables, and which of them rules read.
     is_head
-        Whether each joint level of a member is a head's; None where no member is the head.
+        Whether each joint level of a member means head; None if no member is the head.
 
     Raises
     ------
@@ -42,9 +42,9 @@ def log_possible(
 
     Notes
     -----
-    Given the class, the household's level b and the head a, other members are independent: with
-    w_k the probability of being of kind k and fitting the head, m of them are allowed with
-    probability sum m! prod w_k^{n_k} / n_k! over the allowed compositions.
+    Given the class, the household's level b and the head a, other members are independent. With w_k
+    the probability that a member has kind k and fits the head, m members are allowed with
+    probability sum m! prod w_k^{n_k} / n_k!, where the sum is over the allowed compositions.
     """
     allowed = rules.compositions
     if allowed is None:
@@ -61,13 +61,13 @@ def log_possible(
 
 
 def _household_probability(log_lambda, household):
-    """Probability of each joint level of the variables that are read, by class: (B, F)."""
+    """(B, F) probability of each joint level of the variables that rules use, by class."""
     one = jnp.ones_like(log_lambda[:1])
     return times_levels(one, jnp.exp(log_lambda), household.num_levels, household.read)
 
 
 def _head_probability(joint, rules, is_head):
-    """Probability of a member that is each head, by class: (A, F); 1 where none is the head."""
+    """(A, F) probability of each head, by class; 1 if no member is the head."""
     if is_head is None:
         return jnp.ones((1, joint.shape[1]), joint.dtype)
     empty = jnp.zeros((rules.head_ok.shape[1], joint.shape[1]), joint.dtype)
@@ -95,9 +95,10 @@ def _sum_of_compositions(allowed: Compositions, joint, of_size, shape):
 
 
 def _joint_probability(log_omega, log_phi, member):
-    """Probability of each joint level of the variables that are read, by household class: (R, F).
+    """(R, F) probability of each joint level of the variables that rules use, by household class.
 
-    The sum over member classes is of products of two tables, as even as the order allows.
+    The sum over member classes is a product of two tables, of sizes that are as equal as the order
+    of variables allows.
     """
     sizes = [member.num_levels[j] for j in member.read]
     cut = min(range(len(sizes) + 1), key=lambda i: math.prod(sizes[:i]) + math.prod(sizes[i:]))

@@ -12,10 +12,10 @@ from bnp_models.kernels.variates.rng import Keys, uniform, words
 
 
 class Simulated(NamedTuple):
-    """Households of several sizes, their members one after the other."""
+    """Households of several sizes, with their members stored one after the other."""
 
     used: Bool[Array, " B"]
-    """Whether the lane holds a household: at the end of a batch members may have no room."""
+    """Whether the lane has a household; at the end of a batch there may be no room for members."""
     size: Int[Array, " B"]
     """Index of its size among the sizes."""
     g: Int[Array, " B"]
@@ -23,13 +23,13 @@ class Simulated(NamedTuple):
     codes: Int[Array, "q B"]
     """Level codes of the household; 0 for variables that are not drawn."""
     head: tuple[Int[Array, " B"], Int[Array, "p B"]] | None
-    """Member class and level codes of the head, where a head is drawn apart."""
+    """Member class and level codes of the head, if a head is drawn separately."""
     first: Int[Array, " B"]
-    """Index of the first of its other members."""
+    """Index of the first one of its other members."""
     household: Int[Array, " N"]
     """Household of each other member."""
     present: Bool[Array, " N"]
-    """Whether the slot holds a member of a household that is used."""
+    """Whether the slot has a member of a household that is used."""
     m: Int[Array, " N"]
     """Member classes."""
     members: Int[Array, "p N"]
@@ -40,11 +40,11 @@ class DrawnVariables(NamedTuple):
     """Variables that are drawn for a household and its members."""
 
     household: Variables
-    """Household variables; those that rules read are drawn."""
+    """Household variables; those that rules use are drawn."""
     member: Variables
-    """Member variables; those that rules read are drawn."""
+    """Member variables; those that rules use are drawn."""
     has_head: bool
-    """Whether a head is drawn apart from the other members: only households with one are."""
+    """Whether a head is drawn separately; then each household has exactly one head."""
 
 
 @jax.named_scope("simulate_households")
@@ -57,7 +57,7 @@ def simulate_households(
     slots: int,
     drawn: DrawnVariables,
 ) -> Simulated:
-    """Draw households from the untruncated model; with one head among their members, on request.
+    """Draw households from the untruncated model, optionally with exactly one head.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ def simulate_households(
     log_weight
         Log weights of sizes and household classes.
     others
-        Members of each size, a head drawn apart not counted.
+        Number of members of each size, without a head that is drawn separately.
     lanes, slots
-        Most households, and members, at once.
+        Largest numbers of households and of members that are drawn at once.
     drawn
         Variables that are drawn, and whether there is a head.
     """
@@ -103,7 +103,7 @@ def simulate_households(
     num_others = jnp.asarray(others, jnp.int32)[size]
     end = jnp.cumsum(num_others)
     first = end - num_others
-    # The batch ends where the largest household might not fit: that says nothing of the one there.
+    # The batch ends where the largest household might not fit, whatever household is drawn there.
     used = first <= slots - max(others)
     of_slot = jnp.zeros(slots, jnp.int32).at[first].add(1, mode="drop")
     of_slot = jnp.cumsum(of_slot) - 1

@@ -1,4 +1,4 @@
-"""Bisection, elementwise and of a fixed number of steps."""
+"""Elementwise bisection with a fixed number of steps."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ def bisect(
     high: Float[Array, "..."],
     steps: int,
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """Enclose where a predicate that holds below and fails above changes.
+    """Enclose the point at which a predicate changes from true (below) to false (above).
 
     Parameters
     ----------
@@ -22,12 +22,12 @@ def bisect(
     low, high
         Arrays of one shape.
     steps
-        Halvings.
+        Number of halvings.
 
     Returns
     -------
     low, high
-        Ends of what is left.
+        Ends of the remaining interval.
     """
 
     def halve(_, ends):

@@ -1,4 +1,4 @@
-"""Counting labelled items by scatter-add, in int32."""
+"""Counts of labelled items by scatter-add, in int32."""
 
 from typing import Any
 
@@ -18,19 +18,19 @@ _TERMS = 2**23
 
 
 def first_rows(num_levels: tuple[int, ...]) -> np.ndarray:
-    """Row of the first level of each variable in an array of all levels, variable by variable."""
+    """Row of the first level of each variable in an array of the levels of all variables."""
     return np.cumsum((0, *num_levels[:-1]))
 
 
 def variable_of_rows(num_levels: tuple[int, ...]) -> np.ndarray:
-    """Variable of each row of an array of all levels, variable by variable."""
+    """Variable of each row in an array of the levels of all variables."""
     return np.repeat(np.arange(len(num_levels)), num_levels)
 
 
 def label_type(number: int) -> np.dtype:
-    """Smallest type of integers that holds the labels 0 to `number` - 1: for states, not for sums.
+    """Smallest integer type for the labels 0 to `number` - 1, for states and not for sums.
 
-    Arithmetic with labels is for int32, in which nothing overflows.
+    Use int32 for arithmetic with labels, so that nothing overflows.
     """
     if number > 2**16:
         return np.dtype(np.int32)
@@ -96,10 +96,10 @@ def count_components(
 
 
 def _add_up(index, weight, number):
-    """Add up weights by index, below `number`, both with the records along the last axis.
+    """Add up weights by index, below `number`; both arrays have the records along the last axis.
 
-    On accelerators into several copies: additions to one counter wait for each other. Arrays keep
-    their shape, so that each of several devices counts the records that it has.
+    Accelerators add into several copies of the counters, because additions to one counter wait for
+    each other. Arrays keep their shape, so that each of several devices counts its own records.
     """
     copies = by_platform(1, max(1, min(_COPIES, _COUNTERS // number)))
     index = index.astype(jnp.int32)
@@ -111,14 +111,14 @@ def _add_up(index, weight, number):
 
 
 def length_in_use(used: Bool[Array, " K"]) -> Int[Array, ""]:
-    """One more than the place of the last that is used; 0 where none is."""
+    """Index of the last used entry plus one; 0 if none is used."""
     return jnp.max(jnp.where(used, jnp.arange(1, used.size + 1), 0))
 
 
 def sum_by_group(x: Shaped[Array, "R ..."], group: Int[Array, " R"], number: int) -> Array:
     """Add up rows by their group, 0 to `number` - 1.
 
-    An accelerator adds them up in one launch, and in one order, where that is not too much.
+    If there are not too many, an accelerator adds them up in one launch and in a fixed order.
     """
     if not on_accelerator() or number * x.size > _TERMS:
         return jax.ops.segment_sum(x, group, num_segments=number)
@@ -128,7 +128,7 @@ def sum_by_group(x: Shaped[Array, "R ..."], group: Int[Array, " R"], number: int
 
 
 def group_totals(x: Shaped[Array, "R ..."], group: Int[Array, " R"]) -> Array:
-    """Add up rows by their group, below R: the sum of its group at every row."""
+    """Sum over the group of each row, returned for every row; groups are numbered below R."""
     return sum_by_group(x, group, group.size)[group]
 
 
@@ -136,22 +136,22 @@ def group_totals(x: Shaped[Array, "R ..."], group: Int[Array, " R"]) -> Array:
 def order_free_sum(
     x: Float[Array, "..."], axis: int | None = None, dtype: Any = None
 ) -> Float[Array, "..."]:
-    """Add up finite non-negative floats, all or along `axis`, the same whatever their order.
+    """Add up finite non-negative floats, all or along `axis`, independently of their order.
 
-    A sharded sum adds in an order of its own, and so does one over several chains where another
-    device has one chain; this one, in integers, gives the same bits on one device and on eight.
-    Terms are rounded to 2**-30 of the largest, in double precision to 2**-62. The sum of many in
-    single precision may be asked for in double, by `dtype`, and then has no other error.
+    A sum over several devices, or over several chains at once, adds in another order than a sum on
+    one device. This sum uses integers and has the same bits on one device and on eight. Terms are
+    rounded to 2**-30 of the largest, in double precision to 2**-62. With `dtype`, many terms in
+    single precision can be summed in double precision, without further error.
 
     Raises
     ------
     ValueError
-        Above 2**27 terms, of which the sum would take many rounds.
+        If there are more than 2**27 terms, whose sum would need many rounds.
     """
     num_terms = x.size if axis is None else x.shape[axis]
     if num_terms > 2**27:
         raise ValueError(f"order_free_sum: {num_terms} terms; at most {2**27}")
-    # A power of two, so that scaling is exact and only the rounding to integers loses anything.
+    # A power of two, so that scaling is exact and only the rounding to integers has an error.
     exponent = jnp.frexp(jnp.max(x, axis=axis, keepdims=True))[1]
     scale = jnp.ldexp(jnp.ones(exponent.shape, x.dtype), exponent)
     integer = jnp.iinfo(jnp.int64 if x.dtype == jnp.float64 else jnp.int32)
@@ -168,5 +168,5 @@ def order_free_sum(
 
 
 def opens_table(table: Int[Array, "J n"]) -> Bool[Array, "J n"]:
-    """Whether each item opened its table, which has the item that did so of its record."""
+    """Whether each item opened its table; `table` has the index of the item that did so."""
     return table == jnp.arange(table.shape[0])[:, None]

@@ -1,4 +1,4 @@
-"""Ratios of gamma functions in log space, where differences of their logarithms lose all digits."""
+"""Logarithms of ratios of gamma functions, without the cancellation of log-gamma differences."""
 
 import math
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 _STIRLING_FROM = 16.0
 
-# Log-gamma of less than this is taken from as much above.
+# Log-gamma of smaller arguments is computed from that of an argument this much larger.
 _SHIFT = 8
 
 
@@ -18,8 +18,9 @@ def log_gamma_ratio(
 ) -> Float[Array, "*#shape"]:
     """Log of Gamma(x + d) / Gamma(x) for positive x and x + d.
 
-    By the difference of two Stirling series where both are large: to d log x times the rounding
-    error, where the difference of two logarithms of gamma functions has x log x times it.
+    If both are large, it is the difference of two Stirling series. Its error is d log x times the
+    rounding error; that of a difference of two log-gamma values is x log x times the rounding
+    error.
     """
     x, d = jnp.broadcast_arrays(x, d)
     large = jnp.minimum(x, x + d) >= _STIRLING_FROM
@@ -33,7 +34,7 @@ def log_gamma_ratio(
 def large_log_gamma_ratio(
     x: Float[Array, "*#shape"], d: Float[Array, "*#shape"]
 ) -> Float[Array, "*#shape"]:
-    """Log of Gamma(x + d) / Gamma(x) where x and x + d are at least 16: no gamma function."""
+    """Log of Gamma(x + d) / Gamma(x) for x and x + d of at least 16, without a gamma function."""
     return (
         (x - 0.5) * jnp.log1p(d / x) + d * (jnp.log(x + d) - 1)
         + _stirling_rest(x + d) - _stirling_rest(x)
@@ -41,7 +42,7 @@ def large_log_gamma_ratio(
 
 
 def log_beta(a: Float[Array, "*#shape"], b: Float[Array, "*#shape"]) -> Float[Array, "*#shape"]:
-    """Log of B(a, b), also where one of them is small and the other large, or both are large."""
+    """Log of B(a, b); precise also if one argument is small and the other large, or both large."""
     a, b = jnp.broadcast_arrays(a, b)
     small, large = jnp.minimum(a, b), jnp.maximum(a, b)
     both = small >= _STIRLING_FROM
@@ -56,13 +57,13 @@ def log_beta(a: Float[Array, "*#shape"], b: Float[Array, "*#shape"]) -> Float[Ar
 def log_binomial(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:
     """Log of (a + b)! / (a! b!), without the cancellation of three large log-gammas.
 
-    Stirling's formula, whose leading terms combine to a log(1 + b/a) + b log(1 + a/b); log-gamma
-    itself where a and b are small.
+    It uses Stirling's formula, whose leading terms combine to a log(1 + b/a) + b log(1 + a/b). For
+    small a and b it uses log-gamma itself.
     """
     small = jnp.maximum(a, b) < 16
     x, y = jnp.maximum(a, b), jnp.minimum(a, b)
     low = lax.lgamma(x + y + 1) - lax.lgamma(x + 1) - lax.lgamma(y + 1)
-    # y may be small while x is large: then y! by log-gamma and the rest as a ratio.
+    # If y is small and x is large, y! is computed by log-gamma and the rest as a ratio.
     high = log_gamma_ratio(jnp.maximum(x, 16) + 1, y) - lax.lgamma(y + 1)
     safe = jnp.maximum(y, 1)
     large = jnp.maximum(x, 16)
@@ -76,20 +77,20 @@ def log_binomial(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array,
 
 
 def _stirling_rest(x):
-    """Log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2, for x of at least 16."""
+    """Log Gamma(x) minus [(x - 1/2) log x - x + log(2 pi) / 2], for x of at least 16."""
     y = 1 / (x * x)
     return (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x
 
 
 def _log_gamma(x):
-    """Log-gamma; in single precision by the series, which a tenth of the operations suffice for."""
+    """Log-gamma; in single precision by the series, which needs a tenth of the operations."""
     return gammaln(x) if x.dtype == jnp.float64 else elementary_log_gamma(x)
 
 
 def elementary_log_gamma(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Log-gamma of positive numbers by elementary functions: cheap, also its derivatives.
 
-    Stirling's series, from x + 8 where x is small.
+    It uses Stirling's series, at x + 8 if x is small.
     """
     small = x < _SHIFT
     below = jnp.where(small, x, 1)

@@ -1,12 +1,12 @@
-"""Gauss' hypergeometric function and beta expectations, in log space, where series are of no use.
+"""Logarithms of Gauss' hypergeometric function and of beta expectations, where series fail.
 
-Everything is one Euler integral, over p ~ Beta(a, b), of a product of powers of p and 1 + x p. It
-is taken by the trapezoidal rule on nodes u = centre + width sinh(v) of the logit of p: centre and
-width are those of the integrand's peak, the ends of v are where it has fallen by `_DROP` nats, so
-that both a narrow peak and tails of any length are resolved. The integrand has one peak, whatever
-the parameters. The nodes are held fixed under differentiation, which loses nothing: the derivative
-of an analytic integrand is one too, and the rule converges geometrically for both (Trefethen &
-Weideman 2014, doi:10.1137/130932132).
+All functions use one Euler integral over p ~ Beta(a, b) of a product of powers of p and 1 + x p. It
+is computed by the trapezoidal rule on nodes u = centre + width sinh(v) of the logit of p. Centre
+and width are those of the peak of the integrand, and the ends of v are where the integrand has
+fallen by `_DROP` nats. So both a narrow peak and tails of any length are resolved. The integrand
+has one peak for all parameters. The nodes are fixed in differentiation, which loses no accuracy:
+the derivative of an analytic integrand is also analytic, and the rule converges geometrically for
+both (Trefethen & Weideman 2014, doi:10.1137/130932132).
 """
 
 from typing import NamedTuple
@@ -58,18 +58,18 @@ def log_hyp2f1(
     Parameters
     ----------
     a, b, c, z
-        float32 or float64, broadcast against each other; z may be -1e6 and far beyond, a and b 1e6.
+        float32 or float64, broadcast against each other; z may be far below -1e6, and a and b 1e6.
         Outside c > b > 0 and z < 1 the result is nan.
     nodes
-        Nodes of the quadrature; by default as many as reach the rounding error.
+        Number of nodes of the quadrature; by default enough to reach the rounding error.
 
     Returns
     -------
     log_value
         Its absolute error, which is the relative error of 2F1, is that of rounding: a few units in
-        the last place of the largest of 1, the result, and min(a, b) log(-z). Where that is too
-        much (|result| above 1e6 in float64, above 100 in float32) use `log_beta_expectation`,
-        which takes the large factor out.
+        the last place of the largest of 1, the result, and min(a, b) log(-z). If that is too large
+        (|result| above 1e6 in float64, above 100 in float32), use `log_beta_expectation`, which
+        separates the large factor.
 
     Notes
     -----
@@ -86,7 +86,7 @@ def log_hyp2f1(
     second = jnp.where(positive, b, c - b)
     log_1mz = jnp.log1p(-jnp.where(positive, safe, 0))
     log_x = jnp.log(jnp.abs(safe)) - log_1mz
-    # Powers that 1 + x p and p have in common make one factor, of modest size whatever they are.
+    # Common powers of 1 + x p and p are joined into one factor, which is never very large.
     common = jnp.where(log_x > 0, jnp.maximum(jnp.minimum(a, first) - 1, 0), 0)
     common = lax.stop_gradient(common)
     log_integral = _log_integral(common, a - common, first - common, second, log_x, nodes)
@@ -124,8 +124,8 @@ def log_beta_expectation(
     -------
     log_value
         f log x + log B(a + f, b) / B(a, b) + log 2F1(alpha + f, a + f; a + b + f; -x), without the
-        cancellation of these: at alpha >= 0 it is never positive, and of modest size where f
-        follows the model.
+        cancellation of these terms. For alpha >= 0 it is never positive, and it is not very large
+        if f is probable under the model.
     """
     f, alpha, a, b, log_x = jnp.broadcast_arrays(f, alpha, a, b, log_x)
     return _log_integral(f, alpha, a, b, log_x, nodes) - log_beta(a, b)
@@ -181,7 +181,7 @@ def _log_sigmoids(u):
 
 
 def _log_integrand(log_p, log_q, f, alpha, a, b, log_x):
-    """Log integrand in the logit of p; its Jacobian makes a and b of the powers a - 1 and b - 1."""
+    """Log integrand in the logit of p; by the Jacobian, the powers a - 1, b - 1 become a, b."""
     y = log_x + log_p
     tail = jnp.log1p(jnp.exp(-jnp.abs(y)))
     log_1p_xp = jnp.maximum(y, 0) + tail

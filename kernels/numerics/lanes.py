@@ -1,9 +1,9 @@
-"""Values and loops that the lanes of `jax.vmap` share.
+"""Values and loops that are shared by the lanes (batch elements) of `jax.vmap`.
 
-A loop whose condition differs from lane to lane goes on until the last lane is done, and JAX then
-selects, every time round and for every array that the loop carries, between the lanes that go on
-and those that have stopped: as costly as copying all of them. Where another time round changes
-nothing for a lane that is done, a condition that is the same for all lanes saves that.
+A loop whose condition differs between lanes continues until the last lane is done. In each
+iteration JAX selects, for every array of the loop, between lanes that continue and lanes that have
+stopped, which costs as much as copying all arrays. If further iterations change nothing for a lane
+that is done, a condition that is the same for all lanes avoids this cost.
 """
 
 from functools import wraps
@@ -19,7 +19,7 @@ from bnp_models.kernels.numerics.platforms import on_accelerator
 
 @custom_vmap
 def most_of_lanes(x: Int[Array, ""] | Bool[Array, ""]) -> Int[Array, ""] | Bool[Array, ""]:
-    """Largest value of `x` in any lane of `jax.vmap`, the same for all; outside it, `x`."""
+    """Largest value of `x` over all lanes of `jax.vmap`, returned to each; outside vmap, `x`."""
     return x
 
 
@@ -29,11 +29,11 @@ def _(size, batched, x):
 
 
 def in_turn(function):
-    """Wrap a function of arrays so that lanes of `jax.vmap` go through it one after the other.
+    """Wrap a function of arrays so that the lanes of `jax.vmap` call it one after the other.
 
-    Several lanes together are rounded otherwise than one alone. So a decision by sums of floats is
-    the same however many of the lanes a device has. On accelerators lanes go together: in turn they
-    would take 25 times as many launches.
+    Several lanes together are rounded differently from one alone. With this wrapper, a decision by
+    sums of floats does not depend on the number of lanes on a device. On accelerators the lanes run
+    together, because one after the other would need 25 times as many launches.
     """
 
     @wraps(function)
@@ -42,7 +42,7 @@ def in_turn(function):
             return function(*args)
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
 
-        # Traced already: values that it closes over have become arguments.
+        # The function is traced already: values from its closure have become arguments.
         @sequential_vmap
         def run(consts, leaves):
             return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, consts))(*leaves)

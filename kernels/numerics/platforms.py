@@ -1,8 +1,8 @@
 """Forms of a kernel for CPUs and for accelerators: the same distribution, but not the same bits.
 
 A CPU is fast if its data fit into its caches and results of loops are stored. An accelerator is
-fast if there are few launches, each of which works on everything at once. Which form is taken is
-decided when a program is traced.
+fast if there are few launches, each of which works on all data at once. The form is chosen when a
+program is traced.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,22 +16,23 @@ from jaxtyping import Array, Int, Shaped
 
 T = TypeVar("T")
 
-# Columns of a block, of which a CPU takes no more than are in use.
+# Number of columns in a block; a CPU computes only the blocks in use.
 _COLUMNS_AT_ONCE = 16
 
 _forced: bool | None = None
 
 
 def on_accelerator() -> bool:
-    """Whether programs are traced for an accelerator: JAX's default backend is no CPU."""
+    """Whether programs are traced for an accelerator (JAX's default backend is not a CPU)."""
     return jax.default_backend() != "cpu" if _forced is None else _forced
 
 
 @contextmanager
 def forms_of(accelerator: bool) -> Iterator[None]:
-    """Trace for an accelerator, or for a CPU, wherever this is: to test or to compile forms.
+    """Context in which programs are traced for an accelerator, or a CPU, on any machine.
 
-    Programs that were traced before are forgotten, and so are those traced within.
+    It is for tests and for compiling a form. Programs that were traced before or inside it are
+    removed from memory.
     """
     global _forced
     before, _forced = _forced, accelerator
@@ -44,15 +45,15 @@ def forms_of(accelerator: bool) -> Iterator[None]:
 
 
 def by_platform(cpu: T, accelerator: T) -> T:
-    """Return the one of two sizes or functions that suits the platform."""
+    """Return that one of two sizes or functions that is for the platform."""
     return accelerator if on_accelerator() else cpu
 
 
 def short_loop(number: int, body: Callable[[int, T], T], start: T) -> T:
     """Repeat `body(i, carry)` a few times: in a loop on CPUs, unrolled on accelerators.
 
-    A CPU would compute unrolled steps again for every use of their result; on an accelerator each
-    step of a loop is a launch or several.
+    A CPU would compute unrolled steps again for every use of their result. On an accelerator each
+    step of a loop needs one or several launches.
     """
     if not on_accelerator():
         return lax.fori_loop(0, number, body, start)
@@ -64,8 +65,8 @@ def short_loop(number: int, body: Callable[[int, T], T], start: T) -> T:
 def put(x: Array, i: Int[Array, ""] | int, new: Array) -> Array:
     """Replace an entry along the first axis, within a loop.
 
-    An accelerator would copy an entry that the loop's counter chooses by order of the host: all of
-    the array is written there instead.
+    On an accelerator, the host would have to order a copy of an entry at the position of the loop's
+    counter. The whole array is written instead.
     """
     if not on_accelerator():
         return lax.dynamic_update_index_in_dim(x, new, i, 0)
@@ -74,9 +75,10 @@ def put(x: Array, i: Int[Array, ""] | int, new: Array) -> Array:
 
 
 def record_at(x: Shaped[Array, "... n"], i: Int[Array, ""]) -> Shaped[Array, "..."]:
-    """Entries of a record that is chosen at run time, records along the last axis.
+    """Entries of a record that is chosen at run time; records are along the last axis.
 
-    On accelerators added up among zeros: several devices would send each other all records for it.
+    On accelerators it is a sum in which all other records are zero; otherwise several devices would
+    send each other all records.
     """
     if not on_accelerator():
         return x[..., i]
@@ -84,7 +86,7 @@ def record_at(x: Shaped[Array, "... n"], i: Int[Array, ""]) -> Shaped[Array, "..
 
 
 def map_in_use(function: Callable[[Any], Any], number: int, in_use: Array | int) -> Any:
-    """Apply a function to 0, 1, .. in a loop over those in use; of the others results are zeros."""
+    """Apply a function to 0, 1, .. in a loop over those in use; the other results are zeros."""
     shapes = jax.eval_shape(function, jnp.int32(0))
     nothing = jax.tree.map(lambda shape: jnp.zeros((number, *shape.shape), shape.dtype), shapes)
 
@@ -95,7 +97,7 @@ def map_in_use(function: Callable[[Any], Any], number: int, in_use: Array | int)
 
 
 def blocks_of_columns(x: Shaped[Array, "R K"]) -> Shaped[Array, "B R width"]:
-    """Blocks of columns that a CPU works on one after the other, padded with zeros; else one."""
+    """Blocks of columns for a CPU, padded with zeros; one block on other platforms."""
     num_rows, number = x.shape
     width = by_platform(_COLUMNS_AT_ONCE, number)
     padded = jnp.pad(x, ((0, 0), (0, -number % width)))
@@ -108,9 +110,9 @@ def sum_of_blocks(
     in_use: Int[Array, ""],
     start: Array,
 ) -> Array:
-    """Add to `start` what a function makes of a block's number and columns, `in_use` of them all.
+    """Add to `start` the results of a function of each block's number and columns.
 
-    It is zero for columns that are not in use.
+    `in_use` is the number of columns in use. The result of the function is zero for other columns.
     """
     number, _, width = blocks.shape
 
@@ -123,5 +125,5 @@ def sum_of_blocks(
 
 
 def map_draws(function: Callable[[Any], Any], draws: Any) -> Any:
-    """Apply a function to each draw, the leading axis: together on accelerators, else in turn."""
+    """Apply a function to each draw (the leading axis), together on accelerators, else in turn."""
     return jax.vmap(function)(draws) if on_accelerator() else lax.map(function, draws)

@@ -1,8 +1,8 @@
-"""Double precision within a program of single precision, for small sums that need it.
+"""Double precision within a program in single precision, for small sums that need it.
 
-A log density of n records is of the order of n nats, and a difference of a tenth of a nat matters
-for whether a proposal is accepted. Sums over levels and components cost little beside what is done
-for each record.
+A log density of n records has about n nats, and a difference of a tenth of a nat can decide whether
+a proposal is accepted. Sums over levels and components cost little compared with the work for each
+record.
 """
 
 from collections.abc import Callable
@@ -18,18 +18,18 @@ except ImportError:
     from jax.experimental import enable_x64  # type: ignore[attr-defined,no-redef]
 
 RECORDS = 2**15
-"""Records from which on a log density of them all is evaluated in double precision."""
+"""Number of records from which on their log density is computed in double precision."""
 
 
 def double_precision() -> AbstractContextManager:
-    """Context in which JAX computes in float64, of what is traced in it too."""
+    """Context in which JAX computes in float64, also in programs that are traced in it."""
     return enable_x64(True)
 
 
 def in_double(function: Callable[..., Any], *args: Any) -> Any:
     """Call a function of trees of arrays in double precision; the result has their precision.
 
-    What the function reads besides its arguments keeps its values.
+    Values from the closure of the function do not change.
     """
     floats = [x.dtype for x in jax.tree.leaves(args) if jnp.issubdtype(x.dtype, jnp.floating)]
     with double_precision():
@@ -38,7 +38,7 @@ def in_double(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _with_floats(tree, dtype):
-    """A tree whose floats have this type."""
+    """Tree with its floats converted to this type."""
     return jax.tree.map(
         lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree
     )

@@ -1,9 +1,9 @@
-"""Sums over set partitions of a few variables, and the urn's weight of a number of blocks.
+"""Sums over set partitions of a few variables, and weights of the urn for a number of blocks.
 
-The probability that an urn with concentration alpha seats J items in B given blocks is
-alpha^B prod (size - 1)! / (alpha)_J (Antoniak 1974, doi:10.1214/aos/1176342871), (alpha)_J the
-rising factorial. With the labels of blocks summed out, a partition's term is a product over its
-blocks, and the sum over partitions is built up by subsets of variables: about 3^(J-1) / 2
+The probability that an urn with concentration alpha seats J items in B given blocks is alpha^B prod
+(size - 1)! / (alpha)_J (Antoniak 1974, doi:10.1214/aos/1176342871), (alpha)_J the rising factorial.
+With the labels of blocks summed out, the term of a partition is a product over its blocks. The sum
+over partitions is computed recursively over subsets of variables, with about 3^(J-1) / 2
 multiply-adds.
 """
 
@@ -23,7 +23,7 @@ MATMUL_CELLS = 8
 """The number of cells passed to the partition sums must be a multiple of this."""
 
 BLOCKS = 64
-"""Blocks of cells on accelerators, each of which is on one of several devices."""
+"""Number of blocks of cells on accelerators; each block is on one of several devices."""
 
 # Cells whose products are in memory at once on an accelerator.
 _PRODUCTS_AT_ONCE = 2048
@@ -34,15 +34,15 @@ def scale_columns(
 ) -> tuple[Float[Array, "... K"], Float[Array, "..."]]:
     """Divide each column of level probabilities by a scale; return the logs of the scales too.
 
-    g_0k^(1/J) theta_kj is at most one after scaling, so no block sum overflows; a maximum over
-    theta alone may be that of an empty slot, beside which everything real would underflow.
+    After scaling, g_0k^(1/J) theta_kj is at most one, so that no block sum overflows. A maximum
+    over theta alone may be that of an empty slot, compared with which all others would underflow.
     """
     scale = jnp.max(columns * jnp.exp(jnp.log(g0) / num_variables), axis=-1)
     return columns / jnp.where(scale > 0, scale, 1)[..., None], jnp.log(scale)
 
 
 def equal_chunks(num_rows: int, at_most: int) -> tuple[int, int]:
-    """Number and size of equal chunks that hold these rows, a multiple of `MATMUL_CELLS` each."""
+    """Number and size of equal chunks for these rows; the size is a multiple of `MATMUL_CELLS`."""
     num_chunks = max(1, -(-num_rows // at_most))
     return num_chunks, max(1, -(-num_rows // (num_chunks * MATMUL_CELLS))) * MATMUL_CELLS
 
@@ -80,10 +80,11 @@ def log_block_weights_gamma(
 
     Notes
     -----
-    In x = log(alpha b / a) every integrand is log-concave. Its mode and the two points where it
-    has fallen by a factor beyond the dtype's precision are found by bisection; between them the
-    trapezoid rule in t, x = mode + scale sinh(t), converges exponentially. The gamma density's
-    constant is the same quadrature with integrand one, so nothing large cancels in float32.
+    As a function of x = log(alpha b / a) every integrand is log-concave. Bisection finds its mode
+    and the two points where it has fallen by a factor beyond the dtype's precision. Between these,
+    the trapezoidal rule in t, x = mode + scale sinh(t), converges exponentially. The constant of
+    the gamma density is computed by the same quadrature with the integrand one, so that no large
+    terms cancel in float32.
     """
     dtype = jnp.result_type(float, a, b)
     a, b = jnp.asarray(a, dtype), jnp.asarray(b, dtype)
@@ -131,8 +132,8 @@ def log_block_weights_gamma(
 def _recursion(num_variables):
     """List the partition sum's multiply-adds f[out] += G[block] f[rest], in a valid order.
 
-    Subsets are bit masks. The block holds the top variable of out, so that each partition is met
-    once; of the last variable's masks only the full set is wanted, stored at 2^(J-1).
+    Subsets are bit masks. The block contains the top variable of out, so that each partition occurs
+    once. Of the masks with the last variable only the full set is needed; it is stored at 2^(J-1).
     Returns (steps (n, 3) int32, variables in rest (n,)).
     """
     steps = []
@@ -150,7 +151,7 @@ def _recursion(num_variables):
 
 
 def _layers(steps):
-    """Steps in layers that have equally many for each row, after those that they build on.
+    """Steps in layers with equally many steps for each row; each layer needs only earlier ones.
 
     Yields rows (n,), and the blocks and the rests of their terms, (n, terms) each.
     """
@@ -165,7 +166,7 @@ def _layers(steps):
 
 
 def _popcount(masks):
-    """Number of bits that are set."""
+    """Number of bits that are one."""
     return np.sum(masks[:, None] >> np.arange(31) & 1, axis=1)
 
 
@@ -173,9 +174,9 @@ def _popcount(masks):
 def subset_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float[Array, "A C"]:
     """Sums S_b = sum_k g_k prod_{j in b} columns_jk for all subsets b of variables, by bit mask.
 
-    C is a multiple of `MATMUL_CELLS`, A = 2^J. Both halves' products, then one small matmul a cell:
-    on a CPU a few cells at a time, because the transposition wants its source in the first-level
-    cache.
+    C is a multiple of `MATMUL_CELLS`, and A = 2^J. The products of both halves of the variables are
+    followed by one small matrix product for each cell. A CPU does this for a few cells at a time,
+    because the transposition is fast only if its source is in the first-level cache.
     """
     num_cells, num_variables, _ = columns.shape
     half = num_variables // 2
@@ -218,10 +219,10 @@ def subset_sums(columns: Float[Array, "C J K"], g0: Float[Array, " K"]) -> Float
 def _partition_pass(blocks, steps, f, source=None):
     """Run the steps f[out] += blocks[block] source[rest] on rows of cells; source is f by default.
 
-    On a CPU one row at a time, in a loop whose body is a single in-place update: of all forms tried
-    (tables of gathers, ternary digits, several rows unrolled) the one that XLA makes fast there.
-    On an accelerator all rows of as many steps at once: those of subsets of one size, whose rests
-    are smaller.
+    On a CPU one row is computed at a time, in a loop whose body is a single in-place update. Of all
+    forms that were tried (tables of gathers, ternary digits, several rows unrolled), XLA makes only
+    this one fast there. On an accelerator all rows with equally many steps are computed at once:
+    those of subsets of one size, whose rests are smaller.
     """
     if on_accelerator():
         for out, block, rest in _layers(steps):
@@ -270,7 +271,8 @@ def log_partition_sums_by_blocks(
 ) -> Float[Array, "J C"]:
     """Log of T_B for B = 1..J, the sum over partitions into B blocks of prod (|b| - 1)! S_b.
 
-    As `log_partition_sums`; the weighted sum of T_B with `log_block_weights` gives its result.
+    The arguments are those of `log_partition_sums`, whose result is the sum of T_B weighted by
+    `log_block_weights`.
     """
     num_cells, num_variables, _ = columns.shape
     _, orders = sizes_and_orders(num_variables)

@@ -2,7 +2,7 @@
 
 
 def coarse_size(number: int, multiple: int = 1) -> int:
-    """Least of a few sizes that is at least `number`, eight to each doubling.
+    """Smallest of a few sizes that is at least `number`; there are eight sizes in each doubling.
 
     Data of similar sizes are padded to the same size and then share compiled programs. The padding
     is at most an eighth of the data, or less than `multiple`, which divides the size if it is a

@@ -1,4 +1,4 @@
-"""Anchors of a split or a merge: the components concerned, and a member of either side."""
+"""Anchors of a split or a merge: the affected components, and one member of each side."""
 
 from typing import Any, NamedTuple
 
@@ -11,47 +11,48 @@ from bnp_models.kernels.numerics.platforms import on_accelerator, record_at
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, uniform_index, words
 
-# Components are chosen uniformly, but for this share by their number of tables: the sides of large
-# ones are what chains miss for long.
+# Share of the proposals for which a component is chosen by its number of tables; otherwise it is
+# chosen uniformly. Chains may miss splits of large components for a long time.
 SHARE_BY_SIZE = 0.5
 
-# Partners of a merge are proposed by its approximate log posterior ratio over this, but for a share
-# that is chosen uniformly, so that no merge is ever nearly impossible to propose.
+# Partners of a merge are proposed by its approximate log posterior ratio divided by the first
+# number. For the second share of the proposals they are chosen uniformly, so that every merge has a
+# fair chance to be proposed.
 PARTNER_TEMPERATURE = 4.0
 EVEN_SHARE = 0.1
 
 
 class Counts(NamedTuple):
-    """Items by row of theta, and tables: of a side, of both, or of each component."""
+    """Items by row of theta, and tables, of a side, of both sides, or of each component."""
 
     items: Int[Array, "..."]
     tables: Int[Array, "..."]
 
 
 class Anchors(NamedTuple):
-    """Two members that found the two sides, and the components of the sides.
+    """Two members from which the two sides start, and the components of the sides.
 
-    Members are items at tables, or records of which one entry may be several: see
+    Members are items at tables, or records, of which one entry may stand for several; see
     `kernels.splits.members`.
     """
 
     is_split: Bool[Array, ""]
-    """Whether a component is split; else two are merged."""
+    """Whether a component is split; otherwise two are merged."""
     records: tuple[Int[Array, ""], Int[Array, ""]]
-    """Record, or entry, of either member."""
+    """Record, or entry, of each member."""
     tables: tuple[Int[Array, ""], Int[Array, ""]]
-    """Table of either item in its record, or which one of the entry's records it is."""
+    """Table of each item in its record, or index of the record within its entry."""
     k_a: Int[Array, ""]
     """Component of the first member."""
     k_b: Int[Array, ""]
-    """Component of the second: the same in a split."""
+    """Component of the second member; the same in a split."""
     k_new: Int[Array, ""]
-    """Component of side 1 where the two are apart."""
+    """Component of side 1 if the sides are separate."""
     possible: Bool[Array, ""]
-    """Whether there is such a move."""
+    """Whether such a move exists."""
 
     def concern(self, z: Int[Array, "..."]) -> Bool[Array, "..."]:
-        """Whether labels are of the component that is split, or of the pair that is merged."""
+        """Whether labels are those of the component to split, or of the pair to merge."""
         return (z == self.k_a) | (z == self.k_b)
 
 
@@ -64,15 +65,14 @@ def choose_anchors(
     levels: Levels,
     slot: Int[Array, ""],
 ) -> Anchors:
-    """Draw a member, and one of the same component (split) or of another one (merge).
+    """Draw a member, and a second one from the same component (split) or another (merge).
 
     Parameters
     ----------
     key
-        Of the members; used once.
+        Key for the members; used once.
     u
-        Uniforms: the first is of the component, the second of split or merge, the third of the
-        partner.
+        Uniforms for the choice of the component, of split or merge, and of the partner.
     members, slot
         As in `kernels.splits.proposal.propose_sides`.
     present, levels
@@ -89,14 +89,14 @@ def choose_anchors(
     k_new = jnp.where(is_split, slot, k_other)
     record_a, table_a = members.pick(key_a, k_a)
     record_b, table_b = members.pick(key_b, k_b)
-    # Rounding may pick a component without tables, or one that is no partner.
+    # Rounding may choose a component without tables, or one that is not a possible partner.
     possible = active[k_a] & jnp.where(is_split, ~active[slot], partner[k_other] > 0)
     possible &= ~is_split | (record_a != record_b) | (table_a != table_b)
     return Anchors(is_split, (record_a, record_b), (table_a, table_b), k_a, k_b, k_new, possible)
 
 
 def first_probability(present: Counts) -> Float[Array, " K"]:
-    """Probability of each component to be split, or to be the first of a merge."""
+    """Probability of each component to be split, or to be the first one of a merge."""
     dtype = jnp.result_type(float)
     active, size = (present.tables > 0).astype(dtype), present.tables.astype(dtype)
     by_size = SHARE_BY_SIZE * size / jnp.sum(size)
@@ -106,10 +106,11 @@ def first_probability(present: Counts) -> Float[Array, " K"]:
 def partner_probability(
     k_a: Int[Array, ""], counts: Int[Array, "R K"], tables: Int[Array, " K"], levels: Levels
 ) -> Float[Array, " K"]:
-    """Probability of each other component as the partner of a merge, most of it by resemblance.
+    """Probability of each other component as the partner of a merge, mostly by similarity.
 
-    Resemblance is the log ratio of the Dirichlet-multinomial likelihoods, merged against apart, by
-    the rough formula log Gamma(x) ~ (x + 1/2) log(x + 1) - log x - x, its constant left out.
+    Similarity is the log ratio of the Dirichlet-multinomial likelihoods of the merged and of the
+    separate components, by the rough formula log Gamma(x) ~ (x + 1/2) log(x + 1) - log x - x,
+    without its constant.
     """
     dtype = jnp.result_type(float)
     other = (tables > 0) & (jnp.arange(tables.size) != k_a)
@@ -118,7 +119,7 @@ def partner_probability(
     per_group = levels.sizes[:, None]
 
     def together(a, b, shape):
-        """log Gamma(s) Gamma(s + a + b) / (Gamma(s + a) Gamma(s + b)), nearly; s the shape."""
+        """Approximate log Gamma(s) Gamma(s + a + b) / (Gamma(s + a) Gamma(s + b)); s is `shape`."""
 
         def rough(x):
             return (x + 0.5) * jnp.log1p(x) - jnp.log(x)
@@ -140,19 +141,19 @@ def partner_probability(
 def pick_member(
     key: Key[Array, ""], number: Int[Array, " n"]
 ) -> tuple[Int[Array, ""], Int[Array, ""]]:
-    """Draw one of members counted by record: its record, and how many come before it there.
+    """Draw one of the members counted by record: its record, and its index within the record.
 
     Parameters
     ----------
     key
         Used once.
     number
-        Members of each record.
+        Number of members of each record.
     """
     u = uniform(words(key, ()))
     if not on_accelerator():
         return _reached(number, u)
-    # In lines of records, and then in a line: no sums over all records in turn.
+    # First a line of records is chosen, then a record in it; this avoids one long cumulative sum.
     lines = _in_lines(number)
     line, left = _reached(jnp.sum(lines, axis=1), u)
     place, left = passed(record_at(lines.T, line), left)
@@ -160,20 +161,20 @@ def pick_member(
 
 
 def _in_lines(x):
-    """Fold an array in about as many lines as each is long, padded with zeros."""
+    """Fold an array into a nearly square one, padded with zeros."""
     length = 2 ** ((x.size - 1).bit_length() // 2)
     return jnp.pad(x, (0, -x.size % length)).reshape(-1, length)
 
 
 def _reached(number, u):
-    """Draw one of things counted by entry: its entry, and how many of this one come before it."""
+    """Draw one of the things counted by entry: its entry, and its index within the entry."""
     return passed(number, uniform_index(u, jnp.sum(number)))
 
 
 def passed(
     number: Int[Array, " n"], index: Int[Array, ""]
 ) -> tuple[Int[Array, ""], Int[Array, ""]]:
-    """Entry of a thing, given how many come before it, and how many of this entry do."""
+    """Entry of a thing given its overall index, and its index within the entry."""
     up_to = jnp.cumsum(number)
     entry = jnp.minimum(jnp.sum(up_to <= index), up_to.size - 1)
     return entry, index - (up_to[entry] - number[entry])

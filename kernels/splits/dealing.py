@@ -1,7 +1,7 @@
-"""Records of a split or a merge dealt into chunks, whose tables are allocated in turn.
+"""Division of the records of a split or a merge into chunks, which are allocated one by one.
 
-On a CPU only the records concerned are gathered, so that few of them are few. An accelerator deals
-all of them where they lie, each device its own.
+On a CPU only the affected records are gathered, so that a move of few records has little work. An
+accelerator divides all records without moving them, each device its own.
 """
 
 from typing import Any, NamedTuple
@@ -16,18 +16,17 @@ from bnp_models.kernels.numerics.platforms import by_platform, map_in_use, recor
 from bnp_models.kernels.splits.anchors import Anchors
 from bnp_models.kernels.splits.members import Items, LabelledRecords, Records, SeatedItems
 
-# Records that shape a proposal, or not many more.
+# Approximate number of records that shape a proposal.
 SHAPING_RECORDS = 512
 
-# Records are taken in this many chunks at the most; never in chunks of fewer than the second, of
-# which two hold the anchors. Small chunks make good proposals: tables of one are allocated
-# independently. On accelerators, where each takes some launches, there are as many as the third
-# says.
+# Largest number of chunks; smallest number of records of a chunk (two chunks contain the anchors);
+# number of chunks on accelerators, on which each needs several launches. Small chunks make good
+# proposals, because the tables of one chunk are allocated independently.
 MAX_CHUNKS = 512
 MIN_CHUNK = 32
 CHUNKS_ON_ACCELERATORS = 8
 
-# Devices that records may lie on in parts without moving to others here.
+# Largest number of devices among which records may be divided without being moved here.
 _DEVICES = 8
 
 
@@ -35,23 +34,23 @@ class Dealt(NamedTuple):
     """Records in chunks."""
 
     entries: Items | Records
-    """Members by record, chunk after chunk: the axis of chunks first, that of records last."""
+    """Members by record and chunk; the first axis is for chunks, the last for records."""
     in_use: Int[Array, ""] | int
-    """Chunks that hold a record concerned; one beyond these changes nothing."""
+    """Number of chunks with an affected record; later chunks change nothing."""
     shaping: Items | Records
-    """Members of the records that shape the proposal, among them both anchors."""
+    """Members of the records that shape the proposal; both anchors are among them."""
     place: Int[Array, " n"] | None
-    """Place of each record, beyond all places where it is not concerned; None: as they lie."""
+    """Position of each record, beyond the end if it is not affected; None: order unchanged."""
 
 
 @jax.named_scope("deal_records")
 def deal_records(anchors: Anchors, members: SeatedItems | LabelledRecords) -> Dealt:
-    """Deal records into chunks: by their number, or in turn those that are concerned."""
+    """Divide records into chunks: all records in turn, or only the affected ones."""
     return by_platform(_deal_those_concerned, _deal_where_they_lie)(anchors, members)
 
 
 def in_order(dealt: Dealt, x: Int[Array, "chunks ... size"], num_records: int) -> Array:
-    """Figures in the order of the records; of no use for those that are not concerned."""
+    """Figures in the order of the records; those of records that are not affected are arbitrary."""
     num_chunks, size = len(x), x.shape[-1]
     if dealt.place is None:
         return jnp.moveaxis(x, 0, -1).reshape(*x.shape[1:-1], -1)[..., :num_records]
@@ -60,7 +59,7 @@ def in_order(dealt: Dealt, x: Int[Array, "chunks ... size"], num_records: int) -
 
 
 def _deal_where_they_lie(anchors: Anchors, members) -> Dealt:
-    """Give one record of every so many to each chunk, whether it is concerned or not."""
+    """Give every n-th record to each of n chunks, whether it is affected or not."""
     entries = members.entries_of(anchors)(None)
     chunks = jax.tree.map(
         lambda x: jnp.moveaxis(_folded(x, CHUNKS_ON_ACCELERATORS), -1, 0), entries
@@ -69,7 +68,7 @@ def _deal_where_they_lie(anchors: Anchors, members) -> Dealt:
 
 
 def _folded(x, number):
-    """Fold the last axis so that the new last one has one record of every so many each."""
+    """Fold the last axis so that each row of the new last axis has every n-th record."""
     x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % number)])
     return x.reshape(*x.shape[:-1], -1, number)
 
@@ -104,13 +103,13 @@ def _deal_those_concerned(anchors: Anchors, members) -> Dealt:
     number = jnp.sum(concerned)
     in_use = lax.div(number + (size - 1), size)
     rank = jnp.cumsum(concerned) - 1
-    # Dealt out, so that every chunk is like the whole even where records are sorted.
-    # None is negative: without the signs that % and // see to.
+    # Records go to the chunks in turn, so that chunks are similar even if records are sorted. None
+    # is negative: without the signs that % and // see to.
     turns = jnp.maximum(in_use, 1)
     place = lax.rem(rank, turns) * size + lax.div(rank, turns)
     place = jnp.where(concerned, place, num_chunks * size)
     order = jnp.full(num_chunks * size, num_padded).at[place].set(everyone, mode="drop")
-    # Either anchor is among those that shape the proposal.
+    # Both anchors are among the records that shape the proposal.
     for front, anchor in enumerate(anchors.records):
         back, other = place[anchor], order[front]
         order = order.at[jnp.stack([front, back])].set(jnp.stack([anchor, other]))
@@ -128,5 +127,5 @@ def _deal_those_concerned(anchors: Anchors, members) -> Dealt:
 
 
 def _joined(x):
-    """Put the records of chunks, the first axis, one after the other, along the last axis."""
+    """Join the records of all chunks (the first axis) along the last axis."""
     return jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)

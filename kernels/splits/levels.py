@@ -13,13 +13,13 @@ from bnp_models.kernels.variates.rng import Keys
 
 
 class SideLevels(NamedTuple):
-    """Log levels of side 0, of side 1 and of both together: the state's own, or proposed."""
+    """Log levels of side 0, of side 1 and of both together, from the state or proposed."""
 
     log_level: Float[Array, "R 3"]
     log_mass: Float[Array, " 3"]
     """Log feasible masses."""
     log_weight: Float[Array, " 3"]
-    """Of `propose_levels`."""
+    """Log weights as of `propose_levels`."""
 
 
 def propose_side_levels(
@@ -29,7 +29,7 @@ def propose_side_levels(
     levels: Levels,
     region: Region,
 ) -> SideLevels:
-    """Draw the levels that are missing: those of the sides from both's, or both's from side 0's.
+    """Draw the missing levels: of the sides from the merged one, or of the merged one from side 0.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def propose_side_levels(
     proposal
         From `kernels.splits.proposal.propose_sides`.
     log_theta
-        Log level probabilities of the component that stays and of the other, as they are.
+        Current log level probabilities of the component that stays and of the other one.
     levels
         The levels under their prior.
     region
@@ -61,7 +61,7 @@ def weigh_side_levels(
     levels: Levels,
     region: Region,
 ) -> SideLevels:
-    """Masses and weights of levels that are proposed or the state's own, in their precision.
+    """Masses and weights of levels that are proposed or from the state, in their precision.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def weigh_side_levels(
 
 
 def _propose_and_weigh(key, of_sides, given, of_both, proposal, *of_levels) -> SideLevels:
-    """Draw the levels of the sides from both's, unless they are given, and weigh all three."""
+    """Draw levels of the sides from those of both, unless they are given, and weigh all three."""
     items = proposal.items.astype(of_sides.dtype)
     all_items = jnp.sum(items, axis=1, keepdims=True)
     launch = jnp.broadcast_to(of_both, of_sides.shape)

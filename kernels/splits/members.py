@@ -1,9 +1,9 @@
-"""Members of components, of which a split or a merge gives some to either side.
+"""Members of components, which a split or a merge divides between two sides.
 
-Two kinds: items of records, seated at tables (`SeatedItems`, of mixed membership), and records as a
-whole, one by one or counted by cell (`LabelledRecords`, of latent classes). Either kind gives the
-members concerned as arrays over records, which are dealt into chunks: `Items` and `Records`. What
-is allocated to a side is a table, or each of the records that one entry counts.
+There are two kinds: items of records that sit at tables (`SeatedItems`, in mixed membership), and
+whole records, single or counted by cell (`LabelledRecords`, in latent classes). Each kind provides
+the affected members as arrays over records, which are divided into chunks: `Items` and `Records`.
+The unit that is allocated to a side is a table, or each of the records that one entry counts.
 """
 
 from collections.abc import Callable
@@ -22,15 +22,15 @@ from bnp_models.kernels.variates.discrete import binomial
 from bnp_models.kernels.variates.rng import uniform, words
 
 INSIDE, OPENS, ANCHOR_0, ANCHOR_1, SECOND = 1, 2, 4, 8, 16
-"""Bits: an item is of the component or pair; then also, it opens its table; its table is that of
-the first anchor, or of the second; it is of the second component of a merge."""
+"""Bits: an item is of the component or pair. Further bits of such an item: it opens its table; its
+table is that of the first, or second, anchor; it is of the second component of a merge."""
 
-# Weights of tables between two sides are counted in units of its inverse, or of more where the
-# counts would overflow.
+# Shares of tables on a side are counted in units of the inverse of this number; the units are
+# larger if the counts would overflow.
 MAX_UNIT = 256
 
-# Records that an entry stands for, at the most, where it shapes a proposal: float32 adds them up
-# without rounding.
+# Largest number of records of an entry that shapes a proposal, so that float32 adds them up without
+# rounding.
 _MAX_SHAPING_COUNT = 32
 
 
@@ -39,18 +39,18 @@ Unit: TypeAlias = int | Int[Array, ""]
 
 
 class Items(NamedTuple):
-    """Items of some records, seated at tables."""
+    """Items of some records, which sit at tables."""
 
     rows: Int[Array, "... J size"]
-    """Row of theta of each."""
+    """Row of theta of each item."""
     table: Int[Array, "... J size"]
-    """Table of each in its record."""
+    """Table of each item in its record."""
     bits: Int[Array, "... J size"]
-    """Bits of `INSIDE` and the names beside it; none for padding."""
+    """Bits as defined by `INSIDE` and the other names; none for padding."""
 
     @property
     def concerned(self) -> Bool[Array, " size"]:
-        """Records with an item that is concerned."""
+        """Records with an affected item."""
         return jnp.any(self.bits & INSIDE, axis=0)
 
     @property
@@ -60,12 +60,12 @@ class Items(NamedTuple):
 
     @property
     def weights(self) -> tuple[Bool[Array, "J size"], None, Int[Array, " size"]]:
-        """Items concerned, how often each counts (None: once), and tables of each record."""
+        """Affected items, how often each counts (None: once), and tables of each record."""
         opens = (self.bits & OPENS) > 0
         return (self.bits & INSIDE) > 0, None, jnp.sum(opens, axis=0, dtype=jnp.int32)
 
     def masked(self, mask: Bool[Array, " size"]) -> "Items":
-        """The items, those of records outside the mask as padding."""
+        """The items, with those of records outside the mask as padding."""
         return self._replace(bits=jnp.where(mask, self.bits, 0))
 
     def scores(self, of_row: Float[Array, " R"]) -> Float[Array, "J size"]:
@@ -78,12 +78,12 @@ class Items(NamedTuple):
         return total
 
     def expected(self, odds: Float[Array, "J size"], unit: Unit) -> Int[Array, "J size"]:
-        """Shares of side 1 by expectation, in units of 1 / unit, of tables to be allocated."""
+        """Expected shares on side 1 of the tables to be allocated, in units of 1 / unit."""
         share = jnp.round(unit * jax.nn.sigmoid(odds)).astype(jnp.int32)
         return jnp.where(self._free, share, 0)
 
     def settled(self, share: Int[Array, "J size"], unit: Unit) -> Int[Array, "J size"]:
-        """Shares of side 1, the anchors' tables on their own sides."""
+        """Shares on side 1, with the anchors' tables on their own sides."""
         return share + jnp.where(self.bits & ANCHOR_1, unit, 0)
 
     def add_up(self, share: Int[Array, "J size"], variable: Int[Array, " R"]) -> Counts:
@@ -94,7 +94,7 @@ class Items(NamedTuple):
     def draw(
         self, key: Key[Array, ""], odds: Float[Array, "J size"], is_split: Bool[Array, ""]
     ) -> Int[Array, "J size"]:
-        """Draw whether the table to be allocated is on side 1; in a merge, whether it is."""
+        """Draw whether each table to be allocated is on side 1; in a merge, return where it is."""
         v = uniform(words(key, self.rows.shape), odds.dtype.type)
         logit = jnp.log(v) - jnp.log1p(-v)
         drawn = jnp.take_along_axis(logit, self.table, axis=0) < odds
@@ -104,7 +104,7 @@ class Items(NamedTuple):
     def cost(
         self, side: Int[Array, "J size"], odds: Float[Array, "J size"]
     ) -> Float[Array, " size"]:
-        """Minus the log probability, by record, of these sides of the tables to be allocated."""
+        """Minus the log probability of these sides of the tables to be allocated, by record."""
         spent = jax.nn.softplus(jnp.where(side > 0, -odds, odds))
         opens = self._free & ((self.bits & OPENS) > 0)
         return jnp.sum(jnp.where(opens, spent, 0), axis=0)
@@ -116,7 +116,7 @@ class Items(NamedTuple):
 
 
 class SeatedItems(NamedTuple):
-    """Items of all records, each at a table of its record; a table is of one component."""
+    """Items of all records, each at a table of its record; a table has one component."""
 
     z: Int[Array, "J n"]
     """Component of each item."""
@@ -147,11 +147,11 @@ class SeatedItems(NamedTuple):
         return jnp.zeros(num_rows, jnp.int32).at[record_at(self.rows, record)].add(there)
 
     def concerned(self, anchors: Anchors) -> Bool[Array, " n"]:
-        """Records with an item of the component or pair."""
+        """Whether each record has an item of the component or pair."""
         return self._real & jnp.any(anchors.concern(self.z), axis=0)
 
     def entries_of(self, anchors: Anchors) -> Callable[[Int[Array, " size"] | None], Items]:
-        """Make the function that gives the items of some records, or, for None, of all."""
+        """Make a function that returns the items of some records, or of all for None."""
 
         def take(who):
             z, table, rows = self.z, self.table, self.rows
@@ -177,29 +177,29 @@ class SeatedItems(NamedTuple):
 
     @property
     def _real(self):
-        """Records that are no padding."""
+        """Whether each record is not padding."""
         return jnp.arange(self.z.shape[1]) < self.num_records
 
 
 class Records(eqx.Module):
-    """Records as a whole, each entry one of them or several of one cell."""
+    """Whole records; each entry is one record, or several of the same cell."""
 
     rows: Int[Array, "... J size"]
     """Row of lambda of each value."""
     free: Int[Array, "... size"]
-    """Records concerned that are to be allocated: all but the anchors."""
+    """Number of affected records that are to be allocated: all except the anchors."""
     second: Int[Array, "... size"]
-    """Those of them that are of the second class of a merge."""
+    """Number of these that are in the second class of a merge."""
     first_anchor: Bool[Array, "... size"]
-    """Whether one more is the first anchor."""
+    """Whether one more record of the entry is the first anchor."""
     second_anchor: Bool[Array, "... size"]
-    """Whether one more is the second anchor."""
+    """Whether one more record of the entry is the second anchor."""
     counted: bool = eqx.field(static=True)
     """Whether an entry may be several records."""
 
     @property
     def concerned(self) -> Bool[Array, " size"]:
-        """Entries with a record that is concerned."""
+        """Whether each entry has an affected record."""
         return self._number > 0
 
     @property
@@ -211,13 +211,13 @@ class Records(eqx.Module):
     def weights(
         self,
     ) -> tuple[Bool[Array, "J size"], Int[Array, " size"] | None, Int[Array, " size"]]:
-        """Values concerned, how often each counts (None: once), and records of each entry."""
+        """Affected values, how often each counts (None: once), and records of each entry."""
         number = jnp.minimum(self._number, _MAX_SHAPING_COUNT)
         inside = jnp.broadcast_to(self.concerned, self.rows.shape)
         return inside, number if self.counted else None, number
 
     def masked(self, mask: Bool[Array, " size"]) -> "Records":
-        """The entries, those outside the mask as padding."""
+        """The entries, with those outside the mask as padding."""
         return Records(
             self.rows, jnp.where(mask, self.free, 0), jnp.where(mask, self.second, 0),
             self.first_anchor & mask, self.second_anchor & mask, self.counted,
@@ -228,25 +228,25 @@ class Records(eqx.Module):
         return jnp.sum(of_row[self.rows], axis=0)
 
     def expected(self, odds: Float[Array, " size"], unit: Unit) -> Int[Array, " size"]:
-        """Shares of side 1 by expectation, in units of 1 / unit, of what is to be allocated."""
+        """Expected shares on side 1 of the records to be allocated, in units of 1 / unit."""
         whole = unit * self.free
         share = jnp.round(whole * jax.nn.sigmoid(odds)).astype(jnp.int32)
         # The product may be rounded up.
         return jnp.minimum(share, whole)
 
     def settled(self, share: Int[Array, " size"], unit: Unit) -> Int[Array, " size"]:
-        """Shares of side 1, the anchors on their own sides."""
+        """Shares on side 1, with the anchors on their own sides."""
         return share + jnp.where(self.second_anchor, unit, 0)
 
     def add_up(self, share: Int[Array, " size"], variable: Int[Array, " R"]) -> Counts:
-        """Weighted records with each row, and in all."""
+        """Weighted records with each row, and their total."""
         shares = jnp.broadcast_to(share, self.rows.shape)
         return Counts(_add_up_by_row(self.rows, shares, variable), jnp.sum(share))
 
     def draw(
         self, key: Key[Array, ""], odds: Float[Array, " size"], is_split: Bool[Array, ""]
     ) -> Int[Array, " size"]:
-        """Draw how many of the records to be allocated are on side 1; in a merge, how many are."""
+        """Draw the number of records to be allocated on side 1; in a merge, return their number."""
         if self.counted:
             drawn = binomial(key, self.free, jax.nn.sigmoid(odds), jax.nn.sigmoid(-odds))
         else:
@@ -255,7 +255,7 @@ class Records(eqx.Module):
         return jnp.where(is_split, drawn, self.second)
 
     def cost(self, side: Int[Array, " size"], odds: Float[Array, " size"]) -> Float[Array, " size"]:
-        """Minus the log probability of these records, told apart, on these sides."""
+        """Minus the log probability of these sides, for distinguishable records."""
         of_0, of_1 = jax.nn.softplus(odds), jax.nn.softplus(-odds)
         return jnp.where(side > 0, side * of_1, 0) + jnp.where(
             self.free > side, (self.free - side) * of_0, 0
@@ -263,23 +263,23 @@ class Records(eqx.Module):
 
     @property
     def _number(self):
-        """Records concerned, anchors included."""
+        """Number of affected records, with anchors."""
         return self.free + self.first_anchor + self.second_anchor
 
 
 class LabelledRecords(eqx.Module):
-    """Records of latent classes: first some by their classes, then cells by counts of classes."""
+    """Records of latent classes: single ones with their classes, then cells with class counts."""
 
     z: Int[Array, " n"]
     """Class of each record."""
     split: Int[Array, "K C"] | None
-    """Records of each cell by class; None where there are no cells."""
+    """Number of records of each cell by class; None if there are no cells."""
     rows: Int[Array, "J n+C"]
     """Row of lambda of each value, of the records and then of the cells."""
     real: Bool[Array, " n"]
-    """Records that are no padding; a cell that is padding has no records."""
+    """Whether each record is not padding; a cell that is padding has no records."""
     num_records: Int[Array, ""]
-    """Number of records, those of the cells included."""
+    """Number of records, with those of the cells."""
 
     @property
     def unit(self) -> Int[Array, ""]:
@@ -287,7 +287,7 @@ class LabelledRecords(eqx.Module):
         return jnp.clip(lax.div(2**30, jnp.maximum(self.num_records, 1)), 1, MAX_UNIT)
 
     def pick(self, key: Key[Array, ""], k: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
-        """Draw a record of a class uniformly: its entry, and which one of the entry's it is."""
+        """Draw a record of a class uniformly: its entry, and its index within the entry."""
         return pick_member(key, self._members(k))
 
     def at_table(
@@ -297,11 +297,11 @@ class LabelledRecords(eqx.Module):
         return jnp.zeros(num_rows, jnp.int32).at[record_at(self.rows, record)].add(1)
 
     def concerned(self, anchors: Anchors) -> Bool[Array, " n+C"]:
-        """Entries with a record of the class or pair."""
+        """Whether each entry has a record of the class or pair."""
         return self._concerned(anchors) > 0
 
     def entries_of(self, anchors: Anchors) -> Callable[[Int[Array, " size"] | None], Records]:
-        """Make the function that gives some entries, or, for None, all."""
+        """Make a function that returns some entries, or all for None."""
         number, second = self._concerned(anchors), self._members(anchors.k_b)
 
         def take(who):
@@ -333,12 +333,12 @@ class LabelledRecords(eqx.Module):
         return z, split.at[anchors.k_new].set(to_new[size:])
 
     def _members(self, k):
-        """Records of a class, by entry."""
+        """Number of records of a class, by entry."""
         number = (self.real & (self.z == k)).astype(jnp.int32)
         return number if self.split is None else jnp.concatenate([number, self.split[k]])
 
     def _concerned(self, anchors):
-        """Records of the class or pair, by entry."""
+        """Number of records of the class or pair, by entry."""
         of_b = jnp.where(anchors.is_split, 0, self._members(anchors.k_b))
         return self._members(anchors.k_a) + of_b
 
@@ -346,7 +346,7 @@ class LabelledRecords(eqx.Module):
 def _add_up_by_row(rows, share, variable):
     """Sums of shares by row."""
     if on_accelerator():
-        # Many items of few rows, added one by one, would wait for each other.
+        # Additions of many items to few rows would wait for each other.
         has_row = rows[variable] == jnp.arange(variable.size)[:, None]
         return jnp.sum(jnp.where(has_row, share[variable], 0), axis=1)
     return jnp.zeros(variable.size, jnp.int32).at[rows.reshape(-1)].add(share.reshape(-1))

@@ -1,6 +1,6 @@
-"""Proposals to split a component in two that data have shaped, or to merge two.
+"""Data-dependent proposals to split a component into two, or to merge two components.
 
-Parallel over records; whether they are accepted is for the moves that use them.
+They are parallel over records. The moves that use them decide about their acceptance.
 """
 
 from functools import partial
@@ -31,31 +31,31 @@ from bnp_models.kernels.splits.members import (
 from bnp_models.kernels.variates.levels import Levels
 from bnp_models.kernels.variates.rng import Keys, uniform, words
 
-# Rounds that shape a proposal among some of the records: two-means, and then expectation-
-# maximisation, with so much of each step's change added to the next.
+# Rounds that shape a proposal among some of the records: numbers of rounds of two-means and of
+# expectation-maximisation, and momentum (share of each step's change that is added to the next).
 HARD_ROUNDS = 3
 SOFT_ROUNDS = 30
 MOMENTUM = 0.9
 
-# Where no more records are concerned than this, a CPU has the rounds go through no more.
+# If no more than this many records are affected, a CPU uses only these in the rounds.
 FEW_RECORDS = 256
 
-# Shares of these records and log odds are multiples of its inverse, a power of two: float32 then
-# adds them up without rounding, in any order.
+# Shares of these records and log odds are multiples of the inverse of this power of two, so that
+# float32 adds them up without rounding, in any order.
 SHAPING_UNIT = 2**10
 
 
 class Proposal(NamedTuple):
-    """A split or a merge that is proposed: its two sides, and the labels after it."""
+    """Proposed split or merge: its two sides, and the labels after it."""
 
     is_split: Bool[Array, ""]
-    """Whether a component is split; else two are merged."""
+    """Whether a component is split; otherwise two are merged."""
     possible: Bool[Array, ""]
-    """Whether there is such a move."""
+    """Whether such a move exists."""
     log_u: Float[Array, ""]
-    """Log of the uniform that decides."""
+    """Log of the uniform number that decides about acceptance."""
     stays: Int[Array, ""]
-    """Component of side 0, and of both where they are merged."""
+    """Component of side 0, and of both sides if they are merged."""
     other: Int[Array, ""]
     """Component of side 1."""
     items: Int[Array, "R 2"]
@@ -63,14 +63,14 @@ class Proposal(NamedTuple):
     tables: Int[Array, " 2"]
     """Tables of the sides."""
     labels: Any
-    """Labels after the move, as `after` of the members gives them."""
+    """Labels after the move, in the form that `after` of the members returns."""
     log_choice: Float[Array, ""]
-    """Log probability of choosing the merge of the sides over that of choosing the split."""
+    """Log ratio of the probability of choosing the merge to that of choosing the split."""
     cost: Float[Array, "chunks size"]
-    """Minus the log probability of the sides once it is chosen, in parts to be added up."""
+    """Minus the log probability of the sides given that choice, in terms to be added up."""
 
     def accepted(self, log_target: Float[Array, ""]) -> Bool[Array, ""]:
-        """Whether the move is accepted, given log p(split) less log p(merged), in its precision."""
+        """Whether the move is accepted, given log p(split) - log p(merged), in its precision."""
         minus_log_q = order_free_sum(self.cost, dtype=log_target.dtype)
         log_split = log_target + (minus_log_q + self.log_choice)
         return self.possible & (self.log_u < jnp.where(self.is_split, log_split, -log_split))
@@ -85,32 +85,33 @@ def propose_sides(
     levels: Levels,
     slot: Int[Array, ""],
 ) -> Proposal:
-    """Propose to split a component in two sides, or to merge two.
+    """Propose to split a component into two sides, or to merge two components.
 
     Parameters
     ----------
     key
         Used once.
     members
-        Items at tables, or records as a whole: what is said of tables holds of records then.
+        Items at tables, or whole records; for records, read "records" for "tables" below.
     counts, tables
         Items by row of theta and component, and tables of each component.
     levels
         The levels under their prior.
     slot
-        Slot without tables, which the second side of a split takes; no split is possible where it
-        has tables.
+        Slot without tables, which the second side of a split takes; no split is possible if it has
+        tables.
 
     Notes
     -----
-    After Jain & Neal (2004), doi:10.1198/1061860043001. Anchors: an item a of a component, chosen
-    uniformly or by size; then, with probability one half each, an item b of its component (split)
-    or of another one, chosen by how well the two would merge (merge). From the anchors, rounds of
-    two-means and then of expectation-maximisation with momentum among some of the records of the
-    component or pair, and a round among all, shape a launch state: a function of their tables and
-    the anchors alone, so that it is the same for the reverse move. A last round allocates the
-    tables for good, chunk after chunk: independently within a chunk, given the allocations before
-    it and the launch state after it. The proposal's probability is the product over tables.
+    The proposal follows Jain & Neal (2004), doi:10.1198/1061860043001. The anchors are an item a of
+    a component that is chosen uniformly or by size, and then, with probability one half each, an
+    item b of the same component (split) or of another component, chosen by how well the two would
+    merge (merge). From the anchors, a launch state is computed by rounds of two-means and then of
+    expectation-maximisation with momentum among some of the records of the component or pair, and
+    one round among all of them. It depends only on their tables and the anchors, so that it is the
+    same for the reverse move. A last round makes the final allocation of the tables, chunk after
+    chunk: independently within a chunk, given the allocations of earlier chunks and the launch
+    state of later ones. The probability of the proposal is the product over tables.
     """
     dtype = levels.shape.dtype
     key_scalars, key_anchors, key_sides = Keys(key, 3)
@@ -145,7 +146,7 @@ def propose_sides(
 
 
 class _Chunks(NamedTuple):
-    """Records in chunks, and what the rows of their items stand for."""
+    """Records in chunks, and the levels of the rows of their items."""
 
     dealt: Dealt
     """The records."""
@@ -156,7 +157,7 @@ class _Chunks(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Chunks, in use or not."""
+        """Number of chunks, in use or not."""
         return len(self.dealt.entries.rows)
 
     def of(self, c) -> Items | Records:
@@ -174,12 +175,12 @@ def _counts_of_both(anchors: Anchors, present: Counts) -> Counts:
 
 
 def _contrast(anchors: Anchors, chunks: _Chunks, items, members):
-    """Log ratio of level probabilities near the second anchor and near the first."""
+    """Log ratio of level probabilities near the second anchor to those near the first."""
     variable, dtype = chunks.levels.variable, chunks.levels.shape.dtype
     share = items.astype(dtype) / jnp.maximum(group_totals(items, variable), 1)
 
     def anchored(record, table_of_anchor):
-        """Log level probabilities half way between an anchor and the whole."""
+        """Log level probabilities halfway between those of an anchor and those of all members."""
         seen = members.at_table(record, table_of_anchor, items.size).astype(dtype)
         mixed = jnp.where(group_totals(seen, variable) > 0, (share + seen) / 2, share)
         return jnp.log(mixed + 1e-3)
@@ -203,9 +204,9 @@ def _log_odds(chunks: _Chunks, c, side_1: Counts, whole: Counts):
 
 
 def _count(chunks: _Chunks, c, share) -> Counts:
-    """Weighted items of each row, and weighted tables, of a chunk, the anchors' included.
+    """Weighted items of each row and weighted tables of a chunk, with those of the anchors.
 
-    `share` is that of side 1 of what is to be allocated, in units of 1 / unit.
+    `share` is the share on side 1 of the tables to be allocated, in units of 1 / unit.
     """
     members = chunks.of(c)
     return members.add_up(members.settled(share, chunks.unit), chunks.levels.variable)
@@ -215,7 +216,7 @@ class _Sides(NamedTuple):
     """Weighted counts of side 1, in units of 1 / unit."""
 
     of_chunk: Counts
-    """Chunk after chunk."""
+    """Counts of each chunk."""
     total: Counts
     """Sums over the chunks."""
 
@@ -228,16 +229,16 @@ def _place(chunks: _Chunks, c, sides: _Sides, share) -> _Sides:
 
 
 class _Odds(NamedTuple):
-    """Log odds of side 1: those of a table are the sum of its items' and its own."""
+    """Log odds of side 1; those of a table are the sum over its items plus a term for the table."""
 
     item: Float[Array, " R"]
-    """Of an item of each row."""
+    """Term of an item of each row."""
     table: Float[Array, ""]
-    """Of a table."""
+    """Term of a table."""
 
 
 def _odds_given(sides: Counts, levels: Levels, totals: Float[Array, "R 2"] | None = None) -> _Odds:
-    """Log odds given counts of sides 1 and 0; also of each row's variable, where they are known."""
+    """Log odds given counts of sides 1 and 0, and totals of each row's variable if known."""
     items = levels.count(sides.items)
     if totals is None or levels.layers:
         totals = levels.totals(items)
@@ -249,9 +250,10 @@ def _odds_given(sides: Counts, levels: Levels, totals: Float[Array, "R 2"] | Non
 
 @jax.named_scope("launch")
 def _launch(chunks: _Chunks, contrast) -> _Odds:
-    """Launch the sides from some of the records: two-means, then expectation-maximisation.
+    """Compute a launch state from some records: two-means, then expectation-maximisation.
 
-    The records are chosen by the component or pair alone, and taken whole, whatever their tables.
+    The choice of records depends only on the component or pair. Records are used as a whole,
+    whatever their tables.
     """
     shaping, size = chunks.dealt.shaping, chunks.dealt.entries.rows.shape[-1]
     if on_accelerator() or shaping.rows.shape[-1] <= FEW_RECORDS:
@@ -265,17 +267,17 @@ def _launch(chunks: _Chunks, contrast) -> _Odds:
 
 
 def _launch_from(shaping: Items | Records, levels: Levels, contrast) -> _Odds:
-    """Launch the sides from these records; padding changes nothing."""
+    """Compute a launch state from these records; padding has no effect."""
     dtype = contrast.dtype
     first, second = shaping.anchored
     inside, number, has_tables = shaping.weights
     num_rows = contrast.size
-    # As vectors of counts by row, so that counting is a product with them.
+    # Vectors of counts by row, so that counting is a matrix product.
     has_row = jnp.zeros((num_rows, inside.shape[1]), dtype)
     has_row = has_row.at[shaping.rows, jnp.arange(inside.shape[1])].add(inside.astype(dtype))
     parts = [has_row if number is None else has_row * number, has_tables.astype(dtype)[None]]
     if on_accelerator():
-        # One product more, but no sums by group in a round.
+        # One more product, but no sums by group in a round.
         parts.append(group_totals(parts[0], levels.variable))
     counted = jnp.concatenate(parts)
     everyone = jnp.sum(counted, axis=1)
@@ -323,13 +325,13 @@ def _product(x, y):
 
 
 def _added_up(x, y):
-    """The same multiplied and added up: on accelerators a round is two launches then."""
+    """The same product by multiplication and summation; a round then needs two launches."""
     return jnp.sum(x * y, axis=-1)
 
 
 @jax.named_scope("shape")
 def _shape(chunks: _Chunks, launched: _Odds, whole: Counts) -> _Sides:
-    """Shape the sides of all records concerned, from what some of them launched."""
+    """Shape the sides of all affected records from the launch state of some of them."""
 
     def spread(c):
         members = chunks.of(c)
@@ -350,10 +352,10 @@ def _shape(chunks: _Chunks, launched: _Odds, whole: Counts) -> _Sides:
 
 @jax.named_scope("allocate")
 def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Counts):
-    """Allocate every table for good: as drawn in a split, as it is in a merge.
+    """Make the final allocation of every table: drawn in a split, the current one in a merge.
 
-    Returns the counts of side 1, which items are on it, and minus the log probability of that, in
-    parts to be added up.
+    Returns the counts of side 1, the items on it, and minus the log probability of this allocation
+    in terms to be added up.
     """
     rows, variable = chunks.dealt.entries.rows, chunks.levels.variable
     dtype = chunks.levels.shape.dtype
@@ -376,11 +378,11 @@ def _allocate(key, anchors: Anchors, chunks: _Chunks, shaped: _Sides, whole: Cou
 
 
 def with_sides(present: Counts, places, of_sides: Counts) -> Counts:
-    """Counts of all components, two of them replaced."""
+    """Counts of all components, with two of them replaced."""
     return jax.tree.map(lambda x, new: x.at[..., places].set(new), present, of_sides)
 
 
 def put_together(of_sides):
-    """Counts of the sides with all of them in the first."""
+    """Counts of the sides with all members in the first one."""
     both = jnp.sum(of_sides, axis=-1)
     return jnp.stack([both, jnp.zeros_like(both)], axis=-1)
