@@ -22,8 +22,8 @@ from bnp_models.kernels.variates.discrete import binomial
 from bnp_models.kernels.variates.rng import uniform, words
 
 INSIDE, OPENS, ANCHOR_0, ANCHOR_1, SECOND = 1, 2, 4, 8, 16
-"""Bits: an item is of the component or pair. Further bits of such an item: it opens its table; its
-table is that of the first, or second, anchor; it is of the second component of a merge."""
+"""Bits of an item: it is of the component or pair; it opens its table; its table is that of the
+first anchor; of the second anchor; it is of the second component of a merge."""
 
 # Shares of tables on a side are counted in units of the inverse of this number; the units are
 # larger if the counts would overflow.

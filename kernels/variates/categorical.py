@@ -1,4 +1,4 @@
-"""Categorical variates by inverting cumulative sums, for many lanes at once."""
+"""Categorical variates by inversion of cumulative sums, for many draws at once."""
 
 from itertools import accumulate
 
@@ -10,18 +10,19 @@ from jaxtyping import Array, Float, Int, Key
 from bnp_models.kernels.numerics.platforms import by_platform, short_loop
 from bnp_models.kernels.variates.rng import uniform, words
 
-# Rows that `draw_rows_by_weight` adds up in one pass over its columns: on a CPU, on accelerators.
+# Number of rows that `draw_rows_by_weight` adds up in one pass: on a CPU, on accelerators.
 _ROWS_AT_ONCE = (16, 64)
 
 
 @jax.named_scope("cumulative_sum")
 def cumulative_sum(x: Float[Array, "... K"]) -> Float[Array, "... K"]:
-    """Cumulative sums of weights along the last axis, in blocks, always added up in one order.
+    """Cumulative sums of weights along the last axis, in blocks, always added in the same order.
 
-    They are not matrix products, which can be twice as fast on a CPU: the order in which those add
-    up depends on their size, and so on how many chains and records a device has.
+    They are not computed by matrix products, which can be twice as fast on a CPU, because the order
+    of additions in a product depends on its size, and so on the numbers of chains and records on a
+    device.
     """
-    # A maximum first: a product just before an addition may be fused with it, and not be rounded.
+    # The maximum prevents that a product just before an addition is fused with it and not rounded.
     return _sums_of_blocks(jnp.maximum(x, 0))
 
 
@@ -49,7 +50,7 @@ def search_cumulative(
     cumulative
         Cumulative weights along the last axis.
     rows
-        Row that each draw is from.
+        Row from which each draw is made.
     u
         Uniforms on (0, 1).
 
@@ -61,7 +62,7 @@ def search_cumulative(
     Raises
     ------
     ValueError
-        If there are 2**31 weights or more: their places would overflow int32.
+        If there are 2**31 weights or more, whose indices would overflow int32.
     """
     if cumulative.size >= 2**31:
         raise ValueError(f"weights of shape {cumulative.shape} overflow int32; draw them in parts")
@@ -93,7 +94,7 @@ def draw_rows(
     key
         Used once.
     log_weight
-        Rows are the categories; -inf where one is impossible: that one is never drawn.
+        Rows are the categories; -inf marks an impossible one, which is never drawn.
 
     Returns
     -------
@@ -117,7 +118,7 @@ def draw_rows_by_weight(
     key
         Used once.
     weight
-        Rows are the categories; zero where one is impossible: that one is never drawn.
+        Rows are the categories; zero marks an impossible one, which is never drawn.
 
     Returns
     -------
@@ -126,9 +127,9 @@ def draw_rows_by_weight(
 
     Notes
     -----
-    The cumulative sum is one chain of additions in either use, so that it is monotone. It is
-    unrolled by blocks of rows, the columns being the lanes; the loop over blocks is there to store
-    the result, which XLA would otherwise compute again for every use on a CPU.
+    The cumulative sum is one chain of additions in both of its uses, so that it is monotone. It is
+    unrolled by blocks of rows, with the columns as lanes. The loop over blocks makes XLA store the
+    result, which it would otherwise compute again for every use on a CPU.
     """
     num_rows, num_columns = weight.shape
     size = by_platform(*_ROWS_AT_ONCE)

@@ -1,12 +1,13 @@
-"""Poisson, binomial and multinomial counts, exact at tiny and at huge means and fast on a CPU.
+"""Poisson, binomial and multinomial counts, exact for tiny and for huge means, and fast on a CPU.
 
-Most rates of an augmented contingency table are far below one and most of the draws are zero: one
-comparison each. Means below ten are inverted from the far tail, so that the rarest count sits where
-the uniform is finest; the others are drawn by transformed rejection, whose acceptance test is
-written in deviances, which float32 can hold where the logarithm of a factorial of 10^8 cannot be.
+Most rates of an augmented contingency table are far below one, and most of the draws are zero,
+which needs one comparison each. For means below ten, the distribution is inverted from the far
+tail, so that the rarest count is where the uniform number has its finest resolution. For other
+means, counts are drawn by transformed rejection. Its acceptance test uses deviances, which float32
+can represent precisely, unlike the logarithm of the factorial of 10^8.
 
-Counts are int32. A lane whose parameters are not those of a distribution that int32 can hold (nan,
-negative, beyond `MAX_COUNT`) gets -1 and disturbs no other.
+Counts are int32. A draw whose parameters are invalid or too large for int32 (nan, negative, beyond
+`MAX_COUNT`) gets -1 and does not affect other draws.
 """
 
 import jax
@@ -21,13 +22,13 @@ from bnp_models.kernels.variates.rng import uniform, word_pair, words
 MAX_COUNT = 2**30
 """Largest Poisson rate, and largest number of trials of a binomial."""
 
-# Means from here on are drawn by rejection, whose hat is not one below.
+# From this mean on counts are drawn by rejection; below it the hat would not be an upper bound.
 _REJECT_FROM = 10
 
-# Arrays of at least this many lanes work on the few that remain, gathered together.
+# In arrays with at least this many lanes, the few remaining lanes are gathered.
 _COMPACT_FROM = 2048
 
-# Steps of the inversion between two looks at whether it is done.
+# Number of steps of the inversion between two checks whether it is done.
 _UNROLL = 4
 
 # Coefficients of the continued fraction of Stirling's error, and the error at one.
@@ -51,12 +52,12 @@ def poisson(key: Key[Array, ""], rate: Float[Array, "..."]) -> Int32[Array, "...
     Returns
     -------
     counts
-        -1 where the rate is nan, negative or above `MAX_COUNT`.
+        -1 if the rate is nan, negative or above `MAX_COUNT`.
 
     Notes
     -----
-    Inversion below a rate of ten; Hormann's transformed rejection PTRS (1993,
-    doi:10.1016/0167-6687(93)90997-4) from there on. Rates below 1e-19 always give zero.
+    Rates below ten use inversion, others Hormann's transformed rejection PTRS (1993,
+    doi:10.1016/0167-6687(93)90997-4). Rates below 1e-19 always give zero.
     """
     valid = (rate >= 0) & (rate <= MAX_COUNT)
     draws = _draw(key, _POISSON, (jnp.where(valid, rate, 0),))
@@ -81,17 +82,17 @@ def binomial(
     p
         Probabilities of success, float32 or float64; broadcast against `n`.
     complement
-        1 - p, where the caller knows it better: float32 has no p between 1 - 6e-8 and 1.
+        1 - p, if the caller has it more precisely: float32 has no p between 1 - 6e-8 and 1.
 
     Returns
     -------
     counts
-        -1 where `n` is negative or above `MAX_COUNT`, or a probability nan or outside [0, 1].
+        -1 if `n` is negative or above `MAX_COUNT`, or a probability is nan or outside [0, 1].
 
     Notes
     -----
-    The rarer outcome is counted: by inversion where its mean is below ten, by Hormann's transformed
-    rejection BTRS (1993, doi:10.1080/00949659308811496) elsewhere.
+    The rarer outcome is counted: by inversion if its mean is below ten, and otherwise by Hormann's
+    transformed rejection BTRS (1993, doi:10.1080/00949659308811496).
     """
     n, p, complement = jnp.broadcast_arrays(n, p, 1 - p if complement is None else complement)
     valid = (n >= 0) & (n <= MAX_COUNT) & (p >= 0) & (p <= 1) & (complement >= 0)
@@ -109,30 +110,30 @@ def split_counts(
     weights: Float[Array, "..."],
     axis: int = -1,
 ) -> Int32[Array, "..."]:
-    """Draw multinomial variates: split each count over the levels along an axis of `weights`.
+    """Draw multinomial variates: divide each count among the levels along an axis of `weights`.
 
     Parameters
     ----------
     key
         Used once.
     counts
-        Numbers to split, from 0 to `MAX_COUNT`.
+        Numbers to divide, from 0 to `MAX_COUNT`.
     weights
         Non-negative and finite, not all zero unless the count is; they need not sum to one. Their
         other axes are broadcast against `counts`.
     axis
-        The axis of the levels, in `weights` and in the result; negative where the two ranks differ.
+        The axis of the levels in `weights` and in the result; negative if the two ranks differ.
 
     Returns
     -------
     split
-        Non-negative and of sum `counts` along the axis; zero wherever the weight is. Where the
-        count is invalid, or positive and the weights negative, nan, inf or all zero, -1.
+        Non-negative, with the sum `counts` along the axis; zero for a weight of zero. -1 if the
+        count is invalid, or if it is positive and the weights are negative, nan, inf or all zero.
 
     Notes
     -----
-    A binomial variate for each level but the last, among what earlier levels have left, until
-    nothing is left of any count: levels of large weights should come first.
+    Each level except the last gets a binomial variate of the number that earlier levels have left,
+    until nothing is left of any count. Levels with large weights should come first.
     """
     weights = jnp.moveaxis(weights, axis, 0)
     num_levels, *others = weights.shape
@@ -144,7 +145,7 @@ def split_counts(
     usable = jnp.all((weights >= 0) & (weights <= 1), axis=0) & (top > 0)
     valid = (counts >= 0) & (counts <= MAX_COUNT) & (usable | (counts == 0))
     weights = jnp.where(usable, weights, 1)
-    # Summed from the end, so that no conditional probability is a difference.
+    # Sums from the end, so that no conditional probability is computed as a difference.
     from_here = lax.cumsum(weights, reverse=True)
 
     def unfinished(carry):
@@ -193,12 +194,12 @@ def _draw(key, law, parameters):
 
 
 def _compacts(lanes):
-    """Whether what is left to do is gathered: an accelerator would rather do all at once again."""
+    """Whether remaining lanes are gathered; accelerators compute all lanes again instead."""
     return lanes >= _COMPACT_FROM and not on_accelerator()
 
 
 def _in_parts(work, trial, todo, value, arrays):
-    """`work(trial, idle, *arrays)` on the lanes to do, gathered an eighth of all at a time."""
+    """Apply `work(trial, idle, *arrays)` to the lanes to do, an eighth of all at a time."""
     lanes = todo.shape[0]
 
     def part(carry):
@@ -214,23 +215,23 @@ def _in_parts(work, trial, todo, value, arrays):
 
 
 def _refine(coarse, fine, dtype):
-    """Uniforms on (0, 1) from two words, of granularity 2**-64 near zero."""
+    """Uniforms on (0, 1) from two words, with granularity 2**-64 near zero."""
     u = (fine.astype(dtype) + dtype(0.5)) * dtype(2.0**-64) + coarse.astype(dtype) * dtype(2.0**-32)
     return jnp.minimum(u, dtype(1.0 - jnp.finfo(dtype).epsneg))
 
 
 def _invert(u, todo, one, ratio):
-    """Invert the distribution on the lanes to do, whose count is at least one: its tail holds u.
+    """Invert the distribution on the lanes to do, for which u is in the tail of counts >= 1.
 
-    The probabilities are followed upwards until what is left of the tail is lost in u, and summed
-    downwards from there: subtracted from one, the tail would be rounding errors below 1e-7.
+    The probabilities are computed upwards until the rest of the tail is negligible compared with u,
+    and then summed downwards. As one minus a sum, a tail below 1e-7 would be only rounding error.
 
     Parameters
     ----------
     u
         Uniforms.
     todo
-        Where u < P(X >= 1).
+        True for lanes with u < P(X >= 1).
     one
         P(X = 1).
     ratio
@@ -266,7 +267,7 @@ def _invert(u, todo, one, ratio):
 
 
 def _reject(key, trial, attempt, done, value, parameters):
-    """Repeat trials until every lane has accepted: the number of the next trial, and the values."""
+    """Repeat trials until all lanes have accepted; return the next trial's number and values."""
     lanes = value.shape[0]
 
     def until_accepted(trial, done, value, *parameters):
@@ -284,9 +285,9 @@ def _reject(key, trial, attempt, done, value, parameters):
 
 
 def _propose(first, second, a, b):
-    """Propose as Hormann does: the distance from the centre, the slope of the map, and a uniform.
+    """Make Hormann's proposal: distance from the centre, slope of the map, and a uniform number.
 
-    U = 1/2 - us is mirrored; us is resolved to 2**-32, where the map is steepest.
+    U = 1/2 - us is mirrored; us has the resolution 2**-32 where the map is steepest.
     """
     dtype = b.dtype.type
     us = ((first >> 1).astype(dtype) + dtype(0.5)) * dtype(2.0**-32)
@@ -306,7 +307,7 @@ def stirling_error(k):
 
 
 def _deviance(k, mean, difference):
-    """k log(k / mean) - (k - mean) for k >= 1, with k - mean given apart (Loader 2000)."""
+    """k log(k / mean) - (k - mean) for k >= 1, with k - mean as an argument (Loader 2000)."""
     dtype = k.dtype.type
     v = difference / (k + mean)
     v2 = v * v
@@ -326,7 +327,7 @@ def _start_poisson(rate):
 def _try_poisson(first, second, rate):
     """Make a trial of PTRS: a proposal, and whether it is accepted.
 
-    Its hat, which is too low by up to 0.6% as printed, is raised by 1%.
+    The printed hat is too low by up to 0.6%; here it is raised by 1%.
     """
     dtype = rate.dtype.type
     rate = jnp.maximum(rate, _REJECT_FROM)
@@ -365,7 +366,7 @@ def _try_binomial(first, second, p, n):
     mean, spread = trials * p, jnp.sqrt(trials * p * q)
     b = dtype(1.15) + dtype(2.53) * spread
     a = dtype(-0.0873) + dtype(0.0248) * b + dtype(0.01) * p
-    # The probability of the mode is put at 1 / (sqrt(2 pi) spread), never below it.
+    # The probability of the mode is replaced by its upper bound 1 / (sqrt(2 pi) spread).
     hat = (dtype(2.83) + dtype(5.1) / b) * dtype((2 * jnp.pi) ** -0.5)
     distance, slope, u = _propose(first, second, a, b)
     whole, part = _exact_product(n, p)
@@ -384,9 +385,9 @@ def _try_binomial(first, second, p, n):
 
 
 def _exact_product(n, p):
-    """n p as an integer and a small rest, to far less than a standard deviation.
+    """n p as an integer and a small rest, with an error far below a standard deviation.
 
-    A product of 10^9 rounded to float32 is off by 32, which is visible in a mean of 10^6 draws.
+    A product of 10^9 in float32 has an error of 32, which is visible in a mean of 10^6 draws.
     """
     dtype = p.dtype.type
     if dtype != jnp.float32:

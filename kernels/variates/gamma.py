@@ -1,6 +1,6 @@
 """Gamma, beta and Dirichlet variates on the log scale.
 
-Shapes far below one, which sparse Dirichlet weights have, underflow on the plain scale.
+Variates with shapes far below one, as in sparse Dirichlet weights, underflow on the plain scale.
 """
 
 import jax
@@ -12,14 +12,14 @@ from bnp_models.kernels.numerics.counting import order_free_sum
 from bnp_models.kernels.numerics.platforms import by_platform
 from bnp_models.kernels.variates.rng import normal, uniform, word_pair
 
-# The random stream of the boost of small shapes; trials number theirs from zero.
+# Number of the random stream for the boost of small shapes; trials use streams from zero on.
 _BOOST = 2**32 - 1
 
-# Arrays of at least this many lanes repeat only the few that were rejected, gathered together:
-# twice as fast there, slower on small ones, and half a second more of compilation.
+# In arrays with at least this many lanes, only the rejected lanes are gathered and repeated. This
+# is twice as fast for them, slower for small arrays, and compiles half a second longer.
 _COMPACT_FROM = 16384
 
-# Trials before it is asked whether every lane has accepted: on a CPU, on accelerators.
+# Number of trials before the first check whether all lanes have accepted: CPU, accelerators.
 _TRIALS_AT_ONCE = (1, 4)
 
 
@@ -36,9 +36,10 @@ def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, ".
 
     Notes
     -----
-    Marsaglia & Tsang (2000, doi:10.1145/358407.358414), repeated until every lane has accepted;
-    shapes below one by G(a) = G(a + 1) U^(1/a) in logarithms; a shape of exactly one is an
-    exponential and never rejected, as most cells of a Dirichlet posterior are.
+    The method is that of Marsaglia & Tsang (2000, doi:10.1145/358407.358414), repeated until all
+    lanes have accepted. Shapes below one use G(a) = G(a + 1) U^(1/a) in logarithms. A shape of
+    exactly one, which most cells of a Dirichlet posterior have, is an exponential variate without
+    rejection.
     """
     dtype = shape.dtype.type
     small = shape < 1
@@ -49,7 +50,7 @@ def loggamma(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, ".
 
 @jax.named_scope("loggamma_from_one")
 def loggamma_from_one(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Draw as `loggamma`, with less work, for shapes of at least one, such as 1 + counts.
+    """Draw like `loggamma`, with less work, for shapes of at least one, such as 1 + counts.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def loggamma_from_one(key: Key[Array, ""], shape: Float[Array, "..."]) -> Float[
 
 
 def _until_accepted(key, trial, shape, done):
-    """Repeat trials on all lanes until every one that is not done has accepted."""
+    """Repeat trials on all lanes until all lanes that are not done have accepted."""
 
     def some_trials(carry):
         trial, value, done = carry
@@ -92,9 +93,9 @@ def _until_accepted(key, trial, shape, done):
 
 
 def _attempt(key, trial, shape):
-    """Make one trial of Marsaglia and Tsang on every lane: proposals, and which are accepted."""
+    """Make one trial of Marsaglia and Tsang on every lane: proposals, and whether accepted."""
     dtype = shape.dtype.type
-    # A maximum first: where XLA sees 1 + counts, it would fold this constant into that one.
+    # The maximum prevents that XLA folds this constant into the one of 1 + counts.
     d = jnp.maximum(shape, dtype(1 / 3)) - dtype(1 / 3)
     first, second = word_pair(key, shape.shape, stream=trial)
     x, log_u = normal(first, dtype), jnp.log(uniform(second, dtype))
@@ -103,7 +104,8 @@ def _attempt(key, trial, shape):
     log1p_t = jnp.log1p(jnp.maximum(t, dtype(-0.999999)))
     bound = x * x / 2 + d * (3 * (log1p_t - t) - t * t * (3 + t))
     exponential = shape == 1
-    # A shape that is nan, or too small for this proposal, is let through: it would never end.
+    # A shape that is nan, or too small for this proposal, is accepted; otherwise it would never
+    # end.
     accept = exponential | ((t > -1) & (log_u < bound)) | ~(d > 0)
     return jnp.where(exponential, jnp.log(-log_u), jnp.log(d) + 3 * log1p_t), accept
 
@@ -113,9 +115,9 @@ def gamma_variate(
     shape: Float[Array, "..."] | float,
     rate: Float[Array, "..."] | float,
 ) -> Float[Array, "..."]:
-    """Draw gamma variates (not logarithms), their shapes and rates broadcast against each other.
+    """Draw gamma variates (not logarithms), with shapes and rates broadcast against each other.
 
-    They underflow to zero only where the variate itself is below the smallest float.
+    They underflow to zero only if the variate itself is below the smallest float.
     """
     shape, rate = jnp.broadcast_arrays(shape, rate)
     return jnp.exp(loggamma(key, shape) - jnp.log(rate))
@@ -142,8 +144,8 @@ def log_dirichlet(
     key
         Used once.
     shape
-        Shape parameters; an entry of zero gets -inf, and where all along the axis are zero the
-        result is nan: there is no such distribution.
+        Shape parameters. An entry of zero gives -inf. If all along the axis are zero, the result is
+        nan, because there is no such distribution.
     axis
         Axis along which the variates sum to one.
     """

@@ -1,15 +1,15 @@
-"""Learned prior of level probabilities: by variable, a concentration and a mean.
+"""Learned prior of level probabilities, with a concentration and a mean for each variable.
 
     c_j ~ Ga(1, 1 / L_j),    beta_j ~ Dir(1_{L_j}),    theta_jk ~ Dir(c_j beta_j)
 
-for every component or class k. It is kept as the Dirichlet shapes c_j beta_jl, one for each row of
-theta; the prior Dir(1) of the papers is a vector of ones. Where levels lie in groups each Dirichlet
-distribution, that over groups and those within groups, has a concentration and a mean of its own:
-read nodes for rows of theta, and their distributions for variables (`kernels.variates.levels`).
+for every component or class k. It is stored as the Dirichlet shapes c_j beta_jl, one for each row
+of theta; the prior Dir(1) of the papers is a vector of ones. If levels are in groups, each
+Dirichlet distribution (over groups, and within each group) has its own concentration and mean. Then
+"row of theta" means node, and "variable" means distribution of nodes (`kernels.variates.levels`).
 
-Given auxiliary variables that take the place of gamma functions of c_j, the shapes of one variable
-are independent. Each is then drawn by a Metropolis-Hastings step whose proposal is nearly its
-conditional: a gamma variate at the mode, which one step of Newton's method finds.
+Auxiliary variables replace gamma functions of c_j. Given these, the shapes of one variable are
+independent. Each is then drawn by a Metropolis-Hastings step whose proposal is close to its
+conditional: a gamma variate around the mode, which one step of Newton's method finds.
 """
 
 from collections.abc import Callable
@@ -30,18 +30,18 @@ from bnp_models.kernels.variates.rng import Keys, normal, uniform, word_pair, wo
 # Shape of the prior of c_j, whose mean is the number of levels.
 CONCENTRATION_SHAPE = 1.0
 
-# Range of the shapes c_j beta_jl; proposals beyond it are refused.
+# Range of the shapes c_j beta_jl; proposals beyond it are rejected.
 LEAST_SHAPE, LARGEST_SHAPE = 1e-10, 1e6
 
-# Counts from which ratios of gamma functions are the differences of two series.
+# From this count on, ratios of gamma functions are computed as differences of two series.
 _SERIES_FROM = 16
 
-# Share of the proposals that are steps of a random walk: those from the mode hardly ever come back
-# to a far tail, and so leave it too seldom.
+# Share of the proposals that are random-walk steps. Proposals from the mode hardly ever go back to
+# a far tail, and are therefore rejected too often if a chain is there.
 WALKS = 0.25
 
-# Slopes and curvatures of evidence, which shape proposals, are differences over this step of a log
-# scale: derivatives of derivatives would take seconds to compile.
+# Slopes and curvatures of the evidence, from which proposals are made, are differences over this
+# step on a log scale, because second derivatives would take seconds to compile.
 _DIFFERENCE = 0.1
 _STENCIL = np.array([-1, 0, 1], np.float32)
 
@@ -58,10 +58,10 @@ def draw_level_prior(key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"
     key
         Used once.
     levels
-        The levels, whatever their prior is.
+        The levels; their current prior is not used.
     """
     key_c, key_beta = Keys(key)
-    # Ga(L, 1) variates, normalised: as many of each variable as it has levels.
+    # Normalised Ga(L, 1) variates, one for each level of a variable.
     log_g = loggamma(key_beta, jnp.ones_like(levels.shape))
     share = jnp.exp(log_g) / levels.totals(jnp.exp(log_g))
     c = gamma_variate(key_c, jnp.full_like(levels.shape, CONCENTRATION_SHAPE), 1.0)[levels.group]
@@ -73,7 +73,7 @@ def draw_level_prior(key: Key[Array, ""], levels: Levels) -> Float[Array, " R+G"
 def update_level_prior(
     key: Key[Array, ""], counts: Int[Array, "R K"], levels: Levels
 ) -> Float[Array, " R+G"]:
-    """Move the shapes given items by level and component, theta integrated out.
+    """Move the shapes given items by level and component, with theta integrated out.
 
     Parameters
     ----------
@@ -82,14 +82,14 @@ def update_level_prior(
     counts
         Items by row of theta and component.
     levels
-        The levels under the prior as it is, of shapes c_j beta_jl.
+        The levels with the current shapes c_j beta_jl of their prior.
 
     Notes
     -----
     With q_jk ~ Beta(c_j, N_jk) and v_j ~ Ga(L_j - 1, c_j) the conditional of the shapes is the
-    product over rows of exp(-r_j b) prod_k Gamma(b + n_jkl) / Gamma(b), with rate
-    r_j = 1 / L_j + v_j - sum_k log q_jk. (Teh et al. 2006, doi:10.1198/016214506000000302,
-    appendix A, has q and draws tables where this takes a step for each row.)
+    product over rows of exp(-r_j b) prod_k Gamma(b + n_jkl) / Gamma(b), with rate r_j = 1 / L_j +
+    v_j - sum_k log q_jk. (Teh et al. 2006, doi:10.1198/016214506000000302, appendix A, use q and
+    draw tables; here there is a step for each row.)
     """
     shape, counts = levels.shape, levels.count(counts)
     dtype = shape.dtype
@@ -112,7 +112,7 @@ def update_level_prior(
 
 
 def _blocks_in_use(counts):
-    """Blocks of components, and how many of these are in use: the first ones, where they can be."""
+    """Blocks of components, and the number of blocks in use, which come first."""
     in_use = length_in_use(jnp.any(counts > 0, axis=0))
     return blocks_of_columns(counts), most_of_lanes(in_use)
 
@@ -120,7 +120,7 @@ def _blocks_in_use(counts):
 def _evidence_of_counts(counts: Int[Array, "R K"], dtype) -> Callable[[Array], Array]:
     """Log of prod_k Gamma(b + n_k) / (Gamma(b) Gamma(n_k)) by row, as a function of the shapes b.
 
-    The last factor, which is constant, keeps the digits of large counts.
+    The last factor is constant and preserves the precision for large counts.
     """
     occupied = jnp.sum(counts > 0, axis=1).astype(dtype)
     blocks, in_use = _blocks_in_use(counts)
@@ -146,8 +146,7 @@ def update_level_prior_given_levels(
 ) -> Float[Array, " R+G"]:
     """Move the shapes given the log level probabilities, which may be truncated.
 
-    All that the prior says of shares that are the least there is (`Levels.is_least`) is that they
-    are that small.
+    For shares at the minimum (`Levels.is_least`) it is only known that they are at most that small.
 
     Notes
     -----
@@ -171,7 +170,8 @@ def update_level_prior_given_levels(
     rate = -sums - jnp.sum(log_total, axis=1)[group]
     shape = in_turn(lambda: _move_rows(key_rows, levels, log_evidence, rate))()
 
-    # All shapes of a variable together, the totals integrated out: these hold c fast.
+    # All shapes of a variable are scaled together, with the totals integrated out, which would keep
+    # c from moving.
     c = jnp.where(exists, levels.by_group(shape), 1)
     mean = shape / c[group]
 
@@ -192,10 +192,10 @@ def _move_rows(
     log_evidence: Callable[[Float[Array, " N"]], Float[Array, " N"]],
     rate: Float[Array, " N"],
 ) -> Float[Array, " N"]:
-    """Move each node's shape given its evidence, a function of it, and a rate that is added."""
+    """Move each node's shape given its evidence (a function of the shape) and an added rate."""
     key_tie, key_move = Keys(key)
     sizes, group = levels.sizes, levels.group
-    # c^(1 - L) of the prior, as an integral over v: one variate for all rows of a variable.
+    # c^(1 - L) of the prior is an integral over v: one variate for all rows of a variable.
     more = sizes - CONCENTRATION_SHAPE
     log_v = loggamma(key_tie, jnp.where(more > 0, more, 1))
     first = jax.ops.segment_min(jnp.arange(group.size), group, num_segments=group.size)[group]
@@ -211,10 +211,10 @@ def _move(
     power: float,
     rate: Float[Array, " R"],
 ) -> Float[Array, " R"]:
-    """Move positive numbers, each by a Metropolis-Hastings step of its own.
+    """Move positive numbers, each by its own Metropolis-Hastings step.
 
-    The density of the logarithm x of each is that of h(x) = power x + f(x) - rate exp x, f its
-    evidence.
+    The log density of the logarithm x of each number is h(x) = power x + f(x) - rate exp x, where f
+    is its evidence.
     """
     dtype = value.dtype
     key_step, key_walk, key_accept = Keys(key, 3)
@@ -224,7 +224,7 @@ def _move(
     walk = scale * normal(second[0], dtype.type)
 
     def approximate(x):
-        """h, and the proposal from there: the log of a gamma variate over its shape, centred."""
+        """h, and the proposal from x: a centred log of a gamma variate divided by its shape."""
         below, value, above = jax.vmap(log_evidence)(jnp.exp(x + _DIFFERENCE * _STENCIL[:, None]))
         slope = (above - below) / (2 * _DIFFERENCE)
         curvature = (above - 2 * value + below) / _DIFFERENCE**2
@@ -241,7 +241,7 @@ def _move(
         return precision * (jnp.log(precision) + y - jnp.exp(y)) - elementary_log_gamma(precision)
 
     def go(i, carry):
-        """Propose, and then look back from there: by the same compiled code."""
+        """Propose, and then evaluate the reverse proposal by the same compiled code."""
         x, _, there = carry
         here = approximate(x)
         _, centre, precision = here

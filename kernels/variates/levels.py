@@ -1,14 +1,14 @@
 """Level probabilities of variables, by Dirichlet distributions along a tree.
 
-The levels of a variable may lie in groups, and these in larger groups: bands of adjacent levels of
-an ordered variable, or the codes of one digit less. A level's probability is then the product of
-shares along the path to it,
+The levels of a variable may be in groups, and these in larger groups. Examples are bands of
+adjacent levels of an ordered variable, and codes that share all digits except the last. A level's
+probability is then the product of shares along the path to it,
 
     lambda_l = rho_g phi_l for level l of group g,    rho ~ Dir over groups,    phi_g ~ Dir within g
 
 and so on through any number of layers, so that the estimate for a level uses the other levels of
-its group. The Dirichlet distributions of all variables are over nodes: the rows of the levels, and
-behind them the groups, layer after layer. Where no variable has groups, nodes are levels.
+its group. The Dirichlet distributions of all variables are over nodes: the rows of the levels,
+followed by the groups, layer after layer. If no variable has groups, nodes are levels.
 """
 
 import dataclasses
@@ -30,14 +30,14 @@ from bnp_models.kernels.numerics.counting import (
 )
 from bnp_models.kernels.variates.gamma import loggamma
 
-# Smallest level probability that is drawn, on a log scale: 1e-12. A class whose levels exclude a
-# region of cells to the last digit would have no feasible mass, and no way back.
+# Smallest level probability that is drawn, on a log scale: 1e-12. A class with probabilities of
+# exactly zero might have no feasible mass, and could not leave this state.
 LOG_LEAST_LEVEL = -27.631021
 
-# Smallest share of a group, and of a level within its group: 1e-9. Their products tell them apart.
+# Smallest share of a group, and of a level within its group: 1e-9.
 LOG_LEAST_SHARE = -20.723266
 
-# Smallest product of shares along a path: float32 holds no much smaller number.
+# Smallest product of shares along a path, close to the smallest number of float32.
 _LOG_LEAST_PRODUCT = -83.0
 
 # Fewest levels of an ordered variable that has bands.
@@ -45,11 +45,11 @@ _FEWEST_LEVELS = 4
 
 Tree: TypeAlias = Sequence[Sequence[int]]
 """Groups of a variable, from the lowest layer up: the group of each level, then the larger group of
-each of these, numbered from 0 on."""
+each group, numbered from 0."""
 
 
 def bands_of_levels(num_levels: int) -> Tree:
-    """Bands of adjacent levels, of about as many levels each as there are bands; none for few."""
+    """Bands of adjacent levels; about sqrt(L) bands for L levels, and none if there are few."""
     if num_levels < _FEWEST_LEVELS:
         return ()
     bands = np.array_split(np.arange(num_levels), round(np.sqrt(num_levels)))
@@ -60,7 +60,7 @@ class Layer(eqx.Module):
     """Groups of one layer, of all variables."""
 
     of: Int[Array, " N"]
-    """Group of each node of the layer below; their number G where its variable has no more."""
+    """Group of each node of the layer below; G if its variable has no group in this layer."""
     first: Int[Array, " G"]
     """Row of the first level of each group."""
 
@@ -70,12 +70,12 @@ class Layer(eqx.Module):
         return self.first.size
 
     def at_members(self, of_group: Shaped[Array, "G ..."], fill: float) -> Shaped[Array, "N ..."]:
-        """Values of groups, at each of their members; `fill` where there is no group."""
+        """Value of the group of each member; `fill` for members without a group."""
         return of_group.at[self.of].get(mode="fill", fill_value=fill)
 
     def totals(self, of_member: Shaped[Array, "N ..."]) -> Shaped[Array, "G ..."]:
         """Sums over the members of each group."""
-        # The members of no group have one of their own.
+        # Members without a group are put into one additional group.
         return sum_by_group(of_member, self.of, self.number + 1)[: self.number]
 
     def log_totals(self, log_weight: Float[Array, "N K"]) -> Float[Array, "G K"]:
@@ -90,17 +90,17 @@ class Levels(eqx.Module):
     """Levels of all variables, the trees of their groups, and the shapes of the Dirichlet prior."""
 
     variable: Int[Array, " R"]
-    """Variable of each level, those of one variable after those of another."""
+    """Variable of each level; the levels are sorted by variable."""
     shape: Float[Array, " R+G"]
-    """Dirichlet shape of each node: ones at first, which is the uniform prior."""
+    """Dirichlet shape of each node; initially ones, which is the uniform prior."""
     total: Float[Array, " R+G"]
     """Sum of the shapes of each node's distribution: its concentration."""
     layers: tuple[Layer, ...]
-    """Layers of groups, from the lowest up; none where no variable has groups."""
+    """Layers of groups, from the lowest up; empty if no variable has groups."""
     variables: int = eqx.field(static=True)
     """Number of the variables."""
     spare: int = eqx.field(static=True)
-    """Distributions of levels that there may be beside those of the variables."""
+    """Largest number of distributions of levels in addition to those of the variables."""
 
     @classmethod
     def of_variables(
@@ -110,7 +110,7 @@ class Levels(eqx.Module):
         spare: int = 0,
         variable: np.ndarray | None = None,
     ) -> "Levels":
-        """Levels of these variables, under the uniform prior.
+        """Make the levels of these variables, with the uniform prior.
 
         Parameters
         ----------
@@ -119,10 +119,10 @@ class Levels(eqx.Module):
         trees
             Groups of some of the variables, by column.
         spare
-            Distributions of levels beside those of the variables, at the most.
+            Largest number of distributions of levels in addition to those of the variables.
         variable
-            Variable of each level, where one is split in two: the second part has the number of
-            the variables.
+            Variable of each level, if one variable is divided into two parts; the second part has
+            the number of variables as its index.
         """
         layers = _layers_of_trees(num_levels, {} if trees is None else trees)
         of_level = variable_of_rows(num_levels) if variable is None else variable
@@ -135,14 +135,15 @@ class Levels(eqx.Module):
         return levels.with_shape(shape)
 
     def with_shape(self, shape: Float[Array, " R+G"]) -> "Levels":
-        """The same levels under a prior of these Dirichlet shapes."""
+        """The same levels with these Dirichlet shapes of the prior."""
         return dataclasses.replace(self, shape=shape, total=self.totals(shape))
 
     @property
     def group(self) -> Int[Array, " R+G"]:
         """Number, below R + G, of the Dirichlet distribution of each node.
 
-        That of a variable's levels, or of the groups of its highest layer, is the variable's.
+        The distribution of a variable's levels, or of its highest groups, has the variable's
+        number.
         """
         numbers, start, of_node = [], self.variables + 1, self.variable
         for layer in self.layers:
@@ -152,7 +153,7 @@ class Levels(eqx.Module):
 
     @property
     def num_groups(self) -> int:
-        """Number of Dirichlet distributions, at the most."""
+        """Largest number of Dirichlet distributions."""
         groups = sum(layer.number for layer in self.layers)
         return self.variables + self.spare + (1 + groups if groups else 0)
 
@@ -161,7 +162,7 @@ class Levels(eqx.Module):
         return sum_by_group(of_node, self.group, self.num_groups)
 
     def totals(self, of_node: Shaped[Array, "R+G ..."]) -> Shaped[Array, "R+G ..."]:
-        """Sums over the nodes of each distribution, at every node of it."""
+        """Sums over the nodes of each distribution, returned for every node."""
         return group_totals(of_node, self.group)
 
     @property
@@ -170,12 +171,12 @@ class Levels(eqx.Module):
         return self.totals(jnp.ones_like(self.shape))
 
     def at_nodes(self, of_level: Shaped[Array, "R ..."]) -> Shaped[Array, "R+G ..."]:
-        """Values of nodes, given those of levels that all levels of a variable share."""
+        """Values of nodes, given values of levels that are equal for all levels of a variable."""
         above = [of_level[layer.first] for layer in self.layers]
         return jnp.concatenate([of_level, *above]) if above else of_level
 
     def count(self, of_level: Shaped[Array, "R ..."]) -> Shaped[Array, "R+G ..."]:
-        """Counts of nodes, given those of levels."""
+        """Counts of nodes, given counts of levels."""
         counts = [of_level]
         for layer in self.layers:
             counts.append(layer.totals(counts[-1]))
@@ -206,7 +207,7 @@ class Levels(eqx.Module):
 
     @property
     def log_least(self) -> Float[Array, "R+G 1"] | float:
-        """Log of the least share that each node is given."""
+        """Log of the smallest share that each node may have."""
         if not self.layers:
             return LOG_LEAST_LEVEL
         lowest, share = self.layers[0], log_least_share(len(self.layers))
@@ -214,10 +215,10 @@ class Levels(eqx.Module):
         return jnp.append(of_level, jnp.full(self.shape.size - of_level.size, share))[:, None]
 
     def is_least(self, log_share: Float[Array, "R+G K"]) -> Bool[Array, "R+G K"]:
-        """Whether shares are the least there is, of which all that is known is that much."""
+        """Whether shares are at the minimum, so that only an upper bound of them is known."""
         if not self.layers:
             return log_share <= LOG_LEAST_LEVEL
-        # Shares within groups are worked out from level probabilities, and rounded.
+        # Shares within groups are computed from level probabilities, with rounding.
         return log_share <= self.log_least + 1e-3
 
     def normalise(self, log_weight: Float[Array, "R+G K"]) -> Float[Array, "R+G K"]:
@@ -225,7 +226,7 @@ class Levels(eqx.Module):
         return normalise_groups(log_weight, self.group)
 
     def of_weights(self, log_weight: Float[Array, "R+G K"]) -> Float[Array, "R K"]:
-        """Log level probabilities given log weights of nodes, none below the least there is."""
+        """Log level probabilities given log weights of nodes, with none below the minimum."""
         return self.log_levels(jnp.maximum(self.normalise(log_weight), self.log_least))
 
     @jax.named_scope("draw_levels")
@@ -243,7 +244,7 @@ class Levels(eqx.Module):
 
 
 def log_least_share(num_layers: int) -> float:
-    """Log of the least share of a group and within one, where there are so many layers."""
+    """Log of the smallest share of a group, and within a group, for this number of layers."""
     return max(LOG_LEAST_SHARE, _LOG_LEAST_PRODUCT / (num_layers + 1))
 
 
@@ -251,7 +252,7 @@ def _layers_of_trees(num_levels: tuple[int, ...], trees: Mapping[int, Tree]) -> 
     """Layers of the groups of all variables."""
     layers = []
     first = first_rows(num_levels)
-    # By column: the number of nodes so far, and the row of the first level of each of these.
+    # For each column: the number of nodes so far, and the row of the first level of each node.
     below = {j: first[j] + np.arange(size) for j, size in enumerate(num_levels)}
     for height in range(max((len(tree) for tree in trees.values()), default=0)):
         of, above = [], {}

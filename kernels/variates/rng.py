@@ -1,7 +1,7 @@
-"""Keys that run out; uniforms and normals from threefry words, resolved near zero.
+"""Keys that can be used only once; uniforms and normals with fine resolution near zero.
 
 ``jax.random.uniform`` has a granularity of 2**-23 in float32, so that an event rarer than about
-1e-7 happens never or too often. The uniforms here keep 32 bits: their granularity near zero is
+1e-7 happens never or too often. The uniforms here have 32 bits: their granularity near zero is
 2**-32, and every kernel puts its rarest event there.
 """
 
@@ -16,28 +16,28 @@ from jaxtyping import Array, Float, Int, Key, UInt32
 
 
 class Keys:
-    """Keys split from one key, each of which is handed out once.
+    """Keys split from one key, each of which is given out once.
 
     ``keys = Keys(key, 3)`` and three times ``keys.pop()``, or ``a, b, c = Keys(key, 3)``.
 
     Parameters
     ----------
     key
-        Used up: take no other draw from it.
+        Key that is used up; do not use it for anything else.
     num
-        How many keys there are to hand out; static.
+        Number of keys to give out; static.
 
     Raises
     ------
     IndexError
-        When more keys are asked for. (The index of an array of keys is clamped in silence.)
+        If more keys are requested. (With an array of keys, JAX would silently return the last one.)
     """
 
     def __init__(self, key: Key[Array, ""], num: int = 2):
         self._num, self._left = num, list(jax.random.split(key, num))  # noqa: TID251
 
     def pop(self) -> Key[Array, ""]:
-        """Hand out the next key."""
+        """Return the next key."""
         if not self._left:
             raise IndexError(f"all {self._num} keys have been handed out; split off more")
         return self._left.pop(0)
@@ -55,7 +55,7 @@ def key_array(key: Key[Array, ""], num: int) -> Key[Array, " num"]:
 def word_pair(
     key: Key[Array, ""], shape: tuple[int, ...], stream: int | UInt32[Array, ""] = 0
 ) -> tuple[UInt32[Array, "..."], UInt32[Array, "..."]]:
-    """Draw two independent arrays of random 32-bit words at the price of one `jax.random.bits`.
+    """Draw two independent arrays of random 32-bit words at the cost of one `jax.random.bits`.
 
     Parameters
     ----------
@@ -64,24 +64,24 @@ def word_pair(
     shape
         Shape of each array, of at most 2**32 elements.
     stream
-        Below 2**32; each stream of a key is independent of the others, which saves a loop the
-        folding of its counter into the key.
+        Number below 2**32. The streams of a key are independent of each other, so that a loop need
+        not fold its counter into the key.
 
     Returns
     -------
     first, second
-        Words that depend on the key and on the position in the array alone, so that they are the
-        same however the arrays are sharded.
+        Words that depend only on the key and on the position in the array, so that they are the
+        same for every division of the arrays among devices.
 
     Raises
     ------
     ValueError
-        If the shape has more elements.
+        If the shape has more than 2**32 elements.
 
     Notes
     -----
-    Threefry-2x32 with 20 rounds (Salmon et al. 2011, doi:10.1145/2063384.2063405), both words of
-    each block kept.
+    The generator is Threefry-2x32 with 20 rounds (Salmon et al. 2011, doi:10.1145/2063384.2063405);
+    both words of each block are used.
     """
     if math.prod(shape) > 2**32:
         raise ValueError(f"word_pair: {shape} has more than 2**32 elements; draw it in parts")
@@ -105,10 +105,10 @@ def word_pair(
 
 
 def words(key: Key[Array, ""], shape: tuple[int, ...]) -> UInt32[Array, "..."]:
-    """Draw one array of random words, at half the price of a pair where the first axis has two.
+    """Draw one array of random words, at half the cost of a pair if the first axis is 2 or longer.
 
-    The two words of each block go to the two halves of the first axis, so that the last axis may be
-    sharded in any way.
+    The two words of each block are in the two halves of the first axis, so that the last axis may
+    be divided among devices in any way.
     """
     if len(shape) < 2 or shape[0] < 2:
         return word_pair(key, shape)[0]

@@ -1,4 +1,4 @@
-"""Stick breaking: truncated sticks, and retrospective sticks over the free slots of an array."""
+"""Stick breaking: truncated sticks, and retrospective sticks for the free slots of an array."""
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,12 @@ from bnp_models.kernels.variates.rng import uniform, words
 def log_weights_from_sticks(
     log_v: Float[Array, "... k"], log_1mv: Float[Array, "... k"]
 ) -> Float[Array, "... k"]:
-    """Log weights of sticks, along the last axis: log pi_k = log V_k + sum_{h<k} log(1 - V_h)."""
+    """Log weights of sticks along the last axis: log pi_k = log V_k + sum_{h<k} log(1 - V_h)."""
     return log_v + _sum_before(log_1mv)
 
 
 def _sum_before(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
-    """Sums of the earlier entries; a later, much larger one costs them no digits."""
+    """Sums of the earlier entries, without loss of precision by later, much larger ones."""
     first = jnp.zeros_like(x[..., :1])
     return jnp.concatenate([first, jnp.cumsum(x[..., :-1], axis=-1)], axis=-1)
 
@@ -32,16 +32,16 @@ def truncated_sticks(
     key
         Used once.
     counts
-        Members of each class nu_k, of one process or of several.
+        Number nu_k of members of each class, for one process or several.
     alpha
-        Concentration of each.
+        Concentration of each process.
 
     Returns
     -------
     log_pi
         log pi_k, with V_k ~ Beta(1 + nu_k, alpha + sum_{h>k} nu_h) and V_K = 1.
     sum_log_1mv
-        sum_{k<K} log(1 - V_k), all that alpha's conditional needs.
+        sum_{k<K} log(1 - V_k), on which alpha's conditional depends.
 
     Notes
     -----
@@ -74,7 +74,7 @@ def stick_concentration(
     sum_log_1mv
         sum_{k<K} log(1 - V_k).
     num_sticks
-        Sticks K, the last of them 1.
+        Number K of sticks, the last of which is 1.
     shape, rate
         alpha is Ga(shape, rate) a priori, Ga(shape + K - 1, rate - sum_log_1mv) given the sticks.
     """
@@ -89,30 +89,29 @@ def retrospective_sticks(
     alpha0: Float[Array, ""],
     negligible: float = 0.0,
 ) -> tuple[Float[Array, " k"], Float[Array, ""]]:
-    """Break the remaining mass of a Dirichlet process over the free slots.
+    """Divide the remaining mass of a Dirichlet process among the free slots by stick breaking.
 
     Parameters
     ----------
     key
         Used once.
     active
-        Slots in use, in any position; the others receive the remainder in slot order.
+        Whether each slot is in use; the others receive the remainder in the order of slots.
     log_remainder
-        Logarithm of the mass that no active component has.
+        Logarithm of the mass beyond the active components.
     alpha0
         Concentration of the process: sticks are Beta(1, alpha0).
     negligible
-        Mass beyond a stick from which on no more sticks are broken.
+        If the mass beyond a stick is no more than this, no further sticks are broken.
 
     Returns
     -------
     log_weight
-        Logarithm of each free slot's mass; -inf in active slots, and in free ones that have no
-        stick. The last one that has takes all that is left, so that the masses sum to the
-        remainder.
+        Logarithm of each free slot's mass; -inf for active slots and free slots without a stick.
+        The last stick has all the remaining mass, so that the masses sum to the remainder.
     log_left_over
-        Logarithm of the mass beyond a full last stick: what an unlimited array would have broken
-        further, the only approximation. It is the whole remainder where no slot is free.
+        Logarithm of the mass that further sticks would have in an array without limit. This is the
+        only approximation. It is the whole remainder if no slot is free.
 
     Notes
     -----
