@@ -3,7 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
-from bnp_models.cli.commands import Impute, Sampling, Synthesize
+from bnp_models.cli.commands import Impute, Protect, Sampling, Synthesize
 from bnp_models.cli.folder import located
 from bnp_models.cli.models import (
     CELL_MODELS,
@@ -62,12 +62,20 @@ def checked_input(command: Sampling) -> Inputs:
     else:
         table, conditions, changes = read_sample(
             data, fit, as_cells=counts_cells(command.name, fit.model, data.sample),
-            carry=command.made.carry if isinstance(command, Synthesize) else (),
+            beside=_beside(command),
         )  # fmt: skip
     with located(data):
         model = changes.grouped(model)
         model.check(table)
     return Inputs(model, table, conditions, changes, chains)
+
+
+def _beside(command: Sampling) -> dict[str, str]:
+    """Columns of the sample that are read and not modelled, by what they have."""
+    if isinstance(command, Protect) and command.protection.strata is not None:
+        return {"strata": command.protection.strata}
+    carry = command.made.carry if isinstance(command, Synthesize) else ()
+    return {f"carried {name}": name for name in carry}
 
 
 def model_of(fit: Fit, *arguments: Any) -> Any:
