@@ -149,6 +149,14 @@ class Datasets:
         "records these are")  # fmt: skip
     rows: int | None = option("N", integer_type(1, 2**31), help=
         "number of records in each data set (default: as many as the sample has)")  # fmt: skip
+    given: Names = option("A=X", **MANY, help=
+        "make records with this value only; the others are drawn given it. Of one variable several "
+        "values may be given, and of several variables values (models of records without "
+        "--not-applicable)")  # fmt: skip
+    from_: str | None = option("DIR", dest="from_", help=
+        "folder of a finished run of synthesize: its draws are used, and no chains are run. SAMPLE "
+        "and all other options are those of that run, but for the data sets that are "
+        "made")  # fmt: skip
 
 
 _USED = "variables to use and to write (default: all columns)"
@@ -159,7 +167,7 @@ class Synthesize(Command):
     """``bnp-models synthesize``."""
 
     name: ClassVar = "synthesize"
-    first: ClassVar = (*_FIRST, "datasets", "rows", "format")
+    first: ClassVar = (*_FIRST, "datasets", "rows", "format", "from_")
     help: ClassVar = "make completely synthetic data sets"
     description: ClassVar = (
         "Make synthetic data sets with the columns and labels of a sample of categorical "
@@ -401,7 +409,9 @@ class Protect(Command):
     """``bnp-models protect``."""
 
     name: ClassVar = "protect"
-    first: ClassVar = (*_FIRST, "max_tau1", "max_risk", "k", "suppress")
+    first: ClassVar = (
+        *(name for name in _FIRST if name != "weights"), "max_tau1", "max_risk", "k", "suppress",
+    )  # fmt: skip
     heading: ClassVar = "protection"
     help: ClassVar = "recode and suppress until the risk of a sample is within limits"
     description: ClassVar = (

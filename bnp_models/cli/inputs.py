@@ -3,7 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
-from bnp_models.cli.commands import Impute, Protect, Sampling, Synthesize
+from bnp_models.cli.commands import Datasets, Impute, Protect, Sampling, Synthesize
 from bnp_models.cli.folder import located
 from bnp_models.cli.models import (
     CELL_MODELS,
@@ -173,11 +173,19 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
     except FormatError as error:
         where = "" if error.column is None else f" column {error.column!r}:"
         raise UsageError(f"--format {made.format}:{where} {error}") from None
-    every = min(inputs.model.parameters_every, chains.num_draws)
-    kept = chains.chains * (chains.num_draws // every)
+    if made.from_ is None:
+        every = min(inputs.model.parameters_every, chains.num_draws)
+        check_draws(
+            made, chains.chains * (chains.num_draws // every),
+            f"with --chains {chains.chains} --draws {chains.num_draws} ",
+            f" (one in {every})" if every > 1 else "",
+        )  # fmt: skip
+
+
+def check_draws(made: Datasets, kept: int, why: str = "", which: str = "") -> None:
+    """Refuse more data sets than there are draws that can be used."""
     if made.datasets > kept:
         raise UsageError(
-            f"--datasets {made.datasets}: each needs a draw of its own, but with --chains "
-            f"{chains.chains} --draws {chains.num_draws} only {kept} draws can be used"
-            + (f" (one in {every})" if every > 1 else "")
+            f"--datasets {made.datasets}: each needs a draw of its own, but {why}only {kept} draws "
+            f"can be used{which}"
         )

@@ -391,6 +391,8 @@ class RunDocument(Document):
     method: Annotated[str, Keywords(enum=["predictive", "balanced", "calibrated"])] | None = None
     keep: Sequence[str] | None = ABSENT
     carry: Sequence[str] | None = ABSENT
+    given: Sequence[str] | None = ABSENT
+    """Option of synthesize: values that all records have."""
     format: Annotated[str, Keywords(enum=["csv", "parquet", "dta", "sav"])] | None = None
     filing: Filing | None = None
     usable: UsableEntry | None = None
