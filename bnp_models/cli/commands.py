@@ -89,7 +89,7 @@ class Risk(Command):
         "drop:A,B (leave these variables out), keep:A,B (leave all others out), merge:A=X+Y (merge "
         "these levels), group:A or group:A=2 (replace levels by their --groups, or by the second "
         "layer of groups), or several of these joined by semicolons. The risk without each single "
-        "variable is always estimated")  # fmt: skip
+        "variable is always estimated, of up to 30 variables")  # fmt: skip
     keys: tuple[Names, ...] = option("A,B,..", name_list, action="append", default=(), help=
         "a set of key variables for which the risk is estimated too; may be given more than once. "
         "The model is fitted to --variables (default: all variables that are in one "

@@ -19,7 +19,7 @@ from bnp_models.data.households import Households, persons_of
 from bnp_models.data.messages import listed
 from bnp_models.data.microdata import Records
 from bnp_models.data.stata_spss import FormatError, names_in_file
-from bnp_models.inference.settings import Settings
+from bnp_models.inference.settings import Settings, interval_of_arrays
 from bnp_models.models.model import Model
 
 CELL_OPTIONS = ("cells", "hyperparameters")
@@ -174,7 +174,7 @@ def check_datasets(command: Synthesize | Impute, inputs: Inputs) -> None:
         where = "" if error.column is None else f" column {error.column!r}:"
         raise UsageError(f"--format {made.format}:{where} {error}") from None
     if made.from_ is None:
-        every = min(inputs.model.parameters_every, chains.num_draws)
+        every = interval_of_arrays(inputs.model, inputs.table, chains.chains, chains.num_draws)
         check_draws(
             made, chains.chains * (chains.num_draws // every),
             f"with --chains {chains.chains} --draws {chains.num_draws} ",

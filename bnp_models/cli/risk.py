@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 from typing import Any
 
 import jax
@@ -53,8 +54,13 @@ from bnp_models.risk.special_uniques import suda
 from bnp_models.risk.validation import Validation, validate_within
 from bnp_models.synthesis.predictive_checks import predictive_checks
 
+_LOG = logging.getLogger(__name__)
+
 # Folded into the key that a run set aside.
 _VALIDATION = 0x56414C
+
+MOST_DROPS = 30
+"""Variables each of which is dropped by itself: the time it takes grows with their square."""
 
 
 def risk(command: Risk) -> int:
@@ -129,6 +135,13 @@ def _checked_coarsenings(command: Risk, inputs: Inputs) -> dict[str, Recoding]:
         require_listable(asked, table, conditions)
     except MicrodataError as error:
         raise UsageError(f"{of}: {error}") from None
+    if table.num_variables > MOST_DROPS:
+        _LOG.warning(
+            "%s: %d key variables: the risk without each single one is estimated for up to %d; "
+            "name those of interest (--what-if drop:A), or choose fewer --variables",
+            command.data.sample, table.num_variables, MOST_DROPS,
+        )  # fmt: skip
+        return sets | asked
     return sets | asked | single_drops(table, conditions)
 
 
